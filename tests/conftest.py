@@ -2,12 +2,16 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from support import ROOT
+
+# A shell that runs the tests in the background ignores SIGINT, and every command they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Run the same examples every time, unless `./dev fuzz` searches for new ones.
 settings.register_profile(

@@ -25,7 +25,7 @@ use crate::runs::{
     OutputState, Run, SortMemory, Spill, SpillDirs, StoredMethod,
 };
 
-/// What the passes of one job share.
+/// The state that the passes of one job share.
 pub struct Job<'a, R: Records> {
     /// Its records.
     pub records: Arc<R>,
@@ -37,7 +37,7 @@ pub struct Job<'a, R: Records> {
     pub disk: Disk,
     /// Its memory.
     pub pool: Pool,
-    /// How that is divided.
+    /// The division of this memory.
     pub budget: Budget,
     /// Stops it.
     pub cancel: &'a Cancel,
@@ -63,7 +63,7 @@ pub struct Job<'a, R: Records> {
     pub resumable: bool,
     /// Whether its directory stays if it ends early.
     pub keeping: Keeping,
-    /// Hears when the output is complete.
+    /// Called when the output is complete.
     observer: &'a dyn Observer,
     started: Instant,
 }
@@ -150,7 +150,7 @@ impl<'a, R: Records> Job<'a, R> {
         self.plan.chosen.method == "in memory"
     }
 
-    /// Most files merged at once by the plan.
+    /// Maximum number of files merged at once, by the plan.
     pub fn merge_factor(&self) -> usize {
         let factor = self.plan.chosen.merge_factor.unwrap_or(u64::MAX);
         usize::try_from(factor).unwrap_or(usize::MAX).max(2)
@@ -191,7 +191,7 @@ impl<'a, R: Records> Job<'a, R> {
         }
     }
 
-    /// Stores how far the output has come.
+    /// Stores the progress of the output.
     pub fn store_output(
         &mut self,
         output: &mut OutputWriter<R>,
@@ -217,8 +217,8 @@ impl<'a, R: Records> Job<'a, R> {
         OutputWriter::rolling(&self.records, files, self.output_blocks()?, self.cancel)
     }
 
-    /// Creates the job's directory, from which it can be resumed if it is killed from here on. Its manifest names the
-    /// unfinished output.
+    /// Creates the job's directory. A resumable job that is killed after this can be resumed from it. The manifest
+    /// names the unfinished output.
     pub fn begin_spilling(&mut self) -> Result<(), SortError> {
         if let (true, None, Output::Path(path)) =
             (self.resumable, &self.manifest.temporary, &self.request.output)
@@ -266,7 +266,7 @@ impl<'a, R: Records> Job<'a, R> {
         }
         let Some(dir) = &mut self.dir else { return Ok(()) };
         if self.manifest.all_read && self.keeping.is_wished() {
-            // Before anybody can see that it is past its first pass. What was stored before is of use, too.
+            // Before another process can see that the job is past its first pass. The older state is useful, too.
             dir.stay();
             self.keeping.always();
         }
@@ -280,7 +280,7 @@ impl<'a, R: Records> Job<'a, R> {
         stored
     }
 
-    /// A reader of the inputs from where the stored state says.
+    /// A reader of the inputs from the stored position on.
     pub fn reader(&self, chunks: &ChunkPool) -> RecordReader<R> {
         RecordReader::new(
             &self.records,
@@ -363,7 +363,7 @@ impl<'a, R: Records> Job<'a, R> {
         Ok(())
     }
 
-    /// Seals the output, has the observer write the report, then gives the output its name. `out` and `dropped` are
+    /// Seals the output, lets the observer write the report, then gives the output its name. `out` and `dropped` are
     /// the sums of the last pass.
     pub fn finish(
         mut self,

@@ -1,13 +1,13 @@
 //! Jobs on records larger than memory.
 //!
-//! The entries in `jobs` make a plan from a [`request::SortRequest`], run the passes of the plan over `ascot-bowtie` and
-//! `ascot-io`, and return a report. A folder imports only folders below it:
+//! The entries in `jobs` make a plan from a [`request::SortRequest`], run the passes of the plan over `ascot-bowtie`
+//! and `ascot-io`, and return a report. A folder imports only folders below it:
 //!
 //! ```text
 //!   jobs          the entries: sort, split, make views, explain, resume, generate, remove leftovers of killed jobs
 //!   view          runs that stay, merged when they are read
 //!   methods       run and merge, partition and sort, merge inputs, split, small
-//!   job           what the passes of one job share; its end: seal the output, write the report, commit
+//!   job           the state that the passes of one job share; its end: seal the output, write the report, commit
 //!   check         whether records are in order
 //!   partition     the partitioned write: records grouped by the part of their key, and written there
 //!   merge         sorted sources merged, as a flow and in parallel
@@ -16,7 +16,7 @@
 //!   plan          memory, volumes, disk space, the method
 //!   pipeline      one thread reads, several work, the caller takes the results in order
 //!   read          inputs, and whole records from them
-//!   records       what a pass needs to know of lines, CSV, fixed records, numbers
+//!   records       the operations of a pass on lines, CSV, fixed records, numbers
 //!   report        progress while a job runs, and its report
 //!   api           requests, errors, observers
 //!   resources     memory, threads, descriptors, devices and turns on them

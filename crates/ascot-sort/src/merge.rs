@@ -42,7 +42,7 @@ use crate::runs::{RunBlock, RunStart};
 pub trait MergeSink {
     /// Takes merged records, in order.
     fn block(&mut self, block: MergedBlock) -> Result<(), SortError>;
-    /// Most bytes of a batch, where records allow.
+    /// Maximum bytes of a batch, if records allow.
     fn batch_bytes_max(&self) -> u64 {
         u64::MAX
     }
@@ -59,19 +59,19 @@ pub struct Merge<'a, R> {
     pub records: &'a R,
     /// The threads that merge.
     pub threads: &'a EmitThreads,
-    /// Which records it leaves out, and whether it sums them up.
+    /// Its rules: which records it drops, and whether it sums them up.
     pub rules: Rules,
-    /// Most records of the result.
+    /// Maximum number of records of the result.
     pub limit: Option<u64>,
     /// Stops it.
     pub cancel: &'a Cancel,
-    /// What was merged before, if it continues.
+    /// Sums of the records merged before, if it continues a merge.
     pub so_far: Merged,
 }
 
 impl<R: Records> Merge<'_, R> {
-    /// Merges `inputs`, of which the first blocks have the numbers `starts`, into `sink`. Returns the sums of all that is
-    /// merged now, and the time waited for blocks.
+    /// Merges `inputs`, whose first blocks have the numbers `starts`, into `sink`. Returns the sums of all records
+    /// merged so far, and the time waited for blocks.
     pub fn run<I: BlockInput<Block = RunBlock>>(
         self,
         inputs: &mut Bowtie<I>,
@@ -104,7 +104,7 @@ struct MergeFlow<'a, R> {
     held: Vec<VecDeque<Held>>,
     /// The block of each input after those taken.
     next_block: Vec<usize>,
-    /// It has waited once for the bounding input.
+    /// Whether the merge has waited once for the bounding input.
     small_batch: bool,
     /// The input whose last record in memory is the smallest: it runs out first.
     bounding: Option<usize>,
@@ -113,7 +113,7 @@ struct MergeFlow<'a, R> {
 /// Bytes below which a batch waits for more blocks of the input that bounds it.
 const SMALL_BATCH_BYTES: u64 = 4 << 20;
 
-/// Bytes of a task at least; smaller ones cost more to cut than they gain.
+/// Minimum bytes of a task; smaller ones cost more to cut than they gain.
 const TASK_BYTES: u64 = 1 << 20;
 
 impl<R: Records> MergeFlow<'_, R> {
@@ -173,20 +173,20 @@ impl<R: Records> MergeFlow<'_, R> {
         let most = 8 * threads.count() as u64;
         let tasks = (bytes / TASK_BYTES.max(batch.len() as u64 * (64 << 10))).clamp(1, most) as usize;
         let left = limit.map(|limit| limit.saturating_sub(so_far.out.count));
-        // The last task gives the key back, or one that comes after it.
+        // The last task returns the key, or a later one.
         let cut = CutRules { previous: so_far.last_key.take(), limit: left, keeps_key: true };
         let tasks = cut_tasks(*records, batch, tasks, cut);
         let sink = &mut *self.sink;
         let merged = threads.run(tasks, *rules, cancel, &mut |block| {
             sink.block(block)?;
-            // Blocks come free while the batch is merged: the device must not run dry.
+            // Blocks are freed while the batch is merged: the device must not become idle.
             Ok(inputs.pump()?)
         })?;
         so_far.add(merged);
         Ok(())
     }
 
-    /// Reports to the sink how far the merge has come.
+    /// Reports the progress of the merge to the sink.
     fn report_progress(&mut self) -> Result<(), SortError> {
         let held = &self.held;
         let next_block = &self.next_block;
@@ -260,7 +260,7 @@ impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
         if batch.is_empty() {
             return Ok(Step::Done);
         }
-        // Before the blocks come free one by one: the schedule must know by then which input starves.
+        // Before the blocks are freed one by one: by then the schedule must know which input starves.
         for (index, held) in self.held.iter().enumerate() {
             inputs.release(index, (before[index] - held.len()) as u32);
         }
@@ -275,7 +275,7 @@ impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
 }
 
 impl<R: Records> MergeFlow<'_, R> {
-    /// A record that bounds a batch of about as many bytes as the sink takes at most; none where all records in
+    /// A record that bounds a batch of about as many bytes as the sink takes at most; none if all records in
     /// memory are fewer, or no smaller batch exists.
     fn nearer_bound<I: BlockInput<Block = RunBlock>>(&self, inputs: &Bowtie<I>) -> Option<R::Bound> {
         let most = self.sink.batch_bytes_max();
@@ -295,7 +295,7 @@ impl<R: Records> MergeFlow<'_, R> {
             });
             smallest.map(|(bound, _)| (self.bytes_below(&bound), bound))
         };
-        // The deepest that is not too much.
+        // The deepest bound that is not too much.
         let deepest = self.held.iter().map(VecDeque::len).max().unwrap_or(0);
         let (mut fits, mut too_deep) = (0, deepest);
         while fits + 1 < too_deep {
@@ -319,15 +319,15 @@ impl<R: Records> MergeFlow<'_, R> {
     }
 }
 
-/// Threads left to others where the system refuses some: a reader, one that sorts, two for devices and pipes.
+/// Threads left for other uses if the system refuses some: a reader, a sorter, two for devices and pipes.
 const THREADS_OF_OTHERS: usize = 4;
 
-/// How often who waits for blocks looks whether the job is to stop.
+/// Interval at which a thread that waits for blocks checks whether the job is cancelled.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 enum Order {
     Merge(Work),
-    /// One thread is to end.
+    /// Ends one thread.
     End,
 }
 
@@ -335,11 +335,11 @@ struct Work {
     task: Task,
     rules: Rules,
     send: Sender<Message>,
-    /// Nobody wants the rest of its run any more.
+    /// Set when the rest of its run is not needed any more.
     stopped: Arc<AtomicBool>,
 }
 
-/// Stops the tasks of a run, however that ends: who waits for a block then waits no longer.
+/// Stops the tasks of a run, however the run ends: no thread then waits for a block any longer.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -394,7 +394,7 @@ impl EmitThreads {
         Ok(this)
     }
 
-    /// Ends some threads, as the system starts no more: others of the job cannot do without theirs.
+    /// Ends some threads, because the system starts no more and the job's other threads are indispensable.
     fn leave_threads_to_others(&mut self) {
         let left = self.threads.len().saturating_sub(THREADS_OF_OTHERS).max(1);
         let surplus = self.threads.len() - left;
@@ -464,7 +464,7 @@ fn sequence(
     let mut waiting = None;
     loop {
         match receive.recv_timeout(BETWEEN_LOOKS) {
-            // Its thread may wait for blocks that the reader of a pipe does not take.
+            // The merging thread may wait for blocks that the reader of a pipe does not take.
             Err(RecvTimeoutError::Timeout) => {
                 cancel.check()?;
                 waiting.get_or_insert_with(|| wait_for("blocks of merged records", Need::Blocked, None));
@@ -499,21 +499,21 @@ fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &Block
     }
 }
 
-/// Samples taken for each task wanted.
+/// Number of samples per task.
 const SAMPLES_PER_TASK: usize = 12;
 
-/// What tasks must respect.
+/// Conditions that tasks must respect.
 #[derive(Clone, Debug, Default)]
 pub struct CutRules {
-    /// Key emitted before, where duplicates are left out.
+    /// Key emitted before, if duplicates are dropped.
     pub previous: Option<Vec<u8>>,
-    /// The key of the last record is wanted.
+    /// Whether the key of the last record is needed.
     pub keeps_key: bool,
-    /// Emit at most so many records in all; then there is one task only.
+    /// Maximum number of records to emit; if set, there is only one task.
     pub limit: Option<u64>,
 }
 
-/// Cuts sources into about `tasks` tasks of about the same size. Records of equal keys stay in one
+/// Cuts sources into about `tasks` tasks of similar size. Records with equal keys stay in one
 /// task.
 pub fn cut_tasks<R: Records>(
     records: &R,
@@ -547,7 +547,7 @@ pub fn cut_tasks<R: Records>(
             }
         }
     }
-    // A task without records knows nothing of the key before it.
+    // A task without records does not know the key before it.
     cut.retain(|task| !task.sources.is_empty());
     if let Some(first) = cut.first_mut() {
         first.previous = rules.previous;
@@ -564,7 +564,7 @@ fn splitters<R: Records>(records: &R, sources: &[Vec<Segment>], tasks: usize) ->
     let mut samples = Vec::new();
     let mut owed = 0;
     for segment in sources.iter().flatten().filter(|segment| !segment.is_empty()) {
-        // Small segments take turns at being sampled.
+        // Small segments are sampled in turn.
         owed += records.bytes_in(segment) * wanted;
         let count = owed / total.max(1);
         owed -= count * total.max(1);

@@ -8,9 +8,10 @@
 //!
 //! Items are numbered as they are read. A result waits in [`InOrder`] until its number is next.
 //!
-//! Invariants: only the reader waits for memory. It takes all memory of an item before it hands the item on, so the
-//! workers can finish every item they get. Where the device serves one side at a time ([`crate::resources::turns`]),
-//! the reader gives its turn back before it waits. A thread that panics wakes the caller.
+//! Invariants: only the reader waits for memory. It takes all memory of an item before it passes the item on, so the
+//! workers can finish every item they get. If the device serves reads and writes in turns
+//! ([`crate::resources::turns`]), the reader gives its turn back before it waits. A thread that panics wakes the
+//! caller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,12 +42,12 @@ pub struct Pipeline<'a> {
     pub cancel: &'a Cancel,
 }
 
-/// What the reader waited for.
+/// The times that the reader waited.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadTimes {
-    /// The device.
+    /// For the device.
     pub device: Duration,
-    /// Free memory.
+    /// For free memory.
     pub memory: Duration,
 }
 
@@ -61,12 +62,12 @@ pub struct Times {
     pub waited: Duration,
 }
 
-/// What the threads share beside the channels.
+/// The state that the threads share beside the channels.
 #[derive(Default)]
 struct Shared {
-    /// Items that the reader has handed on.
+    /// Items that the reader has passed on.
     handed_on: AtomicU64,
-    /// The caller takes no more results.
+    /// Set when the caller takes no more results.
     closed: AtomicBool,
 }
 
@@ -89,7 +90,7 @@ pub struct Feed<'a, I, O> {
 }
 
 impl<I, O> Feed<'_, I, O> {
-    /// Hands an item to the workers; false once the pipeline has ended.
+    /// Passes an item to the workers; false once the pipeline has ended.
     pub fn hand_on(&self, item: I) -> bool {
         let number = self.shared.handed_on.load(Relaxed);
         let sent = self.items.send((number, item)).is_ok();
@@ -116,7 +117,7 @@ fn notify<O>(messages: &Sender<Message<O>>, message: Message<O>) {
     messages.send(message).unwrap_or_default();
 }
 
-/// Tells the caller where its thread panics.
+/// Tells the caller that its thread panics.
 struct Alarm<'a, O>(&'a Sender<Message<O>>);
 
 impl<O> Drop for Alarm<'_, O> {
@@ -165,7 +166,7 @@ impl Pipeline<'_> {
             let result = sink(&mut in_order);
             let read = in_order.read_times();
             let waited = in_order.waited();
-            // Gives memory back, so that a reader that waits for it ends.
+            // Frees memory, so that a reader that waits for it ends.
             drop(in_order);
             let result = result?;
             let busy = workers.into_iter().map(ScopedThread::join).sum::<Result<Duration, _>>()?;
@@ -200,7 +201,7 @@ pub struct ChunkWork {
     pub out: Option<Lease>,
 }
 
-/// Hands everything that `reader` gives to the workers, each chunk with a second buffer where `buffers` are given.
+/// Passes all chunks of `reader` to the workers, each with a second buffer if `buffers` are given.
 pub fn read_chunks<R: RecordEnds + ?Sized, O>(
     mut reader: RecordReader<R>,
     buffers: Option<&ChunkPool>,
@@ -223,7 +224,7 @@ pub fn read_chunks<R: RecordEnds + ?Sized, O>(
     Ok(ReadTimes { device: reader.waited_device, memory: reader.waited_memory })
 }
 
-/// Time between two calls of what the caller does while it waits.
+/// Interval at which the caller is called while it waits.
 const IDLE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Results in order.
@@ -276,7 +277,7 @@ impl<'a, O> InOrder<'a, O> {
         self.next_result_or(&mut || cancel.check())
     }
 
-    /// As [`InOrder::next_result`]; calls `idle` now and then while it waits.
+    /// Like [`InOrder::next_result`]; calls `idle` at intervals while it waits.
     pub fn next_result_or(
         &mut self,
         idle: &mut dyn FnMut() -> Result<(), SortError>,
@@ -359,7 +360,7 @@ impl<'a, O> InOrder<'a, O> {
         self.total == Some(self.next + count as u64)
     }
 
-    /// Whether the workers have finished every item that the reader has handed on.
+    /// Whether the workers have finished every item that the reader has passed on.
     pub fn all_arrived(&self) -> bool {
         self.shared.handed_on.load(Relaxed) == self.next + self.ready
     }
@@ -380,7 +381,7 @@ impl<O> Drop for InOrder<'_, O> {
     }
 }
 
-/// Names no thread: the scope of the threads replaces this error by one that does.
+/// This error names no thread: the scope of the threads replaces it by one that does.
 fn died() -> SortError {
     SortError::Internal("a thread of a pass ended early")
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a job, in words a user can act on.
+//! The errors of a job, with messages that a user can act on.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::resources::{GroupMemory, LoweredCap};
 use ascot_model::units;
 use ascot_record::file_format::FileFormat;
 
-/// Why a job failed.
+/// The reason why a job failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SortError {
@@ -24,15 +24,15 @@ pub enum SortError {
     /// The output disk or a spill disk is full.
     #[error("not enough room for {what}: {} needed, {}\n  {advice}{}", units::bytes(*needed), list_left(left), said_last(*remains))]
     NoSpace {
-        /// What does not fit.
+        /// The files that do not fit.
         what: &'static str,
         /// Bytes needed.
         needed: u64,
         /// A directory on each volume, and the bytes left there.
         left: Vec<(PathBuf, u64)>,
-        /// What to do.
+        /// Advice for the user.
         advice: &'static str,
-        /// What remains of the job, if that is known.
+        /// The state left by the job, if known.
         remains: Option<&'static str>,
     },
     /// Keys do not fit the layout or the data.
@@ -50,9 +50,9 @@ pub enum SortError {
         record: u64,
         /// Offset of the record, bytes.
         offset: u64,
-        /// Bytes there are of it.
+        /// Bytes present of the record.
         have: u64,
-        /// What lacks.
+        /// The missing part.
         missing: Missing,
     },
     /// Text is expected, and an input is a file of another format.
@@ -63,19 +63,19 @@ pub enum SortError {
     OtherFormat {
         /// The input.
         input: String,
-        /// Its path, where it is a file.
+        /// Its path, if it is a file.
         file: Option<PathBuf>,
-        /// What it is.
+        /// Its format.
         format: FileFormat,
-        /// How many inputs there are.
+        /// Number of inputs.
         inputs: usize,
     },
-    /// A value is not of its column's type, and all have to be.
+    /// A value is not of its column's type, and the request is strict.
     #[error("{input}: row {row}: '{value}' in column {column} is not of type {kind}\n  {advice}")]
     Misfit {
         /// The input.
         input: String,
-        /// The row, from 1; a header is one.
+        /// The row number, from 1, counting a header.
         row: u64,
         /// The column, as a key names it.
         column: Box<str>,
@@ -83,7 +83,7 @@ pub enum SortError {
         value: String,
         /// The type.
         kind: Box<str>,
-        /// What to do.
+        /// Advice for the user.
         advice: String,
     },
     /// A record is too short to hold its key.
@@ -98,9 +98,9 @@ pub enum SortError {
         record: u64,
         /// Offset of the record, bytes.
         offset: u64,
-        /// Bytes it has, as keys count them.
+        /// Its length, as counted for keys, bytes.
         have: u64,
-        /// Bytes the key reaches to.
+        /// Minimum length for its keys, bytes.
         needed: u64,
     },
     /// A record does not fit in memory.
@@ -113,11 +113,11 @@ pub enum SortError {
         input: String,
         /// Offset of the record, bytes.
         offset: u64,
-        /// Its length, or bytes looked at without finding its end.
+        /// Its length, or the bytes searched without finding its end.
         have: u64,
-        /// Its end was found.
+        /// Whether its end was found.
         whole: bool,
-        /// Memory that does, or might do where its end was not found, bytes.
+        /// Memory that suffices, or may suffice if the end was not found, bytes.
         least: u64,
     },
     /// The memory cap is too small for the job.
@@ -125,7 +125,7 @@ pub enum SortError {
     TooLittleMemory {
         /// The cap, bytes.
         given: u64,
-        /// The least that works, bytes.
+        /// The minimum that works, bytes.
         least: u64,
     },
     /// The control group leaves too little for any job.
@@ -137,7 +137,7 @@ pub enum SortError {
     SmallControlGroup {
         /// The group.
         group: GroupMemory,
-        /// The least cap that works, bytes.
+        /// The minimum cap that works, bytes.
         least: u64,
     },
     /// Memory accounting refused a buffer.
@@ -158,9 +158,9 @@ pub enum SortError {
     /// Records in and out differ: a fault of this program or of the machine.
     #[error("records in and out differ: {} in (checksum {read}), {} out (checksum {written})\n  nothing was written to the output; please report this", read.count, written.count)]
     Checksum {
-        /// Sum of what was read.
+        /// Sum of the records read.
         read: RecordSum,
-        /// Sum of what was written and dropped.
+        /// Sum of the records written and dropped.
         written: RecordSum,
     },
     /// A job cannot be resumed.
@@ -168,40 +168,40 @@ pub enum SortError {
     CannotResume {
         /// The job's directory.
         dir: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// A view cannot be made, opened or read.
     #[error("{}: {why}", path.display())]
     View {
-        /// The view, or the file of it that is wrong.
+        /// The view, or the file in it that is wrong.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The problem, and advice.
         why: String,
     },
-    /// Stopped from outside.
+    /// Cancelled by the caller.
     #[error("stopped")]
     Cancelled,
-    /// The report cannot be written, so the output has not got its name.
+    /// The report cannot be written, so the output was not renamed to its final name.
     #[error("{}: cannot write the report: {source}\n  the output was not written; an old one is as it was", path.display())]
     Report {
         /// The file of the report.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A job ended early that can go on.
+    /// A job ended early and can be resumed.
     #[error(
         "{error}\n  the job is kept: ascot sort --resume {dir}  goes on with it; ascot clean {dir}  removes it",
         dir = units::in_shell(dir)
     )]
     Kept {
-        /// Why it ended.
+        /// The reason.
         error: Box<SortError>,
         /// Its directory.
         dir: PathBuf,
     },
-    /// A fault of this program.
+    /// An internal fault of this program.
     #[error("internal error: {0}; please report this")]
     Internal(&'static str),
 }
@@ -225,20 +225,20 @@ fn list_left(left: &[(PathBuf, u64)]) -> String {
     left.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What an incomplete record lacks.
+/// The missing part of an incomplete record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
-    /// Its end, wherever that is.
+    /// Its terminator.
     #[default]
     End,
-    /// Some of so many bytes.
+    /// Some of this many bytes.
     BytesOf(u64),
-    /// The end of a quote that was opened so many bytes into it.
+    /// The end of a quote that was opened at this offset in the record, bytes.
     Quote(u64),
 }
 
 impl Missing {
-    /// What a record lacks of which no more than `partial` came.
+    /// The missing part of a record that is cut short after `partial`.
     pub fn of(partial: &Partial) -> Missing {
         match (partial.whole, partial.quote) {
             (Some(whole), _) => Missing::BytesOf(whole),
@@ -266,24 +266,24 @@ impl Missing {
     }
 }
 
-/// Bytes as they are written behind `--memory`: rounded up, without a space.
+/// Bytes in the form of `--memory`: rounded up, without a space.
 fn flag(bytes: u64) -> String {
     format!("{}MiB", bytes.div_ceil(1 << 20))
 }
 
-/// Kinds a face treats apart.
+/// Kinds of errors that a face treats differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The reader of the output has gone.
     BrokenPipe,
-    /// Stopped from outside.
+    /// Cancelled by the caller.
     Cancelled,
     /// Anything else.
     Other,
 }
 
 impl SortError {
-    /// Its kind.
+    /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             SortError::Io(error) if error.is_broken_pipe() => ErrorKind::BrokenPipe,
@@ -293,7 +293,7 @@ impl SortError {
         }
     }
 
-    /// The same without a word on what is left of the job.
+    /// The same error without the note on the state left by the job.
     #[must_use]
     pub fn without_remains(mut self) -> Self {
         if let SortError::NoSpace { remains, .. } = &mut self {
@@ -302,7 +302,7 @@ impl SortError {
         self
     }
 
-    /// Whether there was too little memory, which others may give back.
+    /// Whether there was too little memory, which may be temporary.
     pub fn is_out_of_memory(&self) -> bool {
         use SortError::{Io, Memory, SmallControlGroup, TooLittleMemory};
         matches!(
@@ -325,7 +325,7 @@ impl LoweredCap {
     }
 }
 
-/// What to write instead of sorting a file of another format.
+/// Advice for a file of another format.
 fn advice(format: FileFormat, file: Option<&Path>) -> String {
     let quoted = file.map(units::in_shell);
     let command = format.unpack_command(quoted.as_deref());

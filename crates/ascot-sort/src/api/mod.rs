@@ -1,4 +1,4 @@
-//! What callers give a job and get from it: requests, observers, errors.
+//! The interface for callers: requests, observers, errors.
 
 pub mod error;
 pub mod observe;

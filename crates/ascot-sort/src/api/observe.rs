@@ -21,7 +21,7 @@ pub struct Progress {
     pub rate_bytes_per_s: f64,
     /// Further detail: `pass 1 of 2`.
     pub detail: String,
-    /// What limits the speed now: `reading binds`.
+    /// The current bottleneck: `reading binds`.
     pub bound_by: String,
     /// Seconds left of the whole job.
     pub seconds_left: Option<f64>,
@@ -37,17 +37,17 @@ pub trait Observer: Sync {
     fn notice(&self, _text: &str) {}
     /// A warning: the result may not be what the user expects, or the job differs from the request.
     fn warning(&self, _text: &str) {}
-    /// Called when the output is durable and has not got its name yet. An error here, as in writing the report, ends the
-    /// job without an output.
+    /// Called when the output is durable but not yet renamed to its final name. An error here, as in writing the
+    /// report, ends the job without an output.
     fn complete(&self, _report: &Report) -> Result<(), SortError> {
         Ok(())
     }
 }
 
-/// The caller of a job: what hears from it, and what can stop it.
+/// The caller of a job: it observes the job and can stop it.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
-    /// Hears how the job proceeds.
+    /// Observes the job.
     pub observer: &'a dyn Observer,
     /// Stops the job.
     pub cancel: &'a Cancel,
@@ -87,7 +87,7 @@ impl Cancel {
         self.flag.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the job was asked to stop.
+    /// Whether the job was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
@@ -97,7 +97,7 @@ impl Cancel {
         Arc::clone(&self.flag)
     }
 
-    /// An error if the job was asked to stop.
+    /// [`SortError::Cancelled`] if the job was cancelled.
     pub fn check(&self) -> Result<(), SortError> {
         if self.is_cancelled() { Err(SortError::Cancelled) } else { Ok(()) }
     }

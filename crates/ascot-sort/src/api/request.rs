@@ -1,5 +1,5 @@
-//! Requests: plain data, which a face parses from flags and a job stores in its manifest; and the volumes that a job uses,
-//! as far as they were measured:
+//! Requests: plain data, which a face parses from flags and a job stores in its manifest; and the measured volumes that
+//! a job uses:
 //!
 //! ```text
 //!   inputs            input_volume, if they are on a volume of their own; else volume
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::error::SortError;
 
-/// Where records come from.
+/// A source of records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Input {
     /// A file, device or named pipe.
@@ -33,7 +33,7 @@ impl Input {
     }
 }
 
-/// Where records go.
+/// The destination of records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
     /// A file, which appears whole or not at all.
@@ -45,7 +45,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// Descriptors of complete parts, which stay open until all parts have their names.
+    /// Maximum number of descriptors of complete parts, which stay open until all parts have their names.
     pub fn parts_held(&self) -> usize {
         if let Output::Parts(parts) = self { parts.count as usize } else { 0 }
     }
@@ -61,7 +61,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Most digits a pattern may ask for.
+    /// Maximum number of digits in a pattern.
     const DIGITS_MAX: usize = 20;
 
     /// `count` files named by `pattern`, or an error if their names would not differ.
@@ -195,7 +195,7 @@ pub struct SortRequest {
     pub inputs: Vec<Input>,
     /// The output.
     pub output: Output,
-    /// How bytes are divided into records.
+    /// The layout: how bytes are divided into records.
     pub layout: Layout,
     /// The keys that order them.
     pub keys: Keys,
@@ -223,7 +223,7 @@ pub struct SortRequest {
     pub compression: Compression,
     /// Compute threads; none: one per core.
     pub threads: Option<usize>,
-    /// Most files merged at once; none: as many as memory and descriptors allow.
+    /// Maximum number of files merged at once; none: as many as memory and descriptors allow.
     pub batch_size: Option<usize>,
     /// A file of records whose keys bound the parts of a split by range; none: bounds are sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,7 +260,7 @@ impl SortRequest {
     }
 }
 
-/// What was measured of the volumes and processors of a job.
+/// Measurements of the volumes and processors of a job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Volumes {
     /// The volume by which plans are costed; none: a usual flash volume is assumed.

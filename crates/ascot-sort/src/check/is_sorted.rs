@@ -11,12 +11,12 @@ use crate::read::{InputPosition, Inputs, RecordReader, open_inputs};
 use crate::records::{AnyRecords, Records, with_records};
 use crate::resources::ChunkPool;
 
-/// What was found.
+/// The result of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sortedness {
-    /// Every record is in its place.
+    /// All records are in order.
     Sorted,
-    /// The first that is not.
+    /// The first record that is out of order.
     Disorder {
         /// The input.
         input: String,
@@ -29,7 +29,7 @@ pub enum Sortedness {
     },
 }
 
-/// Chunks in memory at once.
+/// Maximum number of chunks in memory.
 const CHUNKS: usize = 6;
 
 /// Checks the one input of `request`.
@@ -73,13 +73,13 @@ fn check<R: Records>(
     Ok(Sortedness::Sorted)
 }
 
-/// The order that a sort of `request` gives its records.
+/// The order in which a sort of `request` puts its records.
 pub(crate) fn order_check<R: Records>(records: &Arc<R>, request: &SortRequest) -> OrderCheck<R> {
     let equal = if request.unique { EqualKeys::Refused } else { EqualKeys::AsSorted };
     OrderCheck::new(records, equal, usize::MAX)
 }
 
-/// Reads one input from its start to its end, in the memory of `request`.
+/// Reads one input from start to end, in the memory of `request`.
 pub(crate) fn reader<R: Records>(
     records: &Arc<R>,
     request: &SortRequest,

@@ -1,4 +1,4 @@
-//! Judges of records, found from a layout and keys: they validate parts of a sequence of records, each part by itself.
+//! Judges of records, selected by layout and keys: they validate parts of a sequence of records, each independently.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::api::{Keys, SortError};
 use crate::read::{Inputs, refuse_different};
 use crate::records::{Cut, RecordEnds, cut_framed, sample_rows};
 
-/// Judges parts of a sequence of records, each by itself.
+/// Judges parts of a sequence of records, each independently.
 pub(super) trait Judge: RecordEnds {
-    /// Bytes of every record, where they are all the same.
+    /// The length of every record, if it is fixed, bytes.
     fn record_len(&self) -> Option<usize>;
 
     /// Validates whole records.
     fn validate(&self, part: &[u8]) -> Validation;
 
-    /// Puts two parts together that follow one another.
+    /// Combines the validations of two consecutive parts.
     fn combine(&self, part: Validation, next: Validation) -> Validation;
 }
 
@@ -57,7 +57,7 @@ impl Judge for Validator {
     }
 }
 
-/// Judges records of any framing by the keys of any order. Keys in its validations are normalised.
+/// Judges records of any framing by keys of any order. Keys in its validations are normalised.
 pub(super) struct Ordered<F, O> {
     framing: F,
     order: O,
@@ -65,7 +65,7 @@ pub(super) struct Ordered<F, O> {
 }
 
 impl<F: Framing, O: RecordOrder> Ordered<F, O> {
-    /// Records that `framing` finds; `delimiter` is given where it alone ends them.
+    /// For records found by `framing`; `delimiter` is given if it alone ends them.
     pub(super) fn new(framing: F, order: O, delimiter: Option<u8>) -> Self {
         Ordered { framing, order, delimiter }
     }
@@ -133,10 +133,10 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Judge for Ordered<F, O> {
 #[path = "reader_tests.rs"]
 mod tests;
 
-/// Bytes of the first input from which the columns of CSV are found and their types inferred.
+/// Bytes of the first input from which the columns of CSV and their types are inferred.
 const HEAD_BYTES: usize = 256 << 10;
 
-/// The judge of the records of `inputs`, and the inputs with their headers left out.
+/// The judge of the records of `inputs`, and the inputs without their headers.
 pub(super) fn judge(
     layout: Layout,
     keys: &Keys,
@@ -147,7 +147,7 @@ pub(super) fn judge(
     };
     let framing = CsvFraming { separator, quote };
     let head = inputs.get(0).map_or(Ok(Vec::new()), |first| first.peek(HEAD_BYTES))?;
-    // Only names need a header; without names the first row is a row like all others.
+    // Only names need a header; without names the first row is a record like any other.
     let has_header = specs.iter().any(|spec| matches!(spec.column, CsvColumn::Name(_)));
     let judge = by_key(framing, csv_key(framing, specs, &head, has_header)?, None);
     if !has_header {
@@ -193,12 +193,12 @@ fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Arc<dyn Judge>, S
     }
 }
 
-/// Records of one length: by one range or several, the fast way where all ascend.
+/// Records of one length, by ranges; if all ascend, with the fast validator.
 fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortError> {
     if ranges.iter().any(|range| range.descending) {
         return by_ranges(FixedFraming(len), ranges);
     }
-    // Says what is wrong with a range in the same words as a sort does.
+    // Reports a wrong range with the same message as a sort does.
     compile_ranges(ranges, Some(len))?;
     let mut plain: Vec<_> = ranges.iter().map(|range| range.start..range.end.min(len)).collect();
     if plain.is_empty() {
@@ -250,7 +250,7 @@ impl WriteKey for Value {
         out.extend_from_slice(body);
         let ordered = &mut out[start..];
         to_ordered(ordered, self.format, self.descending);
-        // The integer is in the machine's order of bytes, a key has the highest first.
+        // The integer is in native byte order; a key is big-endian.
         if cfg!(target_endian = "little") {
             ordered.reverse();
         }

@@ -6,7 +6,7 @@
 //!   pipeline: inputs ─▶ chunks of whole records ─▶ workers validate ─▶ Total, in input order
 //! ```
 //!
-//! Memory is bounded by `POOL_BYTES`, and by the longest record where records span chunks.
+//! Memory is bounded by `POOL_BYTES`, plus the longest record if records span chunks.
 
 pub mod is_sorted;
 mod judge;
@@ -29,50 +29,50 @@ use crate::report::Watch;
 use crate::resources::{ChunkPool, compute_threads, lowered};
 use judge::Judge;
 
-/// Memory of all chunks together.
+/// Memory of all chunks, bytes.
 const POOL_BYTES: usize = 64 << 20;
 
-/// Chunks in memory at least: some being read, some being checked.
+/// Minimum number of chunks in memory: some being read, some being checked.
 const CHUNKS_MIN: usize = 3;
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 2 << 20;
 
-/// Longest record that is read.
+/// Maximum length of a record.
 const RECORD_BYTES_MAX: usize = 1 << 30;
 
-/// What to check.
+/// A request for a check.
 #[derive(Clone, Debug)]
 pub struct CheckRequest {
-    /// Read in this order, as one sequence.
+    /// The inputs, read in this order as one sequence.
     pub inputs: Vec<Input>,
-    /// How bytes are cut into records.
+    /// The layout of the records.
     pub layout: Layout,
-    /// What should order them.
+    /// The keys that should order them.
     pub keys: Keys,
-    /// Threads to compute with; none: one a core.
+    /// Compute threads; none: one per core.
     pub threads: Option<usize>,
 }
 
-/// What came of it. Shown as the benchmark's own validator does.
+/// The result of a check. It is displayed like that of the benchmark's own validator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckReport {
     /// Counts, order and checksum over all inputs.
     pub validation: Validation,
-    /// Where the first record stands that is less than the one before it.
+    /// Position of the first record that is less than the one before it.
     pub unordered: Option<RecordPosition>,
     /// Bytes of all inputs.
     pub bytes: u64,
 }
 
-/// A record's place.
+/// The position of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordPosition {
-    /// The input it is in.
+    /// The input that contains it.
     pub input: String,
-    /// Its number there, from 0.
+    /// Its number in the input, from 0.
     pub record: u64,
-    /// Its offset there in bytes, where all records have the same length.
+    /// Its offset in the input, bytes, if all records have the same length.
     pub offset: Option<u64>,
 }
 
@@ -106,14 +106,14 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// Checks the inputs. Records out of order are no error but part of the report.
+/// Checks the inputs. Records out of order are not an error but part of the report.
 pub fn check(
     request: &CheckRequest,
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<CheckReport, SortError> {
     let inputs = Inputs::open(if request.inputs.is_empty() { &[Input::Stdin] } else { &request.inputs })?;
-    // Lines are named as such here.
+    // Lines are requested explicitly here, so only CSV has to be text.
     if matches!(request.layout, Layout::Csv { .. }) {
         refuse_unless_text(&inputs, request.layout)?;
     }
@@ -132,7 +132,7 @@ pub fn check(
         |feed| read_chunks(reader, None, feed, cancel),
         || |work| validate(&*judge, work),
         |checked| {
-            // A pipe may be silent for long, and its caller may want to stop.
+            // A pipe may be silent for long, and the caller may want to stop.
             while let Some(chunk) = checked.next_result_or(&mut || watch.moved(0))? {
                 watch.moved(chunk.bytes)?;
                 total.add(chunk, &*judge);
@@ -149,7 +149,7 @@ struct Checked {
     validation: Validation,
     /// Where the records of each input begin in it.
     starts: Vec<InputStart>,
-    /// Bytes of the inputs in it.
+    /// Bytes of the inputs in the chunk.
     bytes: usize,
 }
 
@@ -175,7 +175,7 @@ impl Total {
     fn add(&mut self, chunk: Checked, judge: &dyn Judge) {
         for start in &chunk.starts {
             let before = self.validation.records + start.at as u64;
-            // Inputs without records begin with the next one that has some.
+            // Inputs without records begin together with the next one that has some.
             let begun = self.before_input.len().max(start.input + 1);
             self.before_input.resize(begun, before);
         }

@@ -1,4 +1,4 @@
-//! Whether records come in order: an observer of records that are read or merged.
+//! Whether records are in order: an observer of records that are read or merged.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use crate::records::Records;
 pub(crate) enum EqualKeys {
     /// They are ordered as a sort of the request orders them.
     AsSorted,
-    /// They may come in any order: the input may have been sorted by its keys alone.
+    /// The input may have been sorted by its keys alone.
     AnyOrder,
-    /// They are out of order: every key may come once.
+    /// Equal keys are out of order: every key may occur once.
     Refused,
 }
 
-/// Observes records in the form of spills, as many whole ones at a time as the caller has.
+/// Observes records in the form of spills, any number of whole records at a time.
 pub(crate) struct OrderCheck<R> {
     records: Arc<R>,
     equal: EqualKeys,
-    /// A longer record is not kept to be compared with the next one.
+    /// Maximum length of a record that is kept for comparison with the next one.
     kept_bytes_max: usize,
     /// The last record observed.
     previous: Option<Vec<u8>>,
 }
 
-/// A record that comes before the one ahead of it.
+/// A record that sorts before its predecessor.
 pub(crate) struct Unordered {
-    /// Records before it in the bytes observed.
+    /// Number of records before it in the observed bytes.
     pub(crate) before: u64,
     /// Its offset in them.
     pub(crate) offset: usize,

@@ -1,4 +1,4 @@
-//! Cutting: chunks of any size give the same records.
+//! Chunks of any size give the same records.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whole checks of files, and of what `generate` makes.
+//! Complete checks of files, and of the output of `generate`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -200,7 +200,7 @@ fn a_job_stops_though_nobody_reads_or_writes_the_pipe() {
         std::thread::sleep(std::time::Duration::from_millis(50));
         stopper.cancel();
     });
-    // First nobody writes, then nobody reads.
+    // First the pipe has no writer, then no reader.
     let keys = benchmark_key();
     let request = CheckRequest { inputs: vec![Input::Path(from)], layout: BENCHMARK, keys, threads: None };
     assert!(matches!(check(&request, &Silent, &cancel), Err(SortError::Cancelled)));

@@ -23,7 +23,7 @@ use crate::read::{Inputs, notice_of_unnamed};
 use crate::records::{AnyRecords, Misfits, Records, with_records};
 use crate::view::ViewCost;
 
-/// What a job would do, and why.
+/// The plan of a job, and its reasons.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
     /// The plan.
@@ -38,7 +38,7 @@ pub struct Explanation {
     pub free_bytes: u64,
     /// Whether the disk use of the plan is an estimate and not a bound.
     pub disk_is_estimate: bool,
-    /// What does not fit; none if everything does.
+    /// The space that is missing; none if everything fits.
     pub shortage: Option<Shortage>,
     /// The spill directories.
     pub temp_dirs: Vec<PathBuf>,
@@ -113,7 +113,7 @@ fn explain_prepared(
     })
 }
 
-/// The plan, and what a view costs beside a file if it can replace the file.
+/// The plan, and the cost of a view compared with a file if it can replace the file.
 fn plan_and_view_cost<R: Records>(
     request: &SortRequest,
     goal: Goal<'_>,
@@ -149,7 +149,7 @@ fn may_be_view(request: &SortRequest) -> bool {
     all_records && !matches!(request.output, Output::Parts(_))
 }
 
-/// The names of the files of the output, and what decides which records they have.
+/// The names of the files of the output, and the rule that assigns records to them.
 fn describe_parts(request: &SortRequest, goal: Goal<'_>) -> Option<String> {
     let Output::Parts(parts) = &request.output else { return None };
     if let Some(path) = &request.boundaries {
@@ -169,7 +169,7 @@ fn describe_parts(request: &SortRequest, goal: Goal<'_>) -> Option<String> {
     Some(format!("{names}: {rule}"))
 }
 
-/// Writes what the plan does not say of the volumes, with null for what is not measured.
+/// Serializes the properties of the volumes that the plan does not contain, with null for those not measured.
 fn volumes_beside_plan<S: Serializer>(volumes: &Volumes, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
     map.serialize_entry("requests", &volumes.requests)?;
@@ -215,7 +215,7 @@ impl fmt::Display for Explanation {
         }
         let estimate = if self.disk_is_estimate { " (an estimate: lengths vary)" } else { "" };
         let disk = match chosen.peak_disk_bytes {
-            // The free space of no volume is known then.
+            // Then the free space of no volume is known.
             0 => "no disk taken".to_owned(),
             peak => format!("peak disk {} of {} free", units::bytes(peak), units::bytes(self.free_bytes)),
         };
@@ -278,7 +278,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// What there is to say of keys and headers, in paragraphs.
+    /// Paragraphs about keys and headers.
     fn words_of_keys(&self) -> String {
         let keys =
             (!self.columns.is_empty()).then(|| format!("\n  keys     {}\n", column_words(&self.columns)));
@@ -297,17 +297,17 @@ fn compare(method: &MethodPlan, chosen: &MethodPlan) -> String {
     format!("{io}; {}", method.remark)
 }
 
-/// The plan of a sort, and its cost in all.
+/// The plan of a sort, and its total cost.
 #[derive(Serialize)]
 pub struct SortPlan {
     job: String,
     /// Whether the processors were measured; else their speeds are assumed.
     host_measured: bool,
-    /// Of the method chosen, in all.
+    /// Total predicted time of the chosen method, seconds.
     seconds: f64,
     bytes: u64,
     switches: u64,
-    /// In the currency of the profile; 0 where it has no prices.
+    /// In the currency of the profile; 0 if it has no prices.
     money: f64,
     plan: Plan,
 }
@@ -316,7 +316,7 @@ impl SortPlan {
     /// Plans a sort of `input_bytes` in records of about `mean_bytes`.
     ///
     /// # Errors
-    /// A request that memory has no room for.
+    /// A request that does not fit in memory.
     pub fn new(request: &SortRequest, input_bytes: u64, mean_bytes: f64) -> Result<Self, SortError> {
         let plan = plan_ahead(request, input_bytes, mean_bytes)?;
         let memory = units::memory(request.memory_bytes.unwrap_or_else(default_memory));
@@ -370,7 +370,7 @@ fn pass_line(pass: &PassPlan) -> String {
     format!("{}: {} x {}, {times}, {seconds}, bound by {bound_by}", pass.name, pass.inputs, pass.outputs)
 }
 
-/// What a pass costs, its switches being requests of both ways as the bytes are.
+/// The cost of a pass. Its switches are divided into reads and writes in the ratio of its bytes.
 fn money(pass: &PassPlan, volume: &VolumeProfile) -> f64 {
     let read = pass.read_bytes as f64;
     let switches = pass.switches as f64;

@@ -21,7 +21,7 @@ use crate::pipeline::{InOrder, Pipeline, ReadTimes};
 use crate::report::Watch;
 use crate::resources::{compute_threads, lowered};
 
-/// Memory of all blocks together.
+/// Memory of all blocks, bytes.
 const POOL_BYTES: usize = 64 << 20;
 
 /// Bytes of a block: whole records and whole pages, so that blocks can be written directly.
@@ -30,13 +30,13 @@ const BLOCK_BYTES: usize = 20 * RECORD_LEN * 1024;
 /// Records of a block.
 const BLOCK_RECORDS: u64 = (BLOCK_BYTES / RECORD_LEN) as u64;
 
-/// Time between two looks whether all blocks are written.
+/// Time between two checks whether all blocks are written.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Which records to make, and where to put them.
+/// The records to make, and their output.
 #[derive(Clone, Debug)]
 pub struct GenerateRequest {
-    /// How many records.
+    /// Number of records.
     pub count: u64,
     /// Number of the first one.
     pub start: u128,
@@ -44,13 +44,13 @@ pub struct GenerateRequest {
     pub encoding: Encoding,
     /// Whether many keys share hot prefixes.
     pub skewed: bool,
-    /// Where they go; a file appears whole or not at all.
+    /// The output; a file appears whole or not at all.
     pub output: Output,
-    /// Threads to compute with; none: one a core.
+    /// Compute threads; none: one per core.
     pub threads: Option<usize>,
 }
 
-/// Writes the records asked for and returns their bytes.
+/// Writes the requested records and returns their length in bytes.
 pub fn generate(
     request: &GenerateRequest,
     observer: &dyn Observer,
@@ -75,7 +75,7 @@ pub fn generate(
     Ok(output.commit()?)
 }
 
-/// Memory for the blocks: no more than there are bytes to make, and at least one block within `most`.
+/// Memory for the blocks, bytes: no more than there are bytes to make, and at least one block within `most`.
 fn pool_bytes(total_bytes: u64, most: u64) -> usize {
     let blocks = total_bytes.div_ceil(BLOCK_BYTES as u64).min(most / BLOCK_BYTES as u64).max(1);
     usize::try_from(blocks).unwrap_or(1) * BLOCK_BYTES
@@ -127,14 +127,14 @@ fn fill(request: &GenerateRequest, numbered: Numbered) -> Made {
     Made { block, len }
 }
 
-/// Hands blocks to the stream in order, and waits until they are written.
+/// Passes blocks to the stream in order, and waits until they are written.
 fn write_in_order(
     made: &mut InOrder<'_, Made>,
     stream: &mut dyn WriteStream,
     blocks: &BlockPool,
     watch: &mut Watch<'_>,
 ) -> Result<(), SortError> {
-    // A reader of the output pipe may be slow, and the caller may want to stop.
+    // The reader of a pipe may be slow, and the caller may want to stop.
     while let Some(Made { block, len }) = made.next_result_or(&mut || watch.moved(0))? {
         stream.begin(block, len)?;
         watch.moved(len)?;

@@ -1,6 +1,6 @@
-//! What jobs that died left behind: finding it, telling what can go on, removing the rest.
+//! Leftovers of dead jobs: finds them, decides which can be resumed, and removes the others.
 //!
-//! Invariant: a directory whose lock is held is a living job's, and nothing here touches it.
+//! Invariant: a directory whose lock is held belongs to a living job and is never touched.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,39 +15,39 @@ use serde::Serialize;
 use crate::api::SortError;
 use crate::runs::{LOCK, MANIFEST, Manifest, PREFIX, UNSEEN, hold_dead, is_empty, load, remove_ours};
 
-/// What a job left behind.
+/// A leftover of a dead job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Leftover {
-    /// Its directory, or one of them; or an unfinished output.
+    /// Its directory, one of its directories, or its unfinished output.
     pub dir: PathBuf,
-    /// The directory from which it can go on, if it can.
+    /// The directory from which the job can be resumed, if it can.
     pub home: PathBuf,
     /// Bytes in it.
     pub bytes: u64,
-    /// The job's first input, if it is known.
+    /// The job's first input, if known.
     pub input: String,
-    /// How much of the job is done.
+    /// Percentage of the job that is done.
     pub done_percent: u32,
-    /// Whether it can go on.
+    /// Whether the job can be resumed.
     pub resumable: bool,
     /// Whether it has been removed.
     pub removed: bool,
-    /// Anything else worth saying.
+    /// Further remarks.
     pub note: String,
 }
 
-/// Finds what dead jobs of this user left in `temps`.
+/// Finds the leftovers of this user's dead jobs in `temps`.
 pub fn leftovers(temps: &[PathBuf]) -> Vec<Leftover> {
     temps.iter().flat_map(|temp| dead_jobs(temp)).map(|dir| describe(&dir)).collect()
 }
 
-/// What of the leftovers found is removed.
+/// The leftovers to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// Nothing.
     Nothing,
-    /// What certainly cannot be continued. An unfinished output is none of that: its job may have its
-    /// spills in another place.
+    /// Those that certainly cannot be resumed. Unfinished outputs are not among them: the spills of their jobs may be
+    /// in another directory.
     Hopeless,
     /// Everything.
     Everything,
@@ -59,8 +59,8 @@ impl Removal {
     }
 }
 
-/// Finds what dead jobs left in `temps`, which may be jobs' directories themselves, their unfinished
-/// output files included, and removes of it what is asked for.
+/// Finds the leftovers of dead jobs in `temps`, which may also name jobs' directories themselves, and their unfinished
+/// outputs, and removes those selected by `removal`.
 pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortError> {
     let mut found = Vec::new();
     let mut seen = Vec::new();
@@ -129,7 +129,7 @@ fn dead_jobs(temp: &Path) -> Vec<PathBuf> {
     dirs
 }
 
-/// Whether a path is that of a job's directory, of this user.
+/// Whether a path is a job's directory owned by this user.
 fn is_job(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let made = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNSEEN)).unwrap_or(&name);
@@ -146,7 +146,7 @@ pub fn is_running(path: &Path) -> bool {
     is_job(path) && hold_dead(path).is_none()
 }
 
-/// The first directory of the job that has `dir`, which has the manifest.
+/// The first directory of the job to which `dir` belongs; it holds the manifest.
 fn home_of(dir: &Path) -> PathBuf {
     const LONGEST_PATH: u64 = 4096;
     let mut text = Vec::new();
@@ -175,7 +175,7 @@ fn describe(dir: &Path) -> Leftover {
     leftover
 }
 
-/// Half of the work is reading everything, half is writing the result, which a view does not have.
+/// Reading all inputs counts as half of the work; writing the result, which a view does not have, as the other half.
 fn done_percent(manifest: &Manifest) -> u32 {
     let total: u64 = manifest.inputs.iter().map(|print| print.size).sum();
     let written = manifest.output.as_ref().map_or(0, |output| output.durable.bytes);

@@ -1,9 +1,10 @@
-//! The entries of the library. Each takes a request, opens its inputs, makes a plan, runs a job and returns a report.
+//! The entry points of the library. Each takes a request, opens its inputs, makes a plan, runs a job and returns a
+//! report.
 //!
 //! ```text
-//!   sort          inputs opened, memory divided, the plan, and the passes of its method, with progress: the report
+//!   sort          opens inputs, divides memory, makes the plan, runs the passes of its method with progress
 //!   resume        the same from the state of a killed job
-//!   explanation   the plan in words, for inputs that exist or are only imagined
+//!   explanation   the plan in words, for inputs that exist or are assumed
 //! ```
 
 pub mod explanation;

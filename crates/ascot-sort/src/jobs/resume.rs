@@ -87,10 +87,10 @@ fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<(), SortErro
     Err(SortError::CannotResume { dir: dir.to_path_buf(), why })
 }
 
-/// The request of a killed job, with the memory that it has now.
+/// The request of a killed job, with its new memory cap.
 fn request_of(manifest: &Manifest, memory_bytes: u64) -> SortRequest {
     let mut request = manifest.request.clone();
-    // A file on standard input is opened by its name: standard input is something else now.
+    // A file on standard input is opened by its name: standard input is different now.
     for (input, print) in request.inputs.iter_mut().zip(&manifest.inputs) {
         if *input == Input::Stdin {
             *input = Input::Path(print.path.clone());

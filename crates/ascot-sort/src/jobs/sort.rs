@@ -1,5 +1,5 @@
-//! Sorts, merges, splits, and makes views: opens the inputs, reads the head of the first, divides memory, makes the plan,
-//! and runs the passes of the planned method while an observer is told of the progress.
+//! Sorts, merges, splits, and makes views: opens the inputs, reads the head of the first, divides memory, makes the
+//! plan, and runs the passes of the planned method, reporting progress to an observer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub fn sort(
             notice.iter().for_each(|notice| observer.warning(notice));
             Ok(report)
         }
-        // It turned out not to be small. Its inputs are files, which can be opened again.
+        // The job turned out not to be small. Its inputs are files, which can be opened again.
         None => sort_large(request, Inputs::open(&request.inputs)?, options, caller),
     }
 }
@@ -66,8 +66,8 @@ pub(crate) fn sort_large(
     Execution { request, goal: Goal::Sort, prepared, disk, caller, killed: None }.execute()
 }
 
-/// Splits the inputs into the files of the output. `by`: what decides to which file a record goes. The keys of the
-/// request are those by which records are split.
+/// Splits the inputs into the files of the output by the rule `by`. The keys of the request are those by which records
+/// are split.
 pub fn split(
     request: &SortRequest,
     by: SplitBy,
@@ -118,7 +118,7 @@ pub(super) struct Execution<'a> {
     pub(super) killed: Option<KilledJob>,
 }
 
-/// What a killed job left.
+/// The state of a killed job.
 pub(super) struct KilledJob {
     pub(super) dir: JobDir,
     pub(super) manifest: Manifest,
@@ -195,7 +195,7 @@ impl Execution<'_> {
     }
 }
 
-/// What becomes of the inputs.
+/// The purpose of a job.
 #[derive(Clone, Copy)]
 pub(super) enum Goal<'a> {
     /// They are sorted or merged into the output.
@@ -284,10 +284,10 @@ impl Prepared {
             spills => spills,
         };
         let kept = kept_bytes(request, self.mean_bytes(records)).ceil() as u64;
-        // The manifest holds the sample by which columns get their types, in hexadecimal.
+        // The manifest holds, in hexadecimal, the sample from which the types of columns are inferred.
         let typed = matches!(request.layout, Layout::Csv { .. });
         let sample = if typed { 2 * self.head.records.len() as u64 } else { 0 };
-        // Space is laid out up to the limit in whole pages.
+        // Space is allocated up to the limit in whole pages.
         let all = (runs + beside_view(bytes, chosen.pieces.max(1), self.budget.block as u64, kept) + sample)
             .next_multiple_of(ascot_io::PAGE_BYTES as u64);
         chosen.peak_disk_bytes = all;

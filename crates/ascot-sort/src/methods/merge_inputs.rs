@@ -23,7 +23,7 @@ use crate::records::{InputStart, Merged, Misfits, Records, Rules, Sorted};
 use crate::resources::Lease;
 use crate::runs::RunBlock;
 
-/// Merges the sorted inputs of a job into its output; in several passes where they are many.
+/// Merges the sorted inputs of a job into its output; in several passes if there are too many for one.
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError> {
     if job.request.checks.strict && matches!(job.request.output, Output::Stdout) {
         refuse_misfits_beforehand(&job)?;
@@ -52,7 +52,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
     job.finish(output, &sums.out, &sums.dropped)
 }
 
-/// Looks for misfits in all inputs before a merge begins whose output is read while it goes on.
+/// Checks all inputs for misfits before a merge to a pipe, whose reader gets records while the merge runs.
 fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortError> {
     if !job.inputs.are_files() {
         return Err(SortError::Request(
@@ -115,7 +115,7 @@ fn merge_range<R: Records>(
     Ok(sums)
 }
 
-/// Records that span blocks an input may hold at once: one being merged, one being read.
+/// Maximum number of long records of an input in memory: one being merged, one being read.
 const LONG_RECORDS: usize = 2;
 
 /// A sorted input, read block by block. The engine chooses the input whose next block is read. The cut record at the
@@ -137,7 +137,7 @@ struct RawInput<R> {
     ended: bool,
     /// The cut record at the end of the last block.
     carry: Vec<u8>,
-    /// The same where it is longer than the space for it.
+    /// A cut record that is longer than the space for the carry.
     long: Option<LongStart>,
     /// The last such record: while it is in use, blocks are completed only on demand.
     long_given: Weak<Sorted>,
@@ -146,7 +146,7 @@ struct RawInput<R> {
     sum: RecordSum,
     /// Values of these records that are not of their column's type.
     misfits: Misfits,
-    /// Such values are an error.
+    /// Whether such values are an error.
     strict: bool,
     header: bool,
     order: OrderCheck<R>,
@@ -156,14 +156,14 @@ struct RawInput<R> {
 /// The error that stopped an input.
 type Fault = Arc<Mutex<Option<SortError>>>;
 
-/// A long record, as far as it has been read.
+/// A long record, as read so far.
 struct LongStart {
     memory: Growable,
     len: usize,
     partial: Partial,
 }
 
-/// Share of a block for the carry: one part in this many.
+/// Inverse of the carry's share of a block.
 const CARRY_SHARE: usize = 4;
 
 fn carry_bytes(block_bytes: usize) -> usize {
@@ -255,7 +255,7 @@ impl<R: Records> RawInput<R> {
             let offset = offset + unordered.offset as u64;
             return Err(self.fail(SortError::NotSorted { input, record: record + unordered.before, offset }));
         }
-        // The key of a record that is compared with none is not written.
+        // The key of a record that is not compared is not written, so the count does not show a misfit.
         if before != misfits_written() || first + 1 == self.sum.count {
             self.note_misfits(segment.sorted.record_bytes(), first)?;
         }
@@ -275,7 +275,7 @@ impl<R: Records> RawInput<R> {
         refused.map_err(|error| self.fail(error))
     }
 
-    /// Appends `bytes` to a long record; returns whether it ends in them.
+    /// Appends `bytes` to a long record. Returns whether the record ends in them.
     fn lengthen(&mut self, long: Option<LongStart>, bytes: &[u8]) -> Result<bool, IoError> {
         let long = match long {
             Some(long) => Ok(long),
@@ -288,7 +288,7 @@ impl<R: Records> RawInput<R> {
         let no_memory = |source| IoError::Memory { path: self.start().input.into(), offset: 0, source };
         let mut long = long.map_err(no_memory)?;
         let ends = self.records.go_on(bytes, &mut long.partial).is_some();
-        // Room for the bytes that complete a last record.
+        // Space for the completion of a last record.
         if long.memory.grow_to(long.len + bytes.len() + COMPLETION_BYTES).is_err() {
             let file = self.inputs.get(self.number).filter(|_| !ends);
             let times = (2 * LONG_RECORDS * self.merged_at_once + 1) as u64;
@@ -301,7 +301,7 @@ impl<R: Records> RawInput<R> {
         Ok(ends)
     }
 
-    /// A block of the long record, which is whole, and of the records read with its end.
+    /// A block of the complete long record, and of the records read after its end.
     fn block_of_long(&mut self, block: Option<Buf>) -> Result<Completed<RunBlock>, IoError> {
         let Some(LongStart { memory, len, .. }) = self.long.take() else { return Ok(Completed::Nothing) };
         let mut completed = self.block_of(memory.into_buf(), 0, len, block)?;
@@ -335,7 +335,7 @@ impl<R: Records> RawInput<R> {
     }
 }
 
-/// Most bytes of a carry that is no long record.
+/// Maximum bytes of a carry; a longer cut record is a long record.
 const CARRY_BYTES_MAX: usize = 64 << 10;
 
 impl<R: Records> BlockInput for RawInput<R> {

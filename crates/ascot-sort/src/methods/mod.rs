@@ -1,4 +1,4 @@
-//! The ways a job is carried out, each a short list of passes.
+//! The methods of a job, each a short list of passes.
 
 pub mod merge_inputs;
 pub mod partition_and_sort;

@@ -1,4 +1,5 @@
-//! Sorting by distribution: split by sampled keys into parts that fit in memory, sort each, append.
+//! Sorting by a partitioned write: sampled keys divide the records into parts that fit in memory; each part is sorted
+//! and appended to the output.
 //!
 //! ```text
 //!   inputs ─▶ chunks ─▶ splitting threads: records grouped by part ─▶ partitioned write, in input order
@@ -6,9 +7,9 @@
 //!   part 0 [block]  part 1 [block]  ...  part m [block]  ◀───────────────╯   full ones are written
 //! ```
 //!
-//! Invariants: a part holds its records in input order, so sorting parts stably sorts stably; the
+//! Invariants: a part holds its records in input order, so sorting its parts stably sorts the input stably; the
 //! keys of part i all come before those of part i + 1. A part that turns out larger than a run buffer is
-//! sorted by runs and merges, like an input of its own; one whose keys are all equal needs no sort.
+//! sorted by runs and merges, like an input of its own; a part whose keys are all equal needs no sort.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,42 +38,42 @@ use crate::runs::form::{Gather, Grouping, RunBuffer, sort_run_buffers};
 use crate::runs::run_file::{Run, RunSink, decode_index};
 use crate::runs::store::{LargePart, OutputState, StoredMethod};
 
-/// Sampled keys for each part: where keys are spread evenly, sizes of parts vary by 4 percent.
+/// Number of sampled keys per part: if keys are spread evenly, the sizes of parts vary by 4 percent.
 const KEYS_PER_PART: usize = 512;
-/// Places the sample of each part comes from.
+/// Number of positions from which the sample of each part comes.
 const PLACES_PER_PART: usize = 8;
-/// Bytes read at each of them, at most.
+/// Maximum bytes read at each position.
 const SAMPLE_BYTES: usize = 64 << 10;
-/// Places are so far apart at least, bytes.
+/// Minimum distance between positions, bytes.
 const LEAST_SAMPLE_BYTES: u64 = 4 << 10;
-/// Bytes of sampled keys at which every second one is left out, from there on too.
+/// Maximum bytes of sampled keys; beyond it every second key is dropped, and half as many are sampled from then on.
 const SAMPLED_BYTES: usize = 8 << 20;
-/// What a key takes beside its bytes.
+/// Memory of a key beside its bytes.
 const KEY_OVERHEAD_BYTES: usize = 48;
-/// Bytes kept of a sampled key.
+/// Maximum bytes kept of a sampled key.
 const MOST_KEY_BYTES: usize = 1 << 10;
-/// Times the splitting pass stores how far it has come, about.
+/// Approximate number of checkpoints of the splitting pass.
 const CHECKPOINTS: u64 = 12;
-/// How much larger than its fair share a part may turn out: one in so many.
+/// Inverse of the fraction by which a part may exceed its fair share.
 const UNEVEN_SHARE: u64 = 4;
-/// Share of memory for the blocks of the parts: one in so many.
+/// Inverse of the memory share for the blocks of the parts.
 const PARTS_SHARE: usize = 2;
 
-/// Smallest chunk that is split.
+/// Minimum size of a chunk that is split.
 const LEAST_SPLIT_CHUNK_BYTES: usize = 64 << 10;
-/// Chunks that splitting needs: the reader holds some, and waits for one more to group records in.
+/// Minimum number of chunks for splitting: the reader holds some, and waits for one more to group records in.
 const LEAST_SPLIT_CHUNKS: usize = 2 * (CHUNKS_READ + 1);
 
-/// Bytes of input after which the splitting pass stores how far it has come. Of what a killed job read and wrote
-/// since, at most twice as much is moved again: less than a twelfth of all that a job of `total` bytes moves, or a
-/// run buffer, as resuming may take.
+/// Bytes of input between two checkpoints of the splitting pass. A resumed job moves again at most twice the bytes
+/// that the killed job read and wrote since its last checkpoint: less than a twelfth of all bytes that a job of
+/// `total` bytes moves, or than a run buffer: the limits for a resume.
 fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
     const MOST_LEAST_BYTES: u64 = 64 << 20;
     (total / CHECKPOINTS).max((memory / 2).min(MOST_LEAST_BYTES))
 }
 
 impl<R: Records> Job<'_, R> {
-    /// Sorts the inputs by distribution.
+    /// Sorts the inputs by a partitioned write.
     pub fn sort_by_distribution(mut self) -> Result<Report, SortError> {
         self.begin_spilling()?;
         let mut output = self.open_output()?;
@@ -86,14 +87,14 @@ impl<R: Records> Job<'_, R> {
         self.finish(output, &sums.out, &sums.dropped)
     }
 
-    /// Room for a sample of each part; none for a job that goes on, which has not seen all of them.
+    /// Memory for a sample of each part; none for a resumed job, which has not seen all records.
     fn new_key_sample(&self) -> Option<KeySample> {
         let bytes = self.inputs.record_bytes().filter(|_| self.manifest.parts.is_empty())?;
         let width = self.records.record_bytes().filter(|_| self.records.groups_parts())?;
         KeySample::new(&self.pool, bytes, width as u64, self.budget.block)
     }
 
-    /// The splitters a killed job had, or new ones from a sample.
+    /// The splitters of the killed job, or new ones from a sample.
     fn splitters(&mut self) -> Result<Splitters, SortError> {
         if let StoredMethod::Distribute(keys) = &self.manifest.method {
             return Ok(Splitters::new(keys, self.records.descending()));
@@ -109,7 +110,7 @@ impl<R: Records> Job<'_, R> {
         Ok(Splitters::new(&chosen, self.records.descending()))
     }
 
-    /// Keys, in their order, that bound `parts` parts of about the same size; frequent ones stand twice.
+    /// Ascending keys that bound `parts` parts of about the same size; frequent keys are doubled.
     pub fn sampled_bounds(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
         let mut keys = self.sample_keys(parts, total)?;
         keys.sort_unstable();
@@ -119,9 +120,9 @@ impl<R: Records> Job<'_, R> {
         Ok((1..parts).filter_map(|i| keys.get(keys.len() * i / parts).cloned()).collect())
     }
 
-    /// Keys for `parts` parts, from places spread evenly over the inputs.
+    /// Sampled keys for `parts` parts, from positions spread evenly over the inputs.
     fn sample_keys(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
-        // Of little data all is looked at, once.
+        // Small inputs are read completely, once.
         let places = ((parts * PLACES_PER_PART) as u64).min(total / LEAST_SAMPLE_BYTES).max(1);
         let mut keys_per_place = parts * KEYS_PER_PART / places as usize;
         let (mut keys, mut bytes_kept): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
@@ -132,13 +133,13 @@ impl<R: Records> Job<'_, R> {
             for place in 0..here {
                 let at = size / here * place;
                 let at = self.records.record_bytes().map_or(at, |len| at / len as u64 * len as u64);
-                // Places do not overlap, unless records are longer than they are apart.
+                // The samples do not overlap, unless records are longer than the distance between positions.
                 let apart = (size / here) as usize;
                 let mut bytes = file.sample(file.start + at, apart.clamp(1, SAMPLE_BYTES))?;
                 if self.records.cut(&bytes, 2).records < 2 {
                     bytes = file.sample(file.start + at, SAMPLE_BYTES)?;
                 }
-                // Where records have no fixed length the first is most likely cut in two.
+                // Without a fixed record length the first record is most likely cut in two.
                 let skip = if at == 0 || self.records.record_bytes().is_some() {
                     0
                 } else {
@@ -148,7 +149,7 @@ impl<R: Records> Job<'_, R> {
                 self.records.normalise(&mut bytes[skip..skip + whole]);
                 let known = keys.len();
                 self.records.sample_keys(&bytes[skip..skip + whole], keys_per_place, &mut keys);
-                // Anything between two keys splits them; long ones would take memory.
+                // Any key between two keys divides them, so a prefix suffices; long keys would take memory.
                 keys[known..].iter_mut().for_each(|key| key.truncate(MOST_KEY_BYTES));
                 bytes_kept += keys[known..].iter().map(bytes_of).sum::<usize>();
                 while bytes_kept > SAMPLED_BYTES && keys_per_place > 1 {
@@ -161,7 +162,7 @@ impl<R: Records> Job<'_, R> {
         Ok(keys)
     }
 
-    /// Pass one: every record into its part.
+    /// Pass one: writes every record to its part.
     fn split(&mut self, splitters: &Splitters) -> Result<(), SortError> {
         let long_runs = partition_in_long_runs(&self.request.volumes, splitters.parts());
         let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
@@ -179,7 +180,7 @@ impl<R: Records> Job<'_, R> {
         let reader = self.reader(&chunks).in_turn(turns);
         let every =
             split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);
-        // All parts are written then: where switches cost time, only after many natural runs of each.
+        // A checkpoint writes all parts: if switches cost time, only after many natural runs of each.
         let every = if long_runs.is_some() { every.max(8 * self.budget.streams() as u64) } else { every };
         let mut next = self.manifest.sum_in.bytes + every;
         let records = Arc::clone(&self.records);
@@ -199,7 +200,7 @@ impl<R: Records> Job<'_, R> {
                 next = self.manifest.sum_in.bytes + every;
                 self.manifest.parts = between.checkpoint(PartRun::checkpoint)?;
                 self.store()?;
-                // The indexes of all parts would take memory until the next time.
+                // The indexes of all parts would take memory until the next checkpoint.
                 self.manifest.parts = Vec::new();
             }
             Ok(())
@@ -222,8 +223,8 @@ impl<R: Records> Job<'_, R> {
         self.store()
     }
 
-    /// Blocks of the parts, two for each at least: a third is filled while others are written, and long
-    /// runs take what memory there is. They are smaller where a job that goes on has less memory than the one that
+    /// Blocks of the parts, at least two each: a third is filled while others are written, and long
+    /// runs take the memory there is. They are smaller if a resumed job has less memory than the one that
     /// chose the parts.
     fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
         let memory = self.budget.streams().min(self.pool.available());
@@ -271,7 +272,7 @@ impl<R: Records> Job<'_, R> {
         Ok(parts)
     }
 
-    /// Pass two: each part sorted, one after another.
+    /// Pass two: sorts one part after another.
     fn sort_parts(&mut self, output: &mut OutputWriter<R>) -> Result<Merged, SortError> {
         let StoredMethod::Distribute(keys) = &self.manifest.method else {
             return Err(SortError::Internal("parts without splitters"));
@@ -324,7 +325,7 @@ impl<R: Records> Job<'_, R> {
         Ok(sums)
     }
 
-    /// Parts that fit in memory, of which the first has the number `first`.
+    /// Sorts parts that fit in memory; the first has the number `first`.
     fn sort_small_parts(
         &mut self,
         first: usize,
@@ -364,7 +365,7 @@ impl<R: Records> Job<'_, R> {
                 let last = buffer.last || end == parts.len();
                 let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
                 sums.add(self.run_buffer_to_output(buffer, limit, output)?);
-                // Parts without records are done with the one behind them.
+                // Parts without records are removed together with the one after them.
                 let freed = if last { parts.len() - done } else { end - done };
                 done += freed;
                 self.parts_done(freed, output, sums)
@@ -377,7 +378,7 @@ impl<R: Records> Job<'_, R> {
         Ok(())
     }
 
-    /// The first `count` parts are in the output: remembers that, then removes them.
+    /// The first `count` parts are in the output: stores that, then removes them.
     fn parts_done(
         &mut self,
         count: usize,
@@ -398,8 +399,8 @@ impl<R: Records> Job<'_, R> {
         self.remove_runs(&gone)
     }
 
-    /// A part of equal keys is a sorted run already. It is freed as it goes out, so the manifest
-    /// tells how far that has come.
+    /// Appends a part of equal keys, which is a sorted run already. It is freed as it is copied, so the manifest
+    /// stores the progress.
     fn append_equal_part(
         &mut self,
         output: &mut OutputWriter<R>,
@@ -409,8 +410,8 @@ impl<R: Records> Job<'_, R> {
         self.parts_done(1, output, sums)
     }
 
-    /// The first part, or the one a killed job was at, which is larger than memory: by runs and merges. It is freed as
-    /// its runs are formed, and those as they are merged, so it does not matter to the disk how large it is.
+    /// Sorts the first part, or the one of the killed job, by runs and merges, as it is larger than memory. The part is
+    /// freed while its runs are formed, and the runs while they are merged, so its size does not matter to the disk.
     fn sort_large_part(&mut self, output: &mut OutputWriter<R>, sums: &mut Merged) -> Result<(), SortError> {
         if self.manifest.large.is_none() {
             let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
@@ -431,7 +432,7 @@ impl<R: Records> Job<'_, R> {
         self.parts_done(done, output, sums)
     }
 
-    /// Makes sorted runs of what of a large part is in none yet.
+    /// Forms sorted runs of the rest of a large part.
     fn form_large_part(&mut self, part: &Run) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::of_files(vec![part.as_input(&self.pool)]);
@@ -446,7 +447,7 @@ impl<R: Records> Job<'_, R> {
         self.store()
     }
 
-    /// Memory for reading a part ahead: its blocks are as large as they were written.
+    /// Memory for reading a part ahead: its blocks have the size with which they were written.
     fn part_stream_bytes(&self) -> usize {
         let written = self.manifest.runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
         let ahead = part_ahead_bytes(written.max(self.budget.block), self.budget.memory);

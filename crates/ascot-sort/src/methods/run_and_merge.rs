@@ -1,12 +1,12 @@
 //! Sorts by forming runs and merging them, or in memory if everything fits.
 //!
-//! A merge of runs makes its output durable step by step, stores how far it is, and gives the consumed blocks of the runs
-//! back to their volumes:
+//! A merge of runs makes its output durable step by step, stores its progress, and frees the consumed blocks of the
+//! runs:
 //!
 //! ```text
-//!   run 0   |......|=====|          ....  given back
+//!   run 0   |......|=====|          ....  freed
 //!   run 1   |...|========|
-//!   into    |==== durable ====|~~~|  ~~~  one step at most: it is in the runs, too
+//!   into    |==== durable ====|~~~|  ~~~  at most one step: still in the runs, too
 //! ```
 //!
 //! Invariant: nothing is freed that a killed job needs to continue, if it can be resumed.
@@ -64,8 +64,8 @@ impl<R: Records> Job<'_, R> {
         self.finish(output, &sums.out, &sums.dropped)
     }
 
-    /// Forms sorted runs of everything `reader` gives. With an output, what turns out to fit in
-    /// memory goes straight there: then its sums are returned.
+    /// Forms sorted runs of all records of `reader`. With an output, records that turn out to fit in
+    /// memory are written there instead: then their sums are returned.
     pub fn form(
         &mut self,
         reader: RecordReader<R>,
@@ -102,7 +102,7 @@ impl<R: Records> Job<'_, R> {
         Ok(straight)
     }
 
-    /// What a pass that sorted tells of itself.
+    /// The facts of a pass that sorted, for its account.
     pub fn form_facts(&self, times: &Times, runs: u64) -> PassFacts {
         let none = Duration::ZERO;
         let threads = self.budget.threads;
@@ -127,8 +127,8 @@ impl<R: Records> Job<'_, R> {
         self.merge_run_buffer(buffer.sources, buffer.bytes, rules, limit, Destination::Output(output))
     }
 
-    /// Makes runs of a run buffer: one, or several where parts of it are in order in the inputs. Gives the
-    /// number of those written.
+    /// Makes runs of a run buffer: one, or several if parts of it are natural runs. Returns the
+    /// number of runs written.
     fn run_buffer_to_runs(&mut self, buffer: RunBuffer) -> Result<u64, SortError> {
         let end = buffer.end;
         let refers = self.inputs.are_files() && self.request.top.is_none() && self.manifest.view.is_none();
@@ -187,7 +187,7 @@ impl<R: Records> Job<'_, R> {
         Ok(written)
     }
 
-    /// Merges sorted sources into a new run, or several where volumes fill up.
+    /// Merges sorted sources into a new run, or several if volumes fill up.
     fn spill(&mut self, sources: Vec<Vec<Segment>>, bytes: u64) -> Result<Vec<Run>, SortError> {
         let mut spill = self.new_spill(bytes)?;
         if self.manifest.view.is_some() {
@@ -220,7 +220,7 @@ impl<R: Records> Job<'_, R> {
         self.emitters.run(tasks, rules, self.cancel, &mut |block| into.block(block))
     }
 
-    /// Runs that can be merged at once, by memory and by descriptors, beginning with `runs`.
+    /// Number of runs, from the front of `runs`, that memory and descriptors allow to merge at once.
     fn fan_in(&self, runs: &[Run]) -> usize {
         let memory = self.budget.streams().saturating_sub(self.budget.output_blocks * self.budget.block);
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
@@ -228,7 +228,7 @@ impl<R: Records> Job<'_, R> {
         let mut taken = 0;
         let mut count = 0;
         for run in runs {
-            // A block being merged and one being read; what is known of each block; long records.
+            // A block being merged and one being read; facts about each block; long records.
             taken += 2 * block + run.first_keys.len() * BLOCK_FACTS_BYTES + run.long_bytes();
             if taken > memory {
                 break;
@@ -239,7 +239,7 @@ impl<R: Records> Job<'_, R> {
         count.min(open).min(self.request.batch_size.unwrap_or(usize::MAX)).max(2)
     }
 
-    /// Merges runs until all that are left can be merged at once, or are no more than the plan's factor:
+    /// Merges runs until the rest can be merged at once, or are no more than the plan's factor. Each merge takes
     /// neighbours, the smallest first, and no more of them than needed.
     pub fn reduce_runs(&mut self) -> Result<(), SortError> {
         if let Some(MergingGroup { first, count, .. }) = self.manifest.merging {
@@ -249,7 +249,7 @@ impl<R: Records> Job<'_, R> {
         loop {
             let most = self.fan_in(&self.manifest.runs);
             let count = self.manifest.runs.len();
-            // Some more runs than planned are no reason to merge once again.
+            // Slightly more runs than planned are no reason for another merge.
             let last = most.min(factor.saturating_add(factor / MORE_AT_LAST));
             if count <= last {
                 return Ok(());
@@ -262,7 +262,7 @@ impl<R: Records> Job<'_, R> {
         }
     }
 
-    /// Merges some runs into one, or goes on with that where a killed job had begun it.
+    /// Merges some runs into one, or resumes that merge of a killed job.
     fn merge_group(&mut self, first: usize, count: usize) -> Result<(), SortError> {
         let begun = self.manifest.merging.clone();
         let group = &self.manifest.runs[first..first + count];
@@ -281,14 +281,14 @@ impl<R: Records> Job<'_, R> {
         self.remove_runs(&group)
     }
 
-    /// Merges all runs into the output, or what a killed job left of them.
+    /// Merges all runs into the output, or the rest that a killed job left of them.
     pub fn merge_to_output(&mut self, output: &mut OutputWriter<R>) -> Result<Merged, SortError> {
         let so_far = self.manifest.output.as_ref().map(|state| state.so_far.clone()).unwrap_or_default();
         self.merge_freeing(0..self.manifest.runs.len(), Destination::Output(output), so_far)
     }
 
-    /// Merges the runs `which` of the manifest into `into`, which already has `so_far` of them, and frees what it
-    /// consumes.
+    /// Merges the runs `which` of the manifest into `into`, which already has `so_far` of them, and frees their
+    /// consumed blocks.
     pub fn merge_freeing(
         &mut self,
         which: Range<usize>,
@@ -309,7 +309,7 @@ impl<R: Records> Job<'_, R> {
             cancel: self.cancel,
             so_far,
         };
-        // The job itself is lent to the sink, which stores how far the merge has come.
+        // The sink borrows the job, to store the progress of the merge.
         let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into)?);
         drop(inputs);
         let (merged, waited) = result?;
@@ -317,7 +317,7 @@ impl<R: Records> Job<'_, R> {
         Ok(merged)
     }
 
-    /// Enters a merge into the account, `waited`: for blocks of its inputs.
+    /// Adds a merge to the account; `waited`: for blocks of its inputs.
     pub fn merge_done(&mut self, name: &str, inputs: usize, outputs: u64, waited: Duration) {
         let none = Duration::ZERO;
         let emitted = self.emitters.take_times();
@@ -329,14 +329,14 @@ impl<R: Records> Job<'_, R> {
         self.passes.done(name, PassFacts { inputs: inputs as u64, outputs, stages });
     }
 
-    /// Bytes it takes to sort blocks of inputs again, if any run refers to them.
+    /// Memory for sorting chunks of inputs again, if any run refers to inputs, bytes.
     fn bench_bytes(&self, runs: &[Run], block: usize) -> usize {
         let refers = runs.iter().any(|run| run.input.is_some());
         if refers { Bench::bytes(&*self.records, self.chunk_bytes(), block) } else { 0 }
     }
 
-    /// Bytes of the long keys that are kept from batch to batch where duplicates are left out: the
-    /// last one of the batch before, and of this one.
+    /// Bytes of the long keys kept between batches if duplicates are dropped: the last key of the previous batch and
+    /// that of this one.
     fn key_bytes(&self, runs: &[Run]) -> usize {
         let longest = runs.iter().map(Run::long_bytes).max().unwrap_or(0);
         if self.request.unique { 2 * longest } else { 0 }
@@ -353,7 +353,7 @@ impl<R: Records> Job<'_, R> {
         })
     }
 
-    /// Opens runs for the engine, with all the memory there is for their blocks.
+    /// Opens runs for the engine; their blocks take all memory left.
     fn open_runs(&self, runs: &[Run]) -> Result<Bowtie<AnyRun>, SortError> {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
         let long: usize = runs.iter().map(Run::long_bytes).sum();
@@ -390,21 +390,21 @@ impl<R: Records> Job<'_, R> {
     }
 }
 
-/// Memory for what is known of each block of a run while it is merged, bytes.
+/// Memory for the facts about each block of a run while it is merged, bytes.
 const BLOCK_FACTS_BYTES: usize = 64;
 
-/// The last merge takes more runs than the plan's factor: one in so many.
+/// Inverse of the fraction by which the last merge may exceed the plan's factor.
 const MORE_AT_LAST: usize = 4;
 
 /// A run of either kind: spilled, or in the inputs.
 type AnyRun = Box<dyn BlockInput<Block = RunBlock>>;
 
-/// Longest key that is stored with how far a job has come, bytes.
+/// Maximum length of a key that the manifest stores with the progress of a job, bytes.
 const MOST_KEY_BYTES: usize = 64 << 10;
-/// A step may end so much earlier as a share of it: one in so many.
+/// Inverse of the fraction of a step by which it may end early.
 const EARLY_SHARE: u64 = 8;
 
-/// Where merged records go.
+/// The destination of merged records.
 pub enum Destination<'t, R: Records> {
     /// The output.
     Output(&'t mut OutputWriter<R>),
@@ -427,13 +427,13 @@ pub struct FreeingSink<'s, 'a, R: Records> {
     job: &'s mut Job<'a, R>,
     /// The runs of the manifest that are merged.
     which: Range<usize>,
-    /// Where each block of each of them lies in its file.
+    /// File offsets of the blocks of each of them.
     offsets: Vec<Vec<u64>>,
     /// Bytes of a step.
     every: u64,
-    /// Bytes of output at which the step under way ends.
+    /// Length of the output at which the current step ends, bytes.
     next: u64,
-    /// Bytes of each run that were given back.
+    /// Bytes of each run that were freed.
     freed: Vec<u64>,
 }
 
@@ -464,8 +464,8 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
         }
     }
 
-    /// Bytes until what is consumed is freed the next time: fewer where the volume written to, which may be that of
-    /// the runs too, has little left, or the job has taken what it was planned to.
+    /// Bytes until consumed blocks are freed again: fewer if the volume written to, which may also be that of
+    /// the runs, has little space left, or the job has used its planned disk space.
     fn step(&self) -> u64 {
         let path = match &self.into {
             Destination::Output(output) => output.temporary(),
@@ -477,7 +477,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
         self.every.min(most.max(MIN_STEP_BYTES))
     }
 
-    /// Makes what has been merged durable, and stores how far that is.
+    /// Makes the merged records durable, and stores the progress.
     fn write_down(&mut self, starts: &[RunStart], so_far: &Merged) -> Result<(), SortError> {
         let so_far = so_far.clone();
         match &mut self.into {
@@ -496,7 +496,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
         }
     }
 
-    /// Gives the blocks before `starts` back to their volumes.
+    /// Frees the blocks before `starts`.
     fn free(&mut self, starts: &[RunStart]) -> Result<(), SortError> {
         for (index, start) in starts.iter().enumerate() {
             let Some(&end) = self.offsets[index].get(start.block).or(self.offsets[index].last()) else {
@@ -523,7 +523,7 @@ impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
     }
 
     fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, so_far: &Merged) -> Result<(), SortError> {
-        // A key too long to be stored is no place to stop at.
+        // A step cannot end at a key too long to be stored.
         let stores = self.job.resumable;
         if self.batch_bytes_max() > self.every / EARLY_SHARE
             || (stores && so_far.last_key.as_ref().is_some_and(|key| key.len() > MOST_KEY_BYTES))
@@ -541,12 +541,12 @@ impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
 }
 
 impl<R: Records> Job<'_, R> {
-    /// Gives back what of a part larger than memory is in sorted runs, which are durable: all before `end`.
+    /// Frees the blocks of a part larger than memory whose records are in durable sorted runs: all before `end`.
     pub fn free_large_part(&mut self, end: InputPosition) -> Result<(), SortError> {
         let Some(large) = &self.manifest.large else { return Ok(()) };
         let part = &large.part;
         let index = read_index(&self.disk, &part.path)?;
-        // Behind its last record stands the next input, which there is none of.
+        // Beyond its last record the position is in the next input, which does not exist.
         let all = end.input > 0;
         let mut before = 0;
         let kept = index.blocks.iter().find(|block| {
@@ -557,13 +557,13 @@ impl<R: Records> Job<'_, R> {
     }
 }
 
-/// Gives the blocks of a spill before `end` back to its volume.
+/// Frees the blocks of a spill before `end`.
 fn give_back<R: Records>(job: &Job<'_, R>, run: &Run, end: u64) -> Result<(), SortError> {
     if run.input.is_some() || end == 0 {
         return Ok(());
     }
     match job.disk.punch(&run.path, end) {
-        // Freed space is a courtesy: the job goes on without.
+        // Freeing space is optional: the job continues without it.
         Ok(_) | Err(IoError::Os { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }

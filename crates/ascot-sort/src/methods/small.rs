@@ -31,13 +31,13 @@ use crate::records::{InputStart, Misfits, RawChunk, Records};
 use crate::report::{JobSums, Passes, files_of, report_of_records, stage};
 use crate::resources::Lease;
 
-/// Most bytes of records.
+/// Maximum bytes of records.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Records take at most this fraction of memory, as its denominator: they are held three times, beside their order.
+/// Inverse of the maximum memory share of records: they are held three times, beside their order.
 const MEMORY_SHARE: u64 = 8;
 
-/// Most records: they and their order fit in the least memory.
+/// Maximum number of records: they and their order fit in the minimum memory.
 const RECORDS_MAX: usize = 1 << 18;
 
 /// Bytes of a chunk per record for which its scratch memory is made.
@@ -46,7 +46,7 @@ const SCRATCH_RECORD_BYTES: usize = 16;
 /// Bytes moved by a system call.
 const CALL_BYTES: usize = 1 << 20;
 
-/// The memory of a small job; none if the job is not small. Without a cap the least memory is tried first.
+/// The memory of a small job; none if the job is not small. Without a cap the minimum is tried first.
 pub(crate) fn memory_of(request: &SortRequest, inputs: &Inputs) -> Option<u64> {
     let one_file = !matches!(request.output, Output::Parts(_));
     let plain = inputs.are_files() && one_file && !request.merge_only && request.method != Method::Distribute;
@@ -70,7 +70,7 @@ pub(crate) struct SmallJob<'a> {
     pub(crate) memory: u64,
     /// Injected faults, for tests.
     pub(crate) options: &'a RunOptions,
-    /// Hears when the output is complete, and may stop the job.
+    /// The caller: observes when the output is complete, and may stop the job.
     pub(crate) caller: Caller<'a>,
 }
 
@@ -79,7 +79,7 @@ struct Raw {
     buf: Buf,
     len: usize,
     records: usize,
-    /// Where the records of each input begin.
+    /// The start of the records of each input.
     starts: Vec<InputStart>,
 }
 
@@ -107,7 +107,7 @@ struct Clock {
 }
 
 impl SmallJob<'_> {
-    /// The report; nothing if the job turns out not to be small.
+    /// Runs the job. Returns its report; none if the job turns out not to be small.
     pub(crate) fn run<R: Records>(self, records: &R) -> Result<Option<Report>, SortError> {
         let mut clock = Clock::start();
         let faults = self.options.faults.clone();
@@ -138,11 +138,11 @@ impl SmallJob<'_> {
         Ok(Some(report))
     }
 
-    /// Reads all inputs; nothing if they have grown.
+    /// Reads all inputs; none if they have grown.
     fn read<R: Records>(&self, records: &R, disk: &Disk) -> Result<Option<Raw>, SortError> {
         let inputs = self.inputs.iter().count();
         let expected = self.inputs.record_bytes().unwrap_or(0) as usize;
-        // Space for the end of a last record, and for noticing that a file has grown.
+        // Space for the completion of a last record, and for detecting that a file has grown.
         let bytes_max = expected + COMPLETION_BYTES * inputs;
         let buf = Buf::heap_at_hand(bytes_max + PAGE_BYTES);
         let mut raw = Raw { buf, len: 0, records: 0, starts: Vec::with_capacity(inputs) };
@@ -164,7 +164,7 @@ impl SmallJob<'_> {
         Ok(Some(plan).filter(|plan| plan.chosen.method == "in memory"))
     }
 
-    /// Drops duplicates and all but the first records if the request says so, and brings the others into the form of
+    /// Drops duplicates and all but the first records if the request says so, and converts the others to the form of
     /// the output.
     fn choose<R: Records>(&self, records: &R, sorted: &mut Sorted, sums: &mut Sums) {
         if self.request.unique {

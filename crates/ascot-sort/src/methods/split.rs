@@ -9,8 +9,8 @@
 //! Invariants: every record is in one file, and files hold records in the order of the inputs. No file gets its name
 //! before all of them are sealed.
 //!
-//! A user may name the boundaries: a file of records, whose keys say where the parts begin. They must ascend in the order
-//! asked for, so that every part can have records.
+//! A user may name the boundaries: a file of records, whose keys are the first keys of the parts. They must ascend in
+//! the requested order, so that every part can have records.
 //!
 //! ```text
 //!   boundaries   c     g     t
@@ -37,7 +37,7 @@ use crate::records::{Records, Splitters};
 use crate::report::PassFacts;
 use crate::resources::{ChunkPool, descriptors};
 
-/// Most chunks in memory.
+/// Maximum number of chunks in memory.
 const CHUNKS: usize = 64;
 /// Descriptors of a file being written: the file, twice, and its lock.
 const DESCRIPTORS_PER_PART: usize = 3;
@@ -126,7 +126,7 @@ fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) ->
     job.finish(files, &out, &RecordSum::new())
 }
 
-/// Chunks of the memory that the outputs leave.
+/// A chunk pool of the memory that the outputs leave.
 fn chunk_pool<R: Records>(job: &Job<'_, R>) -> ChunkPool {
     let share = job.pool.available();
     let chunk = SPLIT_CHUNK_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
@@ -169,7 +169,7 @@ fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<OpenParts<P
     Ok(files)
 }
 
-/// Of the memory of a job, what the boundaries may take: one part in so many.
+/// Inverse of the maximum memory share of the boundaries.
 const MEMORY_SHARE: usize = 16;
 
 /// The normalised keys of the records in `path`, one fewer than `parts`.
@@ -177,7 +177,7 @@ fn read_boundaries<R: Records>(job: &Job<'_, R>, path: &Path, parts: u32) -> Res
     let most = job.budget.memory / MEMORY_SHARE;
     let refused = |what: String| SortError::Request(format!("{}: {what}", path.display()));
     let failed = |error| SortError::from(IoError::from_os(Action::Read, path, 0, error));
-    // A pipe does not tell its length beforehand.
+    // The length of a pipe is not known in advance.
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
     file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -204,7 +204,7 @@ fn read_boundaries<R: Records>(job: &Job<'_, R>, path: &Path, parts: u32) -> Res
     Ok(keys)
 }
 
-/// What is wrong with boundaries, if anything is.
+/// Refuses boundaries of the wrong number or order, with a message.
 fn check(keys: &[Vec<u8>], descending: bool, parts: u32) -> Result<(), String> {
     if keys.len() + 1 != parts as usize {
         let count = keys.len();

@@ -1,4 +1,4 @@
-//! Where finished records go: files that appear whole or not at all, or standard output.
+//! The output of finished records: files that appear whole or not at all, or standard output.
 //!
 //! ```text
 //!   writer    merged records ─▶ [block] ─▶ stream            one file, or a pipe
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! A partitioned write has many files open at once; its [`PartFile`](crate::partition::write_parts::PartFile)s
-//! are committed here too. All of them follow one protocol, of which [`AtomicOutput`] carries out each step:
+//! are committed here too. All of them follow one protocol; [`AtomicOutput`] executes its steps:
 //!
 //! ```text
-//!   write        .result.ascot-1f2e3d4c5b6a7988.tmp, in which a checkpoint makes a first part durable
-//!   seal         take over mode and owner of an old file, fsync, close
+//!   write        .result.ascot-1f2e3d4c5b6a7988.tmp; a checkpoint makes the first part of it durable
+//!   seal         copy mode and owner of an old file, fsync, close
 //!   (the report is written)
 //!   commit       rename every sealed file to its name, then fsync their directories
 //! ```
@@ -31,14 +31,14 @@ use ascot_io::AtomicOutput;
 
 use crate::api::SortError;
 
-/// Output whose records are all written, on its way to its name.
+/// An output with all its records written, to be sealed and given its name.
 pub trait Commit {
-    /// The temporary name of the file, and the bytes it will have, where the output is a single file.
+    /// The temporary name of the file and its final length, if the output is a single file.
     fn unfinished(&self) -> Option<(&Path, u64)> {
         None
     }
 
-    /// Writes what is left and makes it durable, so that only the names of files are missing.
+    /// Writes the remaining bytes and makes all durable; afterwards only the final names are missing.
     fn seal(&mut self) -> Result<(), SortError> {
         Ok(())
     }

@@ -1,14 +1,14 @@
-//! Several files of equal size, written one after another: where one ends and the next begins.
+//! Several files of equal size, written one after another: finds the ends of files.
 //!
 //! ```text
 //!   records in order  ─────────────────┬─────────────────┬──────────▶
 //!                     file 0           │ file 1          │ file 2
-//!              total * 1 / count ──▶ the first record from there on whose key is a new one
+//!              total * 1 / count ──▶ the first record from there on with a new key
 //! ```
 //!
-//! Invariants: a record is in one file. Where equal keys stay together, all records of a key are in one file. File i
-//! ends after at least `total * (i + 1) / count` bytes of records, so the bytes that one file has too
-//! many come off the next one.
+//! Invariants: a record is in one file. If equal keys stay together, all records of a key are in one file. File i
+//! ends after at least `total * (i + 1) / count` bytes of records, so the surplus bytes of one file reduce the
+//! size of the next one.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,26 +21,26 @@ use crate::records::Records;
 /// A thread that seals a file and returns it.
 type Sealing = Thread<Result<Option<AtomicOutput>, IoError>>;
 
-/// Seals a file. Where no thread could be started for this, the caller still shares the file and seals it itself.
+/// Seals a file. If no thread can be started for this, the caller still shares the file and seals it itself.
 fn seal(file: &Mutex<Option<AtomicOutput>>) -> Result<Option<AtomicOutput>, IoError> {
     let file = file.lock().unpoisoned().take();
     file.map(|mut file| file.seal().map(|_| file)).transpose()
 }
 
-/// The files of a rolling output: which of them are complete, and where the open one ends.
+/// The files of a rolling output: the complete ones, and the end of the open one.
 pub struct RollingFiles {
     parts: Parts,
     disk: Disk,
     cancel: Cancel,
     /// The first bytes of each file.
     header: Vec<u8>,
-    /// Bytes of records expected in all.
+    /// Expected bytes of records in total.
     total: u64,
     /// Bytes of records taken.
     taken: u64,
     /// Number of the open file.
     open: u32,
-    /// Records of one key stay together.
+    /// Whether records of one key stay together.
     by_key: bool,
     /// A copy of the last record taken, if the next one may begin a file.
     before: Option<Vec<u8>>,
@@ -90,7 +90,7 @@ impl RollingFiles {
         Ok(AtomicOutput::create(&self.disk, &self.parts.path(self.open), "output")?)
     }
 
-    /// Where the open file ends in `bytes`; none if it ends after them. `bytes` are taken up to `from`, and the first
+    /// The end of the open file in `bytes`; none if it ends after them. `bytes` are taken up to `from`, and the first
     /// record that starts in them starts at `first`.
     pub fn cut<R: Records>(&self, records: &R, bytes: &[u8], from: usize, first: usize) -> Option<usize> {
         let end = self.end()?;
@@ -99,7 +99,7 @@ impl RollingFiles {
         }
         let wanted = from + end.saturating_sub(self.taken) as usize;
         let mut start = from.max(first);
-        // After nothing, or after a cut, a file may begin.
+        // Without a record before it, or after a cut, a record may begin a file.
         let mut is_new = from > 0 || self.taken == 0;
         let mut before = self.before.as_deref();
         while start < bytes.len() {

@@ -4,8 +4,8 @@
 //!   merged records ─▶ [block being filled] ─full─▶ brought into the form of the output ─▶ stream
 //! ```
 //!
-//! A checkpoint makes the whole pages of a file durable and remembers the bytes after them, fewer than a page, so
-//! that a killed job continues at a page's boundary.
+//! A checkpoint makes the whole pages of a file durable and stores the bytes after them, fewer than a page, so
+//! that a resumed job continues at a page boundary.
 //!
 //! [`OutputStream`] is one file that appears whole or not at all, or standard output.
 
@@ -24,7 +24,7 @@ use crate::output::Commit;
 use crate::output::rolling::RollingFiles;
 use crate::records::{MergedBlock, Records};
 
-/// The bytes of an output file that are safe on disk, and those after them up to a record's end.
+/// The durable bytes of an output file, and those after them up to a record's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurableOutput {
     /// The temporary file.
@@ -33,7 +33,7 @@ pub struct DurableOutput {
     pub bytes: u64,
     /// The bytes after them, fewer than a page.
     pub tail: Vec<u8>,
-    /// The file's number on its volume, so that another file of this name is not taken for it.
+    /// The inode number of the file, which distinguishes it from another file of this name.
     #[serde(default)]
     pub inode: Option<u64>,
 }
@@ -41,23 +41,23 @@ pub struct DurableOutput {
 /// Writes the output of a job.
 pub struct OutputWriter<R> {
     records: Arc<R>,
-    /// None after the last of several files.
+    /// None after the last of several files is complete.
     stream: Option<OutputStream>,
     blocks: BlockPool,
     cancel: Cancel,
     /// The block being filled, and the bytes in it.
     block: Option<Buf>,
     len: usize,
-    /// Bytes given to streams.
+    /// Bytes passed to streams.
     written: u64,
-    /// The other files, where there are several.
+    /// The files, if there are several.
     rolling: Option<RollingFiles>,
     /// Time spent waiting for the device or the reader.
     pub waited: Duration,
 }
 
 impl<R: Records> OutputWriter<R> {
-    /// Writes to `stream` by way of `blocks`.
+    /// Writes to `stream` through `blocks`.
     pub fn new(records: &Arc<R>, stream: OutputStream, blocks: BlockPool, cancel: &Cancel) -> Self {
         OutputWriter {
             records: Arc::clone(records),
@@ -86,7 +86,7 @@ impl<R: Records> OutputWriter<R> {
         Ok(this)
     }
 
-    /// Continues the output of a killed job, which was to be `path`.
+    /// Continues the output of a killed job, whose final name is `path`.
     pub fn resume(
         records: &Arc<R>,
         disk: &Disk,
@@ -228,7 +228,7 @@ impl<R: Records> OutputWriter<R> {
         Ok(Some(durable))
     }
 
-    /// Leaves the unfinished file for a later resume.
+    /// Keeps the unfinished file for a later resume.
     pub fn keep(&mut self) {
         if let Some(OutputStream::File(file)) = &mut self.stream {
             file.keep();
@@ -244,7 +244,7 @@ impl<R: Records> Commit for OutputWriter<R> {
     fn seal(&mut self) -> Result<(), SortError> {
         self.flush()?;
         if let Some(mut files) = self.rolling.take() {
-            // Files for which no records are left are empty.
+            // Files that get no records are empty.
             while !files.all_complete() {
                 self.open_next(&mut files)?;
             }
@@ -271,7 +271,7 @@ pub enum OutputStream {
 }
 
 impl OutputStream {
-    /// Starts the output. `temporary`: the name of its file until it is committed, where one was chosen before.
+    /// Starts the output. `temporary`: the temporary name of its file, if one was chosen before.
     pub fn create(disk: &Disk, output: &Output, temporary: Option<&Path>) -> Result<Self, SortError> {
         match (output, temporary) {
             (Output::Path(path), Some(temporary)) => {
@@ -288,7 +288,7 @@ impl OutputStream {
         }
     }
 
-    /// What takes its bytes.
+    /// The stream for its bytes.
     pub fn stream(&mut self) -> Result<&mut dyn WriteStream, IoError> {
         match self {
             OutputStream::File(file) => file.stream(),
@@ -309,7 +309,7 @@ impl OutputStream {
         }
     }
 
-    /// Seals the output, and gives the file its name. The bytes written in all.
+    /// Seals the output, and gives the file its name. Returns the total bytes written.
     pub fn commit(self) -> Result<u64, IoError> {
         match self {
             OutputStream::File(file) => file.commit(),

@@ -16,32 +16,32 @@ use ascot_io::{Buf, Pool};
 
 use crate::records::Splitters;
 
-/// Most bytes of a group: it is sorted in a second-level cache.
+/// Maximum bytes of a group: it is sorted in a second-level cache.
 const GROUP_BYTES: u64 = 256 << 10;
-/// Keys kept for each group, about: the size of a group is then within a third of GROUP_BYTES.
+/// Approximate number of keys kept for each group: the size of a group is then within a third of GROUP_BYTES.
 const KEYS_PER_GROUP: u64 = 24;
-/// Most groups of a part: grouping a chunk writes to as many addresses at once.
+/// Maximum number of groups of a part: grouping a chunk writes to as many addresses at once.
 const MAX_GROUPS: u64 = 2048;
-/// The sample takes at most this fraction of memory, as its denominator.
+/// Inverse of the sample's maximum memory share.
 const MEMORY_SHARE: u64 = 16;
 
 /// The sample of all parts.
 pub struct KeySample {
     memory: Buf,
-    /// Most keys of a part.
+    /// Maximum number of keys of a part.
     quota: usize,
     parts: Vec<PartSample>,
     group_bytes: u64,
     /// At first every `every`-th key is kept.
     every: u64,
-    /// The latest part asked for and its bounds: the chunks of a part come one after another.
+    /// The latest requested part and its bounds: the chunks of a part come one after another.
     latest: Option<(usize, Option<Arc<Splitters>>)>,
 }
 
 #[derive(Clone, Copy)]
 struct PartSample {
     kept: usize,
-    /// Every `every`-th key is kept.
+    /// Every `every`-th key is kept now.
     every: u64,
     /// Keys to skip before the next one that is kept.
     skip: u64,

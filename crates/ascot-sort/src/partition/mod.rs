@@ -1,4 +1,4 @@
-//! The partitioned write: records go to several streams at once, each to that of its key.
+//! The partitioned write: records are written to several streams at once, each to the stream of its key.
 //!
 //! ```text
 //!   chunks ─▶ route: records grouped by part ─▶ write_parts: runs, or files

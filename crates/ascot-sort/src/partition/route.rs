@@ -45,7 +45,7 @@ impl Router<'_> {
         match self {
             Router::Ranges(splitters) => records.group(bytes, splitters, out, scratch),
             Router::Hash(parts) => {
-                // Hashed twice rather than stored: records may be as short as their ends.
+                // Hashed twice rather than stored: records may consist of their terminators only.
                 let mut sizes = vec![0; parts as usize];
                 records.each_key(bytes, &mut |range, key| {
                     sizes[part_of_hash(key, parts) as usize] += range.len();
@@ -110,7 +110,7 @@ pub struct SplitTimes {
     pub dealing: Duration,
 }
 
-/// Reads and groups everything `reader` gives; `take` gets the chunks, and returns how long it waited for memory of
+/// Reads and groups all chunks of `reader`; `take` gets the chunks, and returns how long it waited for memory of
 /// the parts.
 pub fn split_chunks<R: Records>(
     records: &Arc<R>,

@@ -6,13 +6,13 @@
 //!                                                  └─▶ [block being filled] ─▶ part 1 ... part m
 //! ```
 //!
-//! On a volume where switches cost nothing, a block is written when it is full. Where they cost time, memory fills
+//! On a volume where switches cost nothing, a block is written when it is full. If they cost time, memory fills
 //! up first and the fullest parts are then written out (algorithm A2).
 //!
 //! Invariant: a part gets its records in the order of the inputs.
 //!
-//! The parts of a distribution are runs. Their blocks hold whole records, except for a record longer than a block, and a
-//! run is given the [`BlockFacts`] of each block. The parts of a split are files, whose blocks hold bytes as they come.
+//! The parts of a partitioned write are runs. Their blocks hold whole records, except for a record longer than a block,
+//! and a run is given the [`BlockFacts`] of each block. The parts of a split are files, whose blocks hold any bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ struct OpenBlock {
     facts: BlockFacts,
     /// Bytes in it.
     bytes: usize,
-    /// It ends here, as soon as there is memory for the next one.
+    /// Whether it ends here, as soon as there is memory for the next one.
     ends: bool,
     /// Length of the record longer than a block that is being written, and the bytes of it still to come.
     long_bytes: usize,
@@ -171,8 +171,8 @@ impl OpenBlock {
         }
     }
 
-    /// Appends the records of `bytes` that fit, or as much as fits of one that is longer than a block. Returns the
-    /// bytes appended; 0: there is no memory.
+    /// Appends the records of `bytes` that fit, or the bytes that fit of a record longer than a block. Returns the
+    /// number of bytes appended; 0: there is no memory.
     fn put_records<R: Records, P: PartStream>(
         &mut self,
         records: &R,
@@ -271,7 +271,7 @@ pub trait PartStream: BlockOutput {
     fn describe(&mut self, _: BlockFacts) {}
 }
 
-/// A part of a distribution while it is being written: records in input order, in blocks of a run file.
+/// A part of a partitioned write while it is written: records in input order, in blocks of a run file.
 pub struct PartRun<R> {
     /// None when it is finished.
     sink: Option<RunSink<R>>,

@@ -5,13 +5,13 @@
 //!           + chunks of records (form)  or  blocks of the inputs (merge)  or  blocks of the parts
 //! ```
 //!
-//! The process itself (code, stacks, small allocations) is the constant beside the cap.
+//! The process itself (code, stacks, small allocations) needs a constant amount beside the cap.
 
 use crate::api::{SortError, SortRequest};
 pub use crate::resources::control_group::LEAST_MEMORY_BYTES;
 use crate::resources::{CHUNKS_READ, GroupMemory, descriptors};
 
-/// Blocks of parts have this fraction of the memory of streams, as its denominator.
+/// Inverse of the share of the blocks of parts in the memory of streams.
 const PARTS_SHARE: usize = 2;
 /// Smallest block: smaller requests cost more than they move.
 pub const BLOCK_BYTES_MIN: usize = 32 << 10;
@@ -46,7 +46,7 @@ pub struct ChunkShare {
     pub bytes: usize,
     /// Number of chunks.
     pub count: usize,
-    /// Most chunks that are being read or sorted.
+    /// Maximum number of chunks that are being read or sorted.
     pub unsorted: usize,
 }
 
@@ -78,7 +78,7 @@ impl Budget {
         (self.threads * self.emit_blocks + self.output_blocks) * self.block
     }
 
-    /// Chunks of a pass that sorts. `scratch_bytes`: what a sorting thread needs for chunks of a size.
+    /// Chunks of a pass that sorts. `scratch_bytes`: scratch memory of a sorting thread for chunks of a size.
     pub fn chunks(&self, scratch_bytes: &dyn Fn(usize) -> usize) -> ChunkShare {
         let mut bytes = CHUNK_BYTES_MAX;
         // Chunks being read; and chunks that wait for sorting or are sorted, each with the chunk it is gathered to.
@@ -99,16 +99,16 @@ impl Budget {
     }
 }
 
-/// Most inputs that are merged at once.
+/// Maximum number of inputs merged at once.
 pub fn merge_fan_in(budget: &Budget, request: &SortRequest) -> usize {
     let open = descriptors().saturating_sub(request.output.parts_held());
     (budget.streams() / (3 * budget.block)).min(open).min(request.batch_size.unwrap_or(usize::MAX)).max(2)
 }
 
-/// Records that span blocks have this fraction of memory, as its denominator.
+/// Inverse of the memory share of records that span blocks.
 pub const SPARE_SHARE: usize = 2;
 
-/// Number and bytes of the blocks of `parts` outputs; an error if memory is too small for one each.
+/// Number and bytes of the blocks of `parts` outputs; an error if memory is too small for one block each.
 pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortError> {
     let blocks = 2 * parts + budget.output_blocks;
     let share = budget.streams() / PARTS_SHARE;
@@ -139,7 +139,7 @@ fn previous_power_of_two(value: usize) -> usize {
 }
 
 /// The cap if none is given: half of the memory left to the machine or to the control group of this process, and no
-/// more than fits there beside the process itself.
+/// more than the group can hold together with the process itself.
 pub fn default_memory() -> u64 {
     let machine = meminfo_available().unwrap_or(1 << 30);
     let usual = |left: u64| (left / 2).clamp(LEAST_MEMORY_BYTES, 64 << 30);

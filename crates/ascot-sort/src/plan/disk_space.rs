@@ -1,7 +1,7 @@
 //! Whether a job fits on its volumes according to its plan. This is checked before records are read.
 //!
-//! Invariant: only jobs that would certainly fail are refused. Nothing is refused by a bound that a job may stay far
-//! below because it drops records or compresses spills.
+//! Invariant: only jobs that would certainly fail are refused. An upper bound refuses no job that may stay far
+//! below it because it drops records or compresses spills.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use crate::plan::planner::output_files;
 use crate::plan::volumes::{output_dir, temp_dirs};
 use crate::resources::device_of;
 
-/// What does not fit, and on which volumes.
+/// A shortage of disk space, and the volumes concerned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shortage {
-    /// What does not fit.
+    /// The files that do not fit.
     pub what: &'static str,
-    /// Bytes it needs at least.
+    /// Minimum bytes they need.
     pub needed_bytes: u64,
     /// A directory on each of the volumes, and the bytes free there.
     pub left: Vec<(PathBuf, u64)>,
@@ -67,7 +67,7 @@ pub(crate) fn free_of_plan(request: &SortRequest, plan: &Plan, disk: &Disk) -> u
 }
 
 /// Whether the disk use of a plan is an estimate and not a bound: the lengths of the records that `--top` keeps are not
-/// known before.
+/// known in advance.
 pub(crate) fn disk_is_estimate(request: &SortRequest) -> bool {
     let of_one_length = matches!(request.layout, Layout::Fixed { .. } | Layout::Number(_));
     request.top.is_some() && !of_one_length

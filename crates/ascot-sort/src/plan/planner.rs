@@ -23,15 +23,15 @@ use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::resources::descriptors;
 
-/// Length of a record of which nothing is known, bytes.
+/// Assumed length of a record if nothing is known, bytes.
 pub const GUESSED_RECORD_BYTES: f64 = 64.0;
 
-/// What is known of inputs before their records are read.
+/// The known facts about inputs before their records are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes of records; none if an input is a pipe.
     pub bytes: Option<u64>,
-    /// They are files, which can be read at any offset.
+    /// Whether all are files, which can be read at any offset.
     pub are_files: bool,
     /// Number of inputs.
     pub inputs: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Lengths of which only the mean is known.
+    /// Lengths if only the mean is known.
     pub(crate) fn of_mean(mean_bytes: Option<f64>, header: Option<&[u8]>) -> Lengths {
         Lengths { mean_bytes, first: Vec::new(), header_bytes: header.map_or(0, <[u8]>::len) as u64 }
     }
@@ -264,7 +264,7 @@ impl<'a, R: Records> Facts<'a, R> {
     }
 }
 
-/// Number of files of an output. A device or a pipe is none: it takes no space on a volume.
+/// Number of files of an output. A device or a pipe counts as 0: it takes no space on a volume.
 pub(crate) fn output_files(output: &Output) -> u64 {
     match output {
         Output::Path(path) => u64::from(std::fs::metadata(path).map_or(true, |stat| stat.is_file())),
@@ -325,19 +325,19 @@ pub(crate) fn plan_split<R: Records>(
 }
 
 /// Plans the sort of a file of `data_bytes` bytes that need not exist. Its records have about `record_bytes` bytes,
-/// unless their layout says so. The inputs and the output of the request are ignored.
+/// unless their layout has a fixed length. The inputs and the output of the request are ignored.
 pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64) -> Result<Plan, SortError> {
     let budget = budget_of(request, Some(data_bytes))?;
     let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs: 1 };
     let lengths = Lengths::of_mean(Some(record_bytes), None);
     with_records!(AnyRecords::new(request, &InputHead::default())?, records => {
         let facts = Facts::new(request, extent, &budget, &lengths, &*records);
-        // The request does not say where the output goes: a file is assumed.
+        // The request does not name the output: a file is assumed.
         Facts { output_files: 1, ..facts }.sort(request.method, false)
     })
 }
 
-/// Bytes of output after which a merge of `total` bytes within `memory` stores its state and frees what it has consumed.
+/// Bytes of output after which a merge of `total` bytes within `memory` stores its state and frees its consumed blocks.
 /// Syncing this often costs little, and little is merged twice after a kill. More memory merges more at once, and each
 /// checkpoint that cuts a batch short makes the device wait once more.
 pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
@@ -375,7 +375,7 @@ pub fn read_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Opt
     read_only(volumes.wants_runs(inputs + 1), inputs, blocks)
 }
 
-/// The algorithm of a partitioned write to `files`, if long runs are better: A2, or A1 where the inputs are on another
+/// The algorithm of a partitioned write to `files`, if long runs are better: A2, or A1 if the inputs are on another
 /// volume and reading them costs no switch.
 pub fn partition_in_long_runs(volumes: &Volumes, files: usize) -> Option<Algorithm> {
     let algorithm = if volumes.input_volume.is_some() { Algorithm::A1 } else { Algorithm::A2 };
@@ -387,7 +387,7 @@ const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: usize = 4096;
 /// Keys of a sample.
 const SAMPLE_KEYS: usize = 16;
-/// Most samples at which a new sorted sequence begins.
+/// Maximum number of samples at which a new sorted sequence begins.
 const BREAKS_MAX: usize = 16;
 
 /// Whether files look like a few sorted sequences, by the middle keys of samples spread over them.

@@ -13,7 +13,7 @@ use crate::api::{Input, Output, SortError, SortRequest, Volumes};
 use crate::plan::budget::Budget;
 use crate::resources::device_of;
 
-/// The disk of a job, whose requests are those with which its volumes are fastest.
+/// The disk of a job; its requests are those with which its volumes are fastest.
 pub fn disk_for(request: &SortRequest, budget: &Budget, options: &RunOptions) -> Disk {
     let faults = options.faults.clone();
     Disk::new(DiskOptions { measured: measured(request, budget), faults, ..DiskOptions::default() })
@@ -95,10 +95,10 @@ fn devices(paths: &[PathBuf]) -> Vec<u64> {
     devices
 }
 
-/// Options of a run that are no part of the request.
+/// Options of a run that are not part of the request.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Sees every operation on files beforehand; tests make some of them fail.
+    /// Called before every operation on files; tests use it to make some of them fail.
     pub faults: Option<Arc<dyn FaultHook>>,
     /// The cap of a resumed job, bytes, instead of the one it began with.
     pub memory_bytes: Option<u64>,
@@ -109,7 +109,7 @@ pub fn job_disk(options: &RunOptions) -> Disk {
     Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
 }
 
-/// Requests in flight for small blocks: together they are as long as a few large ones.
+/// Requests in flight for small blocks: their total length is that of a few large ones.
 const MANY_REQUESTS: usize = 32;
 
 /// A disk for views, whose blocks are small. Many requests in flight write them as fast as large ones, and entering a

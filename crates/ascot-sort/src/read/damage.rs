@@ -1,4 +1,4 @@
-//! What is said of records that cannot be: cut short, shorter than their key, longer than memory.
+//! Errors for damaged records: cut short, shorter than their key, or longer than memory.
 
 use ascot_record::framing::Partial;
 
@@ -18,20 +18,20 @@ pub struct RecordStart {
 }
 
 impl RecordStart {
-    /// The error of a last record of which no more than `partial` came.
+    /// Error for a last record that is cut short after `partial`.
     pub fn cut_short(self, partial: &Partial) -> SortError {
         let RecordStart { input, record, offset } = self;
         SortError::CutShort { input, record, offset, have: partial.seen, missing: Missing::of(partial) }
     }
 
-    /// The same, of which `bytes` came.
+    /// The same for a record cut short after `bytes`.
     pub fn cut_short_at<R: RecordEnds + ?Sized>(self, records: &R, bytes: &[u8]) -> SortError {
         let mut partial = Partial::default();
         records.go_on(bytes, &mut partial);
         self.cut_short(&partial)
     }
 
-    /// The error of a record shorter than its key, among whole ones the first of which starts here.
+    /// Error for a record shorter than its key; this is the start of the first of the records that were checked.
     pub fn keyless(self, keyless: Keyless) -> SortError {
         SortError::KeyBeyond {
             input: self.input,
@@ -42,8 +42,8 @@ impl RecordStart {
         }
     }
 
-    /// The error of a record that memory does not hold: `times` its length is the memory that does.
-    /// Unless its end has been seen it is looked for in the rest of the `file`, if that can be read
+    /// Error for a record too long for memory, which would need `times` its length. If its end has not been seen,
+    /// it is searched in the rest of the `file`, provided that it can be read again.
     /// again.
     pub fn too_long<R: RecordEnds + ?Sized>(
         self,
@@ -67,19 +67,19 @@ impl RecordStart {
     }
 }
 
-/// Memory for a record of `bytes` that takes some `times` its length.
+/// Memory needed for a record of `bytes` that is held `times` times.
 pub fn memory_for(bytes: u64, times: u64) -> u64 {
     bytes.saturating_mul(times).saturating_add(SLACK_BYTES)
 }
 
-/// Memory beside that for records, which hardly grows with them.
+/// Memory needed beside that for records, which hardly grows with them.
 const SLACK_BYTES: u64 = 4 << 20;
 
-/// Bytes looked at at a time.
+/// Bytes read at a time while searching.
 const LOOK_BYTES: usize = 256 << 10;
 
-/// Looks for the end of the record that starts at `offset` of a file and of which `partial` has been
-/// seen; false where it has none.
+/// Searches the end of the record that starts at `offset` of a file and has been read up to `partial`.
+/// False if it has none.
 fn find_end<R: RecordEnds + ?Sized>(
     records: &R,
     file: &InputFile,

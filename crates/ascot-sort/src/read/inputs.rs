@@ -26,25 +26,25 @@ pub struct Inputs {
 /// One input.
 pub struct InputFile {
     source: Source,
-    /// Size in bytes, where it has one.
+    /// Size in bytes, if known.
     pub size: Option<u64>,
-    /// Where its records start: after a header.
+    /// Offset of its records, after a header.
     pub start: u64,
-    /// Its rows end in CR LF, not in LF alone. Known of rows of CSV only.
+    /// Whether its rows end in CR LF, not in LF alone. Known only for rows of CSV.
     crlf: bool,
 }
 
-/// Most bytes that complete a last record which lacks its end.
+/// Maximum length of the completion of a last record without its terminator.
 pub const COMPLETION_BYTES: usize = 2;
 
 enum Source {
     Regular(PathBuf),
-    /// Opened once; what was read ahead of time comes first.
+    /// Opened once; the bytes read ahead of time come first.
     Pipe {
         name: PathBuf,
         rest: Mutex<Option<Pipe>>,
     },
-    /// A part of a distribution.
+    /// A part of a partitioned write.
     Part {
         path: PathBuf,
         number: u64,
@@ -57,25 +57,25 @@ struct Pipe {
     peeked: Vec<u8>,
 }
 
-/// What tells whether a file is still the one a job began with.
+/// Identifies an input file as the one with which a job began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// The file.
     pub path: PathBuf,
-    /// Its size then, bytes.
+    /// Its size at that time, bytes.
     pub size: u64,
     modified_ns: i128,
     ends: u64,
 }
 
-/// A place between two records of the inputs.
+/// A position between two records of the inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputPosition {
     /// Number of the input.
     pub input: usize,
     /// Offset in it, bytes.
     pub offset: u64,
-    /// Records of the input before it, where they have been counted.
+    /// Records of the input before it, if they have been counted.
     #[serde(default)]
     pub record: u64,
 }
@@ -89,15 +89,15 @@ pub struct Span {
     pub offset: u64,
     /// Length, bytes.
     pub len: u64,
-    /// The last record lacks its end.
+    /// Whether the last record lacks its terminator.
     pub unfinished: bool,
 }
 
-/// Bytes of a file's head and of its tail that a fingerprint covers.
+/// Bytes at each end of a file that a fingerprint covers.
 const FINGERPRINT_BYTES: u64 = 64 << 10;
 
 impl Inputs {
-    /// Opens what was asked for. No input at all means standard input.
+    /// Opens the inputs of a request. An empty list means standard input.
     pub fn open(inputs: &[Input]) -> Result<Inputs, SortError> {
         let files = inputs.iter().map(InputFile::open_input).collect::<Result<Vec<_>, _>>()?;
         Ok(Inputs { files: Arc::new(files) })
@@ -108,7 +108,7 @@ impl Inputs {
         Inputs { files: Arc::new(files) }
     }
 
-    /// The same inputs, with the records of each starting where `header` says they do.
+    /// The same inputs, with each one's records starting after a header of the length that `header_bytes` returns.
     pub fn skip_headers(self, header_bytes: &dyn Fn(&[u8]) -> usize) -> Result<Inputs, SortError> {
         let mut files = Arc::try_unwrap(self.files).map_err(|_| SortError::Internal("inputs are in use"))?;
         for file in &mut files {
@@ -126,14 +126,14 @@ impl Inputs {
         Ok(Inputs { files: Arc::new(files) })
     }
 
-    /// The same inputs, knowing how the rows of each end; `end_of_row` finds the end of the first row of a head.
+    /// The same inputs with their row ends known; `end_of_row` finds the end of the first row of a head.
     pub fn with_row_ends(self, end_of_row: &dyn Fn(&[u8]) -> Option<usize>) -> Result<Inputs, SortError> {
         let mut files = Arc::try_unwrap(self.files).map_err(|_| SortError::Internal("inputs are in use"))?;
         for (number, file) in files.iter_mut().enumerate() {
             let looked_at = match file.size {
-                // Where the last row has its end, nothing has to be completed.
+                // If the last row has its terminator, nothing has to be completed.
                 Some(size) => size > 0 && file.sample(size - 1, 1)? != b"\n",
-                // A pipe is kept waiting for a look at its head only where its head is needed anyway.
+                // A pipe is peeked at, which may block, only if its head is needed anyway.
                 None => number == 0 || file.start > 0,
             };
             if looked_at {
@@ -149,7 +149,7 @@ impl Inputs {
         self.files.get(index)
     }
 
-    /// The names of those that are files.
+    /// The paths of those that are files.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.iter().filter_map(|input| input.path().map(Path::to_path_buf)).collect()
     }
@@ -159,12 +159,12 @@ impl Inputs {
         self.files.iter()
     }
 
-    /// Bytes of records in all, where every input has a size.
+    /// Bytes of records in all inputs, if every input has a size.
     pub fn record_bytes(&self) -> Option<u64> {
         self.files.iter().map(|file| Some(file.size?.saturating_sub(file.start))).sum()
     }
 
-    /// Whether all can be read again.
+    /// Whether all inputs can be read again.
     pub fn are_files(&self) -> bool {
         self.files.iter().all(|file| matches!(file.source, Source::Regular(_)))
     }
@@ -176,7 +176,8 @@ impl Inputs {
 }
 
 impl InputFile {
-    /// A part of a distribution: the run `number` at `path`, of `bytes` of records, read through buffers from `pool`.
+    /// A part of a partitioned write: the run `number` at `path`, with `bytes` of records, read through buffers from
+    /// `pool`.
     pub fn of_part(path: &Path, number: u64, bytes: u64, pool: &Pool) -> InputFile {
         let source = Source::Part { path: path.to_path_buf(), number, pool: pool.clone() };
         InputFile { source, size: Some(bytes), start: 0, crlf: false }
@@ -212,8 +213,8 @@ impl InputFile {
         Ok(InputFile { source: Source::Pipe { name, rest }, size: None, start: 0, crlf: false })
     }
 
-    /// What completes a last record of this input that lacks its end, where `delimiter` can complete one: before it
-    /// a CR, where rows end so, unless that is the record's `last` byte already.
+    /// The completion of a last record of this input that lacks its terminator; none without a `delimiter`. If rows
+    /// end in CR LF, it begins with a CR, unless that is the record's `last` byte already.
     pub fn completion(&self, delimiter: Option<u8>, last: Option<u8>) -> Option<Vec<u8>> {
         let cr = (self.crlf && last != Some(b'\r')).then_some(b'\r');
         delimiter.map(|delimiter| cr.into_iter().chain([delimiter]).collect())
@@ -245,12 +246,12 @@ impl InputFile {
         }
     }
 
-    /// Bytes of it by now, where it is a file that others may append to; else 0.
+    /// Its current size in bytes, if it is a file that others may append to; else 0.
     pub fn size_now(&self) -> u64 {
         self.path().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |stat| stat.len())
     }
 
-    /// The first `bytes` bytes, or all there are. A pipe gives them again when it is opened.
+    /// The first `bytes` bytes, or fewer at its end. A pipe returns them again when it is opened.
     pub fn peek(&self, bytes: usize) -> Result<Vec<u8>, SortError> {
         let failed = |error| IoError::from_os(Action::Read, self.name_path(), 0, error);
         match &self.source {
@@ -269,7 +270,7 @@ impl InputFile {
         }
     }
 
-    /// Some bytes from `offset` on, of a file; nothing of a pipe.
+    /// Up to `bytes` bytes of a file from `offset` on; none of a pipe.
     pub fn sample(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, SortError> {
         let Source::Regular(path) = &self.source else { return Ok(Vec::new()) };
         let failed = |error| IoError::from_os(Action::Read, path, offset, error);
@@ -301,8 +302,8 @@ impl InputFile {
     }
 }
 
-/// An error where a file holds another run than the one it is taken for: a run out of place is whole
-/// in itself, so nothing else would tell.
+/// Error for a file that holds another run than expected. A misplaced run is valid in itself, so no other
+/// check would find it.
 pub fn check_id(index: &RunIndex, id: RunId, path: &Path) -> Result<(), IoError> {
     if index.id == id {
         return Ok(());
@@ -310,7 +311,7 @@ pub fn check_id(index: &RunIndex, id: RunId, path: &Path) -> Result<(), IoError>
     Err(IoError::BadIndex { path: path.to_path_buf(), offset: 0, what: "it belongs to another run" })
 }
 
-/// The path of a regular file that stands at its start, as after `< FILE` in a shell: it can be read by its
+/// The path of a regular file whose descriptor is at its start, as after `< FILE` in a shell: it can be read by its
 /// name, in any order and again.
 fn path_of_whole(mut file: &File) -> Option<PathBuf> {
     let stat = file.metadata().ok().filter(Metadata::is_file)?;
@@ -319,13 +320,13 @@ fn path_of_whole(mut file: &File) -> Option<PathBuf> {
     }
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let named = std::fs::metadata(&path).ok()?;
-    // What was removed or moved over has another file under its name, or none; what may not be opened
+    // A file that was removed or replaced has another inode under its name, or none; a file that may not be opened
     // by its name can still be read through the descriptor.
     let same = (named.dev(), named.ino()) == (stat.dev(), stat.ino());
     (same && File::open(&path).is_ok()).then_some(path)
 }
 
-/// Whether the length of a file says nothing of what can be read from it, as in /proc and /sys.
+/// Whether the length of a file says nothing about its contents, as in /proc and /sys.
 fn is_made_as_read(file: &File, stat: &Metadata) -> bool {
     // From the kernel's list of file systems: proc, sysfs, debugfs, tracefs and both versions of cgroup.
     const MADE: [u64; 6] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x0027_e0eb, 0x6367_7270];
@@ -352,7 +353,7 @@ fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u
 }
 
 impl Fingerprint {
-    /// Size, time of change, and a sum over head and tail.
+    /// From its size, its time of change, and a checksum of both ends.
     pub fn of(path: &Path) -> Result<Fingerprint, SortError> {
         let failed = |error| IoError::from_os(Action::Read, path, 0, error);
         let file = File::open(path).map_err(failed)?;
@@ -366,14 +367,14 @@ impl Fingerprint {
     }
 }
 
-/// A pipe some of which was read ahead of time.
+/// A pipe of which some bytes were read ahead of time.
 struct Peeked {
     front: Vec<u8>,
     inner: Box<dyn ReadStream>,
     begun: VecDeque<Begun>,
 }
 
-/// The front part of a request, already filled, and whether the rest was asked of the pipe.
+/// The filled first part of a request, and whether the rest was requested from the pipe.
 struct Begun {
     front: Option<Buf>,
     asked: bool,
@@ -423,30 +424,30 @@ impl ReadStream for Peeked {
     }
 }
 
-/// The records of a part, as one stream: its blocks one after another, without what lies between.
+/// The records of a part, as one stream: the contents of its blocks without the block headers.
 struct PartStream {
     reader: RunReader,
     blocks: BlockPool,
     /// The block being copied from.
     current: Option<Filled>,
-    /// Bytes of the next block that are left out.
+    /// Bytes of the next block to leave out.
     skip: usize,
     begun: VecDeque<Buf>,
 }
 
-/// Blocks of a part read ahead, at most.
+/// Maximum number of blocks of a part read ahead.
 pub const PART_BLOCKS: usize = 6;
-/// Share of memory for them, at most: one in so many.
+/// Inverse of their maximum share of memory.
 const PART_BLOCKS_SHARE: usize = 4;
 
-/// Memory for reading ahead a part whose blocks take `block` bytes, of `memory` in all: a job that goes on may have far
-/// less than the one that wrote the blocks.
+/// Memory for reading ahead a part whose blocks take `block` bytes, out of `memory` bytes: a resumed job may have far
+/// less memory than the one that wrote the blocks.
 pub fn part_ahead_bytes(block: usize, memory: usize) -> usize {
     (memory / PART_BLOCKS_SHARE / block.max(1)).clamp(2, PART_BLOCKS) * block
 }
 
 impl PartStream {
-    /// The records from `offset` on, counted in bytes of records.
+    /// The records from `offset` on, in bytes of records.
     fn open(disk: &Disk, path: &Path, id: RunId, offset: u64, pool: &Pool) -> Result<Self, SortError> {
         let index = read_index(disk, path)?;
         let mut first_block = 0;

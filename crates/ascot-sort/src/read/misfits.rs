@@ -1,8 +1,8 @@
-//! Values that are not of their column's type: how many there are in each column that a key names, and where the
-//! first one stands. They are counted where records come in, once each, and kept with how far a job has come.
+//! Misfits, values that are not of their column's type: the number in each key column, and the position of the first.
+//! They are counted once each, as records are read, and stored with the progress of the job.
 //!
-//! Counting costs nothing where all values fit: only records among which a key of such a value was written are
-//! looked at again ([`ascot_record::keys::misfits_written`]).
+//! Counting costs nothing if all values fit: records are examined again only if a key among them was written for
+//! a misfit ([`ascot_record::keys::misfits_written`]).
 
 use ascot_model::report::{ColumnAccount, ColumnFallback, ValuePosition};
 use ascot_record::keys::KeyColumn;
@@ -13,7 +13,7 @@ use crate::read::open::bearer;
 use crate::records::{KeyMisfits, Misfit, Misfits, fix_of, title};
 
 impl Misfits {
-    /// The error of the first of them, where there is one: of that which stands first in the inputs.
+    /// Error for the misfit that comes first in the inputs, if there is any.
     pub fn refuse(&self, columns: &[KeyColumn], inputs: &Inputs, header: bool) -> Result<(), SortError> {
         let firsts = self.keys.iter().zip(columns);
         let firsts = firsts.filter_map(|(key, column)| Some((key.first.as_ref()?, column)));
@@ -30,7 +30,7 @@ impl Misfits {
         })
     }
 
-    /// What is told of the columns of keys, with the misfits there were.
+    /// The accounts of the key columns, with their misfits.
     pub fn accounts(&self, columns: &[KeyColumn], inputs: &Inputs, header: bool) -> Vec<ColumnAccount> {
         let none = KeyMisfits::default();
         let account = |(at, column): (usize, &KeyColumn)| {
@@ -54,7 +54,7 @@ impl Misfits {
     }
 }
 
-/// What is told of a column that was taken for text.
+/// The account of a column that was taken for text although it looks like another type.
 fn fallback_of(column: &KeyColumn, inputs: &Inputs, header: bool) -> Option<ColumnFallback> {
     let fallback = column.fallback.as_ref()?;
     let (row, value) = &fallback.first;
@@ -76,7 +76,7 @@ fn name_of(inputs: &Inputs, number: usize) -> String {
     inputs.get(number).map_or_else(String::new, InputFile::name)
 }
 
-/// Its row, from 1, the header among them.
+/// The row number of a misfit, from 1, counting the header.
 fn row_of(misfit: &Misfit, header: bool) -> u64 {
     misfit.record + 1 + u64::from(header)
 }

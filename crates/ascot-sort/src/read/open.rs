@@ -1,8 +1,8 @@
-//! Opens the inputs of a request: refuses files of other formats than text where text is expected, takes headers off, and
-//! reads the head of the first input.
+//! Opens the inputs of a request: refuses files of other formats if text is expected, skips headers, and reads the
+//! head of the first input.
 //!
 //! A pipe is read only as far as the decision needs, two bytes of most text, and these bytes are delivered again later.
-//! The header of one CSV input stands for all in the output, so all inputs must name the same columns. A first row that
+//! The header of one CSV input serves as the output's, so all inputs must name the same columns. A first row that
 //! looks like a header but is sorted as a record causes a warning.
 
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::api::{Keys, SortError, SortRequest};
 use crate::read::inputs::{InputFile, Inputs};
 use crate::records::{InputHead, sample_rows};
 
-/// Bytes of the first input looked at before a plan is made.
+/// Maximum bytes of the first input read before a plan is made.
 const HEAD_BYTES: usize = 256 << 10;
 
-/// Opens the inputs and looks at the head of the first, as far as keys or a plan need it.
+/// Opens the inputs and reads as much of the first as keys or a plan need.
 pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, InputHead), SortError> {
     look_at(request, Inputs::open(&request.inputs)?)
 }
@@ -29,7 +29,7 @@ pub(crate) fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, 
     if keys_need_head(request) {
         return csv_head(request, inputs);
     }
-    // A pipe is not kept waiting for a look at its head.
+    // The head of a pipe is not read, which could block.
     let records = match inputs.get(0).filter(|input| input.path().is_some()) {
         Some(input) => input.peek(HEAD_BYTES)?,
         None => Vec::new(),
@@ -42,7 +42,7 @@ pub(crate) fn keys_need_head(request: &SortRequest) -> bool {
     request.header || matches!(request.layout, Layout::Csv { .. })
 }
 
-/// Takes the header off each input, as the layout ends its records.
+/// Skips the header of each input, with the layout's record ends.
 pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, InputHead), SortError> {
     use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming};
     let layout = request.layout;
@@ -69,13 +69,13 @@ pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs,
     let start = first.start as usize;
     let mut bytes = first.peek(start + HEAD_BYTES)?;
     let records = bytes.split_off(start.min(bytes.len()));
-    // A header is a line of its own, whatever the file does at its end.
+    // A header is a line of its own, even if its file lacks the line end.
     if let (true, Some(last), Layout::Csv { .. } | Layout::Lines { .. }) =
         (request.header, bytes.last(), layout)
     {
         let end = if let Layout::Lines { delimiter } = layout { delimiter } else { b'\n' };
         if *last != end {
-            // A header without its end tells nothing of how rows end; those of another input may.
+            // A header without its line end does not show how rows end; one of another input may.
             let crlf = inputs.iter().any(InputFile::ends_rows_with_crlf) && *last != b'\r';
             bytes.extend(crlf.then_some(b'\r'));
             bytes.push(end);
@@ -86,9 +86,9 @@ pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs,
     Ok((inputs, InputHead { input, header, records }))
 }
 
-/// The format of an input, if it is one of these.
+/// The format of an input, if it is a known one.
 fn format_of(input: &InputFile) -> Result<Option<FileFormat>, SortError> {
-    // A file is there at once; a pipe is waited for no longer than it takes.
+    // A file can be read at once; of a pipe only the bytes needed are awaited.
     let mut wanted = if input.path().is_some() { TEXT_BYTES } else { 1 };
     let (size, tail) = match (input.path(), input.size) {
         (Some(_), Some(size)) => (Some(size), input.sample(size.saturating_sub(8), 8)?.try_into().ok()),
@@ -105,16 +105,16 @@ fn format_of(input: &InputFile) -> Result<Option<FileFormat>, SortError> {
     }
 }
 
-/// The format of the file at `path`, if it is one of these.
+/// The format of the file at `path`, if it is a known one.
 ///
 /// # Errors
-/// What refuses to read it.
+/// The file cannot be read.
 pub fn recognise_file(path: &Path) -> Result<Option<FileFormat>, SortError> {
     let inputs = Inputs::open(&[crate::api::request::Input::Path(path.to_path_buf())])?;
     inputs.get(0).map_or(Ok(None), format_of)
 }
 
-/// An error where text is expected and one of the inputs is a file of another format.
+/// Refuses inputs of another format if text is expected.
 pub(crate) fn refuse_unless_text(inputs: &Inputs, layout: Layout) -> Result<(), SortError> {
     let zero_ended = match layout {
         Layout::Lines { delimiter } => delimiter == 0,
@@ -124,7 +124,7 @@ pub(crate) fn refuse_unless_text(inputs: &Inputs, layout: Layout) -> Result<(), 
     for input in inputs.iter() {
         match format_of(input)? {
             None => {}
-            // Lines of one byte, each ended by NUL.
+            // UTF-16 text may also be lines of one byte, each ended by NUL.
             Some(FileFormat::Utf16Le | FileFormat::Utf16Be) if zero_ended => {}
             Some(format) => {
                 return Err(SortError::OtherFormat {
@@ -139,20 +139,19 @@ pub(crate) fn refuse_unless_text(inputs: &Inputs, layout: Layout) -> Result<(), 
     Ok(())
 }
 
-/// The same for the inputs of a request, unless it says that they are lines whatever they look like.
+/// The same for the inputs of a request, unless it says that they are lines in any case.
 pub(crate) fn refuse_others(request: &SortRequest, inputs: &Inputs) -> Result<(), SortError> {
     if request.checks.any_format { Ok(()) } else { refuse_unless_text(inputs, request.layout) }
 }
 
-/// The input whose header is the output's, and whose rows are sampled: the first that has a header, else the first that
-/// is not empty.
+/// The input whose header becomes the output's and whose rows are sampled: the first that has a header, else the
+/// first that is not empty.
 pub(crate) fn bearer(inputs: &Inputs) -> Option<&InputFile> {
     let headed = inputs.iter().find(|input| input.start > 0);
     headed.or(inputs.iter().find(|input| input.size != Some(0))).or(inputs.get(0))
 }
 
-/// An error where the headers of `inputs`, which have been skipped, name different columns. An empty input
-/// has none and fits all.
+/// Refuses `inputs` whose headers, already skipped, name different columns. An empty input has no header and fits any.
 pub(crate) fn refuse_different(inputs: &Inputs, framing: CsvFraming) -> Result<(), SortError> {
     let mut with_header = inputs.iter().filter(|input| input.start > 0);
     let Some(first) = with_header.next() else { return Ok(()) };
@@ -189,11 +188,11 @@ fn told(difference: &HeaderDifference, files: [&str; 2]) -> String {
     )
 }
 
-/// Bytes of a file of lines that are looked at for a header.
+/// Bytes of a file of lines that are searched for a header.
 const LINES_HEAD_BYTES: usize = 64 << 10;
 
-/// What to say where the first row of the inputs looks like a header and is a record by the flags, with the flags that
-/// make it one.
+/// A notice if the first row of the inputs looks like a header and the flags make it a record, with the flags that
+/// make it a header.
 pub(crate) fn notice_of_unnamed(
     request: &SortRequest,
     inputs: &Inputs,
@@ -208,7 +207,7 @@ pub(crate) fn notice_of_unnamed(
         },
         _ => return Ok(None),
     };
-    // What lines come through a pipe is not waited for.
+    // This is a file: `separator_of` returns none for lines from a pipe, which could block here.
     let bytes = if lines.is_some() { first.peek(LINES_HEAD_BYTES)? } else { head.records.clone() };
     let rows = sample_rows(framing, &bytes);
     let Some((row, below)) = rows.split_first() else { return Ok(None) };
@@ -224,7 +223,7 @@ pub(crate) fn notice_of_unnamed(
     )))
 }
 
-/// The byte between the columns of a file of lines that is a table by its name.
+/// The byte between the columns of a file of lines whose extension says that it is a table.
 fn separator_of(file: &InputFile, options: &KeyOptions) -> Option<u8> {
     let ending = file.path().and_then(Path::extension)?.to_str()?.to_ascii_lowercase();
     match (ending.as_str(), options.separator) {
@@ -235,7 +234,7 @@ fn separator_of(file: &InputFile, options: &KeyOptions) -> Option<u8> {
     }
 }
 
-/// The flags by which lines are rows with a header, in the order of the keys given.
+/// The flags that make the lines rows with a header, in the order of the given keys.
 fn flags_of_columns(options: &KeyOptions, names: &[String], separator: u8) -> String {
     let separator = match separator {
         b',' => String::new(),
@@ -259,7 +258,7 @@ fn flags_of_columns(options: &KeyOptions, names: &[String], separator: u8) -> St
     };
     let mut keys: Vec<String> = options.keys.iter().map(of_key).collect();
     if keys.is_empty() {
-        // The whole line is ordered by its first column first.
+        // A sort by whole lines orders by the first column first.
         keys.push(key((1, global.reverse, global.numeric || global.general_numeric)));
     }
     format!("--csv --header{separator} --key '{}' (without -k and order letters)", keys.join(","))

@@ -8,7 +8,7 @@
 //!
 //! Large inputs are read several chunks ahead, so that the device never waits for a chunk to be cut; small inputs
 //! share chunks. A record that fits neither a buffer nor the space for the carry grows in memory of its own and is a
-//! chunk by itself. Invariant: chunks never split records.
+//! chunk of its own. Invariant: chunks never split records.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -33,10 +33,10 @@ pub fn carry_bytes(chunk_bytes: usize) -> usize {
 }
 
 /// Memory that is enough to sort a record, in lengths of it: a merge holds two runs with such a record, and a
-/// distribution reserves half of the memory.
+/// partitioned write reserves half of the memory.
 const MEMORY_PER_LENGTH: u64 = 4;
 
-/// Time between two looks at a silent pipe.
+/// Time between two polls of a silent pipe.
 const PIPE_POLL: Duration = Duration::from_micros(500);
 
 /// Reads inputs as chunks of whole records.
@@ -57,11 +57,11 @@ pub struct RecordReader<R: ?Sized> {
     record_number: u64,
     /// The cut record at the end of the last chunk.
     carry: Vec<u8>,
-    /// A record longer than the space for the carry, as far as it has been read.
+    /// A record longer than the space for the carry, as read so far.
     long: Option<LongStart>,
     /// Bytes read after the end of a long record.
     after_long: Option<Fill>,
-    /// The turns on the device, where it serves one side at a time.
+    /// The turns on the device, if it serves reads and writes in turns.
     turns: Option<Arc<Turns>>,
     seat: Arc<Seat>,
     /// Time spent waiting for a free buffer.
@@ -73,10 +73,10 @@ pub struct RecordReader<R: ?Sized> {
 /// An input being read.
 struct Open {
     stream: Box<dyn ReadStream>,
-    /// Bytes still to be asked for; none: it is read chunk by chunk, to its end.
+    /// Bytes still to be requested; none: it is read chunk by chunk, to its end.
     to_ask: Option<u64>,
     ahead: VecDeque<Ahead>,
-    /// It may be silent for long.
+    /// Whether it is a pipe, which may be silent for long.
     pipe: bool,
 }
 
@@ -87,18 +87,18 @@ struct Ahead {
     rest: Buf,
 }
 
-/// A long record, as far as it has been read.
+/// A long record, as read so far.
 struct LongStart {
     long: Long,
     partial: Partial,
     start: RecordStart,
 }
 
-/// A chunk and its place in the inputs.
+/// A chunk and its position in the inputs.
 pub struct PlacedChunk {
     /// Its records.
     pub chunk: RawChunk,
-    /// Place after its last record.
+    /// Position after its last record.
     pub end: InputPosition,
     /// Number of records.
     pub records: usize,
@@ -277,8 +277,8 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         Ok(fill)
     }
 
-    /// Continues a file that has grown since it was opened, chunk by chunk, to the end it has then: its last record
-    /// may have been half written.
+    /// Continues a file that has grown since it was opened, chunk by chunk, to its current end: its last record
+    /// may have been only half written before.
     fn go_on_where_grown(&mut self) -> Result<bool, SortError> {
         let Some(file) = self.inputs.get(self.at.input).filter(|file| file.size_now() > self.at.offset)
         else {
@@ -563,7 +563,7 @@ struct Fill {
     records: usize,
     /// Where the records of each input begin.
     starts: Vec<InputStart>,
-    /// The position of its first byte, in a file read by itself.
+    /// The position of its first byte, if its bytes come from one file that can be read again.
     from: Option<InputPosition>,
     /// Bytes that complete the last records of inputs.
     added: usize,

@@ -1,4 +1,4 @@
-//! From a request to the one [`Records`] that serves it. Passes are compiled once for each kind of them.
+//! Selects the [`Records`] for a request. Passes are compiled once for each kind of `Records`.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use super::{Framed, Numbers};
 use crate::api::{Keys, SortError, SortRequest};
 use crate::records::misfits::refuse_fallbacks;
 
-/// The head of the first input, as far as keys depend on it.
+/// The head of the first input, as much of it as keys depend on.
 #[derive(Clone, Debug, Default)]
 pub struct InputHead {
     /// The name of that input.
     pub input: String,
-    /// The header, with its end.
+    /// The header, with its terminator.
     pub header: Option<Vec<u8>>,
-    /// Bytes of records behind it; the last may be cut short.
+    /// Bytes of records after it; the last record may be cut short.
     pub records: Vec<u8>,
 }
 
 /// Rows from which the types of CSV columns are inferred.
 const SAMPLE_ROWS: usize = 1000;
 
-/// Heads of fewer bytes are whole files.
+/// A head of fewer bytes is the whole file.
 const SHORT_BYTES: usize = 128 << 10;
 
 /// The order of keys that a compiled program computes.
 type KeyOrder<F> = ProgramOrder<F, KeyProgram>;
 
-/// The records of a request, of one of the kinds that passes are compiled for.
+/// The records of a request; passes are compiled for each variant.
 pub(crate) enum AnyRecords {
     U32(Arc<Numbers<u32>>),
     U64(Arc<Numbers<u64>>),
@@ -134,7 +134,7 @@ fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
 }
 
 fn prefixed(framing: PrefixedFraming, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
-    // A body that ends before a key does is an error.
+    // A body shorter than a key's end, or its start if the key is unbounded, is an error.
     let reach = |range: &ByteRangeKey| if range.end == usize::MAX { range.start } else { range.end };
     let body_min = ranges.iter().map(reach).max().unwrap_or(0);
     Ok(match ranges {
@@ -173,7 +173,7 @@ fn csv_columns(
         keys::csv_columns(specs, header, framing.separator, framing.quote, rows)
     };
     if header.is_none() && head.records.is_empty() {
-        // Nothing but empty files: any column will do.
+        // All files are empty: any column serves.
         let first = |spec: &CsvKeySpec| CsvKeySpec { column: CsvColumn::Number(1), ..spec.clone() };
         return Ok(columns(&specs.iter().map(first).collect::<Vec<_>>(), &[])?);
     }
@@ -185,7 +185,7 @@ fn csv_columns(
     })
 }
 
-/// The first rows of `records`, without their ends: those that types are inferred from.
+/// The first rows of `records`, without their terminators; types are inferred from them.
 pub fn sample_rows(framing: CsvFraming, records: &[u8]) -> Vec<&[u8]> {
     let mut rows = Vec::new();
     let mut start = 0;
@@ -193,7 +193,7 @@ pub fn sample_rows(framing: CsvFraming, records: &[u8]) -> Vec<&[u8]> {
         rows.push(framing.body(&records[start..end]));
         start = end;
     }
-    // Of a short file also a last row that lacks its end.
+    // For a short file, also a last row without its terminator.
     if rows.len() < SAMPLE_ROWS && records.len() < SHORT_BYTES && start < records.len() {
         rows.push(framing.body(&records[start..]));
     }

@@ -1,4 +1,4 @@
-//! The records of one task of a merge on their way to its sequencer, in blocks.
+//! Collects the merged records of one task into blocks for its sequencer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,7 +36,7 @@ pub struct MergedBlock {
     pub buf: Buf,
     /// Bytes of it that are records.
     pub len: usize,
-    /// Offset of the first record that starts here; `len` where one goes on from the block before.
+    /// Offset of the first record that starts here; `len` if the whole block continues a record.
     pub first_record: usize,
     /// Length of the longest record that ends here, bytes.
     pub longest: usize,
@@ -44,7 +44,7 @@ pub struct MergedBlock {
     pub records: u64,
 }
 
-/// The receiver went away: the job failed elsewhere or was cancelled.
+/// The receiver is gone: the job failed elsewhere or was cancelled.
 #[derive(Debug)]
 pub struct Stopped;
 
@@ -124,11 +124,11 @@ impl Emitter {
         self.first_record = if continues { rest.len() } else { 0 };
         self.longest = record.len();
         self.records = 1;
-        // What follows a record that spans blocks starts a block of its own.
+        // The record after one that spans blocks starts a new block.
         if continues { self.flush() } else { Ok(()) }
     }
 
-    /// Room for up to `bytes` more bytes of whole records (at least `least`, unless a block is
+    /// Space for up to `bytes` more bytes of whole records (at least `least`, unless a block is
     /// smaller), to be filled from the front and claimed by [`Emitter::claim`].
     pub fn room(&mut self, least: usize) -> Result<&mut [u8], Stopped> {
         let free = self.current.as_ref().map_or(0, |buf| buf.len() - self.len);
@@ -139,14 +139,14 @@ impl Emitter {
         Ok(&mut self.open()?[len..])
     }
 
-    /// Counts the first `bytes` of the room as `records` records.
+    /// Claims the first `bytes` of the space as `records` records.
     pub fn claim(&mut self, bytes: usize, records: u64) {
         self.len += bytes;
         self.records += records;
         self.longest = self.longest.max(bytes.checked_div(records as usize).unwrap_or(0));
     }
 
-    /// Bytes of a block.
+    /// Size of a block, bytes.
     pub fn block_bytes(&self) -> usize {
         self.blocks.block_bytes()
     }
@@ -190,7 +190,7 @@ impl Emitter {
 
     pub(crate) fn finish(mut self, merged: Merged) {
         if self.flush().is_ok() {
-            // The receiver may be gone; then nobody wants to know.
+            // The receiver may be gone; then the result is of no use.
             let _ = self.send.send(Message::Done(merged));
         }
     }

@@ -20,23 +20,23 @@ use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::records::misfits::ChunkMisfits;
 use crate::resources::Lease;
 
-/// Bytes between two record starts remembered for a block read back.
+/// Bytes between two recorded record starts of a block read back.
 const SPARSE_STEP: usize = 4096;
 
-/// Most records sorted at a time; a chunk with more becomes several.
+/// Maximum number of records sorted at a time; a chunk with more becomes several.
 const MOST_RECORDS: usize = 1 << 18;
 
-/// A framing and an order.
+/// Records with a framing and an order.
 pub struct Framed<F, O> {
     framing: F,
     order: O,
-    /// Bytes that the body of every record must have.
+    /// Minimum length of every record's body, bytes.
     least_body: usize,
-    /// The columns of its keys, where they are columns.
+    /// The columns of its keys, if the keys are columns.
     columns: Vec<KeyColumn>,
 }
 
-/// A record in memory, kept there by the reference.
+/// A record in memory; the reference keeps its memory alive.
 #[derive(Clone)]
 pub struct RecordRef {
     sorted: Arc<Sorted>,
@@ -56,17 +56,17 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         Framed { framing, order, least_body: 0, columns: Vec::new() }
     }
 
-    /// The same with keys that are columns.
+    /// The same records, with keys that are columns.
     pub fn with_columns(self, columns: Vec<KeyColumn>) -> Self {
         Framed { columns, ..self }
     }
 
-    /// Whether any value may be none of its column's type.
+    /// Whether values can be misfits: not of their column's type.
     fn is_typed(&self) -> bool {
         self.columns.iter().any(|column| !column.kind.takes_all())
     }
 
-    /// Adds the misfits of `bytes`, before which the chunk has so many records.
+    /// Adds the misfits of `bytes`, which come after `before` records of the chunk.
     fn note_misfits(&self, bytes: &[u8], before: usize, misfits: &mut ChunkMisfits) {
         let mut start = 0;
         let mut record = before;
@@ -76,7 +76,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         }
     }
 
-    /// The same where a body of fewer than `bytes` bytes is an error.
+    /// The same records; a body of fewer than `bytes` bytes is an error.
     pub fn with_least_body(self, bytes: usize) -> Self {
         Framed { least_body: bytes, ..self }
     }
@@ -94,7 +94,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         RecordRef { sorted: Arc::clone(sorted), start, end }
     }
 
-    /// Start of the last record before byte `hi`, searched from the nearest remembered start.
+    /// Start of the last record before byte `hi`, searched from the nearest recorded start.
     fn last_start(&self, bytes: &[u8], sparse: &[u32], hi: u32) -> u32 {
         let nearest = sparse.partition_point(|&start| start < hi).saturating_sub(1);
         let mut start = sparse.get(nearest).copied().unwrap_or(0);
@@ -107,7 +107,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         }
     }
 
-    /// Starts of some records, the first included.
+    /// Starts of some records, including the first.
     fn sparse(&self, records: &[u8]) -> Vec<u32> {
         if let Some(len) = self.framing.fixed_len() {
             let step = SPARSE_STEP.next_multiple_of(len);
@@ -154,7 +154,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         start
     }
 
-    /// Merges the sources of a task, given as their bytes.
+    /// Merges the sources of a task, given as slices.
     fn merge_with(
         &self,
         sources: &[Vec<&[u8]>],
@@ -165,7 +165,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         merge(&mut cursors, &self.order, take)
     }
 
-    /// Merges with duplicates left out or a limit kept.
+    /// Merges, dropping duplicates or records beyond a limit.
     fn merge_choosing(&self, task: &Task, rules: Rules, out: &mut Emitter) -> Result<Merged, Stopped> {
         let mut merged = Merged::default();
         let sources = slices_of(task);
@@ -215,17 +215,17 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     }
 }
 
-/// What the next record is compared with where duplicates are left out.
+/// The key with which the next record is compared if duplicates are dropped.
 enum Latest<'t> {
     /// The key of the record before the task.
     Key(&'t [u8]),
     /// A copy of the latest record's key.
     Copy(Vec<u8>),
-    /// The latest record, whose key is too long to be copied beside what memory is accounted for.
+    /// The latest record; its key is too long to be copied outside the accounted memory.
     Record(&'t [u8]),
 }
 
-/// Keys above this many bytes are not copied.
+/// Keys longer than this are not copied, bytes.
 const LONG_KEY_BYTES: usize = 4 << 10;
 
 /// The bytes of a task's sources.
@@ -236,7 +236,7 @@ fn slices_of(task: &Task) -> Vec<Vec<&[u8]>> {
     task.sources.iter().map(|source| source.iter().map(bytes).collect()).collect()
 }
 
-/// A record that is part of one of the slices, as part of it.
+/// Finds the slice that contains `record`, and returns the record as a part of it.
 fn find<'t>(sources: &[Vec<&'t [u8]>], record: &[u8]) -> Option<&'t [u8]> {
     sources.iter().flatten().find_map(|slice| {
         let at = record.as_ptr().addr().checked_sub(slice.as_ptr().addr())?;
@@ -250,7 +250,7 @@ struct Probe<'a> {
     scratch: Vec<u8>,
 }
 
-/// Remembered starts of some records.
+/// The recorded starts of records.
 fn sparse_of(index: &Index) -> &[u32] {
     match index {
         Index::Sparse(sparse) => sparse,
@@ -347,7 +347,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             }
             let misfits = misfits_written();
             sort_chunk(&self.framing, &self.order, bytes, starts, &mut scratch.chunk);
-            // The key of a record that is alone need not be written.
+            // The key of a single record need not be written, so the count does not show a misfit.
             let misfits = misfits != misfits_written() || (framed.records < 2 && self.is_typed());
             if misfits && !chunk.spilled {
                 self.note_misfits(bytes, before, &mut scratch.misfits);

@@ -1,16 +1,16 @@
-//! Values that are not of their column's type: counted where records come in, once each, and kept with how far a
-//! job has come.
+//! Misfits, values that are not of their column's type: they are counted once each, as records are read, and stored
+//! with the progress of the job.
 
 use ascot_record::keys::{CsvType, Fallback, KeyColumn, shown};
 use serde::{Deserialize, Serialize};
 
 use crate::api::SortError;
 
-/// Spellings of null that are common.
+/// Common spellings of null.
 const NULLS: [&str; 14] =
     ["\\N", "null", "na", "n/a", "#n/a", "none", "nil", "(null)", "-", "--", ".", "?", "missing", "unknown"];
 
-/// Where the records of an input begin among those of a chunk.
+/// The start of the records of one input within a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputStart {
     /// Records of the chunk before them.
@@ -21,12 +21,12 @@ pub struct InputStart {
     pub before: u64,
 }
 
-/// Misfits among the records of a chunk: of each key the number, the record of the first one and its value.
+/// Misfits among the records of a chunk: for each key their number, and the record and value of the first.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkMisfits(Vec<(u64, usize, String)>);
 
 impl ChunkMisfits {
-    /// Takes note of a value of the key `key`, in record `record` of the chunk.
+    /// Adds a value of key number `key`, in record `record` of the chunk.
     pub fn note(&mut self, key: usize, record: usize, value: &[u8]) {
         if self.0.len() <= key {
             self.0.resize(key + 1, (0, 0, String::new()));
@@ -39,7 +39,7 @@ impl ChunkMisfits {
         }
     }
 
-    /// As they stand in the inputs, of whose records `starts` tells where they begin.
+    /// Converts record numbers of the chunk to those of the inputs, whose records begin at `starts`.
     pub fn placed(self, starts: &[InputStart]) -> Misfits {
         let place = |(count, record, value): (u64, usize, String)| {
             let start = starts.iter().rev().find(|start| start.at <= record).filter(|_| count > 0);
@@ -54,7 +54,7 @@ impl ChunkMisfits {
     }
 }
 
-/// Misfits of each key; of keys that are not there none have been met.
+/// Misfits of each key; keys beyond the end have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Misfits {
     pub(crate) keys: Vec<KeyMisfits>,
@@ -67,7 +67,7 @@ pub(crate) struct KeyMisfits {
     pub(crate) first: Option<Misfit>,
 }
 
-/// A value, and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Misfit {
     pub(crate) input: usize,
@@ -82,7 +82,7 @@ impl Misfits {
         self.keys.iter().all(|key| key.count == 0)
     }
 
-    /// Adds those of records that come behind.
+    /// Adds the misfits of later records.
     pub fn combine(&mut self, later: &Misfits) {
         if self.keys.len() < later.keys.len() {
             self.keys.resize_with(later.keys.len(), KeyMisfits::default);
@@ -96,7 +96,7 @@ impl Misfits {
     }
 }
 
-/// The error of a column that was taken for text although most of its values look like another type.
+/// Error for a column that was taken for text although most of its values look like another type.
 pub(crate) fn refuse_fallbacks(columns: &[KeyColumn], input: &str, header: bool) -> Result<(), SortError> {
     let fallen = columns.iter().find_map(|column| Some((column, column.fallback.as_ref()?)));
     let Some((column, fallback)) = fallen else { return Ok(()) };
@@ -117,7 +117,7 @@ pub(crate) fn refuse_fallbacks(columns: &[KeyColumn], input: &str, header: bool)
     })
 }
 
-/// Flags by which a column has the type that it looks like.
+/// Flags that give a column the type that it looks like.
 pub(crate) fn fix_of(column: &KeyColumn, fallback: &Fallback) -> String {
     let Fallback { kind, null, .. } = fallback;
     let key = format!("--key '{}:{kind}'", title(column));
@@ -129,7 +129,7 @@ pub(crate) fn fix_of(column: &KeyColumn, fallback: &Fallback) -> String {
     }
 }
 
-/// What a key calls the column.
+/// The name of the column in a key.
 pub(crate) fn title(column: &KeyColumn) -> String {
     column.name.clone().unwrap_or_else(|| format!("#{}", column.column + 1))
 }

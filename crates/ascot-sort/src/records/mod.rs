@@ -1,4 +1,4 @@
-//! What the passes of a sort need to know of records, and sorted records in memory.
+//! The interface between records and the passes of a sort, and sorted records in memory.
 //!
 //! ```text
 //!   Sorted   memory with sorted records: a chunk (records in order) or a block read back
@@ -7,7 +7,7 @@
 //!   Task     a key range of several sources, to be merged into consecutive output
 //! ```
 //!
-//! Positions inside a [`Sorted`] are ordinals for numbers, byte offsets for all else. Only the
+//! Positions inside a [`Sorted`] are ordinals for numbers, byte offsets for all other records. Only the
 //! [`Records`] that made a `Sorted` interprets them.
 
 mod dispatch;
@@ -39,29 +39,29 @@ use crate::resources::Lease;
 
 /// Sorted records in memory.
 pub struct Sorted {
-    /// The memory; chunks cut from one buffer share it.
+    /// The buffer; chunks cut from one buffer share it.
     pub lease: Arc<Lease>,
-    /// Where the records are in it, bytes.
+    /// Byte range of the records in it.
     pub bytes: Range<usize>,
-    /// How to find them.
+    /// The index by which records are found.
     pub index: Index,
 }
 
-/// How the records of a [`Sorted`] are found.
+/// The index of a [`Sorted`].
 pub enum Index {
-    /// The records lie in order; the starts of some of them, ascending, the first included.
+    /// The records are in order; these are the starts of some of them, ascending, including the first.
     Sparse(Vec<u32>),
     /// Numbers, in order.
     Array,
-    /// Numbers of groups in key order, not in order inside them.
+    /// Groups of numbers in key order, not in order within a group.
     Groups(Groups),
 }
 
-/// Where the groups of grouped numbers begin.
+/// The bounds of grouped numbers.
 pub struct Groups {
-    /// What bounds them.
+    /// The splitters between the groups.
     pub bounds: Arc<Splitters>,
-    /// Position of the first number of each, and the position after the last.
+    /// Position of the first number of each group, and the position after the last.
     pub starts: Vec<u32>,
 }
 
@@ -72,7 +72,7 @@ impl Sorted {
     }
 }
 
-/// A stretch of sorted records.
+/// A range of sorted records.
 #[derive(Clone)]
 pub struct Segment {
     /// The memory.
@@ -84,30 +84,30 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Whether there is nothing in it.
+    /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.lo >= self.hi
     }
 }
 
-/// A key range of several sources; sources are in input order, which settles equal records.
+/// A key range of several sources; sources are in input order, which breaks ties between equal records.
 pub struct Task {
-    /// One sorted sequence each.
+    /// The sources; each is one sorted sequence.
     pub sources: Vec<Vec<Segment>>,
-    /// Key of the record emitted before this task, where duplicates are left out.
+    /// Key of the record emitted before this task, if duplicates are dropped.
     pub previous: Option<Vec<u8>>,
-    /// It tells the key of its last record: the last task of a batch that another one follows.
+    /// Whether it returns the key of its last record: for the last task of a batch that another batch follows.
     pub last: bool,
-    /// Emit at most so many records.
+    /// Maximum number of records to emit.
     pub limit: u64,
 }
 
-/// What to do while merging.
+/// Rules of a merge.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
     /// Keep only the first of equal keys.
     pub unique: bool,
-    /// Sum up what is emitted: it is the final result.
+    /// Sum up the records emitted: they are the final result.
     pub sum: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct Rules {
 pub struct Cut {
     /// Their number.
     pub records: usize,
-    /// Their length in all.
+    /// Their total length.
     pub bytes: usize,
 }
 
@@ -127,9 +127,9 @@ pub struct Keyless {
     pub before: usize,
     /// Bytes before it.
     pub offset: usize,
-    /// Its length, as keys count it, bytes.
+    /// Its length as counted for keys, bytes.
     pub have: usize,
-    /// The length it should have at least, bytes.
+    /// The minimum length for the keys, bytes.
     pub needed: usize,
 }
 
@@ -137,11 +137,11 @@ pub struct Keyless {
 pub struct RawChunk {
     /// The memory.
     pub lease: Lease,
-    /// Where the records are.
+    /// Byte range of the records.
     pub bytes: Range<usize>,
-    /// They come from a spill: in the form of spills, and summed up before.
+    /// Whether they come from a spill: normalised, and summed up before.
     pub spilled: bool,
-    /// What to group its records by, where [`Records::groups_parts`]: then they need no sort yet.
+    /// Splitters to group its records by, if [`Records::groups_parts`]: then they need no sort yet.
     pub grouping: Option<Arc<Splitters>>,
 }
 
@@ -157,7 +157,7 @@ impl RawChunk {
     }
 }
 
-/// Which side of equal records a cut falls on.
+/// The side of equal records on which a cut falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Before them.
@@ -166,13 +166,13 @@ pub enum Side {
     Upper,
 }
 
-/// Where records end: all that a [`RecordReader`](crate::read::record_reader::RecordReader) needs to know of them.
+/// The ends of records: all that a [`RecordReader`](crate::read::record_reader::RecordReader) needs to know of them.
 pub trait RecordEnds: Send + Sync + 'static {
     /// Cuts off at most `max_records` whole records.
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;
-    /// Looks for the end of a record in its next part; returns its place in the part.
+    /// Searches the end of a record in its next part. Returns the offset of the end in the part.
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
-    /// The byte that completes a last record without its end; none: such a record is cut short.
+    /// The byte that completes a last record without a terminator; none: such a record is cut short.
     fn completion(&self) -> Option<u8>;
     /// The first of some whole records that ends before its key does.
     fn keyless(&self, _bytes: &[u8]) -> Option<Keyless> {
@@ -180,35 +180,35 @@ pub trait RecordEnds: Send + Sync + 'static {
     }
 }
 
-/// What is known of one record layout under one order.
+/// The operations on one record layout under one order.
 pub trait Records: RecordEnds {
-    /// A record as a place to cut at.
+    /// A record used as a bound between records.
     type Bound: Clone + Send + Sync + 'static;
     /// Scratch of a sorting thread.
     type Scratch: Send;
 
     /// Scratch for chunks; its size is [`Records::scratch_bytes`].
     fn scratch(&self, chunk_bytes: usize) -> Self::Scratch;
-    /// Bytes [`Records::scratch`] takes.
+    /// Size of [`Records::scratch`], bytes.
     fn scratch_bytes(&self, chunk_bytes: usize) -> usize;
     /// Whether sorting a chunk copies its records to a second buffer.
     fn gathers(&self) -> bool;
-    /// Whether the chunks of a part are best grouped by key and sorted group by group while they are
-    /// merged, instead of sorted twice.
+    /// Whether it is best to group the chunks of a part by key, and to sort each group in the merge,
+    /// instead of sorting twice.
     fn groups_parts(&self) -> bool {
         false
     }
-    /// The length of every record, where it is fixed.
+    /// The length of every record, if it is fixed.
     fn record_bytes(&self) -> Option<usize>;
 
-    /// The part that a record belongs to.
+    /// The number of the part that a record belongs to.
     fn part_of(&self, record: &[u8], splitters: &Splitters) -> usize {
         let mut keys = Vec::new();
         self.sample_keys(record, 1, &mut keys);
         keys.first().map_or(0, |key| splitters.part_of(key))
     }
-    /// Sorts a chunk and adds its records to `sum`. Where sorting gathers, `out` is at least as long
-    /// as the chunk's memory and takes the records; else they are sorted where they are.
+    /// Sorts a chunk and adds its records to `sum`. If sorting gathers, `out` is at least as long
+    /// as the chunk's memory and takes the records; else they are sorted in place.
     fn sort(
         &self,
         chunk: RawChunk,
@@ -216,62 +216,62 @@ pub trait Records: RecordEnds {
         scratch: &mut Self::Scratch,
         sum: &mut RecordSum,
     ) -> Vec<Arc<Sorted>>;
-    /// The columns of the keys, where they are columns.
+    /// The columns of the keys, if the keys are columns.
     fn key_columns(&self) -> &[KeyColumn] {
         &[]
     }
-    /// The values of whole records that are not of their column's type.
+    /// The values of whole records that are not of their column's type (misfits).
     fn misfits(&self, _bytes: &[u8]) -> ChunkMisfits {
         ChunkMisfits::default()
     }
-    /// The same of the chunk that was sorted last, unless it came from a spill.
+    /// The misfits of the chunk sorted last, unless it came from a spill.
     fn take_misfits(&self, _scratch: &mut Self::Scratch) -> ChunkMisfits {
         ChunkMisfits::default()
     }
-    /// Sorted records read back: finds its way in them.
+    /// Indexes sorted records that were read back.
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted;
-    /// Whether equal keys leave nothing to settle but input order.
+    /// Whether equal keys leave only the input order as a tie-breaker.
     fn keys_decide(&self) -> bool;
     /// Whether keys descend.
     fn descending(&self) -> bool;
-    /// Brings the bytes of a user's file into the form they are spilled in.
+    /// Converts bytes of an input to the form of spills.
     fn normalise(&self, bytes: &mut [u8]);
-    /// Brings the bytes of a finished block into the form of the output.
+    /// Converts the bytes of a finished block to the form of the output.
     fn finish(&self, bytes: &mut [u8]);
 
-    /// All of it.
+    /// All records of `sorted`.
     fn whole(&self, sorted: Arc<Sorted>) -> Segment;
-    /// Position of the record that starts at a byte offset of a block.
+    /// Position of the record at a byte offset.
     fn position_at(&self, offset: usize) -> u32;
-    /// Byte offset of a position of a block.
+    /// Byte offset of a position.
     fn offset_of(&self, position: u32) -> u32;
-    /// Bytes of a stretch.
+    /// Length of a segment, bytes.
     fn bytes_in(&self, segment: &Segment) -> u64;
-    /// Its first record; it must not be empty.
+    /// The first record of a segment, which must not be empty.
     fn first(&self, segment: &Segment) -> Self::Bound;
-    /// Its last record; it must not be empty.
+    /// The last record of a segment, which must not be empty.
     fn last(&self, segment: &Segment) -> Self::Bound;
-    /// About `count` records spread evenly over it.
+    /// About `count` records spread evenly over a segment.
     fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<Self::Bound>);
-    /// Order of two records, equal keys settled as the sort settles them.
+    /// Order of two records, with the tie-breaking of the sort for equal keys.
     fn compare(&self, a: &Self::Bound, b: &Self::Bound) -> Ordering;
-    /// Order of their keys alone.
+    /// Order of two records by their keys alone.
     fn compare_keys(&self, a: &Self::Bound, b: &Self::Bound) -> Ordering;
     /// The normalised key of a record.
     fn key_of(&self, bound: &Self::Bound) -> Vec<u8>;
-    /// The position where records stop being below (or not above) `bound`. With `keys_only` records
-    /// of equal keys count as equal.
+    /// The position of the first record that is not below `bound` (or is above it, for [`Side::Upper`]). With
+    /// `keys_only`, records of equal keys count as equal.
     fn position(&self, segment: &Segment, bound: &Self::Bound, side: Side, keys_only: bool) -> u32;
-    /// The position where records stop being below (or not above) a normalised key.
+    /// The same for a normalised key.
     fn position_of_key(&self, segment: &Segment, key: &[u8], side: Side) -> u32;
-    /// Prefix of the key of the first record of `bytes`, smaller for what comes earlier.
+    /// Prefix of the key of the first record of `bytes`, smaller for an earlier key.
     fn first_prefix(&self, bytes: &[u8]) -> u64;
 
     /// Merges a task into `out`.
     fn merge(&self, task: &Task, rules: Rules, out: &mut Emitter) -> Result<Merged, Stopped>;
 
-    /// Copies whole records to `out`, grouped by part, each group in input order. Gives the parts
-    /// that got any, and where they are.
+    /// Copies whole records to `out`, grouped by part, each group in input order. Returns the parts
+    /// that have records, and their byte ranges.
     fn group(
         &self,
         bytes: &[u8],
@@ -281,18 +281,18 @@ pub trait Records: RecordEnds {
     ) -> Vec<(usize, Range<usize>)>;
     /// Adds whole records to a sum.
     fn sum(&self, bytes: &[u8], sum: &mut RecordSum);
-    /// Offset of the first record of `bytes` (whole records) that comes before the one ahead of it
-    /// (`previous` for the first); with `strict` also of one that equals it.
+    /// Offset of the first record of `bytes` (whole records) that sorts before its predecessor (`previous` for
+    /// the first); with `strict` also of a record that equals its predecessor.
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize>;
     /// Offset of the last of some whole records.
     fn last_record(&self, bytes: &[u8]) -> usize;
-    /// Gives every one of some whole records, where it is and its normalised key.
+    /// Calls `take` with the byte range and the normalised key of each of some whole records.
     fn each_key(&self, bytes: &[u8], take: &mut dyn FnMut(Range<usize>, &[u8]));
-    /// The normalised keys of about `count` records spread over unsorted whole records.
+    /// The normalised keys of about `count` records spread evenly over unsorted whole records.
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>);
 }
 
-/// Cuts off at most `max_records` whole records, as `framing` finds them.
+/// Cuts off at most `max_records` whole records by `framing`.
 pub(crate) fn cut_framed<F: Framing>(framing: &F, bytes: &[u8], max_records: usize) -> Cut {
     if let Some(len) = framing.fixed_len() {
         let records = (bytes.len() / len).min(max_records);
@@ -306,7 +306,7 @@ pub(crate) fn cut_framed<F: Framing>(framing: &F, bytes: &[u8], max_records: usi
     cut
 }
 
-/// Where the records of each part go in a buffer grouped by part: the parts that have any.
+/// The byte ranges of the parts in a buffer grouped by part, for parts of the given sizes; empty parts are left out.
 pub fn groups_of(sizes: &[usize]) -> (Vec<usize>, Vec<(usize, Range<usize>)>) {
     let mut places = Vec::with_capacity(sizes.len());
     let mut groups = Vec::new();

@@ -1,5 +1,5 @@
 //! Integers and floats: the record is its key. In memory and in spills they are unsigned integers
-//! of the machine's own byte order whose order is the wanted one.
+//! in native byte order, mapped so that their order is the requested one.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use super::{
 use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::resources::Lease;
 
-/// An unsigned integer the kernels sort.
+/// An unsigned integer type that the kernels sort.
 pub trait Number: Pod + Ord + Send + Sync + std::fmt::Debug {
     /// Sorts in place, ascending.
     fn sort(values: &mut [Self]);
@@ -27,9 +27,9 @@ pub trait Number: Pod + Ord + Send + Sync + std::fmt::Debug {
     fn merge(slices: &[&[Self]], out: &mut [Self]);
     /// Adds values to an order-independent sum.
     fn add(sum: &mut RecordSum, values: &[Self]);
-    /// As a key prefix: order kept, on top of 64 bits.
+    /// Order-preserving key prefix: the value in the top bits of 64.
     fn prefix(self) -> u64;
-    /// Back from a key prefix.
+    /// The value of a key prefix.
     fn from_prefix(prefix: u64) -> Self;
 }
 
@@ -77,7 +77,7 @@ pub struct Numbers<T> {
 }
 
 impl<T: Number> Numbers<T> {
-    /// `T` has the width of the format.
+    /// Requires that `T` has the width of the format.
     pub fn new(format: NumberFormat, descending: bool) -> Self {
         Numbers { format, descending, kind: PhantomData }
     }
@@ -86,7 +86,7 @@ impl<T: Number> Numbers<T> {
         &cast(segment.sorted.record_bytes())[segment.lo as usize..segment.hi as usize]
     }
 
-    /// Brings values into the form of spills and sums them up, in cache-sized parts in one go.
+    /// Converts values to the form of spills and sums them up, in one pass over cache-sized parts.
     fn take_in(&self, bytes: &mut [u8], sum: &mut RecordSum) {
         const PART_BYTES: usize = 256 << 10;
         for part in bytes.chunks_mut(PART_BYTES) {
@@ -95,7 +95,7 @@ impl<T: Number> Numbers<T> {
         }
     }
 
-    /// Emits groups in their order, each sorted as it is put together.
+    /// Emits groups in their order; each is sorted when it is put together.
     fn merge_groups(&self, task: &Task, collect: &mut Collect<'_, T>) -> Result<(), Stopped> {
         let parts: Vec<(&Groups, &[T], Range<usize>)> =
             task.sources.iter().flatten().filter_map(|segment| self.groups_in(segment)).collect();
@@ -115,7 +115,7 @@ impl<T: Number> Numbers<T> {
         Ok(())
     }
 
-    /// The groups of a stretch, all values of its memory, and which groups are in the stretch.
+    /// The groups of a segment, all values of its memory, and the range of groups that the segment holds.
     fn groups_in<'a>(&self, segment: &'a Segment) -> Option<(&'a Groups, &'a [T], Range<usize>)> {
         let Index::Groups(groups) = &segment.sorted.index else { return None };
         let from = groups.starts.partition_point(|&start| start < segment.lo);
@@ -123,7 +123,7 @@ impl<T: Number> Numbers<T> {
         Some((groups, cast(segment.sorted.record_bytes()), from..end.max(from)))
     }
 
-    /// Merges as many values as a chunk holds at a time.
+    /// Merges at most one output block of values at a time.
     fn merge_chunks(&self, mut live: Vec<&[T]>, collect: &mut Collect<'_, T>) -> Result<(), Stopped> {
         let most = (collect.out.block_bytes() / size_of::<T>()).max(1);
         let total = |live: &[&[T]]| live.iter().map(|values| values.len()).sum::<usize>();
@@ -139,7 +139,7 @@ impl<T: Number> Numbers<T> {
         collect.sorted(&live)
     }
 
-    /// Emits everything equal to `value`, the smallest there is.
+    /// Emits all values equal to `value`, which is the smallest.
     fn merge_equal(
         &self,
         live: &mut [&[T]],
@@ -157,10 +157,10 @@ impl<T: Number> Numbers<T> {
     }
 }
 
-/// Values whose parts are looked up in one go.
+/// Number of values whose parts are looked up at once.
 const BATCH: usize = 64;
 
-/// Copies values to `out`, grouped by part, each group in the order given; the size of each.
+/// Copies values to `out`, grouped by part, each group in the given order. Returns the sizes of the groups.
 fn group_values<T: Number>(
     values: &[T],
     bounds: &Splitters,
@@ -180,12 +180,12 @@ fn before<T: Number>(values: &[T], cut: T) -> usize {
     values.partition_point(|v| *v < cut)
 }
 
-/// The largest of some sampled values below which at most `most` lie; the smallest value of all
-/// where even that is too many.
+/// The largest of some sampled values with at most `most` values below it; the smallest sampled value if
+/// all have more.
 fn cut_for<T: Number>(live: &[&[T]], most: usize) -> T {
     const SAMPLES: usize = 16;
     let total: usize = live.iter().map(|values| values.len()).sum();
-    // Only what lies near the front can be below the cut.
+    // Only values near the front can be below the cut.
     let share = most as f64 / total as f64;
     let mut candidates: Vec<T> = Vec::with_capacity(live.len() * SAMPLES);
     for values in live.iter().filter(|values| !values.is_empty()) {
@@ -199,7 +199,7 @@ fn cut_for<T: Number>(live: &[&[T]], most: usize) -> T {
     candidates[fitting.saturating_sub(1)]
 }
 
-/// Takes merged values: leaves out what the rules say, counts, hands on.
+/// Takes merged values: drops those that the rules exclude, sums them up, and passes on the rest.
 struct Collect<'a, T> {
     out: &'a mut Emitter,
     rules: Rules,
@@ -209,19 +209,19 @@ struct Collect<'a, T> {
 }
 
 impl<T: Number> Collect<'_, T> {
-    /// What it came to.
+    /// The sums of the merge; the last key only if `last_of_all`.
     fn done(self, last_of_all: bool) -> Merged {
         let last = self.last.filter(|_| self.rules.unique && last_of_all);
         Merged { last_key: last.map(|value| value.prefix().to_be_bytes().to_vec()), ..self.merged }
     }
 
-    /// Merges sorted slices that fit a chunk together.
+    /// Merges sorted slices that fit one block together.
     fn sorted(&mut self, slices: &[&[T]]) -> Result<(), Stopped> {
         let count: usize = slices.iter().map(|values| values.len()).sum();
         self.fill(count, |room| T::merge(slices, room))
     }
 
-    /// Emits `count` values that `fill` writes, in order; a chunk holds them.
+    /// Emits `count` values that `fill` writes, in order; they fit one block.
     fn fill(&mut self, count: usize, fill: impl FnOnce(&mut [T])) -> Result<(), Stopped> {
         if count == 0 {
             return Ok(());
@@ -246,7 +246,7 @@ impl<T: Number> Collect<'_, T> {
 }
 
 impl<T: Number> Collect<'_, T> {
-    /// Sorts and emits a group of values that lie in several slices.
+    /// Sorts and emits one group, whose values lie in several slices.
     fn group(&mut self, slices: &[&[T]], equal: bool) -> Result<(), Stopped> {
         let most = (self.out.block_bytes() / size_of::<T>()).max(1);
         let count: usize = slices.iter().map(|values| values.len()).sum();
@@ -269,7 +269,7 @@ impl<T: Number> Collect<'_, T> {
         })
     }
 
-    /// A group that no chunk holds: the sample misjudged it. It is gone through once for each chunk.
+    /// Emits a group larger than a block, which the sample misjudged. Each block takes a pass over the group.
     fn large_group(&mut self, slices: &[&[T]], most: usize) -> Result<(), Stopped> {
         const SAMPLES: usize = 512;
         let all = || slices.iter().copied().flatten().copied();
@@ -293,7 +293,7 @@ impl<T: Number> Collect<'_, T> {
                 }
             };
             if below == Some(from) {
-                // The smallest value alone is a large share: its equals need no sort.
+                // The smallest value alone is too many for a block: equal values need no sort.
                 let mut left = all().filter(|value| *value == from).count();
                 while left > 0 {
                     let now = left.min(most);
@@ -314,7 +314,7 @@ impl<T: Number> Collect<'_, T> {
     }
 }
 
-/// Moves the first of equals to the front; returns their number.
+/// Moves the first of each run of equal values to the front. Returns their number.
 fn dedup<T: Number>(values: &mut [T], last: &mut Option<T>, dropped: &mut RecordSum) -> usize {
     let mut kept = 0;
     for at in 0..values.len() {
@@ -456,7 +456,7 @@ impl<T: Number> Records for Numbers<T> {
 
     fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<T>) {
         if let Index::Groups(groups) = &segment.sorted.index {
-            // Groups can only be cut where they begin.
+            // Groups can be cut only where they begin.
             let bounds = groups.bounds.prefixes();
             let places = (0..count.min(bounds.len()))
                 .map(|i| bounds.len() * (2 * i + 1) / (2 * count.min(bounds.len())));
@@ -506,7 +506,7 @@ impl<T: Number> Records for Numbers<T> {
             self.merge_groups(task, &mut collect)?;
             return Ok(collect.done(task.last));
         }
-        // Segments of one source are in order; merging them all is right, if not the least work.
+        // Merging all segments separately is correct, though segments of one source are in order already.
         let live = task.sources.iter().flatten().map(|segment| self.values(segment)).collect();
         self.merge_chunks(live, &mut collect)?;
         Ok(collect.done(task.last))
@@ -519,7 +519,7 @@ impl<T: Number> Records for Numbers<T> {
         out: &mut [u8],
         scratch: &mut Vec<u16>,
     ) -> Vec<(usize, Range<usize>)> {
-        // Numbers that are not aligned in their chunk are copied as they are asked for.
+        // Numbers that are not aligned in their chunk are copied as they are requested.
         let sizes = match bytemuck::try_cast_slice::<u8, T>(bytes) {
             Ok(values) => group_values(values, splitters, cast_mut(&mut out[..bytes.len()]), scratch),
             Err(_) => {

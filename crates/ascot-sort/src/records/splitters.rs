@@ -1,25 +1,25 @@
-//! The keys that bound the parts of a distribution, and the part of a key.
+//! The keys that bound the parts of a partitioned write, and the part of a key.
 
 use std::cmp::Ordering;
 
-/// Ascending normalised keys that bound parts: part i holds keys from splitter i-1 (included) up to
-/// splitter i (excluded); where a splitter stands twice, the part between holds just its equals.
+/// Ascending normalised keys that bound parts: part i holds keys from splitter i-1 (inclusive) to
+/// splitter i (exclusive); if a splitter is doubled, the part between the two holds just the keys equal to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Splitters {
     keys: Vec<Vec<u8>>,
     prefixes: Vec<u64>,
-    /// Splitter i is doubled: keys equal to it have a part of their own.
+    /// Whether splitter i is doubled: keys equal to it have a part of their own.
     equal: Vec<bool>,
     /// Part of the keys below splitter i that are not below splitter i-1.
     below: Vec<usize>,
-    /// The keys of part i are all equal.
+    /// Whether the keys of part i are all equal.
     only_equals: Vec<bool>,
     descending: bool,
     table: Table,
 }
 
 impl Splitters {
-    /// Takes ascending keys; one that stands more than once gets a part for its equals.
+    /// Takes ascending keys; one that occurs more than once gets a part for the keys equal to it.
     pub fn new(sorted_keys: &[Vec<u8>], descending: bool) -> Self {
         let mut this = Splitters { descending, ..Splitters::default() };
         let mut part = 0;
@@ -58,7 +58,7 @@ impl Splitters {
         self.only_equals.get(part).is_some_and(|&equal| equal)
     }
 
-    /// The part of a key. `descending` orders turn comparisons round.
+    /// The part of a key. Descending orders reverse the comparisons.
     pub fn part_of(&self, key: &[u8]) -> usize {
         let prefix = ascot_record::order::prefix(key);
         let above = |i: usize| {
@@ -83,7 +83,7 @@ impl Splitters {
     }
 
     /// The parts of keys of eight bytes, given as their prefixes; all splitters have eight bytes too, and
-    /// ascend. A batch is looked up without a branch, and gone through again where a cell has several parts.
+    /// ascend. A batch is looked up without a branch, and checked again if a cell has several parts.
     #[inline]
     pub fn parts_of_prefixes(&self, prefixes: impl Iterator<Item = u64> + Clone, parts: &mut [u16]) {
         let Some(table) = self.table.cells() else {
@@ -104,7 +104,7 @@ impl Splitters {
         }
     }
 
-    /// The part of one such key.
+    /// The part of one key of eight bytes, given as its prefix.
     pub fn part_of_prefix(&self, prefix: u64) -> usize {
         let passed = self.prefixes.partition_point(|&splitter| splitter <= prefix);
         if passed > 0 && self.equal[passed - 1] && self.prefixes[passed - 1] == prefix {
@@ -113,8 +113,8 @@ impl Splitters {
         self.below[passed]
     }
 
-    /// Splitters moved to where the cells of the table begin, so that every key's part is found by
-    /// one look-up. Only for parts whose sizes may differ: parts within a cell become one.
+    /// Splitters moved to the start of their table cells, so that one look-up finds every key's part. Only for
+    /// parts whose sizes may differ: parts within a cell become one.
     pub fn rounded(prefixes: &[u64]) -> Self {
         let cells = Table::over(prefixes);
         let round = |&prefix: &u64| cells.start(cells.cell(prefix) as u64);
@@ -130,8 +130,8 @@ impl Splitters {
     }
 }
 
-/// For each of many equal ranges of prefixes, its cells, the part of all keys in it, where they are
-/// of one part: then a key's part is one look-up away.
+/// A table of equal ranges of prefixes, its cells, with the part of all keys in each cell, if they are in
+/// one part: then one look-up finds a key's part.
 ///
 /// ```text
 ///   cell         0          1    2    3   ...   CELLS    CELLS + 1
@@ -139,7 +139,7 @@ impl Splitters {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Table {
-    /// Where the first cell begins; all keys below it are of the first part.
+    /// Start of the first cell; all keys below it belong to the first part.
     origin: u64,
     shift: u32,
     /// Part of each cell, or [`Table::SEVERAL`].
@@ -148,7 +148,7 @@ struct Table {
 
 impl Table {
     const CELLS: u64 = 1 << 12;
-    /// Above all splitters.
+    /// The cell of keys above all splitters.
     const LAST: u64 = Self::CELLS + 1;
     const SEVERAL: u16 = u16::MAX;
 
@@ -166,7 +166,7 @@ impl Table {
         this
     }
 
-    /// The cells without their parts.
+    /// The cells, without their parts.
     fn over(prefixes: &[u64]) -> Table {
         let (least, most) = (prefixes.first().copied().unwrap_or(0), prefixes.last().copied().unwrap_or(0));
         let bits = u64::BITS - most.saturating_sub(least).leading_zeros();

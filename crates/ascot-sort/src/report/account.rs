@@ -22,7 +22,7 @@ pub struct Passes {
     peak_spilled: u64,
 }
 
-/// What a pass adds to its account.
+/// Facts that a pass adds to its account.
 #[derive(Clone, Debug, Default)]
 pub struct PassFacts {
     /// Files read at once.
@@ -87,7 +87,7 @@ impl Passes {
         self.since = Instant::now();
     }
 
-    /// What streams have moved since the latest call.
+    /// The bytes that streams have moved since the latest call.
     pub fn moved(&mut self) -> Vec<StreamAccount> {
         let now = self.ledger.account();
         let mut streams: Vec<StreamAccount> = Vec::new();
@@ -161,7 +161,7 @@ pub struct JobSums<'a> {
     pub dropped: &'a RecordSum,
 }
 
-/// The part of a report that a job has without passes: its request and the records that it sorted.
+/// The part of a report that needs no passes: the request and the sums of the records.
 pub fn report_of_records(request: &SortRequest, sums: JobSums<'_>) -> Report {
     let JobSums { read, out, dropped } = sums;
     Report {
@@ -180,7 +180,7 @@ pub fn report_of_records(request: &SortRequest, sums: JobSums<'_>) -> Report {
     }
 }
 
-/// What files moved: those that are listed one by one, and the sums of the others.
+/// The I/O of files: those that are listed one by one, and the sums of the others.
 pub fn files_of(ledger: &Ledger) -> (Vec<FileAccount>, Vec<FileAccount>) {
     let files = ledger.files().into_iter().map(|file| {
         let name = if file.kind == RUN_KIND { SPILLS } else { &file.kind };
@@ -199,7 +199,7 @@ pub fn files_of(ledger: &Ledger) -> (Vec<FileAccount>, Vec<FileAccount>) {
         let files = label.is_none().then_some(file.files);
         FileAccount { file: label, files, moved }
     });
-    // Files that were opened and not used are left out.
+    // Files that were opened and not used are omitted.
     files.filter(|file| file.moved.switches() > 0).partition(|file| file.file.is_some())
 }
 
@@ -212,7 +212,7 @@ fn stream_name(name: &str) -> &str {
     if name.split(' ').next() == Some(RUN_KIND) { SPILLS } else { name }
 }
 
-/// What bound a pass: computing, or the stage that waited most for its device.
+/// The bottleneck of a pass: computing, or the stage that waited most for its device.
 fn bound_by(stages: &[StageAccount], seconds: f64) -> String {
     let share = |time: f64, threads: usize| time / (seconds.max(1e-9) * threads.max(1) as f64);
     let device =

@@ -1,4 +1,4 @@
-//! Progress of a job: how many of the planned bytes have been moved, and how much time is left. [`Watch`] does this for a
+//! Progress of a job: the share of the planned bytes moved so far, and the time left. [`Watch`] does this for a
 //! job of one pass.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -12,8 +12,8 @@ use crate::api::{Cancel, Observer, Progress, SortError};
 /// Time between two progress reports.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Runs `work` while a thread reports its progress to `observer`. A resumed job moved `moved_before` bytes before it was
-/// killed.
+/// Runs `work` while a thread reports its progress to `observer`. A resumed job moved `moved_before` bytes before it
+/// was killed.
 pub fn with_progress<T>(
     plan: &Plan,
     ledger: &Ledger,
@@ -46,7 +46,7 @@ struct ProgressMeter<'a> {
     clock: PassClock,
 }
 
-/// What was measured at a moment.
+/// Measurements at one moment.
 struct Sample {
     at: Instant,
     read_bytes: u64,
@@ -87,7 +87,7 @@ impl<'a> ProgressMeter<'a> {
         }
     }
 
-    /// What bound the job in the latest interval; updates the rate.
+    /// The bottleneck of the job in the latest interval; updates the rate.
     fn bound_by(&mut self, read_bytes: u64, written_bytes: u64) -> String {
         let now = Sample { at: Instant::now(), read_bytes, written_bytes, cpu_time: cpu_time() };
         let before = std::mem::replace(&mut self.latest, now);
@@ -192,7 +192,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The same for a job of one pass.
+/// Time between two progress reports of a job of one pass.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Counts the bytes of a pass, reports its progress and checks whether it is cancelled.
@@ -226,7 +226,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Stops the job.
+    /// The flag that stops the job.
     pub(crate) fn cancel(&self) -> &Cancel {
         self.cancel
     }
@@ -293,7 +293,7 @@ mod tests {
             assert!((estimate - wanted).abs() < 0.01 * wanted.max(1.0), "{estimate} for {wanted}");
         };
         assert!(left(0, 0.01, 1.0).is_none(), "too early to estimate");
-        // Both passes take a hundred seconds, however long they were thought to.
+        // Both passes take a hundred seconds, whatever the prediction.
         near(left(0, 0.5, 50.0), 150.0);
         near(left(0, 0.9, 90.0), 110.0);
         near(left(1, 0.0, 100.0), 100.0);

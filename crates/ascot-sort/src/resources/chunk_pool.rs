@@ -1,11 +1,11 @@
-//! Memory for records on their way through a pass: leases of buffers that return home by themselves.
+//! Memory for records on their way through a pass: leases of buffers that return to their pool when dropped.
 //!
-//! A [`ChunkPool`] hands out buffers of one size, allocated from the job's pool when first needed
+//! A [`ChunkPool`] lends buffers of one size, allocated from the job's pool when first needed
 //! and reused afterwards. A record that does not fit one grows in memory of its own ([`Long`]), for
-//! which free buffers are given up. All of it together never exceeds the pool's share.
+//! which free buffers are released. Their total never exceeds the pool's share.
 //!
-//! Invariant: of the threads of a pass only one waits for memory, the one that reads. What it hands
-//! on comes back without more, so that the wait ends.
+//! Invariant: only one thread of a pass waits for memory, the reader. The buffers that it passes on
+//! return without needing more memory, so the wait ends.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -15,11 +15,11 @@ use ascot_io::{Buf, Growable, PAGE_BYTES, Pool, PoolError};
 
 struct Shelf {
     free: Vec<Buf>,
-    /// Buffers of the common size in existence.
+    /// Number of buffers of the common size in existence.
     made: usize,
     /// Bytes of long records.
     long: usize,
-    /// Bytes somebody waits for.
+    /// Bytes that a thread waits for.
     wanted: usize,
 }
 
@@ -27,14 +27,14 @@ struct Inner {
     pool: Pool,
     chunk_bytes: usize,
     most: usize,
-    /// Bytes of buffers and long records at most.
+    /// Maximum bytes of buffers and long records.
     share: usize,
     shelf: Mutex<Shelf>,
     returned: Condvar,
     holders: Holders,
 }
 
-/// Chunks being read at once.
+/// Number of chunks being read at once.
 pub const CHUNKS_READ: usize = 3;
 
 /// Buffers of one size for chunks.
@@ -43,18 +43,18 @@ pub struct ChunkPool {
     inner: Arc<Inner>,
 }
 
-/// A buffer that returns to where it came from.
+/// A buffer that returns to its pool when dropped.
 pub struct Lease {
     buf: Option<Buf>,
     home: Option<Arc<Inner>>,
     /// Bytes of a long record's memory; 0 for a buffer of the common size.
     long: usize,
-    /// Comes free with it.
+    /// A block that is freed together with the buffer.
     _block: Option<Buf>,
     _held: Option<Held>,
 }
 
-/// A record that fits no chunk, as far as it is known.
+/// A record that fits no chunk, as read so far.
 pub struct Long {
     memory: Option<Growable>,
     len: usize,
@@ -86,12 +86,12 @@ impl ChunkPool {
         self.inner.chunk_bytes
     }
 
-    /// Bytes of buffers and long records at most.
+    /// Maximum bytes of buffers and long records.
     pub fn share(&self) -> usize {
         self.inner.share
     }
 
-    /// Whether somebody waits for memory that is not there.
+    /// Whether a thread waits for memory that is not available.
     pub fn starves(&self) -> bool {
         let shelf = self.inner.lock();
         let free = shelf.free.len() * self.inner.chunk_bytes;
@@ -99,7 +99,7 @@ impl ChunkPool {
         shelf.wanted > left
     }
 
-    /// The error of a job whose reader waits for memory that nobody else has.
+    /// Error for a job whose reader waits for memory that no other thread can return.
     pub fn too_few(&self) -> PoolError {
         let shelf = self.inner.lock();
         let asked = shelf.wanted;
@@ -108,8 +108,8 @@ impl ChunkPool {
         PoolError::OverBudget { purpose: "chunks of records", asked, used, budget }
     }
 
-    /// A buffer of the common size; calls `starving` before it waits for one. Fails where the system refuses
-    /// memory that the budget allows: to wait would help only as far as others give some back.
+    /// A buffer of the common size; calls `starving` before it waits for one. Fails if the system refuses
+    /// memory that the budget allows: a wait would help only if another program returned some.
     pub fn take_for(&self, starving: Starving<'_>) -> Result<Lease, PoolError> {
         let mut shelf = self.inner.lock();
         loop {
@@ -139,21 +139,20 @@ impl ChunkPool {
                 shelf.made += 1;
                 Ok(Some(lease(buf)))
             }
-            // Other parts of the job may give some back.
+            // Other parts of the job may return some memory.
             Err(PoolError::OverBudget { .. }) => Ok(None),
             Err(refused) => Err(refused),
         }
     }
 
-    /// A long record of no bytes yet.
+    /// An empty long record.
     pub fn long(&self) -> Result<Long, PoolError> {
         let memory = self.inner.pool.growable("one very long record")?;
         Ok(Long { memory: Some(memory), len: 0, home: Arc::clone(&self.inner) })
     }
 
-    /// Appends `part` to a long record; gives up free buffers for it, and waits for others to come
-    /// back. Fails where it would need more than there is beside the `held` bytes of buffers that
-    /// the caller keeps.
+    /// Appends `part` to a long record. Releases free buffers for it, and waits for others to be returned. Fails if
+    /// it would need more than the share less the `held` bytes of buffers that the caller keeps.
     pub fn append(
         &self,
         long: &mut Long,
@@ -162,7 +161,7 @@ impl ChunkPool {
         starving: Starving<'_>,
     ) -> Result<(), PoolError> {
         let Some(memory) = &mut long.memory else { return Ok(()) };
-        // Room for the byte that completes a last record.
+        // Space for the byte that completes a last record.
         let needed = (long.len + part.len() + 1).next_multiple_of(PAGE_BYTES);
         let mut shelf = self.inner.lock();
         while needed > memory.len() {
@@ -204,12 +203,12 @@ impl Inner {
         self.shelf.lock().unpoisoned()
     }
 
-    /// Bytes of the share that nothing has.
+    /// Unused bytes of the share.
     fn left(&self, shelf: &Shelf) -> usize {
         self.share.saturating_sub(shelf.made * self.chunk_bytes + shelf.long)
     }
 
-    /// Says what is waited for, and waits until something comes back.
+    /// Records the bytes that are needed, and waits until memory is returned.
     fn wait<'s>(
         &self,
         mut shelf: MutexGuard<'s, Shelf>,
@@ -224,12 +223,12 @@ impl Inner {
 }
 
 impl Long {
-    /// Bytes of it so far.
+    /// Length so far, bytes.
     pub fn bytes(&self) -> usize {
         self.len
     }
 
-    /// The whole record, in no more memory than it needs.
+    /// The complete record, in no more memory than it needs.
     pub fn into_lease(mut self) -> Lease {
         let Some(mut memory) = self.memory.take() else { return Lease::plain(Buf::heap(0)) };
         let before = memory.len();
@@ -258,13 +257,13 @@ impl Lease {
         Lease { buf: Some(buf), home: Some(Arc::clone(home)), long, _block: None, _held: Some(held) }
     }
 
-    /// A buffer that knows its own way home (a block of a block pool), or has none.
+    /// A buffer from outside a chunk pool: a block that returns to its own pool, or plain memory.
     pub fn plain(buf: Buf) -> Self {
         Lease { buf: Some(buf), home: None, long: 0, _block: None, _held: None }
     }
 
-    /// The same, of a record put together from blocks. It keeps the last `block`, so that letting go
-    /// of the record gives a block back, as the schedule of a merge counts on.
+    /// The same for a record assembled from blocks. It holds the last `block`, so that dropping
+    /// the record frees a block, as the schedule of a merge expects.
     pub fn of_blocks(buf: Buf, block: Buf) -> Self {
         Lease { buf: Some(buf), home: None, long: 0, _block: Some(block), _held: None }
     }
@@ -274,7 +273,7 @@ impl Lease {
         self.buf.as_deref().unwrap_or_default()
     }
 
-    /// Its bytes, to be filled.
+    /// Its bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.buf.as_deref_mut().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What the control groups of this process leave it: their limits count more than a process's own memory.
+//! The memory that the control groups of this process leave it: their limits include more than a process's own memory.
 //!
 //! ```text
 //!   limit of a group = other processes' memory + this process: cap + code, stacks, small allocations
@@ -13,43 +13,43 @@ use std::{fmt, fs};
 
 use ascot_model::units;
 
-/// Least memory a job works in, bytes.
+/// Minimum memory of a job, bytes.
 pub const LEAST_MEMORY_BYTES: u64 = 8 << 20;
 
-/// What a process needs beside its cap in a control group: a fourth of the memory there is, within these bounds. A
-/// job of two threads takes 5 MiB for stacks and small allocations, and its code 8 MiB, most of which the kernel can
-/// drop and read again; the rest is for pages of files that wait to be written.
+/// The memory that a process needs beside its cap in a control group: a fourth of the available memory, within these
+/// bounds. A job of two threads takes 5 MiB for stacks and small allocations, and its code 8 MiB, most of which the
+/// kernel can drop and read again; the rest is for pages of files that wait to be written.
 const LEAST_BESIDE_BYTES: u64 = 8 << 20;
 const MOST_BESIDE_BYTES: u64 = 32 << 20;
 
-/// Version 1 says "no limit" with a number near the largest.
+/// Version 1 represents "no limit" by a number near the largest.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
 /// The memory of the tightest control group that this process is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupMemory {
-    /// Most bytes that all its processes may use.
+    /// Maximum bytes that all its processes may use.
     pub limit: u64,
-    /// Bytes that are left below that, cached files counting as free.
+    /// Bytes left below the limit; cached files count as free.
     pub left: u64,
 }
 
 impl GroupMemory {
-    /// The group that leaves this process the least; none where no group has a limit.
+    /// The group that leaves this process the least memory; none if no group has a limit.
     pub fn of_this_process() -> Option<Self> {
         Self::read(Path::new("/"))
     }
 
-    /// The same for a system whose files are below `root`.
+    /// The same for a system whose files are under `root`.
     fn read(root: &Path) -> Option<Self> {
         let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
         let found = groups.lines().flat_map(|line| limited_groups(root, line));
         found.min_by_key(|group| (group.left, group.limit))
     }
 
-    /// What a group must leave for a cap of `cap` bytes.
+    /// The bytes that a group must leave for a cap of `cap` bytes.
     pub fn left_for(cap: u64) -> u64 {
-        // A fourth of what is left is a third of the cap.
+        // A fourth of the memory left is a third of the cap.
         cap + (cap / 3 + 1).clamp(LEAST_BESIDE_BYTES, MOST_BESIDE_BYTES)
     }
 
@@ -59,24 +59,24 @@ impl GroupMemory {
     }
 }
 
-/// A cap that does not fit into the control group, and the cap instead.
+/// A cap that does not fit into the control group, and its replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoweredCap {
-    /// Bytes that were asked for.
+    /// The requested cap, bytes.
     pub asked: u64,
-    /// Bytes to use instead.
+    /// The cap to use instead, bytes.
     pub cap: u64,
     /// The group.
     pub group: GroupMemory,
 }
 
 impl LoweredCap {
-    /// What becomes of a cap of `asked` bytes; none where it fits.
+    /// The replacement for a cap of `asked` bytes; none if it fits.
     pub fn of(asked: u64) -> Option<Self> {
         Self::within(asked, GroupMemory::of_this_process()?)
     }
 
-    /// The same in a `group` that has been read.
+    /// The same for a given `group`.
     pub fn within(asked: u64, group: GroupMemory) -> Option<Self> {
         let cap = group.cap();
         (cap < asked).then_some(Self { asked, cap, group })
@@ -95,19 +95,19 @@ impl fmt::Display for LoweredCap {
     }
 }
 
-/// `asked`, or as much of it as fits into the control group.
+/// `asked`, or the part of it that fits into the control group.
 pub fn lowered(asked: u64) -> u64 {
     LoweredCap::of(asked).map_or(asked, |lowered| lowered.cap)
 }
 
-/// Names of what a version of control groups tells about memory.
+/// File names of one version of control groups.
 struct GroupFiles {
-    /// Where its hierarchy may be mounted.
+    /// Directories where its hierarchy may be mounted.
     mounts: &'static [&'static str],
-    /// Limits: beyond the first the kernel kills; beyond the second it slows down to a crawl.
+    /// Limits: above the first the kernel kills processes; above the second it throttles them.
     limits: &'static [&'static str],
     usage: &'static str,
-    /// Lines of `memory.stat` that count what the kernel can take back; all else stays.
+    /// Lines of `memory.stat` that count reclaimable memory; all other memory stays.
     reclaimable: &'static [&'static str],
 }
 
@@ -125,7 +125,7 @@ const LEGACY: GroupFiles = GroupFiles {
     reclaimable: &["total_inactive_file", "total_active_file"],
 };
 
-/// The groups with a limit on the way from a line of `/proc/self/cgroup` up to the root.
+/// The groups with a limit, from the group in a line of `/proc/self/cgroup` up to the root.
 fn limited_groups(root: &Path, line: &str) -> Vec<GroupMemory> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };
@@ -136,7 +136,7 @@ fn limited_groups(root: &Path, line: &str) -> Vec<GroupMemory> {
     };
     let mut groups = Vec::new();
     for mount in files.mounts {
-        // In a container the path may be the host's, and only the end of the way is there.
+        // In a container the path may be the host's, of which only the last components exist.
         let mut at = Some(Path::new(path.trim_start_matches('/')));
         while let Some(group) = at {
             groups.extend(group_memory(files, &root.join(mount).join(group)));
@@ -146,7 +146,7 @@ fn limited_groups(root: &Path, line: &str) -> Vec<GroupMemory> {
     groups
 }
 
-/// The memory of one group; none where it has no limit.
+/// The memory of one group; none if it has no limit.
 fn group_memory(files: &GroupFiles, group: &Path) -> Option<GroupMemory> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let limit = |name: &&str| read(name)?.trim().parse::<u64>().ok();
@@ -156,8 +156,8 @@ fn group_memory(files: &GroupFiles, group: &Path) -> Option<GroupMemory> {
     Some(left_of(files, limit, &usage.unwrap_or_default(), &stat.unwrap_or_default()))
 }
 
-/// What a group has left, from the texts of its files. What cannot be read counts as nothing used, or nothing
-/// that can be taken back.
+/// The memory left in a group, from the texts of its files. Unreadable files count as no memory used, or none
+/// reclaimable.
 fn left_of(files: &GroupFiles, limit: u64, usage: &str, stat: &str) -> GroupMemory {
     let usage = usage.trim().parse::<u64>().unwrap_or(0);
     let reclaimable = |line: &str| {
@@ -211,7 +211,7 @@ mod tests {
         ];
         let root = system("0::/pod/job\n", &files);
         assert_eq!(GroupMemory::read(root.path()), Some(GroupMemory { limit: 800, left: 650 }));
-        // The sibling's memory counts where the ancestor's limit is.
+        // The sibling's memory counts at the ancestor, which has the limit.
         fs::write(root.path().join("sys/fs/cgroup/memory.current"), "4900").unwrap();
         assert_eq!(GroupMemory::read(root.path()), Some(GroupMemory { limit: 5000, left: 100 }));
     }
@@ -228,7 +228,7 @@ mod tests {
         ];
         let root = system("5:cpu,cpuacct:/a\n4:memory:/a/b\n0::/\n", &files);
         assert_eq!(GroupMemory::read(root.path()), Some(GroupMemory { limit: 700, left: 500 }));
-        // A container sees its own group as the root, under the path that the host gives it.
+        // A container sees its own group as the root, under the host's path.
         let files = [("sys/fs/cgroup/memory/memory.limit_in_bytes", "900\n")];
         let root = system("4:memory:/docker/0123\n", &files);
         assert_eq!(GroupMemory::read(root.path()), Some(GroupMemory { limit: 900, left: 900 }));

@@ -1,4 +1,4 @@
-//! What a process has to work with: memory and its control group, threads, descriptors, the turn on a device.
+//! The resources of a process: memory and its control group, threads, descriptors, turns on a device.
 
 pub mod chunk_pool;
 pub mod control_group;

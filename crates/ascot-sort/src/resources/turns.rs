@@ -1,15 +1,15 @@
-//! Turns: where a switch costs the device more time than moving a block, and reading and writing at once
-//! gains nothing, the two sides of a pass that sorts in memory use it one after the other.
+//! Turns: if a switch costs the device more time than moving a block, and reading and writing at once gains
+//! nothing, the reader and the writer of a pass that sorts in memory use the device alternately.
 //!
 //! ```text
 //!   reader    ████████░░░░░░░░████████░░░░░░░░      reads until there is no memory left to read into
-//!   writer    ░░░░░░░░████████░░░░░░░░████████      writes a load
+//!   writer    ░░░░░░░░████████░░░░░░░░████████      writes a run buffer
 //! ```
 //!
-//! So there are two switches to a load, as the plan has it, and not two to a block. Sorting goes on in
-//! either's time.
+//! So there are two switches per run buffer, as planned, and not two per block. Sorting continues during
+//! both turns.
 //!
-//! Invariant: who waits for memory has no turn, so the other can always give memory back.
+//! Invariant: a thread that waits for memory has no turn, so the other can always free memory.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,7 +21,7 @@ use ascot_model::volume::VolumeProfile;
 
 use crate::resources::limits::device_of;
 
-/// What a thread of a pass does on the device.
+/// The use of the device by a thread of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Reads.
@@ -45,8 +45,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Turns for a pass from files to files or directories, if some of either are on one device and its
-    /// profile says that they pay. Without a profile a volume is taken to be flash.
+    /// Turns for a pass from files to files or directories, if some of both are on one device and its
+    /// profile shows a gain. A volume without a profile counts as flash.
     pub fn between(volume: Option<&VolumeProfile>, from: &[PathBuf], to: &[PathBuf]) -> Option<Arc<Turns>> {
         volume.filter(|volume| volume.wants_runs(2.0) && !volume.gains_from_both())?;
         let to: Vec<u64> = to.iter().filter_map(|path| device_of(path)).collect();
@@ -57,7 +57,7 @@ impl Turns {
         self.state.lock().unpoisoned()
     }
 
-    /// Waits for the turn. The role that had the last turn lets the other go first.
+    /// Waits for the turn. The role that had the last turn lets the other one go first.
     fn take(&self, role: Role) {
         let other = 1 - role as usize;
         let mut state = self.lock();
@@ -77,7 +77,7 @@ impl Turns {
     }
 }
 
-/// One role's claim to the device. It has the turn or not, and gives it back when dropped.
+/// One role's access to the device. It has the turn or not, and gives it back when dropped.
 #[derive(Debug)]
 pub struct Seat {
     turns: Option<Arc<Turns>>,
@@ -86,7 +86,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// A seat at these turns; without turns both sides use the device at any time.
+    /// A seat at these turns; without turns both roles use the device at any time.
     pub fn new(turns: Option<&Arc<Turns>>, role: Role) -> Seat {
         Seat { turns: turns.cloned(), role, has_turn: AtomicBool::new(false) }
     }

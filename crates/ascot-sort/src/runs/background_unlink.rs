@@ -1,5 +1,5 @@
 //! Removes spills on a thread of its own: a file system needs a tenth of a second to free a third of a gigabyte, and
-//! the merge goes on meanwhile.
+//! the merge continues meanwhile.
 //!
 //! Invariant: at most one removal is under way, and the next one waits for it. A write that would exceed the planned
 //! disk use waits for it too.
@@ -12,14 +12,14 @@ use ascot_io::{Disk, IoError};
 
 use crate::api::SortError;
 
-/// Removes files of a job while the job goes on.
+/// Removes files of a job while the job continues.
 pub struct BackgroundUnlink {
     disk: Disk,
     under_way: Option<(Thread<Result<(), IoError>>, u64)>,
 }
 
 impl BackgroundUnlink {
-    /// Fewer bytes are removed sooner than a thread is started.
+    /// Removing fewer bytes takes less time than starting a thread.
     const FEW_BYTES: u64 = 8 << 20;
 
     /// Removes from `disk`.

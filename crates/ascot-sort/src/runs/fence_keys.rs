@@ -6,9 +6,9 @@
 //!   fence keys       a       e       h                     m         keys, or whole records
 //! ```
 //!
-//! Where equal keys leave only the order of the runs, the key of each unit's first record is kept; else the whole
-//! record. The fence keys of a run are a sorted sequence themselves: a search for a key among them finds the one unit
-//! of the run that the key belongs to. The first eight bytes of the keys, which lie in one array, nearly always suffice.
+//! If only the order of the runs breaks ties between equal keys, the key of each unit's first record is kept; else the
+//! whole record. The fence keys of a run are a sorted sequence themselves: a search for a key among them finds the one
+//! unit of the run that the key belongs to. The first eight bytes of the keys, kept in one array, usually suffice.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -22,12 +22,12 @@ use crate::api::SortError;
 use crate::records::{MergedBlock, Records, Segment, Side};
 use crate::resources::Lease;
 
-/// Opens every file of keys.
+/// First bytes of every file of keys.
 const MAGIC: [u8; 8] = *b"ASCOTKEY";
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 40;
 const ENTRY_BYTES: usize = 24;
-/// What is kept of first records, in the header.
+/// Kinds of fence keys, in the header.
 const WHOLE_RECORDS: u32 = 0;
 const NORMALISED_KEYS: u32 = 1;
 
@@ -115,7 +115,7 @@ impl KeysWriter {
     }
 }
 
-/// Where a unit begins.
+/// The start of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unit {
     /// Its first block.
@@ -228,7 +228,7 @@ impl RunKeys {
         self.among(records, lo..hi, &fence.rest, most)
     }
 
-    /// The end of the fence keys in `range` that compare with `fence` as `most` at most. All in `range` have its prefix.
+    /// The end of the fence keys in `range` whose order to `fence` is at most `most`. All in `range` have its prefix.
     fn among<R: Records>(
         &self,
         records: &R,
@@ -378,7 +378,7 @@ impl<'a> Parsed<'a> {
         Some(RunKeys { units, prefixes, fences, _memory: memory })
     }
 
-    /// The prefix of a fence key; none where the bytes are no key.
+    /// The prefix of a fence key; none if the bytes are not one whole record.
     fn prefix<R: Records>(&self, records: &R, first: &[u8], number: usize) -> Option<u64> {
         if self.keys {
             return Some(prefix_of(records, first));

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! While the caller writes one run buffer, the next is read and sorted. A run buffer is half of the chunks in memory,
-//! or all of them where the input fits in memory, or may still turn out to fit.
+//! or all of them if the input fits, or may still fit, in memory.
 //!
-//! Where the device serves one side at a time ([`crate::resources::turns`]), the reader has it until it waits for
+//! If the device serves reads and writes in turns ([`crate::resources::turns`]), the reader has it until it waits for
 //! memory, and the caller while it writes a run buffer.
 
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::resources::ChunkPool;
 /// A run buffer: sorted chunks that follow one another in the input.
 #[derive(Default)]
 pub struct RunBuffer {
-    /// The sorted chunks, each a source of its own, in input order.
+    /// The sorted chunks, each a separate source, in input order.
     pub sources: Vec<Vec<Segment>>,
-    /// The byte range of each source in a file, where it is known.
+    /// The byte range of each source in a file, if known.
     pub spans: Vec<Option<Span>>,
     /// Records in it.
     pub records: u64,
@@ -67,10 +67,10 @@ pub enum Gather<'a> {
     ByInput(Option<Grouping<'a>>),
 }
 
-/// Chunks that may wait for a sorting thread: each holds two buffers.
+/// Maximum number of chunks that wait for a sorting thread: each holds two buffers.
 const QUEUED_CHUNKS: usize = 1;
 
-/// Reads and sorts everything `reader` gives; `take` gets the run buffers, in input order.
+/// Reads and sorts all chunks of `reader`; `take` gets the run buffers, in input order.
 pub fn sort_run_buffers<R: Records>(
     records: &Arc<R>,
     reader: RecordReader<R>,
@@ -175,9 +175,9 @@ impl<R: Records> Collector<'_, R> {
         }
     }
 
-    /// Number of chunks that make a run buffer now, if any do.
+    /// Number of chunks that make a run buffer now; none if no run buffer is ready.
     fn ready(&mut self, sorted: &InOrder<'_, SortedChunk>) -> Result<Option<usize>, SortError> {
-        // In this order: a reader that has waited for memory and goes on has handed on another chunk.
+        // In this order: a reader that has waited for memory and continues has passed on another chunk.
         let waits = self.memory.chunks.starves();
         let starves = waits && sorted.all_arrived();
         let count = sorted.ready().len();
@@ -215,7 +215,7 @@ impl<R: Records> Collector<'_, R> {
             buffer.bytes += chunk.bytes;
             buffer.end = chunk.end;
             buffer.input = chunk.input;
-            // Parts of a chunk do not lie in order.
+            // The parts of a split chunk are not in input order.
             let span = chunk.span.filter(|_| chunk.parts.len() == 1);
             buffer.spans.extend(chunk.parts.iter().map(|_| span));
             buffer.sources.extend(chunk.parts.into_iter().map(|part| vec![self.records.whole(part)]));

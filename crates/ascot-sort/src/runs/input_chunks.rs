@@ -1,7 +1,7 @@
 //! Reading a run that refers to the inputs: each of its chunks is read, sorted and trimmed.
 //!
-//! A chunk that is in order already is used as it is read. Any other is sorted by means of a buffer
-//! and scratch that all such runs of a merge share ([`Bench`]).
+//! A chunk that is in order already is used as it is read. Any other is sorted with a buffer and
+//! scratch memory that all such runs of a merge share ([`Bench`]).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,36 +18,36 @@ use crate::records::{RawChunk, Records, Segment, Side};
 use crate::resources::{ChunkPool, Lease};
 use crate::runs::run_file::{InputChunk, Run, RunBlock};
 
-/// Chunks of one run read ahead; each is a file opened.
+/// Maximum number of chunks of one run read ahead; each is an open file.
 const CHUNKS_AHEAD: usize = 4;
 
 impl Span {
-    /// Bytes a buffer needs that takes it from page boundary to page boundary, and the end of a
-    /// record that lacks it.
+    /// Bytes of a buffer that holds the chunk from page boundary to page boundary, and the completion of a
+    /// record without a terminator.
     pub fn buffer_bytes(&self) -> usize {
         (self.len as usize + COMPLETION_BYTES).next_multiple_of(PAGE_BYTES) + 2 * PAGE_BYTES
     }
 }
 
-/// What sorting a chunk takes.
+/// Shared memory for sorting chunks.
 pub struct Bench<R: Records> {
     scratch: Mutex<R::Scratch>,
     copies: Option<ChunkPool>,
 }
 
 impl<R: Records> Bench<R> {
-    /// Bytes one takes, for chunks of `chunk_bytes` read into blocks of `block_bytes`.
+    /// Its size in bytes, for chunks of `chunk_bytes` read into blocks of `block_bytes`.
     pub fn bytes(records: &R, chunk_bytes: usize, block_bytes: usize) -> usize {
         records.scratch_bytes(chunk_bytes) + if records.gathers() { block_bytes } else { 0 }
     }
 
-    /// Memory from `pool` for chunks cut as chunks of `chunk_bytes`.
+    /// For chunks of `chunk_bytes`, with memory from `pool`.
     pub fn new(records: &R, pool: &Pool, chunk_bytes: usize, block_bytes: usize) -> Self {
         let copies = records.gathers().then(|| ChunkPool::new(pool, block_bytes, 1, block_bytes));
         Bench { scratch: Mutex::new(records.scratch(chunk_bytes)), copies }
     }
 
-    /// Sorts the records in `bytes` of `buf`.
+    /// Sorts the records in `bytes` of `buf`; none if they do not make one sorted chunk.
     fn sort(&self, records: &R, mut buf: Buf, bytes: Range<usize>) -> Result<Option<Segment>, PoolError> {
         records.normalise(&mut buf[bytes.clone()]);
         if records.disorder(None, &buf[bytes.clone()], false).is_none() {
@@ -75,14 +75,14 @@ pub struct ChunkInput<R: Records> {
     disk: Disk,
     inputs: Inputs,
     chunks: Vec<InputChunk>,
-    /// The chunk asked for next.
+    /// The next chunk to request.
     next: usize,
-    /// The chunk `complete` gives next.
+    /// The next chunk that `complete` returns.
     block: usize,
-    /// What is already consumed of the first chunk, bytes.
+    /// Bytes of the first chunk that are already consumed.
     skip: usize,
     begun: VecDeque<Begun>,
-    /// Buffers for chunks whose turn has not come.
+    /// Buffers not used yet.
     waiting: VecDeque<Buf>,
     bench: Arc<Bench<R>>,
 }
@@ -124,12 +124,12 @@ impl<R: Records> ChunkInput<R> {
         IoError::Memory { path: self.path(span), offset: span.offset, source }
     }
 
-    /// Asks for as many chunks as may be under way.
+    /// Requests up to [`CHUNKS_AHEAD`] chunks, while there are buffers.
     fn ask(&mut self) -> Result<(), IoError> {
         while self.begun.len() < CHUNKS_AHEAD {
             let Some(InputChunk { span, .. }) = self.chunks.get(self.next) else { return Ok(()) };
             let Some(mut buf) = self.waiting.pop_front() else { return Ok(()) };
-            // To the page boundary behind it: a read need not be cut short.
+            // Up to the next page boundary, so that the read need not be cut short.
             let page = PAGE_BYTES as u64;
             let end = (span.offset + span.len).next_multiple_of(page);
             let area = (end - span.offset / page * page) as usize;
@@ -176,7 +176,7 @@ impl<R: Records> BlockInput for ChunkInput<R> {
         self.ask()?;
         let span = self.chunks[self.block].span;
         let mut bytes = start..start + span.len as usize;
-        // Parts of one buffer always rejoin.
+        // The two parts of one buffer always rejoin.
         if bytes.end > end || buf.unsplit(rest).is_err() {
             return Err(self.changed(&span));
         }

@@ -1,4 +1,4 @@
-//! Sorted runs: forming them, writing them, what is known of them, where they are kept.
+//! Sorted runs: how they are formed, written, described and stored.
 //!
 //! ```text
 //!   chunks ─▶ form ─▶ run buffers ─▶ spill ─▶ run_file, in the directories of store

@@ -9,7 +9,7 @@
 //!
 //! Each chunk of a natural run contributes the records of one key interval; the intervals of a run do not overlap.
 //! Records outside the interval of their chunk are *outliers*; they are spilled. Invariant: records of equal keys keep
-//! their order: the one that stands earlier in the input stands in an earlier run, or earlier in the same run. So an
+//! their order: the one that is earlier in the input is in an earlier run, or earlier in the same run. So an
 //! outlier whose key belongs to a later chunk is spilled before the natural run, any other after it.
 
 use std::ops::Range;
@@ -31,14 +31,14 @@ pub struct NaturalRuns {
 
 /// Longest key that is kept.
 const KEY_BYTES_MAX: usize = 1 << 10;
-/// Outliers of a natural run, percent of its bytes at most.
+/// Maximum share of outliers in a natural run, percent of its bytes.
 const OUTLIERS_PERCENT_MAX: u64 = 15;
-/// Natural runs of a run buffer at most: each is one more input of the merge.
+/// Maximum number of natural runs in a run buffer: each is one more input of the merge.
 const RUNS_MAX: usize = 8;
 /// Samples of a chunk; the third and the last but one bound the records that are no outliers.
 const SAMPLES: usize = 50;
 
-/// Finds the natural runs of a run buffer, which may continue the `latest` run; none where they are less than half of
+/// Finds the natural runs of a run buffer, which may continue the `latest` run; none if they make up less than half of
 /// it.
 pub fn find_natural_runs<R: Records>(
     records: &R,
@@ -78,7 +78,7 @@ struct Natural<B> {
     chunks: Range<usize>,
     backward: bool,
     /// Between each chunk and the next, in the order of the input: the smallest record of the
-    /// interval above, where it is not all of it.
+    /// interval above, if that is not the whole chunk.
     cuts: Vec<Option<B>>,
 }
 
@@ -90,7 +90,7 @@ struct Referred {
     late: Vec<Vec<Segment>>,
 }
 
-/// MergedBlock number `at`, if it lies in an input and is one sorted sequence.
+/// Sorted chunk number `at`, if it lies in an input and is one sorted sequence.
 fn chunk(buffer: &RunBuffer, at: usize) -> Option<(&Segment, Span)> {
     let span = (*buffer.spans.get(at)?)?;
     match buffer.sources.get(at)?.as_slice() {
@@ -130,7 +130,7 @@ impl<B: Clone> Natural<B> {
         Some(Natural { chunks: at..at + cuts.len() + 1, backward, cuts })
     }
 
-    /// The run it makes, if possible one that continues the `latest`.
+    /// The run it makes, one that continues the `latest` if possible.
     fn taken_after<R: Records<Bound = B>>(
         &self,
         records: &R,
@@ -145,11 +145,11 @@ impl<B: Clone> Natural<B> {
             let single = self.cuts.is_empty() && !taken.as_ref().is_some_and(follows);
             return taken.filter(|_| !single);
         }
-        // Without its outliers it may.
+        // Without its outliers it may continue the latest.
         self.taken(records, buffer, false).filter(follows).or(taken.filter(|_| !self.cuts.is_empty()))
     }
 
-    /// The run it makes; none where it has too many outliers. An `exact` run has none at its ends.
+    /// The run it makes; none if it has too many outliers. An `exact` run has none at its ends.
     fn taken<R: Records<Bound = B>>(&self, records: &R, buffer: &RunBuffer, exact: bool) -> Option<Referred> {
         let mut taken = Referred {
             run: Run::of_input(self.backward),
@@ -215,7 +215,7 @@ fn quantiles<R: Records>(records: &R, segment: &Segment) -> Option<[R::Bound; 2]
 }
 
 /// The record that separates two chunks, so that few records of the one are above it and few of the other below; the
-/// inner option is empty where none are. None: the chunks overlap.
+/// inner option is empty if no records are. None: the chunks overlap.
 fn cut_between<R: Records>(
     records: &R,
     below: &Segment,

@@ -1,5 +1,5 @@
-//! Runs: what is stored of a run in the manifest of its job or view, writing merged blocks to its file, and reading the
-//! file back block by block. A record that spans blocks is put together in memory of its own.
+//! Runs: the description of a run in the manifest of its job or view, writing merged blocks to its file, and reading
+//! the file back block by block. A record that spans blocks is assembled in a buffer of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -17,12 +17,12 @@ use crate::records::{MergedBlock, Records, Segment, Sorted};
 use crate::resources::Lease;
 use crate::runs::fence_keys::KeysWriter;
 
-/// Writes chunks as a run.
+/// Writes merged blocks as a run.
 pub struct RunSink<R> {
     records: Arc<R>,
     writer: RunWriter,
     run: Run,
-    /// Of the run of a view: where it can be entered.
+    /// Keys by which the run of a view can be entered; none: not a view's run.
     keys: Option<KeysWriter>,
     disk: Disk,
 }
@@ -52,12 +52,12 @@ impl<R: Records> RunSink<R> {
         Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
     }
 
-    /// Keeps what a view needs to know of the run, in a file beside it.
+    /// Collects fence keys, for a file beside the run that a view needs.
     pub fn keep_keys(&mut self) {
         self.keys = Some(KeysWriter::new(&*self.records));
     }
 
-    /// Goes on with a run that was checkpointed as `run` with `index`.
+    /// Resumes a run that was checkpointed as `run` with `index`.
     pub fn resume(records: &Arc<R>, disk: &Disk, run: Run, index: RunIndex) -> Result<Self, IoError> {
         let writer = RunWriter::resume(disk, &run.path, index)?;
         Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
@@ -80,28 +80,28 @@ impl<R: Records> RunSink<R> {
         self.writer.write_block(block.buf, block.len, block.first_record as u32)
     }
 
-    /// Blocks handed over and not known to be written.
+    /// Number of blocks passed on and not known to be written.
     pub fn in_flight(&mut self) -> usize {
         self.writer.in_flight()
     }
 
-    /// The device it is on, where that is known.
+    /// The number of its device, if known.
     pub fn channel(&self) -> Option<u64> {
         self.writer.channel()
     }
 
-    /// Waits until the oldest of them is written.
+    /// Waits until the oldest block in flight is written.
     pub fn complete(&mut self) -> Result<(), IoError> {
         self.writer.complete()
     }
 
-    /// Sees to it that a block of `len` bytes can be written, and the run be finished after it. Where
-    /// its volume is full the run can still be finished without.
+    /// Reserves space for a block of `len` bytes and for finishing the run after it. If the volume is full, this
+    /// fails and the run can still be finished without the block.
     pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {
         self.writer.reserve(len)
     }
 
-    /// Gives the run up.
+    /// Abandons the run and removes its file.
     pub fn remove(self, disk: &Disk) -> Result<(), IoError> {
         drop(self.writer);
         disk.remove_file(&self.run.path)
@@ -117,7 +117,7 @@ impl<R: Records> RunSink<R> {
         &self.run.path
     }
 
-    /// What has been written so far, made durable, and the index to go on with.
+    /// Makes the records written so far durable. Returns the run so far and its index, for [`RunSink::resume`].
     pub fn checkpoint(&mut self) -> Result<(Run, RunIndex), IoError> {
         let index = self.writer.checkpoint()?;
         self.run.block_bytes = index.buffer_bytes();
@@ -135,7 +135,7 @@ impl<R: Records> RunSink<R> {
     }
 }
 
-/// Writes a small file, which must not be there yet, and makes it durable.
+/// Writes a small file durably; it must not exist yet.
 pub fn write_whole(disk: &Disk, path: &Path, bytes: &[u8]) -> Result<(), IoError> {
     let mut stream = disk.create_new(path, "view")?;
     let mut buf = Buf::heap(bytes.len());
@@ -145,7 +145,7 @@ pub fn write_whole(disk: &Disk, path: &Path, bytes: &[u8]) -> Result<(), IoError
     stream.finish().map(|_| ())
 }
 
-/// A run read back, block by block, from its start on.
+/// Reads a run block by block, from its start on.
 pub struct RunInput<R> {
     reader: RunReader,
     blocks: Assembly<R>,
@@ -160,7 +160,7 @@ impl<R: Records> RunInput<R> {
         Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
     }
 
-    /// A run whose file is open, as far as `index` goes.
+    /// A run whose file is open, up to the end of `index`.
     pub fn of_file(
         records: &Arc<R>,
         pool: &Pool,
@@ -172,22 +172,22 @@ impl<R: Records> RunInput<R> {
     }
 }
 
-/// Blocks of a run one after another, as their records: one that spans blocks is put together.
+/// Converts the blocks of a run to records, in sequence; a record that spans blocks is assembled.
 pub struct Assembly<R> {
     records: Arc<R>,
     pool: Pool,
     longest: usize,
-    /// Memory set aside for a record that spans blocks.
+    /// Memory reserved for a record that spans blocks, bytes.
     long_bytes: usize,
-    /// The block that comes next, counted in the run.
+    /// Number of the next block in the run.
     block: usize,
-    /// What is already consumed of the first block.
+    /// Bytes of the first block that are already consumed.
     skip: usize,
-    /// They are as a user's file has them, not as runs do.
+    /// Whether the records are as in a user's file, not normalised as in runs.
     raw: bool,
-    /// A record that spans blocks, as far as it has been read.
+    /// A record that spans blocks, as read so far.
     spanning: Option<Spanning>,
-    /// The last record that spanned blocks: while it is in use no more blocks are taken in unasked.
+    /// The last record that spanned blocks: while it is in use, `has_room` is false.
     long: Weak<Sorted>,
 }
 
@@ -207,7 +207,7 @@ impl<R: Records> Assembly<R> {
         }
     }
 
-    /// Takes in the next block, verified.
+    /// Takes the next block, verified.
     pub fn take(&mut self, mut filled: Filled) -> Result<Completed<RunBlock>, IoError> {
         if self.raw {
             self.records.normalise(&mut filled.buf[filled.start..filled.end]);
@@ -228,14 +228,14 @@ impl<R: Records> Assembly<R> {
         Ok(completed)
     }
 
-    /// Whether there is room for what comes.
+    /// Whether there is memory for the next block.
     fn has_room(&self) -> bool {
-        // Whoever lets go of a record does so a moment before its memory is back.
+        // A record's last reference is dropped a moment before its memory is free again.
         let room = self.spanning.is_some() || self.pool.available() >= self.long_bytes;
         self.long.strong_count() == 0 && room
     }
 
-    /// Adds a block to the record that spans it; gives the record when it is complete.
+    /// Adds a block to the record that spans it; returns the record once it is complete.
     fn span(&mut self, filled: Filled) -> Result<Completed<RunBlock>, IoError> {
         let bytes = filled.bytes();
         let Spanning { mut buf, held, block } = match self.spanning.take() {
@@ -280,9 +280,9 @@ pub struct RunBlock {
     pub segment: Segment,
     /// Its number in the run.
     pub block: usize,
-    /// Number of the block behind it.
+    /// Number of the block after it.
     pub end: usize,
-    /// It is one long record, in memory of its own.
+    /// Whether it is one long record, in a buffer of its own.
     pub long: bool,
 }
 
@@ -313,7 +313,7 @@ impl<R: Records> BlockInput for RunInput<R> {
         self.reader.channel()
     }
 }
-/// An index as an [`OpenPart`] has it.
+/// An index in the form that [`OpenPart`] stores.
 pub fn encode_index(index: &RunIndex) -> String {
     use std::fmt::Write;
     index.to_bytes().iter().fold(String::new(), |mut text, byte| {
@@ -323,7 +323,7 @@ pub fn encode_index(index: &RunIndex) -> String {
     })
 }
 
-/// The index of an [`OpenPart`].
+/// Decodes the index of an [`OpenPart`].
 pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
     let byte = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
@@ -334,7 +334,7 @@ pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
     })
 }
 
-/// A run (or a part of a distribution) on disk.
+/// A run, or a part of a partitioned write, on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Its file.
@@ -347,16 +347,16 @@ pub struct Run {
     pub records: u64,
     /// Length of the longest record, bytes.
     pub longest: u64,
-    /// Bytes of the largest block, as a buffer must hold it.
+    /// Size of a buffer for the largest block, bytes.
     pub block_bytes: usize,
-    /// Prefix of the first key of every block, smaller for what comes earlier.
+    /// Prefix of the first key of every block, smaller for an earlier key.
     pub first_keys: Vec<u64>,
     /// Where its unread records start.
     pub start: RunStart,
-    /// It has no file: its records are those of inputs.
+    /// For a run without a file: its records are those of inputs.
     #[serde(default)]
     pub input: Option<InputRun>,
-    /// Its file is a user's own, with records as they stand there.
+    /// Whether its file is a user's own, with records that are not normalised.
     #[serde(default)]
     pub raw: bool,
 }
@@ -367,15 +367,15 @@ impl Run {
         InputFile::of_part(&self.path, self.number, self.bytes, pool)
     }
 
-    /// Memory that a record which spans blocks takes while the run is merged, bytes. There is but one
-    /// of a run at a time: none is read while one is being merged, or waits for that.
+    /// Memory for a record that spans blocks while the run is merged, bytes. A run has at most one such record in
+    /// memory: no further one is read while one is merged or waits for the merge.
     pub fn long_bytes(&self) -> usize {
         let longest = self.longest as usize;
         if longest > self.block_bytes { longest.next_multiple_of(PAGE_BYTES) } else { 0 }
     }
 }
 
-/// A record of a run.
+/// The position of a record in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStart {
     /// Its block.
@@ -384,14 +384,14 @@ pub struct RunStart {
     pub offset: u32,
 }
 
-/// A chunk of an input, the records of a key interval of which belong to a run.
+/// A chunk of an input; its records of one key interval belong to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InputChunk {
-    /// Where it lies.
+    /// Its byte range.
     pub span: Span,
     /// Smallest key that belongs to the run.
     pub lo: Option<Vec<u8>>,
-    /// Smallest key behind it that does not.
+    /// Smallest key after these that does not; none: no upper bound.
     pub hi: Option<Vec<u8>>,
 }
 
@@ -400,12 +400,12 @@ pub struct InputChunk {
 pub struct InputRun {
     /// Its records, in the order of the run.
     pub chunks: Vec<InputChunk>,
-    /// The input is in reverse order.
+    /// Whether the input is in reverse order.
     pub backward: bool,
     /// Key of its first record.
     pub first_key: Vec<u8>,
     /// Key of its last record.
     pub last_key: Vec<u8>,
-    /// What the input gives next may go on with it.
+    /// Whether the next records of the input may continue it.
     pub open: bool,
 }

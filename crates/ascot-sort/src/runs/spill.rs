@@ -8,8 +8,8 @@
 //! Runs are always listed in this order, so equal records keep their order.
 //!
 //! A directory is used only if its volume has space for the whole spill beside the space that is reserved for spills
-//! being written. Of these directories, the one is chosen that would finish the spill first, by the bytes that its volume
-//! has been given so far and by its measured speed.
+//! being written. Of these directories, the one that would finish the spill first is chosen, by the bytes assigned to
+//! its volume so far and by its measured speed.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -164,7 +164,7 @@ const MANIFEST_BYTES: u64 = 8 << 20;
 const OVERHEAD_SHARE: u64 = 128;
 const OVERHEAD_BYTES: u64 = 1 << 20;
 
-/// The spill directories of a job; clones share what is known of them.
+/// The spill directories of a job; clones share their state.
 #[derive(Clone)]
 pub struct SpillDirs {
     disk: Disk,
@@ -177,7 +177,7 @@ struct SpillDir {
     device: u64,
 }
 
-/// What a directory has been given.
+/// The bytes assigned to a directory.
 #[derive(Clone, Copy, Default)]
 struct Given {
     /// Bytes of all spills.

@@ -1,20 +1,19 @@
-//! The run store: a job's directory of spills, its manifest, and what is left of jobs that died.
+//! The run store: a job's directory of spills, its manifest, and the leftovers of jobs that died.
 //!
 //! ```text
 //!   TEMP/ascot-<id>/            mode 0700
 //!     lock                      held by flock while the job lives
-//!     manifest.json             request, runs, how far the job has come; replaced atomically
+//!     manifest.json             request, runs, progress of the job; replaced atomically
 //!     run-000001.run ...        spills (docs/formats/run.md)
-//!   TEMP/.ascot-<id>.tmp/       the same before its first manifest is in it, and while it is removed
+//!   TEMP/.ascot-<id>.tmp/       the same before it holds its first manifest, and while it is removed
 //!   OTHER/ascot-<id>/           the same on further volumes, without a manifest; the lock of a job that
-//!                               can go on holds the path of the first, TEMP/ascot-<id>
-//! ```
+//!                               can be resumed holds the path of the first, TEMP/ascot-<id>
 //!
 //! Invariants: only files with these names are ever removed, one by one, the lock last; a directory
 //! whose lock is held is never touched; the manifest names only files that are complete and durable. A job
 //! that is killed before it locks its directory, or after it unlocks it, leaves an empty directory without an owner.
 //!
-//! When a job ends, [`Keeping`] decides what becomes of the directory. Only a job whose directory has a manifest is kept,
+//! When a job ends, [`Keeping`] decides whether the directory stays. Only a job whose directory has a manifest is kept,
 //! so that every kept job can be resumed:
 //!
 //! ```text
@@ -53,7 +52,7 @@ pub const VIEW_MANIFEST: &str = "view.json";
 /// The file whose lock a job holds.
 pub const LOCK: &str = "lock";
 pub(crate) const PREFIX: &str = "ascot-";
-/// Ends the name of a directory being made or removed; it begins with a dot.
+/// Suffix of the name of a directory that is being made or removed; the name begins with a dot.
 pub(crate) const UNSEEN: &str = ".tmp";
 
 /// A job's directories.
@@ -62,19 +61,19 @@ pub struct JobDir {
     locks: Vec<File>,
     disk: Disk,
     kept: bool,
-    /// Says whether it is left where it is, for a job that can go on.
+    /// Decides whether the directories are left for a resume; none: they are removed.
     keeping: Option<Keeping>,
-    /// The unfinished output that goes with it.
+    /// The unfinished output that is kept or removed with them.
     temporary: Option<PathBuf>,
-    /// The directories by their final names, where this process made them: they go where it must end at once.
+    /// Final names of the directories made by this process: they are removed if it must exit at once.
     registered: Vec<PathBuf>,
-    /// Number of the next run when the manifest was stored last: names up to there are durable.
+    /// Next run number when the manifest was last stored: the names of earlier runs are durable.
     synced: AtomicU64,
 }
 
 impl JobDir {
-    /// Makes a directory with a random name in each of `temps`. With a `manifest`, the first has it
-    /// from the moment it can be seen under its name, so that every job found can be continued.
+    /// Makes a directory with a random name in each of `temps`. With a `manifest`, the first contains it
+    /// before it appears under its name, so every job found can be resumed.
     pub fn create(
         disk: &Disk,
         temps: &[PathBuf],
@@ -82,7 +81,7 @@ impl JobDir {
     ) -> Result<Self, SortError> {
         let name = format!("{PREFIX}{}", random_id());
         let named = temps.iter().map(|temp| temp.join(&name));
-        // A job goes on from any working directory.
+        // A job can be resumed from any working directory.
         let dirs: Vec<PathBuf> = if manifest.is_some() {
             named.map(|dir| std::path::absolute(&dir).unwrap_or(dir)).collect()
         } else {
@@ -103,7 +102,7 @@ impl JobDir {
             make(now)?;
             this.dirs.push(now.clone());
             let held = match new_lock(now) {
-                // An empty directory is nobody's: a clean came between the two steps.
+                // An `ascot clean` removed the empty directory between the two steps.
                 Err(_) if !now.exists() => make(now).map_err(SortError::from).and_then(|()| new_lock(now)),
                 held => held,
             };
@@ -116,12 +115,12 @@ impl JobDir {
         }
         if let (Some(manifest), Some(first)) = (manifest, dirs.first()) {
             manifest.dirs.clone_from(&dirs);
-            // The first one has room to spare too: what it leaves is there for the third.
+            // The first manifest is preallocated too: the second replaces it and frees its space for the third.
             keep_room(&this.path().join(MANIFEST_NEW), 0);
             this.store(manifest)?;
             disk.rename(&this.dirs[0], first)?;
             this.dirs[0].clone_from(first);
-            // A job that can go on after a power failure is found after one, too.
+            // A job that can be resumed can be found after a power failure.
             dirs.iter().try_for_each(|dir| disk.sync_dir(parent_of(dir)))?;
         }
         Ok(this)
@@ -155,12 +154,12 @@ impl JobDir {
         Ok(JobDir::at(disk, dirs.to_vec(), locks))
     }
 
-    /// From here on `keeping` says what becomes of the directory when it is dropped.
+    /// From now on `keeping` decides whether the directory stays when this is dropped.
     pub fn keep_as(&mut self, keeping: &Keeping) {
         (self.kept, self.keeping) = (false, Some(keeping.clone()));
     }
 
-    /// The unfinished output `temporary` stays or goes with the directory.
+    /// The unfinished output `temporary` is kept or removed with the directory.
     pub fn adopt(&mut self, temporary: &Path) {
         if !self.registered.is_empty() {
             emergency::register_file(temporary);
@@ -178,8 +177,7 @@ impl JobDir {
         &self.dirs
     }
 
-    /// Stores the manifest: it is replaced whole or not at all, after the names of all files that it names are
-    /// durable.
+    /// Stores the manifest: it is replaced atomically, after the names of all files that it lists are durable.
     pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
         let new = self.path().join(MANIFEST_NEW);
         let path = self.path().join(MANIFEST);
@@ -191,7 +189,7 @@ impl JobDir {
         let options = options.create(true).truncate(false).write(true).custom_flags(O_NOFOLLOW);
         let file = options.open(&new).map_err(failed)?;
         if file.metadata().is_ok_and(|stat| stat.len() > 0) {
-            // Half a manifest of a job that was killed.
+            // An incomplete manifest of a job that was killed.
             file.set_len(0).map_err(failed)?;
         }
         let bytes = manifest.write_to(&file).map_err(failed)?;
@@ -200,13 +198,13 @@ impl JobDir {
         self.disk.sync_dir(self.path())?;
         keep_room(&new, 2 * bytes);
         for written in [&new, &path] {
-            // An account, not a check.
+            // Only accounting: an error does not matter.
             let _ = self.disk.note_written(written);
         }
         Ok(())
     }
 
-    /// Removes runs the manifest does not name, and what belongs to them: the job died while writing them.
+    /// Removes runs that the manifest does not name, and their key files: the job died while writing them.
     pub fn remove_unnamed(&self, manifest: &Manifest) -> Result<(), SortError> {
         let named = |path: &Path| manifest.spills().any(|run| run.path == path);
         for dir in &self.dirs {
@@ -223,7 +221,7 @@ impl JobDir {
         Ok(())
     }
 
-    /// Whether the job had its output in place when it died: nothing but cleaning up was left.
+    /// The output of a job that died after it had put it in place, when only the cleanup was left; else none.
     pub fn was_done(manifest: &Manifest) -> Option<Finished> {
         let finished = manifest.finished.clone()?;
         let Output::Path(path) = &manifest.request.output else { return None };
@@ -231,8 +229,8 @@ impl JobDir {
         (!unnamed && FileIdentity::of(path) == Some(finished.file)).then_some(finished)
     }
 
-    /// Removes what a job keeps for itself, from its directory that has another name now: a view is nobody's
-    /// job. What is left over by a kill at this moment is in nobody's way.
+    /// Removes the job's own files from its directory, which now has a view's name: a view belongs to no job. A kill
+    /// at this moment leaves files that do no harm.
     pub fn remove_own(disk: &Disk, dir: &Path) {
         for name in [MANIFEST, MANIFEST_NEW, LOCK] {
             let path = dir.join(name);
@@ -242,27 +240,27 @@ impl JobDir {
         }
     }
 
-    /// Leaves everything on disk when dropped, whatever `keeping` says.
+    /// Leaves everything on disk when dropped, whatever `keeping` decides.
     pub fn keep(&mut self) {
         self.kept = true;
         self.forget();
     }
 
-    /// Leaves everything where the process must end at once.
+    /// Leaves everything on disk if the process must exit at once.
     pub fn stay(&mut self) {
         self.forget();
         self.registered.clear();
     }
 
-    /// Removes everything when dropped, after all.
+    /// Undoes [`JobDir::keep`]: `keeping` decides again when this is dropped.
     pub fn release(&mut self) {
         self.kept = false;
     }
 
-    /// Leaves what the job needs to go on, and frees the room of what it does not.
+    /// Leaves the files that a resume needs, and removes the others.
     fn leave(&self, keeping: &Keeping) {
         if let Ok(manifest) = load(self.path()) {
-            // What stays is removed by whoever goes on.
+            // The resumed job removes any that remain.
             let _ = self.remove_unnamed(&manifest);
         }
         keeping.kept_in(self.path());
@@ -271,16 +269,16 @@ impl JobDir {
     fn remove(&self) {
         let resumable = self.keeping.is_some();
         for dir in &self.dirs {
-            // Killed on the way, a job is not taken for one that could go on.
+            // If the removal is killed midway, the job does not look like one that can be resumed.
             let unseen = unseen(dir);
             let renamed = fs::rename(dir, &unseen).is_ok();
             let now = if renamed { &unseen } else { dir };
             if renamed && resumable {
-                // Nor after a power failure; where that cannot be had, resuming finds what is missing.
+                // Nor after a power failure; if this fails, a resume finds that files are missing.
                 let _ = self.disk.sync_dir(parent_of(dir));
             }
             if !remove_ours(now) {
-                // Somebody else's files are in it: they are found where they were put.
+                // It holds foreign files: they stay where their owner put them.
                 let _ = fs::rename(now, dir);
             }
         }
@@ -288,12 +286,12 @@ impl JobDir {
         let ours =
             |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && it.uid() == me);
         if let Some(temporary) = self.temporary.as_ref().filter(ours) {
-            // A leftover is found by its name.
+            // If this fails, the leftover is found by its name.
             let _ = fs::remove_file(temporary);
         }
     }
 
-    /// Nothing of it is removed any more where the process must end at once.
+    /// Removes the registrations: nothing is removed any more if the process must exit at once.
     fn forget(&self) {
         self.registered.iter().for_each(|dir| forget(dir));
         self.temporary.iter().for_each(|temporary| emergency::forget(temporary));
@@ -345,12 +343,12 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
     Ok(manifest)
 }
 
-/// Holds the lock of a job's directory; none if somebody else does.
+/// Takes the lock of a job's directory; none if another process holds it.
 fn lock(dir: &Path) -> Result<Option<File>, SortError> {
     lock_by(OpenOptions::new().write(true), dir)
 }
 
-/// Makes the lock of a job's new directory, and holds it.
+/// Creates the lock of a job's new directory and takes it.
 fn new_lock(dir: &Path) -> Result<Option<File>, SortError> {
     lock_by(OpenOptions::new().write(true).create_new(true), dir)
 }
@@ -366,12 +364,13 @@ fn lock_by(options: &mut OpenOptions, dir: &Path) -> Result<Option<File>, SortEr
     }
 }
 
-/// Takes hold of a dead job's directory by its lock, which an empty one has not; none while the job lives.
+/// Takes a dead job's directory by its lock; the inner option is empty for an empty directory, which has none. None
+/// while the job lives.
 pub(crate) fn hold_dead(dir: &Path) -> Option<Option<File>> {
     if is_empty(dir) { Some(None) } else { lock(dir).ok()?.map(Some) }
 }
 
-/// Has a job's directory removed where the process must end at once, under either of its names.
+/// Registers a job's directory, under both of its names, for removal if the process must exit at once.
 fn register(dir: &Path) {
     for name in [dir, &unseen(dir)] {
         emergency::register_directory(name, |name| std::str::from_utf8(name).is_ok_and(is_ours));
@@ -385,13 +384,13 @@ fn forget(dir: &Path) {
 }
 
 /// Removes our own files from a job's directory, and the directory if nothing else is in it.
-/// Returns false where something foreign keeps it.
+/// Returns false if the directory could not be removed, as when it holds foreign files.
 pub(crate) fn remove_ours(dir: &Path) -> bool {
     if let Ok(entries) = fs::read_dir(dir) {
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name != LOCK && is_ours(&name) {
-                // What cannot be removed now is found by the next clean, by its lock.
+                // A file that cannot be removed now is found by the next clean, by the lock.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -400,23 +399,23 @@ pub(crate) fn remove_ours(dir: &Path) -> bool {
     fs::remove_dir(dir).is_ok()
 }
 
-/// Lays out room for the next manifest while there is some: a volume that spills have filled, or
-/// somebody else, must not end a job that could go on in another place.
+/// Preallocates space for the next manifest while the volume has some: a volume filled by spills, or by other
+/// programs, must not end a job that could continue on another volume.
 fn keep_room(new: &Path, bytes: u64) {
     const LEAST_BYTES: u64 = 256 << 10;
     let Ok(file) = OpenOptions::new().write(true).create_new(true).custom_flags(O_NOFOLLOW).open(new) else {
         return;
     };
-    // Where that is not possible the next manifest finds room, or says that there is none.
+    // If this fails, the next manifest finds space or reports that there is none.
     let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes.max(LEAST_BYTES));
 }
 
-/// The place for spills that a job's directory lies in.
+/// The spill directory that contains a job's directory.
 fn parent_of(dir: &Path) -> &Path {
     dir.parent().unwrap_or(Path::new("."))
 }
 
-/// The name of a directory nobody is meant to see.
+/// The hidden name of a directory.
 fn unseen(dir: &Path) -> PathBuf {
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     dir.with_file_name(format!(".{name}{UNSEEN}"))
@@ -441,7 +440,7 @@ fn random_id() -> String {
     format!("{:012x}", hasher.finish() & 0xffff_ffff_ffff)
 }
 
-/// Whether nothing is in a directory: its job died before it had locked it, or after.
+/// Whether a directory is empty: its job died before it locked it, or after it unlocked it.
 pub(crate) fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
 }
@@ -450,7 +449,7 @@ const IF_STOPPED: u8 = 0;
 const ALWAYS: u8 = 1;
 const NEVER: u8 = 2;
 
-/// What becomes of a job's state; clones are of the same job.
+/// Decides whether a job's state is kept; clones belong to the same job.
 #[derive(Clone, Debug)]
 pub struct Keeping {
     cancel: Cancel,
@@ -459,17 +458,17 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// A job that has begun, and keeps its state where `cancel` stops it and says so.
+    /// For a job that has begun. Its state is kept if `cancel` stops it and asks for that.
     pub fn new(cancel: &Cancel) -> Self {
         Keeping { cancel: cancel.clone(), rule: Arc::new(AtomicU8::new(IF_STOPPED)), kept_in: Arc::default() }
     }
 
-    /// From here on the state is kept whatever ends the job early.
+    /// From now on the state is kept however the job ends early.
     pub fn always(&self) {
         self.rule.store(ALWAYS, Ordering::Relaxed);
     }
 
-    /// The job is done: nothing of it is kept.
+    /// The job is done: its state is not kept.
     pub fn never(&self) {
         self.rule.store(NEVER, Ordering::Relaxed);
     }
@@ -483,18 +482,18 @@ impl Keeping {
         }
     }
 
-    /// Whether a job that is stopped is to be kept.
+    /// Whether the job is to be kept if it is stopped.
     pub fn is_wished(&self) -> bool {
         self.cancel.keeps()
     }
 
-    /// The job has been left in the directory `dir`.
+    /// Records that the job has been left in the directory `dir`.
     pub fn kept_in(&self, dir: &Path) {
         // The first directory of a job is dropped once.
         let _ = self.kept_in.set(dir.to_path_buf());
     }
 
-    /// `error` with the way to go on, where the job was kept.
+    /// `error` with the command that resumes the job, if the job was kept.
     pub fn explain(&self, error: SortError) -> SortError {
         match self.kept_in.get() {
             None => error,

@@ -1,20 +1,20 @@
-//! How large the blocks of a view's runs are.
+//! The block size of a view's runs.
 
 use ascot_record::keys::ByteRangeKey;
 
 use crate::api::{Keys, SortRequest};
 
-/// Least and usual block of a view's runs: a reader that seeks reads one of each run, at least.
+/// Minimum and usual block size, bytes. A reader that seeks reads at least one block of each run.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Blocks of a view at most, about: each takes memory while the view is open.
+/// Maximum number of blocks in a view, roughly: each takes memory while the view is open.
 const MOST_BLOCKS: u64 = 1 << 18;
-/// Records of a block at least, where memory allows: those of more than a block are put together in
-/// memory of their own.
+/// Minimum number of records per block, if memory allows: a record larger than a block is assembled in a
+/// buffer of its own.
 const BLOCK_RECORDS: usize = 4;
-/// Bytes of a block, at least, for each that the view keeps of it.
+/// Minimum ratio of a block's bytes to the bytes of its fence key.
 const BLOCK_FIRSTS: usize = 64;
 
-/// Bytes of a block, where memory allows: of records of so many bytes, of which so many are kept.
+/// Block size in bytes, if memory allows, for records of `mean_bytes` with fence keys of `kept_bytes`.
 pub fn block_bytes(mean_bytes: f64, kept_bytes: f64, data_bytes: u64) -> usize {
     let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
     let for_firsts = (kept_bytes as usize).saturating_mul(BLOCK_FIRSTS);
@@ -22,7 +22,7 @@ pub fn block_bytes(mean_bytes: f64, kept_bytes: f64, data_bytes: u64) -> usize {
     wanted.clamp(BLOCK_BYTES, 1 << 30).next_power_of_two()
 }
 
-/// Bytes that a view keeps of a first record: of its key, where that is known to be shorter.
+/// Bytes that a view keeps of a first record: its key, if that is known to be shorter.
 pub fn kept_bytes(request: &SortRequest, mean_bytes: f64) -> f64 {
     match &request.keys {
         Keys::Ranges(ranges) if !ranges.is_empty() => {

@@ -1,14 +1,14 @@
-//! What a view costs to make and to read, beside a file.
+//! The cost of making and reading a view, compared with a file.
 
 use ascot_model::plan::MethodPlan;
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
 
-/// Memory a view is read with unless more is given, bytes; a reader's blocks have about half of it.
+/// Default memory for reading a view, bytes; the reader's blocks take about half of it.
 const READER_BYTES: f64 = 128.0 * 1048576.0;
 
-/// Seconds that a sorted result takes, by what becomes of it.
+/// Seconds to make and to read a sorted result, as a view and as a file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ViewCost {
     /// To form the runs of a view.
@@ -22,10 +22,10 @@ pub struct ViewCost {
 }
 
 impl ViewCost {
-    /// From the plan of a merge, whose first pass a view keeps and whose last one a reader goes through
-    /// without writing, of all runs at once; nothing where all fits in memory. `file_seconds`: the plan of
-    /// a sort. Switches of reading: those of A3 within [`READER_BYTES`] where they cost more than a block,
-    /// else half of the merge's.
+    /// From the plan of a merge sort: a view keeps its first pass, and a reader runs its last pass over all runs at
+    /// once, without writing. None if all data fits in memory. `file_seconds` comes from the plan of a sort.
+    /// Switches while reading: those of A3 within [`READER_BYTES`] if a switch costs more than a block, else half of
+    /// the merge's.
     pub fn of(merge: &MethodPlan, file_seconds: f64, volume: &VolumeProfile) -> Option<ViewCost> {
         let [first, .., last] = &merge.passes[..] else { return None };
         let bytes = last.read_bytes as f64;
@@ -47,12 +47,12 @@ impl ViewCost {
         })
     }
 
-    /// Seconds of a view that is made and read so many times.
+    /// Seconds to make a view and read it `reads` times.
     pub fn view_seconds(&self, reads: u64) -> f64 {
         self.make_seconds + reads as f64 * self.read_seconds
     }
 
-    /// Seconds of a file that is written and read so many times.
+    /// Seconds to write a file and read it `reads` times.
     pub fn sorted_seconds(&self, reads: u64) -> f64 {
         self.file_seconds + reads as f64 * self.file_read_seconds
     }
@@ -63,8 +63,8 @@ mod tests {
     use super::*;
     use ascot_model::plan::PassPlan;
 
-    /// All runs are merged at once by a reader, in however many passes a file would be: where switches are
-    /// dear, that is what a view costs.
+    /// A reader merges all runs at once, however many passes a file would need. So a view of many runs is
+    /// expensive if switches are.
     #[test]
     fn a_view_of_many_runs_is_dear_where_switches_are() {
         let pass = |name: &str, inputs, outputs| PassPlan {

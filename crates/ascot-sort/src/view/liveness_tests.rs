@@ -1,5 +1,5 @@
-//! Reading a view always ends, whatever the length of its records, the memory, the threads, and wherever the
-//! reader stops. A watchdog makes a test that hangs one that fails.
+//! Reading a view always ends, for any record length, memory, number of threads and stopping point of the
+//! reader. A watchdog turns a hang into a failure.
 
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -17,10 +17,10 @@ use crate::{Cancel, RunOptions, Silent};
 /// Far longer than any case takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MIB: u64 = 1 << 20;
-/// Memory of a reader beside that a view was made in, MiB: enough for records of any length here.
+/// Memory of a reader beyond that in which the view was made, MiB: enough for records of any length here.
 const MEMORY_BESIDE: usize = 32;
 
-/// Runs `work` on a thread of its own, and fails where it does not end.
+/// Runs `work` on a thread of its own, and fails if it does not end in time.
 fn within_patience(what: &str, work: impl FnOnce() + Send + 'static) {
     let (done, wait) = channel();
     let thread = std::thread::spawn(move || {
@@ -58,7 +58,7 @@ fn made(dir: &Path, len: usize, memory: u64) -> Vec<u8> {
     sorted
 }
 
-/// Where and how a reader stops.
+/// Reads parts of the view that begin or end at the fraction `stop`, and stops reading streams early.
 fn read_and_stop(dir: &Path, sorted: &[u8], (memory, threads): (u64, usize), stop: f64) {
     let opening = OpenView {
         memory_bytes: Some((memory + MEMORY_BESIDE as u64) * MIB),
@@ -74,11 +74,11 @@ fn read_and_stop(dir: &Path, sorted: &[u8], (memory, threads): (u64, usize), sto
         let (output, range) = (Output::Path(out.clone()), (from as u64, to as u64));
         match write_part(&*view, range, &output, &RunOptions::default(), &Cancel::new()) {
             Ok(_) => assert!(std::fs::read(&out).expect("an output") == sorted[from..to], "{from} to {to}"),
-            // Long records of many runs at once may need more than there is: that is no hang.
+            // Long records of many runs at once may need more memory than there is: that is not a hang.
             Err(error) => assert!(error.is_out_of_memory(), "{error}"),
         }
     }
-    // A reader that leaves in the middle, without and with a look at the sum.
+    // A reader that stops in the middle, without and with asking for the sum.
     let memory = MEMORY_BESIDE * MIB as usize;
     let stream = |to: usize, sums| view.stream(0, to as u64, memory, sums).expect("a stream");
     let mut some = vec![0; at];

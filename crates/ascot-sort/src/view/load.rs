@@ -1,8 +1,8 @@
-//! Units of a view's runs in memory, for looking places up and for reading a few records.
+//! Units of a view's runs in memory, for finding positions and for reading a few records.
 //!
-//! All that is wanted of all runs is asked for at once, into one region of memory, and the runs' files
-//! stay open: a place in a view costs about one block of each run, and hardly more time than the slowest
-//! of those reads.
+//! All blocks needed of all runs are requested at once, into one region of memory, and the runs' files stay
+//! open. So finding a position costs about one block of each run, and hardly more time than the slowest of
+//! these reads.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use crate::api::SortError;
 use crate::records::{Records, Segment};
 use crate::runs::{Assembly, Run, RunBlock, RunKeys, RunStart};
 
-/// What a place is counted in.
+/// The unit in which a position is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Bytes before it.
@@ -23,7 +23,7 @@ pub enum Measure {
     Records,
 }
 
-/// A run as a view knows it.
+/// A run of a view, with its index and its units.
 pub struct ViewRun {
     /// The run.
     pub run: Run,
@@ -31,18 +31,18 @@ pub struct ViewRun {
     pub index: RunIndex,
     /// Its units.
     pub keys: RunKeys,
-    /// Its file, once it has been opened, where it stays open.
+    /// Its file, once opened, if it stays open.
     file: OnceLock<Arc<RunFile>>,
     stays_open: bool,
 }
 
 impl ViewRun {
-    /// A run whose file stays open once it is, or is opened anew each time.
+    /// A run whose file stays open after the first use if `stays_open`, else is opened for each use.
     pub fn new(run: Run, index: RunIndex, keys: RunKeys, stays_open: bool) -> Self {
         ViewRun { run, index, keys, file: OnceLock::new(), stays_open }
     }
 
-    /// The run from `start` on, as far as block `end`, which is left out; and its index as far.
+    /// The run from `start` to block `end`, exclusive, and its index up to there.
     pub fn part(&self, start: RunStart, end: usize) -> (Run, RunIndex) {
         let mut index = RunIndex::new(self.index.id, self.index.codec);
         index.blocks.extend_from_slice(&self.index.blocks[..end.min(self.index.blocks.len())]);
@@ -55,7 +55,7 @@ impl ViewRun {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(RunFile::open(disk, &self.run.path, RunId(self.run.number))?);
-        // Whoever else opened it at the same time has another descriptor for a while.
+        // Another thread that opened it at the same time has a second descriptor for a while.
         Ok(if self.stays_open { Arc::clone(self.file.get_or_init(|| file)) } else { file })
     }
 
@@ -73,13 +73,13 @@ pub struct Loader<'v, R: Records> {
     disk: &'v Disk,
     pool: &'v Pool,
     runs: &'v [ViewRun],
-    /// One for each codec there is.
+    /// One decoder for each codec used.
     decoders: Vec<(Codec, BlockDecoder)>,
-    /// Blocks read of each run.
+    /// Number of blocks read of each run.
     pub blocks_read: Vec<u64>,
 }
 
-/// Runs open at once, of those that do not stay open.
+/// Maximum number of runs open at once that do not stay open.
 const OPEN_AT_ONCE: usize = 64;
 
 impl<'v, R: Records> Loader<'v, R> {
@@ -99,7 +99,7 @@ impl<'v, R: Records> Loader<'v, R> {
         &self.runs[run].keys
     }
 
-    /// What of run `run` is before unit `unit`.
+    /// The count of run `run` before unit `unit`.
     pub fn before(&self, run: usize, unit: usize, measure: Measure) -> u64 {
         let unit = self.keys(run).unit(unit);
         match measure {
@@ -108,7 +108,7 @@ impl<'v, R: Records> Loader<'v, R> {
         }
     }
 
-    /// All there is.
+    /// The count of the whole view.
     pub fn total(&self, measure: Measure) -> u64 {
         (0..self.runs()).map(|run| self.before(run, usize::MAX, measure)).sum()
     }
@@ -118,7 +118,7 @@ impl<'v, R: Records> Loader<'v, R> {
         self.runs.iter().map(|run| RunStart { block: run.index.blocks.len(), offset: 0 }).collect()
     }
 
-    /// Reads these units of these runs.
+    /// Reads these units of these runs, in memory of the pool.
     pub fn load_all(&mut self, ranges: &[(usize, Range<usize>)]) -> Result<Vec<Loaded>, SortError> {
         let mut all = Vec::with_capacity(ranges.len());
         let at_once = if self.runs.iter().all(|run| run.stays_open) { usize::MAX } else { OPEN_AT_ONCE };
@@ -188,30 +188,30 @@ impl<'v, R: Records> Loader<'v, R> {
 pub struct Loaded {
     segments: Vec<Segment>,
     blocks: Vec<usize>,
-    /// Bytes and records of the run before them.
+    /// Bytes and records of the run before these units.
     from: (u64, u64),
-    /// The block behind them.
+    /// The block after them.
     end: usize,
-    /// Which units they are.
+    /// Their numbers.
     units: Range<usize>,
 }
 
-/// A place in loaded units: a segment and a position in it.
+/// A position in loaded units: a segment and a position in it.
 pub type At = (usize, u32);
 
 impl Loaded {
-    /// The first place.
+    /// The first position.
     pub fn first(&self) -> At {
         (0, self.segments.first().map_or(0, |segment| segment.lo))
     }
 
-    /// The place behind all of it.
+    /// The position after all units.
     pub fn end(&self) -> At {
         (self.segments.len(), 0)
     }
 
-    /// The place that `position` finds in the first segment in which it is not the end, none of which lie
-    /// outside `lo` and `hi`.
+    /// Searches the segments between `lo` and `hi`: the result of `position` in the first segment for which it is
+    /// not the segment's end, or `hi`.
     pub fn find(&self, (lo, hi): (At, At), position: impl Fn(&Segment) -> u32) -> At {
         let last = hi.0.min(self.segments.len().saturating_sub(1));
         for number in lo.0..=last {
@@ -228,17 +228,17 @@ impl Loaded {
         hi
     }
 
-    /// All of it.
+    /// The first position and the end.
     pub fn all(&self) -> (At, At) {
         (self.first(), self.end())
     }
 
-    /// Which units of the run it is.
+    /// The numbers of the units.
     pub fn units(&self) -> Range<usize> {
         self.units.clone()
     }
 
-    /// What of the run is before a place.
+    /// The count of the run before a position.
     pub fn before<R: Records>(&self, records: &R, (number, at): At, measure: Measure) -> u64 {
         let whole: u64 = self.segments[..number].iter().map(|segment| count(records, segment, measure)).sum();
         let part = self
@@ -248,12 +248,12 @@ impl Loaded {
         whole + part + if measure == Measure::Bytes { self.from.0 } else { self.from.1 }
     }
 
-    /// Bytes between two places.
+    /// Bytes between two positions.
     pub fn span<R: Records>(&self, records: &R, lo: At, hi: At) -> u64 {
         self.before(records, hi, Measure::Bytes).saturating_sub(self.before(records, lo, Measure::Bytes))
     }
 
-    /// A record between two places, about `skip` bytes behind the first.
+    /// A record between two positions, about `skip` bytes after the first.
     pub fn middle<R: Records>(&self, records: &R, lo: At, hi: At, mut skip: u64) -> Option<R::Bound> {
         for part in self.between(lo, hi) {
             let bytes = records.bytes_in(&part);
@@ -263,7 +263,7 @@ impl Loaded {
             }
             let mut found = Vec::with_capacity(1);
             let at = part.lo + (u64::from(part.hi - part.lo) * skip / bytes.max(1)) as u32;
-            // The latter half of what is left, or the whole where that starts inside a record.
+            // The second half of the rest, or the whole if that half starts within a record.
             let hi = (part.lo + (2 * (at - part.lo)).max(1)).min(part.hi);
             records.sample(&Segment { hi, ..part.clone() }, 1, &mut found);
             return found.pop();
@@ -271,7 +271,7 @@ impl Loaded {
         None
     }
 
-    /// The segments between two places.
+    /// The segments between two positions.
     pub fn between(&self, lo: At, hi: At) -> Vec<Segment> {
         let cut = |(number, segment): (usize, &Segment)| {
             let from = if number == lo.0 { lo.1 } else { segment.lo };
@@ -282,7 +282,8 @@ impl Loaded {
         self.segments.iter().enumerate().filter_map(cut).collect()
     }
 
-    /// Goes on from a place by whole records that come to `wanted` at most, and what that leaves.
+    /// Advances a position by whole records of at most `wanted` in total. Returns the new position and the rest of
+    /// `wanted`.
     pub fn go_on<R: Records>(
         &self,
         records: &R,
@@ -304,7 +305,7 @@ impl Loaded {
             let cut = match (measure, records.record_bytes()) {
                 (Measure::Records, _) => records.cut(bytes, wanted as usize).bytes,
                 (Measure::Bytes, Some(len)) => wanted as usize / len * len,
-                // What is cut of the wanted bytes are the whole records among them.
+                // The whole records within the wanted bytes.
                 (Measure::Bytes, None) => {
                     let mut end = 0;
                     while let next @ 1.. = records.cut(&bytes[end..], 1).bytes
@@ -321,7 +322,7 @@ impl Loaded {
         ((number, at), wanted)
     }
 
-    /// A place as one to begin reading at.
+    /// The position as one from which the run can be read.
     pub fn start<R: Records>(&self, records: &R, (number, at): At) -> RunStart {
         match (self.blocks.get(number), self.segments.get(number)) {
             (Some(&block), Some(_)) => RunStart { block, offset: records.offset_of(at) },
@@ -329,7 +330,7 @@ impl Loaded {
         }
     }
 
-    /// Takes in the units right before or right behind.
+    /// Adds the units directly before or after these.
     pub fn join(&mut self, mut more: Loaded) {
         if more.units.start < self.units.start {
             std::mem::swap(self, &mut more);
@@ -340,7 +341,7 @@ impl Loaded {
     }
 }
 
-/// The records of some segments before a position in one of them.
+/// The bytes or records of a segment.
 fn count<R: Records>(records: &R, segment: &Segment, measure: Measure) -> u64 {
     match (measure, records.record_bytes()) {
         (Measure::Bytes, _) => records.bytes_in(segment),

@@ -25,7 +25,7 @@ use crate::runs::{Gather, JobDir, StoredView, VIEW_MANIFEST};
 use crate::view::block_size::block_bytes;
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
 
-/// An error where a view cannot be made as asked for, before anything is read.
+/// Refuses, before anything is read, a request that a view cannot satisfy.
 pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
     if request.unique {
         return Err(SortError::Request(
@@ -42,7 +42,7 @@ pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
     check_name(view)
 }
 
-/// An error where there cannot be a new view of this name.
+/// Refuses a name under which no new view can be made.
 pub fn check_name(view: &Path) -> Result<(), SortError> {
     if view.symlink_metadata().is_ok() {
         let why = "it is there already, and a view takes the place of nothing\n  remove it, or name another directory (--view DIR)";
@@ -61,13 +61,13 @@ pub fn check_name(view: &Path) -> Result<(), SortError> {
     Ok(())
 }
 
-/// The directory that a view lies in.
+/// The directory that contains the view.
 pub fn parent_of(view: &Path) -> PathBuf {
     view.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
 }
 
-/// The memory of a job that makes a view, with the blocks that its runs are to have. `kept_bytes`: what is
-/// kept of a block's first record.
+/// The memory of a job that makes a view, with the block size of the view's runs. `kept_bytes`: bytes kept of a
+/// block's first record.
 pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: Option<u64>) -> Budget {
     let wanted = block_bytes(mean_bytes, kept_bytes, data_bytes.unwrap_or(0));
     let block = wanted.min(budget.block);
@@ -81,7 +81,7 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: O
 }
 
 impl<R: Records> Job<'_, R> {
-    /// Forms sorted runs of the inputs, and makes them a view.
+    /// Forms sorted runs of the inputs, and makes a view of them.
     pub fn make_view(mut self, view: &Path, head: &[u8]) -> Result<Report, SortError> {
         self.resumable = self.inputs.are_files();
         if self.manifest.view.is_none() {
@@ -116,7 +116,7 @@ impl<R: Records> Job<'_, R> {
         };
         let dir = self.dir()?.path().to_path_buf();
         let output = Unnamed { manifest, disk: self.disk.clone(), dir, view: view.to_path_buf() };
-        // Its directory goes its own way: it becomes the view, or is removed.
+        // From here on the directory either becomes the view or is removed.
         let job_dir = self.dir.take();
         let result = self.finish(output, &sum, &RecordSum::new());
         if let (Some(mut job_dir), true) = (job_dir, result.is_ok()) {
@@ -126,7 +126,7 @@ impl<R: Records> Job<'_, R> {
     }
 }
 
-/// A name for the file that a view stands for: that of its only input, or the view's own.
+/// A name for the file that the view represents: that of its only input, or the view's own.
 fn name_of(request: &SortRequest, view: &Path) -> String {
     let named = match &request.inputs[..] {
         [Input::Path(path)] => path.file_name(),
@@ -136,19 +136,19 @@ fn name_of(request: &SortRequest, view: &Path) -> String {
     named.unwrap_or(own).to_string_lossy().into_owned()
 }
 
-/// Makes a job's directory, complete but for its name, the view `view`: as open to others as the directory it
-/// lies in, where a job's own is private.
+/// Renames a job's complete directory to `view`. The job's directory is private; the view gets the read and
+/// search permissions of the directory that contains it.
 pub fn give_name(disk: &Disk, dir: &Path, view: &Path) -> Result<(), SortError> {
     let parent = parent_of(view);
     let failed = |error| IoError::from_os(Action::Create, view, 0, error);
     let mode = fs::metadata(&parent).map_err(failed)?.permissions().mode() & 0o755;
-    // Through a descriptor, which follows no link that others put in the directory's place.
+    // Through a descriptor, so that a link put in the directory's place is not followed.
     let mut options = fs::OpenOptions::new();
     let open = options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(dir);
     let open = open.map_err(failed)?;
     let stat = open.metadata().map_err(failed)?;
     let me = rustix::process::geteuid().as_raw();
-    // Of a job that was killed here it may have its mode already.
+    // A job that was killed here may have changed the mode already.
     if stat.uid() != me || ![0o700, mode | 0o700].contains(&(stat.mode() & 0o777)) {
         return Err(IoError::Replaced { path: dir.to_path_buf() }.into());
     }
@@ -160,7 +160,7 @@ pub fn give_name(disk: &Disk, dir: &Path, view: &Path) -> Result<(), SortError> 
     Ok(())
 }
 
-/// A view without its name: committed, its directory gets it.
+/// A view without its name: `commit` renames its directory.
 struct Unnamed {
     manifest: ViewManifest,
     disk: Disk,

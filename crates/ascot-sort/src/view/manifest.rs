@@ -1,5 +1,5 @@
-//! `view.json`: what a view is made of, and how its records are told apart and ordered
-//! (docs/formats/view.md). Two lines, as the manifest of a job has.
+//! `view.json`: the runs of a view, and the layout and order of its records (docs/formats/view.md). It has two
+//! lines, like a job's manifest.
 //!
 //! A sorted file that a view refers to has a file of its blocks beside it, with the length and the checksum of each.
 
@@ -20,21 +20,21 @@ use crate::runs::{Run, RunStart, VIEW_MANIFEST, check_line, write_whole};
 /// Version of the manifest; another version is not opened.
 pub const VIEW_VERSION: u32 = 3;
 
-/// The version before knew neither spellings of null nor forms of dates; all else is alike.
+/// The version before had no spellings of null and no date formats; all else is the same.
 const OLDEST_VERSION: u32 = 2;
 
-/// What a view is made of.
+/// The manifest of a view.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ViewManifest {
     /// Version of this format.
     pub version: u32,
-    /// What orders the records: the request the view was made by.
+    /// The request that made the view; it defines the order of the records.
     pub request: SortRequest,
-    /// Name of the file that the view stands for, as a mount shows it.
+    /// Name of the file that the view represents, as a mount shows it.
     pub name: String,
     /// Header before the records, in hexadecimal.
     pub header: Option<String>,
-    /// InputHead of the first input, in hexadecimal, where columns have the types it shows.
+    /// InputHead of the first input, in hexadecimal, if the types of columns depend on it.
     pub head: String,
     /// Records in all runs.
     pub sum: RecordSum,
@@ -55,7 +55,7 @@ pub struct Member {
     pub records: u64,
     /// Length of the longest record, bytes.
     pub longest: u64,
-    /// Bytes of the largest block, as a buffer must hold it.
+    /// Size of a buffer for the largest block, bytes.
     pub block_bytes: usize,
     /// Length of the file, bytes.
     pub size: u64,
@@ -63,34 +63,34 @@ pub struct Member {
     pub index_crc: u32,
     /// CRC-32 of the file of its keys.
     pub keys_crc: u32,
-    /// A user's sorted file, of which it is the records; none: a run file.
+    /// The user's sorted file that contains its records; none: a run file.
     #[serde(default)]
     pub file: Option<SortedFile>,
 }
 
-/// A sorted file that is part of a view where it stands.
+/// A sorted file that is part of a view and stays in its place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SortedFile {
-    /// What the view keeps of it, without its ending: `.blocks`, whose checksum is the member's `index_crc`,
-    /// and `.keys`.
+    /// Path, without extension, of the files that the view keeps for it: `.blocks`, whose checksum is the member's
+    /// `index_crc`, and `.keys`.
     pub beside: PathBuf,
-    /// When it was changed last, nanoseconds since 1970.
+    /// Time of its last change, nanoseconds since 1970.
     pub modified_ns: i128,
-    /// Its number on its volume.
+    /// Its inode number.
     pub inode: u64,
 }
 
-/// What of a file tells whether it is still the same: size, time of change, inode.
+/// The facts that identify an unchanged file: size, time of change, inode.
 pub type Identity = (u64, i128, u64);
 
-/// What tells whether the file at `path` is the same.
+/// The identity of the file at `path`.
 pub fn identity_of(path: &Path) -> Result<Identity, IoError> {
     let stat = fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
     Ok((stat.len(), i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()), stat.ino()))
 }
 
 impl Member {
-    /// What is to be remembered of a run that is complete.
+    /// The member for a complete run.
     pub fn of(disk: &Disk, run: &Run) -> Result<Member, SortError> {
         let keys = run.path.with_extension("keys");
         let read = fs::read(&keys).map_err(|error| IoError::from_os(Action::Read, &keys, 0, error))?;
@@ -109,12 +109,12 @@ impl Member {
         })
     }
 
-    /// The files that belong to it, without their endings.
+    /// Path, without extension, of the files that belong to it.
     fn beside(&self, view: &Path) -> PathBuf {
         view.join(self.file.as_ref().map_or(&self.path, |file| &file.beside))
     }
 
-    /// Opens the run, which must be the one that was remembered: its index, and the file of its keys.
+    /// Opens the run and verifies that it is unchanged. Returns it with its index and its file of keys.
     pub fn open(&self, disk: &Disk, view: &Path) -> Result<(Run, RunIndex, Vec<u8>), SortError> {
         let path = view.join(&self.path);
         let what = if self.file.is_some() { "this file, part of" } else { "this run of" };
@@ -174,7 +174,7 @@ impl Member {
         Ok((run, index, kept))
     }
 
-    /// Reads a file that the view keeps of this run.
+    /// Reads a file that the view keeps for this run.
     fn read_kept(&self, path: &Path, crc: u32) -> Result<Vec<u8>, SortError> {
         let bytes = fs::read(path).map_err(|error| IoError::from_os(Action::Read, path, 0, error))?;
         if crc32fast::hash(&bytes) == crc {
@@ -184,12 +184,12 @@ impl Member {
         Err(SortError::View { path: path.to_path_buf(), why: why.into() })
     }
 
-    /// Where its keys are.
+    /// Path of its file of keys.
     pub fn keys_path(&self, view: &Path) -> PathBuf {
         self.beside(view).with_extension("keys")
     }
 
-    /// The same in a view elsewhere, which refers to what is in `view`.
+    /// The same member for a view elsewhere, which refers to the files in `view`.
     pub fn absolute(mut self, view: &Path) -> Member {
         self.path = view.join(&self.path);
         if let Some(file) = &mut self.file {
@@ -199,7 +199,7 @@ impl Member {
     }
 }
 
-/// What is wrong where a manifest cannot be read.
+/// Error for a manifest that cannot be read.
 fn no_manifest(dir: &Path, path: &Path, error: std::io::Error) -> SortError {
     const MAKE: &str = "ascot sort FILE... --view DIR makes a view";
     let why = match fs::metadata(dir) {
@@ -250,7 +250,7 @@ impl ViewManifest {
         Ok(manifest)
     }
 
-    /// What the order of records depends on, beside the request.
+    /// The head of the first input, on which the order depends beside the request; none if it is not valid hexadecimal.
     pub fn head(&self) -> Option<InputHead> {
         let header = match &self.header {
             Some(header) => Some(from_hex(header)?),
@@ -260,13 +260,13 @@ impl ViewManifest {
     }
 }
 
-/// Opens every file of blocks.
+/// First bytes of every file of blocks.
 pub(crate) const MAGIC: [u8; 8] = *b"ASCOTBLK";
 pub(crate) const VERSION: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 40;
 pub(crate) const ENTRY_BYTES: usize = 8;
 
-/// What a view's manifest keeps of a sorted file.
+/// The facts that a view's manifest keeps about a sorted file.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept {
     /// The number of its run.
@@ -277,7 +277,7 @@ pub(crate) struct Kept {
     pub(crate) size: u64,
 }
 
-/// The index of a member that is a file, from the file of its blocks at `path`.
+/// The index of a member that is a file, from `bytes`, the file of its blocks at `path`.
 pub(crate) fn blocks_of(bytes: &[u8], member: Kept, path: &Path) -> Result<RunIndex, SortError> {
     let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
     let parsed = Parsed::of(bytes, member).map_err(bad)?;
@@ -289,7 +289,7 @@ pub(crate) fn blocks_of(bytes: &[u8], member: Kept, path: &Path) -> Result<RunIn
     Ok(index)
 }
 
-/// A file of blocks, taken apart.
+/// The fields of a file of blocks.
 struct Parsed<'a> {
     start: u64,
     entries: &'a [u8],

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   make      a sort that stops after its runs, which become a directory   (docs/formats/view.md)
-//!   manifest  what is in that directory, and whether it still is what it was
+//!   manifest  the contents of that directory, and the check that they have not changed
 //!   load      some units of runs in memory
 //!   selection the position in every run of a byte, a record or a key of the merged sequence
 //!   refer     a view of views and of sorted files, by reference
-//!   sorted_file   what a view keeps of a file that is part of it
-//!   cost      what a view costs, beside a file
+//!   sorted_file   the facts that a view keeps about a file that is part of it
+//!   cost      the cost of a view, compared with a file
 //!   reader    the merged bytes from any position on: a stream, a few of them, or a copy
 //! ```
 

@@ -1,8 +1,8 @@
-//! An open view: its size, any bytes of it, streams of it, as of one file; keys as a user writes them; and a copy of a part
-//! to a file or to standard output.
+//! An open view, read like one file: its size, any of its bytes, and streams; keys as a user writes them; and a copy
+//! of a part to a file or to standard output.
 //!
-//! If a whole view is copied to a file, the sum of the records written must equal that of the records from which the view
-//! was made, before the file gets its name.
+//! If a whole view is copied to a file, the sum of the records written must equal that of the records from which the
+//! view was made, before the file gets its name.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ use crate::view::manifest::{Member, ViewManifest};
 use crate::view::selection::Selection;
 use crate::view::stream::{Part, Stream};
 
-/// A view as a file that is there: the header, then the records of all runs, merged.
+/// A view as a file: the header, then the records of all runs, merged.
 pub trait View: Send + Sync {
     /// Bytes of the file.
     fn bytes(&self) -> u64;
@@ -37,47 +37,47 @@ pub trait View: Send + Sync {
     fn header_bytes(&self) -> u64;
     /// Name of the file.
     fn name(&self) -> &str;
-    /// Where record `record` begins; the end of the file, where there are not as many.
+    /// Offset of record `record`, bytes; the end of the file if there are fewer records.
     fn offset_of_record(&self, record: u64) -> Result<u64, SortError>;
-    /// The normalised key that a user means: hexadecimal behind 0x, the text itself, or a number.
+    /// The normalised key for a user's text: hexadecimal after 0x, the text itself, or a number.
     fn key(&self, text: &str) -> Result<Vec<u8>, SortError>;
-    /// Where the first record with at least this normalised key begins.
+    /// Offset of the first record with at least this normalised key, bytes.
     fn offset_of_key(&self, key: &[u8]) -> Result<u64, SortError>;
-    /// Blocks of each run that looking for the byte at `offset` reads.
+    /// Number of blocks of each run that finding the byte at `offset` reads.
     fn seek_cost(&self, offset: u64) -> Result<Vec<u64>, SortError>;
-    /// At most `len` bytes from `offset` on, fewer at the end: for a few bytes anywhere.
+    /// At most `len` bytes from `offset` on, fewer at the end: for short random reads.
     fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError>;
-    /// The bytes from `from` to `to`, one after another, merged ahead with up to `memory` bytes. It `sums` up
-    /// its records, or saves the time.
+    /// The bytes from `from` to `to` in sequence, merged ahead with up to `memory` bytes. If `sums`, the stream
+    /// computes the sum of its records, which takes time.
     fn stream(&self, from: u64, to: u64, memory: usize, sums: bool) -> Result<Stream, SortError>;
     /// Sum of all records, whatever their order.
     fn sum(&self) -> RecordSum;
-    /// What all memory for it comes from.
+    /// The pool of all its memory.
     fn pool(&self) -> &Pool;
     /// Memory that streams can have, bytes.
     fn memory_left(&self) -> usize;
-    /// What reading it has moved.
+    /// The I/O that reading it has caused.
     fn ledger(&self) -> &Ledger;
 }
 
-/// How a view is opened.
+/// Options for opening a view.
 #[derive(Clone, Debug, Default)]
 pub struct OpenView {
-    /// Most memory for it and all its readers, bytes; none: a share of what the machine has.
+    /// Maximum memory for it and all its readers, bytes; none: a share of the machine's memory.
     pub memory_bytes: Option<u64>,
-    /// Threads that merge for one reader; none: one a core.
+    /// Threads that merge for one reader; none: one per core.
     pub threads: Option<usize>,
     /// How its files are read.
     pub options: RunOptions,
 }
 
 impl OpenView {
-    /// Opens the view `dir`. Every run is held against what the view knows of it.
+    /// Opens the view `dir`, and verifies every run against the view's manifest.
     pub fn open(&self, dir: &Path) -> Result<Arc<dyn View>, SortError> {
         self.open_manifest(ViewManifest::load(dir)?, dir)
     }
 
-    /// Opens what `manifest` tells of; `dir` is the view's directory, or what to call it.
+    /// Opens the view that `manifest` describes; `dir` is its directory, or a name for messages.
     pub fn open_manifest(&self, manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>, SortError> {
         let memory = self.memory_bytes.unwrap_or_else(default_memory);
         if memory < LEAST_MEMORY_BYTES {
@@ -141,12 +141,12 @@ impl OpenView {
     }
 }
 
-/// Runs opened at a time.
+/// Number of threads that open runs.
 const OPENED_AT_ONCE: usize = 8;
-/// Descriptors left for all else, where runs stay open.
+/// Descriptors reserved for other uses if runs stay open.
 const OTHER_DESCRIPTORS: usize = 64;
 
-/// Opens the runs of a view, several at a time: each is a few small reads that wait for the device.
+/// Opens the runs of a view, several at a time: each takes a few small reads that wait for the device.
 fn open_all(
     members: &[Member],
     open: &(dyn Fn(&Member) -> Result<ViewRun, SortError> + Sync),
@@ -170,7 +170,7 @@ fn open_all(
     })
 }
 
-/// Memory that merges a few bytes.
+/// Memory of the merge of a few bytes: number and size of its blocks.
 const FEW_BLOCKS: usize = 4;
 const FEW_BLOCK_BYTES: usize = 64 << 10;
 
@@ -186,7 +186,7 @@ struct Opened<R: Records> {
     bytes: u64,
     sum: RecordSum,
     threads: usize,
-    /// Merges a few bytes at a time, for one caller after another.
+    /// Merges a few bytes at a time; callers take turns.
     few: Mutex<EmitThreads>,
     cancel: Cancel,
 }
@@ -196,7 +196,7 @@ impl<R: Records> Opened<R> {
         Loader::new(&self.records, &self.disk, &self.pool, &self.runs)
     }
 
-    /// Bytes of records before a place.
+    /// Bytes of records before a position.
     fn bytes_before(&self, starts: &[RunStart]) -> u64 {
         let before = |(run, start): (&ViewRun, &RunStart)| {
             let unit = run.keys.unit(run.keys.unit_of(start.block));
@@ -220,7 +220,7 @@ impl<R: Records> Opened<R> {
         let first = loader.select_in_memory(&loaded, None, from, Measure::Bytes);
         let mut last = loader.select_in_memory(&loaded, Some(&first), to, Measure::Bytes);
         if last.beyond > 0 {
-            // The record that the last byte belongs to, too.
+            // Include the record that contains the last byte.
             let at = last.starts[last.next];
             let window = &loaded[last.next];
             last.starts[last.next] = window.go_on(records, at, 1, Measure::Records).0;
@@ -240,7 +240,7 @@ impl<R: Records> Opened<R> {
         Ok(bytes)
     }
 
-    /// Where reading of each run ends for the records before `to`.
+    /// The block of each run at which reading ends for the records before `to`.
     fn end_blocks(&self, to: u64) -> Result<Vec<usize>, SortError> {
         if to >= self.bytes {
             return Ok(self.runs.iter().map(|run| run.index.blocks.len()).collect());
@@ -352,8 +352,8 @@ impl<R: Records> View for Opened<R> {
     }
 }
 
-/// A record that has the key a user wrote, in the form of a user's file: 0x and hexadecimal digits, or the
-/// text itself; a number as such.
+/// A record with the key that a user wrote, in the layout of the input: hexadecimal digits after 0x, or the text
+/// itself; a number as a number.
 pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, SortError> {
     let bytes = match text.strip_prefix("0x").map(from_hex) {
         Some(Some(bytes)) if !matches!(request.layout, Layout::Number(_)) => bytes,
@@ -400,7 +400,7 @@ pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, Sor
     }
 }
 
-/// A number as it stands in a file.
+/// A number in the representation of the input.
 fn number_bytes(format: NumberFormat, text: &str) -> Option<Vec<u8>> {
     let mut bytes = match (format.kind, text.strip_prefix("0x")) {
         (NumberType::U32, Some(digits)) => u32::from_str_radix(digits, 16).ok()?.to_le_bytes().to_vec(),
@@ -427,13 +427,13 @@ fn too_long(text: &str, have: usize, most: usize) -> Result<(), SortError> {
     )))
 }
 
-/// Share of the memory for the output: one in so many.
+/// Inverse of the output's share of the memory.
 const OUTPUT_SHARE: usize = 8;
-/// Blocks of the output, and bytes of each at most.
+/// Number of output blocks, and maximum size of each in bytes.
 const BLOCKS: usize = 4;
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Writes the bytes of `view` from `from` to `to`, which is not before it. A file appears whole or not at all.
+/// Writes the bytes of `view` from `from` to `to`, with `from <= to`. A file appears whole or not at all.
 pub fn write_part(
     view: &dyn View,
     (from, to): (u64, u64),
@@ -452,7 +452,7 @@ pub fn write_part(
     Ok(output.commit()?)
 }
 
-/// Copies the bytes from `from` to `to`; `verifies` them against the view's sum, where they are all.
+/// Copies the bytes from `from` to `to`. If `verifies`, which needs all bytes, compares their sum with the view's.
 fn copy(
     view: &dyn View,
     (from, to): (u64, u64),
@@ -460,7 +460,7 @@ fn copy(
     out: &mut dyn WriteStream,
     cancel: &Cancel,
 ) -> Result<(), SortError> {
-    // Memory is the view's, so that its cap holds for what is written, too.
+    // The memory comes from the view's pool, so that its cap includes the output.
     let least = BLOCKS * PAGE_BYTES;
     let bytes = (view.memory_left() / OUTPUT_SHARE).clamp(least, BLOCKS * BLOCK_BYTES);
     let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;

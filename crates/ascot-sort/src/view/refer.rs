@@ -1,5 +1,5 @@
-//! A view of views and of sorted files, by reference: nothing is copied. Where one of them is altered or
-//! removed later, opening the view finds and names it.
+//! A view of views and of sorted files, by reference: nothing is copied. If one of them is altered or removed
+//! later, opening the view reports it by name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use crate::view::make::{check_name, give_name, parent_of};
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
 use crate::view::sorted_file::{Taking, not_a_file};
 
-/// Whether there is a view of this name.
+/// Whether `dir` is a view.
 pub fn is_view(dir: &Path) -> bool {
     dir.join(VIEW_MANIFEST).is_file()
 }
 
-/// The manifest of a view of `views`, whose records come in their order where they are equal.
+/// The manifest of a view of `views`; equal records keep the order of the views.
 pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortError> {
     let mut joined: Option<ViewManifest> = None;
     for dir in views {
@@ -50,13 +50,13 @@ pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortEr
         .ok_or_else(|| SortError::Request("no views to merge\n  name some: ascot merge a.view b.view".into()))
 }
 
-/// What must be the same of views that are merged.
+/// The properties that must be the same in all views of a merge.
 fn order_of(request: &SortRequest, header: &Option<String>) -> Option<String> {
     serde_json::to_string(&(&request.layout, &request.keys, request.stable, header)).ok()
 }
 
-/// Makes the new view `view` of `parts`, whose records come in their order where they are equal: views,
-/// and files that are sorted as `request` says, or, without one, as the first view is.
+/// Makes the new view `view` of `parts`, which are views and sorted files; equal records keep the order of the
+/// parts. The files are sorted as `request` says, or, without one, as the first view is.
 pub fn join_parts(
     parts: &[PathBuf],
     request: Option<&SortRequest>,
@@ -107,8 +107,8 @@ pub fn join_parts(
     Ok(manifest)
 }
 
-/// An error where records of `view` are not ordered as `given` says. Of a header only whether there is one is
-/// known from flags.
+/// Refuses a view whose records are not ordered as `given` says. The flags only show whether there is a header,
+/// so its contents are not compared.
 pub fn same_order(view: &ViewManifest, given: &SortRequest) -> Result<(), SortError> {
     let order = |request: &SortRequest| order_of(request, &request.header.then(String::new));
     if order(given) == order(&view.request) {
@@ -143,7 +143,7 @@ impl Joining<'_> {
                 members.extend(one.members);
                 continue;
             }
-            // Numbers tell the files apart that are kept here.
+            // Distinct numbers for the files that the view keeps.
             let number = 2 * members.len() as u64 + 1;
             members.extend(self.file(records, part, number, &mut watch)?);
         }

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! At most two unit starts for each run lie inside, so some runs have windows of three units or fewer. Interpolation
-//! chooses the units of these windows that are read first. Units in memory are known
-//! exactly: the windows shrink, their missing units are read, and once all of them are in memory the selection ends
-//! there. The window of a run is not read before it is narrow.
+//! chooses the units of these windows that are read first. Units in memory are known exactly: the windows shrink, their
+//! missing units are read, and the selection ends in memory once all of them are there. The window of a run is not read
+//! before it is narrow.
 //!
 //! Interpolation estimates the unit of each run from fence keys alone:
 //!
@@ -37,7 +37,7 @@ use crate::records::{Records, Segment, Side};
 use crate::runs::{FenceKey, Rest, RunStart};
 use crate::view::load::{At, Loaded, Loader, Measure};
 
-/// Units read of one run at most, where blocks are of about the same size.
+/// Maximum number of units read of one run, if blocks are of about the same size.
 pub const MOST_UNITS: usize = 4;
 
 /// A position in the merged sequence.
@@ -47,7 +47,7 @@ pub struct Selection {
     pub starts: Vec<RunStart>,
     /// The rest of the wanted count after the position, in its measure: less than a record.
     pub beyond: u64,
-    /// The run whose record comes next, where `beyond` is not 0.
+    /// The run whose record comes next, if `beyond` is not 0.
     pub next: usize,
 }
 
@@ -77,8 +77,8 @@ impl<R: Records> Loader<'_, R> {
         Ok(self.select_in_memory(&loaded, None, wanted, measure).into_selection(self.records, &loaded))
     }
 
-    /// Loads, of every run, the units of the positions that have `wanted` before them, and all units between these
-    /// positions. None of them is the end.
+    /// Loads, of every run, the units that contain the positions with `wanted` before them, and all units between these
+    /// positions. None of the positions is the end.
     pub fn load_windows(&mut self, wanted: &[u64], measure: Measure) -> Result<Vec<Loaded>, SortError> {
         let count = self.runs();
         let last = |run| self.keys(run).count().saturating_sub(1);
@@ -129,7 +129,7 @@ impl<R: Records> Loader<'_, R> {
         Ok(Selection { starts: starts.collect(), beyond: 0, next: 0 })
     }
 
-    /// Narrows the windows as far as the starts of units allow.
+    /// Narrows the windows by the starts of units.
     fn narrow(&self, windows: &mut Windows, loaded: &[Option<Loaded>], wanted: u64, measure: Measure) {
         // First the unit starts that are certainly not after the wanted position, then those that may not be.
         windows.lo = self.divide(windows, loaded, wanted, measure, true);
@@ -153,7 +153,7 @@ impl<R: Records> Loader<'_, R> {
             if left == 0 {
                 return lo;
             }
-            // A random one of the starts left, so that half of them go each time.
+            // A random one of the remaining starts, so that about half of them are eliminated each time.
             let mut pick = dice.below(left as u64) as usize;
             let mut run = 0;
             while pick >= hi[run] - lo[run] {
@@ -192,7 +192,7 @@ impl<R: Records> Loader<'_, R> {
         }
     }
 
-    /// The count of a run before a fence key that belongs in units in memory.
+    /// The count of a run before a fence key that belongs to units in memory.
     fn before_fence_key(
         &self,
         known: &Loaded,
@@ -207,8 +207,7 @@ impl<R: Records> Loader<'_, R> {
         known.before(self.records, at, measure)
     }
 
-    /// Selects in windows that are in memory, by bisection over their records. The position is not before the `known`
-    /// one.
+    /// Selects in windows that are in memory, by bisection over their records. The position is not before `known`.
     pub fn select_in_memory(
         &self,
         loaded: &[Loaded],
@@ -290,7 +289,7 @@ fn rest_of(loaded: &Option<Loaded>, units: Range<usize>) -> Vec<Range<usize>> {
 /// A position in units that are in memory.
 #[derive(Clone, Debug)]
 pub struct Position {
-    /// In each run.
+    /// The position in each run.
     pub starts: Vec<At>,
     /// As in [`Selection`].
     pub beyond: u64,
@@ -342,18 +341,18 @@ impl<R: Records> Loader<'_, R> {
     }
 }
 
-/// What is known of the units in a run's window.
+/// The known facts about the units in a run's window.
 struct Window {
     /// Number of the first.
     lo: usize,
-    /// Prefixes of their first keys, and that of what follows.
+    /// Prefixes of their first keys, and of the key after the window.
     prefixes: Vec<u64>,
-    /// What of the run is before each of them.
+    /// The count of the run before each of them, and before the end of the window.
     before: Vec<u64>,
 }
 
 impl Window {
-    /// The place of a prefix, counted in units of the window.
+    /// The position of a prefix, in units of the window.
     fn unit_at(&self, prefix: u64) -> f64 {
         let after = self.prefixes.partition_point(|&first| first <= prefix);
         match (after.checked_sub(1), self.prefixes.get(after)) {
@@ -374,7 +373,7 @@ impl Window {
         from + (unit - whole as f64) * (to - from)
     }
 
-    /// The units within `margin` of a prefix; all of them where all prefixes are equal.
+    /// The units within `margin` of a prefix; all of them if all prefixes are equal.
     fn around(&self, prefix: u64, margin: f64) -> Range<usize> {
         let count = self.before.len() - 1;
         if self.prefixes.first() == self.prefixes.last() {

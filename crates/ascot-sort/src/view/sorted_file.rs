@@ -1,14 +1,14 @@
-//! A user's sorted file as a part of a view: it stays where it is, and the view keeps what tells whether it
-//! is still the same, a checksum for each of its blocks, and where it can be entered.
+//! A user's sorted file as a part of a view. The file stays in its place; the view keeps its identity, a checksum
+//! for each of its blocks, and the keys by which it can be entered.
 //!
 //! ```text
 //!   FILE          | header | a.. b.. c.. | d.. e.. | f.. g.. h.. |      blocks end where records end
 //!   run-N.blocks           | 12, crc     |  8, crc | 12, crc     |      their lengths and checksums
-//!   run-N.keys             | a           |  d      | f           |      as of any run (keys.rs)
+//!   run-N.keys             | a           |  d      | f           |      as of any run (fence_keys.rs)
 //! ```
 //!
-//! Making it is one reading of the file, which must be in order. A last line that lacks its end is no
-//! record of the file: it becomes a run of its own, of one record, right behind the file.
+//! This takes one read of the file, which must be in order. A last line without its terminator is not a record of
+//! the file: it becomes a run of its own, with one record, directly after the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,29 +25,29 @@ use crate::runs::{KeysWriter, RunSink, write_whole};
 use crate::view::block_size::{block_bytes, kept_bytes};
 use crate::view::manifest::{ENTRY_BYTES, HEADER_BYTES, MAGIC, Member, SortedFile, VERSION, identity_of};
 
-/// What files become parts of a view with.
+/// The parameters for making files parts of a view.
 pub struct Taking<'a, R> {
     /// Their records.
     pub records: &'a Arc<R>,
-    /// What orders them; its inputs are one file at a time.
+    /// The request that defines their order; its inputs are one file at a time.
     pub request: &'a SortRequest,
-    /// Where runs are written.
+    /// The disk to which runs are written.
     pub disk: &'a Disk,
     /// The directory that becomes the view.
     pub dir: &'a Path,
-    /// Who may stop it.
+    /// The cancellation flag.
     pub cancel: &'a Cancel,
 }
 
-/// The error where a part of a view is no file.
+/// Error for a part of a view that is not a file.
 pub fn not_a_file() -> SortError {
     let why = "only a file can be part of a view: what comes through a pipe is gone once it is read\n  sort it: ascot sort --view DIR";
     SortError::Request(why.into())
 }
 
 impl<R: Records> Taking<'_, R> {
-    /// Reads the one file of `inputs`, whose records are about `mean_bytes` long, and keeps what a view needs
-    /// to know of it. Runs are numbered from `number` on. Its records are added to `sum`.
+    /// Reads the one file of `inputs`, whose records are about `mean_bytes` long. Returns the members for it, numbered
+    /// from `number` on, and adds its records to `sum`.
     pub fn take(
         &self,
         inputs: Inputs,
@@ -137,7 +137,7 @@ impl<R: Records> Taking<'_, R> {
         })
     }
 
-    /// A run of the one record that lacks its end in the file.
+    /// A run with the one record that lacks its terminator in the file.
     fn last_record(&self, tail: &[u8], number: u64) -> Result<Member, SortError> {
         let path = self.dir.join(format!("run-{number:06}.run"));
         let mut sink = RunSink::create(self.records, self.disk, path, number, Compression::None)?;
@@ -155,25 +155,25 @@ struct Blocks<'b, 'w, R> {
     watch: &'b mut Watch<'w>,
     sum: &'b mut RecordSum,
     id: RunId,
-    /// Bytes of a block at most.
+    /// Maximum bytes of a block.
     block: usize,
     size: u64,
     start: u64,
-    /// How far it has come.
+    /// Offset in the file up to which it has been read.
     end: u64,
-    /// The blocks of the latest chunk: length, the first record's or nothing, and records that end there.
+    /// The blocks of the latest chunk: length, length of the first record or 0, number of records that end there.
     cuts: Vec<(usize, usize, u64)>,
     /// Length and checksum of each.
     entries: Vec<(u32, u32)>,
     keys: KeysWriter,
     longest: u64,
     count: u64,
-    /// The last record, where it lacks its end.
+    /// The last record, if it lacks its terminator.
     tail: Vec<u8>,
 }
 
 impl<R: Records> Blocks<'_, '_, R> {
-    /// Notes a block of bytes as read.
+    /// Adds a block of bytes.
     fn cut(&mut self, bytes: &[u8], first: usize, records: u64) {
         let crc = block_checksum(self.id, self.entries.len() as u64, bytes);
         self.entries.push((bytes.len() as u32, crc));
@@ -198,13 +198,13 @@ impl<R: Records> Blocks<'_, '_, R> {
         bytes
     }
 
-    /// Cuts whole records into blocks, as they stand in the file.
+    /// Cuts whole records into blocks, as they are in the file.
     fn as_read(&mut self, bytes: &[u8]) -> Result<(), SortError> {
         self.watch.moved(bytes.len())?;
         self.cuts.clear();
         let unfinished = self.end + bytes.len() as u64 > self.size;
         let bytes = if unfinished {
-            // What completes the last record is not in the file.
+            // The terminator that was added to the last record is not in the file.
             let (whole, tail) = bytes.split_at(self.records.last_record(bytes));
             self.tail = tail.to_vec();
             whole
@@ -232,7 +232,7 @@ impl<R: Records> Blocks<'_, '_, R> {
         Ok(())
     }
 
-    /// Notes the keys of the same records in the form of spills; they are in order.
+    /// Adds the keys and the sum of the same records, which are in order and in the form of spills.
     fn in_order(&mut self, bytes: &[u8]) {
         self.records.sum(bytes, self.sum);
         let mut at = 0;

@@ -1,8 +1,8 @@
-//! A stream of merged records: a thread of its own drives the engine, as the n x 0 schedule with
-//! forecasting says, and merges ahead as far as its memory goes.
+//! A stream of merged records: a thread drives the merge by the n x 0 schedule with forecasting, and merges ahead
+//! within its memory.
 //!
-//! What it has merged waits in the blocks of the merging threads; where the reader takes none, all stands
-//! still. Dropped, it ends its threads and gives all memory back.
+//! Merged records wait in the blocks of the merging threads; if the reader takes none, the merge pauses. When it is
+//! dropped, the stream ends its threads and returns all memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,14 +22,14 @@ use crate::records::{Merged, MergedBlock, Records, Rules};
 use crate::runs::{RunInput, RunStart};
 use crate::view::load::ViewRun;
 
-/// Blocks of each merging thread.
+/// Number of blocks for each merging thread.
 const EMIT_BLOCKS: usize = 6;
-/// Least and largest of them, bytes.
+/// Minimum and maximum size of these blocks, bytes.
 const LEAST_EMIT_BYTES: usize = 32 << 10;
 const MOST_EMIT_BYTES: usize = 1 << 20;
-/// Share of a stream's memory for them: one in so many.
+/// Inverse of their share of a stream's memory.
 const EMIT_SHARE: usize = 4;
-/// Memory for what the schedule knows of each block to come, bytes.
+/// Memory for the schedule's data about each future block, bytes.
 const BLOCK_FACTS_BYTES: usize = 24;
 
 /// The part of a view to be streamed.
@@ -38,31 +38,31 @@ pub struct Part {
     pub request: Arc<SortRequest>,
     /// The runs of the view.
     pub runs: Arc<Vec<ViewRun>>,
-    /// Where it begins in each.
+    /// Its start in each run.
     pub starts: Vec<RunStart>,
-    /// The block of each in which it has nothing any more.
+    /// Its end in each run, as a block number, exclusive.
     pub ends: Vec<usize>,
-    /// Bytes of its first record that are left out.
+    /// Bytes of its first record to leave out.
     pub skip: u64,
-    /// Bytes of it.
+    /// Its length, bytes.
     pub bytes: u64,
-    /// Its records are summed up.
+    /// Whether to sum up its records.
     pub sums: bool,
 }
 
-/// Merged bytes, one after another.
+/// Merged bytes, in sequence.
 pub struct Stream {
-    /// What is given next.
+    /// The bytes to return next.
     current: Current,
-    /// Bytes of it given.
+    /// Bytes of `current` already returned.
     given: usize,
     blocks: Option<Receiver<Result<MergedBlock, SortError>>>,
     cancel: Cancel,
     thread: Option<Thread<()>>,
-    /// Bytes to leave out, and to give after those.
+    /// Bytes to leave out, and bytes to return after those.
     skip: u64,
     left: u64,
-    /// Of its records, once the thread has merged them all.
+    /// The sum of its records, once the thread has merged them all.
     sum: Arc<Mutex<Option<RecordSum>>>,
 }
 
@@ -81,7 +81,7 @@ impl Current {
 }
 
 impl Stream {
-    /// A stream of these bytes alone.
+    /// A stream of these bytes only.
     pub fn of(front: Vec<u8>) -> Stream {
         let cancel = Cancel::new();
         Stream {
@@ -96,7 +96,7 @@ impl Stream {
         }
     }
 
-    /// A stream of `front`, then of a part of a view, with so much memory and so many threads that merge.
+    /// A stream of `front` followed by a part of a view, with the given memory in bytes and number of merging threads.
     pub(super) fn start<R: Records>(
         front: Vec<u8>,
         records: &Arc<R>,
@@ -117,7 +117,7 @@ impl Stream {
         Ok(this)
     }
 
-    /// The next bytes, as many as lie together; none at the end.
+    /// The next contiguous bytes; none at the end.
     pub fn next_bytes(&mut self) -> Result<&[u8], SortError> {
         while self.given >= self.current.bytes().len() {
             let Some(blocks) = self.blocks.as_ref().filter(|_| self.left > 0) else { return Ok(&[]) };
@@ -136,15 +136,15 @@ impl Stream {
         Ok(&self.current.bytes()[self.given..])
     }
 
-    /// The sum of all records of the runs it was merged from, once it has ended, where it sums up.
+    /// The sum of all records of the runs it was merged from, if it has ended and computes a sum.
     pub fn sum(&mut self) -> Result<Option<RecordSum>, SortError> {
         if self.left > 0 {
             return Ok(None);
         }
         self.current = Current::Bytes(Vec::new());
         self.given = 0;
-        // A part ends within a unit of a run, and its thread merges that to its end: it has more, and cannot
-        // go on unless somebody takes that.
+        // A part ends within a unit of a run, and the thread merges that unit to its end. It can only end if the
+        // surplus blocks are taken.
         for rest in self.blocks.take().iter().flatten() {
             drop(rest?);
         }
@@ -154,12 +154,12 @@ impl Stream {
         Ok(*self.sum.lock().unpoisoned())
     }
 
-    /// The first `bytes` of [`next_bytes`](Self::next_bytes) are done with.
+    /// Marks the first `bytes` of [`next_bytes`](Self::next_bytes) as consumed.
     pub fn consume(&mut self, bytes: usize) {
         self.given += bytes;
     }
 
-    /// Fills `out` as far as there are bytes; tells how far.
+    /// Fills `out` while there are bytes. Returns the number of bytes filled.
     pub fn read(&mut self, out: &mut [u8]) -> Result<usize, SortError> {
         let mut filled = 0;
         while filled < out.len() {
@@ -180,7 +180,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.current = Current::Bytes(Vec::new());
-        // Without a receiver whoever sends stops.
+        // Without a receiver, senders stop.
         self.blocks = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -270,13 +270,13 @@ impl<R: Records> Merge<R> {
         match merging.run(&mut bowtie, starts, &mut sink) {
             Ok((merged, _)) if part.sums => *sum.lock().unpoisoned() = Some(merged.out),
             Ok(_) => {}
-            // Where nobody listens any more nobody wants to know.
+            // Without a receiver the error is of no use.
             Err(error) => drop(send.send(Err(error))),
         }
     }
 }
 
-/// Hands blocks to the reader, in the form of the output.
+/// Passes blocks to the reader, in the form of the output.
 struct Hand<'s, R: Records> {
     records: &'s R,
     send: &'s Sender<Result<MergedBlock, SortError>>,

@@ -36,7 +36,7 @@ fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
     }
 }
 
-/// A layout, its keys, and data of about `bytes` bytes whose keys are one of `different`.
+/// A layout, its keys, and about `bytes` bytes of data with `different` distinct keys.
 fn data(kind: usize, bytes: usize, different: u64, seed: u64) -> (Layout, Keys, Vec<u8>) {
     let mut state = seed | 1;
     let mut next = move || {
@@ -100,7 +100,7 @@ fn make(kind: usize, bytes: usize, different: u64, seed: u64) -> Case {
     let out = dir.path().join("sorted");
     let sorted =
         SortRequest { output: Output::Path(out.clone()), stable: true, method: Method::Merge, ..made };
-    // Without `stable` lines are settled by all their bytes, which is the same for these.
+    // Without `stable`, all bytes of a line break ties, which gives the same order here.
     crate::sort(&sorted, &RunOptions::default(), &Silent, &Cancel::new()).expect("a sort");
     Case { view, sorted: std::fs::read(out).expect("an output"), _dir: dir }
 }
@@ -153,7 +153,7 @@ fn read(view: &dyn View, from: usize, to: usize) -> Vec<u8> {
     out
 }
 
-/// Requests for blocks of runs, by the ledger.
+/// Number of requests for blocks of runs, from the ledger.
 fn requests(view: &dyn View) -> u64 {
     view.ledger()
         .account()
@@ -349,7 +349,7 @@ fn readers_share_memory_and_give_it_back() {
             });
         }
     });
-    // What was asked of the device when a stream went comes back a moment later.
+    // The memory of reads that were under way when a stream was dropped comes back a moment later.
     let since = std::time::Instant::now();
     while view.memory_left() < left && since.elapsed().as_secs() < 10 {
         std::thread::sleep(std::time::Duration::from_millis(5));

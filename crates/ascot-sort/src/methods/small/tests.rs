@@ -1,4 +1,4 @@
-//! The small path against the one for jobs of any size: same bytes, same sums, same errors.
+//! Compares the small path with the path for jobs of any size: same bytes, same sums, same errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn output_of(request: &SortRequest) -> PathBuf {
     path.clone()
 }
 
-/// What a way makes of a request: the result and the counts of its report, or its complaint.
+/// The outcome of a request: the result and the counts of its report, or its error message.
 fn outcome(
     request: &SortRequest,
     result: Result<Report, SortError>,
@@ -60,7 +60,7 @@ fn outcome(
     Ok((bytes, counts, report.checksum))
 }
 
-/// Both ways give the same; it is returned.
+/// Asserts that both paths give the same outcome, and returns it.
 fn both(request: &SortRequest) -> Result<Vec<u8>, String> {
     let (options, cancel) = (RunOptions::default(), Cancel::new());
     let inputs = || Inputs::open(&request.inputs).unwrap();
@@ -186,7 +186,7 @@ fn jobs_that_are_not_small_are_left_alone() {
     let dir = TempDir::new().unwrap();
     let many = b"\n".repeat(RECORDS_MAX + 1);
     let mut asked = request(dir.path(), "lines", lines(KeyOptions::default()), &[&many]);
-    // Too many records: begun, then left to the large way.
+    // Too many records: the small path begins, then leaves the job to the large path.
     assert_eq!(both(&asked), Ok(many));
     let small = |asked: &SortRequest| memory_of(asked, &Inputs::open(&asked.inputs).unwrap()).is_some();
     asked.memory_bytes = Some(1 << 20);
@@ -236,7 +236,7 @@ fn faults_are_reported_and_leave_nothing() {
         };
         let options = RunOptions { faults: Some(Faults::new(plan).into()), ..RunOptions::default() };
         let result = sort(&asked, &options, &Silent, &Cancel::new());
-        // The very last one syncs the directory of a result that is in place.
+        // The very last operation syncs the directory of a result that is in place.
         let kept = fs::read(output_of(&asked)).ok();
         assert!(result.is_err(), "operation {at}");
         assert!(kept.is_none() || kept.as_deref() == Some(b"a\nb\nc\n"), "operation {at}");

@@ -1,6 +1,6 @@
-//! What a job stores of how far it has come, so that it can go on after a kill (docs/formats/manifest.md).
+//! The manifest: a job's progress, stored so that it can be resumed after a kill (docs/formats/manifest.md).
 //!
-//! Invariant: it names only files that are complete and durable as far as it says.
+//! Invariant: it names only files that are complete and durable up to the recorded length.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -20,23 +20,23 @@ use crate::runs::run_file::{Run, RunStart};
 /// Version of the manifest; another version cannot be resumed.
 pub const MANIFEST_VERSION: u32 = 2;
 
-/// The version before knew neither spellings of null nor forms of dates; all else is alike.
+/// The version before had no spellings of null and no date formats; all else is the same.
 pub(super) const OLDEST_VERSION: u32 = 1;
 
-/// How far a job has come.
+/// The progress of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of this format.
     pub version: u32,
-    /// What was asked for; paths are absolute.
+    /// The request; paths are absolute.
     pub request: SortRequest,
-    /// The inputs as they were.
+    /// The inputs when the job began.
     pub inputs: Vec<Fingerprint>,
-    /// The cap, bytes.
+    /// Memory cap, bytes.
     pub memory_bytes: u64,
     /// Compute threads.
     pub threads: usize,
-    /// Which way was taken.
+    /// The method of the job.
     #[serde(rename = "way")]
     pub method: StoredMethod,
     /// The job's directories, this one first.
@@ -47,10 +47,10 @@ pub struct Manifest {
     pub runs: Vec<Run>,
     /// Parts being written: each with its index so far.
     pub parts: Vec<OpenPart>,
-    /// What of the inputs is in the runs or parts.
+    /// Position in the inputs up to which the runs or parts contain them.
     #[serde(rename = "read_upto")]
     pub read_end: InputPosition,
-    /// All of the inputs is.
+    /// Whether the runs or parts contain all inputs.
     pub all_read: bool,
     /// Sum of the records read.
     pub sum_in: RecordSum,
@@ -61,29 +61,29 @@ pub struct Manifest {
     pub dropped: RecordSum,
     /// The unfinished output file.
     pub temporary: Option<PathBuf>,
-    /// The output so far.
+    /// The last pass so far, if it has begun.
     pub output: Option<OutputState>,
-    /// Some runs that are being merged into one.
+    /// A group of runs that is being merged into one run.
     #[serde(default)]
     pub merging: Option<MergingGroup>,
-    /// A part larger than memory that is being sorted: the runs are its own.
+    /// A part larger than memory that is being sorted: `runs` are its runs.
     #[serde(default)]
     pub large: Option<LargePart>,
-    /// The whole output, about to get its name.
+    /// The complete output, about to be renamed to its final name.
     #[serde(default)]
     pub finished: Option<Finished>,
-    /// The view that the runs are to be.
+    /// The view to be made of the runs.
     #[serde(default)]
     pub view: Option<StoredView>,
-    /// Bytes read and written up to here.
+    /// Bytes read and written so far.
     pub moved: (u64, u64),
-    /// Seconds worked up to here.
+    /// Seconds worked so far.
     pub seconds: f64,
 }
 
 impl Manifest {
-    /// Writes two lines, the manifest and the checksum of that line, and tells their length. They are never in memory
-    /// as a whole: the indexes of many parts are long.
+    /// Writes two lines, the manifest and the checksum of that line, and returns their length. They are streamed, never
+    /// held in memory as a whole: the indexes of many parts are long.
     pub(super) fn write_to(&self, out: impl Write) -> io::Result<u64> {
         let mut line = Summed { out, hasher: crc32fast::Hasher::new(), bytes: 0 };
         {
@@ -97,14 +97,14 @@ impl Manifest {
         Ok(bytes + end.len() as u64)
     }
 
-    /// The runs `which` are consumed up to `starts`.
+    /// Records that the runs `which` are consumed up to `starts`.
     pub fn move_starts(&mut self, which: Range<usize>, starts: &[RunStart]) {
         for (run, start) in self.runs[which].iter_mut().zip(starts) {
             run.start = *start;
         }
     }
 
-    /// All spills that are of use to who goes on.
+    /// All spills that a resumed job needs.
     pub fn spills(&self) -> impl Iterator<Item = &Run> {
         let parts = self.parts.iter().map(|part| &part.run);
         let merging = self
@@ -115,7 +115,7 @@ impl Manifest {
         self.runs.iter().chain(parts).chain(merging).chain(large).filter(|run| run.input.is_none())
     }
 
-    /// None where the two lines do not fit, or make no manifest.
+    /// None if the checksum does not match, or the first line is not a valid manifest.
     pub(super) fn from_bytes(text: &[u8]) -> Option<Self> {
         let end = text.iter().position(|&byte| byte == b'\n')?;
         let line = &text[..end];
@@ -135,7 +135,7 @@ fn check_line_of(sum: u32) -> String {
     format!("{{\"crc32\":\"{sum:08x}\"}}\n")
 }
 
-/// A writer that sums up what goes through it.
+/// A writer that computes the checksum of the bytes written.
 struct Summed<W> {
     out: W,
     hasher: crc32fast::Hasher,
@@ -164,19 +164,19 @@ pub struct StoredView {
     pub sum: RecordSum,
 }
 
-/// The way a stored job goes.
+/// The method of a stored job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoredMethod {
     /// Runs, then merges.
     Merge,
-    /// Parts bounded by these keys, ascending, doubled ones standing twice; then sorts.
+    /// Parts bounded by these keys, ascending, a doubled key listed twice; then sorts.
     Distribute(Vec<Vec<u8>>),
 }
 
 /// A part that is still being written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenPart {
-    /// What is in it.
+    /// Its records so far.
     pub run: Run,
     /// Its index, as the run format has it, in hexadecimal.
     pub index: String,
@@ -185,53 +185,53 @@ pub struct OpenPart {
 /// The last pass so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputState {
-    /// What is safe on disk.
+    /// The durable part of the output.
     pub durable: DurableOutput,
-    /// What is known of the records in it.
+    /// Sums of the records in it.
     #[serde(flatten)]
     pub so_far: Merged,
 }
 
-/// Runs that are being merged into one, what is consumed of them having been given back.
+/// Runs that are being merged into one; the space of their consumed records has been freed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MergingGroup {
-    /// The first of them.
+    /// Index of the first of them.
     pub first: usize,
-    /// How many they are.
+    /// Number of them.
     pub count: usize,
-    /// What they are merged into.
+    /// The spill they are merged into.
     pub open: OpenSpill,
-    /// What is known of it.
+    /// Sums of the records in it so far.
     pub so_far: Merged,
 }
 
 /// A spill that is still being written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenSpill {
-    /// Its runs that are complete.
+    /// Its complete runs.
     pub done: Vec<Run>,
-    /// The one after them.
+    /// The run after them, still open.
     pub open: OpenPart,
-    /// Bytes it is expected to come to.
+    /// Expected length in all, bytes.
     pub expected: u64,
 }
 
-/// A part of a distribution that is larger than memory, while it is being sorted by runs and merges.
+/// A part of a partitioned write that is larger than memory, while it is sorted by runs and merges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LargePart {
-    /// The part, of which what is in the runs has been given back.
+    /// The part; the space of records already in the runs has been freed.
     pub part: Run,
-    /// The parts behind it.
+    /// The parts after it.
     pub later: Vec<Run>,
-    /// All of it is in the runs.
+    /// Whether all of it is in the runs.
     pub formed: bool,
 }
 
-/// An output that is complete, so that a job killed between naming it and removing its own
-/// directory is known to be done.
+/// A complete output. It shows that a job is done which was killed after renaming the output and before removing
+/// its directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
-    /// The file, which keeps its identity when it is renamed.
+    /// The output file, whose identity does not change when it is renamed.
     pub file: FileIdentity,
     /// Sum of the records in it.
     pub out: RecordSum,
@@ -239,12 +239,12 @@ pub struct Finished {
     pub dropped: RecordSum,
 }
 
-/// What tells a file from any other, whatever its name.
+/// Identifies a file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
-    /// The volume's number.
+    /// Device number of its volume.
     pub device: u64,
-    /// The file's number there.
+    /// Inode number.
     pub inode: u64,
     /// Its length, bytes.
     pub bytes: u64,
