@@ -1,4 +1,4 @@
-"""Random order (`-R`) equals that of the sort command, keeps equal keys together, and does not depend on the method."""
+"""`-R` gives the order of the sort command, keeps equal keys together, and does not depend on the method."""
 
 import subprocess
 import time
