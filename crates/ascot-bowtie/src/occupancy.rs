@@ -288,7 +288,7 @@ impl Rates {
     }
 
     /// Writes the shares into `shares`: they add up to one over the inputs for which `live` holds and are zero for
-    /// others. No live input has less than [`MIN_RATE_SHARE`] of an equal share.
+    /// others. No live input has less than `MIN_RATE_SHARE` of an equal share.
     pub fn write_shares(&self, live: impl Fn(usize) -> bool, shares: &mut Vec<f64>) {
         let inputs = 0..self.consumed.len();
         let count = inputs.clone().filter(|&input| live(input)).count().max(1) as f64;

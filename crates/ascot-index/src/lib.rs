@@ -7,8 +7,8 @@
 //!                ╰─ routing: which process owns a key        ╰─ a few reads for each epoch
 //! ```
 //!
-//! * [`format`]: the bytes (docs/formats/index.md).
-//! * [`write`]: tables, epochs, schemes; by one process, or one of many.
+//! * [`mod@format`]: the bytes (docs/formats/index.md).
+//! * [`mod@write`]: tables, epochs, schemes; by one process, or one of many.
 //! * [`routing`]: messages between ranks; [`rank_writer`]: a directory that many ranks write.
 //! * [`read`]: lookups, scans, verification.
 //! * [`load`]: loads files of records into a directory.

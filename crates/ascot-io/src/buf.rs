@@ -2,7 +2,7 @@
 //!
 //! Invariant: the parts of a region never overlap. Each [`Buf`] therefore owns its bytes alone and may be sent to
 //! another thread and written there. When the last part of a region is dropped, the region returns to its
-//! [`Pool`](crate::Pool) or its [`BlockPool`].
+//! [`Pool`] or its [`BlockPool`].
 //!
 //! ```text
 //!   region  |----------------------------|     one owner, counted

@@ -1,7 +1,7 @@
 //! The memory budget: a pool accounts for all memory of a job.
 //!
 //! Invariants: `used <= budget` at all times. Memory is returned exactly once, when its [`Reservation`] or the last
-//! part of its [`Buf`] is dropped. A refused request changes nothing.
+//! part of its [`Buf`](crate::Buf) is dropped. A refused request changes nothing.
 //!
 //! ```text
 //!   Pool (budget) --reserve--> Reservation   accounting only, for memory others allocate

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A thread is registered from its start ([`threads`](crate::threads)) or from its first wait until it ends. A
-//! standstill occurs if every registered thread has waited for [`PATIENCE`] and one of them has work that cannot
+//! standstill occurs if every registered thread has waited for `PATIENCE` and one of them has work that cannot
 //! continue. A thread that waits outside the process, for a device or a pipe, counts as running. Release builds
 //! contain none of this.
 

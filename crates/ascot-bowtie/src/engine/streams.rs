@@ -17,7 +17,7 @@ pub trait BlockInput: Send {
     fn complete(&mut self) -> Result<Completed<Self::Block>, IoError>;
     /// Whether `complete` would return at once.
     fn ready(&mut self) -> bool;
-    /// The device of the stream, as [`ReadStream::channel`](ascot_io::ReadStream::channel) gives it.
+    /// The device of the stream, as [`ascot_io::ReadStream::channel`] gives it.
     fn channel(&self) -> Option<u64> {
         None
     }
@@ -112,7 +112,7 @@ pub trait BlockOutput: Send {
     fn ready(&mut self) -> bool {
         false
     }
-    /// The device of the stream, as [`WriteStream::channel`](ascot_io::WriteStream::channel) gives it.
+    /// The device of the stream, as [`ascot_io::WriteStream::channel`] gives it.
     fn channel(&self) -> Option<u64> {
         None
     }

@@ -3,8 +3,8 @@
 //!
 //! A region of a table holds the entries of one range of the hashes, in one of two structures behind one interface:
 //!
-//! * [`cuckoo`]: fingerprints and ranks in buckets of four, two candidate buckets for each key (the published method);
-//! * [`fixed`]: a static function from hash to fingerprint and rank, and a list of keys with several ranks.
+//! * `cuckoo`: fingerprints and ranks in buckets of four, two candidate buckets for each key (the published method);
+//! * `fixed`: a static function from hash to fingerprint and rank, and a list of keys with several ranks.
 //!
 //! ```text
 //!   0  kind: 1 cuckoo, 2 static   1  bits of fingerprint   2  bits of rank   3  tables   4  entries in the list: 4

@@ -56,7 +56,7 @@ impl DirectoryWriter {
     /// Makes the directory or continues it, as `opening` requires.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create) and [`append`](Self::append); [`IndexError::Request`] if an existing
+    /// Those of [`create`](Self::create) and [`append`](Self::append); [`crate::IndexError::Request`] if an existing
     /// directory does not match the request, or has fewer epochs than should stay.
     pub fn open(disk: &Disk, path: &Path, opening: &Opening, memory_bytes: usize) -> Result<Self> {
         let goes_on = opening.goes_on(path)?;

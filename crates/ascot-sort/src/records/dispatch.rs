@@ -1,4 +1,4 @@
-//! Selects the [`Records`] for a request. Passes are compiled once for each kind of `Records`.
+//! Selects the `Records` for a request. Passes are compiled once for each kind of `Records`.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) enum AnyRecords {
     PrefixedKeys(Arc<Framed<PrefixedFraming, KeyOrder<PrefixedFraming>>>),
 }
 
-/// Evaluates an expression that is generic in the kind of [`Records`]: `with_records!(any, records => f(records))`.
+/// Evaluates an expression that is generic in the kind of `Records`: `with_records!(any, records => f(records))`.
 macro_rules! with_records {
     ($any:expr, $records:ident => $result:expr) => {{
         use $crate::records::AnyRecords as Any;

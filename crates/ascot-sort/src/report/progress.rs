@@ -1,4 +1,4 @@
-//! Progress of a job: the share of the planned bytes moved so far, and the time left. [`Watch`] does this for a
+//! Progress of a job: the share of the planned bytes moved so far, and the time left. `Watch` does this for a
 //! job of one pass.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};

@@ -313,7 +313,7 @@ impl<R: Records> BlockInput for RunInput<R> {
         self.reader.channel()
     }
 }
-/// An index in the form that [`OpenPart`] stores.
+/// An index in the form that `OpenPart` stores.
 pub fn encode_index(index: &RunIndex) -> String {
     use std::fmt::Write;
     index.to_bytes().iter().fold(String::new(), |mut text, byte| {
@@ -323,7 +323,7 @@ pub fn encode_index(index: &RunIndex) -> String {
     })
 }
 
-/// Decodes the index of an [`OpenPart`].
+/// Decodes the index of an `OpenPart`.
 pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
     let byte = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();

@@ -24,7 +24,7 @@ pub struct ViewCost {
 impl ViewCost {
     /// From the plan of a merge sort: a view keeps its first pass, and a reader runs its last pass over all runs at
     /// once, without writing. None if all data fits in memory. `file_seconds` comes from the plan of a sort.
-    /// Switches while reading: those of A3 within [`READER_BYTES`] if a switch costs more than a block, else half of
+    /// Switches while reading: those of A3 within `READER_BYTES` if a switch costs more than a block, else half of
     /// the merge's.
     pub fn of(merge: &MethodPlan, file_seconds: f64, volume: &VolumeProfile) -> Option<ViewCost> {
         let [first, .., last] = &merge.passes[..] else { return None };
