@@ -3,6 +3,18 @@
 //! Standard output carries only data (or the requested answer, such as a plan); messages go to standard error. Exit
 //! status: 0 for success, 1 if a check found disorder, 2 for an error. Called through a link named `sort` it is
 //! `ascot sort`.
+//!
+//! ```text
+//!   flags/, arguments, values, size, numbers    a command line: every flag defined once; its value
+//!   help, manual, completion                    the same definitions as text
+//!   request/, view_flags, volume                the request that the library gets
+//!   sort, views, index, index_build, mounting,  the commands, one file each
+//!     planning, sort_planning, simulation,
+//!     probe, tools
+//!   progress, chart, index_output, terminal,    what the user sees
+//!     report_file, failure, unpacking
+//!   allocator, signals, stack_signals, sys      the process
+//! ```
 
 mod allocator;
 mod arguments;
