@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ascot_io::Compression;
 use ascot_model::units;
-use ascot_sort::plan::budget::LEAST_MEMORY_BYTES;
+use ascot_sort::plan::budget::MIN_MEMORY_BYTES;
 use ascot_sort::plan::volumes::environment_temp_dirs;
 use ascot_sort::request::Method;
 use ascot_sort::resources::control_group::LoweredCap;
@@ -47,7 +47,7 @@ fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
         }
         (Some(text), None) => bytes("--memory", size::memory_size(text)).map(Some),
         // The sort command takes any size, uses at least what it needs, and at most the memory of the machine.
-        (None, Some(largest)) => Ok(Some(largest.min(sys::memory_bytes()).max(LEAST_MEMORY_BYTES))),
+        (None, Some(largest)) => Ok(Some(largest.min(sys::memory_bytes()).max(MIN_MEMORY_BYTES))),
         (None, None) => match std::env::var(VARIABLE) {
             Ok(text) if !text.is_empty() => bytes(VARIABLE, size::memory_size(&text)).map(Some),
             _ => Ok(None),

@@ -45,13 +45,13 @@ const PLACES_PER_PART: usize = 8;
 /// Maximum bytes read at each position.
 const SAMPLE_BYTES: usize = 64 << 10;
 /// Minimum distance between positions, bytes.
-const LEAST_SAMPLE_BYTES: u64 = 4 << 10;
+const MIN_SAMPLE_BYTES: u64 = 4 << 10;
 /// Maximum bytes of sampled keys; beyond it every second key is dropped, and half as many are sampled from then on.
 const SAMPLED_BYTES: usize = 8 << 20;
 /// Memory of a key beside its bytes.
 const KEY_OVERHEAD_BYTES: usize = 48;
 /// Maximum bytes kept of a sampled key.
-const MOST_KEY_BYTES: usize = 1 << 10;
+const MAX_KEY_BYTES: usize = 1 << 10;
 /// Approximate number of checkpoints of the splitting pass.
 const CHECKPOINTS: u64 = 12;
 /// Inverse of the fraction by which a part may exceed its fair share.
@@ -60,16 +60,16 @@ const UNEVEN_SHARE: u64 = 4;
 const PARTS_SHARE: usize = 2;
 
 /// Minimum size of a chunk that is split.
-const LEAST_SPLIT_CHUNK_BYTES: usize = 64 << 10;
+const MIN_SPLIT_CHUNK_BYTES: usize = 64 << 10;
 /// Minimum number of chunks for splitting: the reader holds some, and waits for one more to group records in.
-const LEAST_SPLIT_CHUNKS: usize = 2 * (CHUNKS_READ + 1);
+const MIN_SPLIT_CHUNKS: usize = 2 * (CHUNKS_READ + 1);
 
 /// Bytes of input between two checkpoints of the splitting pass. A resumed job moves again at most twice the bytes
 /// that the killed job read and wrote since its last checkpoint: less than a twelfth of all bytes that a job of
 /// `total` bytes moves, or than a run buffer: the limits for a resume.
 fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
-    const MOST_LEAST_BYTES: u64 = 64 << 20;
-    (total / CHECKPOINTS).max((memory / 2).min(MOST_LEAST_BYTES))
+    const MAX_STEP_BYTES: u64 = 64 << 20;
+    (total / CHECKPOINTS).max((memory / 2).min(MAX_STEP_BYTES))
 }
 
 impl<R: Records> Job<'_, R> {
@@ -123,7 +123,7 @@ impl<R: Records> Job<'_, R> {
     /// Sampled keys for `parts` parts, from positions spread evenly over the inputs.
     fn sample_keys(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
         // Small inputs are read completely, once.
-        let places = ((parts * PLACES_PER_PART) as u64).min(total / LEAST_SAMPLE_BYTES).max(1);
+        let places = ((parts * PLACES_PER_PART) as u64).min(total / MIN_SAMPLE_BYTES).max(1);
         let mut keys_per_place = parts * KEYS_PER_PART / places as usize;
         let (mut keys, mut bytes_kept): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
         let bytes_of = |key: &Vec<u8>| key.len() + KEY_OVERHEAD_BYTES;
@@ -150,7 +150,7 @@ impl<R: Records> Job<'_, R> {
                 let known = keys.len();
                 self.records.sample_keys(&bytes[skip..skip + whole], keys_per_place, &mut keys);
                 // Any key between two keys divides them, so a prefix suffices; long keys would take memory.
-                keys[known..].iter_mut().for_each(|key| key.truncate(MOST_KEY_BYTES));
+                keys[known..].iter_mut().for_each(|key| key.truncate(MAX_KEY_BYTES));
                 bytes_kept += keys[known..].iter().map(bytes_of).sum::<usize>();
                 while bytes_kept > SAMPLED_BYTES && keys_per_place > 1 {
                     keys_per_place /= 2;
@@ -167,7 +167,7 @@ impl<R: Records> Job<'_, R> {
         let long_runs = partition_in_long_runs(&self.request.volumes, splitters.parts());
         let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
         let share = self.pool.available();
-        let chunk = SPLIT_CHUNK_BYTES.min(share / 16).max(LEAST_SPLIT_CHUNK_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        let chunk = SPLIT_CHUNK_BYTES.min(share / 16).max(MIN_SPLIT_CHUNK_BYTES) / PAGE_BYTES * PAGE_BYTES;
         let chunks = ChunkPool::new(&self.pool, chunk, (share / chunk).min(64), share);
         let parts = open_parts(self.part_runs(splitters)?, blocks, long_runs)?;
         let count = parts.outputs();
@@ -228,7 +228,7 @@ impl<R: Records> Job<'_, R> {
     /// chose the parts.
     fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
         let memory = self.budget.streams().min(self.pool.available());
-        let most = memory.saturating_sub(LEAST_SPLIT_CHUNKS * LEAST_SPLIT_CHUNK_BYTES);
+        let most = memory.saturating_sub(MIN_SPLIT_CHUNKS * MIN_SPLIT_CHUNK_BYTES);
         let least = 2 * parts;
         let mut block = self.budget.block;
         while least * block > most && block > PAGE_BYTES {

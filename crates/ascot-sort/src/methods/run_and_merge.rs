@@ -400,7 +400,7 @@ const MORE_AT_LAST: usize = 4;
 type AnyRun = Box<dyn BlockInput<Block = RunBlock>>;
 
 /// Maximum length of a key that the manifest stores with the progress of a job, bytes.
-const MOST_KEY_BYTES: usize = 64 << 10;
+const MAX_KEY_BYTES: usize = 64 << 10;
 /// Inverse of the fraction of a step by which it may end early.
 const EARLY_SHARE: u64 = 8;
 
@@ -526,7 +526,7 @@ impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
         // A step cannot end at a key too long to be stored.
         let stores = self.job.resumable;
         if self.batch_bytes_max() > self.every / EARLY_SHARE
-            || (stores && so_far.last_key.as_ref().is_some_and(|key| key.len() > MOST_KEY_BYTES))
+            || (stores && so_far.last_key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES))
         {
             return Ok(());
         }

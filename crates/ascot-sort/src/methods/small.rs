@@ -25,7 +25,7 @@ use ascot_record::keys::KeyColumn;
 use crate::api::{Caller, Method, Output, SortError, SortRequest};
 use crate::job::predicted_disk;
 use crate::output::OutputStream;
-use crate::plan::{Budget, LEAST_MEMORY_BYTES, Lengths, RunOptions, default_memory, make_plan};
+use crate::plan::{Budget, Lengths, MIN_MEMORY_BYTES, RunOptions, default_memory, make_plan};
 use crate::read::{COMPLETION_BYTES, InputFile, Inputs, RecordStart};
 use crate::records::{InputStart, Misfits, RawChunk, Records};
 use crate::report::{JobSums, Passes, files_of, report_of_records, stage};
@@ -51,10 +51,10 @@ pub(crate) fn memory_of(request: &SortRequest, inputs: &Inputs) -> Option<u64> {
     let one_file = !matches!(request.output, Output::Parts(_));
     let plain = inputs.are_files() && one_file && !request.merge_only && request.method != Method::Distribute;
     let bytes = inputs.record_bytes().filter(|&bytes| plain && bytes <= BYTES_MAX)?;
-    let fits = |memory: &u64| *memory >= LEAST_MEMORY_BYTES && bytes <= memory / MEMORY_SHARE;
+    let fits = |memory: &u64| *memory >= MIN_MEMORY_BYTES && bytes <= memory / MEMORY_SHARE;
     match request.memory_bytes {
         Some(memory) => Some(memory).filter(fits),
-        None => Some(LEAST_MEMORY_BYTES).filter(fits).or_else(|| Some(default_memory()).filter(fits)),
+        None => Some(MIN_MEMORY_BYTES).filter(fits).or_else(|| Some(default_memory()).filter(fits)),
     }
 }
 

@@ -8,7 +8,7 @@
 //! The process itself (code, stacks, small allocations) needs a constant amount beside the cap.
 
 use crate::api::{SortError, SortRequest};
-pub use crate::resources::control_group::LEAST_MEMORY_BYTES;
+pub use crate::resources::control_group::MIN_MEMORY_BYTES;
 use crate::resources::{CHUNKS_READ, GroupMemory, descriptors};
 
 /// Inverse of the share of the blocks of parts in the memory of streams.
@@ -60,8 +60,8 @@ impl ChunkShare {
 impl Budget {
     /// Divides `memory` for a job on about `data_bytes` of records, if that is known.
     pub fn new(memory: u64, threads: usize, data_bytes: Option<u64>) -> Result<Budget, SortError> {
-        if memory < LEAST_MEMORY_BYTES {
-            return Err(too_little(memory, LEAST_MEMORY_BYTES));
+        if memory < MIN_MEMORY_BYTES {
+            return Err(too_little(memory, MIN_MEMORY_BYTES));
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let threads = threads.clamp(1, (memory / (4 << 20)).max(1));
@@ -142,7 +142,7 @@ fn previous_power_of_two(value: usize) -> usize {
 /// more than the group can hold together with the process itself.
 pub fn default_memory() -> u64 {
     let machine = meminfo_available().unwrap_or(1 << 30);
-    let usual = |left: u64| (left / 2).clamp(LEAST_MEMORY_BYTES, 64 << 30);
+    let usual = |left: u64| (left / 2).clamp(MIN_MEMORY_BYTES, 64 << 30);
     match GroupMemory::of_this_process() {
         Some(group) => usual(machine.min(group.left)).min(group.cap()),
         None => usual(machine),
@@ -189,6 +189,6 @@ mod tests {
 
     #[test]
     fn there_is_a_default() {
-        assert!(default_memory() >= LEAST_MEMORY_BYTES);
+        assert!(default_memory() >= MIN_MEMORY_BYTES);
     }
 }

@@ -24,7 +24,7 @@ use crate::resources::Lease;
 const SPARSE_STEP: usize = 4096;
 
 /// Maximum number of records sorted at a time; a chunk with more becomes several.
-const MOST_RECORDS: usize = 1 << 18;
+const MAX_RECORDS: usize = 1 << 18;
 
 /// Records with a framing and an order.
 pub struct Framed<F, O> {
@@ -82,7 +82,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     }
 
     fn most_records(chunk_bytes: usize) -> usize {
-        (chunk_bytes / 16).clamp(4096, MOST_RECORDS)
+        (chunk_bytes / 16).clamp(4096, MAX_RECORDS)
     }
 
     fn end(&self, bytes: &[u8], start: usize) -> usize {

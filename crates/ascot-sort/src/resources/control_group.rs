@@ -14,13 +14,13 @@ use std::{fmt, fs};
 use ascot_model::units;
 
 /// Minimum memory of a job, bytes.
-pub const LEAST_MEMORY_BYTES: u64 = 8 << 20;
+pub const MIN_MEMORY_BYTES: u64 = 8 << 20;
 
 /// The memory that a process needs beside its cap in a control group: a fourth of the available memory, within these
 /// bounds. A job of two threads takes 5 MiB for stacks and small allocations, and its code 8 MiB, most of which the
 /// kernel can drop and read again; the rest is for pages of files that wait to be written.
-const LEAST_BESIDE_BYTES: u64 = 8 << 20;
-const MOST_BESIDE_BYTES: u64 = 32 << 20;
+const MIN_BESIDE_BYTES: u64 = 8 << 20;
+const MAX_BESIDE_BYTES: u64 = 32 << 20;
 
 /// Version 1 represents "no limit" by a number near the largest.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
@@ -50,12 +50,12 @@ impl GroupMemory {
     /// The bytes that a group must leave for a cap of `cap` bytes.
     pub fn left_for(cap: u64) -> u64 {
         // A fourth of the memory left is a third of the cap.
-        cap + (cap / 3 + 1).clamp(LEAST_BESIDE_BYTES, MOST_BESIDE_BYTES)
+        cap + (cap / 3 + 1).clamp(MIN_BESIDE_BYTES, MAX_BESIDE_BYTES)
     }
 
     /// The largest cap with which this process stays below the limit.
     pub fn cap(&self) -> u64 {
-        self.left.saturating_sub((self.left / 4).clamp(LEAST_BESIDE_BYTES, MOST_BESIDE_BYTES))
+        self.left.saturating_sub((self.left / 4).clamp(MIN_BESIDE_BYTES, MAX_BESIDE_BYTES))
     }
 }
 

@@ -402,12 +402,12 @@ pub(crate) fn remove_ours(dir: &Path) -> bool {
 /// Preallocates space for the next manifest while the volume has some: a volume filled by spills, or by other
 /// programs, must not end a job that could continue on another volume.
 fn keep_room(new: &Path, bytes: u64) {
-    const LEAST_BYTES: u64 = 256 << 10;
+    const MIN_BYTES: u64 = 256 << 10;
     let Ok(file) = OpenOptions::new().write(true).create_new(true).custom_flags(O_NOFOLLOW).open(new) else {
         return;
     };
     // If this fails, the next manifest finds space or reports that there is none.
-    let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes.max(LEAST_BYTES));
+    let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes.max(MIN_BYTES));
 }
 
 /// The spill directory that contains a job's directory.

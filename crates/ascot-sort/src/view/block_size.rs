@@ -7,7 +7,7 @@ use crate::api::{Keys, SortRequest};
 /// Minimum and usual block size, bytes. A reader that seeks reads at least one block of each run.
 const BLOCK_BYTES: usize = 64 << 10;
 /// Maximum number of blocks in a view, roughly: each takes memory while the view is open.
-const MOST_BLOCKS: u64 = 1 << 18;
+const MAX_BLOCKS: u64 = 1 << 18;
 /// Minimum number of records per block, if memory allows: a record larger than a block is assembled in a
 /// buffer of its own.
 const BLOCK_RECORDS: usize = 4;
@@ -18,7 +18,7 @@ const BLOCK_FIRSTS: usize = 64;
 pub fn block_bytes(mean_bytes: f64, kept_bytes: f64, data_bytes: u64) -> usize {
     let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
     let for_firsts = (kept_bytes as usize).saturating_mul(BLOCK_FIRSTS);
-    let wanted = for_records.max(for_firsts).max((data_bytes / MOST_BLOCKS) as usize);
+    let wanted = for_records.max(for_firsts).max((data_bytes / MAX_BLOCKS) as usize);
     wanted.clamp(BLOCK_BYTES, 1 << 30).next_power_of_two()
 }
 

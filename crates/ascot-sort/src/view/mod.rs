@@ -34,5 +34,5 @@ pub use manifest::ViewManifest;
 pub use reader::write_part;
 pub use reader::{OpenView, View};
 pub use refer::{is_view, join_parts, join_views, same_order};
-pub use selection::MOST_UNITS;
+pub use selection::MAX_UNITS;
 pub use stream::Stream;

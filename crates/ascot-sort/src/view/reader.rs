@@ -17,7 +17,7 @@ use crate::api::{Cancel, Keys, Output, SortError, SortRequest};
 use crate::merge::EmitThreads;
 use crate::output::OutputStream;
 use crate::plan::{
-    LEAST_MEMORY_BYTES, RunOptions, check_output_space, default_memory, job_disk, too_little, view_disk,
+    MIN_MEMORY_BYTES, RunOptions, check_output_space, default_memory, job_disk, too_little, view_disk,
 };
 use crate::records::{AnyRecords, Records, Rules, Task, with_records};
 use crate::resources::{Lease, descriptors};
@@ -80,8 +80,8 @@ impl OpenView {
     /// Opens the view that `manifest` describes; `dir` is its directory, or a name for messages.
     pub fn open_manifest(&self, manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>, SortError> {
         let memory = self.memory_bytes.unwrap_or_else(default_memory);
-        if memory < LEAST_MEMORY_BYTES {
-            return Err(too_little(memory, LEAST_MEMORY_BYTES));
+        if memory < MIN_MEMORY_BYTES {
+            return Err(too_little(memory, MIN_MEMORY_BYTES));
         }
         let bad =
             || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };

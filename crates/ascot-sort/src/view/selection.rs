@@ -38,7 +38,7 @@ use crate::runs::{FenceKey, Rest, RunStart};
 use crate::view::load::{At, Loaded, Loader, Measure};
 
 /// Maximum number of units read of one run, if blocks are of about the same size.
-pub const MOST_UNITS: usize = 4;
+pub const MAX_UNITS: usize = 4;
 
 /// A position in the merged sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl<R: Records> Loader<'_, R> {
             let missing: Vec<usize> = (0..count).filter(|&run| !holds(&loaded[run], &units(run))).collect();
             let widest = |run: usize| positions.iter().map(|(_, windows)| windows.units(run).len()).max();
             let Some(least) = missing.iter().filter_map(|&run| widest(run)).min() else { break };
-            let most = least.max(MOST_UNITS);
+            let most = least.max(MAX_UNITS);
             let ready = missing.into_iter().filter(|&run| widest(run) <= Some(most));
             let ranges: Vec<_> = if loaded.iter().all(Option::is_none) {
                 let estimates: Vec<_> = positions

@@ -25,8 +25,8 @@ use crate::view::load::ViewRun;
 /// Number of blocks for each merging thread.
 const EMIT_BLOCKS: usize = 6;
 /// Minimum and maximum size of these blocks, bytes.
-const LEAST_EMIT_BYTES: usize = 32 << 10;
-const MOST_EMIT_BYTES: usize = 1 << 20;
+const MIN_EMIT_BYTES: usize = 32 << 10;
+const MAX_EMIT_BYTES: usize = 1 << 20;
 /// Inverse of their share of a stream's memory.
 const EMIT_SHARE: usize = 4;
 /// Memory for the schedule's data about each future block, bytes.
@@ -209,7 +209,7 @@ impl<R: Records> Merge<R> {
             (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]).collect();
         let memory = memory.min(pool.available());
         let emit = memory / EMIT_SHARE / (EMIT_BLOCKS * threads);
-        let emit = emit.clamp(LEAST_EMIT_BYTES, MOST_EMIT_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        let emit = emit.clamp(MIN_EMIT_BYTES, MAX_EMIT_BYTES) / PAGE_BYTES * PAGE_BYTES;
         let block = live
             .iter()
             .map(|&run| part.runs[run].run.block_bytes)

@@ -177,7 +177,7 @@ fn check(case: &Case, places: &[f64]) {
         let before = requests(&*view);
         let cost = view.seek_cost(from as u64).expect("a place");
         assert_eq!(requests(&*view) - before, cost.iter().sum::<u64>(), "what the ledger saw");
-        assert!(cost.iter().all(|&blocks| blocks <= MOST_UNITS as u64), "{cost:?}");
+        assert!(cost.iter().all(|&blocks| blocks <= MAX_UNITS as u64), "{cost:?}");
     }
 }
 
@@ -307,7 +307,7 @@ fn nothing_and_one_record() {
 fn records_and_keys_are_found() {
     let case = make(0, 20 << 20, 1 << 20, 7);
     let view = open(&case);
-    let most = MOST_UNITS as u64 * view.seek_cost(0).expect("a place").len() as u64;
+    let most = MAX_UNITS as u64 * view.seek_cost(0).expect("a place").len() as u64;
     for record in [0, 1, 777, 100_000, view.records()] {
         let seen = requests(&*view);
         assert_eq!(view.offset_of_record(record).expect("a place"), record * 100);
@@ -417,6 +417,6 @@ fn more_than_a_thousand_runs_of_equal_records() {
         });
         assert!(bytes.iter().copied().eq(expected), "at {from}");
         let cost = view.seek_cost(from).expect("a place");
-        assert!(cost.iter().all(|&blocks| blocks <= MOST_UNITS as u64), "{:?}", cost.iter().max());
+        assert!(cost.iter().all(|&blocks| blocks <= MAX_UNITS as u64), "{:?}", cost.iter().max());
     }
 }
