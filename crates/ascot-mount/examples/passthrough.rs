@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let size = file.metadata()?.len();
     let log = Arc::new(|line: &str| eprintln!("passthrough: {line}"));
     let shown = Shown { modified: UNIX_EPOCH, owner: (0, 0), allow_other: false, log };
-    let mounted = Mounted::of(Arc::new(Passthrough(file, size)), at, &shown)?;
+    let mounted = Mounted::from_source(Arc::new(Passthrough(file, size)), at, &shown)?;
     while !mounted.has_ended() {
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -122,11 +122,11 @@ pub struct Mounted {
 impl Mounted {
     /// Mounts `view` as the only file in the directory `at`.
     pub fn new(view: Arc<dyn View>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
-        Self::of(Arc::new(Readers::new(view)), at, shown)
+        Self::from_source(Arc::new(Readers::new(view)), at, shown)
     }
 
     /// Mounts `source` as the only file in the directory `at`.
-    pub fn of(source: Arc<dyn Source>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
+    pub fn from_source(source: Arc<dyn Source>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
         let file = OneFile::new(Arc::clone(&source), shown);
         Ok(Mounted { source: Some(source), ..mount(file, at, shown)? })
     }

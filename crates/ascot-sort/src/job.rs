@@ -383,7 +383,7 @@ impl<'a, R: Records> Job<'a, R> {
         let since = Instant::now();
         if self.dir.is_some()
             && let Some((temporary, bytes)) = output.unfinished()
-            && let Some(file) = FileIdentity::of(temporary)
+            && let Some(file) = FileIdentity::from_path(temporary)
         {
             let file = FileIdentity { bytes, ..file };
             self.manifest.finished = Some(Finished { file, out: *out, dropped: all_dropped });

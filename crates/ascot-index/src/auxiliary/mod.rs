@@ -37,7 +37,7 @@ pub struct Shape {
 
 impl Shape {
     /// The shape of a directory's auxiliary tables.
-    pub fn of(layout: &Layout) -> Self {
+    pub fn from_layout(layout: &Layout) -> Self {
         // The bits of the greatest rank.
         let rank_bits = (32 - (layout.writers - 1).leading_zeros()) as u8;
         Self { kind: layout.auxiliary, fingerprint_bits: layout.fingerprint_bits, rank_bits }
@@ -132,7 +132,7 @@ mod tests {
         let mut layout = Layout::new(crate::format::layout::Scheme::Ranks, 1, ranks);
         [AuxiliaryKind::Cuckoo, AuxiliaryKind::Static].into_iter().map(move |kind| {
             layout.auxiliary = kind;
-            Shape::of(&layout)
+            Shape::from_layout(&layout)
         })
     }
 

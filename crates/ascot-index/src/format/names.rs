@@ -47,7 +47,7 @@ impl Log {
     }
 
     /// The log whose index file has this name.
-    pub fn of_index(name: &str) -> Option<Log> {
+    pub fn from_index_name(name: &str) -> Option<Log> {
         let (stem, kind) = name.split_once('.')?;
         let number = |prefix| {
             let digits: &str = stem.strip_prefix(prefix)?;
@@ -62,9 +62,9 @@ impl Log {
     }
 
     /// The log whose index or data file has this name.
-    pub fn of_file(name: &str) -> Option<Log> {
-        let of_data = || Log::of_index(&format!("{}.index", name.strip_suffix(".data")?));
-        Log::of_index(name).or_else(of_data)
+    pub fn from_file_name(name: &str) -> Option<Log> {
+        let of_data = || Log::from_index_name(&format!("{}.index", name.strip_suffix(".data")?));
+        Log::from_index_name(name).or_else(of_data)
     }
 
     /// Path of the data file; `None` for auxiliary tables, which have only an index.
@@ -102,12 +102,12 @@ mod tests {
     fn names_are_read_back() {
         for log in [Log::Partition(0), Log::Auxiliary(12), Log::Writer(123_456_789)] {
             let path = log.index(Path::new(""));
-            assert_eq!(path.to_str().and_then(Log::of_index), Some(log));
+            assert_eq!(path.to_str().and_then(Log::from_index_name), Some(log));
             let files = [Some(path), log.data(Path::new(""))].into_iter().flatten();
-            files.for_each(|file| assert_eq!(file.to_str().and_then(Log::of_file), Some(log)));
+            files.for_each(|file| assert_eq!(file.to_str().and_then(Log::from_file_name), Some(log)));
         }
         for name in ["part-1.index", "part-00000001.data", "MANIFEST", "part-+0000001.index", "x.aux"] {
-            assert_eq!(Log::of_index(name), None, "{name}");
+            assert_eq!(Log::from_index_name(name), None, "{name}");
         }
     }
 }

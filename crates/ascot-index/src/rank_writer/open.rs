@@ -1,7 +1,7 @@
 //! Opening a directory at many ranks.
 //!
 //! ```text
-//!   meet    each has its buffers, and all have the same options       control messages only
+//!   connect each has its buffers, and all have the same options       control messages only
 //!   mode    rank 0 decides whether the directory is made or continued
 //!   check   the layout is valid, or the directory can be continued
 //!   make    rank 0 makes it or locks it
@@ -26,7 +26,7 @@ use crate::routing::{CODE_DIFFERENT, Outcome, Router, RoutingSettings, Transport
 use crate::write::{Coordinator, LocalWriter, OpenMode, Opening, Share};
 
 /// Purposes of the allreduces here.
-const MEET: u8 = 11;
+const CONNECT: u8 = 11;
 const CHECK: u8 = 7;
 const OPEN: u8 = 1;
 const OPENED: u8 = 2;
@@ -61,7 +61,7 @@ pub(super) fn connect<T: Transport>(transport: T, options: &RankOptions) -> Resu
     let parts = router.prepare(options.routing.clone(), &Pool::new(options.memory_bytes));
     let parts = parts.map_err(RankError::from);
     // If the router is dropped, all ranks learn of an error here.
-    let combined = router.allreduce_options(MEET, outcome_of(MEET, &parts), &same(options));
+    let combined = router.allreduce_options(CONNECT, outcome_of(CONNECT, &parts), &same(options));
     match (parts, combined.map(|combined| combined.failure)) {
         (Ok(parts), Ok(None)) => {
             router.begin(parts);
@@ -87,8 +87,8 @@ pub(super) fn connect<T: Transport>(transport: T, options: &RankOptions) -> Resu
 /// Joins the opening only to report that this rank cannot open anything.
 pub(super) fn decline<T: Transport>(transport: T, why: IndexError) -> RankError {
     let mut router = Router::without_lanes(transport, RoutingSettings::default().patience);
-    let outcome = Outcome::Failed { code: u32::from(MEET), text: why.to_string() };
-    if router.allreduce_options(MEET, outcome, "").is_ok() {
+    let outcome = Outcome::Failed { code: u32::from(CONNECT), text: why.to_string() };
+    if router.allreduce_options(CONNECT, outcome, "").is_ok() {
         router.leave();
     }
     why.into()

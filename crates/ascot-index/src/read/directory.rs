@@ -56,7 +56,7 @@ impl Directory {
                 advice: "allow more memory",
             });
         }
-        let stamp = Stamp::of(path);
+        let stamp = Stamp::from_path(path);
         let calls = Arc::new(MetadataCalls::default());
         // Three inspections: the stamp, and the manifest's size before and during the read.
         calls.count_opened(1);
@@ -88,7 +88,7 @@ impl Directory {
     /// Whether the manifest was replaced since it was read; costs one file system call.
     pub fn has_gone_on(&self) -> bool {
         self.files.calls().count_inspected(1);
-        Stamp::of(&self.path) != self.stamp
+        Stamp::from_path(&self.path) != self.stamp
     }
 
     /// When the manifest that was read was last written, if known.

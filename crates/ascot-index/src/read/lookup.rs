@@ -168,7 +168,7 @@ impl Directory {
         let mut named = Vec::new();
         for (entries, wants) in self.batches(wants)? {
             let segments = self.segments(&entries, Kind::Auxiliary)?;
-            let regions = Regions::of(&segments, &wants, |key| hash_of(hashes[key]));
+            let regions = Regions::new(&segments, &wants, |key| hash_of(hashes[key]));
             self.count(|counts| counts.auxiliary_reads += regions.byte_ranges.len() as u64);
             fetch_all(self, &regions.byte_ranges, |number, bytes| {
                 let (segment, region, keys) = &regions.wanted[number];
@@ -222,7 +222,7 @@ impl Search<'_> {
     fn tables(&mut self, entries: &[(Arc<LogReader>, Entry)], wants: &[Vec<usize>]) -> Result<()> {
         let Self { directory, keys, ref hashes, .. } = *self;
         let segments = directory.segments(entries, Kind::Tables)?;
-        let regions = Regions::of(&segments, wants, |key| hashes[key]);
+        let regions = Regions::new(&segments, wants, |key| hashes[key]);
         directory.count(|counts| counts.filter_reads += regions.byte_ranges.len() as u64);
         let mut candidates = Vec::new();
         fetch_all(directory, &regions.byte_ranges, |number, bytes| {
@@ -369,7 +369,7 @@ struct Regions {
 }
 
 impl Regions {
-    fn of(segments: &[Segment], wants: &[Vec<usize>], hash: impl Fn(usize) -> u64) -> Self {
+    fn new(segments: &[Segment], wants: &[Vec<usize>], hash: impl Fn(usize) -> u64) -> Self {
         let mut regions: BTreeMap<ByteRange, (usize, Region, Vec<usize>)> = BTreeMap::new();
         for (number, (segment, keys)) in segments.iter().zip(wants).enumerate() {
             for &key in keys {

@@ -146,7 +146,7 @@ impl Directory {
         let failed = |error| IndexError::from(IoError::from_os(Action::Read, &self.path, 0, error));
         let mut there = BTreeSet::new();
         for entry in std::fs::read_dir(&self.path).map_err(failed)? {
-            there.extend(entry.map_err(failed)?.file_name().to_str().and_then(Log::of_index));
+            there.extend(entry.map_err(failed)?.file_name().to_str().and_then(Log::from_index_name));
         }
         let mut found = Vec::with_capacity(there.len());
         let mut there = there.into_iter().peekable();

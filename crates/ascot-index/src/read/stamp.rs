@@ -19,7 +19,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// The current stamp of a directory's manifest.
-    pub fn of(directory: &Path) -> Self {
+    pub fn from_path(directory: &Path) -> Self {
         let stat = std::fs::metadata(directory.join(MANIFEST)).ok();
         let facts = |stat: &Metadata| (stat.ino(), stat.len(), stat.mtime(), stat.mtime_nsec());
         Self { facts: stat.as_ref().map(facts), modified: stat.and_then(|stat| stat.modified().ok()) }

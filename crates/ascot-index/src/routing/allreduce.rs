@@ -71,7 +71,7 @@ impl Kind {
     const ALL: [Self; 5] = [Self::Up, Self::Down, Self::GivesUp, Self::Question, Self::Answer];
 
     /// The kind of a message.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    pub fn from_message(bytes: &[u8]) -> Option<Self> {
         let first = bytes.first()?;
         Self::ALL.into_iter().find(|kind| *kind as u8 == *first)
     }
@@ -90,7 +90,7 @@ pub(super) struct ControlMessage {
 }
 
 impl ControlMessage {
-    pub fn of(purpose: u8, epoch: u32, rank: u32, outcome: Outcome, sums: &[u64]) -> Self {
+    pub fn new(purpose: u8, epoch: u32, rank: u32, outcome: Outcome, sums: &[u64]) -> Self {
         let failure = match outcome {
             Outcome::Well => None,
             Outcome::Failed { code, text } => Some((rank, code, text)),
@@ -148,7 +148,7 @@ impl ControlMessage {
     }
 
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let kind = Kind::of(bytes)?;
+        let kind = Kind::from_message(bytes)?;
         let mut cursor = Cursor::new(bytes.get(1..)?);
         let purpose = cursor.u8()?;
         let epoch = cursor.u32()?;
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn words_come_back_and_fit_their_buffer() {
         let outcome = Outcome::Failed { code: 28, text: "é".repeat(2000) };
-        let message = ControlMessage::of(1, 9, 4, outcome, &[u64::MAX; SUMS_MAX]);
+        let message = ControlMessage::new(1, 9, 4, outcome, &[u64::MAX; SUMS_MAX]);
         let mut bytes = Vec::new();
         message.write(&mut bytes);
         assert!(bytes.len() <= CONTROL_BYTES);
@@ -207,27 +207,27 @@ mod tests {
 
     #[test]
     fn the_lowest_rank_that_failed_is_told_and_sums_add_up() {
-        let mut message = ControlMessage::of(1, 0, 2, Outcome::Well, &[1, 10]);
+        let mut message = ControlMessage::new(1, 0, 2, Outcome::Well, &[1, 10]);
         message.add(
             2,
             6,
-            ControlMessage::of(1, 0, 6, Outcome::Failed { code: 1, text: "six".into() }, &[2, 20]),
+            ControlMessage::new(1, 0, 6, Outcome::Failed { code: 1, text: "six".into() }, &[2, 20]),
         );
         message.add(
             2,
             5,
-            ControlMessage::of(1, 0, 5, Outcome::Failed { code: 1, text: "five".into() }, &[3, 30]),
+            ControlMessage::new(1, 0, 5, Outcome::Failed { code: 1, text: "five".into() }, &[3, 30]),
         );
         assert_eq!(message.agreement.sums, [6, 60]);
         assert_eq!(message.agreement.failure, Some((5, 1, "five".to_owned())));
-        let mut message = ControlMessage::of(1, 0, 0, Outcome::Well, &[]);
-        message.add(0, 1, ControlMessage::of(2, 0, 1, Outcome::Well, &[]));
+        let mut message = ControlMessage::new(1, 0, 0, Outcome::Well, &[]);
+        message.add(0, 1, ControlMessage::new(2, 0, 1, Outcome::Well, &[]));
         assert_eq!(message.agreement.failure.map(|(rank, code, _)| (rank, code)), Some((1, CODE_MISMATCH)));
     }
 
     #[test]
     fn who_says_something_else_is_named_with_the_word() {
-        let options = |text: &str, rank| ControlMessage::of(1, 0, rank, Outcome::Well, &[]).with_same(text);
+        let options = |text: &str, rank| ControlMessage::new(1, 0, rank, Outcome::Well, &[]).with_same(text);
         let mut message = options("key=8 batch=4096", 2);
         message.add(2, 5, options("key=8 batch=4096", 5));
         assert_eq!(message.agreement.failure, None);

@@ -61,7 +61,7 @@ impl Presence {
     /// Notes that a message to `to` was received; returns whether this module sent it.
     pub fn take_back(&mut self, to: u32, bytes: &[u8]) -> bool {
         let Some(peer) = self.peers.get_mut(&to) else { return false };
-        match Kind::of(bytes) {
+        match Kind::from_message(bytes) {
             Some(Kind::Question) => peer.question_under_way = false,
             Some(Kind::Answer) => peer.answer_under_way = false,
             _ => return false,
@@ -86,7 +86,7 @@ impl Presence {
 
 /// A message with a kind and no other contents.
 fn plain(kind: Kind) -> ControlMessage {
-    ControlMessage { kind, ..ControlMessage::of(0, 0, 0, Outcome::Well, &[]) }
+    ControlMessage { kind, ..ControlMessage::new(0, 0, 0, Outcome::Well, &[]) }
 }
 
 /// Sends a message in a buffer of its own; returns whether the transport accepts it.

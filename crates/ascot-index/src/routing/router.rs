@@ -220,7 +220,7 @@ impl<T: Transport> Router<T> {
     /// Combines the outcomes of all ranks and opens the next epoch. All ranks call it with the same purpose, a number
     /// defined by the caller; otherwise all of them fail.
     pub fn allreduce(&mut self, purpose: u8, outcome: Outcome, sums: &[u64]) -> Result<Combined, RouteError> {
-        self.allreduce_message(ControlMessage::of(purpose, self.epoch, self.rank(), outcome, sums))
+        self.allreduce_message(ControlMessage::new(purpose, self.epoch, self.rank(), outcome, sums))
     }
 
     /// As [`allreduce`](Self::allreduce) without sums. `same` are options `name=value` that must be the same at all
@@ -231,7 +231,7 @@ impl<T: Transport> Router<T> {
         outcome: Outcome,
         same: &str,
     ) -> Result<Combined, RouteError> {
-        let message = ControlMessage::of(purpose, self.epoch, self.rank(), outcome, &[]);
+        let message = ControlMessage::new(purpose, self.epoch, self.rank(), outcome, &[]);
         self.allreduce_message(message.with_same(same))
     }
 
@@ -251,7 +251,7 @@ impl<T: Transport> Router<T> {
     pub fn give_up(&mut self, text: &str) {
         if self.failed.is_none() {
             let outcome = Outcome::Failed { code: 0, text: text.to_owned() };
-            let mut message = ControlMessage::of(0, self.epoch, self.rank(), outcome, &[]);
+            let mut message = ControlMessage::new(0, self.epoch, self.rank(), outcome, &[]);
             message.kind = Kind::GivesUp;
             self.control.spread(&mut self.transport, &message, None);
             self.failed = Some(RouteError::Abandoned { rank: self.rank(), text: text.to_owned() });
@@ -271,7 +271,7 @@ impl<T: Transport> Router<T> {
         let seconds = self.parts.settings.patience.as_secs();
         let waited_for = named(silent);
         let outcome = Outcome::Failed { code: CODE_SILENT, text: waited_for.clone() };
-        let mut message = ControlMessage::of(0, self.epoch, first, outcome, &[seconds]);
+        let mut message = ControlMessage::new(0, self.epoch, first, outcome, &[seconds]);
         message.kind = Kind::GivesUp;
         self.control.spread(&mut self.transport, &message, None);
         self.noted(Err(RouteError::Silent { seconds, waited_for }))

@@ -40,7 +40,7 @@ impl AuxiliaryLog {
         let most = plan.auxiliary_entries;
         let memory = pool.reserve(most * 8, "entries of an auxiliary table")?;
         let entries = vec_with_room(pool, most, "entries of an auxiliary table")?;
-        let shape = Shape::of(layout);
+        let shape = Shape::from_layout(layout);
         Ok(Self { index, shape, entries, most, records: 0, epoch_records: 0, _memory: memory })
     }
 

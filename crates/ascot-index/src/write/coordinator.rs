@@ -186,7 +186,7 @@ fn holds_nothing(directory: &Path) -> bool {
 
 /// Whether a name is that of a manifest or a log.
 fn is_of_directory(name: &OsStr) -> bool {
-    name == MANIFEST || name.to_str().is_some_and(|name| Log::of_file(name).is_some())
+    name == MANIFEST || name.to_str().is_some_and(|name| Log::from_file_name(name).is_some())
 }
 
 /// As [`is_of_directory`], without allocation, for a process that must end at once.

@@ -239,7 +239,7 @@ pub enum Missing {
 
 impl Missing {
     /// The missing part of a record that is cut short after `partial`.
-    pub fn of(partial: &Partial) -> Missing {
+    pub fn from_partial(partial: &Partial) -> Missing {
         match (partial.whole, partial.quote) {
             (Some(whole), _) => Missing::BytesOf(whole),
             (None, Some(quote)) => Missing::Quote(quote),

@@ -130,13 +130,13 @@ fn plan_and_view_cost<R: Records>(
     let cost = match goal {
         Goal::View(_) => {
             let file_seconds = plan_by(Method::Auto)?.chosen.seconds();
-            let cost = ViewCost::of(&plan.chosen, file_seconds, &volume).filter(|_| size_is_known);
+            let cost = ViewCost::new(&plan.chosen, file_seconds, &volume).filter(|_| size_is_known);
             prepared.end_with_runs(&mut plan, request, records);
             cost
         }
         // If all fits in memory there is nothing to merge, and a view saves nothing.
         Goal::Sort if size_is_known && may_be_view(request) && plan.chosen.method != "in memory" => {
-            ViewCost::of(&plan_by(Method::Merge)?.chosen, plan.chosen.seconds(), &volume)
+            ViewCost::new(&plan_by(Method::Merge)?.chosen, plan.chosen.seconds(), &volume)
         }
         Goal::Sort | Goal::Split(_) => None,
     };

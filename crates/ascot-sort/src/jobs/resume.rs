@@ -25,7 +25,7 @@ pub fn resume(
     let mut manifest = store::load(dir)?;
     manifest.memory_bytes = options.memory_bytes.unwrap_or(manifest.memory_bytes);
     // There may be less memory now than when the job was started.
-    let lowered = LoweredCap::of(manifest.memory_bytes);
+    let lowered = LoweredCap::new(manifest.memory_bytes);
     if let Some(lowered) = lowered {
         observer.warning(&lowered.to_string());
     }
@@ -74,7 +74,7 @@ fn resume_within(
 }
 
 fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<(), SortError> {
-    let now = manifest.inputs.iter().map(|print| Fingerprint::of(&print.path));
+    let now = manifest.inputs.iter().map(|print| Fingerprint::from_path(&print.path));
     let now = now.collect::<Result<Vec<_>, _>>()?;
     let Some((changed, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) else {
         return Ok(());

@@ -260,7 +260,7 @@ impl Prepared {
         records: &R,
     ) -> Result<Plan, SortError> {
         let Prepared { inputs, head, budget } = self;
-        let lengths = Lengths::of_head(records, head);
+        let lengths = Lengths::from_head(records, head);
         match (goal, &request.output) {
             (Goal::Split(by), Output::Parts(parts)) => {
                 plan_split(request, inputs, budget, &lengths, records, by, parts.count)
@@ -299,6 +299,6 @@ impl Prepared {
     /// Mean length of a record, bytes.
     fn mean_bytes<R: Records>(&self, records: &R) -> f64 {
         let fixed = records.record_bytes().map(|bytes| bytes as f64);
-        fixed.or(Lengths::of_head(records, &self.head).mean_bytes).unwrap_or(GUESSED_RECORD_BYTES)
+        fixed.or(Lengths::from_head(records, &self.head).mean_bytes).unwrap_or(GUESSED_RECORD_BYTES)
     }
 }

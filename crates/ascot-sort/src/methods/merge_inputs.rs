@@ -243,7 +243,7 @@ impl<R: Records> RawInput<R> {
             return Ok(Completed::Nothing);
         }
         let lease = match block {
-            Some(block) => Lease::of_blocks(buf, block),
+            Some(block) => Lease::from_blocks(buf, block),
             None => Lease::plain(buf),
         };
         let sorted = Arc::new(self.records.index(lease, start..start + cut));

@@ -334,10 +334,10 @@ impl<R: Records> Job<'_, R> {
         sums: &mut Merged,
     ) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
-        let inputs = Inputs::of_files(parts.iter().map(|part| part.as_input(&self.pool)).collect());
+        let inputs = Inputs::from_files(parts.iter().map(|part| part.as_input(&self.pool)).collect());
         let start = InputPosition::default();
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.chunks, start, self.cancel)
-            .of_parts()
+            .over_parts()
             .in_turn(self.turns_of_spills());
         let records = Arc::clone(&self.records);
         let cancel = self.cancel;
@@ -435,10 +435,10 @@ impl<R: Records> Job<'_, R> {
     /// Forms sorted runs of the rest of a large part.
     fn form_large_part(&mut self, part: &Run) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
-        let inputs = Inputs::of_files(vec![part.as_input(&self.pool)]);
+        let inputs = Inputs::from_files(vec![part.as_input(&self.pool)]);
         let start = self.manifest.read_end;
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.chunks, start, self.cancel)
-            .of_spills()
+            .over_spills()
             .in_turn(self.turns_of_spills());
         self.form(reader, &memory, Gather::Halves, None)?;
         if let Some(large) = &mut self.manifest.large {

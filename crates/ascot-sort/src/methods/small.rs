@@ -159,7 +159,7 @@ impl SmallJob<'_> {
     fn plan<R: Records>(&self, records: &R, raw: &Raw) -> Result<Option<Plan>, SortError> {
         let budget = Budget::new(self.memory, 1, self.inputs.record_bytes())?;
         let mean_bytes = (raw.records > 0).then(|| raw.len as f64 / raw.records as f64);
-        let lengths = Lengths::of_mean(mean_bytes, self.header.as_deref());
+        let lengths = Lengths::from_mean(mean_bytes, self.header.as_deref());
         let plan = make_plan(self.request, &self.inputs, &budget, &lengths, records)?;
         Ok(Some(plan).filter(|plan| plan.chosen.method == "in memory"))
     }

@@ -107,7 +107,7 @@ pub struct SplitTimes {
     /// The caller waiting for free blocks of the parts.
     pub room: Duration,
     /// The caller at work.
-    pub dealing: Duration,
+    pub writing: Duration,
 }
 
 /// Reads and groups all chunks of `reader`; `take` gets the chunks, and returns how long it waited for memory of
@@ -141,7 +141,7 @@ pub fn split_chunks<R: Records>(
         busy: times.busy,
         data: times.waited,
         room,
-        dealing: took.saturating_sub(room + times.waited),
+        writing: took.saturating_sub(room + times.waited),
     })
 }
 
@@ -171,6 +171,6 @@ pub fn split_stages(times: &SplitTimes, threads: usize) -> Vec<StageAccount> {
     vec![
         stage("read", 1, none, none, times.memory, times.device),
         stage("split", threads, times.busy, none, none, none),
-        stage("write", 1, times.dealing, times.data, none, times.room),
+        stage("write", 1, times.writing, times.data, none, times.room),
     ]
 }

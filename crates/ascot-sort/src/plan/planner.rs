@@ -68,12 +68,12 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     /// Lengths if only the mean is known.
-    pub(crate) fn of_mean(mean_bytes: Option<f64>, header: Option<&[u8]>) -> Lengths {
+    pub(crate) fn from_mean(mean_bytes: Option<f64>, header: Option<&[u8]>) -> Lengths {
         Lengths { mean_bytes, first: Vec::new(), header_bytes: header.map_or(0, <[u8]>::len) as u64 }
     }
 
     /// Lengths of the records at the head of the input.
-    pub(crate) fn of_head<R: Records>(records: &R, head: &InputHead) -> Lengths {
+    pub(crate) fn from_head<R: Records>(records: &R, head: &InputHead) -> Lengths {
         let whole = records.cut(&head.records, usize::MAX);
         let mean_bytes = (whole.records > 0).then(|| whole.bytes as f64 / whole.records as f64);
         let mut first = Vec::new();
@@ -88,7 +88,7 @@ impl Lengths {
             first.push(len);
             at += len;
         }
-        Lengths { first, ..Lengths::of_mean(mean_bytes, head.header.as_deref()) }
+        Lengths { first, ..Lengths::from_mean(mean_bytes, head.header.as_deref()) }
     }
 
     /// Bytes of blocks per byte of records, if blocks of `block` bytes hold whole records and are padded to pages. It
@@ -329,7 +329,7 @@ pub(crate) fn plan_split<R: Records>(
 pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64) -> Result<Plan, SortError> {
     let budget = budget_of(request, Some(data_bytes))?;
     let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs: 1 };
-    let lengths = Lengths::of_mean(Some(record_bytes), None);
+    let lengths = Lengths::from_mean(Some(record_bytes), None);
     with_records!(AnyRecords::new(request, &InputHead::default())?, records => {
         let facts = Facts::new(request, extent, &budget, &lengths, &*records);
         // The request does not name the output: a file is assumed.

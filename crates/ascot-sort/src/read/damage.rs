@@ -21,7 +21,13 @@ impl RecordStart {
     /// Error for a last record that is cut short after `partial`.
     pub fn cut_short(self, partial: &Partial) -> SortError {
         let RecordStart { input, record, offset } = self;
-        SortError::CutShort { input, record, offset, have: partial.seen, missing: Missing::of(partial) }
+        SortError::CutShort {
+            input,
+            record,
+            offset,
+            have: partial.seen,
+            missing: Missing::from_partial(partial),
+        }
     }
 
     /// The same for a record cut short after `bytes`.

@@ -104,7 +104,7 @@ impl Inputs {
     }
 
     /// Inputs that were opened one by one.
-    pub fn of_files(files: Vec<InputFile>) -> Inputs {
+    pub fn from_files(files: Vec<InputFile>) -> Inputs {
         Inputs { files: Arc::new(files) }
     }
 
@@ -171,14 +171,14 @@ impl Inputs {
 
     /// Fingerprints of the files.
     pub fn fingerprints(&self) -> Result<Vec<Fingerprint>, SortError> {
-        self.files.iter().filter_map(InputFile::path).map(Fingerprint::of).collect()
+        self.files.iter().filter_map(InputFile::path).map(Fingerprint::from_path).collect()
     }
 }
 
 impl InputFile {
     /// A part of a partitioned write: the run `number` at `path`, with `bytes` of records, read through buffers from
     /// `pool`.
-    pub fn of_part(path: &Path, number: u64, bytes: u64, pool: &Pool) -> InputFile {
+    pub fn from_part(path: &Path, number: u64, bytes: u64, pool: &Pool) -> InputFile {
         let source = Source::Part { path: path.to_path_buf(), number, pool: pool.clone() };
         InputFile { source, size: Some(bytes), start: 0, crlf: false }
     }
@@ -354,7 +354,7 @@ fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u
 
 impl Fingerprint {
     /// From its size, its time of change, and a checksum of both ends.
-    pub fn of(path: &Path) -> Result<Fingerprint, SortError> {
+    pub fn from_path(path: &Path) -> Result<Fingerprint, SortError> {
         let failed = |error| IoError::from_os(Action::Read, path, 0, error);
         let file = File::open(path).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;

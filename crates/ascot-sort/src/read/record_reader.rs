@@ -148,13 +148,13 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     }
 
     /// The inputs are parts: no chunk has records of two of them, and the records are normalised already.
-    pub fn of_parts(mut self) -> Self {
+    pub fn over_parts(mut self) -> Self {
         self.separate = true;
-        self.of_spills()
+        self.over_spills()
     }
 
     /// The inputs are spills, whose records are normalised already.
-    pub fn of_spills(mut self) -> Self {
+    pub fn over_spills(mut self) -> Self {
         self.spilled = true;
         self
     }
@@ -299,11 +299,11 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         let carry = std::mem::take(&mut self.carry);
         if carry.len() > read.start {
             self.start_long(&carry, read.len(), starving)?;
-            return Ok(Fill::of(lease, read));
+            return Ok(Fill::new(lease, read));
         }
         let start = read.start - carry.len();
         lease.bytes_mut()[start..read.start].copy_from_slice(&carry);
-        Ok(Fill::of(lease, start..read.end))
+        Ok(Fill::new(lease, start..read.end))
     }
 
     /// Starts a long record with `bytes`, after which `read` more have been read.
@@ -451,12 +451,12 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         let carry = std::mem::take(&mut self.carry);
         if carry.len() + 2 * PAGE_BYTES > self.chunks.chunk_bytes() {
             self.start_long(&carry, 0, starving)?;
-            return Ok(Fill::of(self.lease(starving)?, 0..0));
+            return Ok(Fill::new(self.lease(starving)?, 0..0));
         }
         let mut lease = self.lease(starving)?;
         let start = carry.len().next_multiple_of(PAGE_BYTES) - carry.len();
         lease.bytes_mut()[start..start + carry.len()].copy_from_slice(&carry);
-        Ok(Fill::of(lease, start..start + carry.len()))
+        Ok(Fill::new(lease, start..start + carry.len()))
     }
 
     /// Reads up to `room` bytes after the bytes there are; true if the input has ended.
@@ -573,7 +573,7 @@ struct Fill {
 
 impl Fill {
     /// Uncut `bytes` of a buffer.
-    fn of(lease: Lease, bytes: Range<usize>) -> Self {
+    fn new(lease: Lease, bytes: Range<usize>) -> Self {
         let cut = bytes.start;
         Fill { lease, cut, bytes, records: 0, starts: Vec::new(), from: None, added: 0, ends: false }
     }

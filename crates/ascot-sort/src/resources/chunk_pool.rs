@@ -127,7 +127,7 @@ impl ChunkPool {
     }
 
     fn find(&self, shelf: &mut Shelf) -> Result<Option<Lease>, PoolError> {
-        let lease = |buf| Lease::of(&self.inner, buf, 0);
+        let lease = |buf| Lease::new(&self.inner, buf, 0);
         if let Some(buf) = shelf.free.pop() {
             return Ok(Some(lease(buf)));
         }
@@ -237,7 +237,7 @@ impl Long {
         let home = Arc::clone(&self.home);
         home.lock().long -= before - long;
         home.returned.notify_all();
-        Lease::of(&home, memory.into_buf(), long)
+        Lease::new(&home, memory.into_buf(), long)
     }
 }
 
@@ -252,7 +252,7 @@ impl Drop for Long {
 }
 
 impl Lease {
-    fn of(home: &Arc<Inner>, buf: Buf, long: usize) -> Self {
+    fn new(home: &Arc<Inner>, buf: Buf, long: usize) -> Self {
         let held = home.holders.taken();
         Lease { buf: Some(buf), home: Some(Arc::clone(home)), long, _block: None, _held: Some(held) }
     }
@@ -264,7 +264,7 @@ impl Lease {
 
     /// The same for a record assembled from blocks. It holds the last `block`, so that dropping
     /// the record frees a block, as the schedule of a merge expects.
-    pub fn of_blocks(buf: Buf, block: Buf) -> Self {
+    pub fn from_blocks(buf: Buf, block: Buf) -> Self {
         Lease { buf: Some(buf), home: None, long: 0, _block: Some(block), _held: None }
     }
 

@@ -72,7 +72,7 @@ pub struct LoweredCap {
 
 impl LoweredCap {
     /// The replacement for a cap of `asked` bytes; none if it fits.
-    pub fn of(asked: u64) -> Option<Self> {
+    pub fn new(asked: u64) -> Option<Self> {
         Self::within(asked, GroupMemory::of_this_process()?)
     }
 
@@ -97,7 +97,7 @@ impl fmt::Display for LoweredCap {
 
 /// `asked`, or the part of it that fits into the control group.
 pub fn lowered(asked: u64) -> u64 {
-    LoweredCap::of(asked).map_or(asked, |lowered| lowered.cap)
+    LoweredCap::new(asked).map_or(asked, |lowered| lowered.cap)
 }
 
 /// File names of one version of control groups.

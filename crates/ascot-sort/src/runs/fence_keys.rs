@@ -171,7 +171,7 @@ impl RunKeys {
     ) -> Result<Self, SortError> {
         let memory = pool.reserve(3 * bytes.len(), "the keys of a run")?;
         let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
-        let parsed = Parsed::of(bytes, id).map_err(bad)?;
+        let parsed = Parsed::parse(bytes, id).map_err(bad)?;
         Ok(parsed.keys(records, memory).ok_or_else(|| bad("its entries and its keys do not agree"))?)
     }
 
@@ -305,7 +305,7 @@ struct Parsed<'a> {
 }
 
 impl<'a> Parsed<'a> {
-    fn of(bytes: &'a [u8], id: u64) -> Result<Self, &'static str> {
+    fn parse(bytes: &'a [u8], id: u64) -> Result<Self, &'static str> {
         let (body, sum) = bytes.split_last_chunk::<4>().ok_or("the file is shorter than its checksum")?;
         if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
             return Err("its checksum is wrong");

@@ -152,7 +152,7 @@ impl<B: Clone> Natural<B> {
     /// The run it makes; none if it has too many outliers. An `exact` run has none at its ends.
     fn taken<R: Records<Bound = B>>(&self, records: &R, buffer: &RunBuffer, exact: bool) -> Option<Referred> {
         let mut taken = Referred {
-            run: Run::of_input(self.backward),
+            run: Run::from_input(self.backward),
             end: self.chunks.end,
             early: Vec::new(),
             late: Vec::new(),
@@ -237,7 +237,7 @@ fn cut_between<R: Records>(
 
 impl Run {
     /// An empty run that refers to inputs.
-    fn of_input(backward: bool) -> Run {
+    fn from_input(backward: bool) -> Run {
         let inputs = InputRun {
             chunks: Vec::new(),
             backward,

@@ -161,7 +161,7 @@ impl<R: Records> RunInput<R> {
     }
 
     /// A run whose file is open, up to the end of `index`.
-    pub fn of_file(
+    pub fn from_file(
         records: &Arc<R>,
         pool: &Pool,
         (run, file): (&Run, &Arc<RunFile>),
@@ -255,7 +255,7 @@ impl<R: Records> Assembly<R> {
             self.spanning = Some(Spanning { buf, held: end, block });
             return Ok(Completed::Nothing);
         }
-        let sorted = Arc::new(self.records.index(Lease::of_blocks(buf, filled.buf), 0..end));
+        let sorted = Arc::new(self.records.index(Lease::from_blocks(buf, filled.buf), 0..end));
         self.long = Arc::downgrade(&sorted);
         let segment = self.records.whole(sorted);
         Ok(Completed::Block(RunBlock { segment, block, end: self.block + 1, long: true }))
@@ -364,7 +364,7 @@ pub struct Run {
 impl Run {
     /// Its file as an input, read through buffers from `pool`.
     pub fn as_input(&self, pool: &Pool) -> InputFile {
-        InputFile::of_part(&self.path, self.number, self.bytes, pool)
+        InputFile::from_part(&self.path, self.number, self.bytes, pool)
     }
 
     /// Memory for a record that spans blocks while the run is merged, bytes. A run has at most one such record in

@@ -226,7 +226,7 @@ impl JobDir {
         let finished = manifest.finished.clone()?;
         let Output::Path(path) = &manifest.request.output else { return None };
         let unnamed = manifest.temporary.as_ref().is_some_and(|path| path.exists());
-        (!unnamed && FileIdentity::of(path) == Some(finished.file)).then_some(finished)
+        (!unnamed && FileIdentity::from_path(path) == Some(finished.file)).then_some(finished)
     }
 
     /// Removes the job's own files from its directory, which now has a view's name: a view belongs to no job. A kill

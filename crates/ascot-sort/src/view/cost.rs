@@ -26,7 +26,7 @@ impl ViewCost {
     /// once, without writing. None if all data fits in memory. `file_seconds` comes from the plan of a sort.
     /// Switches while reading: those of A3 within `READER_BYTES` if a switch costs more than a block, else half of
     /// the merge's.
-    pub fn of(merge: &MethodPlan, file_seconds: f64, volume: &VolumeProfile) -> Option<ViewCost> {
+    pub fn new(merge: &MethodPlan, file_seconds: f64, volume: &VolumeProfile) -> Option<ViewCost> {
         let [first, .., last] = &merge.passes[..] else { return None };
         let bytes = last.read_bytes as f64;
         let runs = first.outputs.max(last.inputs);
@@ -94,7 +94,7 @@ mod tests {
             remark: String::new(),
         };
         let array = VolumeProfile::simple("array", 3.5e9, 3.5e9, 0.0155);
-        let seconds = |runs| ViewCost::of(&merge(runs), 9.0, &array).map_or(0.0, |cost| cost.read_seconds);
+        let seconds = |runs| ViewCost::new(&merge(runs), 9.0, &array).map_or(0.0, |cost| cost.read_seconds);
         assert!(seconds(900) > 2.0 * seconds(90), "{} and {}", seconds(900), seconds(90));
     }
 

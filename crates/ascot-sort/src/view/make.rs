@@ -102,7 +102,7 @@ impl<R: Records> Job<'_, R> {
             .manifest
             .runs
             .iter()
-            .map(|run| Member::of(&self.disk, run))
+            .map(|run| Member::from_run(&self.disk, run))
             .collect::<Result<Vec<_>, _>>()?;
         let typed = matches!(self.request.layout, Layout::Csv { .. });
         let manifest = ViewManifest {

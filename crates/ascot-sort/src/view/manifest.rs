@@ -91,7 +91,7 @@ pub fn identity_of(path: &Path) -> Result<Identity, IoError> {
 
 impl Member {
     /// The member for a complete run.
-    pub fn of(disk: &Disk, run: &Run) -> Result<Member, SortError> {
+    pub fn from_run(disk: &Disk, run: &Run) -> Result<Member, SortError> {
         let keys = run.path.with_extension("keys");
         let read = fs::read(&keys).map_err(|error| IoError::from_os(Action::Read, &keys, 0, error))?;
         let name = run.path.file_name().map(PathBuf::from).unwrap_or_default();
@@ -280,7 +280,7 @@ pub(crate) struct Kept {
 /// The index of a member that is a file, from `bytes`, the file of its blocks at `path`.
 pub(crate) fn blocks_of(bytes: &[u8], member: Kept, path: &Path) -> Result<RunIndex, SortError> {
     let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
-    let parsed = Parsed::of(bytes, member).map_err(bad)?;
+    let parsed = Parsed::parse(bytes, member).map_err(bad)?;
     let index = RunIndex::from_ranges(RunId(member.number), parsed.start, parsed.entries());
     let ends_inside = parsed.start.checked_add(index.bytes).is_some_and(|end| end <= member.size);
     if index.bytes != member.bytes || !ends_inside {
@@ -296,7 +296,7 @@ struct Parsed<'a> {
 }
 
 impl<'a> Parsed<'a> {
-    fn of(bytes: &'a [u8], member: Kept) -> Result<Self, &'static str> {
+    fn parse(bytes: &'a [u8], member: Kept) -> Result<Self, &'static str> {
         let (body, sum) = bytes.split_last_chunk::<4>().ok_or("it is shorter than its checksum")?;
         if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
             return Err("its checksum is wrong");

@@ -320,7 +320,7 @@ impl<R: Records> View for Opened<R> {
         let first = from.max(self.header_bytes()) - self.header_bytes();
         let last = to.max(self.header_bytes()) - self.header_bytes();
         if first >= last {
-            return Ok(Stream::of(front));
+            return Ok(Stream::from_bytes(front));
         }
         let selected = self.loader().select(first, Measure::Bytes)?;
         let part = Part {

@@ -145,7 +145,7 @@ impl<R: Records> Taking<'_, R> {
         let mut buf = Buf::heap(tail.len());
         buf[..tail.len()].copy_from_slice(tail);
         sink.write(MergedBlock { buf, len: tail.len(), first_record: 0, longest: tail.len(), records: 1 })?;
-        Member::of(self.disk, &sink.finish()?)
+        Member::from_run(self.disk, &sink.finish()?)
     }
 }
 

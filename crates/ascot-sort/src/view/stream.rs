@@ -82,7 +82,7 @@ impl Current {
 
 impl Stream {
     /// A stream of these bytes only.
-    pub fn of(front: Vec<u8>) -> Stream {
+    pub fn from_bytes(front: Vec<u8>) -> Stream {
         let cancel = Cancel::new();
         Stream {
             current: Current::Bytes(front),
@@ -108,7 +108,7 @@ impl Stream {
         let skip = part.skip;
         let left = part.bytes;
         let (send, receive) = unbounded();
-        let mut this = Stream::of(front);
+        let mut this = Stream::from_bytes(front);
         let merge = Merge::prepare(records, disk, pool, &part, memory, threads)?;
         let cancel = this.cancel.clone();
         let sum = Arc::clone(&this.sum);
@@ -229,7 +229,7 @@ impl<R: Records> Merge<R> {
         let open = |&run: &usize| {
             let of_view = &part.runs[run];
             let (run, index) = of_view.part(part.starts[run], part.ends[run]);
-            RunInput::of_file(records, pool, (&run, &of_view.file(disk)?), &index)
+            RunInput::from_file(records, pool, (&run, &of_view.file(disk)?), &index)
         };
         let inputs = live.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Ok(Merge { records: Arc::clone(records), emitters, inputs, blocks })

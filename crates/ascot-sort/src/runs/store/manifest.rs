@@ -252,7 +252,7 @@ pub struct FileIdentity {
 
 impl FileIdentity {
     /// The identity of the file at `path`, if there is one.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         let stat = fs::metadata(path).ok()?;
         Some(FileIdentity { device: stat.dev(), inode: stat.ino(), bytes: stat.len() })
     }
