@@ -21,6 +21,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
 use crate::emergency;
@@ -329,6 +330,10 @@ fn hold(temporary: &Path, file: &File) -> bool {
     !matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)) && is_named(file, temporary)
 }
 
+/// The kernel releases the files of a killed process a moment after its end, if its ring had requests in flight.
+const RELEASE_PATIENCE: Duration = Duration::from_millis(500);
+const RELEASE_POLL: Duration = Duration::from_millis(5);
+
 /// Opens an unfinished output to check whether it is locked; links and files that are not regular do not qualify.
 fn open_orphan(path: &Path) -> Option<File> {
     let mut options = OpenOptions::new();
@@ -345,9 +350,21 @@ pub fn remove_orphan(temporary: &Path) -> bool {
 /// Unlocked unfinished outputs in `directory`: leftovers of killed jobs.
 pub fn orphaned_outputs(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let orphaned =
-        |path: &PathBuf| is_temporary(path) && open_orphan(path).is_some_and(|file| file.try_lock().is_ok());
+    let deadline = Instant::now() + RELEASE_PATIENCE;
+    let orphaned = |path: &PathBuf| is_temporary(path) && is_unlocked_by(deadline, path);
     entries.flatten().map(|entry| entry.path()).filter(orphaned).collect()
+}
+
+/// Whether an unfinished output is unlocked, or is so before `deadline`.
+fn is_unlocked_by(deadline: Instant, path: &Path) -> bool {
+    let Some(file) = open_orphan(path) else { return false };
+    while file.try_lock().is_err() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(RELEASE_POLL);
+    }
+    true
 }
 
 /// Whether a path has a name that only this module creates.
