@@ -469,17 +469,7 @@ fn copy(
     loop {
         cancel.check()?;
         let mut block = blocks.take(|| cancel.is_cancelled()).ok_or(SortError::Cancelled)?;
-        let mut len = 0;
-        while len < block.len() {
-            let bytes = stream.next_bytes()?;
-            if bytes.is_empty() {
-                break;
-            }
-            let count = bytes.len().min(block.len() - len);
-            block[len..len + count].copy_from_slice(&bytes[..count]);
-            stream.consume(count);
-            len += count;
-        }
+        let len = stream.read(&mut block)?;
         if len == 0 {
             break;
         }
