@@ -13,8 +13,8 @@ pub fn index() -> Command {
     tool("index")
         .about("Index records by key while they are written, and find them again")
         .long_about(
-            "Make, read and check indexed directories: records appended in epochs, sorted and \
-                 indexed in one pass, of which a key's values are found in a few reads.",
+            "Make, read and check indexed directories. Records are appended in epochs, sorted and \
+             indexed in one pass; a query finds the values of a key in a few reads.",
         )
         .override_usage("ascot index COMMAND [ARGUMENT]...")
         .subcommand_required(true)
@@ -32,9 +32,9 @@ fn build() -> Command {
     tool("build")
         .about("Index files of records by a range of their bytes")
         .long_about(
-            "Read files of records once and write the new directory DIR, in which records are found \
-                 by key. An epoch is complete, and can be read, as soon as it is written; whatever \
-                 happens to the command, complete epochs stay.",
+            "Read files of records once and write the new directory DIR, in which queries find records \
+             by key. An epoch can be read as soon as it is complete. Complete epochs stay even if the \
+             command fails or is killed.",
         )
         .override_usage("ascot index build FILE... --format FORMAT --key A..B -o DIR [OPTION]...")
         .after_help(
@@ -60,7 +60,7 @@ fn build() -> Command {
         .arg(memory())
         .next_help_heading(OUTPUT)
         .arg(
-            dir_option("output", "the directory", "The directory to make, or to go on in (--open).")
+            dir_option("output", "the directory", "The directory to make or to continue (--open).")
                 .short('o')
                 .required(true),
         )
@@ -74,7 +74,7 @@ fn of_records() -> Vec<Arg> {
             "format",
             "FORMAT",
             "fixed:BYTES, lines, prefixed:u32-le and the like",
-            "What the files are made of: fixed:BYTES, lines, lines:nul, prefixed:u8, :u16, :u32, \
+            "The layout of the files: fixed:BYTES, lines, lines:nul, prefixed:u8, :u16, :u32, \
                      :u64, with -le or -be.",
         )
         .required(true),
@@ -82,17 +82,15 @@ fn of_records() -> Vec<Arg> {
             "key",
             "A..B",
             "bytes A to B of a record, B left out",
-            "The bytes of a record that are its key, counted from 0, B left out; all others are its \
-                     value.",
+            "The bytes of a record that form its key, counted from 0, without B; all others form its value.",
         )
         .required(true),
         option(
             "attribute",
             "SPEC",
             "NAME=OFFSET:TYPE, a number in values for --where",
-            "A number that stands in every value from byte OFFSET of it on: f64, f32, i64, u64, i32 \
-                     or u32, little-endian. Its least and greatest are kept for each block, so that range \
-                     --where skips blocks.",
+            "A number at byte OFFSET of every value: f64, f32, i64, u64, i32 or u32, little-endian. Each \
+             block stores its minimum and maximum, so that range --where can skip blocks.",
         ),
     ]
 }
@@ -105,23 +103,23 @@ fn of_directory() -> Vec<Arg> {
             "SCHEME",
             ["records", "pointers", "ranks"],
             "records (default), pointers or ranks",
-            "What is kept with keys: whole records; pointers to values, which are in the order of \
-                 arrival; or the numbers of writers, whose own tables have the records. For one writer \
-                 records are best; the others are for many processes that write together.",
+            "What a table stores with each key: the whole record; a pointer to the value, in the order \
+             of arrival; or the number of the writer whose own table has the record. For one writer \
+             records is best; the others are for many processes that write together.",
         ),
         option(
             "partitions",
             "P",
-            "parts that keys are dealt out to (default 1)",
-            "Parts that keys are dealt out to; 1 if not given.",
+            "parts among which keys are divided (default 1)",
+            "Number of parts among which keys are divided; 1 if not given.",
         ),
         choice(
             "partition-by",
             "WAY",
             ["hash", "range"],
             "hash (default), or range of keys",
-            "What tells the part of a key: its hash, or its place among boundaries that are sampled \
-                 and balanced again for every epoch, so that a range of keys is in few parts.",
+            "How the part of a key is found: by its hash, or by boundaries that are sampled and balanced \
+             for every epoch, so that a range of keys is in few parts.",
         ),
         switch(
             "epoch-per-file",
@@ -133,20 +131,20 @@ fn of_directory() -> Vec<Arg> {
             "MODE",
             ["create", "append", "auto"],
             "create (default), append, or auto: whichever fits",
-            "create: make the directory, or take one that is empty or whose first epoch was never \
-                 complete. append: go on after the last complete epoch of one that is there, whoever \
-                 wrote it; what is asked of it has to be so there, but for the number of partitions. \
-                 auto: append if there is one, create if not.",
+            "create: make the directory, or use one that is empty or whose first epoch was never \
+             complete. append: continue an existing directory after its last complete epoch. Format, key \
+             and all other options must match the directory, except the number of partitions. auto: \
+             append if the directory exists, otherwise create.",
         ),
-        switch("append", "go on in a directory that is there", "The same as --open append.")
+        switch("append", "continue an existing directory", "The same as --open append.")
             .conflicts_with("open"),
         option(
             "rollback",
             "N",
             "first drop epochs from N on; the next is epoch N",
-            "With --append or --open auto: epochs 0 to N-1 stay, later ones are dropped, and the \
-                 next is epoch N. For what starts again from before its epoch N, and would otherwise \
-                 write epochs a second time.",
+            "With --append or --open auto: epochs 0 to N-1 stay, later ones are dropped, and the next is \
+             epoch N. For a program that restarts from a checkpoint before its epoch N and would \
+             otherwise write epochs a second time.",
         ),
     ]
 }
@@ -155,12 +153,11 @@ fn get() -> Command {
     tool("get")
         .about("Print all values of a key, with their epochs")
         .long_about(
-            "Find the values that were appended to a key, in all epochs or one. Exit status 1: none \
-                 was; 2: that is not known, or not of all keys, because a file is missing or damaged. \
-                 Keys are written as 0x and hexadecimal digits, as le:NUMBER or be:NUMBER (an integer as \
-                 long as keys are, lowest or highest byte first), or as the text that they are. Values \
-                 may be longer than the memory: they are printed part by part, after all of each has \
-                 been checked.",
+            "Find the values that were appended to a key, in all epochs or one. Exit status 1: the key \
+             has no value; 2: a file is missing or damaged, so that values may be missing. Keys are \
+             written as 0x and hexadecimal digits, as le:NUMBER or be:NUMBER (an integer of the length \
+             of a key, lowest or highest byte first), or as text. Values may be longer than the memory: \
+             a value is checked as a whole and then printed part by part.",
         )
         .override_usage(
             "ascot index get DIR KEY [OPTION]...\nascot index get DIR --keys-file FILE [OPTION]...",
@@ -178,7 +175,7 @@ fn get() -> Command {
                 "key",
                 "KEY",
                 "the key",
-                "The key: 0x and hexadecimal digits, le:NUMBER, be:NUMBER, or the text that it is.",
+                "The key: 0x and hexadecimal digits, le:NUMBER, be:NUMBER, or text.",
             )
             .required(false)
             .required_unless_present("keys-file")
@@ -189,8 +186,7 @@ fn get() -> Command {
         .arg(file_option(
             "keys-file",
             "many keys, one a line, read in file order",
-            "Keys, one a line, which are looked for together: reads go through the files in order. - \
-                     is standard input.",
+            "File of keys, one a line. They are looked up together, with reads in file order. - is standard input.",
         ))
         .arg(raw())
         .arg(json())
@@ -202,9 +198,9 @@ fn range() -> Command {
     tool("range")
         .about("Print the records of a range of keys, in their order")
         .long_about(
-            "Print the records whose keys are at least A and below B, by key and epoch; without A \
-                 from the least, without B to the greatest. Keys are written as for ascot index get. \
-                 Blocks outside the range are not read.",
+            "Print the records whose keys are at least A and below B, by key and epoch; without A from \
+             the smallest key, without B to the largest. Keys are written as for ascot index get. Blocks \
+             outside the range are not read.",
         )
         .override_usage("ascot index range DIR A..B [OPTION]...")
         .before_help("A and B: 0x and hexadecimal digits, le:NUMBER, be:NUMBER, or text.")
@@ -219,9 +215,8 @@ fn range() -> Command {
             operand(
                 "range",
                 "A..B",
-                "keys from A to B, which is left out",
-                "The range: the least key, two dots, and the key before which to end; either may be left \
-                 out.",
+                "keys from A to B, B excluded",
+                "The range: the smallest key, two dots, and the key before which it ends; either may be omitted.",
             )
             .allow_hyphen_values(true),
         )
@@ -230,13 +225,13 @@ fn range() -> Command {
             "where",
             "CONDITION",
             "NAME>X, NAME>=X, NAME<X or NAME<=X",
-            "Only records whose attribute compares like this, such as energy>1e9. Blocks that cannot \
-                     have one are not read.",
+            "Only records whose attribute meets the condition, such as energy>1e9. Blocks without such \
+             records are not read.",
         ))
         .arg(switch(
             "unordered",
-            "as they stand in the files: less memory",
-            "In the order in which records stand in the files, which takes no memory for merging.",
+            "in file order: less memory",
+            "Print records in the order of the files, which takes no memory for merging.",
         ))
         .arg(raw())
         .arg(json())
@@ -246,10 +241,10 @@ fn range() -> Command {
 
 fn info() -> Command {
     tool("info")
-        .about("Say what an indexed directory is and holds")
+        .about("Describe an indexed directory and its contents")
         .long_about(
-            "Print what an indexed directory is, how many epochs of it are complete and what they \
-             hold, from its indexes alone.",
+            "Print the options of an indexed directory, the number of its complete epochs and their \
+             contents, from its indexes alone.",
         )
         .override_usage("ascot index info DIR [OPTION]...")
         .arg(dir())
@@ -261,10 +256,9 @@ fn verify() -> Command {
     tool("verify")
         .about("Read everything and check it")
         .long_about(
-            "Look at every checksum, the order of keys, all counts, whether records are found where \
-                 a query looks for them, and whether padding is zero: no byte of the directory can \
-                 change without being found. Exit status 1: something is wrong, and is named by file and \
-                 byte.",
+            "Check every checksum, the order of keys, all counts, that queries find every record, and \
+             that padding is zero, so that a change of any byte is found. Exit status 1: a fault was \
+             found; the message names its file and byte.",
         )
         .override_usage("ascot index verify DIR [OPTION]...")
         .arg(dir())
@@ -276,21 +270,16 @@ fn rollback() -> Command {
     tool("rollback")
         .about("Drop the last epochs of an indexed directory")
         .long_about(
-            "Keep epochs 0 to N-1 of an indexed directory and drop all later ones, so that the next \
-                 is epoch N. It may be interrupted at any time: the manifest is replaced first, then \
-                 files are cut off. Readers that are open have to be opened again.",
+            "Keep epochs 0 to N-1 of an indexed directory and drop all later ones, so that the next is \
+             epoch N. The command may be interrupted at any time: it replaces the manifest first and \
+             truncates files afterwards. Open readers must be opened again.",
         )
         .override_usage("ascot index rollback DIR --to-epoch N [OPTION]...")
         .after_help("Examples:\n  ascot index rollback run.dir --to-epoch 7")
         .arg(dir())
         .arg(
-            option(
-                "to-epoch",
-                "N",
-                "the epoch that is written next",
-                "The epoch that is written next: those before it stay.",
-            )
-            .required(true),
+            option("to-epoch", "N", "the epoch written next", "The epoch written next; earlier epochs stay.")
+                .required(true),
         )
         .arg(json())
         .arg(quiet())
@@ -300,8 +289,9 @@ fn plan() -> Command {
     tool("plan")
         .about("Compute memory, connections and messages of many writers")
         .long_about(
-            "Compute what each of many processes needs to send records to those that own their keys: \
-                 directly, or in three hops through ranks that stand for other nodes.",
+            "Compute the memory, connections and messages that each of many processes needs to send \
+             records to the owners of their keys: directly, or in three hops through ranks that \
+             represent other nodes.",
         )
         .override_usage("ascot index plan --ranks R --ranks-per-node K [OPTION]...")
         .after_help("Examples:\n  ascot index plan --ranks 131072 --ranks-per-node 32")
@@ -317,7 +307,7 @@ fn plan() -> Command {
             "bytes",
             "SIZE",
             "bytes a rank appends in an epoch (256MiB)",
-            "Bytes that travel from each rank in an epoch; 256 MiB if not given.",
+            "Bytes that each rank appends in an epoch; 256 MiB if not given.",
         ))
         .arg(json())
 }
@@ -333,9 +323,8 @@ fn epoch() -> Arg {
 fn raw() -> Arg {
     switch(
         "raw",
-        "bytes as they are, and nothing else",
-        "Write the bytes of records as they are, one after another: of get the values, of range \
-         keys and values.",
+        "raw bytes without separators",
+        "Write the raw bytes of records, one after another: get writes values, range writes keys and values.",
     )
     .conflicts_with("json")
 }
@@ -347,14 +336,14 @@ fn json() -> Arg {
 fn stats() -> Arg {
     switch(
         "stats",
-        "tell on standard error what was read",
-        "Tell on standard error how many reads of what kind it took, and of how many bytes; how \
-             many files were opened; and how many other calls asked for a file's size or time.",
+        "report reads on standard error",
+        "Report on standard error the number and bytes of reads by kind, the number of files opened, and \
+         the number of other calls for a file's size or time.",
     )
 }
 
 fn quiet() -> Arg {
-    switch("quiet", "only errors", "Say nothing but errors.").short('q')
+    switch("quiet", "only errors", "Print only errors.").short('q')
 }
 
 fn memory() -> Arg {
@@ -362,7 +351,7 @@ fn memory() -> Arg {
         "memory",
         "SIZE",
         "most memory (default 256MiB to build, 64MiB to read)",
-        "Most memory, a small constant (32 MiB) aside. Default: ASCOT_MEMORY, or 256 MiB to \
-             build and 64 MiB to read.",
+        "Maximum memory, plus a small constant (32 MiB). Default: ASCOT_MEMORY, or 256 MiB to build and \
+         64 MiB to read.",
     )
 }
