@@ -121,13 +121,13 @@ fn frame() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Sort, merge and split files far larger than memory")
         .long_about(
-            "Ascot sorts, merges, splits and reshapes files far larger than memory within a fixed \
-                 amount of it. It says beforehand how long a job takes and why, and afterwards where the \
-                 time went; spilled data is checksummed, results appear whole or not at all, and a job \
-                 that was killed can be resumed.",
+            "Ascot sorts, merges, splits and reshapes files far larger than memory within a fixed amount \
+             of memory. It predicts how long a job takes and why, and reports afterwards where the time \
+             went. Spilled data is checksummed, outputs are written whole or not at all, and killed jobs \
+             can be resumed.",
         )
         .override_usage("ascot COMMAND [ARGUMENT]...")
-        .before_help("ascot COMMAND --help shows one screen each; man ascot-sort tells all.")
+        .before_help("ascot COMMAND --help shows one screen; man ascot-sort has all details.")
         .after_help(EXAMPLES)
         .subcommand_required(true)
         .disable_help_subcommand(true)

@@ -16,12 +16,12 @@ pub fn merge() -> Command {
     moving("merge", "FILE...", SORTING_ONLY)
         .about("Merge sorted files of any number into one")
         .long_about(
-            "Merge FILEs that are sorted already, by the keys given, into one. Any number of files: where \
-             memory or the limit of open files does not allow all of them at once, they are merged in \
-             several passes. A record out of order is found and named, with its file and number, and \
-             nothing is written then. Equal records keep the order of their files.",
+            "Merge FILEs that are sorted by the given keys into one. The number of files is not limited: \
+             if memory or the limit of open files does not allow all of them at once, they are merged in \
+             several passes. A record out of order is an error that names its file and number, and \
+             nothing is written. Equal records keep the order of their files.",
         )
-        .before_help("Files must be sorted by the same keys; what is not is found and named.")
+        .before_help("Files must be sorted by the same keys; a record out of order is an error.")
         .after_help(
             "Examples:\n\
              \x20 ascot merge monday.log tuesday.log -k1,1 -o week.log\n\
@@ -38,8 +38,8 @@ pub fn reshape() -> Command {
         .long_about(
             "Merge FILEs that are sorted already and write the result as N files of equal size, each with a \
              range of keys: all keys of one file come before those of the next, and equal keys share a file. \
-             All is read once and written once, unless there are more files than can be open. All parts \
-             appear when the last of them is complete, or none does.",
+             All data is read once and written once, unless there are more files than can be open. All \
+              parts appear when the last one is complete, or none.",
         )
         .before_help("The parts together, in order of their names, are the merged file.")
         .after_help(
@@ -60,8 +60,8 @@ pub fn split() -> Command {
             "Write the records of all FILEs to N files. --by range: each file has a range of keys; the \
              ranges are sampled so that files are about as large. --by hash: records of equal keys share a \
              file. --by size (the default without a key): each file has an equal share of the bytes, cut \
-             between records. Files hold records in the order of the inputs. All is read once and written \
-             once. All parts appear when the last of them is complete, or none does.",
+             between records. Files hold records in the order of the inputs. All data is read once and \
+              written once. All parts appear when the last one is complete, or none.",
         )
         .before_help("Records are never cut in two; within a part they keep their order.")
         .after_help(
@@ -76,8 +76,8 @@ pub fn split() -> Command {
                 "WHAT",
                 ["range", "hash", "size"],
                 "range (of keys), hash (of the key) or size",
-                "What says which part a record goes to: range, the range of keys it is in; hash, the XXH3 \
-                 hash of its key; size, its place. If not given: range with a key, size without.",
+                "How the part of a record is chosen: range, by the range of its key; hash, by the XXH3 \
+                 hash of its key; size, by its position. If not given: range with a key, size without.",
             )
             .help_heading(JOB),
         )
@@ -86,8 +86,8 @@ pub fn split() -> Command {
                 "boundaries",
                 "cut --by range at the keys of FILE's records",
                 "Cut --by range at the keys of the records in FILE, in the format and order of the \
-                     inputs, without a header: one fewer than parts, each the first key of a part. If not \
-                     given, ranges are sampled. Inputs may be pipes then.",
+                     inputs, without a header: one fewer than parts, each the first key of a part. \
+                      Inputs may then be pipes. If not given, ranges are sampled.",
             )
             .help_heading(JOB),
         )

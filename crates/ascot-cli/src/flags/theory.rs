@@ -9,13 +9,13 @@ use super::{choice, dir_operand, file_option, operand, option, repeated, switch}
 /// `ascot plan`.
 pub fn plan() -> Command {
     tool("plan")
-        .about("Say how many passes a job takes, how long, and why; move nothing")
+        .about("Predict a job's passes and time; move nothing")
         .long_about(
             "Compute the best way to move data between many files on a volume whose speeds and \
-             switch cost are given: for one bowtie of n inputs and m outputs, the schedule, its \
-             group sizes, how it divides the memory, how long its runs are and what rate that \
-             gives; for a merge, a split, a change from n sorted files to m, or a sort, the passes, \
-             with the number of files each moves at a time.",
+             switch cost are given: for one bowtie of n inputs and m outputs, the schedule, its group \
+              sizes, its division of memory, and the resulting run length and rate; for a merge, a \
+              split, a change from n sorted files to m, or a sort, the passes and the number of files in \
+              each.",
         )
         .override_usage("ascot plan bowtie|merge|split|reshape|sort [OPTION]...")
         .after_help(
@@ -30,8 +30,8 @@ pub fn plan() -> Command {
                 "what",
                 "WHAT",
                 "bowtie, merge, split, reshape or sort",
-                "What to plan: one bowtie as it is, or the passes of a merge (n to 1), a split \
-                     (1 to m), of a change of n files into m, or of a sort.",
+                "What to plan: a single bowtie, or the passes of a merge (n to 1), a split (1 to m), a \
+                 change of n files into m, or a sort.",
             )
             .value_parser(["bowtie", "merge", "split", "reshape", "sort"]),
         )
@@ -45,8 +45,8 @@ pub fn plan() -> Command {
             "most-streams",
             "N",
             "most files at once (default: what memory holds)",
-            "The most files to read and write at once (of a sort: to merge); if not given, as many \
-                 as memory has two blocks of 64 KiB for (of a sort: of its own).",
+            "Maximum number of files to read and write at once (of a sort: to merge). If not given, two \
+             blocks of 64 KiB for each file (of a sort: its own blocks) must fit in memory.",
         ))
         .args(of_a_sort())
         .arg(json())
@@ -59,20 +59,20 @@ fn of_a_sort() -> [Arg; 3] {
             "record-bytes",
             "N",
             "of a sort: length of a record (default 100)",
-            "Of a sort, the mean length of a record in bytes; 100 if not given. Without --format, 8 \
-             and fewer are numbers, more are records of that length.",
+            "For a sort: the mean length of a record in bytes; 100 if not given. Without --format, up to \
+             8 bytes are numbers, more are records of that length.",
         ),
         option(
             "format",
             "LAYOUT",
             "of a sort: lines, fixed:100, u64-le",
-            "Of a sort, what a record is, as in ascot sort.",
+            "For a sort: the layout of a record, as in ascot sort.",
         ),
         repeated(
             "key",
             "SPEC",
-            "of a sort: what orders the records",
-            "Of a sort, what orders the records, as in ascot sort.",
+            "of a sort: the key of a record",
+            "For a sort: the key of a record, as in ascot sort.",
         )
         .short('k')
         .value_parser(OsStringValueParser::new()),
@@ -84,12 +84,12 @@ pub fn probe() -> Command {
     tool("probe")
         .about("Measure a volume and the processors into a profile")
         .long_about(
-            "Measure the volume that DIR lies on, past the page cache: reading, writing, both at \
-                 once, and what a switch costs among 2, 4, 8, ... files that are read or written in \
-                 turn; and how fast each of the threads sorts and merges in memory, all at it. Every \
-                 figure is measured several times and shown with its spread. The files have no names and \
-                 are gone when the command ends, however it ends. The profile that -o writes is what \
-                 ascot plan and ascot sort take as --volume.",
+            "Measure the volume of DIR, bypassing the page cache: reading, writing, both at once, and \
+             the cost of a switch among 2, 4, 8, ... files that are read or written in turn. Measure \
+             also how fast all threads together sort and merge in memory. Every figure is measured \
+             several times and shown with its spread. The files have no names and disappear when the \
+             command ends, for whatever reason. ascot plan and ascot sort accept the profile written by \
+             -o as --volume.",
         )
         .override_usage("ascot probe DIR [OPTION]...")
         .after_help(
@@ -102,7 +102,7 @@ pub fn probe() -> Command {
             "directory",
             "DIR",
             "a directory on the volume",
-            "A directory on the volume to be measured, where files may be made.",
+            "A directory on the volume to measure, in which you may create files.",
         ))
         .arg(
             file_option(
@@ -115,20 +115,20 @@ pub fn probe() -> Command {
         .arg(file_option(
             "plot",
             "draw the switch costs to FILE (SVG)",
-            "Draw what a switch costs, by number of files, as an SVG chart to FILE.",
+            "Draw the cost of a switch by number of files, as an SVG chart, to FILE.",
         ))
         .arg(option(
             "bytes",
             "SIZE",
             "most disk to take (default 4GiB)",
-            "Most bytes to take on the volume; 4GiB if not given, and never more than half of what \
-                 is free. The more, the less a cache of the device shows in the figures.",
+            "Maximum bytes to use on the volume; 4GiB if not given, and never more than half of the free \
+             space. With more bytes, a cache of the device affects the figures less.",
         ))
         .arg(option(
             "seconds",
             "N",
             "about how long to measure (default 40)",
-            "Seconds to measure, about; 40 if not given. The fewer, the greater is the spread.",
+            "Approximate duration of the measurement in seconds; 40 if not given. A shorter one has a larger spread.",
         ))
         .arg(json())
 }
@@ -136,11 +136,11 @@ pub fn probe() -> Command {
 /// `ascot simulate`.
 pub fn simulate() -> Command {
     tool("simulate")
-        .about("Drive numbers by a schedule: run lengths and occupancies")
+        .about("Simulate a schedule on numbers: run lengths and occupancies")
         .long_about(
-            "Run a bowtie in which streams are counters and nothing is moved, by the very \
-             schedules that drive real streams, and hold what comes out against the formulas: \
-             how long runs are, how many switches there are, what the streams hold.",
+            "Simulate a bowtie whose streams are counters, with the schedules that drive real streams, \
+             and compare the result with the formulas: the length of runs, the number of switches, the \
+             occupancies of streams.",
         )
         .override_usage("ascot simulate [OPTION]...")
         .after_help(
@@ -165,8 +165,8 @@ pub fn simulate() -> Command {
             "NAME",
             ["best", "a1", "a2", "a3", "a4", "a5", "a6r", "a6w", "equal"],
             "the algorithm (default: the best)",
-            "The algorithm by its published name; the one with the longest runs if not given. equal: \
-                     what others do, an equal part of memory for each stream, for comparison.",
+            "The algorithm by its published name; the one with the longest runs if not given. equal: an \
+             equal part of memory for each stream, the usual practice, for comparison.",
         ))
         .arg(option(
             "group",
@@ -183,7 +183,7 @@ pub fn simulate() -> Command {
             "Bytes moved in all; 40 \
                 times the memory if not given.",
         ))
-        .arg(option("seed", "N", "seed of what is random", "Seed of what happens by chance; 1 if not given."))
+        .arg(option("seed", "N", "seed of the random numbers", "Seed of the random numbers; 1 if not given."))
         .arg(json())
 }
 
@@ -192,9 +192,9 @@ fn skew() -> Arg {
         "skew",
         "HOW",
         "equal, zipf:1, fast:10, noise:0.5, bursts:1000, ends",
-        "How fast streams are consumed and filled: equal; zipf:S, the k-th as 1/k^S; fast:N, the \
-             first N times as fast as each other; noise:X, up to X more or less, anew all the time; \
-             bursts:B, one after the other for B blocks; ends, they end one after the other.",
+        "How fast streams are consumed and filled: equal; zipf:S, the k-th as 1/k^S; fast:N, the first N \
+         times as fast as the others; noise:X, each up to X faster or slower, drawn for every block; \
+         bursts:B, one stream after the other for B blocks; ends, the streams end one after the other.",
     )
 }
 

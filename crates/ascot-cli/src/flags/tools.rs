@@ -21,8 +21,7 @@ pub fn generate() -> Command {
         .about("Make the sort benchmark's records")
         .long_about(
             "Write COUNT records of the sort benchmark: 100 bytes each, the first 10 of them \
-             the key; byte for byte what the benchmark's own generator writes for the same \
-             record numbers.",
+             the key; the bytes are those of the benchmark's own generator for the same record numbers.",
         )
         .override_usage("ascot gen COUNT [OPTION]... [-o FILE]")
         .after_help(
@@ -41,7 +40,7 @@ pub fn generate() -> Command {
             "start",
             "N",
             "number of the first record (default 0)",
-            "Number of the first record, 0 if not given; records can be made in pieces.",
+            "Number of the first record, 0 if not given; a file can so be made in parts.",
         ))
         .arg(switch(
             "ascii",
@@ -60,7 +59,7 @@ pub fn check() -> Command {
         .long_about(
             "Read FILEs, in order, as one sorted sequence: check that each key is at least the \
              one before, count records and duplicate keys, and add up the benchmark's checksum, \
-             which does not depend on order. Exit status 1 if something is out of order.",
+             which does not depend on order. Exit status 1 if a record is out of order.",
         )
         .override_usage("ascot check [OPTION]... [FILE]...")
         .after_help(
@@ -77,17 +76,17 @@ pub fn check() -> Command {
             "format",
             "LAYOUT",
             "what a record is (default fixed:100)",
-            "What a record is, as in ascot sort; if not given lines, or rows where the key names a \
-                     column, for files called .csv or .tsv, lines for .txt and .log, and fixed:100, the \
-                     benchmark's, for all others.",
+            "The layout of a record, as in ascot sort. If not given: for .csv and .tsv files lines, or \
+             rows if the key names a column; lines for .txt and .log; otherwise fixed:100, the layout of \
+             the benchmark.",
         ))
         .arg(
             repeated(
                 "key",
                 "SPEC",
                 "what orders it (default 0..10)",
-                "What orders the records, as in ascot sort; if neither format nor key is given whole \
-                     lines of files called as text, and 0..10, the benchmark's, of others.",
+                "The key of the records, as in ascot sort. If neither format nor key is given: the whole \
+                 line for text files, otherwise 0..10, the key of the benchmark.",
             )
             .short('k')
             .value_parser(OsStringValueParser::new()),
@@ -101,17 +100,16 @@ pub fn clean() -> Command {
     tool("clean")
         .about("Remove what killed jobs left behind")
         .long_about(
-            "Find directories of jobs that were killed, and remove them with the spills in \
-             them. Jobs that are running and files that are not Ascot's are left alone. Where no \
-             DIR is named, only what cannot be resumed is removed; what can is listed, with the \
-             command that resumes it, and so are unfinished outputs, whose job may have its \
-             spills elsewhere. Without --temp spills go beside the output, unless the \
-             environment names a place: name that DIR.",
+            "Find the directories of killed jobs and remove them with their spills. Running jobs and \
+             files that are not Ascot's stay. Without DIR, the command removes only jobs that cannot be \
+             resumed; it lists the others, with the command that resumes each, and unfinished outputs, \
+             whose spills may be in another directory. Without --temp, spills are beside the output \
+             unless the environment names a directory: name that DIR.",
         )
         .override_usage("ascot clean [--dry-run] [--all] [DIR]...")
         .before_help(
-            "With DIR all that killed jobs left there goes; with none, what can be resumed\n\
-             stays and is listed, with how to resume it.",
+            "With DIR, removes everything that killed jobs left there. Without DIR, keeps\n\
+             the jobs that can be resumed, and lists each with the command that resumes it.",
         )
         .after_help(
             "Examples:\n  ascot clean --dry-run\n  ascot clean /fast\n  ascot clean /fast/ascot-0123456789ab",
@@ -121,9 +119,9 @@ pub fn clean() -> Command {
                 "dirs",
                 "DIR",
                 "where spills went (default: the usual places)",
-                "Directories that were given as --temp or hold outputs, or job directories \
-             themselves: all that jobs left there is removed. Default: those of ASCOT_TMPDIR, \
-             TMPDIR or else /tmp, and the current directory, where jobs that can be resumed stay.",
+                "Directories given as --temp, directories of outputs, or job directories: everything \
+                 that killed jobs left there is removed. Default: those of ASCOT_TMPDIR, TMPDIR or else \
+                 /tmp, and the current directory; jobs there that can be resumed stay.",
             )
             .required(false)
             .num_args(0..),
@@ -132,7 +130,7 @@ pub fn clean() -> Command {
             switch(
                 "dry-run",
                 "list, remove nothing",
-                "List what there is and how to resume it; remove nothing.",
+                "List the jobs and how to resume them; remove nothing.",
             )
             .short('n'),
         )
@@ -140,8 +138,8 @@ pub fn clean() -> Command {
             switch(
                 "all",
                 "remove also what can be resumed",
-                "Remove also what can be resumed, and unfinished outputs, where no DIR is named; \
-             of a DIR that is named everything is removed anyway.",
+                "Without DIR, remove jobs that can be resumed and unfinished outputs as well. With DIR, \
+                 everything is removed anyway.",
             )
             .short('a'),
         )
@@ -162,7 +160,7 @@ pub fn man() -> Command {
                 "page",
                 "COMMAND",
                 "which page: sort, gen, ... (default: ascot itself)",
-                "The command whose page to print; that of ascot itself if not given.",
+                "The command whose page is printed; ascot itself if not given.",
             )
             .required(false),
         )
@@ -208,13 +206,8 @@ fn asked(id: &'static str, help: &'static str) -> Arg {
 /// `ascot help`.
 pub fn help() -> Command {
     tool("help").about("Show the help of a command").override_usage("ascot help [COMMAND]").arg(
-        operand(
-            "command",
-            "COMMAND",
-            "which command",
-            "The command to tell about; ascot itself if not given.",
-        )
-        .required(false),
+        operand("command", "COMMAND", "which command", "The command to describe; ascot itself if not given.")
+            .required(false),
     )
 }
 

@@ -18,10 +18,10 @@ pub fn making() -> Vec<Arg> {
         dir_option(
             "view",
             "form runs only; leave them in DIR as a view",
-            "Stop when sorted runs have been formed and leave them in the new directory DIR, a view: all is \
-             read once and written once, and merged when it is read, by ascot view or ascot mount. DIR \
-             appears when it is complete and not before. With the word auto, the view FILE.view or the \
-             FILE of -o, whichever is predicted to take less time with --reads N, and it says which.",
+            "Stop after forming sorted runs and leave them in the new directory DIR, a view: all data is \
+             read once and written once, and merged when ascot view or ascot mount reads it. DIR appears \
+             only when it is complete. With the word auto, write the view FILE.view or the FILE of -o, \
+             whichever is predicted to take less time with --reads N, and report the choice.",
         )
         .hide_short_help(true),
     ]
@@ -33,9 +33,9 @@ pub fn joining() -> Arg {
         "view",
         "leave a view of FILEs, sorted files or views",
         "Leave the merge of FILEs in the new directory DIR, as a view. FILEs are sorted files, views of the \
-         same format and keys, or both. Nothing is copied: the view refers to them, so they must stay as \
-         they are; files are read once, to check their order. With views among them format and keys need \
-         not be given. Without this flag views are merged to the output.",
+         same format and keys, or both. Nothing is copied: the view refers to FILEs, so they must not \
+          change; files are read once, to check their order. If one of them is a view, format and keys \
+          need not be given. Without this flag, views are merged to the output.",
     )
     .hide_short_help(true)
 }
@@ -45,8 +45,8 @@ pub fn view() -> Command {
     tool("view")
         .about("Read a view: a sorted file that is merged as it is read")
         .long_about(
-            "Merge the runs of the view in DIR, which ascot sort --view has left, and write the result, or a \
-             part of it, to standard output or to a file. A part is found by reading at most four blocks of \
+            "Merge the runs of the view in DIR, which ascot sort --view made, and write the result, or a \
+             part of it, to standard output or to a file. Finding a part reads at most four blocks of \
              each run.",
         )
         .override_usage("ascot view DIR [OPTION]...")
@@ -77,8 +77,8 @@ pub fn view() -> Command {
         .arg(
             file_option(
                 "materialize",
-                "write the whole sorted file after all",
-                "Write the whole of the view to FILE, as a sort without --view would have.",
+                "write the whole sorted file",
+                "Write the whole view to FILE, as a sort without --view does.",
             )
             .conflicts_with_all(["part", "output"]),
         )
@@ -90,23 +90,23 @@ fn parts() -> Vec<Arg> {
         option(
             "range",
             "A..B",
-            "bytes A to B, which is left out: 40G..41G",
-            "Only the bytes from offset A to offset B, which is left out. K, M, G and KiB, MiB, GiB are \
+            "bytes A to B, B excluded: 40G..41G",
+            "Only the bytes from offset A up to, but not including, offset B. K, M, G and KiB, MiB, GiB are \
                  powers of 1024, KB, MB, GB powers of 1000. Without A from the start, without B to the end.",
         ),
         option(
             "keys",
             "A..B",
-            "records with keys from A to B, which is left out",
+            "records with keys from A to B, B excluded",
             "Only the records whose keys are at least A and below B: numbers, text, or bytes as \
-                 hexadecimal digits behind 0x. For numbers, lines ordered as a whole, and one byte range. \
+                 hexadecimal digits after 0x. For numbers, lines ordered as a whole, and keys of one byte range. \
                  Without A from the first, without B to the last.",
         ),
         option(
             "head",
             "N",
             "the first N records, and the header",
-            "Only the first N records (1k, 1M are powers of 1000), behind the header if there is one.",
+            "Only the first N records (1k, 1M are powers of 1000), after the header if there is one.",
         ),
         option("tail", "N", "the last N records", "Only the last N records."),
         option(
@@ -123,17 +123,16 @@ pub fn mount() -> Command {
     tool("mount")
         .about("Show a view as a file, or an indexed directory as one file a key")
         .long_about(
-            "Mount the indexed directory DIR on the directory MNT: there is a file for each key, its \
-                 name the key in hexadecimal, its content all that was appended to it; a name asked for \
-                 is a query, a list of all names reads all keys. Or mount the view in DIR on the \
-                 directory MNT: there it is an ordinary read-only file of its full size, merged as it is \
-                 read, for any number of readers, wherever they read. A process that this command starts \
-                 serves it until it is unmounted (umount MNT, or fusermount3 -u MNT). A read that meets \
-                 a damaged run fails, and a line on standard error, where that is a terminal or a file, \
-                 names the run.",
+            "Mount the indexed directory DIR on the directory MNT, with one file for each key: its name \
+             is the key in hexadecimal, its content all values of the key. Opening a name is a query; \
+             listing all names reads all keys. Or mount the view in DIR on the directory MNT, as an \
+             ordinary read-only file of its full size that is merged as it is read, by any number of \
+             readers at any offsets. This command starts a process that serves the mount until it is \
+             unmounted (umount MNT, or fusermount3 -u MNT). A read of a damaged run fails, and a line on \
+             standard error names the run, if standard error is a terminal or a file.",
         )
         .override_usage("ascot mount DIR MNT [OPTION]...")
-        .before_help("Ends when the files are there; another process serves them until umount MNT.")
+        .before_help("Ends when the files are visible; another process serves them until umount MNT.")
         .after_help(
             "Examples:\n  ascot mount big.view /mnt/v && tail -c 100 /mnt/v/big.rec\n  umount \
              /mnt/v\n  ascot mount run.dir /mnt/r && xxd /mnt/r/0000000000012345",
@@ -143,7 +142,7 @@ pub fn mount() -> Command {
             "mountpoint",
             "MNT",
             "directory to mount it on",
-            "The directory on which the view is mounted; what is in it is not seen meanwhile.",
+            "The directory on which the view is mounted; its own contents are hidden meanwhile.",
         ))
         .arg(memory())
         .arg(threads())
@@ -151,15 +150,14 @@ pub fn mount() -> Command {
             switch(
                 "foreground",
                 "serve here, until stopped or unmounted",
-                "Do not start a process that serves, but serve, until unmounted or stopped by a signal.",
+                "Serve in this process, until unmounted or stopped by a signal.",
             )
             .short('f'),
         )
         .arg(switch(
             "allow-other",
             "other users may read it, too",
-            "Let other users read the file, too. Unless you are root, /etc/fuse.conf must say \
-                     user_allow_other.",
+            "Let other users read the file, too. Unless you are root, this needs user_allow_other in /etc/fuse.conf.",
         ))
 }
 
@@ -177,7 +175,7 @@ fn memory() -> Arg {
         "memory",
         "SIZE",
         "most memory for all readers (default 256MiB)",
-        "Most memory for the view and all who read it, a small constant (32 MiB) aside; readers share it. \
+        "Maximum memory for the view and all its readers together, plus a small constant (32 MiB). \
          Default: ASCOT_MEMORY, or 256 MiB.",
     )
 }
