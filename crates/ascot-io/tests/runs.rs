@@ -161,7 +161,7 @@ fn blocks_in_the_wrong_place_or_of_another_run_are_found() {
     }
     let mut foreign = index.clone();
     foreign.id = RunId(1);
-    let mut reader = RunReader::open(&disk, &path, &foreign, 0).unwrap();
+    let mut reader = RunReader::open(&disk, &path, std::sync::Arc::new(foreign), 0).unwrap();
     reader.begin(Buf::heap(4096)).unwrap();
     assert!(is_corrupt(&reader.complete().unwrap_err()));
 }

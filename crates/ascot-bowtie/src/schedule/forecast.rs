@@ -1,6 +1,7 @@
 //! Blocks in the order in which they are needed: for merges on devices whose switches cost next to nothing. Outputs,
 //! if there are any, are written as soon as a block is full.
 
+use super::grouped_forecast::order_of_need;
 use super::view::{Move, Schedule, SchedulerView};
 use crate::constants::LOOK_AHEAD_BLOCKS;
 
@@ -20,17 +21,7 @@ pub struct Forecast {
 impl Forecast {
     /// `first_keys[i]` holds the key prefixes of all blocks of input `i` that are not yet read, ascending.
     pub fn new(first_keys: &[Vec<u64>]) -> Self {
-        let mut blocks: Vec<(u64, u32)> = Vec::with_capacity(first_keys.iter().map(Vec::len).sum());
-        for (input, keys) in first_keys.iter().enumerate() {
-            blocks.extend(keys.iter().map(|&key| (key, input as u32)));
-        }
-        // Stable: equal keys are consumed input by input.
-        blocks.sort_by_key(|&(key, input)| (key, input));
-        Forecast {
-            order: blocks.into_iter().map(|(_, input)| input).collect(),
-            next: 0,
-            ahead: vec![0; first_keys.len()],
-        }
+        Forecast { order: order_of_need(first_keys), next: 0, ahead: vec![0; first_keys.len()] }
     }
 
     /// The input of the next block whose device is idle, among the blocks that follow soon.

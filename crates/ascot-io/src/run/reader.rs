@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::RunId;
 use super::codec::BlockDecoder;
 use super::file::{BlockStream, NAME, RunFile, verified};
 use super::index::{BlockEntry, RunIndex, read_index};
@@ -20,8 +19,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 pub struct RunReader {
     path: PathBuf,
     stream: Box<dyn ReadStream>,
-    id: RunId,
-    blocks: Vec<BlockEntry>,
+    index: Arc<RunIndex>,
     /// The block that the next `begin` requests.
     next: usize,
     /// The number of the oldest block begun, and the part cut off each buffer begun.
@@ -32,7 +30,7 @@ pub struct RunReader {
 
 impl RunReader {
     /// Opens a run file to read it from block `from_block` on.
-    pub fn open(disk: &Disk, path: &Path, index: &RunIndex, from_block: usize) -> Result<Self, IoError> {
+    pub fn open(disk: &Disk, path: &Path, index: Arc<RunIndex>, from_block: usize) -> Result<Self, IoError> {
         let start = index.blocks.get(from_block).map_or(index.data_end(), |block| block.offset);
         let stream = disk.open_read(path, start..index.data_end(), NAME)?;
         Self::new(path, index, from_block, stream)
@@ -42,7 +40,7 @@ impl RunReader {
     pub fn from_file(
         path: &Path,
         file: &Arc<RunFile>,
-        index: &RunIndex,
+        index: Arc<RunIndex>,
         from_block: usize,
     ) -> Result<Self, IoError> {
         let blocks = index.blocks.get(from_block..).unwrap_or_default();
@@ -52,21 +50,19 @@ impl RunReader {
 
     fn new(
         path: &Path,
-        index: &RunIndex,
+        index: Arc<RunIndex>,
         from_block: usize,
         stream: Box<dyn ReadStream>,
     ) -> Result<Self, IoError> {
-        let blocks = index.blocks.clone();
-        let from = from_block.min(blocks.len());
+        let from = from_block.min(index.blocks.len());
         Ok(Self {
             path: path.to_path_buf(),
             stream,
-            id: index.id,
-            blocks,
             next: from,
             oldest: from,
             rests: VecDeque::new(),
             decoder: BlockDecoder::new(path, index.codec)?,
+            index,
         })
     }
 
@@ -77,18 +73,17 @@ impl RunReader {
 
     /// Opens a run file by its own index.
     pub fn open_file(disk: &Disk, path: &Path, from_block: usize) -> Result<Self, IoError> {
-        let index = read_index(disk, path)?;
-        Self::open(disk, path, &index, from_block)
+        Self::open(disk, path, Arc::new(read_index(disk, path)?), from_block)
     }
 
     /// The block that the next [`begin`](Self::begin) requests.
     pub fn next_entry(&self) -> Option<&BlockEntry> {
-        self.blocks.get(self.next)
+        self.index.blocks.get(self.next)
     }
 
     /// Requests the next block; `buf` must hold [`BlockEntry::buffer_bytes`].
     pub fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
-        let Some(block) = self.blocks.get(self.next) else {
+        let Some(block) = self.index.blocks.get(self.next) else {
             return Err(self.misuse("a block was asked for after the last"));
         };
         if buf.len() < block.buffer_bytes() {
@@ -104,7 +99,7 @@ impl RunReader {
 
     /// Waits for the oldest block begun and verifies it.
     pub fn complete(&mut self) -> Result<(Filled, BlockEntry), IoError> {
-        let (Some(rest), Some(block)) = (self.rests.pop_front(), self.blocks.get(self.oldest).copied())
+        let (Some(rest), Some(block)) = (self.rests.pop_front(), self.index.blocks.get(self.oldest).copied())
         else {
             return Err(self.misuse("a block was completed that had not been begun"));
         };
@@ -120,7 +115,7 @@ impl RunReader {
         let joined = buf.unsplit(rest);
         assert!(joined.is_ok(), "the rest was split off this buffer");
         let filled = Filled { buf, start, end };
-        let filled = verified(&self.path, (self.id, number), &block, filled, &mut self.decoder)?;
+        let filled = verified(&self.path, (self.index.id, number), &block, filled, &mut self.decoder)?;
         Ok((filled, block))
     }
 
@@ -136,11 +131,11 @@ impl RunReader {
 
     /// Blocks that can still be begun.
     pub fn remaining_to_begin(&self) -> usize {
-        self.blocks.len() - self.next
+        self.index.blocks.len() - self.next
     }
 
     fn misuse(&self, what: &'static str) -> IoError {
-        let offset = self.blocks.get(self.next).map_or(0, |block| block.offset);
+        let offset = self.index.blocks.get(self.next).map_or(0, |block| block.offset);
         IoError::Misuse { path: self.path.clone(), offset, what }
     }
 }

@@ -215,6 +215,7 @@ impl<R: Records> Job<'_, R> {
         self.spill_dirs()?.end_reservations();
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.runs = runs;
+        self.manifest.limit_indexes();
         self.manifest.parts.clear();
         self.manifest.all_read = true;
         let inputs = self.inputs.iter().count() as u64;

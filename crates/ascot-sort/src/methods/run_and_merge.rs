@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ascot_bowtie::engine::{BlockInput, Bowtie};
-use ascot_bowtie::schedule::{Forecast, Schedule};
-use ascot_io::{BlockPool, IoError, read_index};
+use ascot_bowtie::schedule::{Forecast, GroupedForecast, Schedule};
+use ascot_io::{BlockPool, IoError};
 use ascot_model::disk_use::MIN_STEP_BYTES;
 use ascot_model::report::Report;
 
@@ -26,7 +26,7 @@ use crate::job::Job;
 use crate::merge::{CutRules, Merge, MergeSink, cut_tasks};
 use crate::output::OutputWriter;
 use crate::pipeline::Times;
-use crate::plan::{checkpoint_bytes, merge_in_long_runs};
+use crate::plan::{checkpoint_bytes, merges_in_long_runs};
 use crate::read::{InputPosition, RecordReader};
 use crate::records::{Merged, MergedBlock, Records, Rules, Segment};
 use crate::report::{PassFacts, stage};
@@ -147,6 +147,7 @@ impl<R: Records> Job<'_, R> {
             }
         };
         self.manifest.read_end = end;
+        self.manifest.limit_indexes();
         self.store()?;
         self.free_large_part(end)?;
         Ok(written)
@@ -277,6 +278,7 @@ impl<R: Records> Job<'_, R> {
         self.manifest.dropped.combine(&sums.dropped);
         let group: Vec<Run> = self.manifest.runs.splice(first..first + count, runs).collect();
         self.manifest.merging = None;
+        self.manifest.limit_indexes();
         self.store()?;
         self.remove_runs(&group)
     }
@@ -295,6 +297,7 @@ impl<R: Records> Job<'_, R> {
         into: Destination<'_, R>,
         so_far: Merged,
     ) -> Result<Merged, SortError> {
+        self.load_indexes(which.clone())?;
         let runs = self.manifest.runs[which.clone()].to_vec();
         let is_output = matches!(into, Destination::Output(_));
         let mut inputs = self.open_runs(&runs)?;
@@ -310,11 +313,19 @@ impl<R: Records> Job<'_, R> {
             so_far,
         };
         // The sink borrows the job, to store the progress of the merge.
-        let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into)?);
+        let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into));
         drop(inputs);
         let (merged, waited) = result?;
         self.merge_done(if is_output { "merge" } else { "merge some" }, runs.len(), 1, waited);
         Ok(merged)
+    }
+
+    /// Reads the indexes of the runs `which` that memory does not hold.
+    fn load_indexes(&mut self, which: Range<usize>) -> Result<(), SortError> {
+        for run in self.manifest.runs[which].iter_mut().filter(|run| run.input.is_none()) {
+            run.index = Some(run.index(&self.disk)?);
+        }
+        Ok(())
     }
 
     /// Adds a merge to the account; `waited`: for blocks of its inputs.
@@ -380,10 +391,10 @@ impl<R: Records> Job<'_, R> {
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
             .collect();
-        let schedule: Box<dyn Schedule> = match merge_in_long_runs(&self.request.volumes, runs.len(), blocks)
-        {
-            Some(staircase) => Box::new(staircase),
-            None => Box::new(Forecast::new(&keys)),
+        let schedule: Box<dyn Schedule> = if merges_in_long_runs(&self.request.volumes, runs.len()) {
+            Box::new(GroupedForecast::new(&keys, blocks as u32))
+        } else {
+            Box::new(Forecast::new(&keys))
         };
         let inputs = Bowtie::from_inputs(streams, BlockPool::new(region, block), schedule);
         Ok(inputs.alternating(self.turns_of_spills().is_some()))
@@ -427,8 +438,6 @@ pub struct FreeingSink<'s, 'a, R: Records> {
     job: &'s mut Job<'a, R>,
     /// The runs of the manifest that are merged.
     which: Range<usize>,
-    /// File offsets of the blocks of each of them.
-    offsets: Vec<Vec<u64>>,
     /// Bytes of a step.
     every: u64,
     /// Length of the output at which the current step ends, bytes.
@@ -439,22 +448,17 @@ pub struct FreeingSink<'s, 'a, R: Records> {
 
 impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     /// A merge of some of the job's runs.
-    pub fn new(
-        job: &'s mut Job<'a, R>,
-        which: Range<usize>,
-        into: Destination<'s, R>,
-    ) -> Result<Self, SortError> {
+    pub fn new(job: &'s mut Job<'a, R>, which: Range<usize>, into: Destination<'s, R>) -> Self {
         let runs = &job.manifest.runs[which.clone()];
         let total: u64 = runs.iter().map(|run| run.bytes).sum();
-        let offsets = runs.iter().map(|run| block_offsets(job, run)).collect::<Result<Vec<_>, _>>()?;
         let freed = vec![0; runs.len()];
         let mut every = checkpoint_bytes(total, job.budget.memory as u64).max(1);
         if job.plan.chosen.disk.step_bytes > 0 {
             every = every.min(job.plan.chosen.disk.step_bytes);
         }
-        let mut this = FreeingSink { into, job, which, offsets, every, next: 0, freed };
+        let mut this = FreeingSink { into, job, which, every, next: 0, freed };
         this.next = this.bytes() + this.step();
-        Ok(this)
+        this
     }
 
     fn bytes(&self) -> u64 {
@@ -499,11 +503,12 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     /// Frees the blocks before `starts`.
     fn free(&mut self, starts: &[RunStart]) -> Result<(), SortError> {
         for (index, start) in starts.iter().enumerate() {
-            let Some(&end) = self.offsets[index].get(start.block).or(self.offsets[index].last()) else {
+            let run = &self.job.manifest.runs[self.which.start + index];
+            let blocks = run.index.as_ref().map_or(&[][..], |index| &index.blocks);
+            let Some(end) = blocks.get(start.block).or(blocks.last()).map(|block| block.offset) else {
                 continue;
             };
             if end > self.freed[index] {
-                let run = &self.job.manifest.runs[self.which.start + index];
                 give_back(self.job, run, end)?;
                 self.job.passes.freed(end - self.freed[index]);
                 self.freed[index] = end;
@@ -545,7 +550,7 @@ impl<R: Records> Job<'_, R> {
     pub fn free_large_part(&mut self, end: InputPosition) -> Result<(), SortError> {
         let Some(large) = &self.manifest.large else { return Ok(()) };
         let part = &large.part;
-        let index = read_index(&self.disk, &part.path)?;
+        let index = part.index(&self.disk)?;
         // Beyond its last record the position is in the next input, which does not exist.
         let all = end.input > 0;
         let mut before = 0;
@@ -567,11 +572,4 @@ fn give_back<R: Records>(job: &Job<'_, R>, run: &Run, end: u64) -> Result<(), So
         Ok(_) | Err(IoError::Os { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-fn block_offsets<R: Records>(job: &Job<'_, R>, run: &Run) -> Result<Vec<u64>, SortError> {
-    if run.input.is_some() {
-        return Ok(Vec::new());
-    }
-    Ok(read_index(&job.disk, &run.path)?.blocks.iter().map(|block| block.offset).collect())
 }

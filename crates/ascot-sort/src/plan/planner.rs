@@ -348,11 +348,9 @@ pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
     (total / SHARE).max((total / SHARE_OF_SMALL).min(batch)).max(MIN_STEP_BYTES)
 }
 
-/// The schedule of a merge of `inputs` spills into a file on the same volume (A4), if long runs are better.
-pub fn merge_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
-    let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
-    let scheme = Scheme::best_of(shape, Algorithm::A4).filter(|_| inputs > 1)?;
-    volumes.wants_runs(inputs + 1).then(|| Staircase::new(scheme, blocks as u32))
+/// Whether long runs are better for a merge of `inputs` spills into a file on the same volume.
+pub fn merges_in_long_runs(volumes: &Volumes, inputs: usize) -> bool {
+    inputs > 1 && volumes.wants_runs(inputs + 1)
 }
 
 /// The schedule of a merge of `inputs` files into memory or onto another volume (A3), if `long` runs are better.
@@ -366,7 +364,11 @@ fn read_only(long: bool, inputs: usize, blocks: usize) -> Option<Staircase> {
 pub fn merge_inputs_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
     match &volumes.input_volume {
         Some(volume) => read_only(volume.wants_runs(inputs as f64), inputs, blocks),
-        None => merge_in_long_runs(volumes, inputs, blocks),
+        None => {
+            let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
+            let scheme = Scheme::best_of(shape, Algorithm::A4)?;
+            merges_in_long_runs(volumes, inputs).then(|| Staircase::new(scheme, blocks as u32))
+        }
     }
 }
 

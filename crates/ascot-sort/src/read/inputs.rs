@@ -48,6 +48,8 @@ enum Source {
     Part {
         path: PathBuf,
         number: u64,
+        /// Read from the file if none.
+        index: Option<Arc<RunIndex>>,
         pool: Pool,
     },
 }
@@ -178,8 +180,14 @@ impl Inputs {
 impl InputFile {
     /// A part of a partitioned write: the run `number` at `path`, with `bytes` of records, read through buffers from
     /// `pool`.
-    pub fn from_part(path: &Path, number: u64, bytes: u64, pool: &Pool) -> InputFile {
-        let source = Source::Part { path: path.to_path_buf(), number, pool: pool.clone() };
+    pub fn from_part(
+        path: &Path,
+        number: u64,
+        index: Option<Arc<RunIndex>>,
+        bytes: u64,
+        pool: &Pool,
+    ) -> InputFile {
+        let source = Source::Part { path: path.to_path_buf(), number, index, pool: pool.clone() };
         InputFile { source, size: Some(bytes), start: 0, crlf: false }
     }
 
@@ -282,8 +290,12 @@ impl InputFile {
     pub fn open(&self, disk: &Disk, offset: u64) -> Result<Box<dyn ReadStream>, SortError> {
         match &self.source {
             Source::Regular(path) => Ok(disk.open_read(path, offset..u64::MAX, "input")?),
-            Source::Part { path, number, pool } => {
-                Ok(Box::new(PartStream::open(disk, path, RunId(*number), offset, pool)?))
+            Source::Part { path, number, index, pool } => {
+                let index = match index {
+                    Some(index) => Arc::clone(index),
+                    None => read_index_of(disk, path, RunId(*number))?,
+                };
+                Ok(Box::new(PartStream::open(disk, path, index, offset, pool)?))
             }
             Source::Pipe { name, rest } => {
                 let pipe = rest.lock().unpoisoned().take();
@@ -302,13 +314,15 @@ impl InputFile {
     }
 }
 
-/// Error for a file that holds another run than expected. A misplaced run is valid in itself, so no other
-/// check would find it.
-pub fn check_id(index: &RunIndex, id: RunId, path: &Path) -> Result<(), IoError> {
-    if index.id == id {
-        return Ok(());
+/// Reads the index of run `id`; an error if the file holds another run. A misplaced run is valid in itself, so no
+/// other check would find it.
+pub fn read_index_of(disk: &Disk, path: &Path, id: RunId) -> Result<Arc<RunIndex>, IoError> {
+    let index = read_index(disk, path)?;
+    if index.id != id {
+        let what = "it belongs to another run";
+        return Err(IoError::BadIndex { path: path.to_path_buf(), offset: 0, what });
     }
-    Err(IoError::BadIndex { path: path.to_path_buf(), offset: 0, what: "it belongs to another run" })
+    Ok(Arc::new(index))
 }
 
 /// The path of a regular file whose descriptor is at its start, as after `< FILE` in a shell: it can be read by its
@@ -448,8 +462,13 @@ pub fn part_ahead_bytes(block: usize, memory: usize) -> usize {
 
 impl PartStream {
     /// The records from `offset` on, in bytes of records.
-    fn open(disk: &Disk, path: &Path, id: RunId, offset: u64, pool: &Pool) -> Result<Self, SortError> {
-        let index = read_index(disk, path)?;
+    fn open(
+        disk: &Disk,
+        path: &Path,
+        index: Arc<RunIndex>,
+        offset: u64,
+        pool: &Pool,
+    ) -> Result<Self, SortError> {
         let mut first_block = 0;
         let mut skip = offset;
         for block in index.blocks.iter() {
@@ -459,10 +478,9 @@ impl PartStream {
             skip -= u64::from(block.raw);
             first_block += 1;
         }
-        check_id(&index, id, path)?;
         let block_bytes = index.buffer_bytes().max(ascot_io::PAGE_BYTES);
         let region = pool.region(part_ahead_bytes(block_bytes, pool.budget()), "blocks of a part")?;
-        let reader = RunReader::open(disk, path, &index, first_block)?;
+        let reader = RunReader::open(disk, path, index, first_block)?;
         Ok(PartStream {
             reader,
             blocks: BlockPool::new(region, block_bytes),

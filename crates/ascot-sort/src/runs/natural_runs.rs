@@ -256,6 +256,7 @@ impl Run {
             start: RunStart::default(),
             input: Some(inputs),
             raw: false,
+            index: None,
         }
     }
 

@@ -6,13 +6,12 @@ use std::sync::{Arc, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Completed};
 use ascot_io::{
-    Buf, Compression, Disk, Filled, IoError, PAGE_BYTES, Pool, RunFile, RunId, RunIndex, RunReader,
-    RunWriter, read_index,
+    Buf, Compression, Disk, Filled, IoError, PAGE_BYTES, Pool, RunFile, RunId, RunIndex, RunReader, RunWriter,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::api::SortError;
-use crate::read::{InputFile, Span, check_id};
+use crate::read::{InputFile, Span, read_index_of};
 use crate::records::{MergedBlock, Records, Segment, Sorted};
 use crate::resources::Lease;
 use crate::runs::fence_keys::KeysWriter;
@@ -48,6 +47,7 @@ impl<R: Records> RunSink<R> {
             start: RunStart::default(),
             input: None,
             raw: false,
+            index: None,
         };
         Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
     }
@@ -128,6 +128,7 @@ impl<R: Records> RunSink<R> {
     pub fn finish(mut self) -> Result<Run, IoError> {
         let index = self.writer.finish()?;
         self.run.block_bytes = index.buffer_bytes();
+        self.run.index = Some(Arc::new(index));
         if let Some(keys) = self.keys {
             write_whole(&self.disk, &self.run.path.with_extension("keys"), &keys.to_bytes(self.run.number))?;
         }
@@ -154,9 +155,7 @@ pub struct RunInput<R> {
 impl<R: Records> RunInput<R> {
     /// Opens a run; buffers for records that span blocks come from `pool`.
     pub fn open(records: &Arc<R>, disk: &Disk, pool: &Pool, run: &Run) -> Result<Self, SortError> {
-        let index = read_index(disk, &run.path)?;
-        check_id(&index, RunId(run.number), &run.path)?;
-        let reader = RunReader::open(disk, &run.path, &index, run.start.block)?;
+        let reader = RunReader::open(disk, &run.path, run.index(disk)?, run.start.block)?;
         Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
     }
 
@@ -165,7 +164,7 @@ impl<R: Records> RunInput<R> {
         records: &Arc<R>,
         pool: &Pool,
         (run, file): (&Run, &Arc<RunFile>),
-        index: &RunIndex,
+        index: Arc<RunIndex>,
     ) -> Result<Self, SortError> {
         let reader = RunReader::from_file(&run.path, file, index, run.start.block)?;
         Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
@@ -359,12 +358,23 @@ pub struct Run {
     /// Whether its file is a user's own, with records that are not normalised.
     #[serde(default)]
     pub raw: bool,
+    /// The index of its file, while memory holds it: reading it would cost a switch.
+    #[serde(skip)]
+    pub index: Option<Arc<RunIndex>>,
 }
 
 impl Run {
+    /// The index of its file; read if memory does not hold it.
+    pub fn index(&self, disk: &Disk) -> Result<Arc<RunIndex>, IoError> {
+        match &self.index {
+            Some(index) => Ok(Arc::clone(index)),
+            None => read_index_of(disk, &self.path, RunId(self.number)),
+        }
+    }
+
     /// Its file as an input, read through buffers from `pool`.
     pub fn as_input(&self, pool: &Pool) -> InputFile {
-        InputFile::from_part(&self.path, self.number, self.bytes, pool)
+        InputFile::from_part(&self.path, self.number, self.index.clone(), self.bytes, pool)
     }
 
     /// Memory for a record that spans blocks while the run is merged, bytes. A run has at most one such record in

@@ -28,7 +28,7 @@ pub struct ViewRun {
     /// The run.
     pub run: Run,
     /// Its blocks.
-    pub index: RunIndex,
+    pub index: Arc<RunIndex>,
     /// Its units.
     pub keys: RunKeys,
     /// Its file, once opened, if it stays open.
@@ -38,7 +38,7 @@ pub struct ViewRun {
 
 impl ViewRun {
     /// A run whose file stays open after the first use if `stays_open`, else is opened for each use.
-    pub fn new(run: Run, index: RunIndex, keys: RunKeys, stays_open: bool) -> Self {
+    pub fn new(run: Run, index: Arc<RunIndex>, keys: RunKeys, stays_open: bool) -> Self {
         ViewRun { run, index, keys, file: OnceLock::new(), stays_open }
     }
 

@@ -6,6 +6,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ascot_io::{Action, Disk, IoError, RunId, RunIndex, read_index};
 use ascot_record::checksum::RecordSum;
@@ -13,7 +14,7 @@ use ascot_record::hex::from_hex;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{SortError, SortRequest};
-use crate::read::check_id;
+use crate::read::read_index_of;
 use crate::records::InputHead;
 use crate::runs::{Run, RunStart, VIEW_MANIFEST, check_line, write_whole};
 
@@ -115,7 +116,7 @@ impl Member {
     }
 
     /// Opens the run and verifies that it is unchanged. Returns it with its index and its file of keys.
-    pub fn open(&self, disk: &Disk, view: &Path) -> Result<(Run, RunIndex, Vec<u8>), SortError> {
+    pub fn open(&self, disk: &Disk, view: &Path) -> Result<(Run, Arc<RunIndex>, Vec<u8>), SortError> {
         let path = view.join(&self.path);
         let what = if self.file.is_some() { "this file, part of" } else { "this run of" };
         let altered = |why: String| SortError::View {
@@ -146,13 +147,10 @@ impl Member {
         let index = if self.file.is_some() {
             let blocks = self.beside(view).with_extension("blocks");
             let bytes = self.read_kept(&blocks, self.index_crc)?;
-            {
-                let kept = Kept { number: self.number, bytes: self.bytes, size: self.size };
-                blocks_of(&bytes, kept, &blocks)?
-            }
+            let kept = Kept { number: self.number, bytes: self.bytes, size: self.size };
+            Arc::new(blocks_of(&bytes, kept, &blocks)?)
         } else {
-            let index = read_index(disk, &path)?;
-            check_id(&index, RunId(self.number), &path)?;
+            let index = read_index_of(disk, &path, RunId(self.number))?;
             if crc32fast::hash(&index.to_bytes()) != self.index_crc {
                 return Err(altered("was altered since: its index is another".into()));
             }
@@ -170,6 +168,7 @@ impl Member {
             start: RunStart::default(),
             input: None,
             raw: self.file.is_some(),
+            index: None,
         };
         Ok((run, index, kept))
     }

@@ -23,6 +23,10 @@ pub const MANIFEST_VERSION: u32 = 2;
 /// The version before had no spellings of null and no date formats; all else is the same.
 pub(super) const OLDEST_VERSION: u32 = 1;
 
+/// Memory for the indexes of runs, bytes: part of the constant that a job uses beside its cap. It holds the indexes of
+/// 85 GB in blocks of 512 KiB.
+const INDEX_BYTES_MAX: usize = 4 << 20;
+
 /// The progress of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
@@ -101,6 +105,18 @@ impl Manifest {
     pub fn move_starts(&mut self, which: Range<usize>, starts: &[RunStart]) {
         for (run, start) in self.runs[which].iter_mut().zip(starts) {
             run.start = *start;
+        }
+    }
+
+    /// Keeps the indexes of the first runs, as far as memory for indexes holds them. Those of later runs are read from
+    /// their files.
+    pub fn limit_indexes(&mut self) {
+        let mut bytes = 0;
+        for run in &mut self.runs {
+            bytes += run.index.as_ref().map_or(0, |index| size_of_val(index.blocks.as_slice()));
+            if bytes > INDEX_BYTES_MAX {
+                run.index = None;
+            }
         }
     }
 

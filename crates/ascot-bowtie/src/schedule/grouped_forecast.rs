@@ -1,0 +1,307 @@
+//! A4 with forecasting: for merges on devices whose switches cost more than moving a block, if the first keys of all
+//! blocks are known.
+//!
+//! A merge needs a block when everything smaller than its first key has been consumed, so it needs blocks in the order
+//! of their first keys (Knuth, volume 3, section 5.4.6). The position of a block in this order is the number of blocks
+//! of all inputs that the merge begins before it:
+//!
+//! ```text
+//!   first keys   input 0   a  d  g        input 1   b  c  z
+//!   order        a  b  c  d  g  z
+//!   positions    input 0   0  3  4        input 1   1  2  5
+//! ```
+//!
+//! When an input runs out, the group of inputs that run out first is filled until one step after all others (section
+//! III.D). [`Staircase`](super::Staircase) estimates from rates when inputs run out, and its errors add up: groups
+//! drift together or apart. Here positions are exact, and the step is the longest for which memory holds not only this
+//! filling, but also those that follow.
+//!
+//! Invariant: every input that is not read to its end holds a block after a filling.
+
+use ascot_model::run_length::{Algorithm, Groups, Scheme, Shape};
+
+use super::targets::Tasks;
+use super::view::{BlockedOn, Move, Schedule, SchedulerView};
+use crate::constants::{FILL_SHARE, PART_BLOCKS};
+
+/// The inputs of all blocks, in the order in which a merge needs the blocks. `first_keys[i]` holds the prefixes of the
+/// first keys of input `i`, ascending.
+pub(super) fn order_of_need(first_keys: &[Vec<u64>]) -> Vec<u32> {
+    let mut blocks: Vec<(u64, u32)> = Vec::with_capacity(first_keys.iter().map(Vec::len).sum());
+    for (input, keys) in first_keys.iter().enumerate() {
+        blocks.extend(keys.iter().map(|&key| (key, input as u32)));
+    }
+    // Stable: equal keys are consumed input by input.
+    blocks.sort_by_key(|&(key, input)| (key, input));
+    blocks.into_iter().map(|(_, input)| input).collect()
+}
+
+/// Fills groups of inputs, knowing when each block is needed.
+#[derive(Clone, Debug)]
+pub struct GroupedForecast {
+    /// The positions of the blocks of each input, ascending.
+    positions: Vec<Vec<u32>>,
+    /// Blocks of all inputs.
+    end: u32,
+    /// Blocks of memory.
+    memory: u32,
+    tasks: Tasks,
+    is_preloaded: bool,
+}
+
+impl Schedule for GroupedForecast {
+    fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
+        if let Some(step) = self.tasks.next(view) {
+            return Some(step);
+        }
+        match view.blocked_on {
+            BlockedOn::Input(waited) => self.fill(view, waited),
+            BlockedOn::End => self.tasks.drain(view.fullest()),
+            BlockedOn::Nothing | BlockedOn::InputInFlight(_) | BlockedOn::OutputMemory => {}
+        }
+        self.tasks.next(view)
+    }
+}
+
+impl GroupedForecast {
+    /// `first_keys[i]` holds the prefixes of the first keys of all blocks of input `i`, ascending; `memory` is in
+    /// blocks.
+    pub fn new(first_keys: &[Vec<u64>], memory: u32) -> Self {
+        let mut positions: Vec<Vec<u32>> =
+            first_keys.iter().map(|keys| Vec::with_capacity(keys.len())).collect();
+        let order = order_of_need(first_keys);
+        for (position, &input) in order.iter().enumerate() {
+            positions[input as usize].push(position as u32);
+        }
+        let end = order.len() as u32;
+        GroupedForecast { positions, end, memory, tasks: Tasks::default(), is_preloaded: false }
+    }
+
+    /// Fills the group that runs out first, or at the beginning all groups.
+    fn fill(&mut self, view: &SchedulerView<'_>, waited: usize) {
+        let requested =
+            |(blocks, &remaining): (&Vec<u32>, &u32)| blocks.len().saturating_sub(remaining as usize);
+        let ends: Vec<usize> = self.positions.iter().zip(view.remaining).map(requested).collect();
+        let mut state = State { positions: &self.positions, end: self.end, ends, now: 0 };
+        state.now = state.runs_out(waited);
+        let live = view.remaining.iter().filter(|&&remaining| remaining > 0).count() as u32;
+        let groups = groups_of(live);
+        let memory = (f64::from(self.memory) - PART_BLOCKS * f64::from(live)).max(f64::from(live));
+        let cycle = groups.bytes_per_stream(memory * FILL_SHARE) * f64::from(live);
+        let targets = if std::mem::replace(&mut self.is_preloaded, true) {
+            state.next_group(groups, cycle, view.free_to_read)
+        } else {
+            state.staircase(groups, cycle)
+        };
+        for (input, end) in targets {
+            self.tasks.fill(input, view.held[input] + (end - state.ends[input]) as u32);
+        }
+        // Every input needs a block before the merge can begin.
+        (0..view.held.len())
+            .filter(|&input| view.held[input] == 0)
+            .for_each(|input| self.tasks.fill(input, 1));
+    }
+}
+
+/// The groups of a merge of `inputs` inputs into a file.
+fn groups_of(inputs: u32) -> Groups {
+    let shape = Shape { inputs: inputs.max(1), outputs: 1, alpha: 0.5 };
+    let size = Scheme::best_of(shape, Algorithm::A4).map_or(1.0, |scheme| scheme.read_group);
+    Groups::new(inputs.max(1), size)
+}
+
+/// A state of the merge: how far it has come, and the number of blocks of each input that were requested.
+struct State<'a> {
+    positions: &'a [Vec<u32>],
+    end: u32,
+    ends: Vec<usize>,
+    now: u32,
+}
+
+impl State<'_> {
+    /// The position at which an input runs out; the end if all its blocks were requested.
+    fn runs_out(&self, input: usize) -> u32 {
+        self.positions[input].get(self.ends[input]).copied().unwrap_or(self.end)
+    }
+
+    /// The number of blocks of an input that are needed before a position, but at least one more than were requested.
+    fn end_at(&self, input: usize, position: f64) -> usize {
+        let blocks = &self.positions[input];
+        let before = blocks.partition_point(|&at| f64::from(at) < position);
+        before.max(self.ends[input] + 1).min(blocks.len())
+    }
+
+    /// The inputs that have blocks that were not requested.
+    fn unread_inputs(&self) -> Vec<usize> {
+        (0..self.ends.len()).filter(|&input| self.ends[input] < self.positions[input].len()).collect()
+    }
+
+    /// The time between two groups: the blocks that a group consumes in a cycle. Memory is then equally full whenever
+    /// a group runs out.
+    fn step(&self, group: &[usize], cycle: f64) -> f64 {
+        let now = f64::from(self.now);
+        let consumed = |&input: &usize| {
+            let before = |end: f64| self.positions[input].partition_point(|&at| f64::from(at) < end);
+            before(now + cycle) - before(now)
+        };
+        group.iter().map(consumed).sum::<usize>() as f64
+    }
+
+    /// All inputs, in groups that run out one step after the other: theorem 8.
+    fn staircase(&self, groups: Groups, cycle: f64) -> Vec<(usize, usize)> {
+        let inputs = self.unread_inputs();
+        let mut rest = inputs.as_slice();
+        let mut lasts = 0.0;
+        let mut targets = Vec::with_capacity(inputs.len());
+        for number in 0..groups.number {
+            let (group, others) = rest.split_at(rest.len().min(groups.size(number) as usize));
+            lasts += self.step(group, cycle);
+            targets.extend(group.iter().map(|&input| (input, self.end_at(input, lasts))));
+            rest = others;
+        }
+        targets
+    }
+
+    /// The inputs that run out first, until one step after all others, or as far as `free` blocks of memory go.
+    fn next_group(&self, groups: Groups, cycle: f64, free: u32) -> Vec<(usize, usize)> {
+        let mut inputs = self.unread_inputs();
+        let unread: usize = inputs.iter().map(|&input| self.positions[input].len() - self.ends[input]).sum();
+        if unread <= free as usize {
+            return inputs.into_iter().map(|input| (input, self.positions[input].len())).collect();
+        }
+        inputs.sort_by_key(|&input| self.runs_out(input));
+        let now = f64::from(self.now);
+        let soon = now + cycle / f64::from(2 * groups.number);
+        let soon = |&&input: &&usize| f64::from(self.runs_out(input)) <= soon;
+        let size = inputs.iter().take(groups.size(0) as usize).take_while(soon).count();
+        let (group, others) = inputs.split_at(size);
+        let others = others.iter().map(|&input| f64::from(self.runs_out(input)));
+        let last = others.take_while(|&end| end <= now + cycle).last().unwrap_or(now);
+        let step = self.step(group, cycle);
+        let targets = |position: f64| -> Vec<(usize, usize)> {
+            group.iter().map(|&input| (input, self.end_at(input, position))).collect()
+        };
+        let fits = |position: f64| {
+            let blocks: usize = targets(position).iter().map(|&(input, end)| end - self.ends[input]).sum();
+            blocks <= free as usize
+        };
+        let (mut longest, mut too_long) = (now, (last + step).min(now + cycle) + 1.0);
+        while too_long - longest > 1.0 {
+            let middle = f64::midpoint(longest, too_long);
+            if fits(middle) {
+                longest = middle;
+            } else {
+                too_long = middle;
+            }
+        }
+        targets(longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Staircase;
+    use ascot_model::random::SplitMix64;
+    use proptest::prelude::*;
+
+    /// Merges inputs in memory: returns the number of runs of reads and of writes between them. Panics on deadlock.
+    fn play(schedule: &mut dyn Schedule, keys: &[Vec<u64>], memory: u32) -> u32 {
+        let order = order_of_need(keys);
+        let inputs = keys.len();
+        let mut held = vec![0u32; inputs];
+        let mut begun = vec![false; inputs];
+        let mut remaining: Vec<u32> = keys.iter().map(|keys| keys.len() as u32).collect();
+        let mut runs = 0;
+        for &input in &order {
+            let input = input as usize;
+            if std::mem::replace(&mut begun[input], true) {
+                held[input] -= 1;
+            }
+            if held[input] == 0 {
+                runs += 1;
+                let mut last = None;
+                loop {
+                    let used: u32 = held.iter().sum();
+                    assert!(used <= memory, "memory above the budget");
+                    let shares = vec![1.0 / inputs as f64; inputs];
+                    let runs_out: Vec<f64> =
+                        held.iter().map(|&held| f64::from(held) * inputs as f64).collect();
+                    let view = SchedulerView {
+                        held: &held,
+                        remaining: &remaining,
+                        free_to_read: memory - used,
+                        full: &[],
+                        free_to_write: 0,
+                        shares: &shares,
+                        runs_out: &runs_out,
+                        gain: 1.0,
+                        busy: &[],
+                        blocked_on: if held[input] > 0 {
+                            BlockedOn::Nothing
+                        } else {
+                            BlockedOn::Input(input)
+                        },
+                    };
+                    let Some(Move::Read(read)) = schedule.next(&view) else { break };
+                    held[read] += 1;
+                    remaining[read] -= 1;
+                    runs += u32::from(last.replace(read) != Some(read));
+                }
+                assert!(held[input] > 0, "deadlock");
+            }
+        }
+        assert!(remaining.iter().all(|&remaining| remaining == 0), "blocks are left");
+        runs
+    }
+
+    /// First keys of inputs with these numbers of blocks, spread evenly over all keys but for a random offset.
+    fn uniform(blocks: &[usize], seed: u64) -> Vec<Vec<u64>> {
+        let mut random = SplitMix64(seed);
+        let keys = |&blocks: &usize| {
+            let step = u64::MAX / blocks as u64;
+            (0..blocks as u64).map(|block| block * step + random.below(step / 4)).collect()
+        };
+        blocks.iter().map(keys).collect()
+    }
+
+    fn staircase(inputs: usize, memory: u32) -> (Scheme, Staircase) {
+        let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
+        let scheme = Scheme::best_of(shape, Algorithm::A4).expect("A4 fits every merge");
+        (scheme, Staircase::new(scheme, memory))
+    }
+
+    /// Switches are those of the formula but for the rounding to whole blocks, the beginning and the end; and fewer
+    /// than where rates say when inputs run out.
+    #[test]
+    fn switches_are_those_of_the_formula() {
+        let mut uneven = vec![206; 18];
+        uneven.push(52);
+        let shapes = [(uneven, 491), (vec![400; 16], 640), (vec![1000; 32], 1920), (vec![1000; 64], 1920)];
+        let (mut all, mut all_by_rates) = (0, 0);
+        for (lengths, memory) in shapes {
+            let keys = uniform(&lengths, 3);
+            let runs = play(&mut GroupedForecast::new(&keys, memory), &keys, memory);
+            let (scheme, mut by_rates) = staircase(lengths.len(), memory);
+            let blocks = 2.0 * lengths.iter().sum::<usize>() as f64;
+            let formula = blocks / scheme.run_length(f64::from(memory));
+            assert!(f64::from(runs) < 1.25 * formula, "{} inputs: {runs}, formula {formula}", lengths.len());
+            all += runs;
+            all_by_rates += play(&mut by_rates, &keys, memory);
+        }
+        assert!(f64::from(all) < 0.95 * f64::from(all_by_rates), "{all}, by rates {all_by_rates}");
+    }
+
+    proptest! {
+        /// No deadlock, every block is read once, and memory is not exceeded, whatever the keys.
+        #[test]
+        fn any_keys_are_merged(
+            mut keys in proptest::collection::vec(proptest::collection::vec(0u64..50, 0..30), 1..9),
+            spare in 0u32..40,
+        ) {
+            keys.iter_mut().for_each(|run| run.sort_unstable());
+            let memory = keys.len() as u32 + spare;
+            play(&mut GroupedForecast::new(&keys, memory), &keys, memory);
+        }
+    }
+}
