@@ -160,6 +160,11 @@ impl Occupancy {
         self.shares_are_current = false;
     }
 
+    /// The first `units` of the first block of `input` were consumed.
+    pub fn consume_to(&mut self, input: usize, units: u64) {
+        self.consume(input, units.saturating_sub(self.consumed[input]));
+    }
+
     /// The first block of `input` is empty and returned, or was read beyond the end of its file.
     pub fn release(&mut self, input: usize) {
         debug_assert!(self.held[input] > 0, "input {input} releases a block that it does not hold");

@@ -94,6 +94,8 @@ impl<R: Records> Merge<'_, R> {
 
 struct Held {
     segment: Segment,
+    /// Bytes of its records when it arrived.
+    bytes: u64,
     block: usize,
     long: bool,
 }
@@ -121,7 +123,8 @@ impl<R: Records> MergeFlow<'_, R> {
         for (index, held) in self.held.iter_mut().enumerate() {
             while let Some(RunBlock { segment, block, end, long }) = inputs.take(index) {
                 self.next_block[index] = end;
-                held.push_back(Held { segment, block, long });
+                let bytes = self.merge.records.bytes_in(&segment);
+                held.push_back(Held { segment, bytes, block, long });
             }
         }
     }
@@ -262,7 +265,10 @@ impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
         }
         // Before the blocks are freed one by one: by then the schedule must know which input starves.
         for (index, held) in self.held.iter().enumerate() {
-            inputs.release(index, (before[index] - held.len()) as u32);
+            let left =
+                |held: &Held| self.merge.records.bytes_in(&held.segment) as f64 / held.bytes.max(1) as f64;
+            let consumed = held.front().map_or(0.0, |held| 1.0 - left(held));
+            inputs.release(index, (before[index] - held.len()) as u32, consumed);
         }
         self.emit(batch, inputs)?;
         self.report_progress()?;

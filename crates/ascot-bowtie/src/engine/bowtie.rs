@@ -437,12 +437,14 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self.inputs[input].filled.pop_front()
     }
 
-    /// The flow has dropped `count` blocks of `input`.
-    pub fn release(&mut self, input: usize, count: u32) {
+    /// The flow has dropped `count` blocks of `input`, and has consumed this share of the next one.
+    pub fn release(&mut self, input: usize, count: u32, consumed: f64) {
+        let block = self.pool.block_bytes() as u64;
         for _ in 0..count {
-            self.occupancy.consume(input, self.pool.block_bytes() as u64);
+            self.occupancy.consume_to(input, block);
             self.occupancy.release(input);
         }
+        self.occupancy.consume_to(input, (consumed * block as f64) as u64);
     }
 
     /// Blocks of `input` that are requested and have not arrived.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
 use ascot_bowtie::schedule::{FewestHeld, Schedule};
 use ascot_io::sync::Unpoisoned;
-use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, PAGE_BYTES, Pool, ReadStream};
+use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, Pool, ReadStream};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
@@ -17,7 +17,7 @@ use crate::check::{EqualKeys, OrderCheck};
 use crate::job::Job;
 use crate::merge::{Merge, MergeSink};
 use crate::methods::run_and_merge::Destination;
-use crate::plan::{SPARE_SHARE, merge_fan_in, merge_inputs_in_long_runs};
+use crate::plan::{merge_carry_bytes, merge_fan_in, merge_inputs_in_long_runs, spare_bytes};
 use crate::read::{COMPLETION_BYTES, InputFile, Inputs, RecordStart};
 use crate::records::{InputStart, Merged, Misfits, Records, Rules, Sorted};
 use crate::resources::Lease;
@@ -78,9 +78,10 @@ fn merge_range<R: Records>(
     sink: &mut dyn MergeSink,
 ) -> Result<Merged, SortError> {
     let block = job.budget.block;
-    let blocks = job.pool.available() / block;
-    let region =
-        job.pool.region((blocks - blocks / SPARE_SHARE).max(range.len()) * block, "blocks of inputs")?;
+    let available = job.pool.available();
+    let spare = spare_bytes(available, block, job.records.record_bytes());
+    let blocks = (available.saturating_sub(spare) / block).max(range.len());
+    let region = job.pool.region(blocks * block, "blocks of inputs")?;
     let fault = Arc::new(Mutex::new(None));
     let streams = range
         .clone()
@@ -163,13 +164,6 @@ struct LongStart {
     partial: Partial,
 }
 
-/// Inverse of the carry's share of a block.
-const CARRY_SHARE: usize = 4;
-
-fn carry_bytes(block_bytes: usize) -> usize {
-    (block_bytes / CARRY_SHARE).next_multiple_of(PAGE_BYTES)
-}
-
 impl<R: Records> RawInput<R> {
     fn open(
         job: &Job<'_, R>,
@@ -191,7 +185,7 @@ impl<R: Records> RawInput<R> {
             carry: Vec::new(),
             long: None,
             long_given: Weak::new(),
-            carry_bytes: carry_bytes(job.budget.block),
+            carry_bytes: merge_carry_bytes(job.budget.block, job.records.record_bytes()),
             sum: RecordSum::new(),
             misfits: Misfits::default(),
             strict: job.request.checks.strict,

@@ -7,6 +7,8 @@
 //!
 //! The process itself (code, stacks, small allocations) needs a constant amount beside the cap.
 
+use ascot_io::PAGE_BYTES;
+
 use crate::api::{SortError, SortRequest};
 pub use crate::resources::control_group::MIN_MEMORY_BYTES;
 use crate::resources::{CHUNKS_READ, GroupMemory, descriptors};
@@ -106,7 +108,26 @@ pub fn merge_fan_in(budget: &Budget, request: &SortRequest) -> usize {
 }
 
 /// Inverse of the memory share of records that span blocks.
-pub const SPARE_SHARE: usize = 2;
+const SPARE_SHARE: usize = 2;
+
+/// Inverse of the carry's maximum share of a block.
+const CARRY_SHARE: usize = 4;
+
+/// Bytes before each block of an input of a merge, for the cut record at the end of the block before it. A longer one
+/// gets memory of its own.
+pub fn merge_carry_bytes(block: usize, record_bytes: Option<usize>) -> usize {
+    let max = block / CARRY_SHARE;
+    record_bytes.map_or(max, |len| len.min(max)).next_multiple_of(PAGE_BYTES)
+}
+
+/// Memory, of `bytes` for the blocks of inputs, that a merge leaves to records that span blocks. Records of a fixed
+/// length that fit in the carry need only a block, for an error about the last one.
+pub fn spare_bytes(bytes: usize, block: usize, record_bytes: Option<usize>) -> usize {
+    match record_bytes {
+        Some(len) if len <= merge_carry_bytes(block, record_bytes) => block,
+        _ => bytes / SPARE_SHARE,
+    }
+}
 
 /// Number and bytes of the blocks of `parts` outputs; an error if memory is too small for one block each.
 pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortError> {

@@ -6,7 +6,8 @@ pub mod planner;
 pub mod volumes;
 
 pub(crate) use budget::{
-    Budget, MIN_MEMORY_BYTES, SPARE_SHARE, default_memory, merge_fan_in, part_block, too_little,
+    Budget, MIN_MEMORY_BYTES, default_memory, merge_carry_bytes, merge_fan_in, part_block, spare_bytes,
+    too_little,
 };
 pub(crate) use disk_space::{
     Shortage, check_output_space, disk_is_estimate, explain_view_space, free_of_plan, keep_within,

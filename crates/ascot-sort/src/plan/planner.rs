@@ -18,7 +18,7 @@ use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
 use crate::api::{Keys, Method, Output, SortError, SortRequest, SplitBy, Volumes};
-use crate::plan::budget::{Budget, SPARE_SHARE, default_memory, merge_fan_in, part_block};
+use crate::plan::budget::{Budget, default_memory, merge_carry_bytes, merge_fan_in, part_block, spare_bytes};
 use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::resources::descriptors;
@@ -259,7 +259,11 @@ impl<'a, R: Records> Facts<'a, R> {
     fn merge_inputs(&self) -> Plan {
         let mut job = self.job(false);
         job.shares.fan_in = merge_fan_in(self.budget, self.request) as u64;
-        job.shares.streams /= SPARE_SHARE as u64;
+        let block = self.budget.block;
+        let streams = job.shares.streams as usize;
+        let blocks = streams.saturating_sub(spare_bytes(streams, block, self.records.record_bytes())) / block;
+        job.shares.streams =
+            (blocks * (block - merge_carry_bytes(block, self.records.record_bytes()))) as u64;
         job.merge_inputs()
     }
 }
