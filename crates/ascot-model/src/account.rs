@@ -60,6 +60,17 @@ pub struct StageAccount {
     pub waiting_device_seconds: f64,
 }
 
+/// The memory that the schedule of a pass divides among streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BufferAccount {
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Its share of the job's memory.
+    pub memory_share: f64,
+}
+
 /// One finished pass.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct PassAccount {
@@ -80,6 +91,9 @@ pub struct PassAccount {
     pub inputs: u64,
     /// Number of files written.
     pub outputs: u64,
+    /// The buffers of its streams, if a schedule divides them.
+    #[serde(default)]
+    pub buffers: Option<BufferAccount>,
 }
 
 fn once() -> u64 {
@@ -106,7 +120,7 @@ impl Serialize for StreamAccount {
 impl Serialize for PassAccount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let moved = self.moved();
-        let mut fields = serializer.serialize_struct("PassAccount", 10)?;
+        let mut fields = serializer.serialize_struct("PassAccount", 11)?;
         fields.serialize_field("name", &self.name)?;
         fields.serialize_field("times", &self.times)?;
         fields.serialize_field("seconds", &self.seconds)?;
@@ -117,6 +131,7 @@ impl Serialize for PassAccount {
         fields.serialize_field("bound_by", &self.bound_by)?;
         fields.serialize_field("inputs", &self.inputs)?;
         fields.serialize_field("outputs", &self.outputs)?;
+        fields.serialize_field("buffers", &self.buffers)?;
         fields.end()
     }
 }
@@ -157,6 +172,7 @@ impl PassAccount {
         self.seconds += more.seconds;
         self.inputs = self.inputs.max(more.inputs);
         self.outputs += more.outputs;
+        self.buffers = more.buffers.or(self.buffers);
         self.add_streams(&more.streams);
         for stage in more.stages {
             match self.stages.iter_mut().find(|known| known.name == stage.name) {

@@ -41,24 +41,30 @@ impl PassPlan {
         volume: &VolumeProfile,
         host: &HostProfile,
     ) -> Self {
-        let files = (moved.inputs + moved.outputs) as f64;
-        let read = moved.read_bytes as f64;
-        let written = moved.written_bytes as f64;
-        let switches = volume.switches(read + written, moved.switches as f64);
-        let device_seconds = volume.seconds(read, written, switches, files);
         let compute_seconds =
             work.iter().map(|&(bytes, rate)| bytes as f64 / rate).sum::<f64>() / host.threads.max(1) as f64;
-        PassPlan {
+        let mut pass = PassPlan {
             name: name.into(),
             read_bytes: moved.read_bytes,
             written_bytes: moved.written_bytes,
-            switches: switches as u64,
+            switches: 0,
             inputs: moved.inputs,
             outputs: moved.outputs,
             times: moved.times.max(1),
-            device_seconds,
+            device_seconds: 0.0,
             compute_seconds,
-        }
+        };
+        pass.set_switches(moved.switches, volume);
+        pass
+    }
+
+    /// Sets its switches, or more if requests of the volume have a limit, and the seconds of the volume.
+    pub fn set_switches(&mut self, switches: u64, volume: &VolumeProfile) {
+        let read = self.read_bytes as f64;
+        let written = self.written_bytes as f64;
+        let switches = volume.switches(read + written, switches as f64);
+        self.switches = switches as u64;
+        self.device_seconds = volume.seconds(read, written, switches, (self.inputs + self.outputs) as f64);
     }
 
     /// Seconds the pass takes.

@@ -167,6 +167,16 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self
     }
 
+    /// Blocks of memory that its streams share.
+    pub fn blocks(&self) -> usize {
+        self.pool.total()
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.pool.block_bytes()
+    }
+
     /// Time for which the flow waited for data or memory.
     pub fn waited(&self) -> Duration {
         self.waited

@@ -97,6 +97,7 @@ fn merge_range<R: Records>(
     };
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
     let mut inputs = Bowtie::from_inputs(streams, blocks, schedule).alternating(turns.is_some());
+    let buffers = job.buffers_of(&inputs);
     let merge = Merge {
         records: &*job.records,
         threads: &job.emitters,
@@ -112,7 +113,7 @@ fn merge_range<R: Records>(
         job.manifest.sum_in.combine(&stream.sum);
         job.manifest.misfits.combine(&stream.misfits);
     });
-    job.merge_done("merge", range.len(), 1, waited);
+    job.merge_done("merge", range.len(), buffers, waited);
     Ok(sums)
 }
 

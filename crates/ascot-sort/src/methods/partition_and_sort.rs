@@ -220,7 +220,7 @@ impl<R: Records> Job<'_, R> {
         self.manifest.all_read = true;
         let inputs = self.inputs.iter().count() as u64;
         let stages = split_stages(&times, threads);
-        self.passes.done("split", PassFacts { inputs, outputs: count as u64, stages });
+        self.passes.done("split", PassFacts { inputs, outputs: count as u64, stages, buffers: None });
         self.store()
     }
 

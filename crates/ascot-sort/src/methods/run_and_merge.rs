@@ -18,6 +18,7 @@ use std::time::Duration;
 use ascot_bowtie::engine::{BlockInput, Bowtie};
 use ascot_bowtie::schedule::{Forecast, GroupedForecast, Schedule};
 use ascot_io::{BlockPool, IoError};
+use ascot_model::account::BufferAccount;
 use ascot_model::disk_use::MIN_STEP_BYTES;
 use ascot_model::report::Report;
 
@@ -113,7 +114,7 @@ impl<R: Records> Job<'_, R> {
             stage("merge", threads, emitted.busy, none, emitted.waited, none),
             stage("write", 1, none, times.waited, none, emitted.sink),
         ];
-        PassFacts { inputs: self.inputs.iter().count() as u64, outputs: runs, stages }
+        PassFacts { inputs: self.inputs.iter().count() as u64, outputs: runs, stages, buffers: None }
     }
 
     /// Merges a run buffer into the output.
@@ -251,11 +252,11 @@ impl<R: Records> Job<'_, R> {
             let most = self.fan_in(&self.manifest.runs);
             let count = self.manifest.runs.len();
             // Slightly more runs than planned are no reason for another merge.
-            let last = most.min(factor.saturating_add(factor / MORE_AT_LAST));
-            if count <= last {
+            if count <= most.min(factor.saturating_add(factor / MORE_AT_LAST)) {
                 return Ok(());
             }
-            let take = most.min(factor).min(count - last + 1).max(2);
+            let factor = most.min(factor);
+            let take = factor.min(count - factor + 1).max(2);
             let sizes: Vec<u64> = self.manifest.runs.iter().map(|run| run.bytes).collect();
             let first =
                 (0..=count - take).min_by_key(|&at| sizes[at..at + take].iter().sum::<u64>()).unwrap_or(0);
@@ -313,10 +314,11 @@ impl<R: Records> Job<'_, R> {
             so_far,
         };
         // The sink borrows the job, to store the progress of the merge.
+        let buffers = self.buffers_of(&inputs);
         let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into));
         drop(inputs);
         let (merged, waited) = result?;
-        self.merge_done(if is_output { "merge" } else { "merge some" }, runs.len(), 1, waited);
+        self.merge_done(if is_output { "merge" } else { "merge some" }, runs.len(), buffers, waited);
         Ok(merged)
     }
 
@@ -328,8 +330,16 @@ impl<R: Records> Job<'_, R> {
         Ok(())
     }
 
+    /// The buffers of the inputs of a merge.
+    pub fn buffers_of<I: BlockInput>(&self, inputs: &Bowtie<I>) -> BufferAccount {
+        let blocks = inputs.blocks() as u64;
+        let block_bytes = inputs.block_bytes() as u64;
+        let memory_share = (blocks * block_bytes) as f64 / self.budget.memory as f64;
+        BufferAccount { blocks, block_bytes, memory_share }
+    }
+
     /// Adds a merge to the account; `waited`: for blocks of its inputs.
-    pub fn merge_done(&mut self, name: &str, inputs: usize, outputs: u64, waited: Duration) {
+    pub fn merge_done(&mut self, name: &str, inputs: usize, buffers: BufferAccount, waited: Duration) {
         let none = Duration::ZERO;
         let emitted = self.emitters.take_times();
         let stages = vec![
@@ -337,7 +347,8 @@ impl<R: Records> Job<'_, R> {
             stage("merge", self.budget.threads, emitted.busy, none, emitted.waited, none),
             stage("write", 1, none, none, none, emitted.sink),
         ];
-        self.passes.done(name, PassFacts { inputs: inputs as u64, outputs, stages });
+        let facts = PassFacts { inputs: inputs as u64, outputs: 1, stages, buffers: Some(buffers) };
+        self.passes.done(name, facts);
     }
 
     /// Memory for sorting chunks of inputs again, if any run refers to inputs, bytes.

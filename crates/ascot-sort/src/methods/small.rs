@@ -351,6 +351,7 @@ impl Clock {
             bound_by: bound_by.into(),
             inputs,
             outputs: 0,
+            buffers: None,
         }
     }
 }

@@ -136,7 +136,7 @@ fn chunk_pool<R: Records>(job: &Job<'_, R>) -> ChunkPool {
 fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) {
     let inputs = job.inputs.iter().count() as u64;
     let stages = split_stages(times, job.budget.threads);
-    job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), stages });
+    job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), stages, buffers: None });
 }
 
 /// The files of a split, each with the header. A block of each is filled while others are written.

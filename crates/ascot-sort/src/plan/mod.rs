@@ -3,6 +3,7 @@
 pub mod budget;
 pub mod disk_space;
 pub mod planner;
+mod simulated;
 pub mod volumes;
 
 pub(crate) use budget::{

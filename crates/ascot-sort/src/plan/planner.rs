@@ -19,6 +19,7 @@ use ascot_record::layout::Layout;
 
 use crate::api::{Keys, Method, Output, SortError, SortRequest, SplitBy, Volumes};
 use crate::plan::budget::{Budget, default_memory, merge_carry_bytes, merge_fan_in, part_block, spare_bytes};
+use crate::plan::simulated::count_switches;
 use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::resources::descriptors;
@@ -253,7 +254,10 @@ impl<'a, R: Records> Facts<'a, R> {
             distribute: method == Method::Distribute || (method == Method::Auto && can_sample),
             forced: method != Method::Auto,
         };
-        self.job(in_order).sort(methods).ok_or(SortError::Internal("a sort without a method"))
+        let job = self.job(in_order);
+        let mut plan = job.sort(methods).ok_or(SortError::Internal("a sort without a method"))?;
+        count_switches(&mut plan, &self.volume, job.shares.streams, job.shares.block);
+        Ok(plan)
     }
 
     fn merge_inputs(&self) -> Plan {
@@ -264,7 +268,11 @@ impl<'a, R: Records> Facts<'a, R> {
         let blocks = streams.saturating_sub(spare_bytes(streams, block, self.records.record_bytes())) / block;
         job.shares.streams =
             (blocks * (block - merge_carry_bytes(block, self.records.record_bytes()))) as u64;
-        job.merge_inputs()
+        let mut plan = job.merge_inputs();
+        if self.request.volumes.input_volume.is_none() {
+            count_switches(&mut plan, &self.volume, job.shares.streams, job.shares.block);
+        }
+        plan
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ascot_io::{Direction, Ledger};
-use ascot_model::account::{FileAccount, PassAccount, StageAccount, StreamAccount};
+use ascot_model::account::{BufferAccount, FileAccount, PassAccount, StageAccount, StreamAccount};
 use ascot_model::report::{REPORT_VERSION, Report};
 use ascot_record::checksum::RecordSum;
 
@@ -31,6 +31,8 @@ pub struct PassFacts {
     pub outputs: u64,
     /// Its stages.
     pub stages: Vec<StageAccount>,
+    /// The buffers of its streams, if a schedule divides them.
+    pub buffers: Option<BufferAccount>,
 }
 
 /// The account of a stage: its time at work and waiting.
@@ -78,6 +80,7 @@ impl Passes {
             stages: facts.stages,
             inputs: facts.inputs,
             outputs: facts.outputs,
+            buffers: facts.buffers,
         };
         match self.done.iter_mut().find(|done| done.name == name) {
             Some(done) => done.add(pass),

@@ -1,0 +1,67 @@
+"""Merges on a device whose switches cost time take the switches of the theory: those of `ascot simulate` for the same
+files and memory, and of the plan; and far fewer than with equal parts of memory."""
+
+import json
+
+import pytest
+from support import run
+
+ARRAY = """name = "24 disks"
+read_bytes_per_s = 3.549e9
+write_bytes_per_s = 3.549e9
+switch_seconds = 0.0155
+"""
+RECORDS = ["--format", "fixed:100", "--key", "0..10"]
+MERGES = ("merge", "merge some")
+
+
+@pytest.fixture
+def array(tmp_path):
+    (tmp_path / "array.toml").write_text(ARRAY)
+    return tmp_path / "array.toml"
+
+
+def simulated(step, bytes_moved, *flags):
+    """Switches of `ascot simulate` for the files and the memory of one merge of a pass."""
+    blocks, block_bytes = step["buffers"]["blocks"], step["buffers"]["block_bytes"]
+    words = ["--inputs", step["inputs"], "--outputs", 1, "--memory", blocks * block_bytes, "--block", block_bytes]
+    told = run("simulate", *map(str, words), "--total", str(int(bytes_moved)), "--json", *flags)
+    return json.loads(told.stdout)["switches"]
+
+
+def check_merges(report):
+    planned = {one["name"]: one for one in report["plan"]["chosen"]["passes"]}
+    for step in (step for step in report["passes"] if step["name"] in MERGES):
+        moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"]) / step["times"]
+        switches = step["switches"] / step["times"]
+        schedule = simulated(step, moved)
+        assert switches <= 1.10 * schedule, (step["name"], switches, schedule)
+        # The gain over equal parts of memory is at least 90 percent of the simulator's.
+        equal = simulated(step, moved, "--schedule", "equal")
+        assert equal / switches >= 0.9 * equal / schedule, (step["name"], switches, schedule, equal)
+        assert equal > 1.5 * switches, (step["name"], switches, equal)
+        plan = planned[step["name"]]
+        if step["times"] == plan["times"] and step["inputs"] == plan["inputs"]:
+            assert abs(plan["switches"] / step["switches"] - 1) <= 0.10, (step["name"], plan, step["switches"])
+        assert step["buffers"]["memory_share"] >= 0.9, step["buffers"]
+
+
+@pytest.mark.parametrize("records, memory", [("4M", "64MiB"), ("6M", "32MiB")])
+def test_merges_of_runs_take_the_switches_of_the_simulation(records, memory, array, tmp_path):
+    run("gen", records, "-o", tmp_path / "in.rec")
+    words = [tmp_path / "in.rec", *RECORDS, "--memory", memory, "--method", "merge", "--volume", array]
+    run("sort", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
+    run("check", tmp_path / "out.rec")
+    check_merges(json.loads((tmp_path / "run.json").read_text()))
+
+
+def test_merges_of_files_take_the_switches_of_the_simulation(array, tmp_path):
+    files = []
+    for number in range(16):
+        run("gen", "250k", "--start", str(250_000 * number), "-o", tmp_path / "part")
+        files.append(tmp_path / f"{number}.rec")
+        run("sort", tmp_path / "part", *RECORDS, "-o", files[-1])
+    words = [*files, *RECORDS, "--memory", "64MiB", "--volume", array]
+    run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
+    run("check", tmp_path / "out.rec")
+    check_merges(json.loads((tmp_path / "run.json").read_text()))
