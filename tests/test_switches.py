@@ -24,8 +24,9 @@ def array(tmp_path):
 def simulated(step, bytes_moved, *flags):
     """Switches of `ascot simulate` for the files and the memory of one merge of a pass."""
     blocks, block_bytes = step["buffers"]["blocks"], step["buffers"]["block_bytes"]
-    words = ["--inputs", step["inputs"], "--outputs", 1, "--memory", blocks * block_bytes, "--block", block_bytes]
-    told = run("simulate", *map(str, words), "--total", str(int(bytes_moved)), "--json", *flags)
+    words = ["--inputs", step["inputs"], "--outputs", 1, "--memory", f"{blocks * block_bytes}b"]
+    sizes = ["--block", f"{block_bytes}b", "--total", f"{int(bytes_moved)}b"]
+    told = run("simulate", *map(str, words), *sizes, "--json", *flags)
     return json.loads(told.stdout)["switches"]
 
 
