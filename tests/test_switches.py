@@ -9,7 +9,6 @@ from support import run
 ARRAY = """name = "24 disks"
 read_bytes_per_s = 3.549e9
 write_bytes_per_s = 3.549e9
-switch_seconds = 0.0155
 """
 RECORDS = ["--format", "fixed:100", "--key", "0..10"]
 MERGES = ("merge", "merge some")
@@ -17,8 +16,13 @@ MERGES = ("merge", "merge some")
 
 @pytest.fixture
 def array(tmp_path):
-    (tmp_path / "array.toml").write_text(ARRAY)
-    return tmp_path / "array.toml"
+    """A profile of the array, with these seconds a switch."""
+
+    def profile(switch_seconds):
+        (tmp_path / "array.toml").write_text(f"{ARRAY}switch_seconds = {switch_seconds}\n")
+        return tmp_path / "array.toml"
+
+    return profile
 
 
 def simulated(step, bytes_moved, *flags):
@@ -32,7 +36,9 @@ def simulated(step, bytes_moved, *flags):
 
 def check_merges(report):
     planned = {one["name"]: one for one in report["plan"]["chosen"]["passes"]}
-    for step in (step for step in report["passes"] if step["name"] in MERGES):
+    merges = [step for step in report["passes"] if step["name"] in MERGES]
+    assert [step["name"] for step in merges] == [name for name in planned if name in MERGES]
+    for step in merges:
         moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"]) / step["times"]
         switches = step["switches"] / step["times"]
         schedule = simulated(step, moved)
@@ -47,22 +53,25 @@ def check_merges(report):
         assert step["buffers"]["memory_share"] >= 0.9, step["buffers"]
 
 
-@pytest.mark.parametrize("records, memory", [("4M", "64MiB"), ("6M", "32MiB")])
-def test_merges_of_runs_take_the_switches_of_the_simulation(records, memory, array, tmp_path):
+# One merge of 19 runs; and several of fewer.
+@pytest.mark.parametrize("records, memory, switch_seconds", [("5M", "64MiB", 0.0039), ("6M", "32MiB", 0.0155)])
+def test_merges_of_runs_take_the_switches_of_the_simulation(records, memory, switch_seconds, array, tmp_path):
     run("gen", records, "-o", tmp_path / "in.rec")
-    words = [tmp_path / "in.rec", *RECORDS, "--memory", memory, "--method", "merge", "--volume", array]
+    words = [tmp_path / "in.rec", *RECORDS, "--memory", memory, "--method", "merge"]
+    words += ["--volume", array(switch_seconds)]
     run("sort", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
     run("check", tmp_path / "out.rec")
     check_merges(json.loads((tmp_path / "run.json").read_text()))
 
 
-def test_merges_of_files_take_the_switches_of_the_simulation(array, tmp_path):
+@pytest.mark.parametrize("switch_seconds", [0.0039, 0.0155])  # one pass, and two
+def test_merges_of_files_take_the_switches_of_the_simulation(switch_seconds, array, tmp_path):
     files = []
     for number in range(16):
         run("gen", "250k", "--start", str(250_000 * number), "-o", tmp_path / "part")
         files.append(tmp_path / f"{number}.rec")
         run("sort", tmp_path / "part", *RECORDS, "-o", files[-1])
-    words = [*files, *RECORDS, "--memory", "64MiB", "--volume", array]
+    words = [*files, *RECORDS, "--memory", "64MiB", "--volume", array(switch_seconds)]
     run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
     run("check", tmp_path / "out.rec")
     check_merges(json.loads((tmp_path / "run.json").read_text()))

@@ -33,7 +33,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
     let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor());
     if count <= fan_in {
         let rules = Rules { unique: job.request.unique, sum: true };
-        let sums = merge_range(&mut job, 0..count, rules, &mut Destination::Output(&mut output))?;
+        let sums = merge_range(&mut job, "merge", 0..count, rules, &mut Destination::Output(&mut output))?;
         return job.finish(output, &sums.out, &sums.dropped);
     }
     for first in (0..count).step_by(fan_in) {
@@ -41,7 +41,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
         let bytes = group.clone().filter_map(|index| job.inputs.get(index)?.size).sum();
         let mut spill = job.new_spill(bytes)?;
         let rules = Rules { unique: job.request.unique, sum: false };
-        let sums = merge_range(&mut job, group, rules, &mut Destination::Spill(&mut spill))?;
+        let sums = merge_range(&mut job, "merge some", group, rules, &mut Destination::Spill(&mut spill))?;
         let runs = spill.finish()?;
         job.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         job.manifest.dropped.combine(&sums.dropped);
@@ -73,6 +73,7 @@ fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortErr
 
 fn merge_range<R: Records>(
     job: &mut Job<'_, R>,
+    pass: &str,
     range: std::ops::Range<usize>,
     rules: Rules,
     sink: &mut dyn MergeSink,
@@ -113,7 +114,7 @@ fn merge_range<R: Records>(
         job.manifest.sum_in.combine(&stream.sum);
         job.manifest.misfits.combine(&stream.misfits);
     });
-    job.merge_done("merge", range.len(), buffers, waited);
+    job.merge_done(pass, range.len(), buffers, waited);
     Ok(sums)
 }
 
