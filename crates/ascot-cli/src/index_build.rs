@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use ascot_index::format::names::{LOCK, MANIFEST};
 use ascot_index::format::pointer::WRITERS_MAX;
 use ascot_index::load::{MEMORY_BYTES, RecordFiles};
+use ascot_index::write::discard;
 use ascot_index::{
     Attribute, DirectoryWriter, IndexError, LayoutRequest, Manifest, Named, NumberKind, OpenMode, Opening,
     PartitionBy, Scheme,
@@ -63,7 +63,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let is_new = !output.exists();
     let writer = DirectoryWriter::open(&disk, &output, &opening, writer_bytes).inspect_err(|error| {
         if !goes_on && !matches!(error, IndexError::Exists { .. } | IndexError::Locked { .. }) {
-            remove_empty(&output, is_new);
+            discard(&output, is_new);
         }
     })?;
     let mut job = Building { disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
@@ -92,7 +92,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
             let kept = job.writer.manifest().epochs;
             drop(job);
             if kept == 0 && !goes_on {
-                remove_empty(&output, is_new);
+                discard(&output, is_new);
             }
             let Failure::Index(error) = error else { return Err(error) };
             let text = match kept {
@@ -146,24 +146,6 @@ impl Building<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Removes what was begun in a directory that has no epoch: only Ascot's files, and the directory itself only if it
-/// was made here and is empty.
-fn remove_empty(directory: &Path, made: bool) {
-    if let Ok(manifest) = Manifest::read(directory) {
-        for log in manifest.logs() {
-            let data = log.data(directory);
-            for file in [Some(log.index(directory)), data].into_iter().flatten() {
-                let _ = fs::remove_file(file);
-            }
-        }
-        let _ = fs::remove_file(directory.join(MANIFEST));
-    }
-    let _ = fs::remove_file(directory.join(LOCK));
-    if made {
-        let _ = fs::remove_dir(directory);
     }
 }
 
