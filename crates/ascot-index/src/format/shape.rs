@@ -27,9 +27,10 @@ impl Shape {
     /// Whether a log takes part in epochs of this shape.
     pub(super) fn has(self, scheme: Scheme, log: Log) -> bool {
         match log {
-            Log::Partition(number) => scheme != Scheme::Ranks && number < self.partitions,
-            Log::Auxiliary(number) => scheme == Scheme::Ranks && number < self.partitions,
             Log::Writer(number) => scheme != Scheme::Records && number < self.writers,
+            Log::Partition(number) | Log::Auxiliary(number) => {
+                log == Log::of_partition(scheme, number) && number < self.partitions
+            }
         }
     }
 }

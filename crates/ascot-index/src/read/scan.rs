@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::Entry;
-use crate::format::head::{Block, Kind, Table};
+use crate::format::head::{Block, Table};
 use crate::format::layout::{Attribute, PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::format::record::Record;
@@ -365,7 +365,7 @@ impl Scanning<'_> {
     }
 
     fn one_by_one(&self, entries: &[(Arc<LogReader>, Entry)], take: Take<'_>) -> Result<()> {
-        let segments = self.policy.allow(self.directory.segments(entries, Kind::Tables))?;
+        let segments = self.policy.allow(self.directory.segments(entries))?;
         let most = PIECE_MAX.min(part_bytes(self.directory) as u64 * 2);
         for segment in segments.unwrap_or_default() {
             for table in &segment.head.tables {

@@ -93,10 +93,8 @@ impl LocalWriter {
         let pool = Pool::new(memory_bytes);
         let scratch = pool.reserve(plan.scratch_bytes, "blocks and filters being made")?;
         let mut opening = Opening { disk, directory, manifest, specs: Vec::new() };
-        let part = |&number: &u32| {
-            if scheme == Scheme::Ranks { Log::Auxiliary(number) } else { Log::Partition(number) }
-        };
-        let parts = partitions.iter().map(|number| opening.add(part(number))).collect::<Result<Vec<_>>>()?;
+        let part = |&number: &u32| opening.add(Log::of_partition(scheme, number));
+        let parts = partitions.iter().map(part).collect::<Result<Vec<_>>>()?;
         let writer = share.writer.filter(|_| scheme != Scheme::Records);
         let kept = writer.map(|number| opening.add(Log::Writer(number))).transpose()?;
         let logs = Logs::open(disk, &opening.specs, &pool, &plan)?;
