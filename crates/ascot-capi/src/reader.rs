@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex};
 
 use ascot_index::read::{Directory, Scan, Value};
-use ascot_index::{Content, IndexError, RecordValue, Result as IndexResult, StoredValue};
+use ascot_index::{Content, IndexError, Result as IndexResult, StoredValue};
 use ascot_io::Disk;
 use ascot_io::Unpoisoned;
 
@@ -54,12 +54,6 @@ impl Found {
     }
 }
 
-/// Values that are in memory.
-fn whole(values: Vec<Value>) -> Vec<StoredValue> {
-    let stored = |Value { epoch, bytes }| StoredValue { epoch, content: Content::Bytes(bytes) };
-    values.into_iter().map(stored).collect()
-}
-
 /// Finds the values of a key, and stores a handle to them.
 ///
 /// # Safety
@@ -82,6 +76,18 @@ unsafe fn give_found(
         // SAFETY: null or a place, as the caller promises.
         unsafe { give(&VALUES, values, find) }
     })
+}
+
+/// The values of a key in memory; a refusal of memory names the way that needs less.
+fn look(directory: &Directory, key: &[u8], epoch: Option<u64>) -> Result<Vec<StoredValue>, Fault> {
+    let mut found = Vec::new();
+    let looked = directory.get_many(&[key], epoch, |_, values| {
+        let stored = |Value { epoch, bytes }| StoredValue { epoch, content: Content::Bytes(bytes) };
+        found = values.into_iter().map(stored).collect();
+        Ok(())
+    });
+    looked.map_err(whole_fault)?;
+    Ok(found)
 }
 
 /// The fault of a query for whole values.
@@ -158,9 +164,9 @@ pub unsafe extern "C" fn ascot_reader_warnings(
         let reader = READERS.get(reader)?;
         let mut warnings = reader.warnings.lock().unpoisoned();
         let notices = reader.directory.take_notices();
-        warnings.count += notices.len() as u64 + notices.more();
+        warnings.count += notices.texts.len() as u64 + notices.more;
         if warnings.first.is_none() {
-            let text = notices.iter().next().map(|notice| notice.replace('\0', " "));
+            let text = notices.texts.first().map(|notice| notice.replace('\0', " "));
             warnings.first = text.and_then(|text| CString::new(text).ok());
         }
         // SAFETY: each is null or a place, as the caller promises.
@@ -187,9 +193,8 @@ pub unsafe extern "C" fn ascot_get(
     key_length: usize,
     values: *mut *mut Values,
 ) -> c_int {
-    let look = |directory: &Directory, key: &[u8]| Ok(whole(directory.get(key).map_err(whole_fault)?));
-    // SAFETY: as the caller promises.
-    unsafe { give_found(reader, key, key_length, values, look) }
+    // SAFETY: what the caller promises.
+    unsafe { give_found(reader, key, key_length, values, |directory, key| look(directory, key, None)) }
 }
 
 /// `ascot_get_at`.
@@ -204,10 +209,8 @@ pub unsafe extern "C" fn ascot_get_at(
     epoch: u64,
     values: *mut *mut Values,
 ) -> c_int {
-    let look =
-        |directory: &Directory, key: &[u8]| Ok(whole(directory.get_at(key, epoch).map_err(whole_fault)?));
-    // SAFETY: as the caller promises.
-    unsafe { give_found(reader, key, key_length, values, look) }
+    // SAFETY: what the caller promises.
+    unsafe { give_found(reader, key, key_length, values, |directory, key| look(directory, key, Some(epoch))) }
 }
 
 /// `ascot_values_count`.
@@ -416,11 +419,8 @@ pub unsafe extern "C" fn ascot_reader_range_parts(
             reader.directory.scan_stored(&scan, |record| {
                 let key = record.key;
                 let mut offset = 0u64;
-                let length = match record.value {
-                    RecordValue::Bytes(bytes) => bytes.len() as u64,
-                    RecordValue::Long(long) => long.length(),
-                };
-                let mut hand = |part: &[u8]| {
+                let length = record.value.length();
+                record.value.for_each_part(&reader.directory, |part| {
                     let key_at = key.as_ptr().cast();
                     let part_at = part.as_ptr().cast();
                     let at = offset;
@@ -429,11 +429,7 @@ pub unsafe extern "C" fn ascot_reader_range_parts(
                     go_on(unsafe {
                         each(context, record.epoch, key_at, key.len(), length, at, part_at, part.len())
                     })
-                };
-                match record.value {
-                    RecordValue::Bytes(bytes) => hand(bytes),
-                    RecordValue::Long(long) => long.for_each_part(&reader.directory, hand),
-                }
+                })
             })
         })
     })

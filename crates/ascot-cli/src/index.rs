@@ -188,10 +188,11 @@ fn tell_counts(matches: &ArgMatches, directory: &Directory) {
 fn tell_notices(directory: &Directory) {
     let notices = directory.take_notices();
     notices
+        .texts
         .iter()
         .for_each(|notice| eprintln!("ascot: {notice}\n  ascot index verify tells what else is wrong"));
-    if notices.more() > 0 {
-        eprintln!("ascot: and {} more like these", notices.more());
+    if notices.more > 0 {
+        eprintln!("ascot: and {} more like these", notices.more);
     }
 }
 

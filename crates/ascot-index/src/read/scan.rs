@@ -144,6 +144,31 @@ pub enum RecordValue<'a> {
     Long(&'a LongValue),
 }
 
+impl RecordValue<'_> {
+    /// Its bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            RecordValue::Bytes(bytes) => bytes.len() as u64,
+            RecordValue::Long(long) => long.length(),
+        }
+    }
+
+    /// Hands all of it to `take`, part by part.
+    ///
+    /// # Errors
+    /// Those of [`LongValue::for_each_part`].
+    pub fn for_each_part(
+        &self,
+        directory: &Directory,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            RecordValue::Bytes(bytes) => take(bytes),
+            RecordValue::Long(long) => long.for_each_part(directory, take),
+        }
+    }
+}
+
 impl<'a> From<&'a Content> for RecordValue<'a> {
     fn from(content: &'a Content) -> Self {
         match content {

@@ -4,7 +4,7 @@ use ascot_io::Reservation;
 
 use crate::error::Result;
 use crate::read::long_value::part_bytes;
-use crate::read::{Directory, LongValue};
+use crate::read::{Directory, LongValue, RecordValue};
 
 /// A value that was appended to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,10 +58,7 @@ impl Inline {
 impl Content {
     /// Bytes of the value.
     pub fn length(&self) -> u64 {
-        match self {
-            Content::Bytes(bytes) => bytes.len() as u64,
-            Content::Long(long) => long.length(),
-        }
+        RecordValue::from(self).length()
     }
 
     /// Reads from `offset` into `into`, as many bytes as there are and fit; returns their number.
@@ -84,15 +81,8 @@ impl Content {
     ///
     /// # Errors
     /// Those of [`LongValue::for_each_part`].
-    pub fn for_each_part(
-        &self,
-        directory: &Directory,
-        mut take: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        match self {
-            Content::Bytes(bytes) => take(bytes),
-            Content::Long(long) => long.for_each_part(directory, take),
-        }
+    pub fn for_each_part(&self, directory: &Directory, take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        RecordValue::from(self).for_each_part(directory, take)
     }
 
     /// Its bytes if they are in memory, otherwise none.
