@@ -10,7 +10,7 @@ use ascot_index::{Content, IndexError, Result as IndexResult, StoredValue};
 use ascot_io::Disk;
 use ascot_io::Unpoisoned;
 
-use crate::arguments::{bytes_of, options_of, path_of, put, slice_of};
+use crate::arguments::{bytes_of, options_of, path_of, put, put_if, slice_of};
 use crate::fault::{Code, Fault, guard};
 use crate::handles::{Shelf, give};
 use crate::options::reader_memory;
@@ -80,14 +80,12 @@ unsafe fn give_found(
 
 /// The values of a key in memory; a refusal of memory names the way that needs less.
 fn look(directory: &Directory, key: &[u8], epoch: Option<u64>) -> Result<Vec<StoredValue>, Fault> {
-    let mut found = Vec::new();
-    let looked = directory.get_many(&[key], epoch, |_, values| {
-        let stored = |Value { epoch, bytes }| StoredValue { epoch, content: Content::Bytes(bytes) };
-        found = values.into_iter().map(stored).collect();
-        Ok(())
-    });
-    looked.map_err(whole_fault)?;
-    Ok(found)
+    let found = match epoch {
+        Some(epoch) => directory.get_at(key, epoch),
+        None => directory.get(key),
+    };
+    let stored = |Value { epoch, bytes }| StoredValue { epoch, content: Content::Bytes(bytes) };
+    Ok(found.map_err(whole_fault)?.into_iter().map(stored).collect())
 }
 
 /// The fault of a query for whole values.
@@ -171,12 +169,8 @@ pub unsafe extern "C" fn ascot_reader_warnings(
         }
         // SAFETY: each is null or a place, as the caller promises.
         unsafe {
-            if let Some(count) = count.as_mut() {
-                *count = warnings.count;
-            }
-            if let Some(first) = first.as_mut() {
-                *first = warnings.first.as_deref().unwrap_or(c"").as_ptr();
-            }
+            put_if(count, warnings.count);
+            put_if(first, warnings.first.as_deref().unwrap_or(c"").as_ptr());
         }
         Ok(())
     })
@@ -241,16 +235,10 @@ pub unsafe extern "C" fn ascot_values_at(
         };
         // SAFETY: each is null or a place, as the caller promises. The bytes stay until the values are freed.
         unsafe {
-            if let Some(epoch) = epoch.as_mut() {
-                *epoch = value.epoch;
-            }
-            if let Some(bytes) = bytes.as_mut() {
-                *bytes = in_memory;
-            }
-            if let Some(length) = length.as_mut() {
-                // Values have at most 4 GiB.
-                *length = usize::try_from(value.content.length()).unwrap_or(usize::MAX);
-            }
+            put_if(epoch, value.epoch);
+            put_if(bytes, in_memory);
+            // Values have at most 4 GiB.
+            put_if(length, usize::try_from(value.content.length()).unwrap_or(usize::MAX));
         }
         Ok(())
     })
@@ -318,7 +306,7 @@ pub unsafe extern "C" fn ascot_value_read(
 /// `ascot_values_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_values_free(values: *mut Values) -> c_int {
-    guard(|| if values.is_null() { Ok(()) } else { VALUES.take(values).map(drop) })
+    guard(|| VALUES.free(values))
 }
 
 /// Runs a query that calls a function of C for each result; a nonzero answer of that function stops it.
@@ -489,5 +477,5 @@ pub unsafe extern "C" fn ascot_reader_get_many(
 /// `ascot_reader_close`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_reader_close(reader: *mut Reader) -> c_int {
-    guard(|| if reader.is_null() { Ok(()) } else { READERS.take(reader).map(drop) })
+    guard(|| READERS.free(reader))
 }

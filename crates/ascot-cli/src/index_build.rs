@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::request::memory_or;
-use crate::signals::Stop;
+use crate::signals::stoppable;
 use crate::sys::print;
 use crate::values;
 
@@ -35,13 +35,7 @@ const DEFAULT_EPOCH_BYTES: u64 = 256 << 20;
 
 /// `ascot index build`.
 pub fn build(matches: &ArgMatches) -> Result<u8, Failure> {
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let done = build_until(matches, &cancel);
-    if cancel.check().is_err() {
-        stop.end_if_asked();
-    }
-    done
+    stoppable(|cancel| build_until(matches, cancel))
 }
 
 fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {

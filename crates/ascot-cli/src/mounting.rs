@@ -24,9 +24,10 @@ use ascot_sort::runs::store::VIEW_MANIFEST;
 use clap::ArgMatches;
 
 use crate::failure::Failure;
+use crate::index;
 use crate::signals::Stop;
 use crate::values;
-use crate::views::{open, open_index};
+use crate::views::{DEFAULT_MEMORY_BYTES, open};
 
 /// Interval at which a mount checks whether it should end, and whether readers are idle.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
@@ -114,7 +115,7 @@ fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
     };
     let mounted = match view {
         Some(view) => Mounted::new(view, at, &shown)?,
-        None => Mounted::keys(Arc::new(open_index(matches, &dir)?), at, &shown)?,
+        None => Mounted::keys(Arc::new(index::open_with(matches, DEFAULT_MEMORY_BYTES)?), at, &shown)?,
     };
     if std::env::var_os(STARTED_BY).is_some() {
         let_go().map_err(Failure::Output)?;

@@ -4,17 +4,16 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::path::Path;
 
-use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeError, ProbeRequest, SECONDS_RANGE};
+use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeRequest, SECONDS_RANGE};
 use ascot_model::measurement::{Figure, MeasuredProfile, Speed, SwitchPoint};
 use ascot_model::units;
-use ascot_sort::Cancel;
 use clap::ArgMatches;
 
 use crate::chart;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::report_file::write_whole;
-use crate::signals::Stop;
+use crate::signals::stoppable;
 use crate::sys::print;
 use crate::values;
 
@@ -35,18 +34,14 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     for path in [&output, &plot].into_iter().flatten() {
         check_place(path)?;
     }
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let flag = cancel.flag();
     let watched = io::stderr().is_terminal();
-    let probed = ascot_device::probe(&request, &flag, &|share| draw(watched, share));
-    if watched {
-        let _ = write!(io::stderr().lock(), "\r\x1b[K");
-    }
-    if matches!(probed, Err(ProbeError::Cancelled)) {
-        stop.end_if_asked();
-    }
-    let probed = probed?;
+    let probed = stoppable(|cancel| {
+        let probed = ascot_device::probe(&request, &cancel.flag(), &|share| draw(watched, share));
+        if watched {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+        probed
+    })?;
     for notice in &probed.notices {
         let _ = writeln!(io::stderr().lock(), "ascot: {notice}");
     }

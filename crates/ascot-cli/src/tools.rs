@@ -17,7 +17,7 @@ use clap::ArgMatches;
 use crate::failure::{Failure, STATUS_OF_DISORDER};
 use crate::progress::{Screen, Style, Wishes};
 use crate::request::{are_text_by_name, count, named_records, record_number, threads, usual_temp_dirs};
-use crate::signals::Stop;
+use crate::signals;
 use crate::sys;
 use crate::sys::print;
 use crate::terminal;
@@ -179,12 +179,10 @@ fn screen(output_is_file: bool, quiet: bool) -> Screen {
 
 /// Runs `work` with signals watched.
 fn stoppable<T>(screen: &Screen, work: impl FnOnce(&Cancel) -> Result<T, SortError>) -> Result<T, Failure> {
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let result = work(&cancel);
-    screen.clear();
-    if matches!(result, Err(SortError::Cancelled)) {
-        stop.end_if_asked();
-    }
+    let result = signals::stoppable(|cancel| {
+        let result = work(cancel);
+        screen.clear();
+        result
+    });
     result.map_err(Failure::Sort)
 }

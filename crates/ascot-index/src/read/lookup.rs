@@ -79,10 +79,7 @@ impl Directory {
         epoch: Option<u64>,
         inline: Inline,
     ) -> Result<(Vec<Vec<StoredValue>>, Reservation)> {
-        let epochs = match epoch {
-            Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
-            None => 0..self.manifest.epochs,
-        };
+        let epochs = self.epochs(epoch);
         let mut wants = Vec::new();
         // Opening one log per section verifies the number of epochs: a manifest that claims more is refused
         // before each epoch is searched.

@@ -316,10 +316,7 @@ impl Scanning<'_> {
 
     fn tables(&self, take: Take<'_>) -> Result<()> {
         let Scanning { directory, scan, policy } = *self;
-        let epochs = match scan.epoch {
-            Some(epoch) => epoch..epoch.saturating_add(1).min(directory.manifest.epochs).max(epoch),
-            None => 0..directory.manifest.epochs,
-        };
+        let epochs = directory.epochs(scan.epoch);
         let mut entries = Vec::new();
         // By range, a manifest has boundaries of every epoch, so its length bounds their number.
         let wanted = |log| {
