@@ -277,21 +277,9 @@ fn info(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
-    let epochs: Vec<_> = info
-        .epochs
-        .iter()
-        .map(|epoch| {
-            json!({
-                "records": epoch.records(), "writer_records": epoch.writer_records, "tables": epoch.tables,
-                "segments": epoch.segments, "segments_most": epoch.segments_max, "filter_bytes": epoch.filter_bytes,
-                "auxiliary_bytes": epoch.auxiliary_bytes, "block_bytes": epoch.block_bytes,
-            })
-        })
-        .collect();
-    numbers::json_line(&json!({
-        "manifest": directory.manifest(), "epochs": epochs, "data_bytes": info.data_bytes, "index_bytes": info.index_bytes,
-        "tail_bytes": info.tail_bytes,
-    }))
+    let mut json = json!(info);
+    json["manifest"] = json!(directory.manifest());
+    numbers::json_line(&json)
 }
 
 fn info_text(directory: &Directory, info: &Info) -> String {
@@ -383,11 +371,9 @@ fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn verified_json(verified: &Verified) -> Result<String, Failure> {
-    numbers::json_line(&json!({
-        "whole": verified.is_whole(), "logs": verified.logs, "tables": verified.tables, "blocks": verified.blocks,
-        "records": verified.records, "values": verified.values, "auxiliary_entries": verified.auxiliary_entries,
-        "problems": verified.problems, "more_problems": verified.more_problems,
-    }))
+    let mut json = json!(verified);
+    json["whole"] = verified.is_whole().into();
+    numbers::json_line(&json)
 }
 
 fn verified_text(verified: &Verified) -> String {

@@ -1,5 +1,7 @@
 //! The layout and contents of a directory, from its indexes alone.
 
+use serde::Serialize;
+
 use crate::error::Result;
 use crate::format::names::Log;
 use crate::read::Directory;
@@ -7,9 +9,10 @@ use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::{ReadPolicy, Unread};
 
 /// The contents of an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EpochInfo {
     /// Records, pointers or entries in its partitions.
+    #[serde(rename = "records")]
     pub partition_records: u64,
     /// Records or values of its writers.
     pub writer_records: u64,
@@ -18,6 +21,7 @@ pub struct EpochInfo {
     /// Segments: each costs a query one read.
     pub segments: u64,
     /// Maximum number of segments of one log: the reads of one query.
+    #[serde(rename = "segments_most")]
     pub segments_max: u64,
     /// Bytes of filters.
     pub filter_bytes: u64,
@@ -28,7 +32,7 @@ pub struct EpochInfo {
 }
 
 /// The contents of a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Info {
     /// Its epochs.
     pub epochs: Vec<EpochInfo>,

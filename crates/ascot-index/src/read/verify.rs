@@ -7,6 +7,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::auxiliary::ranks;
 use crate::error::{IndexError, Result};
 use crate::format::filter::may_contain;
@@ -32,7 +34,7 @@ use crate::read::{Directory, LongValue, Scan, Segment};
 const TOLD_MAX: usize = 100;
 
 /// The counts of a verification, and the problems it found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// Index logs.
     pub logs: u64,
