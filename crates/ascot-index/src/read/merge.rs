@@ -12,8 +12,8 @@ use crate::format::footer::Entry;
 use crate::read::block::BlockRange;
 use crate::read::fetch::fetch_all;
 use crate::read::log::LogReader;
-use crate::read::scan::{RecordValue, Scanning, StoredRecord, Take};
-use crate::read::stored::Content;
+use crate::read::scan::{Scanning, StoredRecord, Take};
+use crate::read::stored::{Content, RecordValue};
 
 /// Minimum and maximum bytes of a table in memory.
 const PIECE_MIN: u64 = 64 << 10;

@@ -21,8 +21,8 @@ use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
 use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::{ReadPolicy, Unread, fetch_each};
-use crate::read::stored::{Content, Inline};
-use crate::read::{Directory, LongValue, Segment};
+use crate::read::stored::{Content, Inline, RecordValue};
+use crate::read::{Directory, Segment};
 
 /// How an attribute is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,49 +133,6 @@ pub struct StoredRecord<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: RecordValue<'a>,
-}
-
-/// The value of a record.
-#[derive(Clone, Copy, Debug)]
-pub enum RecordValue<'a> {
-    /// Its bytes.
-    Bytes(&'a [u8]),
-    /// A value that is longer than the inline limit.
-    Long(&'a LongValue),
-}
-
-impl RecordValue<'_> {
-    /// Its bytes.
-    pub fn length(&self) -> u64 {
-        match self {
-            RecordValue::Bytes(bytes) => bytes.len() as u64,
-            RecordValue::Long(long) => long.length(),
-        }
-    }
-
-    /// Hands all of it to `take`, part by part.
-    ///
-    /// # Errors
-    /// Those of [`LongValue::for_each_part`].
-    pub fn for_each_part(
-        &self,
-        directory: &Directory,
-        mut take: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        match self {
-            RecordValue::Bytes(bytes) => take(bytes),
-            RecordValue::Long(long) => long.for_each_part(directory, take),
-        }
-    }
-}
-
-impl<'a> From<&'a Content> for RecordValue<'a> {
-    fn from(content: &'a Content) -> Self {
-        match content {
-            Content::Bytes(bytes) => RecordValue::Bytes(bytes),
-            Content::Long(long) => RecordValue::Long(long),
-        }
-    }
 }
 
 /// A record of scheme `pointers`: its epoch, its key, and its pointer.

@@ -4,7 +4,7 @@ use ascot_io::Reservation;
 
 use crate::error::Result;
 use crate::read::long_value::part_bytes;
-use crate::read::{Directory, LongValue, RecordValue};
+use crate::read::{Directory, LongValue};
 
 /// A value that was appended to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,49 @@ pub enum Content {
     Bytes(Vec<u8>),
     /// A value that is longer than the inline limit.
     Long(LongValue),
+}
+
+/// The value of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum RecordValue<'a> {
+    /// Its bytes.
+    Bytes(&'a [u8]),
+    /// A value that is longer than the inline limit.
+    Long(&'a LongValue),
+}
+
+impl RecordValue<'_> {
+    /// Its bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            RecordValue::Bytes(bytes) => bytes.len() as u64,
+            RecordValue::Long(long) => long.length(),
+        }
+    }
+
+    /// Hands all of it to `take`, part by part.
+    ///
+    /// # Errors
+    /// Those of [`LongValue::for_each_part`].
+    pub fn for_each_part(
+        &self,
+        directory: &Directory,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            RecordValue::Bytes(bytes) => take(bytes),
+            RecordValue::Long(long) => long.for_each_part(directory, take),
+        }
+    }
+}
+
+impl<'a> From<&'a Content> for RecordValue<'a> {
+    fn from(content: &'a Content) -> Self {
+        match content {
+            Content::Bytes(bytes) => RecordValue::Bytes(bytes),
+            Content::Long(long) => RecordValue::Long(long),
+        }
+    }
 }
 
 /// The inline limit: longer values are left in the files.

@@ -116,7 +116,7 @@ mod tests {
         loop {
             let next_hops = NextHops::new(topology.clone(), at, route);
             let Some(hop) = next_hops.next_hop(to) else { return (hops, off_node) };
-            let next = peers(&topology, at, route, hop.lane)[hop.place];
+            let next = peers(topology, at, route, hop.lane)[hop.place];
             for node in 0..topology.nodes() {
                 assert_eq!(
                     next_hops.place_of_node(node),
