@@ -205,8 +205,7 @@ fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>, F
     if let Some(file) = values::path(matches, "keys-file") {
         let text =
             if file.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { fs::read_to_string(&file) };
-        let text =
-            text.map_err(|source| Failure::File { path: file, doing: "cannot read the keys", source })?;
+        let text = text.map_err(Failure::file(&file, "cannot read the keys"))?;
         return text.lines().filter(|line| !line.is_empty()).map(|line| key(line, directory)).collect();
     }
     values::word(matches, "key").map(|text| key(text, directory)).into_iter().collect()

@@ -43,9 +43,9 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let inputs = inputs(matches)?;
     let files = record_files(matches)?;
     for input in &inputs {
-        let failed = |source| Failure::File { path: input.clone(), doing: "cannot be read", source };
+        let failed = Failure::file(input, "cannot be read");
         // A pipe is opened only once: its writer notices when the reader closes it.
-        if fs::metadata(input).map_err(failed)?.is_file() {
+        if fs::metadata(input).map_err(&failed)?.is_file() {
             fs::File::open(input).map_err(failed)?;
         }
     }

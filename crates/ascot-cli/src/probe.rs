@@ -48,10 +48,12 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let profile = &probed.profile;
     print(&if matches.get_flag("json") { numbers::json(profile)? } else { text(profile) })?;
     if let Some(path) = output {
-        write(&path, &profile.to_string(), "cannot write the profile")?;
+        let written = write_whole(&path, profile.to_string().as_bytes());
+        written.map_err(Failure::file(&path, "cannot write the profile"))?;
     }
     if let Some(path) = plot {
-        write(&path, &chart::switches(profile), "cannot write the chart")?;
+        let written = write_whole(&path, chart::switches(profile).as_bytes());
+        written.map_err(Failure::file(&path, "cannot write the chart"))?;
     }
     Ok(0)
 }
@@ -71,21 +73,13 @@ fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
 
 /// Before a minute of measuring, refuses a file that could not be written afterwards.
 fn check_place(path: &Path) -> Result<(), Failure> {
-    let failed = |source| Failure::File { path: path.to_path_buf(), doing: "cannot be written to", source };
+    let failed = Failure::file(path, "cannot be written to");
     if path.is_dir() {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     std::fs::metadata(directory).map(|_| ()).map_err(failed)
-}
-
-fn write(path: &Path, text: &str, doing: &'static str) -> Result<(), Failure> {
-    write_whole(path, text.as_bytes()).map_err(|source| Failure::File {
-        path: path.to_path_buf(),
-        doing,
-        source,
-    })
 }
 
 fn draw(watched: bool, share: f64) {

@@ -25,7 +25,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         .map_err(|stuck| Failure::usage(stuck.to_string(), "more --memory, or smaller blocks (--block)"))?;
     if let Some(path) = values::path(matches, "plot") {
         let written = write_whole(&path, drawn(&report).as_bytes());
-        written.map_err(|source| Failure::File { path, doing: "cannot write the chart", source })?;
+        written.map_err(Failure::file(&path, "cannot write the chart"))?;
     }
     let text = if matches.get_flag("json") { numbers::json(&report)? } else { report.to_string() };
     print(&text)?;

@@ -118,8 +118,7 @@ fn refuse_other_formats(inputs: &[Input]) -> Result<(), Failure> {
 pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     let named = values::paths(matches, "dirs");
     for dir in &named {
-        let failed = |source| Failure::File { path: dir.clone(), doing: "cannot be looked through", source };
-        fs::read_dir(dir).map_err(failed)?;
+        fs::read_dir(dir).map_err(Failure::file(dir, "cannot be looked through"))?;
         if ascot_sort::is_running(dir) {
             return Err(Failure::usage(
                 format!("{}: its job is running, and nothing of it is left over", dir.display()),
