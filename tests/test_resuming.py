@@ -113,7 +113,7 @@ def test_a_stopped_job_is_kept_on_request(kind, point, records, disk):
     )
     assert kind == "view" or (disk / "out").read_bytes() == OLD
     listed = run("clean", "--dry-run", disk).stdout.decode()
-    assert f"can go on: ascot sort --resume {kept}" in listed
+    assert f"continue: ascot sort --resume {kept}" in listed
     run("sort", "--resume", kept)
     check_result(kind, disk, right)
 
@@ -160,7 +160,7 @@ def test_a_job_that_cannot_be_resumed_says_so(records, disk):
     told = job.stderr.read().decode()
     job.wait(timeout=60)
     assert job.returncode == -signal.SIGTERM
-    assert told.startswith("ascot: stopped; nothing is kept") and "reads a pipe" in told
+    assert told.startswith("ascot: stopped; no files are kept") and "reads a pipe" in told
     assert leftovers(disk) == []
 
 

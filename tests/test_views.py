@@ -356,7 +356,7 @@ def test_flags_without_effect_on_views_are_refused(made):
     for flag, value in refused.items():
         for where in (["-o", made / "x{}"], [], ["--view", made / "x.view"]):
             said = run("merge", view, flag, *value, *where, expect=2)
-            assert "views do not go with --" in said.stderr and "\n  " in said.stderr and not said.stdout, said
+            assert "views cannot be combined with --" in said.stderr and "\n  " in said.stderr and not said.stdout, said
     for order in (["-r"], ["--format", "fixed:50"], ["-k", "0..4"], ["--header"], ["-s"], ["-n"]):
         for where in (["-o", made / "x"], ["--view", made / "x.view"]):
             assert run("merge", view, *order, *where, expect=2).stderr, order
@@ -537,7 +537,7 @@ def test_a_mount_is_served_in_the_background(made):
     finally:
         subprocess.run(["umount", at], check=True)
     # The command itself refuses a view that it cannot serve.
-    for place, why in ((made / "in.rec", "no directory"), (made / "nowhere", "No such file")):
+    for place, why in ((made / "in.rec", "not a directory"), (made / "nowhere", "No such file")):
         assert why in run("mount", made / "v.view", place, expect=2).stderr
     assert "no view" in run("mount", made, at, expect=2).stderr
     assert not os.path.ismount(at)

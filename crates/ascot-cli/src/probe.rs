@@ -69,7 +69,7 @@ fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
         Ok(seconds) if (min..=max).contains(&seconds) => Ok(seconds),
         _ => Err(Failure::usage(
             format!("--seconds '{text}' is not a number from {min} to {max}"),
-            format!("{DEFAULT_SECONDS} is usual; the less, the farther apart are the repetitions"),
+            format!("{DEFAULT_SECONDS} is usual; shorter measurements vary more"),
         )),
     }
 }

@@ -71,8 +71,8 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
     refuse_others(matches, &["output"])?;
     if let Some(other) = files.iter().find(|file| !is_view(file)) {
         return Err(Failure::usage(
-            format!("{} is no view, and only views are merged to a file at once", other.display()),
-            "make a view of all of them, which copies nothing, and write that:\n  \
+            format!("{} is not a view, and only views can be merged directly to a file", other.display()),
+            "make a view of all inputs, which copies nothing, and write that view:\n  \
              ascot merge FILE... --view DIR, then ascot view DIR -o FILE",
         ));
     }
@@ -94,7 +94,7 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
 fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) -> Result<u8, Failure> {
     refuse_others(matches, &[])?;
     if files.is_empty() {
-        return Err(Failure::usage("a view of what?", "name views and sorted files"));
+        return Err(Failure::usage("a view needs inputs", "name views and sorted files"));
     }
     // The order of records: that of the views, if there are any and no flag gives another.
     let request = (say_an_order(matches) || !files.iter().any(|file| is_view(file)))
@@ -160,7 +160,7 @@ fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<(u64, u64), Failure
 fn two_ends<'t>(flag: &str, text: &'t str) -> Result<(Option<&'t str>, Option<&'t str>), Failure> {
     let Some((from, to)) = text.split_once("..") else {
         return Err(Failure::usage(
-            format!("'{text}' is no range for {flag}"),
+            format!("'{text}' is not a range for {flag}"),
             format!("write: {flag} A..B"),
         ));
     };
@@ -172,7 +172,7 @@ fn in_order(flag: &str, (from, to): (u64, u64), end: u64) -> Result<(u64, u64), 
     if from > to {
         return Err(Failure::usage(
             format!("the range of {flag} ends before it begins"),
-            "its first end comes first in the order of the view",
+            "write the end that comes first in the order of the view first",
         ));
     }
     Ok((from.min(end), to.min(end)))

@@ -74,8 +74,8 @@ fn of_records() -> Vec<Arg> {
             "format",
             "FORMAT",
             "fixed:BYTES, lines, prefixed:u32-le and the like",
-            "The layout of the files: fixed:BYTES, lines, lines:nul, prefixed:u8, :u16, :u32, \
-                     :u64, with -le or -be.",
+            "The layout of the files: fixed:BYTES, lines, lines:nul, prefixed:u8, :u16, :u32, :u64, with -le \
+             or -be.",
         )
         .required(true),
         option(
@@ -115,7 +115,7 @@ fn of_directory() -> Vec<Arg> {
         ),
         choice(
             "partition-by",
-            "WAY",
+            "HOW",
             ["hash", "range"],
             "hash (default), or range of keys",
             "How the part of a key is found: by its hash, or by boundaries that are sampled and balanced \
