@@ -11,7 +11,10 @@ use ascot_model::units;
 #[non_exhaustive]
 pub enum ProbeError {
     /// The path is not an accessible directory.
-    #[error("{}: cannot be measured: {source}\n  name a directory on the volume, where files may be made", path.display())]
+    #[error(
+        "{}: cannot be measured: {source}\n  name a directory on the volume, where files may be made",
+        path.display()
+    )]
     Directory {
         /// The path as requested.
         path: PathBuf,
@@ -58,7 +61,10 @@ pub enum ProbeError {
         free: u64,
     },
     /// The requested limit is below the minimum.
-    #[error("--bytes {} is too little to measure with\n  {} is the least", units::memory(*asked), units::memory(*needed))]
+    #[error(
+        "--bytes {} is too little to measure with\n  {} is the least",
+        units::memory(*asked), units::memory(*needed)
+    )]
     TooFewBytes {
         /// Bytes requested.
         asked: u64,

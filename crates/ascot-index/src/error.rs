@@ -43,7 +43,10 @@ pub enum IndexError {
         what: &'static str,
     },
     /// A file of the directory is missing.
-    #[error("{} is missing: the directory is not complete; copy it again, or leave this file's keys out", path.display())]
+    #[error(
+        "{} is missing: the directory is not complete; copy it again, or leave this file's keys out",
+        path.display()
+    )]
     Missing {
         /// The file.
         path: PathBuf,
@@ -59,7 +62,11 @@ pub enum IndexError {
         named: u64,
     },
     /// A format version that this program does not know.
-    #[error("{} has version {version} of its format, and this program knows version {known}: use a newer program", path.display())]
+    #[error(
+        "{} has version {version} of its format, and this program knows version {known}: use a newer \
+         program",
+        path.display()
+    )]
     Newer {
         /// The file.
         path: PathBuf,

@@ -106,7 +106,8 @@ pub enum PoolError {
     },
     /// The system refused to map memory within the budget.
     #[error(
-        "the system refused {asked} bytes of memory for {purpose} ({}); {used} of the {budget} bytes allowed are in use; allow less memory",
+        "the system refused {asked} bytes of memory for {purpose} ({}); {used} of the {budget} bytes allowed \
+         are in use; allow less memory",
         std::io::Error::from_raw_os_error(*errno)
     )]
     Refused {

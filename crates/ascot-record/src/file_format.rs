@@ -74,13 +74,16 @@ impl FileFormat {
             FileFormat::Zip => "unzip -p",
             FileFormat::Sqlite => "sqlite3 -csv -header",
             FileFormat::Parquet => {
-                "python3 -c 'import sys, pyarrow.csv as c, pyarrow.parquet as p; c.write_csv(p.read_table(sys.argv[1]), sys.stdout.buffer)'"
+                "python3 -c 'import sys, pyarrow.csv as c, pyarrow.parquet as p; \
+                 c.write_csv(p.read_table(sys.argv[1]), sys.stdout.buffer)'"
             }
             FileFormat::ArrowFile => {
-                "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_file(sys.argv[1]).read_all(), sys.stdout.buffer)'"
+                "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; \
+                 c.write_csv(a.ipc.open_file(sys.argv[1]).read_all(), sys.stdout.buffer)'"
             }
             FileFormat::ArrowStream => {
-                "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_stream(open(sys.argv[1], \"rb\")).read_all(), sys.stdout.buffer)'"
+                "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; \
+                 c.write_csv(a.ipc.open_stream(open(sys.argv[1], \"rb\")).read_all(), sys.stdout.buffer)'"
             }
         };
         let file = quoted.or(match self {

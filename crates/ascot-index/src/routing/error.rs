@@ -65,8 +65,8 @@ pub enum RouteError {
     },
     /// Nothing moves, although all ranks that were asked answer.
     #[error(
-        "nothing has moved for {seconds} s, though all ranks that this one waits for answer: do all call the same things \
-         in the same order? Or allow a longer wait (patience)"
+        "nothing has moved for {seconds} s, though all ranks that this one waits for answer: do all call the \
+         same things in the same order? Or allow a longer wait (patience)"
     )]
     Stuck {
         /// The wait, seconds.

@@ -62,7 +62,8 @@ impl Opening {
         };
         match self.rollback {
             Some(epochs) if epochs > 0 && !goes_on => Err(IndexError::Request(format!(
-                "{} is new, so it has no {epochs} epochs to roll back to: name the directory that belongs to this checkpoint",
+                "{} is new, so it has no {epochs} epochs to roll back to: name the directory that belongs to \
+                 this checkpoint",
                 path.display()
             ))),
             _ => Ok(goes_on),

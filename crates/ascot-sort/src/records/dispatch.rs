@@ -90,7 +90,8 @@ impl AnyRecords {
                 prefixed(PrefixedFraming { width, endian }, ranges)
             }
             (layout, _) => Err(SortError::Request(format!(
-                "these keys do not fit records of format {layout}\n  lines take -k; csv takes --key COLUMN,...; fixed and prefixed take --key START..END; numbers take -r only"
+                "these keys do not fit records of format {layout}\n  lines take -k; csv takes --key \
+                 COLUMN,...; fixed and prefixed take --key START..END; numbers take -r only"
             ))),
         }
     }
@@ -121,7 +122,8 @@ fn lines(request: &SortRequest, delimiter: u8, options: &KeyOptions) -> Result<A
 fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
     if let Some(beyond) = ranges.iter().find(|range| range.end != usize::MAX && range.end > len) {
         return Err(SortError::Request(format!(
-            "key {}..{} reaches beyond the record of {len} bytes\n  give a range within 0..{len} (--key), or another length (--format fixed:LEN)",
+            "key {}..{} reaches beyond the record of {len} bytes\n  give a range within 0..{len} (--key), or \
+             another length (--format fixed:LEN)",
             beyond.start, beyond.end
         )));
     }

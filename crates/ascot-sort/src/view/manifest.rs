@@ -207,7 +207,8 @@ fn no_manifest(dir: &Path, path: &Path, error: std::io::Error) -> SortError {
             format!("there is no such view\n  {MAKE}")
         }
         Ok(stat) if stat.is_file() => format!(
-            "a file, and no view: a view is a directory\n  {MAKE}; one of a file that is sorted already, which copies nothing: ascot merge FILE... --view DIR"
+            "a file, and no view: a view is a directory\n  {MAKE}; one of a file that is sorted already, \
+             which copies nothing: ascot merge FILE... --view DIR"
         ),
         Ok(_) if error.kind() == std::io::ErrorKind::NotFound => {
             format!("no view: there is no view.json in it\n  {MAKE}")

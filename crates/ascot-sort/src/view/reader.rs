@@ -392,10 +392,15 @@ pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, Sor
             Ok(record)
         }
         (Layout::Number(format), _) => number_bytes(format, text).ok_or_else(|| {
-            SortError::Request(format!("'{text}' is no number of the view's format, {}\n  write it in decimal digits", request.layout))
+            SortError::Request(format!(
+                "'{text}' is no number of the view's format, {}\n  write it in decimal digits",
+                request.layout
+            ))
         }),
         _ => Err(SortError::Request(
-            "a range of keys is understood for numbers, for lines ordered as a whole, and for one byte range\n  ask for records or bytes instead: --at-record N, --range A..B".into(),
+            "a range of keys is understood for numbers, for lines ordered as a whole, and for one byte \
+             range\n  ask for records or bytes instead: --at-record N, --range A..B"
+                .into(),
         )),
     }
 }

@@ -38,7 +38,8 @@ pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortEr
             continue;
         };
         if order_of(&first.request, &first.header) != order_of(&one.request, &one.header) {
-            let why = "its records are ordered otherwise than those of the first view, or have another header\n  views can be merged that were made with the same format, keys and options";
+            let why = "its records are ordered otherwise than those of the first view, or have another \
+                       header\n  views can be merged that were made with the same format, keys and options";
             return Err(SortError::View { path: dir.clone(), why: why.into() });
         }
         let mut sum: RecordSum = first.sum;
@@ -115,7 +116,8 @@ pub fn same_order(view: &ViewManifest, given: &SortRequest) -> Result<(), SortEr
         return Ok(());
     }
     Err(SortError::Request(
-        "the views are ordered otherwise than the flags say\n  leave out format and keys: those of the views hold".into(),
+        "the views are ordered otherwise than the flags say\n  leave out format and keys: those of the views \
+         hold".into(),
     ))
 }
 
@@ -168,7 +170,8 @@ impl Joining<'_> {
         let (inputs, head) = open_inputs(&request)?;
         let empty = inputs.record_bytes() == Some(0);
         if head.header != self.head.header && !empty {
-            let why = "its header is another than that of the first part\n  only files with the same columns make one sorted file";
+            let why = "its header is another than that of the first part\n  only files with the same columns \
+                       make one sorted file";
             return Err(SortError::View { path: path.to_path_buf(), why: why.into() });
         }
         let cut = records.cut(&head.records, usize::MAX);

@@ -41,7 +41,8 @@ pub struct Taking<'a, R> {
 
 /// Error for a part of a view that is not a file.
 pub fn not_a_file() -> SortError {
-    let why = "only a file can be part of a view: what comes through a pipe is gone once it is read\n  sort it: ascot sort --view DIR";
+    let why = "only a file can be part of a view: what comes through a pipe is gone once it is read\n  sort \
+               it: ascot sort --view DIR";
     SortError::Request(why.into())
 }
 
