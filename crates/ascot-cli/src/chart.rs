@@ -123,7 +123,8 @@ fn curve(svg: &mut String, scale: &Scale, colour: &str, points: &[SwitchPoint]) 
     );
     for (x, seconds) in points.iter().map(place) {
         let y = |seconds: f64| scale.y(seconds * 1e3);
-        let (low, high) = (y(seconds.value - seconds.spread), y(seconds.value + seconds.spread));
+        let low = y(seconds.value - seconds.spread);
+        let high = y(seconds.value + seconds.spread);
         let _ = writeln!(svg, "<path d=\"M{x:.1} {low:.1}V{high:.1}\" stroke=\"{colour}\"/>");
         let _ = writeln!(
             svg,

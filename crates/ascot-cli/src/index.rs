@@ -84,7 +84,8 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
     let many = matches.get_one::<OsString>("keys-file").is_some();
     let epoch = epoch(matches, &directory)?;
     let mut out = Output::new(&directory, Form::requested(matches))?;
-    let (mut found, mut unknown) = (0, Unknown::default());
+    let mut found = 0;
+    let mut unknown = Unknown::default();
     let done = directory.stored_many_there(&keys, epoch, |number, values, gaps| {
         let key = &keys[number][..];
         found += values.len();
@@ -102,7 +103,8 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// The requested epoch, if any; it must be complete.
 fn epoch(matches: &ArgMatches, directory: &Directory) -> Result<Option<u64>, Failure> {
-    let (epoch, epochs) = (numbers::whole(matches, "epoch")?, directory.manifest().epochs);
+    let epoch = numbers::whole(matches, "epoch")?;
+    let epochs = directory.manifest().epochs;
     match epoch {
         Some(epoch) if epoch >= epochs => Err(Failure::usage(
             format!("there is no epoch {epoch}: {} complete, counted from 0", are(epochs, "epoch")),
@@ -225,7 +227,8 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
     if scan.end.as_ref().is_some_and(|end| *end < scan.from) {
         return Err(Failure::usage("the range ends before it begins", "write the smaller key first"));
     }
-    let (mut out, mut unread) = (Output::new(&directory, Form::requested(matches))?, Unread::default());
+    let mut out = Output::new(&directory, Form::requested(matches))?;
+    let mut unread = Unread::default();
     let done = directory.scan_stored_there(&scan, &mut unread, |record| out.record(&record));
     out.finish(done)?;
     tell_notices(&directory);

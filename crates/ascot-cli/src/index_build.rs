@@ -189,7 +189,8 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
     } else {
         values::word(matches, "open").and_then(OpenMode::named)
     };
-    let (mode, rollback) = (mode.unwrap_or_default(), numbers::whole(matches, "rollback")?);
+    let mode = mode.unwrap_or_default();
+    let rollback = numbers::whole(matches, "rollback")?;
     if mode == OpenMode::Create && rollback.is_some() {
         return Err(Failure::usage(
             "--rollback applies only to an existing directory",
@@ -253,12 +254,20 @@ pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
             "such as 64",
         )),
     };
-    let (ranks, ranks_per_node) = (many("ranks")?, many("ranks-per-node")?);
+    let ranks = many("ranks")?;
+    let ranks_per_node = many("ranks-per-node")?;
     let batch_bytes = numbers::memory(matches, "batch", DEFAULT_BATCH_BYTES)?.max(1);
     let epoch_bytes = numbers::memory(matches, "bytes", DEFAULT_EPOCH_BYTES)?;
     let job = RoutingJob { ranks, ranks_per_node, batch_bytes, epoch_bytes };
-    let (nodes, direct, three_hop) = (job.nodes(), job.direct(), job.three_hop());
-    let plans = Plans { ranks, ranks_per_node, nodes, batch_bytes, epoch_bytes, direct, three_hop };
+    let plans = Plans {
+        ranks,
+        ranks_per_node,
+        nodes: job.nodes(),
+        batch_bytes,
+        epoch_bytes,
+        direct: job.direct(),
+        three_hop: job.three_hop(),
+    };
     print(&if matches.get_flag("json") { numbers::json_line(&plans)? } else { table(&plans) })?;
     Ok(0)
 }

@@ -25,8 +25,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let profile = volume::profile(matches)?;
     let volume = &profile.volume;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
-    let (inputs, outputs) =
-        (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
+    let inputs = numbers::streams(matches, "inputs", 1)?;
+    let outputs = numbers::streams(matches, "outputs", 1)?;
     let alpha = numbers::alpha(matches)?;
     let max = match numbers::whole(matches, "most-streams")? {
         Some(max) => u32::try_from(max).unwrap_or(u32::MAX),

@@ -124,7 +124,8 @@ fn text(profile: &MeasuredProfile) -> String {
         units::memory(measured.run_bytes)
     );
     let _ = writeln!(text, "  files   {:<38}writing", "reading");
-    let (reads, writes) = (&measured.read_switches, &measured.write_switches);
+    let reads = &measured.read_switches;
+    let writes = &measured.write_switches;
     let max = reads.iter().chain(writes).map(|point| point.seconds.value).fold(0.0, f64::max);
     for (read, write) in reads.iter().zip(writes) {
         let line = format!("  {:>5}   {:<38}{}", read.files, switch(read, max), switch(write, max));

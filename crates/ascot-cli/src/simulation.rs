@@ -33,8 +33,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
-    let (inputs, outputs) =
-        (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
+    let inputs = numbers::streams(matches, "inputs", 1)?;
+    let outputs = numbers::streams(matches, "outputs", 1)?;
     let shape = numbers::shape(inputs, outputs, numbers::alpha(matches)?)?;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
     let usual = (memory_bytes / BLOCKS).max(MIN_BLOCK_BYTES);

@@ -148,7 +148,8 @@ fn cheaper_view(
         screen.tell("writing a file, not a view: the data fits in memory, or its size is unknown");
         return Ok(None);
     };
-    let (view, sorted) = (cost.view_seconds(reads), cost.sorted_seconds(reads));
+    let view = cost.view_seconds(reads);
+    let sorted = cost.sorted_seconds(reads);
     let times = units::plural(reads, "reading");
     let text = |seconds: f64| units::seconds(seconds);
     if view >= sorted {
@@ -346,6 +347,10 @@ fn screen(matches: &ArgMatches, output_is_file: bool) -> Screen {
         Some("json") => Some(Style::Json),
         _ => None,
     };
-    let (quiet, verbose) = (matches.get_flag("quiet"), matches.get_flag("verbose"));
-    Screen::new(Wishes { style, quiet, verbose, output_is_file })
+    Screen::new(Wishes {
+        style,
+        quiet: matches.get_flag("quiet"),
+        verbose: matches.get_flag("verbose"),
+        output_is_file,
+    })
 }

@@ -166,7 +166,8 @@ impl Subject {
                 ("lines", RecordClass::Line, bytes.len() as f64 / (*lines).max(1) as f64)
             }
         };
-        let (sort, merge) = (Figure::new(&rates.sort), Figure::new(&rates.merge));
+        let sort = Figure::new(&rates.sort);
+        let merge = Figure::new(&rates.merge);
         let wide_merge = Some(Figure::new(&rates.wide_merge));
         KernelMeasurement { layout: layout.into(), class, record_bytes, sort, merge, wide_merge }
     }

@@ -75,7 +75,8 @@ impl PipeRead {
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
         let stop = Arc::new(stop);
         let misuse = context.misuse(0, NOTHING_BEGUN);
-        let (path, job_stop) = (context.path.clone(), context.stop.clone());
+        let path = context.path.clone();
+        let job_stop = context.stop.clone();
         let (bufs, to_fill) = unbounded();
         let (answer, filled) = unbounded();
         let mut source = Source { context, file, stop: Arc::clone(&stop), at: 0, ended: false };
@@ -218,8 +219,7 @@ impl PipeWrite {
             }
         };
         spawn("pipe out", write).map_err(|source| no_thread(&context.path, source))?;
-        let (work, failed) = (Some(work), None);
-        Ok(Self { work, done, in_flight: 0, written: 0, file, failed, context, stop })
+        Ok(Self { work: Some(work), done, in_flight: 0, written: 0, file, failed: None, context, stop })
     }
 
     fn check(&self) -> Result<(), IoError> {

@@ -66,7 +66,8 @@ struct State {
 impl Wire {
     /// Links between the nodes of `topology`, all free.
     pub fn new(topology: &Topology, speed: WireSpeed, pace: Pace) -> Self {
-        let (nodes, ranks) = (topology.nodes() as usize, topology.size() as usize);
+        let nodes = topology.nodes() as usize;
+        let ranks = topology.size() as usize;
         let state = State {
             began: Instant::now(),
             out_free: vec![0.0; nodes],
@@ -121,7 +122,8 @@ impl Wire {
             Pace::Real => state.began.elapsed().as_secs_f64(),
             Pace::Virtual => state.now.get(from as usize).copied().unwrap_or(0.0),
         };
-        let (here, there) = (self.topology.node_of(from) as usize, self.topology.node_of(to) as usize);
+        let here = self.topology.node_of(from) as usize;
+        let there = self.topology.node_of(to) as usize;
         if here == there {
             return now;
         }

@@ -28,7 +28,8 @@ pub fn chart(title: &str, subtitle: &str, sides: &[Side<'_>]) -> String {
     let y = |bytes: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * bytes / max;
     for line in 0..=GRID_LINES {
         let bytes = max * f64::from(line) / f64::from(GRID_LINES);
-        let (at, end) = (y(bytes), WIDTH - RIGHT);
+        let at = y(bytes);
+        let end = WIDTH - RIGHT;
         let _ = writeln!(svg, "<path d=\"M{LEFT} {at:.1}H{end}\" stroke=\"{GRID}\"/>");
         label(&mut svg, (LEFT - 10.0, at + 4.0), "end", PALE, &units::bytes(bytes as u64));
     }
@@ -37,8 +38,10 @@ pub fn chart(title: &str, subtitle: &str, sides: &[Side<'_>]) -> String {
         let left = LEFT + width * number as f64;
         let step = (width - 24.0) / side.seen.len() as f64;
         for (stream, &bytes) in side.seen.iter().enumerate() {
-            let (x, bar) = (left + step * stream as f64, (step * 0.86).max(0.4));
-            let (top, tall) = (y(bytes), y(0.0) - y(bytes));
+            let x = left + step * stream as f64;
+            let bar = (step * 0.86).max(0.4);
+            let top = y(bytes);
+            let tall = y(0.0) - y(bytes);
             let _ = writeln!(
                 svg,
                 "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{bar:.1}\" height=\"{tall:.1}\" fill=\"{READING}\"/>"

@@ -75,7 +75,9 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
     let layout = adjusted(matches, layout)?;
     let letters = order_letters(matches)?;
     let reverse = matches.get_flag("reverse");
-    if let (false, Some(letter)) = (matches!(layout, Layout::Lines { .. }), letters.first()) {
+    if let Some(letter) = letters.first()
+        && !matches!(layout, Layout::Lines { .. })
+    {
         return Err(orders_lines_only(*letter, layout));
     }
     let keys = match layout {
@@ -193,7 +195,8 @@ fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
     let zero_ended = matches.get_flag("zero-terminated");
     match layout {
         Layout::Csv { separator: own, quote: own_quote } if !zero_ended => {
-            let (separator, quote) = (separator.unwrap_or(own), quote.unwrap_or(own_quote));
+            let separator = separator.unwrap_or(own);
+            let quote = quote.unwrap_or(own_quote);
             if separator == quote {
                 return Err(Failure::usage(
                     format!("'{}' cannot be both separator and quote", char::from(quote).escape_default()),
@@ -324,10 +327,16 @@ fn line_key(text: &str) -> Result<KeyDef, Failure> {
 fn not_lines(inputs: &[Input]) -> Option<Failure> {
     inputs.iter().find_map(|input| {
         let Input::Path(path) = input else { return None };
-        let (name, quoted) = (path.display(), in_shell(path));
+        let name = path.display();
+        let quoted = in_shell(path);
         if let Ok(Some(format)) = recognise_regular(path) {
-            let (input, file) = (name.to_string(), Some(path.clone()));
-            return Some(SortError::OtherFormat { input, file, format, inputs: inputs.len() }.into());
+            let error = SortError::OtherFormat {
+                input: name.to_string(),
+                file: Some(path.clone()),
+                format,
+                inputs: inputs.len(),
+            };
+            return Some(error.into());
         }
         if path.is_dir() {
             return Some(Failure::usage(

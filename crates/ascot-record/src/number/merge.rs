@@ -118,7 +118,8 @@ impl<'a, T: Copy> Column<'a, T> {
 /// The number of values at the start of a slice that satisfy `belongs`, found in doubling steps: it is small compared
 /// with the slice.
 fn head_len<T>(slice: &[T], belongs: impl Fn(&T) -> bool) -> usize {
-    let (mut low, mut step) = (0, 1);
+    let mut low = 0;
+    let mut step = 1;
     while low + step <= slice.len() && belongs(&slice[low + step - 1]) {
         low += step;
         step *= 2;

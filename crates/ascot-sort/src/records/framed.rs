@@ -439,12 +439,14 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 
     fn compare(&self, a: &RecordRef, b: &RecordRef) -> Ordering {
-        let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
+        let mut scratch_a = Vec::new();
+        let mut scratch_b = Vec::new();
         order::compare(&self.order, a.record(), b.record(), &mut scratch_a, &mut scratch_b)
     }
 
     fn compare_keys(&self, a: &RecordRef, b: &RecordRef) -> Ordering {
-        let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
+        let mut scratch_a = Vec::new();
+        let mut scratch_b = Vec::new();
         let order =
             self.order.key(a.record(), &mut scratch_a).cmp(self.order.key(b.record(), &mut scratch_b));
         if self.order.descending() { order.reverse() } else { order }
@@ -528,7 +530,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {
-        let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
+        let mut scratch_a = Vec::new();
+        let mut scratch_b = Vec::new();
         let most = if strict { Ordering::Less } else { Ordering::Equal };
         let mut before = previous;
         let mut start = 0;

@@ -60,7 +60,8 @@ impl ViewRun {
     }
 
     fn blocks(&self, units: &Range<usize>) -> &[BlockEntry] {
-        let (from, to) = (self.keys.unit(units.start).block, self.keys.unit(units.end).block);
+        let from = self.keys.unit(units.start).block;
+        let to = self.keys.unit(units.end).block;
         self.index.blocks.get(from..to).unwrap_or_default()
     }
 }

@@ -314,7 +314,8 @@ impl<R: Records> View for Opened<R> {
     }
 
     fn stream(&self, from: u64, to: u64, memory: usize, sums: bool) -> Result<Stream, SortError> {
-        let (from, to) = (from.min(self.bytes()), to.min(self.bytes()));
+        let from = from.min(self.bytes());
+        let to = to.min(self.bytes());
         let header_end = to.min(self.header_bytes());
         let front = self.header.get(from as usize..header_end as usize).unwrap_or_default().to_vec();
         let first = from.max(self.header_bytes()) - self.header_bytes();

@@ -146,7 +146,8 @@ impl<R: Records> Loader<'_, R> {
         measure: Measure,
         most: bool,
     ) -> Vec<usize> {
-        let (mut lo, mut hi) = (windows.lo.clone(), windows.hi.clone());
+        let mut lo = windows.lo.clone();
+        let mut hi = windows.hi.clone();
         let mut dice = SplitMix64::default();
         loop {
             let left: usize = (0..lo.len()).map(|run| hi[run] - lo[run]).sum();
@@ -319,18 +320,20 @@ impl<R: Records> Loader<'_, R> {
     ) -> Vec<Range<usize>> {
         let windows: Vec<Window> =
             (0..self.runs()).map(|run| self.window(run, lo[run]..=hi[run], measure)).collect();
-        let (mut least, mut most) = (0u64, u64::MAX);
-        while least < most {
-            let middle = least.midpoint(most);
+        let mut low = 0u64;
+        let mut high = u64::MAX;
+        while low < high {
+            let middle = low.midpoint(high);
             let before: f64 = windows.iter().map(|window| window.before(window.unit_at(middle))).sum();
-            if before < wanted as f64 { least = middle + 1 } else { most = middle }
+            if before < wanted as f64 { low = middle + 1 } else { high = middle }
         }
         let margin = MARGIN / (self.runs() as f64).sqrt();
-        windows.iter().map(|window| window.around(least, margin)).collect()
+        windows.iter().map(|window| window.around(low, margin)).collect()
     }
 
     fn window(&self, run: usize, units: std::ops::RangeInclusive<usize>, measure: Measure) -> Window {
-        let (keys, (lo, hi)) = (self.keys(run), units.into_inner());
+        let keys = self.keys(run);
+        let (lo, hi) = units.into_inner();
         let mut prefixes: Vec<u64> = (lo..=hi).filter_map(|unit| keys.prefix(unit)).collect();
         let last = prefixes.last().copied().unwrap_or(0);
         // No key is known after the last unit of a run: the unit counts as wide as the one before.
@@ -368,8 +371,8 @@ impl Window {
     /// The count of the run before such a position.
     fn before(&self, unit: f64) -> f64 {
         let whole = (unit as usize).min(self.before.len().saturating_sub(2));
-        let (from, to) = (self.before.get(whole), self.before.get(whole + 1));
-        let (from, to) = (from.copied().unwrap_or(0) as f64, to.copied().unwrap_or(0) as f64);
+        let from = self.before.get(whole).copied().unwrap_or(0) as f64;
+        let to = self.before.get(whole + 1).copied().unwrap_or(0) as f64;
         from + (unit - whole as f64) * (to - from)
     }
 
