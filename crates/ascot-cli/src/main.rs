@@ -107,7 +107,8 @@ fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure>
     let mut name = "ascot".to_owned();
     for word in named.iter().map_while(Option::as_deref) {
         let Some(below) = command.find_subcommand(word) else { break };
-        (command, name) = (below, format!("{name} {word}"));
+        command = below;
+        name = format!("{name} {word}");
     }
     match error.kind() {
         ErrorKind::DisplayHelp => print(help::screen(command, &name)).map(|()| 0),

@@ -1,5 +1,6 @@
 //! `ascot view`, and `ascot merge` of views.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,8 +36,9 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let output = file.map_or(Output::Stdout, Output::Path);
     sys::standard_streams(&[], &output)?;
     if matches!(output, Output::Stdout) {
-        let looked_at = terminal::SAMPLED_BYTES.min(usize::try_from(range.1 - range.0).unwrap_or(usize::MAX));
-        terminal::spare(&view.read_at(range.0, looked_at)?)?;
+        let looked_at =
+            terminal::SAMPLED_BYTES.min(usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
+        terminal::spare(&view.read_at(range.start, looked_at)?)?;
     }
     finish(write_part(&*view, range, &output, &RunOptions::default(), &cancel), &stop)?;
     Ok(0)
@@ -86,7 +88,7 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);
     let view = opening(matches)?.open_manifest(joined, &name)?;
-    finish(write_part(&*view, (0, view.bytes()), &output, &RunOptions::default(), &cancel), &stop)?;
+    finish(write_part(&*view, 0..view.bytes(), &output, &RunOptions::default(), &cancel), &stop)?;
     Ok(Some(0))
 }
 
@@ -124,7 +126,7 @@ fn finish<T>(result: Result<T, SortError>, stop: &Stop) -> Result<T, Failure> {
 }
 
 /// The requested range of bytes.
-fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<(u64, u64), Failure> {
+fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<Range<u64>, Failure> {
     let end = view.bytes();
     if let Some(text) = values::word(matches, "range") {
         let (from, to) = two_ends("--range", text)?;
@@ -135,25 +137,26 @@ fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<(u64, u64), Failure
             };
         let plain = |text: &str| text.parse::<u64>().map_or_else(|_| offset(text), Ok);
         let from = from.map(plain).transpose()?.unwrap_or(0);
-        return in_order("--range", (from, to.map(plain).transpose()?.unwrap_or(end)), end);
+        let to = to.map(plain).transpose()?.unwrap_or(end);
+        return in_order("--range", from..to, end);
     }
     if let Some(text) = values::word(matches, "keys") {
         let (from, to) = two_ends("--keys", text)?;
         let place = |text: &str| view.key(text).and_then(|key| view.offset_of_key(&key));
         let from = from.map(place).transpose()?.unwrap_or(view.header_bytes());
         let to = to.map(place).transpose()?.unwrap_or(end);
-        return in_order("--keys", (from, to), end);
+        return in_order("--keys", from..to, end);
     }
     if let Some(records) = count(matches, "head", "--head")? {
-        return Ok((0, view.offset_of_record(records)?));
+        return Ok(0..view.offset_of_record(records)?);
     }
     if let Some(records) = count(matches, "tail", "--tail")? {
-        return Ok((view.offset_of_record(view.records().saturating_sub(records))?, end));
+        return Ok(view.offset_of_record(view.records().saturating_sub(records))?..end);
     }
     if let Some(record) = count(matches, "at-record", "--at-record")? {
-        return Ok((view.offset_of_record(record)?, end));
+        return Ok(view.offset_of_record(record)?..end);
     }
-    Ok((0, end))
+    Ok(0..end)
 }
 
 /// The ends of A..B, each of which may be missing.
@@ -168,12 +171,12 @@ fn two_ends<'t>(flag: &str, text: &'t str) -> Result<(Option<&'t str>, Option<&'
     Ok((given(from), given(to)))
 }
 
-fn in_order(flag: &str, (from, to): (u64, u64), end: u64) -> Result<(u64, u64), Failure> {
-    if from > to {
+fn in_order(flag: &str, range: Range<u64>, end: u64) -> Result<Range<u64>, Failure> {
+    if range.start > range.end {
         return Err(Failure::usage(
             format!("the range of {flag} ends before it begins"),
             "write the end that comes first in the order of the view first",
         ));
     }
-    Ok((from.min(end), to.min(end)))
+    Ok(range.start.min(end)..range.end.min(end))
 }

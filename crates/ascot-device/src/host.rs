@@ -149,11 +149,11 @@ impl Subject {
             Subject::Fixed(bytes) => {
                 let framing = FixedFraming(FIXED_BYTES);
                 let order = RangeOrder::new(framing, FIXED_KEY, false, LastResort::None);
-                run_records(framing, &order, (bytes, pieces), scratch)
+                run_records(framing, &order, bytes, pieces, scratch)
             }
             Subject::Lines { bytes, .. } => {
                 let framing = LineFraming(b'\n');
-                run_records(framing, &BodyOrder::new(framing, false), (bytes, pieces), scratch)
+                run_records(framing, &BodyOrder::new(framing, false), bytes, pieces, scratch)
             }
         }
     }
@@ -193,7 +193,8 @@ fn run_numbers(numbers: &[u64], pieces: usize) -> Seconds {
 fn run_records<F: Framing, O: RecordOrder>(
     framing: F,
     order: &O,
-    (bytes, count): (&[u8], usize),
+    bytes: &[u8],
+    count: usize,
     scratch: &mut ChunkScratch,
 ) -> Seconds {
     let mut out = vec![1; bytes.len()];

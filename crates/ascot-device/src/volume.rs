@@ -229,7 +229,7 @@ impl<'a> Bench<'a> {
             if round >= 2 && behind {
                 break;
             }
-            self.round(&mut rounds, (read, write), slice, round % 2 == 1)?;
+            self.round(&mut rounds, read, write, slice, round % 2 == 1)?;
         }
         Ok(rounds)
     }
@@ -238,7 +238,8 @@ impl<'a> Bench<'a> {
     fn round(
         &mut self,
         rounds: &mut Rounds,
-        (read, write): (Pattern, Pattern),
+        read: Pattern,
+        write: Pattern,
         slice: f64,
         backward: bool,
     ) -> Result<(), ProbeError> {

@@ -35,7 +35,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// The answer of a pipe's thread; none if the thread has ended.
 fn receive_answer<T>(
     from: &Receiver<Result<T, IoError>>,
-    (path, is_stopped): (&Path, impl Fn() -> bool),
+    path: &Path,
+    is_stopped: impl Fn() -> bool,
 ) -> Option<Result<T, IoError>> {
     let mut waiting = None;
     loop {
@@ -161,7 +162,7 @@ impl ReadStream for PipeRead {
         }
         self.in_flight -= 1;
         let is_stopped = || self.job_stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
-        let answer = receive_answer(&self.filled, (&self.path, is_stopped));
+        let answer = receive_answer(&self.filled, &self.path, is_stopped);
         answer.unwrap_or_else(|| Err(self.misuse.clone()))
     }
 
@@ -303,8 +304,8 @@ impl WriteStream for PipeWrite {
 
     fn drain(&mut self) -> Result<(), IoError> {
         while self.in_flight > 0 {
-            let of = (self.context.path.as_path(), || self.context.is_stopped());
-            match self.context.waiting(|| receive_answer(&self.done, of)) {
+            let answer = || receive_answer(&self.done, &self.context.path, || self.context.is_stopped());
+            match self.context.waiting(answer) {
                 Some(Err(stopped @ IoError::Stopped { .. })) => return Err(stopped),
                 Some(result) => self.note(result),
                 None => return Err(self.context.misuse(self.written, "the stream's thread has ended")),

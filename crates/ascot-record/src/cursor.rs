@@ -168,10 +168,12 @@ impl<'a, F: Framing> SliceCursor<'a, F> {
                 return;
             }
             let Some((next, rest)) = self.slices.split_first() else {
-                (self.bytes, self.len) = (&[], 0);
+                self.bytes = &[];
+                self.len = 0;
                 return;
             };
-            (self.bytes, self.slices) = (next, rest);
+            self.bytes = next;
+            self.slices = rest;
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct Side<'a> {
 /// The chart of all sides with more than one stream.
 pub fn chart(title: &str, subtitle: &str, sides: &[Side<'_>]) -> String {
     let mut svg = sheet(title);
-    label(&mut svg, (LEFT, 48.0), "start", PALE, subtitle);
+    label(&mut svg, LEFT, 48.0, "start", PALE, subtitle);
     let shown: Vec<&Side<'_>> = sides.iter().filter(|side| side.seen.len() > 1).collect();
     let all = || shown.iter().flat_map(|side| side.seen.iter().chain(side.theory));
     let max = all().copied().fold(1.0, f64::max);
@@ -31,7 +31,7 @@ pub fn chart(title: &str, subtitle: &str, sides: &[Side<'_>]) -> String {
         let at = y(bytes);
         let end = WIDTH - RIGHT;
         let _ = writeln!(svg, "<path d=\"M{LEFT} {at:.1}H{end}\" stroke=\"{GRID}\"/>");
-        label(&mut svg, (LEFT - 10.0, at + 4.0), "end", PALE, &units::bytes(bytes as u64));
+        label(&mut svg, LEFT - 10.0, at + 4.0, "end", PALE, &units::bytes(bytes as u64));
     }
     let width = (WIDTH - RIGHT - LEFT) / shown.len().max(1) as f64;
     for (number, side) in shown.iter().enumerate() {
@@ -61,10 +61,10 @@ pub fn chart(title: &str, subtitle: &str, sides: &[Side<'_>]) -> String {
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{WRITING}\" stroke-width=\"2\"/>",
             points.join(" ")
         );
-        label(&mut svg, (left, HEIGHT - BOTTOM + 20.0), "start", INK, side.name);
+        label(&mut svg, left, HEIGHT - BOTTOM + 20.0, "start", INK, side.name);
     }
-    label(&mut svg, (WIDTH - RIGHT + 18.0, TOP + 12.0), "start", READING, "seen");
-    label(&mut svg, (WIDTH - RIGHT + 18.0, TOP + 32.0), "start", WRITING, "theory");
+    label(&mut svg, WIDTH - RIGHT + 18.0, TOP + 12.0, "start", READING, "seen");
+    label(&mut svg, WIDTH - RIGHT + 18.0, TOP + 32.0, "start", WRITING, "theory");
     svg.push_str("</svg>\n");
     svg
 }

@@ -81,7 +81,7 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
         return Err(orders_lines_only(*letter, layout));
     }
     let keys = match layout {
-        Layout::Lines { delimiter } => line_keys(matches, &texts, &letters, (reverse, delimiter))
+        Layout::Lines { delimiter } => line_keys(matches, &texts, &letters, reverse, delimiter)
             .map_err(|error| not_lines(inputs).filter(|_| named.is_none()).unwrap_or(error))?,
         Layout::Csv { .. } => Keys::Columns(with_nulls(column_keys(&texts, reverse)?, matches)?),
         Layout::Fixed { .. } | Layout::Prefixed { .. } => Keys::Ranges(range_keys(&texts, reverse)?),
@@ -296,7 +296,8 @@ fn line_keys(
     matches: &ArgMatches,
     texts: &[String],
     letters: &[char],
-    (reverse, delimiter): (bool, u8),
+    reverse: bool,
+    delimiter: u8,
 ) -> Result<Keys, Failure> {
     let mut global = KeyFlags { reverse, ..KeyFlags::default() };
     for letter in letters {

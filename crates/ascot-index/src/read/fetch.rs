@@ -71,7 +71,8 @@ pub fn fetch_all(
                 Err(error) if is_too_many_open(&error) && !begun.is_empty() => break,
                 Err(error) => return Err(error),
             }
-            (in_flight, next) = (in_flight + ahead.bytes, next + 1);
+            in_flight += ahead.bytes;
+            next += 1;
         }
         if let Some(read) = begun.pop_front() {
             let filled = complete(read, byte_range)?;

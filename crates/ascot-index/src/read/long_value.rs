@@ -309,7 +309,8 @@ pub(crate) fn read_blocks(
             }
             Ok(())
         })?;
-        (first, before) = (end, bytes_end);
+        first = end;
+        before = bytes_end;
     }
     Ok(())
 }

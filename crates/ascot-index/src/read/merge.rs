@@ -106,14 +106,17 @@ impl Scanning<'_> {
 
     /// Reads chunks of a table until one has an answer.
     fn fill(&self, source: &mut Source) -> Result<()> {
-        (source.next, source.ends, source.long) = (0, Vec::new(), None);
+        source.next = 0;
+        source.ends = Vec::new();
+        source.long = None;
         source.bytes.clear();
         while source.ends.is_empty() {
             let Some(block_range) = source.rest.next() else { return Ok(()) };
             if block_range.is_longer_record(source.piece) {
                 if let Some(Some((key, value))) = self.policy.allow(self.long_answer(&block_range))? {
                     source.ends = vec![(key.len(), key.len())];
-                    (source.bytes, source.long) = (key, Some(value));
+                    source.bytes = key;
+                    source.long = Some(value);
                 }
             } else {
                 self.fill_from(source, &block_range)?;

@@ -421,7 +421,8 @@ impl Directory {
                 if let Some((head, length)) = lengths.filter(|_| needed > window_most) {
                     LongValue::in_log(reader.data.clone(), reader.id, at, head, length).check(self)?;
                     at += needed;
-                    (window, window_at) = (Vec::new(), at);
+                    window = Vec::new();
+                    window_at = at;
                     break;
                 }
                 // At most a window.

@@ -286,10 +286,13 @@ impl LaneState {
 
     /// Begins the next epoch.
     pub fn begin_epoch(&mut self) {
-        (self.ends_sent, self.ends_arrived) = (0, 0);
+        self.ends_sent = 0;
+        self.ends_arrived = 0;
         for connection in &mut self.connections {
-            (connection.sent, connection.arrived) = (0, 0);
-            (connection.end_sent, connection.end_arrived) = (false, false);
+            connection.sent = 0;
+            connection.arrived = 0;
+            connection.end_sent = false;
+            connection.end_arrived = false;
         }
     }
 }

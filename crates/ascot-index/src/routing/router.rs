@@ -371,7 +371,10 @@ impl<T: Transport> Router<T> {
         if hand.done {
             match self.transport.receive(lane, &mut hand.batch) {
                 Ok(Some(from)) => {
-                    (hand.from, hand.at, hand.messages, hand.done) = (from, HEADER_BYTES, 0, false);
+                    hand.from = from;
+                    hand.at = HEADER_BYTES;
+                    hand.messages = 0;
+                    hand.done = false;
                     moved = true;
                 }
                 Ok(None) => {}

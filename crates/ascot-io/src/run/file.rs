@@ -53,14 +53,15 @@ impl RunFile {
     pub fn complete(&self, pending: PendingBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
         let PendingBlock { read, number, block } = pending;
         let filled = read.complete()?;
-        verified(&self.path, (self.id, number), &block, filled, decoder)
+        verified(&self.path, self.id, number, &block, filled, decoder)
     }
 }
 
 /// The records' bytes of a block that was read: an error if it is not the block in the index.
 pub(super) fn verified(
     path: &Path,
-    (id, number): (RunId, u64),
+    id: RunId,
+    number: u64,
     block: &BlockEntry,
     filled: Filled,
     decoder: &mut BlockDecoder,

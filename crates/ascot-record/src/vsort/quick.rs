@@ -219,5 +219,6 @@ unsafe fn partition_blocks<L: Lanes, const STRICT: bool>(
             }
         }
     }
-    (sides.left, sides.right) = (left, right);
+    sides.left = left;
+    sides.right = right;
 }

@@ -184,7 +184,10 @@ impl Emitter {
             longest: self.longest,
             records: self.records,
         };
-        (self.len, self.first_record, self.longest, self.records) = (0, 0, 0, 0);
+        self.len = 0;
+        self.first_record = 0;
+        self.longest = 0;
+        self.records = 0;
         self.send.send(Message::Block(block)).map_err(|_| Stopped)
     }
 

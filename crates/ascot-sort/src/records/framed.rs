@@ -72,7 +72,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         let mut record = before;
         while let Some(end) = self.framing.end(bytes, start) {
             self.order.misfits(&bytes[start..end], &mut |key, value| misfits.note(key, record, value));
-            (start, record) = (end, record + 1);
+            start = end;
+            record += 1;
         }
     }
 
@@ -290,7 +291,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O>
             if have < needed {
                 return Some(Keyless { before, offset, have, needed });
             }
-            (before, offset) = (before + 1, end);
+            before += 1;
+            offset = end;
         }
         None
     }

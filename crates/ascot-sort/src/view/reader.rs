@@ -4,6 +4,7 @@
 //! If a whole view is copied to a file, the sum of the records written must equal that of the records from which the
 //! view was made, before the file gets its name.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -333,7 +334,7 @@ impl<R: Records> View for Opened<R> {
             bytes: last - first,
             sums,
         };
-        Stream::start(front, &self.records, &self.disk, &self.pool, part, (memory, self.threads))
+        Stream::start(front, &self.records, &self.disk, &self.pool, part, memory, self.threads)
     }
 
     fn sum(&self) -> RecordSum {
@@ -439,10 +440,10 @@ const OUTPUT_SHARE: usize = 8;
 const BLOCKS: usize = 4;
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Writes the bytes of `view` from `from` to `to`, with `from <= to`. A file appears whole or not at all.
+/// Writes the bytes `part` of `view`, which must not end before it starts. A file appears whole or not at all.
 pub fn write_part(
     view: &dyn View,
-    (from, to): (u64, u64),
+    part: Range<u64>,
     output: &Output,
     options: &RunOptions,
     cancel: &Cancel,
@@ -450,18 +451,18 @@ pub fn write_part(
     let disk = job_disk(options);
     disk.stop_when(cancel.flag());
     if let Output::Path(path) = output {
-        check_output_space(&disk, path, to - from)?;
+        check_output_space(&disk, path, part.end - part.start)?;
     }
-    let is_whole_file = matches!(output, Output::Path(_)) && from == 0 && to == view.bytes();
+    let is_whole_file = matches!(output, Output::Path(_)) && part == (0..view.bytes());
     let mut output = OutputStream::create(&disk, output, None)?;
-    copy(view, (from, to), is_whole_file, output.stream()?, cancel)?;
+    copy(view, part, is_whole_file, output.stream()?, cancel)?;
     Ok(output.commit()?)
 }
 
-/// Copies the bytes from `from` to `to`. If `verifies`, which needs all bytes, compares their sum with the view's.
+/// Copies the bytes `part`. If `verifies`, which needs all bytes, compares their sum with the view's.
 fn copy(
     view: &dyn View,
-    (from, to): (u64, u64),
+    part: Range<u64>,
     verifies: bool,
     out: &mut dyn WriteStream,
     cancel: &Cancel,
@@ -471,7 +472,7 @@ fn copy(
     let bytes = (view.memory_left() / OUTPUT_SHARE).clamp(least, BLOCKS * BLOCK_BYTES);
     let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;
     let blocks = BlockPool::new(view.pool().region(BLOCKS * block, "the output")?, block);
-    let mut stream = view.stream(from, to, view.memory_left(), verifies)?;
+    let mut stream = view.stream(part.start, part.end, view.memory_left(), verifies)?;
     loop {
         cancel.check()?;
         let mut block = blocks.take(|| cancel.is_cancelled()).ok_or(SortError::Cancelled)?;

@@ -243,7 +243,7 @@ impl<R: Records> Loader<'_, R> {
                         std::cmp::Ordering::Greater => Side::Lower,
                     };
                     let inside = |segment: &Segment| records.position(segment, &bound, side, false);
-                    loaded[other].find((lo[other], hi[other]), inside)
+                    loaded[other].find(lo[other]..hi[other], inside)
                 };
                 let all: Vec<_> = (0..loaded.len()).map(at).collect();
                 let before = (0..all.len()).map(|it| loaded[it].before(records, all[it], measure)).sum();

@@ -103,7 +103,8 @@ impl Stream {
         disk: &Disk,
         pool: &Pool,
         part: Part,
-        (memory, threads): (usize, usize),
+        memory: usize,
+        threads: usize,
     ) -> Result<Stream, SortError> {
         let skip = part.skip;
         let left = part.bytes;
@@ -113,7 +114,9 @@ impl Stream {
         let cancel = this.cancel.clone();
         let sum = Arc::clone(&this.sum);
         this.thread = Some(spawn("view", move || merge.run(part, &send, &cancel, &sum))?);
-        (this.blocks, this.skip, this.left) = (Some(receive), skip, left);
+        this.blocks = Some(receive);
+        this.skip = skip;
+        this.left = left;
         Ok(this)
     }
 
