@@ -404,7 +404,7 @@ def test_errors_name_the_fault_of_a_directory(made, disk):
     ("arguments", "said"),
     [
         (["--key", "0..8", "--format", "fixed:4"], "the key ends at byte 8"),
-        (["--key", "8", "--format", "fixed:56"], "no range of bytes"),
+        (["--key", "8", "--format", "fixed:56"], "not a range of bytes"),
         (["--key", "0..8", "--format", "csv"], "cannot be indexed"),
         (["--key", "0..8", "--format", "fixed:56", "--memory", "1MiB"], "allow more memory"),
         (["--key", "0..8", "--format", "fixed:56", "--attribute", "x"], "is not an attribute"),

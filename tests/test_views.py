@@ -165,7 +165,7 @@ def test_a_view_of_views(made):
     run("merge", made / "x.view", "-o", made / "again.rec")
     assert (made / "again.rec").read_bytes() == both
     assert sum(path.stat().st_size for path in (made / "x.view").iterdir()) < 100_000, "nothing is copied"
-    assert "no view" in run("merge", made / "v.view", made / "in.rec", expect=2).stderr
+    assert "not a view" in run("merge", made / "v.view", made / "in.rec", expect=2).stderr
     other = run("merge", made / "v.view", made / "w.view", "--view", made / "x.view", expect=2)
     assert "there already" in other.stderr
     shutil.rmtree(made / "w.view")

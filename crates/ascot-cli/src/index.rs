@@ -172,8 +172,8 @@ fn tell_counts(matches: &ArgMatches, directory: &Directory) {
         + counts.block_reads
         + counts.value_reads;
     eprintln!(
-        "read {} in {}: {} to open, {} of auxiliary tables ({} named), {} of filters, {} of blocks ({} \
-         without a match), {} of values; {} opened, {}",
+        "read {} in {}: {} to open, {} of auxiliary tables ({} named), {} of filters, {} of blocks ({} in \
+         vain), {} of values; {} opened, {}",
         units::bytes(counts.bytes),
         units::plural(reads, "read"),
         counts.opening_reads,

@@ -56,7 +56,7 @@ pub fn alpha(matches: &ArgMatches) -> Result<f64, Failure> {
 /// A bowtie of the given numbers of streams; without inputs nothing is read, without outputs nothing is written.
 pub fn shape(inputs: u32, outputs: u32, alpha: f64) -> Result<Shape, Failure> {
     match (inputs, outputs) {
-        (0, 0) => Err(Failure::usage("a bowtie needs at least one stream", "--inputs 1 or --outputs 1")),
+        (0, 0) => Err(Failure::usage("a bowtie needs streams", "--inputs 1 or --outputs 1")),
         (1.., 1..) if alpha <= 0.0 || alpha >= 1.0 => Err(Failure::usage(
             format!("--alpha {alpha}: with inputs and outputs both shares must be positive"),
             "give a number between 0 and 1, excluding both",

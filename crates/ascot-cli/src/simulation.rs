@@ -79,7 +79,7 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
         if !(1..=max).contains(&group) {
             return Err(Failure::usage(
                 format!("--group {group} is not possible with {inputs} x {outputs}"),
-                format!("accepted: 1 to {max}"),
+                format!("accepted: from 1 to {max}"),
             ));
         }
         scheme = Scheme::new(shape, scheme.algorithm, group as f64, group as f64);

@@ -57,7 +57,7 @@ pub fn plan_sort(
         let max = units::bytes(MAX_BYTES);
         return Err(Failure::usage(
             format!("--input {} is too large", units::bytes(input_bytes)),
-            format!("the maximum is {max}"),
+            format!("sorts of up to {max} can be computed"),
         ));
     }
     let request = request(matches, record_bytes, memory_bytes, profile)?;

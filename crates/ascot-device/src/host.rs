@@ -222,7 +222,7 @@ fn run_records<F: Framing, O: RecordOrder>(
     let mut at = 0;
     let _ = merge(&mut cursors, order, &mut |record: &[u8]| {
         match out.get_mut(at..at + record.len()) {
-            Some(room) => room.copy_from_slice(record),
+            Some(space) => space.copy_from_slice(record),
             None => return ControlFlow::Break(()),
         }
         at += record.len();

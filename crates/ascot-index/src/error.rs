@@ -100,14 +100,14 @@ pub enum IndexError {
         expected: usize,
     },
     /// A key or value is longer than the format allows.
-    #[error("a {what} of {}: the longest is {most}", bytes_of(*got))]
+    #[error("a {what} of {}: the longest is {max}", bytes_of(*got))]
     TooLong {
         /// Key or value.
         what: &'static str,
         /// Bytes given.
         got: u64,
         /// Maximum bytes.
-        most: u64,
+        max: u64,
     },
     /// A request that this directory or writer cannot fulfil.
     #[error("{0}")]

@@ -114,8 +114,8 @@ impl Hub {
         self.state.lock().unpoisoned()
     }
 
-    fn sleep<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, most).unpoisoned().0
+    fn sleep<'a>(&self, state: MutexGuard<'a, State>, timeout: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, timeout).unpoisoned().0
     }
 
     /// Waits until it is this rank's turn.
@@ -198,7 +198,7 @@ impl Transport for Endpoint {
         Ok(Some(from))
     }
 
-    fn wait(&mut self, most: Duration) -> Result<(), TransportError> {
+    fn wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
         let hub = self.hub.clone();
         let rank = self.rank;
         let seen = self.seen;
@@ -211,7 +211,7 @@ impl Transport for Endpoint {
             }
             state = hub.turn_of(rank, state);
         } else if state.changes == seen {
-            state = hub.sleep(state, most);
+            state = hub.sleep(state, timeout);
         }
         let changes = state.changes;
         let gone = state.gone();

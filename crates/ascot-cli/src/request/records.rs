@@ -392,7 +392,7 @@ fn refuse_separator_of_d(matches: &ArgMatches, inputs: &[Input]) -> Result<(), F
         None => Ok(()),
         Some(text) => Err(Failure::usage(
             format!(
-                "-d '{text}': -d means dictionary order and takes no value, so '{text}' is the name of a \
+                "-d '{text}': -d is dictionary order and takes no value, so '{text}' is the name of a \
                  file, which does not exist"
             ),
             format!("for a separator write --separator '{text}', or -t '{text}'"),

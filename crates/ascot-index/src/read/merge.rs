@@ -58,7 +58,7 @@ impl Scanning<'_> {
                 heap.push(Reverse((key.to_vec(), source.epoch, number)));
             }
         }
-        while let Some(Reverse((mut least, epoch, number))) = heap.pop() {
+        while let Some(Reverse((mut smallest, epoch, number))) = heap.pop() {
             let source = &mut sources[number];
             if let Some((key, value)) = source.current() {
                 self.policy.note_taken(take(StoredRecord { epoch, key, value }))?;
@@ -68,9 +68,9 @@ impl Scanning<'_> {
                 self.fill(source)?;
             }
             if let Some((key, _)) = source.current() {
-                least.clear();
-                least.extend_from_slice(key);
-                heap.push(Reverse((least, epoch, number)));
+                smallest.clear();
+                smallest.extend_from_slice(key);
+                heap.push(Reverse((smallest, epoch, number)));
             }
         }
         Ok(())

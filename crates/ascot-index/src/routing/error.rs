@@ -19,14 +19,14 @@ pub enum RouteError {
     },
     /// A message longer than the agreed maximum.
     #[error(
-        "a message of {bytes} bytes is longer than the {most} agreed on; allow longer ones (max_message), \
+        "a message of {bytes} bytes is longer than the {max_bytes} agreed on; allow longer ones (max_message), \
          or send keys only (scheme pointers or ranks)"
     )]
     TooLong {
         /// Its length, bytes.
         bytes: usize,
         /// The maximum, bytes.
-        most: usize,
+        max_bytes: usize,
     },
     /// An invalid setting.
     #[error("{setting} cannot be {value}: {why}")]

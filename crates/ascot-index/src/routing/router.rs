@@ -133,9 +133,9 @@ impl<T: Transport> Router<T> {
         if to >= self.topology().size() {
             return Err(RouteError::NoSuchRank { rank: to, size: self.topology().size() });
         }
-        let most = self.longest_message();
-        if message.len() > most {
-            return Err(RouteError::TooLong { bytes: message.len(), most });
+        let max_bytes = self.longest_message();
+        if message.len() > max_bytes {
+            return Err(RouteError::TooLong { bytes: message.len(), max_bytes });
         }
         self.appends_to_look = self.appends_to_look.saturating_sub(1);
         let sent_before = self.batches_sent();

@@ -126,7 +126,7 @@ fn fallback(values: &[(usize, Vec<u8>)]) -> Option<Fallback> {
     let mut best: Option<(CsvType, usize)> = None;
     for kind in candidates {
         let count = fitting(&kind);
-        if 2 * count > values.len() && best.as_ref().is_none_or(|(_, most)| count > *most) {
+        if 2 * count > values.len() && best.as_ref().is_none_or(|(_, max_count)| count > *max_count) {
             best = Some((kind, count));
         }
     }

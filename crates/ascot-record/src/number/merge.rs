@@ -96,8 +96,8 @@ struct Column<'a, T> {
 impl<'a, T: Copy> Column<'a, T> {
     /// Moves the numbers that satisfy `belongs`, all at the start of `slice`, to the column.
     fn take(&mut self, slice: &mut &[T], belongs: impl Fn(&T) -> bool) {
-        let room = self.out.len() - self.filled;
-        let count = head_len(slice, belongs).min(room);
+        let space = self.out.len() - self.filled;
+        let count = head_len(slice, belongs).min(space);
         let (head, rest) = slice.split_at(count);
         self.out[self.filled..self.filled + count].copy_from_slice(head);
         self.filled += count;

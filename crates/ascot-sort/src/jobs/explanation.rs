@@ -340,9 +340,9 @@ impl SortPlan {
 impl fmt::Display for SortPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { chosen, others, threads, volume, .. } = &self.plan;
-        let most = chosen.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
+        let max_streams = chosen.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
         writeln!(f, "job       {}, {}", self.job, units::plural(*threads as u64, "thread"))?;
-        writeln!(f, "volume    {}", volume.summary(u32::try_from(most).unwrap_or(u32::MAX)))?;
+        writeln!(f, "volume    {}", volume.summary(u32::try_from(max_streams).unwrap_or(u32::MAX)))?;
         writeln!(f, "method    {}", chosen.summary)?;
         for (number, pass) in chosen.passes.iter().enumerate() {
             writeln!(f, "pass {:<4} {}", number + 1, pass_line(pass))?;

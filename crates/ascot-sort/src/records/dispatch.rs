@@ -141,9 +141,9 @@ fn prefixed(framing: PrefixedFraming, ranges: &[ByteRangeKey]) -> Result<AnyReco
     let body_min = ranges.iter().map(reach).max().unwrap_or(0);
     Ok(match ranges {
         [] => AnyRecords::PrefixedBodies(Arc::new(bodies(framing))),
-        [range] => AnyRecords::PrefixedRange(Arc::new(one_range(framing, range).with_least_body(body_min))),
+        [range] => AnyRecords::PrefixedRange(Arc::new(one_range(framing, range).with_min_body(body_min))),
         several => {
-            AnyRecords::PrefixedKeys(Arc::new(several_ranges(framing, several)?.with_least_body(body_min)))
+            AnyRecords::PrefixedKeys(Arc::new(several_ranges(framing, several)?.with_min_body(body_min)))
         }
     })
 }

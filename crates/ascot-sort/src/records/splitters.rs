@@ -94,12 +94,12 @@ impl Splitters {
                 .for_each(|(part, prefix)| *part = self.part_of_prefix(prefix) as u16);
             return;
         };
-        let mut most = 0;
+        let mut max_part = 0;
         for (part, prefix) in parts.iter_mut().zip(prefixes.clone()) {
             *part = table[self.table.cell(prefix)];
-            most = most.max(*part);
+            max_part = max_part.max(*part);
         }
-        if most == Table::SEVERAL {
+        if max_part == Table::SEVERAL {
             let unknown = parts.iter_mut().zip(prefixes).filter(|(part, _)| **part == Table::SEVERAL);
             unknown.for_each(|(part, prefix)| *part = self.part_of_prefix(prefix) as u16);
         }

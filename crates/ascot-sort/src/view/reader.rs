@@ -425,12 +425,12 @@ fn number_bytes(format: NumberFormat, text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn too_long(text: &str, have: usize, most: usize) -> Result<(), SortError> {
-    if have <= most {
+fn too_long(text: &str, have: usize, max_bytes: usize) -> Result<(), SortError> {
+    if have <= max_bytes {
         return Ok(());
     }
     Err(SortError::Request(format!(
-        "the key '{text}' has {have} bytes, and keys of the view have {most}\n  give fewer"
+        "the key '{text}' has {have} bytes, and keys of the view have {max_bytes}\n  give fewer"
     )))
 }
 
@@ -468,8 +468,8 @@ fn copy(
     cancel: &Cancel,
 ) -> Result<(), SortError> {
     // The memory comes from the view's pool, so that its cap includes the output.
-    let least = BLOCKS * PAGE_BYTES;
-    let bytes = (view.memory_left() / OUTPUT_SHARE).clamp(least, BLOCKS * BLOCK_BYTES);
+    let min_bytes = BLOCKS * PAGE_BYTES;
+    let bytes = (view.memory_left() / OUTPUT_SHARE).clamp(min_bytes, BLOCKS * BLOCK_BYTES);
     let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;
     let blocks = BlockPool::new(view.pool().region(BLOCKS * block, "the output")?, block);
     let mut stream = view.stream(part.start, part.end, view.memory_left(), verifies)?;

@@ -92,9 +92,9 @@ impl<R: Records> Loader<'_, R> {
             let units = |run: usize| hull(positions.iter().map(|(_, windows)| windows.units(run)));
             let missing: Vec<usize> = (0..count).filter(|&run| !holds(&loaded[run], &units(run))).collect();
             let widest = |run: usize| positions.iter().map(|(_, windows)| windows.units(run).len()).max();
-            let Some(least) = missing.iter().filter_map(|&run| widest(run)).min() else { break };
-            let most = least.max(MAX_UNITS);
-            let ready = missing.into_iter().filter(|&run| widest(run) <= Some(most));
+            let Some(min) = missing.iter().filter_map(|&run| widest(run)).min() else { break };
+            let max_units = min.max(MAX_UNITS);
+            let ready = missing.into_iter().filter(|&run| widest(run) <= Some(max_units));
             let ranges: Vec<_> = if loaded.iter().all(Option::is_none) {
                 let estimates: Vec<_> = positions
                     .iter()
@@ -137,14 +137,14 @@ impl<R: Records> Loader<'_, R> {
     }
 
     /// For each run the last unit of its window whose start has at most `wanted` before it. The count before a start
-    /// is its upper bound with `most`, else its lower bound. Such starts come before all others in the merged sequence.
+    /// is its upper bound if `upper`, else its lower bound. Such starts come before all others in the merged sequence.
     fn divide(
         &self,
         windows: &Windows,
         loaded: &[Option<Loaded>],
         wanted: u64,
         measure: Measure,
-        most: bool,
+        upper: bool,
     ) -> Vec<usize> {
         let mut lo = windows.lo.clone();
         let mut hi = windows.hi.clone();
@@ -176,7 +176,7 @@ impl<R: Records> Loader<'_, R> {
                         let known = loaded[other].as_ref().filter(|known| known.units().contains(&at));
                         before += match known {
                             Some(known) => self.before_fence_key(known, &fence, side, measure),
-                            None => self.before(other, at + usize::from(most), measure),
+                            None => self.before(other, at + usize::from(upper), measure),
                         };
                         at
                     }
