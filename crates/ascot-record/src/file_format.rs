@@ -227,10 +227,10 @@ fn skippable(head: &FileStart<'_>) -> Verdict {
         if at > 0 && here.begins(LZ4) == Some(true) {
             return Verdict::Is(FileFormat::Lz4);
         }
-        let (Some(true), true) = (here.begins(&magic), frame) else {
+        if here.begins(&magic) != Some(true) || !frame {
             let undecided = rest.len() < 4 && !head.whole && (at > 0 || frame || rest.is_empty());
             return if undecided { Verdict::More(at + 4) } else { Verdict::Other };
-        };
+        }
         let Some(&[a, b, c, d]) = rest.get(4..8) else {
             return if head.whole { Verdict::Other } else { Verdict::More(at + 8) };
         };

@@ -220,8 +220,9 @@ impl<'a, R: Records> Job<'a, R> {
     /// Creates the job's directory. A resumable job that is killed after this can be resumed from it. The manifest
     /// names the unfinished output.
     pub fn begin_spilling(&mut self) -> Result<(), SortError> {
-        if let (true, None, Output::Path(path)) =
-            (self.resumable, &self.manifest.temporary, &self.request.output)
+        if self.resumable
+            && self.manifest.temporary.is_none()
+            && let Output::Path(path) = &self.request.output
         {
             let name = AtomicOutput::name_for(path)?;
             self.manifest.temporary = name.and_then(|name| std::path::absolute(name).ok());

@@ -61,7 +61,9 @@ pub fn csv_columns(
     let find = |spec: &CsvKeySpec| {
         let column = find_column(&spec.column, names.as_deref())?;
         let reaches = |row: &&[u8]| Row::new(row, separator, quote).nth(column).is_some();
-        if let (None, Some(first), CsvColumn::Number(number)) = (header, sample_rows.first(), &spec.column)
+        if header.is_none()
+            && let Some(first) = sample_rows.first()
+            && let CsvColumn::Number(number) = &spec.column
             && !sample_rows.iter().any(reaches)
         {
             let columns = Row::new(first, separator, quote).count();

@@ -191,7 +191,9 @@ fn csv_columns(
 pub fn sample_rows(framing: CsvFraming, records: &[u8]) -> Vec<&[u8]> {
     let mut rows = Vec::new();
     let mut start = 0;
-    while let (Some(end), true) = (framing.end(records, start), rows.len() < SAMPLE_ROWS) {
+    while rows.len() < SAMPLE_ROWS
+        && let Some(end) = framing.end(records, start)
+    {
         rows.push(framing.body(&records[start..end]));
         start = end;
     }

@@ -124,7 +124,9 @@ impl<R: Records> Job<'_, R> {
         // From here on the directory either becomes the view or is removed.
         let job_dir = self.dir.take();
         let result = self.finish(output, &sum, &RecordSum::new());
-        if let (Some(mut job_dir), true) = (job_dir, result.is_ok()) {
+        if result.is_ok()
+            && let Some(mut job_dir) = job_dir
+        {
             job_dir.keep();
         }
         result.map(|report| Report { verb: "made a view of".into(), ..report })
