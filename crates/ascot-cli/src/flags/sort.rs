@@ -27,7 +27,7 @@ pub fn command() -> Command {
              command have the same meaning and may follow file names.",
         )
         .override_usage("ascot sort [OPTION]... [FILE]...\nascot sort --resume DIR")
-        .before_help("Lines are ordered by their bytes (LC_ALL=C); flags of the sort command work.")
+        .before_help("Lines are ordered by their bytes (LC_ALL=C). The sort command's flags work.")
         .after_help(EXAMPLES)
         .disable_help_flag(true)
         .disable_version_flag(true)
