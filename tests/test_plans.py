@@ -361,7 +361,7 @@ def test_inputs_must_be_on_another_volume(files, disk):
     array = files / "array.toml"
     words = [files / "fixed:100", *LAYOUTS["fixed:100"], "-o", disk / "out", "--volume-in", array]
     told = run("sort", *words, expect=2).stderr
-    assert "not a volume of its own" in told
+    assert "not on a volume of its own" in told
     assert not (disk / "out").exists()
 
 

@@ -108,7 +108,7 @@ def test_a_stopped_job_is_kept_on_request(kind, point, records, disk):
     assert job.returncode == -getattr(signal, name), "the shell gets the signal"
     (kept,) = job_directories(disk)
     assert (
-        told == f"ascot: stopped\n  the job is kept: ascot sort --resume {kept}  goes on with it; "
+        told == f"ascot: stopped\n  the job is kept: ascot sort --resume {kept}  continues it; "
         f"ascot clean {kept}  removes it\n"
     )
     assert kind == "view" or (disk / "out").read_bytes() == OLD

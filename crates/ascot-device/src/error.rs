@@ -34,8 +34,9 @@ pub enum ProbeError {
     },
     /// Without direct access, the page cache would be measured.
     #[error(
-        "{}: its file system ({kind}) does not allow direct access ({source}): the page cache would be measured, \
-         not the device\n  name a directory on a file system with O_DIRECT, such as ext4, xfs or btrfs",
+        "{}: its file system ({kind}) does not allow direct access ({source}): the page cache would be \
+         measured, not the device\n  name a directory on a file system with O_DIRECT, such as ext4, xfs or \
+         btrfs",
         path.display()
     )]
     NoDirect {
@@ -48,8 +49,8 @@ pub enum ProbeError {
     },
     /// Too little free space.
     #[error(
-        "not enough room on the volume of {}: {} needed, {} free, of which half may be used\n  free some space, \
-         or name another volume; nothing was written",
+        "not enough space on the volume of {}: {} needed, {} free, of which half may be used\n  free some \
+         space, or name another volume; nothing was written",
         path.display(), units::memory(*needed), units::memory(*free)
     )]
     NoSpace {

@@ -207,8 +207,7 @@ impl<'a, R: Records> Job<'a, R> {
     pub fn open_rolling_output(&self, parts: &Parts, by_key: bool) -> Result<OutputWriter<R>, SortError> {
         let total = self.inputs.record_bytes().ok_or_else(|| {
             SortError::Request(
-                "parts are cut by size, and what comes through a pipe has none beforehand\n  write it to a file first"
-                    .into(),
+                "parts are cut by size, and the size of a pipe is unknown\n  write it to a file first".into(),
             )
         })?;
         // The other half is for inputs and spills.

@@ -23,7 +23,7 @@ pub enum SortError {
     Thread(#[from] ThreadError),
     /// The output disk or a spill disk is full.
     #[error(
-        "not enough room for {what}: {} needed, {}\n  {advice}{}",
+        "not enough space for {what}: {} needed, {}\n  {advice}{}",
         units::bytes(*needed), list_left(left), said_last(*remains)
     )]
     NoSpace {
@@ -154,8 +154,8 @@ pub enum SortError {
     Memory(#[from] PoolError),
     /// An input that should be sorted is not.
     #[error(
-        "{input}: not sorted: record {record} at offset {offset} comes before the one ahead of it\n  sort it \
-         first, by the same keys and options (ascot sort)"
+        "{input}: not sorted: record {record} at offset {offset} belongs before the previous record\n  sort \
+         it first with the same keys and options (ascot sort)"
     )]
     NotSorted {
         /// The input.
@@ -198,7 +198,7 @@ pub enum SortError {
     Cancelled,
     /// The report cannot be written, so the output was not renamed to its final name.
     #[error(
-        "{}: cannot write the report: {source}\n  the output was not written; an old one is as it was",
+        "{}: cannot write the report: {source}\n  the output was not written; an old one is unchanged",
         path.display()
     )]
     Report {
@@ -209,7 +209,7 @@ pub enum SortError {
     },
     /// A job ended early and can be resumed.
     #[error(
-        "{error}\n  the job is kept: ascot sort --resume {dir}  goes on with it; ascot clean {dir}  removes it",
+        "{error}\n  the job is kept: ascot sort --resume {dir}  continues it; ascot clean {dir}  removes it",
         dir = units::in_shell(dir)
     )]
     Kept {

@@ -111,8 +111,7 @@ impl OpenView {
             if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
                 || index.bytes != member.bytes
             {
-                let why =
-                    "this run of the view and what the view knows of it do not agree\n  make the view anew";
+                let why = "this run does not match the view's record of it\n  make the view again";
                 return Err(SortError::View { path: run.path, why: why.into() });
             }
             Ok(ViewRun::new(run, index, keys, stay_open))
@@ -120,7 +119,7 @@ impl OpenView {
         let bytes = runs.iter().map(|run| run.run.bytes).sum();
         let count: u64 = runs.iter().map(|run| run.run.records).sum();
         if (bytes, count) != (sum.bytes, sum.count) {
-            let why = "its runs do not add up to its records\n  make the view anew".to_string();
+            let why = "the numbers of records of its runs do not add up\n  make the view again".to_string();
             return Err(SortError::View { path: dir.to_path_buf(), why });
         }
         let few = EmitThreads::start(&records, &pool, 1, FEW_BLOCKS, FEW_BLOCK_BYTES)?;
@@ -361,7 +360,7 @@ pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, Sor
         Some(Some(bytes)) if !matches!(request.layout, Layout::Number(_)) => bytes,
         Some(None) if !matches!(request.layout, Layout::Number(_)) => {
             return Err(SortError::Request(format!(
-                "'{text}' is no key in hexadecimal\n  write two digits for each byte, as in 0x41ff"
+                "'{text}' is not a hexadecimal key\n  write two digits for each byte, as in 0x41ff"
             )));
         }
         _ => text.as_bytes().to_vec(),
@@ -395,12 +394,12 @@ pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, Sor
         }
         (Layout::Number(format), _) => number_bytes(format, text).ok_or_else(|| {
             SortError::Request(format!(
-                "'{text}' is no number of the view's format, {}\n  write it in decimal digits",
+                "'{text}' is not a number of the view's format, {}\n  write it in decimal digits",
                 request.layout
             ))
         }),
         _ => Err(SortError::Request(
-            "a range of keys is understood for numbers, for lines ordered as a whole, and for one byte \
+            "ranges of keys are possible for numbers, for lines ordered as a whole, and for keys of one byte \
              range\n  ask for records or bytes instead: --at-record N, --range A..B"
                 .into(),
         )),
@@ -430,7 +429,7 @@ fn too_long(text: &str, have: usize, max_bytes: usize) -> Result<(), SortError> 
         return Ok(());
     }
     Err(SortError::Request(format!(
-        "the key '{text}' has {have} bytes, and keys of the view have {max_bytes}\n  give fewer"
+        "the key '{text}' has {have} bytes, but keys of the view have {max_bytes}\n  give a shorter key"
     )))
 }
 
