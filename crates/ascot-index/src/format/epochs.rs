@@ -31,7 +31,7 @@ impl Manifest {
     }
 
     /// The maximum numbers of partitions and writers so far.
-    pub fn most(&self) -> Shape {
+    pub fn max_shape(&self) -> Shape {
         self.earlier.iter().fold(self.layout.shape(), |most, one| Shape {
             partitions: most.partitions.max(one.shape.partitions),
             writers: most.writers.max(one.shape.writers),
@@ -40,8 +40,8 @@ impl Manifest {
 
     /// All logs of any epoch, ordered by number.
     pub fn logs(&self) -> impl Iterator<Item = Log> + use<> {
-        let most = self.most();
-        Log::all(self.layout.scheme, most.partitions, most.writers)
+        let max_shape = self.max_shape();
+        Log::all(self.layout.scheme, max_shape.partitions, max_shape.writers)
     }
 
     /// Sets the shape of later epochs.

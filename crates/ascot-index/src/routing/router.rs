@@ -129,9 +129,9 @@ impl<T: Transport> Router<T> {
         if to >= self.topology().size() {
             return Err(RouteError::NoSuchRank { rank: to, size: self.topology().size() });
         }
-        let most = self.longest_message();
-        if message.len() > most {
-            return Err(RouteError::TooLong { bytes: message.len(), most });
+        let max_bytes = self.longest_message();
+        if message.len() > max_bytes {
+            return Err(RouteError::TooLong { bytes: message.len(), max_bytes });
         }
         self.guarded(|router| router.append_now(to, message, delivery))
     }
@@ -388,7 +388,10 @@ impl<T: Transport> Router<T> {
         let mut moved = false;
         if hand.done {
             let Some(from) = self.transport.receive(lane, &mut hand.batch)? else { return Ok(false) };
-            (hand.from, hand.at, hand.messages, hand.done) = (from, HEADER_BYTES, 0, false);
+            hand.from = from;
+            hand.at = HEADER_BYTES;
+            hand.messages = 0;
+            hand.done = false;
             moved = true;
         }
         let from = hand.from;

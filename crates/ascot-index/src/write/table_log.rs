@@ -76,7 +76,7 @@ impl TableLog {
         if records == 0 {
             return Ok(());
         }
-        self.make_room(logs, records)?;
+        self.make_space(logs, records)?;
         let at = logs.end(self.data);
         let (sorted, hashes) = self.buffer.sorted();
         let mut previous = None;
@@ -102,7 +102,7 @@ impl TableLog {
 
     /// Flushes a table of one record that is longer than the buffer.
     fn flush_one(&mut self, logs: &mut Logs, key: &[u8], value: &[u8]) -> Result<()> {
-        self.make_room(logs, 1)?;
+        self.make_space(logs, 1)?;
         let at = logs.end(self.data);
         let before = self.layout.form().head(key.len(), value.len());
         let bounds = self.layout.attribute.as_ref().map(|attribute| attribute.of(value));
@@ -113,7 +113,7 @@ impl TableLog {
     }
 
     /// Seals the open segment if the next table does not fit in it.
-    fn make_room(&mut self, logs: &mut Logs, records: usize) -> Result<()> {
+    fn make_space(&mut self, logs: &mut Logs, records: usize) -> Result<()> {
         let blocks = self.buffer.bytes() / (self.layout.block_bytes as usize) + 2;
         if !self.segment.fits(records, blocks) {
             let data_end = logs.end(self.data);
@@ -128,7 +128,7 @@ struct Block {
     id: RunId,
     data: LogNumber,
     /// Maximum bytes of a block.
-    most: usize,
+    max_bytes: usize,
     bytes: Vec<u8>,
     /// The fence key of the block: the shortest string above all keys before the block and not above its first key;
     /// `None` in the middle of a record.
@@ -144,8 +144,8 @@ struct Block {
 const NONE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
 
 impl Block {
-    fn new(id: RunId, data: LogNumber, most: usize) -> Self {
-        Self { id, data, most, bytes: Vec::new(), first: None, joined: false, bounds: None, count: 0 }
+    fn new(id: RunId, data: LogNumber, max_bytes: usize) -> Self {
+        Self { id, data, max_bytes, bytes: Vec::new(), first: None, joined: false, bounds: None, count: 0 }
     }
 
     /// Appends a record in parts; `previous` is the key before it in its table.
@@ -159,7 +159,7 @@ impl Block {
         number: Option<Option<f64>>,
     ) -> Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        if !self.bytes.is_empty() && self.bytes.len() + length > self.most {
+        if !self.bytes.is_empty() && self.bytes.len() + length > self.max_bytes {
             self.write(logs, head)?;
         }
         if self.bytes.is_empty() {
@@ -167,15 +167,16 @@ impl Block {
             self.first = Some(separator(previous, key).to_vec());
             self.bounds = number.map(|_| NONE);
         }
-        if let (Some((least, greatest)), Some(Some(number))) = (&mut self.bounds, number)
+        if let (Some((min, max)), Some(Some(number))) = (&mut self.bounds, number)
             && !number.is_nan()
         {
-            (*least, *greatest) = (least.min(number), greatest.max(number));
+            *min = min.min(number);
+            *max = max.max(number);
         }
         for part in parts {
             let mut part = *part;
-            while self.bytes.len() + part.len() > self.most {
-                let (now, later) = part.split_at(self.most - self.bytes.len());
+            while self.bytes.len() + part.len() > self.max_bytes {
+                let (now, later) = part.split_at(self.max_bytes - self.bytes.len());
                 self.bytes.extend_from_slice(now);
                 self.write(logs, head)?;
                 part = later;
@@ -183,7 +184,7 @@ impl Block {
             self.bytes.extend_from_slice(part);
         }
         // A record longer than a block does not share its blocks.
-        if length > self.most && !self.bytes.is_empty() { self.write(logs, head) } else { Ok(()) }
+        if length > self.max_bytes && !self.bytes.is_empty() { self.write(logs, head) } else { Ok(()) }
     }
 
     fn write(&mut self, logs: &mut Logs, head: &mut HeadMaker) -> Result<()> {

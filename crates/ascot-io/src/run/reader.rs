@@ -120,7 +120,7 @@ impl RunReader {
         let joined = buf.unsplit(rest);
         assert!(joined.is_ok(), "the rest was split off this buffer");
         let filled = Filled { buf, start, end };
-        let filled = verified(&self.path, (self.id, number), &block, filled, &mut self.decoder)?;
+        let filled = verified(&self.path, self.id, number, &block, filled, &mut self.decoder)?;
         Ok((filled, block))
     }
 
