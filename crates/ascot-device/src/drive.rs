@@ -152,7 +152,8 @@ fn once(lanes: &mut [Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec
         for (track, memory) in parts {
             let track = std::sync::Arc::new(track);
             for buf in memory.chunks_exact_mut(track.pattern.request_bytes as usize) {
-                let (track, course) = (std::sync::Arc::clone(&track), &course);
+                let track = std::sync::Arc::clone(&track);
+                let course = &course;
                 running.push((track.number, scope.spawn("request", move || work(&track, course, buf))?));
             }
         }
@@ -269,7 +270,8 @@ impl Track<'_> {
     fn position(&self, number: u64, total: u64) -> u64 {
         let streams = self.pattern.streams;
         let steps = (total / streams).max(1);
-        let (stream, step) = (number % streams, number / streams + self.seen / streams);
+        let stream = number % streams;
+        let step = number / streams + self.seen / streams;
         (stream * steps + step % steps) * self.pattern.request_bytes
     }
 }

@@ -116,7 +116,8 @@ impl Areas {
         files = 1 << files.ilog2();
         // These first, because they are needed more than many files.
         let single = || Area::create(&target.directory, 1, one);
-        let (read, write) = (single()?, single()?);
+        let read = single()?;
+        let write = single()?;
         loop {
             let file_bytes = one / files / RUN_BYTES * RUN_BYTES;
             let many = || Area::create(&target.directory, files, file_bytes);
@@ -200,15 +201,15 @@ impl<'a> Bench<'a> {
             .collect();
         let seconds = Clock::seconds_until(self.clock.share(SWEEP_UNTIL)).max(0.1);
         let slice = MEASURED_SHARE * seconds / (2 * TRIES * patterns.len()) as f64;
-        let (mut reads, mut writes) = (vec![0.0; patterns.len()], vec![0.0; patterns.len()]);
+        let mut reads = vec![0.0; patterns.len()];
+        let mut writes = vec![0.0; patterns.len()];
         for _ in 0..TRIES {
             for (pattern, (read, write)) in patterns.iter().zip(reads.iter_mut().zip(&mut writes)) {
                 *read = self.one(Direction::Read, *pattern, slice)?.rate().max(*read);
                 *write = self.one(Direction::Write, *pattern, slice)?.rate().max(*write);
             }
         }
-        let (read, write) = (leanest(&patterns, &reads), leanest(&patterns, &writes));
-        match (read, write) {
+        match (leanest(&patterns, &reads), leanest(&patterns, &writes)) {
             (Some(read), Some(write)) => Ok((read, write)),
             _ => Err(ProbeError::Cancelled),
         }
@@ -228,7 +229,7 @@ impl<'a> Bench<'a> {
             if round >= 2 && behind {
                 break;
             }
-            self.round(&mut rounds, (read, write), slice, round % 2 == 1)?;
+            self.round(&mut rounds, read, write, slice, round % 2 == 1)?;
         }
         Ok(rounds)
     }
@@ -237,7 +238,8 @@ impl<'a> Bench<'a> {
     fn round(
         &mut self,
         rounds: &mut Rounds,
-        (read, write): (Pattern, Pattern),
+        read: Pattern,
+        write: Pattern,
         slice: f64,
         backward: bool,
     ) -> Result<(), ProbeError> {
@@ -300,15 +302,20 @@ impl<'a> Bench<'a> {
     fn both(&mut self, read: Pattern, write: Pattern, slice: f64) -> Result<f64, ProbeError> {
         self.clock.tick()?;
         let seen = self.seen / read.request_bytes;
-        let (one, two) = (memory_of(&mut self.reading, &read), memory_of(&mut self.writing, &write));
         let mut lanes = [
-            Lane { area: &self.areas.read, direction: Direction::Read, pattern: read, seen, memory: one },
+            Lane {
+                area: &self.areas.read,
+                direction: Direction::Read,
+                pattern: read,
+                seen,
+                memory: memory_of(&mut self.reading, &read),
+            },
             Lane {
                 area: &self.areas.write,
                 direction: Direction::Write,
                 pattern: write,
                 seen: 0,
-                memory: two,
+                memory: memory_of(&mut self.writing, &write),
             },
         ];
         let moved = drive::slice(&mut lanes, slice, self.clock.cancel)?;

@@ -111,14 +111,16 @@ impl Buf {
     }
 
     pub(crate) fn from_mapping(mapping: Mapping, reservation: Option<Reservation>) -> Self {
-        let (start, len) = (mapping.start(), mapping.bytes());
+        let start = mapping.start();
+        let len = mapping.bytes();
         let owner = Owner::Mapped { _mapping: mapping, _reservation: reservation };
         Self { start, len, owner: Arc::new(owner) }
     }
 
     /// The memory of a grant, whose only user this buffer is.
     pub(crate) fn from_grant(grant: Grant) -> Self {
-        let (start, len) = (grant.start(), grant.bytes());
+        let start = grant.start();
+        let len = grant.bytes();
         Self { start, len, owner: Arc::new(Owner::Granted { _grant: grant }) }
     }
 
@@ -302,7 +304,8 @@ impl BlockPool {
     }
 
     fn lease(&self, block: Buf) -> Buf {
-        let (start, len) = (block.start, block.len);
+        let start = block.start;
+        let len = block.len;
         let owner = Owner::Leased {
             block: Mutex::new(Some(block)),
             home: Arc::clone(&self.shared),

@@ -143,8 +143,15 @@ impl AtomicOutput {
         temporary: PathBuf,
         file: File,
     ) -> Self {
-        let (temporary, file) = (Some(temporary), Some(file));
-        Self { disk: disk.clone(), stream: Some(stream), target, temporary, file, sealed: None, kept: false }
+        Self {
+            disk: disk.clone(),
+            stream: Some(stream),
+            target,
+            temporary: Some(temporary),
+            file: Some(file),
+            sealed: None,
+            kept: false,
+        }
     }
 
     /// Continues the temporary file of a killed job at `offset` (a multiple of 4096), for the same `path`. It must

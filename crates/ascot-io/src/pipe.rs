@@ -35,7 +35,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// The answer of a pipe's thread; none if the thread has ended.
 fn receive_answer<T>(
     from: &Receiver<Result<T, IoError>>,
-    (path, is_stopped): (&Path, impl Fn() -> bool),
+    path: &Path,
+    is_stopped: impl Fn() -> bool,
 ) -> Option<Result<T, IoError>> {
     let mut waiting = None;
     loop {
@@ -75,7 +76,8 @@ impl PipeRead {
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
         let stop = Arc::new(stop);
         let misuse = context.misuse(0, NOTHING_BEGUN);
-        let (path, job_stop) = (context.path.clone(), context.stop.clone());
+        let path = context.path.clone();
+        let job_stop = context.stop.clone();
         let (bufs, to_fill) = unbounded();
         let (answer, filled) = unbounded();
         let mut source = Source { context, file, stop: Arc::clone(&stop), at: 0, ended: false };
@@ -160,7 +162,7 @@ impl ReadStream for PipeRead {
         }
         self.in_flight -= 1;
         let is_stopped = || self.job_stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
-        let answer = receive_answer(&self.filled, (&self.path, is_stopped));
+        let answer = receive_answer(&self.filled, &self.path, is_stopped);
         answer.unwrap_or_else(|| Err(self.misuse.clone()))
     }
 
@@ -218,8 +220,7 @@ impl PipeWrite {
             }
         };
         spawn("pipe out", write).map_err(|source| no_thread(&context.path, source))?;
-        let (work, failed) = (Some(work), None);
-        Ok(Self { work, done, in_flight: 0, written: 0, file, failed, context, stop })
+        Ok(Self { work: Some(work), done, in_flight: 0, written: 0, file, failed: None, context, stop })
     }
 
     fn check(&self) -> Result<(), IoError> {
@@ -303,8 +304,8 @@ impl WriteStream for PipeWrite {
 
     fn drain(&mut self) -> Result<(), IoError> {
         while self.in_flight > 0 {
-            let of = (self.context.path.as_path(), || self.context.is_stopped());
-            match self.context.waiting(|| receive_answer(&self.done, of)) {
+            let answer = || receive_answer(&self.done, &self.context.path, || self.context.is_stopped());
+            match self.context.waiting(answer) {
                 Some(Err(stopped @ IoError::Stopped { .. })) => return Err(stopped),
                 Some(result) => self.note(result),
                 None => return Err(self.context.misuse(self.written, "the stream's thread has ended")),

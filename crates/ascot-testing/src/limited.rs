@@ -66,7 +66,8 @@ struct State {
 impl Wire {
     /// Links between the nodes of `topology`, all free.
     pub fn new(topology: &Topology, speed: WireSpeed, pace: Pace) -> Self {
-        let (nodes, ranks) = (topology.nodes() as usize, topology.size() as usize);
+        let nodes = topology.nodes() as usize;
+        let ranks = topology.size() as usize;
         let state = State {
             began: Instant::now(),
             out_free: vec![0.0; nodes],
@@ -121,7 +122,8 @@ impl Wire {
             Pace::Real => state.began.elapsed().as_secs_f64(),
             Pace::Virtual => state.now.get(from as usize).copied().unwrap_or(0.0),
         };
-        let (here, there) = (self.topology.node_of(from) as usize, self.topology.node_of(to) as usize);
+        let here = self.topology.node_of(from) as usize;
+        let there = self.topology.node_of(to) as usize;
         if here == there {
             return now;
         }
@@ -263,7 +265,7 @@ impl<T: Transport> Limited<T> {
     }
 
     /// Advances the clock if this rank can act before all others, else lets other ranks run.
-    fn virtual_wait(&mut self, most: Duration) -> Result<(), TransportError> {
+    fn virtual_wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
         let rank = self.rank();
         let mut state = self.wire.lock();
         let arrivals = self.early.iter().map(|early| early.arrival);
@@ -279,7 +281,7 @@ impl<T: Transport> Limited<T> {
         // A rank that sends to it later resets this.
         state.set_idle(rank, Some(next));
         drop(state);
-        self.inner.wait(most)
+        self.inner.wait(timeout)
     }
 }
 
@@ -322,12 +324,12 @@ impl<T: Transport> Transport for Limited<T> {
         if self.is_virtual() { self.virtual_receive(lane, into) } else { self.inner.receive(lane, into) }
     }
 
-    fn wait(&mut self, most: Duration) -> Result<(), TransportError> {
+    fn wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
         if self.is_virtual() {
-            return self.virtual_wait(most);
+            return self.virtual_wait(timeout);
         }
         let next = self.hand_over()?;
-        self.inner.wait(next.map_or(most, |next| next.min(most)))
+        self.inner.wait(next.map_or(timeout, |next| next.min(timeout)))
     }
 
     fn leave(&mut self) {

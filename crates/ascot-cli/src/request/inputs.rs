@@ -33,11 +33,7 @@ pub fn inputs(matches: &ArgMatches) -> Result<Vec<Input>, Failure> {
 }
 
 fn listed(list: &OsStr) -> Result<Vec<Input>, Failure> {
-    let bytes = read_list(list).map_err(|source| Failure::File {
-        path: list.into(),
-        doing: "cannot read the list of files",
-        source,
-    })?;
+    let bytes = read_list(list).map_err(Failure::file(list, "cannot read the list of files"))?;
     names_in(&bytes, list)
 }
 
@@ -56,7 +52,7 @@ fn names_in(bytes: &[u8], list: &OsStr) -> Result<Vec<Input>, Failure> {
     if bytes.is_empty() {
         return Err(Failure::usage(
             format!("no input from '{}'", list.display()),
-            "it should hold names of files, each ended by a NUL byte (find -print0 writes them)",
+            "it must contain file names, each ended by a NUL byte (find -print0 writes them)",
         ));
     }
     let mut inputs = Vec::new();
@@ -64,7 +60,7 @@ fn names_in(bytes: &[u8], list: &OsStr) -> Result<Vec<Input>, Failure> {
         if name.is_empty() {
             return Err(Failure::usage(
                 format!("{}:{}: invalid zero-length file name", list.display(), index + 1),
-                "two NUL bytes in a row name no file: remove one",
+                "there are two NUL bytes in a row: remove one",
             ));
         }
         if name == b"-" && list == "-" {

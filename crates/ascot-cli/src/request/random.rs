@@ -17,8 +17,8 @@ pub fn set_salt(matches: &ArgMatches, options: &mut KeyOptions) -> Result<(), Fa
         let merging = values::flag(matches, "merge");
         if merging && source.is_none() {
             return Err(Failure::usage(
-                "files in random order merge only with the salt that they were sorted with",
-                "name the same --random-source FILE for the sort -R of each file and for the merge",
+                "a merge of files in random order needs the salt that they were sorted with",
+                "give the same --random-source FILE to the sort -R of each file and to the merge",
             ));
         }
         options.salt = match source {
@@ -61,6 +61,6 @@ fn read(path: PathBuf) -> Result<Salt, Failure> {
             format!("{}: end of file: --random-source needs {} bytes", path.display(), Salt::BYTES),
             "name a file that is long enough, such as /dev/urandom, or leave --random-source out",
         )),
-        Err(source) => Err(Failure::File { path, doing: "cannot read the random source", source }),
+        Err(error) => Err(Failure::file(&path, "cannot read the random source")(error)),
     }
 }

@@ -7,6 +7,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::auxiliary::ranks;
 use crate::error::{IndexError, Result};
 use crate::format::filter::may_contain;
@@ -32,7 +34,7 @@ use crate::read::{Directory, LongValue, Scan, Segment};
 const TOLD_MAX: usize = 100;
 
 /// The counts of a verification, and the problems it found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// Index logs.
     pub logs: u64,
@@ -142,7 +144,7 @@ impl Directory {
         }
         let Some(index_end) = ends else { return Ok(()) };
         verified.note(index.check_padding(self, &reader.index, index_end))?;
-        if !matches!(reader.log, Log::Auxiliary(_)) {
+        if reader.log.has_data() {
             verified.note(data.check_padding(self, &reader.data, reader.ends.1))?;
         }
         Ok(())
@@ -218,8 +220,7 @@ impl Directory {
             }
             return Ok(());
         }
-        let kind = if matches!(reader.log, Log::Auxiliary(_)) { Kind::Auxiliary } else { Kind::Tables };
-        let segments = self.segments(&[(Arc::clone(reader), *entry)], kind);
+        let segments = self.segments(&[(Arc::clone(reader), *entry)]);
         let Some(segments) = verified.note(segments)? else {
             index.give_up();
             data.give_up();
@@ -229,7 +230,7 @@ impl Directory {
             let regions = self.verify_regions(&segment, verified)?;
             segment.head.regions.iter().for_each(|region| index.add(region.at, region.bytes.into()));
             index.add(entry.head.at, entry.head.bytes.into());
-            if kind == Kind::Auxiliary {
+            if !reader.log.has_data() {
                 verified.auxiliary_entries += segment.head.facts.records;
                 continue;
             }
@@ -274,10 +275,10 @@ impl Directory {
 
     /// Verifies all blocks of a table; returns the number of records.
     fn verify_table(&self, segment: &Segment, number: usize, table: &Table, regions: bool) -> Result<u64> {
-        let most = part_bytes(self) as u64;
-        let block_ranges = Scan::default().block_ranges(segment, table, most);
+        let max_bytes = part_bytes(self) as u64;
+        let block_ranges = Scan::default().block_ranges(segment, table, max_bytes);
         let mut seen = Seen { segment, number, regions, records: 0, last: Vec::new(), sample: Vec::new() };
-        for same in groups(&block_ranges, most) {
+        for same in groups(&block_ranges, max_bytes) {
             match same {
                 Group::Long(one) => {
                     self.verify_long(one)?;
@@ -315,12 +316,13 @@ impl Directory {
 
     /// Verifies the blocks of a record that is longer than one read.
     fn verify_long(&self, block_range: &BlockRange) -> Result<()> {
-        let most = part_bytes(self) as u64;
+        let max_bytes = part_bytes(self) as u64;
         let mut first = block_range.blocks.start;
         let end = block_range.blocks.end;
         while first < end {
             let blocks = &block_range.segment.head.blocks[first..end];
-            let fits = blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= most);
+            let fits =
+                blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= max_bytes);
             let end = first + fits.count().max(1);
             let part = BlockRange { segment: block_range.segment.clone(), blocks: first..end };
             fetch_all(self, &[part.padded_range()], |_, bytes| {
@@ -390,7 +392,7 @@ impl Directory {
         covered: &mut Covered,
     ) -> Result<u64> {
         let damaged = |at, what| Err(IndexError::damaged(&reader.data, at, what));
-        let window_most = part_bytes(self) as u64;
+        let max_window = part_bytes(self) as u64;
         let fixed = self.layout().value_bytes;
         let mut at = start;
         let mut window = Vec::new();
@@ -418,14 +420,15 @@ impl Directory {
                 if have.len() as u64 >= left || (needed > left && lengths.is_some()) {
                     return damaged(at, "a value ends outside its epoch");
                 }
-                if let Some((head, length)) = lengths.filter(|_| needed > window_most) {
+                if let Some((head, length)) = lengths.filter(|_| needed > max_window) {
                     LongValue::in_log(reader.data.clone(), reader.id, at, head, length).check(self)?;
                     at += needed;
-                    (window, window_at) = (Vec::new(), at);
+                    window = Vec::new();
+                    window_at = at;
                     break;
                 }
                 // At most a window.
-                let bytes = window_most.min(left) as usize;
+                let bytes = max_window.min(left) as usize;
                 let _memory = self.pool.reserve(bytes, "values being checked")?;
                 window = fetch_one(self, &reader.data, at, bytes)?.bytes().to_vec();
                 window_at = at;
@@ -462,7 +465,7 @@ impl Directory {
         for log in self.table_logs() {
             let reader = self.log(log)?;
             for entry in &reader.entries {
-                for segment in self.segments(&[(Arc::clone(&reader), *entry)], Kind::Tables)? {
+                for segment in self.segments(&[(Arc::clone(&reader), *entry)])? {
                     let keys: Vec<Vec<u8>> =
                         segment.head.tables.iter().filter_map(|table| table.greatest.clone()).collect();
                     let path = &segment.log.data;

@@ -12,34 +12,25 @@ use super::error::RouteError;
 use super::layout::{RoutingSettings, UNDER_WAY_MAX};
 use super::next_hop::NextHops;
 use super::transport::{Lane, Sent, Transport};
-use crate::reserve::vec_with_room;
+use crate::reserve::vec_with_capacity;
 
 /// The purpose of buffers, for errors about memory.
 const PURPOSE: &str = "batches of messages between ranks";
 
 /// Buffers that currently belong to no connection.
-#[derive(Default)]
-pub(super) struct Spare {
-    buffers: Vec<Vec<u8>>,
-}
+pub(super) type Spare = Vec<Vec<u8>>;
 
-impl Spare {
-    /// `count` buffers of `bytes` bytes.
-    pub fn new(count: usize, bytes: usize, pool: &Pool) -> Result<Self, PoolError> {
-        let mut buffers = vec_with_room(pool, count, PURPOSE)?;
-        for _ in 0..count {
-            buffers.push(vec_with_room(pool, bytes, PURPOSE)?);
-        }
-        Ok(Self { buffers })
+/// `count` buffers of `bytes` bytes.
+pub(super) fn spare_buffers(count: usize, bytes: usize, pool: &Pool) -> Result<Spare, PoolError> {
+    let mut buffers = vec_with_capacity(pool, count, PURPOSE)?;
+    for _ in 0..count {
+        buffers.push(vec_with_capacity(pool, bytes, PURPOSE)?);
     }
-
-    /// Bytes of the buffers not in transit.
-    pub fn bytes(&self) -> usize {
-        self.buffers.iter().map(Vec::capacity).sum()
-    }
+    Ok(buffers)
 }
 
 /// The connection to one rank on one lane, in both directions.
+#[derive(Default)]
 struct Connection {
     peer: u32,
     /// The batch being filled; `None` while it has no buffer.
@@ -89,28 +80,21 @@ impl LaneState {
     /// The system has too little memory for them.
     pub fn new(
         lane: Lane,
-        peers: impl Iterator<Item = u32>,
+        peers: Vec<u32>,
         settings: &RoutingSettings,
         pool: &Pool,
     ) -> Result<Self, PoolError> {
         let connect = |peer| {
-            let mut batch = vec_with_room(pool, settings.batch_bytes, PURPOSE)?;
+            let mut batch = vec_with_capacity(pool, settings.batch_bytes, PURPOSE)?;
             Header::begin(&mut batch);
-            Ok(Connection {
-                peer,
-                filling: Some(batch),
-                under_way: 0,
-                sent: 0,
-                end_sent: false,
-                arrived: 0,
-                end_arrived: false,
-            })
+            Ok(Connection { peer, filling: Some(batch), ..Connection::default() })
         };
-        let connections = peers.map(connect).collect::<Result<Vec<_>, _>>()?;
+        let connections = peers.into_iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         let mut this = Self::without_peers(lane, settings);
         if !connections.is_empty() {
-            this.in_hand.batch = vec_with_room(pool, settings.longest_batch(), PURPOSE)?;
-            this.long = settings.long_batch().map(|bytes| vec_with_room(pool, bytes, PURPOSE)).transpose()?;
+            this.in_hand.batch = vec_with_capacity(pool, settings.longest_batch(), PURPOSE)?;
+            this.long =
+                settings.long_batch().map(|bytes| vec_with_capacity(pool, bytes, PURPOSE)).transpose()?;
             this.has_long = this.long.is_some();
         }
         Ok(Self { connections, ..this })
@@ -196,7 +180,7 @@ impl LaneState {
         let Some(mut batch) = connection.filling.take() else { return Ok(false) };
         Header { epoch, end, messages: connection.sent }.write(&mut batch);
         connection.under_way += 1;
-        connection.filling = out.spare.buffers.pop();
+        connection.filling = out.spare.pop();
         if let Some(next) = &mut connection.filling {
             Header::begin(next);
         }
@@ -242,15 +226,15 @@ impl LaneState {
             Header::begin(&mut buffer);
             connection.filling = Some(buffer);
         } else {
-            spare.buffers.push(buffer);
+            spare.push(buffer);
         }
     }
 
     /// Finishes the batch in hand after all of it is passed on, and checks the message count in its header.
-    pub fn finish_in_hand(&mut self, place: usize, header: Header) -> Result<(), RouteError> {
-        self.in_hand.done = true;
+    pub fn finish(&mut self, place: usize, hand: &mut InHand, header: Header) -> Result<(), RouteError> {
+        hand.done = true;
         let Some(connection) = self.connections.get_mut(place) else { return Ok(()) };
-        connection.arrived += self.in_hand.messages;
+        connection.arrived += hand.messages;
         if connection.arrived != header.messages {
             return Err(RouteError::Lost {
                 lost_from: format!("rank {}", connection.peer),
@@ -286,10 +270,13 @@ impl LaneState {
 
     /// Begins the next epoch.
     pub fn begin_epoch(&mut self) {
-        (self.ends_sent, self.ends_arrived) = (0, 0);
+        self.ends_sent = 0;
+        self.ends_arrived = 0;
         for connection in &mut self.connections {
-            (connection.sent, connection.arrived) = (0, 0);
-            (connection.end_sent, connection.end_arrived) = (false, false);
+            connection.sent = 0;
+            connection.arrived = 0;
+            connection.end_sent = false;
+            connection.end_arrived = false;
         }
     }
 }

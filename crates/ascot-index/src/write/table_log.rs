@@ -38,7 +38,7 @@ impl TableLog {
     pub fn new(data: LogNumber, index: IndexLog, layout: &Layout, pool: &Pool, plan: &Plan) -> Result<Self> {
         let buffer = Buffer::new(layout.form(), pool, plan)?;
         let segment = OpenSegment::new(pool, plan.segment_bytes, layout.attribute.is_some())?;
-        let block = Block::new(index.id);
+        let block = Block::new(index.id, data, layout.block_bytes as usize);
         Ok(Self { data, index, layout: layout.clone(), buffer, segment, block, records: 0 })
     }
 
@@ -76,7 +76,7 @@ impl TableLog {
         if records == 0 {
             return Ok(());
         }
-        self.make_room(logs, records)?;
+        self.make_space(logs, records)?;
         let at = logs.end(self.data);
         let (sorted, hashes) = self.buffer.sorted();
         let mut previous = None;
@@ -84,9 +84,8 @@ impl TableLog {
         for index in 0..sorted.len() {
             let (bytes, record) = sorted.record(index);
             let bounds = self.layout.attribute.as_ref().map(|attribute| attribute.of(record.value));
-            let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-            let most = self.layout.block_bytes as usize;
-            self.block.record(&mut files, most, previous, record.key, &[bytes], bounds)?;
+            let head = &mut self.segment.head;
+            self.block.record(logs, head, previous, record.key, &[bytes], bounds)?;
             // Equal keys are adjacent.
             if previous != Some(record.key) {
                 hashes[distinct] = local_hash(self.layout.hash(record.key));
@@ -94,8 +93,8 @@ impl TableLog {
             }
             previous = Some(record.key);
         }
-        let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-        self.block.end_table(&mut files, at, records as u64, previous.unwrap_or_default())?;
+        let greatest = previous.unwrap_or_default();
+        self.block.end_table(logs, &mut self.segment.head, at, records as u64, greatest)?;
         self.segment.add_filters(&hashes[..distinct])?;
         self.buffer.clear();
         Ok(())
@@ -103,19 +102,18 @@ impl TableLog {
 
     /// Flushes a table of one record that is longer than the buffer.
     fn flush_one(&mut self, logs: &mut Logs, key: &[u8], value: &[u8]) -> Result<()> {
-        self.make_room(logs, 1)?;
+        self.make_space(logs, 1)?;
         let at = logs.end(self.data);
         let before = self.layout.form().head(key.len(), value.len());
         let bounds = self.layout.attribute.as_ref().map(|attribute| attribute.of(value));
-        let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-        let most = self.layout.block_bytes as usize;
-        self.block.record(&mut files, most, None, key, &[&before, key, value], bounds)?;
-        self.block.end_table(&mut files, at, 1, key)?;
+        let head = &mut self.segment.head;
+        self.block.record(logs, head, None, key, &[&before, key, value], bounds)?;
+        self.block.end_table(logs, head, at, 1, key)?;
         self.segment.add_filters(&[local_hash(self.layout.hash(key))])
     }
 
     /// Seals the open segment if the next table does not fit in it.
-    fn make_room(&mut self, logs: &mut Logs, records: usize) -> Result<()> {
+    fn make_space(&mut self, logs: &mut Logs, records: usize) -> Result<()> {
         let blocks = self.buffer.bytes() / (self.layout.block_bytes as usize) + 2;
         if !self.segment.fits(records, blocks) {
             let data_end = logs.end(self.data);
@@ -125,16 +123,12 @@ impl TableLog {
     }
 }
 
-/// The files that receive blocks and their index.
-struct BlockFiles<'a> {
-    logs: &'a mut Logs,
-    data: LogNumber,
-    head: &'a mut HeadMaker,
-}
-
 /// The block under construction.
 struct Block {
     id: RunId,
+    data: LogNumber,
+    /// Maximum bytes of a block.
+    max_bytes: usize,
     bytes: Vec<u8>,
     /// The fence key of the block: the shortest string above all keys before the block and not above its first key;
     /// `None` in the middle of a record.
@@ -150,73 +144,74 @@ struct Block {
 const NONE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
 
 impl Block {
-    fn new(id: RunId) -> Self {
-        Self { id, bytes: Vec::new(), first: None, joined: false, bounds: None, count: 0 }
+    fn new(id: RunId, data: LogNumber, max_bytes: usize) -> Self {
+        Self { id, data, max_bytes, bytes: Vec::new(), first: None, joined: false, bounds: None, count: 0 }
     }
 
     /// Appends a record in parts; `previous` is the key before it in its table.
     fn record(
         &mut self,
-        files: &mut BlockFiles<'_>,
-        most: usize,
+        logs: &mut Logs,
+        head: &mut HeadMaker,
         previous: Option<&[u8]>,
         key: &[u8],
         parts: &[&[u8]],
         number: Option<Option<f64>>,
     ) -> Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        if !self.bytes.is_empty() && self.bytes.len() + length > most {
-            self.write(files)?;
+        if !self.bytes.is_empty() && self.bytes.len() + length > self.max_bytes {
+            self.write(logs, head)?;
         }
         if self.bytes.is_empty() {
             self.joined = previous == Some(key);
             self.first = Some(separator(previous, key).to_vec());
             self.bounds = number.map(|_| NONE);
         }
-        if let (Some((least, greatest)), Some(Some(number))) = (&mut self.bounds, number)
+        if let (Some((min, max)), Some(Some(number))) = (&mut self.bounds, number)
             && !number.is_nan()
         {
-            (*least, *greatest) = (least.min(number), greatest.max(number));
+            *min = min.min(number);
+            *max = max.max(number);
         }
         for part in parts {
             let mut part = *part;
-            while self.bytes.len() + part.len() > most {
-                let (now, later) = part.split_at(most - self.bytes.len());
+            while self.bytes.len() + part.len() > self.max_bytes {
+                let (now, later) = part.split_at(self.max_bytes - self.bytes.len());
                 self.bytes.extend_from_slice(now);
-                self.write(files)?;
+                self.write(logs, head)?;
                 part = later;
             }
             self.bytes.extend_from_slice(part);
         }
         // A record longer than a block does not share its blocks.
-        if length > most && !self.bytes.is_empty() { self.write(files) } else { Ok(()) }
+        if length > self.max_bytes && !self.bytes.is_empty() { self.write(logs, head) } else { Ok(()) }
     }
 
-    fn write(&mut self, files: &mut BlockFiles<'_>) -> Result<()> {
-        let BlockFiles { logs, data, head } = files;
-        let at = logs.end(*data);
+    fn write(&mut self, logs: &mut Logs, head: &mut HeadMaker) -> Result<()> {
+        let at = logs.end(self.data);
         let crc = block_checksum(self.id, at, &self.bytes);
         // A block has at most 16 MiB.
         head.block(self.bytes.len() as u32, crc, self.first.take().as_deref(), self.joined, self.bounds);
         self.joined = false;
-        logs.append(*data, &self.bytes)?;
+        logs.append(self.data, &self.bytes)?;
         self.bytes.clear();
         self.count += 1;
-        logs.pad(*data, 0)
+        logs.pad(self.data, 0)
     }
 
     /// Ends the table that started at `at`.
     fn end_table(
         &mut self,
-        files: &mut BlockFiles<'_>,
+        logs: &mut Logs,
+        head: &mut HeadMaker,
         at: u64,
         records: u64,
         greatest: &[u8],
     ) -> Result<()> {
         if !self.bytes.is_empty() {
-            self.write(files)?;
+            self.write(logs, head)?;
         }
-        files.head.table(at, std::mem::take(&mut self.count), records, greatest);
+        head.table(at, std::mem::take(&mut self.count), records, greatest);
         Ok(())
     }
 }

@@ -39,10 +39,9 @@ impl RunFile {
     /// Begins the read of block `number`, whose index entry is `block`; `buf` must hold [`BlockEntry::buffer_bytes`].
     pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<PendingBlock, IoError> {
         if buf.len() < block.buffer_bytes() {
-            let (path, offset) = (self.path.clone(), block.offset);
             return Err(IoError::Misuse {
-                path,
-                offset,
+                path: self.path.clone(),
+                offset: block.offset,
                 what: "a buffer is smaller than the block to be read",
             });
         }
@@ -54,21 +53,23 @@ impl RunFile {
     pub fn complete(&self, pending: PendingBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
         let PendingBlock { read, number, block } = pending;
         let filled = read.complete()?;
-        verified(&self.path, (self.id, number), &block, filled, decoder)
+        verified(&self.path, self.id, number, &block, filled, decoder)
     }
 }
 
 /// The records' bytes of a block that was read: an error if it is not the block in the index.
 pub(super) fn verified(
     path: &Path,
-    (id, number): (RunId, u64),
+    id: RunId,
+    number: u64,
     block: &BlockEntry,
     filled: Filled,
     decoder: &mut BlockDecoder,
 ) -> Result<Filled, IoError> {
     let corrupt =
         |what| IoError::Corrupt { path: path.to_path_buf(), offset: block.offset, block: number, what };
-    let (stored, raw) = (block.stored as usize, block.raw as usize);
+    let stored = block.stored as usize;
+    let raw = block.raw as usize;
     let Filled { mut buf, start, .. } = filled;
     if block_checksum(id, number, &buf[start..start + stored]) != block.crc {
         return Err(corrupt("its checksum is wrong"));

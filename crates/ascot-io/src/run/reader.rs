@@ -115,7 +115,7 @@ impl RunReader {
         let joined = buf.unsplit(rest);
         assert!(joined.is_ok(), "the rest was split off this buffer");
         let filled = Filled { buf, start, end };
-        let filled = verified(&self.path, (self.index.id, number), &block, filled, &mut self.decoder)?;
+        let filled = verified(&self.path, self.index.id, number, &block, filled, &mut self.decoder)?;
         Ok((filled, block))
     }
 

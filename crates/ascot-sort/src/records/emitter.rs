@@ -128,11 +128,11 @@ impl Emitter {
         if continues { self.flush() } else { Ok(()) }
     }
 
-    /// Space for up to `bytes` more bytes of whole records (at least `least`, unless a block is
+    /// Space for up to `bytes` more bytes of whole records (at least `min_bytes`, unless a block is
     /// smaller), to be filled from the front and claimed by [`Emitter::claim`].
-    pub fn room(&mut self, least: usize) -> Result<&mut [u8], Stopped> {
+    pub fn space(&mut self, min_bytes: usize) -> Result<&mut [u8], Stopped> {
         let free = self.current.as_ref().map_or(0, |buf| buf.len() - self.len);
-        if free < least {
+        if free < min_bytes {
             self.flush()?;
         }
         let len = self.len;
@@ -184,7 +184,10 @@ impl Emitter {
             longest: self.longest,
             records: self.records,
         };
-        (self.len, self.first_record, self.longest, self.records) = (0, 0, 0, 0);
+        self.len = 0;
+        self.first_record = 0;
+        self.longest = 0;
+        self.records = 0;
         self.send.send(Message::Block(block)).map_err(|_| Stopped)
     }
 
