@@ -11,10 +11,16 @@
 //!   positions    input 0   0  3  4        input 1   1  2  5
 //! ```
 //!
-//! When an input runs out, the group of inputs that run out first is filled until one step after all others (section
-//! III.D). [`Staircase`](super::Staircase) estimates from rates when inputs run out, and its errors add up: groups
-//! drift together or apart. Here positions are exact, and the step is the longest for which memory holds not only this
-//! filling, but also those that follow.
+//! When an input runs out, the group of inputs that run out first is filled until one step after the group that was
+//! filled last (section III.D):
+//!
+//! ```text
+//!   filled        group 0        group 1        group 2        group 0        group 1   ...
+//!   until      step |     2 steps |     3 steps |     4 steps |     5 steps |
+//! ```
+//!
+//! [`Staircase`](super::Staircase) estimates from rates when inputs run out, and its errors add up: groups drift together
+//! or apart. Here positions are exact, and each step begins where the one before ends.
 //!
 //! Invariant: every input that is not read to its end holds a block after a filling.
 
@@ -46,7 +52,9 @@ pub struct GroupedForecast {
     /// Blocks of memory.
     memory: u32,
     tasks: Tasks,
-    is_preloaded: bool,
+    /// The position until which the group filled last lasts; none before the beginning. A group runs out up to a block
+    /// later, but the next step begins here, so that rounding does not add up.
+    filled_until: Option<f64>,
 }
 
 impl Schedule for GroupedForecast {
@@ -64,8 +72,8 @@ impl Schedule for GroupedForecast {
 }
 
 impl GroupedForecast {
-    /// `first_keys[i]` holds the prefixes of the first keys of all blocks of input `i`, ascending; `memory` is in
-    /// blocks.
+    /// For a merge into a file on the same device (A4). `first_keys[i]` holds the prefixes of the first keys of all
+    /// blocks of input `i`, ascending; `memory` is in blocks.
     pub fn new(first_keys: &[Vec<u64>], memory: u32) -> Self {
         let mut positions: Vec<Vec<u32>> =
             first_keys.iter().map(|keys| Vec::with_capacity(keys.len())).collect();
@@ -74,7 +82,7 @@ impl GroupedForecast {
             positions[input as usize].push(position as u32);
         }
         let end = order.len() as u32;
-        GroupedForecast { positions, end, memory, tasks: Tasks::default(), is_preloaded: false }
+        GroupedForecast { positions, end, memory, tasks: Tasks::default(), filled_until: None }
     }
 
     /// Fills the group that runs out first, or at the beginning all groups.
@@ -88,11 +96,11 @@ impl GroupedForecast {
         let groups = groups_of(live);
         let memory = (f64::from(self.memory) - PART_BLOCKS * f64::from(live)).max(f64::from(live));
         let cycle = groups.bytes_per_stream(memory * FILL_SHARE) * f64::from(live);
-        let targets = if std::mem::replace(&mut self.is_preloaded, true) {
-            state.next_group(groups, cycle, view.free_to_read)
-        } else {
-            state.staircase(groups, cycle)
+        let (targets, until) = match self.filled_until {
+            Some(until) => state.next_group(groups, cycle, until, view.free_to_read),
+            None => state.staircase(groups, cycle),
         };
+        self.filled_until = Some(until);
         for (input, end) in targets {
             self.tasks.fill(input, view.held[input] + (end - state.ends[input]) as u32);
         }
@@ -147,8 +155,8 @@ impl State<'_> {
         group.iter().map(consumed).sum::<usize>() as f64
     }
 
-    /// All inputs, in groups that run out one step after the other: theorem 8.
-    fn staircase(&self, groups: Groups, cycle: f64) -> Vec<(usize, usize)> {
+    /// All inputs, in groups that run out one step after the other: theorem 8. Also returns when the last one does.
+    fn staircase(&self, groups: Groups, cycle: f64) -> (Vec<(usize, usize)>, f64) {
         let inputs = self.unread_inputs();
         let mut rest = inputs.as_slice();
         let mut lasts = 0.0;
@@ -159,25 +167,31 @@ impl State<'_> {
             targets.extend(group.iter().map(|&input| (input, self.end_at(input, lasts))));
             rest = others;
         }
-        targets
+        (targets, lasts)
     }
 
-    /// The inputs that run out first, until one step after all others, or as far as `free` blocks of memory go.
-    fn next_group(&self, groups: Groups, cycle: f64, free: u32) -> Vec<(usize, usize)> {
+    /// The inputs that run out first, until one step after the group filled last, or as far as `free` blocks of memory
+    /// go; and when they run out.
+    fn next_group(
+        &self,
+        groups: Groups,
+        cycle: f64,
+        filled_until: f64,
+        free: u32,
+    ) -> (Vec<(usize, usize)>, f64) {
         let mut inputs = self.unread_inputs();
         let unread: usize = inputs.iter().map(|&input| self.positions[input].len() - self.ends[input]).sum();
         if unread <= free as usize {
-            return inputs.into_iter().map(|input| (input, self.positions[input].len())).collect();
+            let all = inputs.into_iter().map(|input| (input, self.positions[input].len())).collect();
+            return (all, f64::from(self.end));
         }
         inputs.sort_by_key(|&input| self.runs_out(input));
         let now = f64::from(self.now);
         let soon = now + cycle / f64::from(2 * groups.number);
         let soon = |&&input: &&usize| f64::from(self.runs_out(input)) <= soon;
         let size = inputs.iter().take(groups.size(0) as usize).take_while(soon).count();
-        let (group, others) = inputs.split_at(size);
-        let others = others.iter().map(|&input| f64::from(self.runs_out(input)));
-        let last = others.take_while(|&end| end <= now + cycle).last().unwrap_or(now);
-        let step = self.step(group, cycle);
+        let group = &inputs[..size];
+        let wanted = (filled_until.max(now) + self.step(group, cycle)).min(now + cycle);
         let targets = |position: f64| -> Vec<(usize, usize)> {
             group.iter().map(|&input| (input, self.end_at(input, position))).collect()
         };
@@ -185,7 +199,7 @@ impl State<'_> {
             let blocks: usize = targets(position).iter().map(|&(input, end)| end - self.ends[input]).sum();
             blocks <= free as usize
         };
-        let (mut longest, mut too_long) = (now, (last + step).min(now + cycle) + 1.0);
+        let (mut longest, mut too_long) = (now, wanted + 1.0);
         while too_long - longest > 1.0 {
             let middle = f64::midpoint(longest, too_long);
             if fits(middle) {
@@ -194,7 +208,7 @@ impl State<'_> {
                 too_long = middle;
             }
         }
-        targets(longest)
+        (targets(longest), longest)
     }
 }
 
