@@ -40,18 +40,20 @@ fn write_run(
 }
 
 fn read_run(disk: &Disk, path: &Path, from: usize, depth: usize) -> Result<Vec<Vec<u8>>, IoError> {
-    let mut reader = RunReader::open_file(disk, path, from)?;
+    let index = read_index(disk, path)?;
+    let mut reader = RunReader::open(disk, path, &index, from)?;
     let mut blocks = Vec::new();
     loop {
         while reader.in_flight() < depth && reader.remaining_to_begin() > 0 {
-            let bytes = reader.next_entry().unwrap().buffer_bytes();
+            let next = index.blocks.len() - reader.remaining_to_begin();
+            let bytes = index.blocks[next].buffer_bytes();
             reader.begin(Buf::heap(bytes + 4096))?;
         }
         if reader.in_flight() == 0 {
             return Ok(blocks);
         }
-        let (filled, entry) = reader.complete()?;
-        assert_eq!(filled.len(), entry.raw as usize);
+        let filled = reader.complete()?;
+        assert_eq!(filled.len(), index.blocks[from + blocks.len()].raw as usize);
         blocks.push(filled.bytes().to_vec());
     }
 }
@@ -172,7 +174,7 @@ fn readers_want_room_and_writers_want_sense() {
     let path = directory.path().join("run");
     let disk = disk(Backend::Direct, None);
     write_run(&disk, &path, &[5000], Compression::None).unwrap();
-    let mut reader = RunReader::open_file(&disk, &path, 0).unwrap();
+    let mut reader = RunReader::open(&disk, &path, &read_index(&disk, &path).unwrap(), 0).unwrap();
     assert!(reader.complete().is_err());
     assert!(reader.begin(Buf::heap(4096)).is_err());
     reader.begin(Buf::heap(8192)).unwrap();
@@ -193,10 +195,10 @@ fn blocks_read_into_leased_memory_come_back_whole() {
     let disk = disk(Backend::Direct, None);
     write_run(&disk, &path, &[5000, 5000], Compression::Lz4).unwrap();
     let blocks = BlockPool::new(Buf::heap(2 * 65536), 65536);
-    let mut reader = RunReader::open_file(&disk, &path, 0).unwrap();
+    let mut reader = RunReader::open(&disk, &path, &read_index(&disk, &path).unwrap(), 0).unwrap();
     reader.begin(blocks.take(|| false).unwrap()).unwrap();
     reader.begin(blocks.take(|| false).unwrap()).unwrap();
-    let (first, _) = reader.complete().unwrap();
+    let first = reader.complete().unwrap();
     assert_eq!((first.buf.len(), blocks.free()), (65536, 0));
     drop(first);
     assert_eq!(blocks.free(), 1);
