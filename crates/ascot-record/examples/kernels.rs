@@ -12,7 +12,7 @@ use ascot_record::chunk::{ChunkScratch, sort_chunk};
 use ascot_record::cursor::gather;
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
-use ascot_record::merge::{ChunkCursor, Cursor, SliceCursor, merge};
+use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::number::{merge_numbers_u64, to_ordered};
 use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
 use ascot_record::vsort::{sort_u32, sort_u64};
@@ -201,7 +201,7 @@ fn pieces(bench: &Bench) {
 }
 
 /// Merges to an output block that is filled over and over.
-fn merge_all<C: Cursor, O: RecordOrder>(cursors: &mut [C], order: &O, block: &mut Vec<u8>) {
+fn merge_all<F: Framing, O: RecordOrder>(cursors: &mut [SliceCursor<'_, F>], order: &O, block: &mut Vec<u8>) {
     let limit = block.capacity();
     let _ = merge(cursors, order, &mut |record: &[u8]| {
         if block.len() + record.len() > limit {
@@ -228,17 +228,6 @@ fn merges(bench: &Bench) {
             })
             .collect();
         let total = ways * records * RECORD;
-        bench.rate(
-            &format!("merge pieces fan-in {ways}, 100-byte records"),
-            total,
-            || {
-                pieces
-                    .iter()
-                    .map(|(bytes, starts)| ChunkCursor::new(RECORDS, bytes, starts))
-                    .collect::<Vec<_>>()
-            },
-            |cursors| merge_all(cursors, &order, &mut block),
-        );
         let runs: Vec<Vec<u8>> = pieces
             .iter()
             .map(|(bytes, starts)| {
