@@ -17,9 +17,9 @@ use ascot_record::chunk::{ChunkScratch, sort_chunk};
 use ascot_record::cursor::{SliceCursor, gather};
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
 use ascot_record::merge::merge;
-use ascot_record::number::merge_numbers_u64;
+use ascot_record::number::merge_numbers;
 use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
-use ascot_record::vsort::sort_u64;
+use ascot_record::vsort;
 
 use crate::Clock;
 use crate::error::ProbeError;
@@ -181,11 +181,11 @@ fn run_numbers(numbers: &[u64], pieces: usize) -> Seconds {
     out.fill(1);
     let piece = numbers.len().div_ceil(pieces).max(1);
     let began = Instant::now();
-    sorted.chunks_mut(piece).for_each(sort_u64);
+    sorted.chunks_mut(piece).for_each(vsort::sort);
     let sort = began.elapsed().as_secs_f64();
     let slices: Vec<&[u64]> = sorted.chunks(piece).collect();
     let began = Instant::now();
-    merge_numbers_u64(&slices, &mut out);
+    merge_numbers(&slices, &mut out);
     let merge = began.elapsed().as_secs_f64();
     black_box(&out);
     Seconds { sort, merge }

@@ -13,9 +13,9 @@ use ascot_record::cursor::gather;
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
 use ascot_record::merge::{SliceCursor, merge};
-use ascot_record::number::{merge_numbers_u64, to_ordered};
+use ascot_record::number::{merge_numbers, to_ordered};
 use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
-use ascot_record::vsort::{sort_u32, sort_u64};
+use ascot_record::vsort::sort;
 
 const RECORD: usize = 100;
 const RECORDS: FixedFraming = FixedFraming(RECORD);
@@ -120,12 +120,12 @@ fn numbers(bench: &Bench) {
     for count in [1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 24] {
         let input = noise.numbers(count);
         let bytes = count * 8;
-        bench.rate(&format!("sort_u64 random {count}"), bytes, || huge(&input), |v| sort_u64(v));
+        bench.rate(&format!("sort_u64 random {count}"), bytes, || huge(&input), |v| sort(v));
     }
     let input = noise.numbers(1 << 17);
     bench.rate("std sort_unstable u64 131072", 8 << 17, || input.clone(), |v| v.sort_unstable());
     let narrow: Vec<u32> = noise.numbers(1 << 20).into_iter().map(|x| x as u32).collect();
-    bench.rate("sort_u32 random 1048576", 4 << 20, || narrow.clone(), |v| sort_u32(v));
+    bench.rate("sort_u32 random 1048576", 4 << 20, || narrow.clone(), |v| sort(v));
     let shapes: [(&str, Shape); 5] = [
         ("sorted", |_, at| at),
         ("all equal", |_, _| 7),
@@ -135,16 +135,16 @@ fn numbers(bench: &Bench) {
     ];
     for (name, shape) in shapes {
         let input: Vec<u64> = (0..1 << 20).map(|at| shape(noise.next(), at)).collect();
-        bench.rate(&format!("sort_u64 {name} 1048576"), 8 << 20, || input.clone(), |v| sort_u64(v));
+        bench.rate(&format!("sort_u64 {name} 1048576"), 8 << 20, || input.clone(), |v| sort(v));
     }
     for ways in [2, 8, 64, 256] {
         let total = 1 << 23;
         let mut slices: Vec<Vec<u64>> = (0..ways).map(|_| noise.numbers(total / ways)).collect();
         slices.iter_mut().for_each(|slice| slice.sort_unstable());
         let slices: Vec<&[u64]> = slices.iter().map(Vec::as_slice).collect();
-        let name = format!("merge_numbers_u64 fan-in {ways}");
+        let name = format!("merge_numbers fan-in {ways}");
         let out = &mut huge(&vec![0; total]);
-        bench.rate(&name, total * 8, || (), |()| merge_numbers_u64(&slices, out));
+        bench.rate(&name, total * 8, || (), |()| merge_numbers(&slices, out));
     }
     let input = noise.bytes(16 << 20);
     let format = NumberFormat { kind: NumberType::F64, endian: Endian::Big };
