@@ -277,26 +277,6 @@ impl IoError {
         self
     }
 
-    /// The file the error is about.
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Os { path, .. }
-            | Self::NoDirectory { path, .. }
-            | Self::DiskFull { path, .. }
-            | Self::DeviceFull { path, .. }
-            | Self::BrokenPipe { path, .. }
-            | Self::TooManyOpen { path, .. }
-            | Self::Replaced { path }
-            | Self::Truncated { path, .. }
-            | Self::Corrupt { path, .. }
-            | Self::BadIndex { path, .. }
-            | Self::Misuse { path, .. }
-            | Self::Stopped { path }
-            | Self::Thread { path, .. }
-            | Self::Memory { path, .. } => path,
-        }
-    }
-
     /// Whether the volume (or a quota, or a file-size limit) is full.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::DiskFull { .. })
