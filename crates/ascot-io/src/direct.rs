@@ -243,7 +243,7 @@ impl DirectWrite {
     /// the write itself extends the file and reports a full volume.
     fn allocate(&mut self, end: u64) {
         if !self.allocates && self.next / NOTED_BYTES != end / NOTED_BYTES {
-            self.writer.note(&self.base.file);
+            self.base.context.space.note(&self.base.file);
         }
         if end > self.allocated && self.allocates {
             self.allocates = self.try_allocate(end).is_ok();
@@ -266,7 +266,7 @@ impl DirectWrite {
             self.base.file.set_len(*result.as_ref().unwrap_or(&from))?;
         }
         self.allocated = *result.as_ref().unwrap_or(&from);
-        self.writer.note(&self.base.file);
+        self.base.context.space.note(&self.base.file);
         result.map(|_| ())
     }
 
@@ -304,7 +304,7 @@ impl DirectWrite {
             self.keep(cut)?;
             self.allocated = self.next;
         }
-        self.writer.note(&self.base.file);
+        self.base.context.space.note(&self.base.file);
         Ok(())
     }
 }

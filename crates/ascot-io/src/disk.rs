@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use ascot_model::measurement::{Requests, VolumeRequests};
 
-use crate::backend::{BUFFERED_BYTES, Backend, Calls, PLAIN_BYTES, SyncRead};
+use crate::backend::{Backend, Calls, SyncRead};
 use crate::descriptor::Descriptor;
 use crate::direct::{DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
@@ -259,17 +259,14 @@ impl Disk {
     ) -> Box<dyn ReadStream> {
         let Range { start, end } = range;
         let bytes = match self.inner.options.backend {
-            Backend::Plain => PLAIN_BYTES,
-            Backend::Buffered => BUFFERED_BYTES,
             Backend::Sized(bytes) => bytes.max(1),
             Backend::Mapped(window) => {
                 let access = Mapped::new(Arc::new(file), window, start, end);
                 return Box::new(SyncRead::new(context, access, start, end));
             }
             Backend::Direct => {
-                let cached = end - start < SMALL_FILE_BYTES
-                    || system::cached_share(&file, start, end - start) >= MOSTLY_CACHED;
-                let direct = !cached && self.enter_direct(&file, &context.path, stat);
+                let direct = self.prefers_direct(&file, start, end - start)
+                    && self.enter_direct(&file, &context.path, stat);
                 let base = self.queued_file(context, Direction::Read, Arc::new(file), direct, stat);
                 return Box::new(DirectRead::new(base, start, end));
             }

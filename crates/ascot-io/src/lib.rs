@@ -43,7 +43,7 @@ pub mod threads;
 mod virtual_disk;
 pub mod waits;
 
-pub use backend::{BUFFERED_BYTES, Backend, PLAIN_BYTES};
+pub use backend::Backend;
 pub use buf::{BlockPool, Buf};
 pub use descriptor::PendingRead;
 pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};

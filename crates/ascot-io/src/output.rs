@@ -175,11 +175,6 @@ impl AtomicOutput {
         self.file.as_ref().and_then(|file| file.metadata().ok()).map(|stat| stat.ino())
     }
 
-    /// The final name, links followed.
-    pub fn target(&self) -> &Path {
-        &self.target
-    }
-
     /// Keeps the temporary file if the output is dropped uncommitted.
     pub fn keep(&mut self) {
         self.kept = true;

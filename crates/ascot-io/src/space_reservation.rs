@@ -153,11 +153,6 @@ impl WriterShare {
             state = waited.unpoisoned().0;
         }
     }
-
-    /// Notes the space that the file takes now.
-    pub(crate) fn note(&self, file: &File) {
-        self.space.note(file);
-    }
 }
 
 impl Drop for WriterShare {

@@ -60,7 +60,7 @@ impl IoQueue {
 
     fn start_ring(reads: usize, writes: usize) -> Option<Self> {
         let queue = Arc::new(PartQueue::for_ring().ok()?);
-        let thread = ring::start(&queue, (reads, writes))?;
+        let thread = ring::start(&queue, [reads, writes])?;
         let threads = Mutex::new(vec![thread]);
         Some(Self { inner: Arc::new(Inner { queue, kind: "io_uring", threads }) })
     }
