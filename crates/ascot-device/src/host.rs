@@ -18,7 +18,7 @@ use ascot_record::cursor::{SliceCursor, gather};
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
 use ascot_record::merge::merge;
 use ascot_record::number::merge_numbers;
-use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
+use ascot_record::order::{LastResort, RangeOrder, RecordOrder};
 use ascot_record::vsort;
 
 use crate::Clock;
@@ -155,7 +155,7 @@ impl Subject {
             }
             Subject::Lines { bytes, .. } => {
                 let framing = LineFraming(b'\n');
-                run_records(framing, &BodyOrder::new(framing, false), (bytes, pieces), scratch)
+                run_records(framing, &RangeOrder::whole(framing, false), (bytes, pieces), scratch)
             }
         }
     }

@@ -14,7 +14,7 @@ use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
 use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::number::{merge_numbers, to_ordered};
-use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
+use ascot_record::order::{LastResort, RangeOrder, RecordOrder};
 use ascot_record::vsort::sort;
 
 const RECORD: usize = 100;
@@ -184,7 +184,7 @@ fn pieces(bench: &Bench) {
     piece(bench, "equal keys, by bytes after", RECORDS, &by_key, &equal);
     let equal = RangeOrder::new(RECORDS, 0..10, false, LastResort::None);
     piece(bench, "equal keys", RECORDS, &equal, &vec![7; RECORD << 18]);
-    let by_line = BodyOrder::new(LINES, false);
+    let by_line = RangeOrder::whole(LINES, false);
     piece(bench, "lines", LINES, &by_line, &noise.lines(16 << 20, ""));
     let urls = noise.lines(16 << 20, "https://example.org/shared/");
     piece(bench, "lines with a common head", LINES, &by_line, &urls);
@@ -268,7 +268,7 @@ fn gathers(bench: &Bench) {
 /// Merges runs of lines whose first bytes decide, and of such whose do not.
 fn merges_of_lines(bench: &Bench) {
     let noise = &mut Noise(5);
-    let order = BodyOrder::new(LINES, false);
+    let order = RangeOrder::whole(LINES, false);
     let mut block = Vec::with_capacity(1 << 20);
     for (name, head) in [("lines", ""), ("lines with a common head", "https://example.org/shared/")] {
         let runs: Vec<Vec<u8>> = (0..16)

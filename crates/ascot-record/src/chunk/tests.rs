@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::framing::{FixedFraming, LineFraming, frame};
-use crate::order::{BodyOrder, ProgramOrder, RangeOrder, WriteKey, compare};
+use crate::order::{ProgramOrder, RangeOrder, WriteKey, compare};
 
 const LINES: LineFraming = LineFraming(b'\n');
 
@@ -73,7 +73,7 @@ fn check_lines(lines: &[Vec<u8>]) {
         bytes.push(b'\n');
     }
     for descending in [false, true] {
-        check(LINES, &BodyOrder::new(LINES, descending), &bytes);
+        check(LINES, &RangeOrder::whole(LINES, descending), &bytes);
         for last_resort in [LastResort::None, LastResort::Bytes, LastResort::BytesReversed] {
             check(LINES, &RangeOrder::new(LINES, 1..4, descending, last_resort), &bytes);
         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cursor::gather;
 use crate::framing::{FixedFraming, Framing, LineFraming, frame};
-use crate::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder, WriteKey};
+use crate::order::{LastResort, ProgramOrder, RangeOrder, WriteKey};
 
 const LINES: LineFraming = LineFraming(b'\n');
 
@@ -74,7 +74,7 @@ fn merged<F: Framing, O: RecordOrder>(
 
 #[test]
 fn no_source_one_source_empty_sources() {
-    let order = BodyOrder::new(LINES, false);
+    let order = RangeOrder::whole(LINES, false);
     check(LINES, &order, vec![], 5);
     check(LINES, &order, vec![vec![]; 3], 5);
     check(LINES, &order, vec![vec![b"b\n".to_vec(), b"a\n".to_vec()]], 1);
@@ -83,7 +83,7 @@ fn no_source_one_source_empty_sources() {
 
 #[test]
 fn presorted_sources_follow_one_another() {
-    let order = BodyOrder::new(LINES, false);
+    let order = RangeOrder::whole(LINES, false);
     let sources = (0..5)
         .map(|source| (0..50).map(|at| format!("{:05}\n", source * 50 + at).into_bytes()).collect())
         .collect();
@@ -113,7 +113,7 @@ proptest! {
             .into_iter()
             .map(|source| source.into_iter().map(|line| format!("{line}\n").into_bytes()).collect())
             .collect();
-        check(LINES, &BodyOrder::new(LINES, descending), sources.clone(), stop);
+        check(LINES, &RangeOrder::whole(LINES, descending), sources.clone(), stop);
         check(LINES, &RangeOrder::new(LINES, 0..2, descending, LastResort::None), sources.clone(), stop);
         check(LINES, &RangeOrder::new(LINES, 0..1, descending, LastResort::BytesReversed), sources.clone(), stop);
         check(LINES, &ProgramOrder::new(LINES, Copied, LastResort::None), sources, stop);

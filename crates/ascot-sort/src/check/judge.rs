@@ -11,7 +11,7 @@ use ascot_record::keys::{
 };
 use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::number::to_ordered;
-use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RecordOrder, WriteKey};
+use ascot_record::order::{LastResort, ProgramOrder, RangeOrder, RecordOrder, WriteKey};
 use memchr::{memchr_iter, memrchr};
 
 use crate::api::{Keys, SortError};
@@ -50,12 +50,12 @@ impl<F: Framing, O: RecordOrder> Ordered<F, O> {
     }
 }
 
-impl Ordered<FixedFraming, BodyOrder<FixedFraming>> {
+impl Ordered<FixedFraming, RangeOrder<FixedFraming>> {
     /// For records of `len` bytes with ascending keys at these positions.
     pub(super) fn fixed(len: usize, keys: Vec<Range<usize>>) -> Self {
         let framing = FixedFraming(len);
         let fixed = Some(Validator::new(len, keys));
-        Ordered { fixed, ..Ordered::new(framing, BodyOrder::new(framing, false), None) }
+        Ordered { fixed, ..Ordered::new(framing, RangeOrder::whole(framing, false), None) }
     }
 }
 
@@ -168,7 +168,7 @@ fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Arc<dyn Judge>, S
             let framing = LineFraming(delimiter);
             Ok(match compile(options)? {
                 Compiled::WholeBody { reverse } => {
-                    Arc::new(Ordered::new(framing, BodyOrder::new(framing, reverse), Some(delimiter)))
+                    Arc::new(Ordered::new(framing, RangeOrder::whole(framing, reverse), Some(delimiter)))
                 }
                 Compiled::Program(program) => by_key(framing, program, Some(delimiter)),
             })
@@ -196,7 +196,7 @@ fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortErro
 
 fn by_ranges<F: Framing + 'static>(framing: F, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortError> {
     if ranges.is_empty() {
-        return Ok(Arc::new(Ordered::new(framing, BodyOrder::new(framing, false), None)));
+        return Ok(Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false), None)));
     }
     let program = compile_ranges(ranges, framing.fixed_len())?;
     Ok(by_key(framing, program, None))
