@@ -15,7 +15,7 @@ use ascot_model::measurement::{Figure, HostMeasurement, KernelMeasurement};
 use ascot_model::random::SplitMix64;
 use ascot_record::chunk::{ChunkScratch, sort_chunk};
 use ascot_record::cursor::{SliceCursor, gather};
-use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
+use ascot_record::framing::{FixedFraming, Framing, LineFraming};
 use ascot_record::merge::merge;
 use ascot_record::number::merge_numbers;
 use ascot_record::order::{LastResort, RangeOrder, RecordOrder};
@@ -207,7 +207,7 @@ fn run_records<F: Framing, O: RecordOrder>(
         let mut starts = vec![1; (bytes.len() / count / MIN_LINE as usize).max(1)];
         let began = Instant::now();
         let limit = rest.len().min(bytes.len() / count + FIXED_BYTES);
-        let found = frame(&framing, &rest[..limit], &mut starts);
+        let found = framing.frame(&rest[..limit], &mut starts);
         if found.consumed == 0 {
             break;
         }

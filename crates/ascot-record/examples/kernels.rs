@@ -10,7 +10,7 @@ use std::time::Instant;
 use ascot_record::checksum::RecordSum;
 use ascot_record::chunk::{ChunkScratch, sort_chunk};
 use ascot_record::cursor::gather;
-use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
+use ascot_record::framing::{FixedFraming, Framing, LineFraming};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
 use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::number::{merge_numbers, to_ordered};
@@ -107,7 +107,7 @@ impl Noise {
 
 fn starts_of<F: Framing>(framing: &F, bytes: &[u8]) -> Vec<u32> {
     let mut starts = vec![0; bytes.len()];
-    let found = frame(framing, bytes, &mut starts);
+    let found = framing.frame(bytes, &mut starts);
     starts.truncate(found.records);
     starts
 }
@@ -195,7 +195,7 @@ fn pieces(bench: &Bench) {
         urls.len(),
         || (),
         |()| {
-            black_box(frame(&LINES, &urls, starts));
+            black_box(LINES.frame(&urls, starts));
         },
     );
 }

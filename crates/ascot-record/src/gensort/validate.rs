@@ -111,11 +111,6 @@ impl Validator {
         Validator { record_len, keys, crc: RecordCrc::new(record_len), window }
     }
 
-    /// Bytes of a record.
-    pub fn record_len(&self) -> usize {
-        self.record_len
-    }
-
     /// Validates the whole records of one part; an incomplete record at its end does not count.
     pub fn validate(&self, part: &[u8]) -> Validation {
         let count = part.len() / self.record_len;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cursor::gather;
-use crate::framing::{FixedFraming, Framing, LineFraming, frame};
+use crate::framing::{FixedFraming, Framing, LineFraming};
 use crate::order::{LastResort, ProgramOrder, RangeOrder, WriteKey};
 
 const LINES: LineFraming = LineFraming(b'\n');
@@ -33,7 +33,7 @@ fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, mut sources: Vec<Vec
         .iter()
         .map(|bytes| {
             let mut starts = vec![0; bytes.len()];
-            let found = frame(&framing, bytes, &mut starts);
+            let found = framing.frame(bytes, &mut starts);
             starts.truncate(found.records);
             starts
         })

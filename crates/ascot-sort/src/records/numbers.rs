@@ -347,10 +347,6 @@ impl<T: Number> Records for Numbers<T> {
         true
     }
 
-    fn gathers(&self) -> bool {
-        false
-    }
-
     fn record_bytes(&self) -> Option<usize> {
         Some(size_of::<T>())
     }
