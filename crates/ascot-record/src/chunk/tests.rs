@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use proptest::prelude::*;
 
 use super::*;
-use crate::framing::{FixedFraming, LineFraming, frame};
+use crate::framing::{FixedFraming, LineFraming};
 use crate::order::{ProgramOrder, RangeOrder, WriteKey, compare};
 
 const LINES: LineFraming = LineFraming(b'\n');
@@ -38,7 +38,7 @@ impl WriteKey for Length {
 
 fn starts_of<F: Framing>(framing: &F, bytes: &[u8]) -> Vec<u32> {
     let mut starts = vec![0; bytes.len()];
-    let found = frame(framing, bytes, &mut starts);
+    let found = framing.frame(bytes, &mut starts);
     assert_eq!(found.consumed, bytes.len());
     starts.truncate(found.records);
     starts
