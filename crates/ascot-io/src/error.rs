@@ -68,7 +68,7 @@ impl fmt::Display for Action {
 #[non_exhaustive]
 pub enum IoError {
     /// The operating system refused an operation.
-    #[error("cannot {action} {}{}: {source}", path.display(), At(action.offset(*offset)))]
+    #[error("cannot {action} {}{}: {source}", path.display(), at(action.offset(*offset)))]
     Os {
         /// The operation attempted.
         action: Action,
@@ -104,7 +104,7 @@ pub enum IoError {
         source: Arc<io::Error>,
     },
     /// The volume is full (or the user's quota or file-size limit is reached).
-    #[error("no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume", path.display(), At(*offset), SpaceNeeded { needed: *needed, free: *free })]
+    #[error("no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume", path.display(), at(*offset), space_needed(*needed, *free))]
     DiskFull {
         /// The file being written.
         path: PathBuf,
@@ -118,7 +118,7 @@ pub enum IoError {
         source: Arc<io::Error>,
     },
     /// A device or other special file accepts no more bytes.
-    #[error("cannot write {}{}: it takes no more bytes: {source}\n  name another output (-o FILE)", path.display(), At(*offset))]
+    #[error("cannot write {}{}: it takes no more bytes: {source}\n  name another output (-o FILE)", path.display(), at(*offset))]
     DeviceFull {
         /// The device.
         path: PathBuf,
@@ -178,7 +178,7 @@ pub enum IoError {
         what: &'static str,
     },
     /// A caller requested an operation that the stream does not support.
-    #[error("{}{}: {what}", path.display(), At(*offset))]
+    #[error("{}{}: {what}", path.display(), at(*offset))]
     Misuse {
         /// The file.
         path: PathBuf,
@@ -202,7 +202,7 @@ pub enum IoError {
         source: ThreadError,
     },
     /// The memory budget is too small for the stream's buffers.
-    #[error("{}{}: {source}", path.display(), At(*offset))]
+    #[error("{}{}: {source}", path.display(), at(*offset))]
     Memory {
         /// The file the memory is for.
         path: PathBuf,
@@ -214,31 +214,17 @@ pub enum IoError {
 }
 
 /// " at byte N", or nothing for the start of a file.
-struct At(u64);
-
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => Ok(()),
-            offset => write!(f, " at byte {offset}"),
-        }
-    }
+fn at(offset: u64) -> String {
+    if offset == 0 { String::new() } else { format!(" at byte {offset}") }
 }
 
 /// "needs X, Y left", with the numbers that are known.
-struct SpaceNeeded {
-    needed: Option<u64>,
-    free: Option<u64>,
-}
-
-impl fmt::Display for SpaceNeeded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.needed, self.free) {
-            (Some(needed), Some(free)) => write!(f, "{} more needed, {} left", bytes(needed), bytes(free)),
-            (Some(needed), None) => write!(f, "{} more needed", bytes(needed)),
-            (None, Some(free)) => write!(f, "{} left", bytes(free)),
-            (None, None) => f.write_str("the write does not fit"),
-        }
+fn space_needed(needed: Option<u64>, free: Option<u64>) -> String {
+    match (needed, free) {
+        (Some(needed), Some(free)) => format!("{} more needed, {} left", bytes(needed), bytes(free)),
+        (Some(needed), None) => format!("{} more needed", bytes(needed)),
+        (None, Some(free)) => format!("{} left", bytes(free)),
+        (None, None) => "the write does not fit".into(),
     }
 }
 
