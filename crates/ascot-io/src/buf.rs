@@ -204,11 +204,11 @@ impl std::fmt::Debug for Buf {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Self::Leased { block, home, .. } = self {
-            if let Some(block) = block.take() {
-                home.lock().push(block);
-                home.returned.notify_one();
-            }
+        if let Self::Leased { block, home, .. } = self
+            && let Some(block) = block.take()
+        {
+            home.lock().push(block);
+            home.returned.notify_one();
         }
     }
 }
