@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, Metadata};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -334,10 +334,21 @@ fn is_made_as_read(file: &File, stat: &Metadata) -> bool {
             .is_ok_and(|volume| u64::try_from(volume.f_type).is_ok_and(|kind| MADE.contains(&kind)))
 }
 
-fn read_at_most(mut file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u8>> {
-    let mut data = Vec::new();
-    file.seek(SeekFrom::Start(offset))?;
-    file.take(bytes as u64).read_to_end(&mut data)?;
+/// Requests all bytes at once: a read that grows makes the system read far ahead.
+fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u8>> {
+    let size = file.metadata()?.len();
+    let wanted = bytes.min(size.saturating_sub(offset) as usize);
+    let mut data = vec![0; wanted];
+    let mut filled = 0;
+    while filled < wanted {
+        match file.read_at(&mut data[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    data.truncate(filled);
     Ok(data)
 }
 
