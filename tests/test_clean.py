@@ -105,12 +105,12 @@ def test_named_directories_are_cleaned(how, records, disk):
 def test_the_searched_directories_are_named(disk):
     (disk / "spills").mkdir()
     told = clean(cwd=disk, ASCOT_TMPDIR=disk / "spills")
-    assert told.startswith(f"nothing was left behind in {disk / 'spills'}, {disk}, .\n")
-    assert "beside their output: ascot clean DIR looks there" in told
+    assert told.startswith(f"no leftover files in {disk / 'spills'}, {disk}, .\n")
+    assert "search there with ascot clean DIR" in told
     told = clean(disk, cwd=disk)
-    assert told == f"nothing was left behind in {disk}\n"
+    assert told == f"no leftover files in {disk}\n"
     told = run("clean", disk / "missing", disk, expect=2).stderr
-    assert f"{disk / 'missing'}: cannot be looked through: No such file" in told
+    assert f"{disk / 'missing'}: cannot be searched: No such file" in told
 
 
 def test_a_running_job_is_reported_as_running(records, disk):

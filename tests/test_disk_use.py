@@ -217,7 +217,7 @@ def test_a_job_that_cannot_fit_is_refused(method, files, disk, tmp_path):
         assert "needed for spills and the output together" in told and f"free on {mount}" in told
         assert plan["shortage"]["needed_bytes"] == plan["plan"]["chosen"]["disk"]["least_bytes"]
         refused = run("sort", *words, expect=2).stderr
-        assert "not enough room for spills and the output together" in refused and f"left on {mount}" in refused
+        assert "not enough space for spills and the output together" in refused and f"left on {mount}" in refused
         assert leftovers(mount) == ["filler"]
         # The job fits with its spills on another disk.
         run("sort", *words[:-1], tmp_path)

@@ -208,7 +208,7 @@ def test_impossible_requests_are_refused(disk):
 def test_conditions_are_numbers(disk):
     run("build", dumps(disk, 1, 100)[0], *FIXED, "--attribute", "energy=16:f64", "-o", disk / "run.dir")
     for text in ("energy>nan", "energy>-NaN", "energy>", "energy=5"):
-        assert "is no condition" in run("range", disk / "run.dir", "..", "--where", text, expect=2).stderr
+        assert "is not a condition" in run("range", disk / "run.dir", "..", "--where", text, expect=2).stderr
     assert run("range", disk / "run.dir", "..", "--where", "energy<inf").stdout.count(b"\n") == 100
     assert run("range", disk / "run.dir", "..", "--where", "energy>=98", "--stats").stderr.startswith("read ")
 
@@ -257,7 +257,7 @@ def test_available_results_are_printed_and_missing_ones_named(made, disk):
     some = run("range", made, "..", "--json", expect=2 if scheme != "ranks" else 0)
     if scheme != "ranks":
         assert set(some.stdout.splitlines()) < set(ranged) and len(some.stdout.splitlines()) > len(ranged) // 4
-        assert str(gone) in some.stderr and "what is printed is what the other files" in some.stderr
+        assert str(gone) in some.stderr and "records of all other files" in some.stderr
     aside.rename(gone)
     # Only the records of a damaged block are missing.
     data = next(iter(sorted(made.glob("*.data"))))
@@ -404,10 +404,10 @@ def test_errors_name_the_fault_of_a_directory(made, disk):
     ("arguments", "said"),
     [
         (["--key", "0..8", "--format", "fixed:4"], "the key ends at byte 8"),
-        (["--key", "8", "--format", "fixed:56"], "no range of bytes"),
+        (["--key", "8", "--format", "fixed:56"], "not a range of bytes"),
         (["--key", "0..8", "--format", "csv"], "cannot be indexed"),
         (["--key", "0..8", "--format", "fixed:56", "--memory", "1MiB"], "allow more memory"),
-        (["--key", "0..8", "--format", "fixed:56", "--attribute", "x"], "is no attribute"),
+        (["--key", "0..8", "--format", "fixed:56", "--attribute", "x"], "is not an attribute"),
         (["--key", "0..8", "--format", "fixed:55"], "cut short"),
     ],
 )

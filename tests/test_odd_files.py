@@ -57,7 +57,7 @@ def test_a_plan_counts_what_is_merged_again(disk):
 def test_a_key_with_a_split_by_size_is_a_mistake(disk):
     (disk / "in").write_text("b\na\n")
     failed = run("split", disk / "in", "-k1", "--by", "size", "--parts", "2", "-o", disk / "p{}", expect=2)
-    assert "--by size looks at no key" in failed.stderr
+    assert "--by size does not use a key" in failed.stderr
     assert "missing: --parts N and --output FILE" in run("split", disk / "in", expect=2).stderr
 
 

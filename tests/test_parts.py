@@ -353,7 +353,7 @@ def test_a_split_explains_itself(disk):
 @pytest.mark.parametrize("more", [["-u"], ["--top", "3"]])
 def test_parts_by_size_need_files(more, disk):
     (disk / "in").write_text("a\nb\n")
-    assert "--parts does not go with" in run("sort", disk / "in", *more, "--parts", 2, "-o", "x{}", expect=2).stderr
+    assert "--parts cannot be combined with" in run("sort", disk / "in", *more, "--parts", 2, "-o", "x{}", expect=2).stderr
 
 
 def test_a_sort_refuses_parts_without_names(disk):

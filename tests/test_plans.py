@@ -191,15 +191,15 @@ def test_rows_of_a_table_are_planned_with_their_file():
 def test_flags_without_effect_are_refused():
     size = ["--input", "1GB"]
     for words, told in [
-        (["sort", *size, "--inputs", "3"], "--inputs means nothing for plan sort"),
-        (["merge", *size, "--outputs", "3"], "--outputs means nothing for plan merge"),
-        (["split", *size, "--inputs", "3"], "--inputs means nothing for plan split"),
-        (["merge", *size, "--record-bytes", "3"], "--record-bytes means nothing for plan merge"),
-        (["bowtie", *size], "--input means nothing for plan bowtie"),
-        (["sort", *size, "--record-bytes", "3", "--format", "u64"], "has its length"),
+        (["sort", *size, "--inputs", "3"], "--inputs does not apply to plan sort"),
+        (["merge", *size, "--outputs", "3"], "--outputs does not apply to plan merge"),
+        (["split", *size, "--inputs", "3"], "--inputs does not apply to plan split"),
+        (["merge", *size, "--record-bytes", "3"], "--record-bytes does not apply to plan merge"),
+        (["bowtie", *size], "--input does not apply to plan bowtie"),
+        (["sort", *size, "--record-bytes", "3", "--format", "u64"], "determines the length"),
         (["sort", *size, "--record-bytes", "3M", "--memory", "8MiB"], "--memory 12MiB"),
-        (["merge", *size, "--inputs", "100", "--most-streams", "2"], "--most-streams 3 is the least"),
-        (["bowtie", "--inputs", "9", "--most-streams", "4"], "--most-streams 10 is the least"),
+        (["merge", *size, "--inputs", "100", "--most-streams", "2"], "minimum is --most-streams 3"),
+        (["bowtie", "--inputs", "9", "--most-streams", "4"], "minimum is --most-streams 10"),
     ]:
         assert told in run("plan", *words, expect=2).stderr, words
 
@@ -361,7 +361,7 @@ def test_inputs_must_be_on_another_volume(files, disk):
     array = files / "array.toml"
     words = [files / "fixed:100", *LAYOUTS["fixed:100"], "-o", disk / "out", "--volume-in", array]
     told = run("sort", *words, expect=2).stderr
-    assert "not a volume of its own" in told
+    assert "not on a volume of its own" in told
     assert not (disk / "out").exists()
 
 

@@ -108,12 +108,12 @@ def test_a_stopped_job_is_kept_on_request(kind, point, records, disk):
     assert job.returncode == -getattr(signal, name), "the shell gets the signal"
     (kept,) = job_directories(disk)
     assert (
-        told == f"ascot: stopped\n  the job is kept: ascot sort --resume {kept}  goes on with it; "
+        told == f"ascot: stopped\n  the job is kept: ascot sort --resume {kept}  continues it; "
         f"ascot clean {kept}  removes it\n"
     )
     assert kind == "view" or (disk / "out").read_bytes() == OLD
     listed = run("clean", "--dry-run", disk).stdout.decode()
-    assert f"can go on: ascot sort --resume {kept}" in listed
+    assert f"continue: ascot sort --resume {kept}" in listed
     run("sort", "--resume", kept)
     check_result(kind, disk, right)
 
@@ -160,7 +160,7 @@ def test_a_job_that_cannot_be_resumed_says_so(records, disk):
     told = job.stderr.read().decode()
     job.wait(timeout=60)
     assert job.returncode == -signal.SIGTERM
-    assert told.startswith("ascot: stopped; nothing is kept") and "reads a pipe" in told
+    assert told.startswith("ascot: stopped; no files are kept") and "reads a pipe" in told
     assert leftovers(disk) == []
 
 
@@ -194,7 +194,7 @@ def test_resuming_on_a_full_disk_keeps_the_job(kind, point, records, disk):
             freed = (kind, point) == ("distribute", in_last_pass)
             limit = {"preexec_fn": limit_file_size(written_by(state) + MIB)} if freed else {}
             failed = run("sort", "--resume", kept, expect=2, **limit)
-            assert "room" in failed.stderr or "no space left" in failed.stderr
+            assert "enough space" in failed.stderr or "no space left" in failed.stderr
             assert f"the job is kept: ascot sort --resume {kept}" in failed.stderr
             assert "no spills are left" not in failed.stderr and "nothing is left" not in failed.stderr
             assert job_directories(small) == [kept]

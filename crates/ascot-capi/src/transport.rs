@@ -200,9 +200,9 @@ impl Transport for Host {
         }
     }
 
-    fn wait(&mut self, most: Duration) -> Result<(), TransportError> {
+    fn wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
         let Self::Brought(host) = self else { return Ok(()) };
-        let microseconds = u32::try_from(most.as_micros()).unwrap_or(u32::MAX);
+        let microseconds = u32::try_from(timeout.as_micros()).unwrap_or(u32::MAX);
         // SAFETY: the host promises that its functions may be called with its state.
         let code = unsafe { (host.wait)(host.table.state, microseconds) };
         if code < 0 { Err(host.failed()) } else { Ok(()) }

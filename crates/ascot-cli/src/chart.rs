@@ -71,12 +71,12 @@ pub fn switches(profile: &MeasuredProfile) -> String {
         units::rate(measured.duplex.value),
         units::memory(measured.run_bytes)
     );
-    label(&mut svg, (LEFT, 48.0), "start", PALE, &figures);
+    label(&mut svg, LEFT, 48.0, "start", PALE, &figures);
     axes(&mut svg, &scale, &measured.read_switches);
     for (at, (name, colour, points)) in lines.into_iter().enumerate() {
         curve(&mut svg, &scale, colour, points);
         let y = TOP + 20.0 * at as f64 + 12.0;
-        label(&mut svg, (WIDTH - RIGHT + 18.0, y), "start", colour, name);
+        label(&mut svg, WIDTH - RIGHT + 18.0, y, "start", colour, name);
     }
     svg.push_str("</svg>\n");
     svg
@@ -89,7 +89,7 @@ fn sheet(title: &str) -> String {
          height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"#ffffff\"/>\n"
     );
-    label(&mut svg, (LEFT, 28.0), "start", INK, title);
+    label(&mut svg, LEFT, 28.0, "start", INK, title);
     svg
 }
 
@@ -99,14 +99,14 @@ fn axes(svg: &mut String, scale: &Scale, points: &[SwitchPoint]) {
         let y = scale.y(ms);
         let end = WIDTH - RIGHT;
         let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{end}\" stroke=\"{GRID}\"/>");
-        label(svg, (LEFT - 10.0, y + 4.0), "end", PALE, &format!("{ms:.3} ms"));
+        label(svg, LEFT - 10.0, y + 4.0, "end", PALE, &format!("{ms:.3} ms"));
     }
     for point in points {
         let x = scale.x(f64::from(point.files));
-        label(svg, (x, HEIGHT - BOTTOM + 20.0), "middle", PALE, &point.files.to_string());
+        label(svg, x, HEIGHT - BOTTOM + 20.0, "middle", PALE, &point.files.to_string());
     }
     let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
-    label(svg, (middle, HEIGHT - 14.0), "middle", PALE, "files that requests alternate between");
+    label(svg, middle, HEIGHT - 14.0, "middle", PALE, "files that requests alternate between");
 }
 
 fn curve(svg: &mut String, scale: &Scale, colour: &str, points: &[SwitchPoint]) {
@@ -123,7 +123,8 @@ fn curve(svg: &mut String, scale: &Scale, colour: &str, points: &[SwitchPoint]) 
     );
     for (x, seconds) in points.iter().map(place) {
         let y = |seconds: f64| scale.y(seconds * 1e3);
-        let (low, high) = (y(seconds.value - seconds.spread), y(seconds.value + seconds.spread));
+        let low = y(seconds.value - seconds.spread);
+        let high = y(seconds.value + seconds.spread);
         let _ = writeln!(svg, "<path d=\"M{x:.1} {low:.1}V{high:.1}\" stroke=\"{colour}\"/>");
         let _ = writeln!(
             svg,
@@ -133,7 +134,7 @@ fn curve(svg: &mut String, scale: &Scale, colour: &str, points: &[SwitchPoint]) 
     }
 }
 
-fn label(svg: &mut String, (x, y): (f64, f64), anchor: &str, colour: &str, text: &str) {
+fn label(svg: &mut String, x: f64, y: f64, anchor: &str, colour: &str, text: &str) {
     let text = escaped(text);
     let _ = writeln!(
         svg,

@@ -75,13 +75,14 @@ impl From<SortError> for Failure {
         let words: Vec<_> = std::env::args_os().collect();
         let command = unpacking::command(&words, *format, file.as_deref(), *inputs);
         let table = if *format == FileFormat::Sqlite {
-            "\n  TABLE: one of those that sqlite3 names: .tables"
+            "\n  TABLE: sqlite3 lists the tables with .tables"
         } else {
             ""
         };
         let not = if format.is_text() { "not UTF-8" } else { "not text" };
         Failure::Usage(format!(
-            "{input}: this is {}, {not}\n  convert it to text first: {command}{table}\n  --format lines sorts its bytes as lines",
+            "{input}: this is {}, {not}\n  convert it to text first: {command}{table}\n  --format lines \
+             sorts its bytes as lines",
             format.name()
         ))
     }
@@ -115,7 +116,7 @@ pub fn from_parser(error: &clap::Error, name: &str, command: &Command) -> Failur
     let invalid = text(ContextKind::InvalidArg).or_else(|| text(ContextKind::InvalidSubcommand));
     let invalid = invalid.unwrap_or_default();
     let suggested = text(ContextKind::SuggestedArg).or_else(|| text(ContextKind::SuggestedSubcommand));
-    let screen = format!("{name} --help shows what there is");
+    let screen = format!("see {name} --help");
     let advice = |subject: &str| match &suggested {
         Some(suggested) => format!("did you mean {suggested}?  ({screen})"),
         None => format!("{subject}{screen}"),
@@ -129,14 +130,14 @@ pub fn from_parser(error: &clap::Error, name: &str, command: &Command) -> Failur
                 return failure;
             }
             let dashed = invalid.starts_with('-');
-            let what = if dashed { "there is no flag" } else { "one argument too many:" };
+            let what = if dashed { "there is no flag" } else { "unexpected argument" };
             Failure::usage(format!("{what} {invalid}"), advice(if dashed { "flags: " } else { "" }))
         }
         ErrorKind::InvalidSubcommand => {
             Failure::usage(format!("there is no command {invalid}"), advice("commands: "))
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Failure::usage("which command?", format!("ascot sort sorts; {screen}"))
+            Failure::usage("no command given", format!("ascot sort sorts; {screen}"))
         }
         ErrorKind::InvalidValue => {
             let value = text(ContextKind::InvalidValue).unwrap_or_default();
@@ -164,19 +165,19 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     ("lines", &["top", "head"], "keeps the first N records"),
     ("head", &["top"], "keeps the first N records"),
     ("top", &["head"], "takes the first N records"),
-    ("delimiter", &["separator"], "names the byte between fields (-t)"),
-    ("delim", &["separator"], "names the byte between fields (-t)"),
+    ("delimiter", &["separator"], "sets the byte between fields (-t)"),
+    ("delim", &["separator"], "sets the byte between fields (-t)"),
     ("distinct", &["unique"], "keeps the first of equal records (-u)"),
     ("dedup", &["unique"], "keeps the first of equal records (-u)"),
     ("desc", &["reverse"], "puts the largest first (-r)"),
     ("descending", &["reverse"], "puts the largest first (-r)"),
-    ("by", &["key"], "says what records are ordered by (-k)"),
-    ("column", &["key"], "says what records are ordered by (-k)"),
-    ("columns", &["key"], "says what records are ordered by (-k)"),
+    ("by", &["key"], "names the key to order by (-k)"),
+    ("column", &["key"], "names the key to order by (-k)"),
+    ("columns", &["key"], "names the key to order by (-k)"),
     ("skip-header", &["header"], "keeps the first row on top, unsorted"),
-    ("tmpdir", &["temp"], "says where spills go (-T)"),
-    ("tmp-dir", &["temp"], "says where spills go (-T)"),
-    ("jobs", &["threads"], "says how many threads compute"),
+    ("tmpdir", &["temp"], "names the directory for spills (-T)"),
+    ("tmp-dir", &["temp"], "names the directory for spills (-T)"),
+    ("jobs", &["threads"], "sets the number of computing threads"),
     ("na-values", &["null"], "names a spelling of null"),
 ];
 
@@ -184,15 +185,20 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
 const NOT_OFFERED: &[(&str, &str)] = &[
     (
         "where",
-        "ascot selects no records: filter before, as awk -F, '$3 > 10' FILE | ascot sort; of an indexed directory ascot index range --where does",
+        "ascot does not select records: filter them first, such as awk -F, '$3 > 10' FILE | ascot sort; in \
+         an indexed directory use ascot index range --where",
     ),
-    ("filter", "ascot selects no records: filter before, as awk -F, '$3 > 10' FILE | ascot sort"),
+    (
+        "filter",
+        "ascot does not select records: filter them first, such as awk -F, '$3 > 10' FILE | ascot sort",
+    ),
     (
         "keep",
-        "--unique always keeps the first of equal records; --stable and a key put another one first; to keep columns: cut",
+        "--unique always keeps the first of equal records; --stable and a key put another one first; to keep \
+         columns use cut",
     ),
-    ("ascending", "ascending is the order without --reverse, and of a column without :desc"),
-    ("select", "ascot selects no columns: cut -d, -f1,3 FILE | ascot sort"),
+    ("ascending", "records are in ascending order without --reverse, and columns without :desc"),
+    ("select", "ascot does not select columns: cut -d, -f1,3 FILE | ascot sort"),
 ];
 
 /// Ascot's name for `flag`, which `command` does not have, or a note that it has none.
@@ -203,7 +209,7 @@ fn other_name(flag: &str, command: &Command) -> Option<String> {
         && byte.is_ascii_punctuation()
         && has("separator")
     {
-        return Some(format!("the byte between fields is named with --separator: -t '{byte}'"));
+        return Some(format!("--separator sets the byte between fields: -t '{byte}'"));
     }
     if !flag.starts_with("--") {
         return None;
@@ -276,7 +282,7 @@ mod tests {
             ("ascot sort --limit 10", "--top"),
             ("ascot view v --limit 10", "--head"),
             ("ascot sort --delimiter ;", "--separator"),
-            ("ascot sort --where x>3", "filter before"),
+            ("ascot sort --where x>3", "filter them first"),
             ("ascot sort --keep last", "--unique always keeps the first"),
             ("ascot sort -;", "-t ';'"),
             ("ascot sort --column 3", "--key"),

@@ -36,7 +36,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("verify", matches)) => verify(matches),
         Some(("rollback", matches)) => rollback(matches),
         Some(("plan", matches)) => index_build::plan(matches),
-        _ => Err(Failure::usage("which command?", "ascot index --help lists them")),
+        _ => Err(Failure::usage("no command given", "ascot index --help lists them")),
     }
 }
 
@@ -52,23 +52,24 @@ fn key(text: &str, directory: &Directory) -> Result<Vec<u8>, Failure> {
         |what: String| Failure::usage(what, "write 0x and hexadecimal digits, le:NUMBER, be:NUMBER, or text");
     if let Some(digits) = text.strip_prefix("0x") {
         return from_hex(digits)
-            .ok_or_else(|| bad(format!("'{text}' is no key: hexadecimal digits come in pairs")));
+            .ok_or_else(|| bad(format!("'{text}' is not a key: 0x needs pairs of hexadecimal digits")));
     }
     let number = text
         .strip_prefix("le:")
         .map(|rest| (rest, false))
         .or(text.strip_prefix("be:").map(|rest| (rest, true)));
     let Some((digits, high_first)) = number else { return Ok(text.as_bytes().to_vec()) };
-    let number: u128 = digits.parse().map_err(|_| bad(format!("'{text}' is no number")))?;
+    let number: u128 = digits.parse().map_err(|_| bad(format!("'{text}' is not a number")))?;
     let Some(length) = directory.manifest().layout.key_bytes.map(|bytes| bytes as usize) else {
         return Err(bad(
-            "keys of this directory have no fixed length, so a number does not say how long its key is"
-                .into(),
+            "keys of this directory have no fixed length, so a number does not determine the length of its \
+             key"
+            .into(),
         ));
     };
     let mut bytes = number.to_le_bytes().to_vec();
     if bytes.iter().skip(length).any(|&byte| byte > 0) {
-        return Err(bad(format!("{digits} does not fit the {length} bytes of a key")));
+        return Err(bad(format!("{digits} does not fit in the {length} bytes of a key")));
     }
     bytes.resize(length, 0);
     if high_first {
@@ -83,7 +84,8 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
     let many = matches.get_one::<OsString>("keys-file").is_some();
     let epoch = epoch(matches, &directory)?;
     let mut out = Output::new(&directory, Form::requested(matches))?;
-    let (mut found, mut unknown) = (0, Unknown::default());
+    let mut found = 0;
+    let mut unknown = Unknown::default();
     let done = directory.stored_many_there(&keys, epoch, |number, values, gaps| {
         let key = &keys[number][..];
         found += values.len();
@@ -101,7 +103,8 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// The requested epoch, if any; it must be complete.
 fn epoch(matches: &ArgMatches, directory: &Directory) -> Result<Option<u64>, Failure> {
-    let (epoch, epochs) = (numbers::whole(matches, "epoch")?, directory.manifest().epochs);
+    let epoch = numbers::whole(matches, "epoch")?;
+    let epochs = directory.manifest().epochs;
     match epoch {
         Some(epoch) if epoch >= epochs => Err(Failure::usage(
             format!("there is no epoch {epoch}: {} complete, counted from 0", are(epochs, "epoch")),
@@ -140,7 +143,7 @@ impl Unknown {
                 more => format!(", and {} like it", units::plural(more, "case")),
             };
             eprintln!(
-                "ascot: {error}\n  so it is not known what {first} has{others}; all else was looked for"
+                "ascot: {error}\n  so the values of {first} are unknown{others}; all other values were read"
             );
         }
         !self.by_error.is_empty()
@@ -152,7 +155,7 @@ fn tell_unread(unread: &Unread) -> bool {
     unread.errors.iter().for_each(|error| eprintln!("ascot: {error}"));
     if !unread.is_nothing() {
         let more = if unread.more > 0 { format!("and {} more; ", unread.more) } else { String::new() };
-        eprintln!("  {more}what is printed is what the other files and blocks have");
+        eprintln!("  {more}the output contains the records of all other files and blocks");
     }
     !unread.is_nothing()
 }
@@ -169,8 +172,8 @@ fn tell_counts(matches: &ArgMatches, directory: &Directory) {
         + counts.block_reads
         + counts.value_reads;
     eprintln!(
-        "read {} in {}: {} to open, {} of auxiliary tables ({} named), {} of filters, {} of blocks ({} in vain), {} of values; \
-         {} opened, {}",
+        "read {} in {}: {} to open, {} of auxiliary tables ({} named), {} of filters, {} of blocks ({} in \
+         vain), {} of values; {} opened, {}",
         units::bytes(counts.bytes),
         units::plural(reads, "read"),
         counts.opening_reads,
@@ -187,9 +190,7 @@ fn tell_counts(matches: &ArgMatches, directory: &Directory) {
 
 fn tell_notices(directory: &Directory) {
     let notices = directory.take_notices();
-    notices
-        .iter()
-        .for_each(|notice| eprintln!("ascot: {notice}\n  ascot index verify tells what else is wrong"));
+    notices.iter().for_each(|notice| eprintln!("ascot: {notice}\n  ascot index verify reports all damage"));
     if notices.more() > 0 {
         eprintln!("ascot: and {} more like these", notices.more());
     }
@@ -210,7 +211,10 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = open(matches)?;
     let text = values::word(matches, "range").unwrap_or("");
     let Some((from, end)) = text.split_once("..") else {
-        return Err(Failure::usage(format!("'{text}' is no range of keys"), "write: A..B, A.., ..B or .."));
+        return Err(Failure::usage(
+            format!("'{text}' is not a range of keys"),
+            "write: A..B, A.., ..B or ..",
+        ));
     };
     let bound = |text: &str| (!text.is_empty()).then(|| key(text, &directory)).transpose();
     let scan = Scan {
@@ -221,9 +225,10 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
         by_key: !matches.get_flag("unordered"),
     };
     if scan.end.as_ref().is_some_and(|end| *end < scan.from) {
-        return Err(Failure::usage("the range ends before it begins", "the lesser key comes first"));
+        return Err(Failure::usage("the range ends before it begins", "write the smaller key first"));
     }
-    let (mut out, mut unread) = (Output::new(&directory, Form::requested(matches))?, Unread::default());
+    let mut out = Output::new(&directory, Form::requested(matches))?;
+    let mut unread = Unread::default();
     let done = directory.scan_stored_there(&scan, &mut unread, |record| out.record(&record));
     out.finish(done)?;
     tell_notices(&directory);
@@ -242,7 +247,7 @@ fn condition(text: &str, directory: &Directory) -> Result<Condition, Failure> {
     });
     let Some((name, sign, number)) = found else {
         return Err(Failure::usage(
-            format!("'{text}' is no condition"),
+            format!("'{text}' is not a condition"),
             "write NAME>X, NAME>=X, NAME<X or NAME<=X, where X is a number",
         ));
     };
@@ -283,8 +288,8 @@ fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
         })
         .collect();
     numbers::json_line(&json!({
-        "manifest": directory.manifest(), "epochs": epochs, "data_bytes": info.data_bytes, "index_bytes": info.index_bytes,
-        "tail_bytes": info.tail_bytes,
+        "manifest": directory.manifest(), "epochs": epochs,
+        "data_bytes": info.data_bytes, "index_bytes": info.index_bytes, "tail_bytes": info.tail_bytes,
     }))
 }
 
@@ -296,7 +301,7 @@ fn info_text(directory: &Directory, info: &Info) -> String {
     let length =
         |bytes: Option<u32>| bytes.map_or("of any length".into(), |bytes| format!("of {bytes} bytes"));
     let records: u64 = info.epochs.iter().map(|epoch| epoch.records()).sum();
-    let state = if manifest.closed { "closed" } else { "not closed: its writer is at work, or was stopped" };
+    let state = if manifest.closed { "closed" } else { "not closed: its writer is running, or was stopped" };
     let lines = [
         format!("{}, {}, {state}", units::plural(records, "record"), units::plural(manifest.epochs, "epoch")),
         format!(
@@ -326,7 +331,7 @@ fn info_text(directory: &Directory, info: &Info) -> String {
     }
     if info.tail_bytes > 0 {
         text +=
-            &format!("  behind      {} of an epoch that was not completed\n", units::bytes(info.tail_bytes));
+            &format!("  unfinished  {} of an epoch that was not completed\n", units::bytes(info.tail_bytes));
     }
     text += "\n  epoch       records    tables  reads of filters  bits a key: filters  auxiliary\n";
     for (number, epoch) in info.epochs.iter().enumerate() {
@@ -400,5 +405,5 @@ fn verified_text(verified: &Verified) -> String {
     } else {
         String::new()
     };
-    format!("{}\n{more}damaged; looked at {seen}\n", verified.problems.join("\n"))
+    format!("{}\n{more}damaged; checked {seen}\n", verified.problems.join("\n"))
 }

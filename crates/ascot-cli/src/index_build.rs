@@ -98,7 +98,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
             let text = match kept {
                 0 => String::from("nothing was kept"),
                 kept => format!(
-                    "{} complete: {}; --append goes on behind",
+                    "{} complete in {}; --append continues after that",
                     units::plural(kept, "epoch"),
                     output.display()
                 ),
@@ -113,7 +113,7 @@ fn inputs(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     const STANDARD_INPUT: &str = "/dev/stdin";
     let named = values::paths(matches, "files");
     if named.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-        return Err(Failure::usage("- is named twice", "standard input can be read once"));
+        return Err(Failure::usage("- is named twice", "standard input can be read only once"));
     }
     let path = |path: PathBuf| if path.as_os_str() == "-" { PathBuf::from(STANDARD_INPUT) } else { path };
     Ok(named.into_iter().map(path).collect())
@@ -169,14 +169,14 @@ fn remove_empty(directory: &Path, made: bool) {
 
 fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
     let bad = |error: ascot_record::layout::LayoutError| {
-        Failure::usage(error.to_string(), "ascot index build --help shows what there is")
+        Failure::usage(error.to_string(), "see ascot index build --help")
     };
     let layout =
         ascot_record::layout::Layout::parse(values::word(matches, "format").unwrap_or("")).map_err(bad)?;
     let key = values::word(matches, "key").unwrap_or("");
     let ends = key.split_once("..").and_then(|(from, end)| Some((from.parse().ok()?, end.parse().ok()?)));
     let Some((from, end)) = ends else {
-        return Err(Failure::usage(format!("'{key}' is no range of bytes for --key"), "write: --key 0..8"));
+        return Err(Failure::usage(format!("--key '{key}' is not a range of bytes"), "write: --key 0..8"));
     };
     Ok(RecordFiles::new(layout, from..end)?)
 }
@@ -189,11 +189,12 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
     } else {
         values::word(matches, "open").and_then(OpenMode::named)
     };
-    let (mode, rollback) = (mode.unwrap_or_default(), numbers::whole(matches, "rollback")?);
+    let mode = mode.unwrap_or_default();
+    let rollback = numbers::whole(matches, "rollback")?;
     if mode == OpenMode::Create && rollback.is_some() {
         return Err(Failure::usage(
-            "--rollback is for a directory that is gone on with",
-            "say so: --append, or --open auto where it may not be there yet",
+            "--rollback applies only to an existing directory",
+            "add --append, or --open auto if the directory may not exist yet",
         ));
     }
     let partitions = numbers::whole(matches, "partitions")?;
@@ -224,7 +225,7 @@ fn attribute(text: &str) -> Result<Attribute, Failure> {
     });
     let wrong = || {
         Failure::usage(
-            format!("'{text}' is no attribute"),
+            format!("'{text}' is not an attribute"),
             "write NAME=OFFSET:TYPE, such as energy=40:f64; types: f64, f32, i64, u64, i32, u32",
         )
     };
@@ -248,14 +249,25 @@ pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
     let max = u64::from(WRITERS_MAX);
     let many = |id: &'static str| match numbers::whole(matches, id)? {
         Some(count) if (1..=max).contains(&count) => Ok(count),
-        _ => Err(Failure::usage(format!("--{id} is a number from 1 to {}", units::count(max)), "such as 64")),
+        _ => Err(Failure::usage(
+            format!("--{id} must be a number from 1 to {}", units::count(max)),
+            "such as 64",
+        )),
     };
-    let (ranks, ranks_per_node) = (many("ranks")?, many("ranks-per-node")?);
+    let ranks = many("ranks")?;
+    let ranks_per_node = many("ranks-per-node")?;
     let batch_bytes = numbers::memory(matches, "batch", DEFAULT_BATCH_BYTES)?.max(1);
     let epoch_bytes = numbers::memory(matches, "bytes", DEFAULT_EPOCH_BYTES)?;
     let job = RoutingJob { ranks, ranks_per_node, batch_bytes, epoch_bytes };
-    let (nodes, direct, three_hop) = (job.nodes(), job.direct(), job.three_hop());
-    let plans = Plans { ranks, ranks_per_node, nodes, batch_bytes, epoch_bytes, direct, three_hop };
+    let plans = Plans {
+        ranks,
+        ranks_per_node,
+        nodes: job.nodes(),
+        batch_bytes,
+        epoch_bytes,
+        direct: job.direct(),
+        three_hop: job.three_hop(),
+    };
     print(&if matches.get_flag("json") { numbers::json_line(&plans)? } else { table(&plans) })?;
     Ok(0)
 }

@@ -119,7 +119,7 @@ impl<'a> Output<'a> {
     fn taken(&mut self, written: io::Result<()>) -> Result<(), IndexError> {
         written.map_err(|error| {
             self.failed = Some(error);
-            IndexError::Request("standard output does not take what it is given".into())
+            IndexError::Request("standard output cannot be written".into())
         })
     }
 

@@ -103,10 +103,12 @@ fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
 /// Handles a line that the parser did not accept: a request for help, or a mistake.
 fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure> {
     let root = flags::root();
-    let (mut command, mut name) = (&root, "ascot".to_owned());
+    let mut command = &root;
+    let mut name = "ascot".to_owned();
     for word in named.iter().map_while(Option::as_deref) {
         let Some(below) = command.find_subcommand(word) else { break };
-        (command, name) = (below, format!("{name} {word}"));
+        command = below;
+        name = format!("{name} {word}");
     }
     match error.kind() {
         ErrorKind::DisplayHelp => print(help::screen(command, &name)).map(|()| 0),

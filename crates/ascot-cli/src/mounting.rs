@@ -57,11 +57,11 @@ fn check_place(at: &Path) -> Result<(), Failure> {
     match fs::metadata(at) {
         Ok(stat) if stat.is_dir() => Ok(()),
         Ok(_) => Err(Failure::usage(
-            format!("cannot mount at {shown}: it is no directory"),
+            format!("cannot mount at {shown}: it is not a directory"),
             format!("name an empty directory: mkdir {shown}.mnt"),
         )),
         Err(error) if error.raw_os_error() == Some(NOT_CONNECTED) => Err(Failure::usage(
-            format!("cannot mount at {shown}: a mount is there whose process has ended"),
+            format!("cannot mount at {shown}: it has a mount whose process has ended"),
             format!("umount {shown}    or    fusermount3 -u {shown}"),
         )),
         Err(source) => Err(Failure::File { path: at.to_path_buf(), doing: "cannot be mounted on", source }),

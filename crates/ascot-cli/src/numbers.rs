@@ -34,9 +34,7 @@ pub fn streams(matches: &ArgMatches, id: &str, default: u32) -> Result<u32, Fail
     match whole(matches, id)? {
         None => Ok(default),
         Some(count @ ..=MAX_STREAMS) => Ok(count as u32),
-        Some(count) => {
-            Err(Failure::usage(format!("--{id} {count} is too many"), "up to 1000000 can be computed"))
-        }
+        Some(count) => Err(Failure::usage(format!("--{id} {count} is too large"), "the maximum is 1000000")),
     }
 }
 
@@ -58,10 +56,10 @@ pub fn alpha(matches: &ArgMatches) -> Result<f64, Failure> {
 /// A bowtie of the given numbers of streams; without inputs nothing is read, without outputs nothing is written.
 pub fn shape(inputs: u32, outputs: u32, alpha: f64) -> Result<Shape, Failure> {
     match (inputs, outputs) {
-        (0, 0) => Err(Failure::usage("a bowtie without streams moves nothing", "--inputs 1 or --outputs 1")),
+        (0, 0) => Err(Failure::usage("a bowtie needs streams", "--inputs 1 or --outputs 1")),
         (1.., 1..) if alpha <= 0.0 || alpha >= 1.0 => Err(Failure::usage(
-            format!("--alpha {alpha}: with inputs and outputs, both move something"),
-            "a share between 0 and 1",
+            format!("--alpha {alpha}: with inputs and outputs both shares must be positive"),
+            "give a number between 0 and 1, excluding both",
         )),
         (inputs, outputs) => Ok(Shape::moving(inputs, outputs, alpha, 1.0 - alpha)),
     }

@@ -25,8 +25,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let profile = volume::profile(matches)?;
     let volume = &profile.volume;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
-    let (inputs, outputs) =
-        (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
+    let inputs = numbers::streams(matches, "inputs", 1)?;
+    let outputs = numbers::streams(matches, "outputs", 1)?;
     let alpha = numbers::alpha(matches)?;
     let max = match numbers::whole(matches, "most-streams")? {
         Some(max) => u32::try_from(max).unwrap_or(u32::MAX),
@@ -42,7 +42,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     } else {
         let input_bytes = numbers::memory(matches, "input", 0)?;
         if input_bytes == 0 {
-            return Err(Failure::usage("how much data?", "--input 8TB says how much there is to read"));
+            return Err(Failure::usage(
+                "the amount of data is missing",
+                "give it with --input, such as --input 8TB",
+            ));
         }
         if what == "sort" {
             let plan = plan_sort(matches, input_bytes, memory_bytes, &profile)?;
@@ -75,13 +78,13 @@ fn refuse_meaningless(matches: &ArgMatches, what: &str) -> Result<(), Failure> {
     };
     let given = |ids: &[&'static str]| ids.iter().find(|id| values::is_given(matches, id)).copied();
     if let Some(id) = given(none) {
-        return Err(Failure::usage(format!("--{id} means nothing for plan {what}"), why));
+        return Err(Failure::usage(format!("--{id} does not apply to plan {what}"), why));
     }
     match given(&OF_RECORDS).filter(|_| what != "sort") {
         None => Ok(()),
         Some(id) => Err(Failure::usage(
-            format!("--{id} means nothing for plan {what}"),
-            "it goes with plan sort only",
+            format!("--{id} does not apply to plan {what}"),
+            "it applies only to plan sort",
         )),
     }
 }
@@ -94,12 +97,12 @@ fn too_many(matches: &ArgMatches, streams: u32, memory_bytes: u64) -> Failure {
     if let Some(max) = values::word(matches, "most-streams") {
         return Failure::usage(
             format!("--most-streams {max} is too few: {streams} files at once are needed"),
-            format!("--most-streams {streams} is the least"),
+            format!("the minimum is --most-streams {streams}"),
         );
     }
     let min = u64::from(streams) * 2 * MIN_BLOCK_BYTES;
     Failure::usage(
-        format!("{streams} files at once do not fit into {}", units::memory(memory_bytes)),
-        format!("--memory {}KiB is the least that has two blocks for each", min >> 10),
+        format!("{streams} files at once do not fit in {}", units::memory(memory_bytes)),
+        format!("the minimum is --memory {}KiB, two blocks for each", min >> 10),
     )
 }

@@ -69,7 +69,7 @@ fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
         Ok(seconds) if (min..=max).contains(&seconds) => Ok(seconds),
         _ => Err(Failure::usage(
             format!("--seconds '{text}' is not a number from {min} to {max}"),
-            format!("{DEFAULT_SECONDS} is usual; the less, the farther apart are the repetitions"),
+            format!("{DEFAULT_SECONDS} is usual; shorter measurements vary more"),
         )),
     }
 }
@@ -124,7 +124,8 @@ fn text(profile: &MeasuredProfile) -> String {
         units::memory(measured.run_bytes)
     );
     let _ = writeln!(text, "  files   {:<38}writing", "reading");
-    let (reads, writes) = (&measured.read_switches, &measured.write_switches);
+    let reads = &measured.read_switches;
+    let writes = &measured.write_switches;
     let max = reads.iter().chain(writes).map(|point| point.seconds.value).fold(0.0, f64::max);
     for (read, write) in reads.iter().zip(writes) {
         let line = format!("  {:>5}   {:<38}{}", read.files, switch(read, max), switch(write, max));

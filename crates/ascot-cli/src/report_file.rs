@@ -167,7 +167,7 @@ fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>
         None => return Ok(()),
     };
     Err(Failure::usage(
-        format!("--report {} is {what}: the report would take its place", report.display()),
+        format!("--report {} is {what}: the report would replace it", report.display()),
         "give the report a file of its own; nothing was read or written",
     ))
 }

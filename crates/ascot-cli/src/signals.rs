@@ -39,7 +39,9 @@ impl Stop {
     /// Ends the process by the signal that asked to stop, if one did.
     pub fn end_if_asked(&self) {
         let signal = self.signal.load(Ordering::SeqCst);
-        if let (1.., Ok(signal)) = (signal, i32::try_from(signal)) {
+        if signal > 0
+            && let Ok(signal) = i32::try_from(signal)
+        {
             end_by(signal);
         }
     }

@@ -20,9 +20,9 @@ const MAX_BLOCKS: u64 = 1 << 26;
 
 /// `ascot simulate`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let report = setup(matches)?
-        .run()
-        .map_err(|stuck| Failure::usage(stuck.to_string(), "more --memory, or smaller blocks (--block)"))?;
+    let report = setup(matches)?.run().map_err(|stuck| {
+        Failure::usage(stuck.to_string(), "give more --memory, or smaller blocks (--block)")
+    })?;
     if let Some(path) = values::path(matches, "plot") {
         let written = write_whole(&path, chart(&report).as_bytes());
         written.map_err(|source| Failure::File { path, doing: "cannot write the chart", source })?;
@@ -33,8 +33,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
-    let (inputs, outputs) =
-        (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
+    let inputs = numbers::streams(matches, "inputs", 1)?;
+    let outputs = numbers::streams(matches, "outputs", 1)?;
     let shape = numbers::shape(inputs, outputs, numbers::alpha(matches)?)?;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
     let usual = (memory_bytes / BLOCKS).max(MIN_BLOCK_BYTES);
@@ -48,21 +48,23 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
                 units::memory(memory_bytes),
                 units::memory(block_bytes)
             ),
-            format!("{inputs} x {outputs} needs at least {min}: more --memory, or smaller blocks (--block)"),
+            format!(
+                "{inputs} x {outputs} needs at least {min}: give more --memory, or smaller blocks (--block)"
+            ),
         ));
     }
     let total_blocks = numbers::memory(matches, "total", memory_bytes.saturating_mul(40))? / block_bytes;
     if total_blocks > MAX_BLOCKS || memory_blocks > MAX_BLOCKS {
         return Err(Failure::usage(
             format!("{} blocks are too many to simulate", units::count(total_blocks.max(memory_blocks))),
-            "larger blocks (--block), or less in all (--total)",
+            "give larger blocks (--block), or less data (--total)",
         ));
     }
     let mut scheme = match algorithm(matches) {
         None => Scheme::best(shape),
         Some(algorithm) => Scheme::best_of(shape, algorithm).ok_or_else(|| {
             Failure::usage(
-                format!("{} does not drive {inputs} x {outputs}", algorithm.name()),
+                format!("{} does not apply to {inputs} x {outputs}", algorithm.name()),
                 "a1: 0 x m, a2: 1 x m, a3: n x 0, a4: n x 1, a5, a6r and a6w: n x m",
             )
         })?,
@@ -71,13 +73,13 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
     if let Some(group) = numbers::whole(matches, "group")? {
         if equal_parts {
             let what = "--group with --schedule equal: no stream is filled or written with others".to_owned();
-            return Err(Failure::usage(what, "one of the two"));
+            return Err(Failure::usage(what, "give only one of the two"));
         }
         let max = u64::from(inputs.max(outputs));
         if !(1..=max).contains(&group) {
             return Err(Failure::usage(
-                format!("--group {group}: {inputs} x {outputs} has no group of so many"),
-                format!("from 1 to {max}"),
+                format!("--group {group} is not possible with {inputs} x {outputs}"),
+                format!("accepted: from 1 to {max}"),
             ));
         }
         scheme = Scheme::new(shape, scheme.algorithm, group as f64, group as f64);

@@ -34,8 +34,8 @@ impl Amount {
 pub enum SizeError {
     /// A number without a unit, which is ambiguous.
     #[error(
-        "{number} of what?\n  say {number}MiB, {number}GiB, {number}MB, {number}GB or {number}b (bytes), \
-         or a share such as 25%"
+        "{number} needs a unit\n  write {number}MiB, {number}GiB, {number}MB, {number}GB or {number}b \
+         (bytes), or a share such as 25%"
     )]
     NoUnit {
         /// The number given.

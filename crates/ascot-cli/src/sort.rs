@@ -117,15 +117,15 @@ fn view_of(matches: &ArgMatches, request: &SortRequest, screen: &Screen) -> Resu
     const NOT_WITH: [&str; 6] = ["output", "parts", "temp", "merge", "batch-size", "reads"];
     match NOT_WITH.into_iter().find(|id| values::is_given(matches, id)) {
         None if request.method == Method::Distribute => Err(Failure::usage(
-            "--view does not go with --method distribute",
-            "a view is made of sorted runs: leave out --method",
+            "--view cannot be combined with --method distribute",
+            "a view consists of sorted runs: leave out --method",
         )),
         None => Ok(Some(dir)),
         Some("reads") => {
-            Err(Failure::usage("--reads goes with --view auto only", "write: -o FILE --view auto --reads N"))
+            Err(Failure::usage("--reads applies only to --view auto", "write: -o FILE --view auto --reads N"))
         }
         Some(id) => Err(Failure::usage(
-            format!("--view does not go with --{id}"),
+            format!("--view cannot be combined with --{id}"),
             "a view is a directory of runs; ascot view DIR -o FILE writes the file",
         )),
     }
@@ -139,21 +139,22 @@ fn cheaper_view(
 ) -> Result<Option<PathBuf>, Failure> {
     let Output::Path(file) = &request.output else {
         return Err(Failure::usage(
-            "--view auto needs a file to name",
+            "--view auto needs the name of the output file",
             "write: -o FILE --view auto --reads N",
         ));
     };
     let reads = request::count(matches, "reads", "--reads")?.unwrap_or(1);
     let Some(cost) = ascot_sort::explain(request, None, &RunOptions::default())?.view else {
-        screen.tell("a file, not a view: all of it fits in memory, or its size is not known");
+        screen.tell("writing a file, not a view: the data fits in memory, or its size is unknown");
         return Ok(None);
     };
-    let (view, sorted) = (cost.view_seconds(reads), cost.sorted_seconds(reads));
+    let view = cost.view_seconds(reads);
+    let sorted = cost.sorted_seconds(reads);
     let times = units::plural(reads, "reading");
     let text = |seconds: f64| units::seconds(seconds);
     if view >= sorted {
         screen.tell(&format!(
-            "a file, not a view: with {times} about {}, a view {}",
+            "writing a file, not a view: with {times} it takes about {}, a view {}",
             text(sorted),
             text(view)
         ));
@@ -163,7 +164,7 @@ fn cheaper_view(
     name.push(".view");
     let dir = PathBuf::from(name);
     screen.tell(&format!(
-        "a view, {}: with {times} about {}, a file {}",
+        "writing a view, {}: with {times} it takes about {}, a file {}",
         dir.display(),
         text(view),
         text(sorted)
@@ -193,7 +194,7 @@ fn mention_leftovers(sort_request: &SortRequest, screen: &Screen) {
         let name = leftover.dir.file_name().unwrap_or_default().display();
         let place = leftover.dir.parent().unwrap_or(Path::new("/")).display();
         screen.notice(&format!(
-            "killed earlier and can go on: {name} ({}, {}% done, {} of spills in {place})\n  \
+            "a killed job can be resumed: {name} ({}, {}% done, {} of spills in {place})\n  \
              ascot sort --resume {dir}    or    ascot clean {dir}",
             leftover.input,
             leftover.done_percent,
@@ -241,9 +242,9 @@ fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> R
         error.into()
     } else {
         Failure::usage(
-            "stopped; nothing is kept",
-            "the job cannot be resumed: it has spilled nothing yet, reads a pipe, merges, or writes to standard output \
-             or several parts",
+            "stopped; no files are kept",
+            "the job cannot be resumed: it has spilled nothing yet, reads a pipe, merges, or writes to \
+             standard output or several parts",
         )
     };
     let speaks = cancel.keeps() || matches!(failure, Failure::Sort(SortError::Kept { .. }));
@@ -346,6 +347,10 @@ fn screen(matches: &ArgMatches, output_is_file: bool) -> Screen {
         Some("json") => Some(Style::Json),
         _ => None,
     };
-    let (quiet, verbose) = (matches.get_flag("quiet"), matches.get_flag("verbose"));
-    Screen::new(Wishes { style, quiet, verbose, output_is_file })
+    Screen::new(Wishes {
+        style,
+        quiet: matches.get_flag("quiet"),
+        verbose: matches.get_flag("verbose"),
+        output_is_file,
+    })
 }

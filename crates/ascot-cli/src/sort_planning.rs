@@ -43,17 +43,20 @@ pub fn plan_sort(
     if let Some(bytes) = record_bytes.filter(|bytes| *bytes > memory_bytes / RECORDS_OF_MEMORY) {
         return Err(Failure::usage(
             format!(
-                "--record-bytes: a record of {} is longer than {} of memory allow",
+                "--record-bytes: a record of {} is too long for {} of memory",
                 units::bytes(bytes),
                 units::memory(memory_bytes)
             ),
-            format!("--memory {}MiB is the least", bytes.saturating_mul(RECORDS_OF_MEMORY).div_ceil(1 << 20)),
+            format!(
+                "the minimum is --memory {}MiB",
+                bytes.saturating_mul(RECORDS_OF_MEMORY).div_ceil(1 << 20)
+            ),
         ));
     }
     if input_bytes > MAX_BYTES {
         let max = units::bytes(MAX_BYTES);
         return Err(Failure::usage(
-            format!("--input {} is too much", units::bytes(input_bytes)),
+            format!("--input {} is too large", units::bytes(input_bytes)),
             format!("sorts of up to {max} can be computed"),
         ));
     }
@@ -80,14 +83,15 @@ fn request(
     let given = matches.contains_id("format") && record_bytes.is_some();
     if given && matches!(layout, Layout::Fixed { .. } | Layout::Number(_)) {
         return Err(Failure::usage(
-            format!("--record-bytes is given, and the format ({layout}) has its length"),
+            format!("--record-bytes does not apply to the format {layout}, which determines the length"),
             "leave out one of them",
         ));
     }
     if matches!(layout, Layout::Csv { .. }) {
         return Err(Failure::usage(
-            "the columns of CSV are named by its header, and there is no file yet",
-            "--format lines is about as fast; ascot sort FILE --explain plans for a file that is there",
+            "plan sort reads no file, so it does not know the columns of CSV",
+            "--format lines takes about as long; ascot sort FILE --explain plans the sort of an existing \
+             file",
         ));
     }
     let max = numbers::whole(matches, "most-streams")?;

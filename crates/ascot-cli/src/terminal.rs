@@ -57,7 +57,7 @@ fn head_of(input: &Input) -> Option<Vec<u8>> {
 fn refusal() -> Failure {
     Failure::usage(
         "binary records would go to the terminal",
-        "write them to a file (-o FILE), or say that you mean it: -o /dev/stdout, or | cat",
+        "write them to a file (-o FILE), or to the terminal all the same: -o /dev/stdout, or | cat",
     )
 }
 

@@ -85,7 +85,8 @@ fn with_word_on_layout(failure: Failure, layout: Layout) -> Failure {
             let text = error.to_string();
             Failure::usage(
                 text.lines().next().unwrap_or_default(),
-                "without --format files are checked as benchmark records of 100 bytes; for text: --format lines, or csv",
+                "without --format files are checked as benchmark records of 100 bytes; for text use --format \
+                 lines or csv",
             )
         }
         other => other,
@@ -118,12 +119,12 @@ fn refuse_other_formats(inputs: &[Input]) -> Result<(), Failure> {
 pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     let named = values::paths(matches, "dirs");
     for dir in &named {
-        let failed = |source| Failure::File { path: dir.clone(), doing: "cannot be looked through", source };
+        let failed = |source| Failure::File { path: dir.clone(), doing: "cannot be searched", source };
         fs::read_dir(dir).map_err(failed)?;
         if ascot_sort::is_running(dir) {
             return Err(Failure::usage(
-                format!("{}: its job is running, and nothing of it is left over", dir.display()),
-                "wait for the job, or stop it: it removes what it made",
+                format!("{}: its job is running", dir.display()),
+                "wait for the job, or stop it: it removes its own files",
             ));
         }
     }
@@ -137,10 +138,11 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     let mut lines: Vec<String> = leftovers.iter().map(|leftover| line_of(leftover, removal)).collect();
     if lines.is_empty() {
         let places: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-        lines.push(format!("nothing was left behind in {}", places.join(", ")));
+        lines.push(format!("no leftover files in {}", places.join(", ")));
         if named.is_empty() {
             lines.push(
-                "  without --temp spills may be beside their output: ascot clean DIR looks there".into(),
+                "  without --temp spills may be beside their output: search there with ascot clean DIR"
+                    .into(),
             );
         }
     }
@@ -162,7 +164,7 @@ fn line_of(leftover: &Leftover, removal: Removal) -> String {
         line += &format!("  {}", leftover.note);
     }
     if leftover.resumable && !leftover.removed {
-        line += &format!("\n  can go on: ascot sort --resume {}", in_shell(&leftover.home));
+        line += &format!("\n  continue: ascot sort --resume {}", in_shell(&leftover.home));
     }
     if removal == Removal::Hopeless && leftover.resumable {
         line += &format!("\n  or remove: ascot clean {}", in_shell(&leftover.dir));

@@ -27,7 +27,7 @@ pub fn refuse_others(matches: &ArgMatches, also: &[&str]) -> Result<(), Failure>
     let taken = |id: &str| HONOURED.contains(&id) || also.contains(&id) || flags::says_an_order(id);
     match matches.ids().map(clap::Id::as_str).find(|id| values::is_given(matches, id) && !taken(id)) {
         None => Ok(()),
-        Some(id) => Err(Failure::usage(format!("views do not go with --{id}"), way_out(id))),
+        Some(id) => Err(Failure::usage(format!("views cannot be combined with --{id}"), way_out(id))),
     }
 }
 
@@ -36,15 +36,15 @@ fn way_out(id: &str) -> &'static str {
     match id {
         "output" => "a view shows all records of its parts; ascot view DIR -o FILE writes the file",
         "explain" => {
-            "there is one way to merge views, of all runs at once; ascot sort FILE --view DIR --explain tells \
-             what making one takes"
+            "all runs of views are always merged at once; ascot sort FILE --view DIR --explain shows the \
+             cost of making a view"
         }
         "top" => "a view shows all records: ascot merge VIEW... --view DIR, then ascot view DIR --head N",
         "parts" => {
             "write one file first: ascot merge VIEW... -o FILE, then ascot reshape FILE --parts N -o PATTERN"
         }
         "unique" => "write one file first: ascot merge VIEW... -o FILE, then ascot merge -u FILE -o OTHER",
-        "report" => "leave it out: a merge of views has no account",
+        "report" => "leave it out: a merge of views writes no report",
         "files0-from" => "name the views as arguments",
         _ => "leave it out: all runs of views are merged at once, and nothing is spilled",
     }
@@ -61,8 +61,8 @@ pub fn refuse_views(inputs: &[Input]) -> Result<(), Failure> {
         Some(view) => Err(Failure::usage(
             format!("{} is a view, not a file", view.display()),
             format!(
-                "ascot merge takes views, and sorts nothing: ascot merge VIEW... -o FILE\n  or write the file that \
-                 it shows first: ascot view {} -o FILE",
+                "ascot merge reads views: ascot merge VIEW... -o FILE\n  or first write the view to a file: \
+                 ascot view {} -o FILE",
                 units::in_shell(view)
             ),
         )),

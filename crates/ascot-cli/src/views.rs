@@ -1,5 +1,6 @@
 //! `ascot view`, and `ascot merge` of views.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,8 +36,9 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let output = file.map_or(Output::Stdout, Output::Path);
     sys::standard_streams(&[], &output)?;
     if matches!(output, Output::Stdout) {
-        let looked_at = terminal::SAMPLED_BYTES.min(usize::try_from(range.1 - range.0).unwrap_or(usize::MAX));
-        terminal::spare(&view.read_at(range.0, looked_at)?)?;
+        let looked_at =
+            terminal::SAMPLED_BYTES.min(usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
+        terminal::spare(&view.read_at(range.start, looked_at)?)?;
     }
     finish(write_part(&*view, range, &output, &RunOptions::default(), &cancel), &stop)?;
     Ok(0)
@@ -71,8 +73,8 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
     refuse_others(matches, &["output"])?;
     if let Some(other) = files.iter().find(|file| !is_view(file)) {
         return Err(Failure::usage(
-            format!("{} is no view, and only views are merged to a file at once", other.display()),
-            "make a view of all of them, which copies nothing, and write that:\n  \
+            format!("{} is not a view, and only views can be merged directly to a file", other.display()),
+            "make a view of all inputs, which copies nothing, and write that view:\n  \
              ascot merge FILE... --view DIR, then ascot view DIR -o FILE",
         ));
     }
@@ -86,7 +88,7 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);
     let view = opening(matches)?.open_manifest(joined, &name)?;
-    finish(write_part(&*view, (0, view.bytes()), &output, &RunOptions::default(), &cancel), &stop)?;
+    finish(write_part(&*view, 0..view.bytes(), &output, &RunOptions::default(), &cancel), &stop)?;
     Ok(Some(0))
 }
 
@@ -94,7 +96,7 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
 fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) -> Result<u8, Failure> {
     refuse_others(matches, &[])?;
     if files.is_empty() {
-        return Err(Failure::usage("a view of what?", "name views and sorted files"));
+        return Err(Failure::usage("a view needs inputs", "name views and sorted files"));
     }
     // The order of records: that of the views, if there are any and no flag gives another.
     let request = (say_an_order(matches) || !files.iter().any(|file| is_view(file)))
@@ -124,7 +126,7 @@ fn finish<T>(result: Result<T, SortError>, stop: &Stop) -> Result<T, Failure> {
 }
 
 /// The requested range of bytes.
-fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<(u64, u64), Failure> {
+fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<Range<u64>, Failure> {
     let end = view.bytes();
     if let Some(text) = values::word(matches, "range") {
         let (from, to) = two_ends("--range", text)?;
@@ -135,32 +137,33 @@ fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<(u64, u64), Failure
             };
         let plain = |text: &str| text.parse::<u64>().map_or_else(|_| offset(text), Ok);
         let from = from.map(plain).transpose()?.unwrap_or(0);
-        return in_order("--range", (from, to.map(plain).transpose()?.unwrap_or(end)), end);
+        let to = to.map(plain).transpose()?.unwrap_or(end);
+        return in_order("--range", from..to, end);
     }
     if let Some(text) = values::word(matches, "keys") {
         let (from, to) = two_ends("--keys", text)?;
         let place = |text: &str| view.key(text).and_then(|key| view.offset_of_key(&key));
         let from = from.map(place).transpose()?.unwrap_or(view.header_bytes());
         let to = to.map(place).transpose()?.unwrap_or(end);
-        return in_order("--keys", (from, to), end);
+        return in_order("--keys", from..to, end);
     }
     if let Some(records) = count(matches, "head", "--head")? {
-        return Ok((0, view.offset_of_record(records)?));
+        return Ok(0..view.offset_of_record(records)?);
     }
     if let Some(records) = count(matches, "tail", "--tail")? {
-        return Ok((view.offset_of_record(view.sum().count.saturating_sub(records))?, end));
+        return Ok(view.offset_of_record(view.sum().count.saturating_sub(records))?..end);
     }
     if let Some(record) = count(matches, "at-record", "--at-record")? {
-        return Ok((view.offset_of_record(record)?, end));
+        return Ok(view.offset_of_record(record)?..end);
     }
-    Ok((0, end))
+    Ok(0..end)
 }
 
 /// The ends of A..B, each of which may be missing.
 fn two_ends<'t>(flag: &str, text: &'t str) -> Result<(Option<&'t str>, Option<&'t str>), Failure> {
     let Some((from, to)) = text.split_once("..") else {
         return Err(Failure::usage(
-            format!("'{text}' is no range for {flag}"),
+            format!("'{text}' is not a range for {flag}"),
             format!("write: {flag} A..B"),
         ));
     };
@@ -168,12 +171,12 @@ fn two_ends<'t>(flag: &str, text: &'t str) -> Result<(Option<&'t str>, Option<&'
     Ok((given(from), given(to)))
 }
 
-fn in_order(flag: &str, (from, to): (u64, u64), end: u64) -> Result<(u64, u64), Failure> {
-    if from > to {
+fn in_order(flag: &str, range: Range<u64>, end: u64) -> Result<Range<u64>, Failure> {
+    if range.start > range.end {
         return Err(Failure::usage(
             format!("the range of {flag} ends before it begins"),
-            "its first end comes first in the order of the view",
+            "write the end that comes first in the order of the view first",
         ));
     }
-    Ok((from.min(end), to.min(end)))
+    Ok(range.start.min(end)..range.end.min(end))
 }

@@ -55,7 +55,7 @@ fn mistakes_are_status_2_with_advice_and_no_output() {
         (&["sort", "--memry", "1G"][..], "did you mean --memory"),
         (&["sort", "--memory", "512"], "512MiB"),
         (&["srot"], "did you mean sort"),
-        (&[], "which command?"),
+        (&[], "no command given"),
         (&["gen"], "COUNT"),
         (&["gen", "many"], "100k"),
         (&["completions", "csh"], "fish"),

@@ -108,7 +108,7 @@ fn lists_of_files_and_memory_from_the_environment() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("ASCOT_MEMORY 12 of what?"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("ASCOT_MEMORY 12 needs a unit"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -231,7 +231,8 @@ impl Track<'_> {
     fn position(&self, number: u64, total: u64) -> u64 {
         let streams = self.pattern.streams;
         let steps = (total / streams).max(1);
-        let (stream, step) = (number % streams, number / streams + self.seen / streams);
+        let stream = number % streams;
+        let step = number / streams + self.seen / streams;
         (stream * steps + step % steps) * self.pattern.request_bytes
     }
 }

@@ -11,7 +11,10 @@ use ascot_model::units;
 #[non_exhaustive]
 pub enum ProbeError {
     /// The path is not an accessible directory.
-    #[error("{}: cannot be measured: {source}\n  name a directory on the volume, where files may be made", path.display())]
+    #[error(
+        "{}: cannot be measured: {source}\n  name a directory on the volume, where files may be made",
+        path.display()
+    )]
     Directory {
         /// The path as requested.
         path: PathBuf,
@@ -31,8 +34,9 @@ pub enum ProbeError {
     },
     /// Without direct access, the page cache would be measured.
     #[error(
-        "{}: its file system ({kind}) does not allow direct access ({source}): the page cache would be measured, \
-         not the device\n  name a directory on a file system with O_DIRECT, such as ext4, xfs or btrfs",
+        "{}: its file system ({kind}) does not allow direct access ({source}): the page cache would be \
+         measured, not the device\n  name a directory on a file system with O_DIRECT, such as ext4, xfs or \
+         btrfs",
         path.display()
     )]
     NoDirect {
@@ -45,8 +49,8 @@ pub enum ProbeError {
     },
     /// Too little free space.
     #[error(
-        "not enough room on the volume of {}: {} needed, {} free, of which half may be used\n  free some space, \
-         or name another volume; nothing was written",
+        "not enough space on the volume of {}: {} needed, {} free, of which half may be used\n  free some \
+         space, or name another volume; nothing was written",
         path.display(), units::memory(*needed), units::memory(*free)
     )]
     NoSpace {
@@ -58,7 +62,10 @@ pub enum ProbeError {
         free: u64,
     },
     /// The requested limit is below the minimum.
-    #[error("--bytes {} is too little to measure with\n  {} is the least", units::memory(*asked), units::memory(*needed))]
+    #[error(
+        "--bytes {} is too little to measure with\n  {} is the least",
+        units::memory(*asked), units::memory(*needed)
+    )]
     TooFewBytes {
         /// Bytes requested.
         asked: u64,

@@ -151,11 +151,11 @@ impl Subject {
             Subject::Fixed(bytes) => {
                 let framing = FixedFraming(FIXED_BYTES);
                 let order = RangeOrder::new(framing, FIXED_KEY, false, LastResort::None);
-                run_records(framing, &order, (bytes, pieces), scratch)
+                run_records(framing, &order, bytes, pieces, scratch)
             }
             Subject::Lines { bytes, .. } => {
                 let framing = LineFraming(b'\n');
-                run_records(framing, &RangeOrder::whole(framing, false), (bytes, pieces), scratch)
+                run_records(framing, &RangeOrder::whole(framing, false), bytes, pieces, scratch)
             }
         }
     }
@@ -168,7 +168,8 @@ impl Subject {
                 ("lines", RecordClass::Line, bytes.len() as f64 / (*lines).max(1) as f64)
             }
         };
-        let (sort, merge) = (Figure::new(&rates.sort), Figure::new(&rates.merge));
+        let sort = Figure::new(&rates.sort);
+        let merge = Figure::new(&rates.merge);
         let wide_merge = Some(Figure::new(&rates.wide_merge));
         KernelMeasurement { layout: layout.into(), class, record_bytes, sort, merge, wide_merge }
     }
@@ -194,7 +195,8 @@ fn run_numbers(numbers: &[u64], pieces: usize) -> Seconds {
 fn run_records<F: Framing, O: RecordOrder>(
     framing: F,
     order: &O,
-    (bytes, count): (&[u8], usize),
+    bytes: &[u8],
+    count: usize,
     scratch: &mut ChunkScratch,
 ) -> Seconds {
     let mut out = vec![1; bytes.len()];
@@ -226,7 +228,7 @@ fn run_records<F: Framing, O: RecordOrder>(
     let mut at = 0;
     let _ = merge(&mut cursors, order, &mut |record: &[u8]| {
         match out.get_mut(at..at + record.len()) {
-            Some(room) => room.copy_from_slice(record),
+            Some(space) => space.copy_from_slice(record),
             None => return ControlFlow::Break(()),
         }
         at += record.len();

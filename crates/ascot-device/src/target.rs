@@ -48,8 +48,8 @@ impl Target {
         }
         let kind = kind_of(magic);
         area::check_direct(directory, &kind)?;
-        let room = rustix::fs::statvfs(directory).map_err(|error| failed(error.into()))?;
-        let free = room.f_bavail.saturating_mul(room.f_frsize);
+        let volume = rustix::fs::statvfs(directory).map_err(|error| failed(error.into()))?;
+        let free = volume.f_bavail.saturating_mul(volume.f_frsize);
         let allowed = bytes.min(free / FREE_SHARE);
         if allowed < MIN_BYTES {
             let path = directory.to_path_buf();

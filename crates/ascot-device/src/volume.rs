@@ -196,15 +196,15 @@ impl<'a> Bench<'a> {
             .collect();
         let seconds = Clock::seconds_until(self.clock.share(SWEEP_UNTIL)).max(0.1);
         let slice = MEASURED_SHARE * seconds / (2 * TRIES * patterns.len()) as f64;
-        let (mut reads, mut writes) = (vec![0.0; patterns.len()], vec![0.0; patterns.len()]);
+        let mut reads = vec![0.0; patterns.len()];
+        let mut writes = vec![0.0; patterns.len()];
         for _ in 0..TRIES {
             for (pattern, (read, write)) in patterns.iter().zip(reads.iter_mut().zip(&mut writes)) {
                 *read = self.one(Direction::Read, *pattern, slice)?.rate().max(*read);
                 *write = self.one(Direction::Write, *pattern, slice)?.rate().max(*write);
             }
         }
-        let (read, write) = (leanest(&patterns, &reads), leanest(&patterns, &writes));
-        match (read, write) {
+        match (leanest(&patterns, &reads), leanest(&patterns, &writes)) {
             (Some(read), Some(write)) => Ok((read, write)),
             _ => Err(ProbeError::Cancelled),
         }
@@ -224,7 +224,7 @@ impl<'a> Bench<'a> {
             if round >= 2 && behind {
                 break;
             }
-            self.round(&mut rounds, (read, write), slice, round % 2 == 1)?;
+            self.round(&mut rounds, read, write, slice, round % 2 == 1)?;
         }
         Ok(rounds)
     }
@@ -233,7 +233,8 @@ impl<'a> Bench<'a> {
     fn round(
         &mut self,
         rounds: &mut Rounds,
-        (read, write): (Pattern, Pattern),
+        read: Pattern,
+        write: Pattern,
         slice: f64,
         backward: bool,
     ) -> Result<(), ProbeError> {

@@ -43,7 +43,10 @@ pub enum IndexError {
         what: &'static str,
     },
     /// A file of the directory is missing.
-    #[error("{} is missing: the directory is not complete; copy it again, or leave this file's keys out", path.display())]
+    #[error(
+        "{} is missing: the directory is not complete; copy it again, or leave this file's keys out",
+        path.display()
+    )]
     Missing {
         /// The file.
         path: PathBuf,
@@ -59,7 +62,11 @@ pub enum IndexError {
         named: u64,
     },
     /// A format version that this program does not know.
-    #[error("{} has version {version} of its format, and this program knows version {known}: use a newer program", path.display())]
+    #[error(
+        "{} has version {version} of its format, and this program knows version {known}: use a newer \
+         program",
+        path.display()
+    )]
     Newer {
         /// The file.
         path: PathBuf,
@@ -93,14 +100,14 @@ pub enum IndexError {
         expected: usize,
     },
     /// A key or value is longer than the format allows.
-    #[error("a {what} of {}: the longest is {most}", bytes_of(*got))]
+    #[error("a {what} of {}: the longest is {max}", bytes_of(*got))]
     TooLong {
         /// Key or value.
         what: &'static str,
         /// Bytes given.
         got: u64,
         /// Maximum bytes.
-        most: u64,
+        max: u64,
     },
     /// A request that this directory or writer cannot fulfil.
     #[error("{0}")]

@@ -12,7 +12,7 @@ const ENOMEM: i32 = 12;
 ///
 /// # Errors
 /// [`PoolError::Refused`] if the system has too little memory.
-pub fn vec_with_room<T>(pool: &Pool, count: usize, purpose: &'static str) -> Result<Vec<T>, PoolError> {
+pub fn vec_with_capacity<T>(pool: &Pool, count: usize, purpose: &'static str) -> Result<Vec<T>, PoolError> {
     let mut list = Vec::new();
     fallible(|| list.try_reserve_exact(count)).map_err(|_| PoolError::Refused {
         purpose,
@@ -31,9 +31,9 @@ mod tests {
     #[test]
     fn memory_that_is_not_there_is_an_error() {
         let pool = Pool::new(1 << 20);
-        assert_eq!(vec_with_room::<u64>(&pool, 100, "a test").unwrap().capacity(), 100);
+        assert_eq!(vec_with_capacity::<u64>(&pool, 100, "a test").unwrap().capacity(), 100);
         for count in [1 << 57, usize::MAX] {
-            let error = vec_with_room::<u64>(&pool, count, "a test").unwrap_err().to_string();
+            let error = vec_with_capacity::<u64>(&pool, count, "a test").unwrap_err().to_string();
             assert!(error.contains("allow less memory"), "{error}");
         }
     }

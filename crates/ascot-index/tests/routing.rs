@@ -380,7 +380,7 @@ fn messages_that_cannot_be_are_refused_and_nothing_breaks() {
     on_ranks(&Topology::even(2, 1), Order::Free, |end| {
         let mut router = Router::new(end, settings(Route::ThreeHop, 256, 1), &Pool::new(8 << 20)).unwrap();
         let long = router.append(1, &[0; 201], &mut |_| {}).unwrap_err();
-        assert!(matches!(long, RouteError::TooLong { bytes: 201, most: 200 }));
+        assert!(matches!(long, RouteError::TooLong { bytes: 201, max_bytes: 200 }));
         let nobody = router.append(2, b"", &mut |_| {}).unwrap_err();
         assert!(matches!(nobody, RouteError::NoSuchRank { rank: 2, size: 2 }));
         router.drain(&mut |_| {}).unwrap();

@@ -111,7 +111,8 @@ impl Buf {
     }
 
     pub(crate) fn from_mapping(mapping: Mapping, reservation: Option<Reservation>) -> Self {
-        let (start, len) = (mapping.start(), mapping.bytes());
+        let start = mapping.start();
+        let len = mapping.bytes();
         let owner = Owner::Mapped { _mapping: mapping, _reservation: reservation };
         Self { start, len, owner: Arc::new(owner) }
     }

@@ -104,7 +104,10 @@ pub enum IoError {
         source: Arc<io::Error>,
     },
     /// The volume is full (or the user's quota or file-size limit is reached).
-    #[error("no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume", path.display(), at(*offset), space_needed(*needed, *free))]
+    #[error(
+        "no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume",
+        path.display(), at(*offset), space_needed(*needed, *free)
+    )]
     DiskFull {
         /// The file being written.
         path: PathBuf,
@@ -118,7 +121,10 @@ pub enum IoError {
         source: Arc<io::Error>,
     },
     /// A device or other special file accepts no more bytes.
-    #[error("cannot write {}{}: it takes no more bytes: {source}\n  name another output (-o FILE)", path.display(), at(*offset))]
+    #[error(
+        "cannot write {}{}: it takes no more bytes: {source}\n  name another output (-o FILE)",
+        path.display(), at(*offset)
+    )]
     DeviceFull {
         /// The device.
         path: PathBuf,
@@ -138,7 +144,11 @@ pub enum IoError {
         source: Arc<io::Error>,
     },
     /// The process or the system has no file descriptor left.
-    #[error("too many open files while opening {}: {source}; raise the limit (ulimit -n) or let fewer files be open at once", path.display())]
+    #[error(
+        "too many open files while opening {}: {source}; raise the limit (ulimit -n) or let fewer files be \
+         open at once",
+        path.display()
+    )]
     TooManyOpen {
         /// The file that could not be opened.
         path: PathBuf,
@@ -146,7 +156,11 @@ pub enum IoError {
         source: Arc<io::Error>,
     },
     /// A file ended before the size it had when it was opened.
-    #[error("{} ended at byte {offset}, before the {expected} bytes it had when opened: it was cut short while being read", path.display())]
+    #[error(
+        "{} ended at byte {offset}, before the {expected} bytes it had when opened: it was cut short while \
+         being read",
+        path.display()
+    )]
     Truncated {
         /// The file.
         path: PathBuf,
@@ -324,7 +338,8 @@ impl Lack {
         match self {
             Lack::Memory => "allow the process more memory (ulimit -v, ulimit -d)",
             Lack::Processes => {
-                "allow more processes (ulimit -u, or pids.max of the control group) and memory (ulimit -d, ulimit -v)"
+                "allow more processes (ulimit -u, or pids.max of the control group) and memory (ulimit -d, \
+                 ulimit -v)"
             }
         }
     }

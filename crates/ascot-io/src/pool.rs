@@ -106,7 +106,8 @@ pub enum PoolError {
     },
     /// The system refused to map memory within the budget.
     #[error(
-        "the system refused {asked} bytes of memory for {purpose} ({}); {used} of the {budget} bytes allowed are in use; allow less memory",
+        "the system refused {asked} bytes of memory for {purpose} ({}); {used} of the {budget} bytes allowed \
+         are in use; allow less memory",
         std::io::Error::from_raw_os_error(*errno)
     )]
     Refused {
@@ -127,8 +128,12 @@ impl Pool {
     /// A pool that provides at most `budget_bytes` at a time.
     pub fn new(budget_bytes: usize) -> Self {
         crate::memory::keep_no_large_blocks();
-        let (used, peak) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let inner = Inner { budget: budget_bytes, used, peak, backing: Mutex::default() };
+        let inner = Inner {
+            budget: budget_bytes,
+            used: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            backing: Mutex::default(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -162,8 +167,13 @@ impl Pool {
 
     /// The error if the system refused `bytes` that are already counted.
     pub(crate) fn refused(&self, purpose: &'static str, bytes: usize, errno: Errno) -> PoolError {
-        let (used, budget) = (self.used().saturating_sub(bytes), self.budget());
-        PoolError::Refused { purpose, asked: bytes, used, budget, errno: errno.raw_os_error() }
+        PoolError::Refused {
+            purpose,
+            asked: bytes,
+            used: self.used().saturating_sub(bytes),
+            budget: self.budget(),
+            errno: errno.raw_os_error(),
+        }
     }
 
     /// A range of the arena; only a reservation if there is no arena, or no free range in it is long enough.

@@ -42,7 +42,8 @@ impl Ranges {
         {
             self.ends.remove(&first);
             self.total -= last - first;
-            (start, end) = (start.min(first), end.max(last));
+            start = start.min(first);
+            end = end.max(last);
         }
         self.ends.insert(start, end);
         self.total += end - start;

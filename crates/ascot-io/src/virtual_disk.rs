@@ -132,7 +132,8 @@ impl VirtualDisk {
     pub fn open_read(&self, name: &str, range: Range<u64>) -> Box<dyn ReadStream> {
         let context = self.context(name, Direction::Read);
         let size = self.state().files[context.file].data.len() as u64;
-        let (start, end) = (range.start.min(size), range.end.min(size));
+        let start = range.start.min(size);
+        let end = range.end.min(size);
         Box::new(VirtualRead {
             context,
             next: start,
@@ -264,7 +265,8 @@ struct VirtualRead {
 impl ReadStream for VirtualRead {
     fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
         let bytes = (self.end - self.next).min(buf.len() as u64);
-        let (at, end) = (self.next as usize, bytes as usize);
+        let at = self.next as usize;
+        let end = bytes as usize;
         let mut arrives = 0.0;
         if bytes > 0 {
             let mut whole = false;

@@ -83,13 +83,14 @@ impl FileJob<'_> {
         others.push(Alternative::new("with equal parts of memory".into(), best, &equal));
         let fixed =
             DeviceCost { baseline: Some(Baseline::FixedBlocks { bytes: REQUEST_BYTES }), ..cost.clone() };
-        let most = (cost.memory_bytes / (2.0 * REQUEST_BYTES)).max(2.0);
-        if inputs > 1 && outputs > 1 && f64::from(shape.streams()) <= most {
+        let max_streams = (cost.memory_bytes / (2.0 * REQUEST_BYTES)).max(2.0);
+        if inputs > 1 && outputs > 1 && f64::from(shape.streams()) <= max_streams {
             let name = "by requests of 4 MB, all files at once".into();
             others.push(Alternative::new(name, Some(at_once(&fixed)), &fixed));
         } else {
             let files = f64::from(inputs.max(outputs));
-            let passes = (1..=32).find(|&passes| files.powf(1.0 / f64::from(passes)) <= most).unwrap_or(32);
+            let passes =
+                (1..=32).find(|&passes| files.powf(1.0 / f64::from(passes)) <= max_streams).unwrap_or(32);
             let factor = files.powf(1.0 / f64::from(passes)).ceil() as u32;
             let name = format!("by requests of 4 MB, {factor} files at a time");
             others.push(Alternative::new(name, self.by(factor, &fixed), &fixed));
@@ -219,9 +220,9 @@ impl<'a> PassesPlan<'a> {
 
 impl std::fmt::Display for PassesPlan<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let most = self.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
+        let max_streams = self.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
         writeln!(f, "job       {}, {}", self.job, units::memory(self.memory_bytes))?;
-        writeln!(f, "volume    {}", self.volume.summary(most))?;
+        writeln!(f, "volume    {}", self.volume.summary(max_streams))?;
         for (number, pass) in self.passes.iter().enumerate() {
             let run = pass
                 .run_bytes

@@ -46,8 +46,8 @@ impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // If the kernel's limit is lower, the error has that limit.
         let refused = |_| std::io::Error::from(std::io::ErrorKind::InvalidInput);
-        let write = config.set_max_write(REQUEST_BYTES).or_else(|most| config.set_max_write(most));
-        let ahead = config.set_max_readahead(REQUEST_BYTES).or_else(|most| config.set_max_readahead(most));
+        let write = config.set_max_write(REQUEST_BYTES).or_else(|max| config.set_max_write(max));
+        let ahead = config.set_max_readahead(REQUEST_BYTES).or_else(|max| config.set_max_readahead(max));
         write.and(ahead).map(drop).map_err(refused)
     }
 

@@ -115,7 +115,8 @@ impl FileContent {
             }
             let start = end - value.content.length();
             let more = value.content.read_at(directory, at - start, &mut read[filled..])?;
-            (filled, at) = (filled + more, at + more as u64);
+            filled += more;
+            at += more as u64;
         }
         Ok(read)
     }
@@ -266,7 +267,9 @@ impl KeyFiles {
     /// Fills a list from position `from`: with names after those it has, or from the start.
     fn fill(&self, list: &mut List, from: u64) -> Result<(), IndexError> {
         if from < list.start {
-            (list.start, list.names, list.ended) = (0, Vec::new(), false);
+            list.start = 0;
+            list.names = Vec::new();
+            list.ended = false;
         }
         while from >= list.start + list.names.len() as u64 && !list.ended {
             let after = list.names.last().map_or(Vec::new(), |last| [last.as_slice(), &[0]].concat());

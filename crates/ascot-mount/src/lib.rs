@@ -48,7 +48,8 @@ pub struct Shown {
 pub enum MountError {
     /// The system refused the mount.
     #[error(
-        "cannot mount at {}: {source}\n  the directory must exist and be yours, /dev/fuse must be there, and fusermount3 (package fuse3) unless you are root",
+        "cannot mount at {}: {source}\n  the directory must exist and be yours, /dev/fuse must be there, and \
+         fusermount3 (package fuse3) unless you are root",
         path.display()
     )]
     Refused {

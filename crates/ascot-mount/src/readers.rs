@@ -119,7 +119,7 @@ impl Readers {
 
     /// A stream from `offset`; `None` if there is not enough memory now.
     fn begin(&self, offset: u64, reader: &Arc<Handle>) -> Result<Option<Ahead>, SortError> {
-        if !self.make_room(reader) {
+        if !self.make_space(reader) {
             return Ok(None);
         }
         match self.view.stream(offset, self.view.bytes(), self.share, false) {
@@ -135,22 +135,22 @@ impl Readers {
 
     /// Frees a place among the streams if all are taken; false if all are in use. The reader's `own` handle is locked
     /// and has no stream.
-    fn make_room(&self, own: &Arc<Handle>) -> bool {
+    fn make_space(&self, own: &Arc<Handle>) -> bool {
         let held = |other: &&Arc<Handle>| !Arc::ptr_eq(own, other) && other.holds_stream();
         let open = locked(&self.handles).values().filter(held).count();
         open < STREAMS || self.take_oldest(BUSY)
     }
 
-    /// Takes back the stream that has been idle for longest, if it was idle longer than `least`; false if there is
+    /// Takes back the stream that has been idle for longest, if it was idle longer than `min_age`; false if there is
     /// none.
-    fn take_oldest(&self, least: Duration) -> bool {
+    fn take_oldest(&self, min_age: Duration) -> bool {
         let all: Vec<Arc<Handle>> = locked(&self.handles).values().cloned().collect();
         let used = |handle: &&Arc<Handle>| {
             let reading = handle.reading.try_lock().ok()?;
             reading.stream.as_ref().map(|ahead| ahead.used)
         };
         let ages = all.iter().filter_map(|handle| Some((used(&handle)?, handle)));
-        let oldest = ages.min_by_key(|(used, _)| *used).filter(|(used, _)| used.elapsed() > least);
+        let oldest = ages.min_by_key(|(used, _)| *used).filter(|(used, _)| used.elapsed() > min_age);
         let Some((_, oldest)) = oldest else { return false };
         oldest.reading.try_lock().is_ok_and(|mut reading| reading.give_up())
     }

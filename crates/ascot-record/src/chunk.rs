@@ -265,7 +265,8 @@ impl<O: RecordOrder> Sorter<'_, O> {
             self.code(codes, level)
         };
         self.tools.frames.push(Frame { end: codes.len(), level });
-        let (mut at, mut asked) = (0, 0);
+        let mut at = 0;
+        let mut asked = 0;
         while let Some(&Frame { end, level }) = self.tools.frames.last() {
             let near = end.min(at + NEAR);
             asked = self.ask_ahead(&codes[..end.min(near + NEAR)], asked.max(at + 1));
@@ -346,7 +347,8 @@ impl<O: RecordOrder> Sorter<'_, O> {
     /// Makes codes of prefixes of noted keys; returns whether their key bits are all equal.
     fn take_noted(&self, codes: &mut [u64]) -> bool {
         let first = codes.first().copied().unwrap_or(0);
-        let (ordinals, mut differing) = (self.chunk.ordinals, 0);
+        let ordinals = self.chunk.ordinals;
+        let mut differing = 0;
         for (ordinal, code) in (0..).zip(codes) {
             differing |= *code ^ first;
             let bits = if self.coding.flips { !*code } else { *code };
@@ -358,7 +360,8 @@ impl<O: RecordOrder> Sorter<'_, O> {
     /// Writes the group's codes. Returns whether their key bits are all equal; `None` if a string has an unexpected
     /// length, which makes the codes invalid.
     fn write_codes(&mut self, group: &mut [u64], level: Level) -> Option<bool> {
-        let (chunk, scratch) = (self.chunk, &mut self.tools.key_a);
+        let chunk = self.chunk;
+        let scratch = &mut self.tools.key_a;
         let mut differing = 0;
         let mut first = None;
         for code in group {
@@ -398,7 +401,8 @@ impl<O: RecordOrder> Sorter<'_, O> {
         let Tools { key_a, key_b, .. } = &mut *self.tools;
         let chunk = self.chunk;
         group.sort_unstable_by(|a, b| {
-            let (record_a, record_b) = (chunk.record(*a), chunk.record(*b));
+            let record_a = chunk.record(*a);
+            let record_b = chunk.record(*b);
             let by_key = match level.subject {
                 Subject::Body => Ordering::Equal,
                 Subject::Key => {

@@ -54,8 +54,8 @@ pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [
         }
         let start = *start as usize;
         let Some(record) = framing.end(bytes, start).and_then(|end| bytes.get(start..end)) else { break };
-        let Some(room) = out.get_mut(copied.consumed..copied.consumed + record.len()) else { break };
-        room.copy_from_slice(record);
+        let Some(space) = out.get_mut(copied.consumed..copied.consumed + record.len()) else { break };
+        space.copy_from_slice(record);
         copied.records += 1;
         copied.consumed += record.len();
     }
@@ -101,10 +101,12 @@ impl<'a, F: Framing> SliceCursor<'a, F> {
                 return;
             }
             let Some((next, rest)) = self.slices.split_first() else {
-                (self.bytes, self.len) = (&[], 0);
+                self.bytes = &[];
+                self.len = 0;
                 return;
             };
-            (self.bytes, self.slices) = (next, rest);
+            self.bytes = next;
+            self.slices = rest;
         }
     }
 

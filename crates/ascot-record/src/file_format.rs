@@ -54,9 +54,12 @@ const fn conversion(
     Conversion { name, command, default_file }
 }
 
-const PARQUET_TO_CSV: &str = "python3 -c 'import sys, pyarrow.csv as c, pyarrow.parquet as p; c.write_csv(p.read_table(sys.argv[1]), sys.stdout.buffer)'";
-const ARROW_FILE_TO_CSV: &str = "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_file(sys.argv[1]).read_all(), sys.stdout.buffer)'";
-const ARROW_STREAM_TO_CSV: &str = "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_stream(open(sys.argv[1], \"rb\")).read_all(), sys.stdout.buffer)'";
+const PARQUET_TO_CSV: &str = "python3 -c 'import sys, pyarrow.csv as c, pyarrow.parquet as p; \
+     c.write_csv(p.read_table(sys.argv[1]), sys.stdout.buffer)'";
+const ARROW_FILE_TO_CSV: &str = "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; \
+     c.write_csv(a.ipc.open_file(sys.argv[1]).read_all(), sys.stdout.buffer)'";
+const ARROW_STREAM_TO_CSV: &str = "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; \
+     c.write_csv(a.ipc.open_stream(open(sys.argv[1], \"rb\")).read_all(), sys.stdout.buffer)'";
 
 impl FileFormat {
     fn conversion(self) -> Conversion {
@@ -223,10 +226,10 @@ fn skippable(head: &FileStart<'_>) -> Verdict {
         if at > 0 && here.begins(LZ4) == Some(true) {
             return Verdict::Is(FileFormat::Lz4);
         }
-        let (Some(true), true) = (here.begins(&magic), frame) else {
+        if here.begins(&magic) != Some(true) || !frame {
             let undecided = rest.len() < 4 && !head.whole && (at > 0 || frame || rest.is_empty());
             return if undecided { Verdict::More(at + 4) } else { Verdict::Other };
-        };
+        }
         let Some(&[a, b, c, d]) = rest.get(4..8) else {
             return if head.whole { Verdict::Other } else { Verdict::More(at + 8) };
         };

@@ -45,7 +45,8 @@ fn foreign(endian: Endian) -> bool {
 fn transform(bytes: &mut [u8], format: NumberFormat, descending: bool, direction: Direction) {
     let swap = foreign(format.endian);
     let flip = |flips: u64| if descending { !flips } else { flips };
-    let (sign32, sign64) = (1 << 31, 1 << 63);
+    let sign32 = 1 << 31;
+    let sign64 = 1 << 63;
     match (format.kind, direction) {
         (NumberType::U32, _) => passes::integers_u32(bytes, swap, flip(0) as u32, direction),
         (NumberType::I32, _) => passes::integers_u32(bytes, swap, flip(sign32) as u32, direction),

@@ -207,8 +207,7 @@ impl<'a, R: Records> Job<'a, R> {
     pub fn open_rolling_output(&self, parts: &Parts, by_key: bool) -> Result<OutputWriter<R>, SortError> {
         let total = self.inputs.record_bytes().ok_or_else(|| {
             SortError::Request(
-                "parts are cut by size, and what comes through a pipe has none beforehand\n  write it to a file first"
-                    .into(),
+                "parts are cut by size, and the size of a pipe is unknown\n  write it to a file first".into(),
             )
         })?;
         // The other half is for inputs and spills.
@@ -220,8 +219,9 @@ impl<'a, R: Records> Job<'a, R> {
     /// Creates the job's directory. A resumable job that is killed after this can be resumed from it. The manifest
     /// names the unfinished output.
     pub fn begin_spilling(&mut self) -> Result<(), SortError> {
-        if let (true, None, Output::Path(path)) =
-            (self.resumable, &self.manifest.temporary, &self.request.output)
+        if self.resumable
+            && self.manifest.temporary.is_none()
+            && let Output::Path(path) = &self.request.output
         {
             let name = AtomicOutput::name_for(path)?;
             self.manifest.temporary = name.and_then(|name| std::path::absolute(name).ok());

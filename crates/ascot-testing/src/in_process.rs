@@ -114,8 +114,8 @@ impl Hub {
         self.state.lock().unpoisoned()
     }
 
-    fn sleep<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, most).unpoisoned().0
+    fn sleep<'a>(&self, state: MutexGuard<'a, State>, timeout: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, timeout).unpoisoned().0
     }
 
     /// Waits until it is this rank's turn.
@@ -162,7 +162,8 @@ impl Transport for Endpoint {
     }
 
     fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), TransportError> {
-        let (hub, rank) = (self.hub.clone(), self.rank);
+        let hub = self.hub.clone();
+        let rank = self.rank;
         let mut state = self.state();
         if state.presence.get(to as usize) != Some(&Presence::Here) {
             return Err(TransportError::PeerGone { rank: to });
@@ -182,7 +183,8 @@ impl Transport for Endpoint {
     }
 
     fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
-        let (hub, rank) = (self.hub.clone(), self.rank);
+        let hub = self.hub.clone();
+        let rank = self.rank;
         let mut state = self.state();
         let queue = state.queues.get_mut(rank as usize).and_then(|lanes| lanes.get_mut(lane as usize));
         let Some((from, buffer)) = queue.and_then(VecDeque::pop_front) else { return Ok(None) };
@@ -196,8 +198,10 @@ impl Transport for Endpoint {
         Ok(Some(from))
     }
 
-    fn wait(&mut self, most: Duration) -> Result<(), TransportError> {
-        let (hub, rank, seen) = (self.hub.clone(), self.rank, self.seen);
+    fn wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
+        let hub = self.hub.clone();
+        let rank = self.rank;
+        let seen = self.seen;
         let mut state = self.state();
         if state.turns.is_some() {
             let alive = state.next_turn();
@@ -207,9 +211,10 @@ impl Transport for Endpoint {
             }
             state = hub.turn_of(rank, state);
         } else if state.changes == seen {
-            state = hub.sleep(state, most);
+            state = hub.sleep(state, timeout);
         }
-        let (changes, gone) = (state.changes, state.gone());
+        let changes = state.changes;
+        let gone = state.gone();
         drop(state);
         self.seen = changes;
         gone.map_or(Ok(()), |rank| Err(TransportError::PeerGone { rank }))

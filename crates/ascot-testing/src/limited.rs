@@ -54,7 +54,8 @@ struct State {
 impl Wire {
     /// Links between the nodes of `topology`, all free.
     pub fn new(topology: &Topology, speed: WireSpeed) -> Self {
-        let (nodes, ranks) = (topology.nodes() as usize, topology.size() as usize);
+        let nodes = topology.nodes() as usize;
+        let ranks = topology.size() as usize;
         let state = State {
             out_free: vec![0.0; nodes],
             in_free: vec![0.0; nodes],
@@ -101,7 +102,8 @@ impl Wire {
     /// The arrival time of a batch that `from` sends now.
     fn arrival(&self, state: &mut State, from: u32, to: u32, bytes: usize) -> f64 {
         let now = state.now(from);
-        let (here, there) = (self.topology.node_of(from) as usize, self.topology.node_of(to) as usize);
+        let here = self.topology.node_of(from) as usize;
+        let there = self.topology.node_of(to) as usize;
         if here == there {
             return now;
         }
@@ -240,7 +242,7 @@ impl<T: Transport> Transport for Limited<T> {
     }
 
     /// Advances the clock if this rank can act before all others, else lets other ranks run.
-    fn wait(&mut self, most: Duration) -> Result<(), TransportError> {
+    fn wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
         let rank = self.rank();
         let mut state = self.wire.lock();
         let arrivals = self.early.iter().map(|early| early.arrival);
@@ -256,7 +258,7 @@ impl<T: Transport> Transport for Limited<T> {
         // A rank that sends to it later resets this.
         state.set_idle(rank, Some(next));
         drop(state);
-        self.inner.wait(most)
+        self.inner.wait(timeout)
     }
 
     fn leave(&mut self) {

@@ -21,24 +21,27 @@ pub struct Side<'a> {
 /// The chart of all sides with more than one stream.
 pub fn chart(title: &str, subtitle: &str, sides: &[Side<'_>]) -> String {
     let mut svg = sheet(title);
-    label(&mut svg, (LEFT, 48.0), "start", PALE, subtitle);
+    label(&mut svg, LEFT, 48.0, "start", PALE, subtitle);
     let shown: Vec<&Side<'_>> = sides.iter().filter(|side| side.seen.len() > 1).collect();
     let all = || shown.iter().flat_map(|side| side.seen.iter().chain(side.theory));
     let max = all().copied().fold(1.0, f64::max);
     let y = |bytes: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * bytes / max;
     for line in 0..=GRID_LINES {
         let bytes = max * f64::from(line) / f64::from(GRID_LINES);
-        let (at, end) = (y(bytes), WIDTH - RIGHT);
+        let at = y(bytes);
+        let end = WIDTH - RIGHT;
         let _ = writeln!(svg, "<path d=\"M{LEFT} {at:.1}H{end}\" stroke=\"{GRID}\"/>");
-        label(&mut svg, (LEFT - 10.0, at + 4.0), "end", PALE, &units::bytes(bytes as u64));
+        label(&mut svg, LEFT - 10.0, at + 4.0, "end", PALE, &units::bytes(bytes as u64));
     }
     let width = (WIDTH - RIGHT - LEFT) / shown.len().max(1) as f64;
     for (number, side) in shown.iter().enumerate() {
         let left = LEFT + width * number as f64;
         let step = (width - 24.0) / side.seen.len() as f64;
         for (stream, &bytes) in side.seen.iter().enumerate() {
-            let (x, bar) = (left + step * stream as f64, (step * 0.86).max(0.4));
-            let (top, tall) = (y(bytes), y(0.0) - y(bytes));
+            let x = left + step * stream as f64;
+            let bar = (step * 0.86).max(0.4);
+            let top = y(bytes);
+            let tall = y(0.0) - y(bytes);
             let _ = writeln!(
                 svg,
                 "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{bar:.1}\" height=\"{tall:.1}\" fill=\"{READING}\"/>"
@@ -58,10 +61,10 @@ pub fn chart(title: &str, subtitle: &str, sides: &[Side<'_>]) -> String {
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{WRITING}\" stroke-width=\"2\"/>",
             points.join(" ")
         );
-        label(&mut svg, (left, HEIGHT - BOTTOM + 20.0), "start", INK, side.name);
+        label(&mut svg, left, HEIGHT - BOTTOM + 20.0, "start", INK, side.name);
     }
-    label(&mut svg, (WIDTH - RIGHT + 18.0, TOP + 12.0), "start", READING, "seen");
-    label(&mut svg, (WIDTH - RIGHT + 18.0, TOP + 32.0), "start", WRITING, "theory");
+    label(&mut svg, WIDTH - RIGHT + 18.0, TOP + 12.0, "start", READING, "seen");
+    label(&mut svg, WIDTH - RIGHT + 18.0, TOP + 32.0, "start", WRITING, "theory");
     svg.push_str("</svg>\n");
     svg
 }

@@ -13,8 +13,8 @@ pub fn index() -> Command {
     tool("index")
         .about("Index records by key while they are written, and find them again")
         .long_about(
-            "Make, read and check indexed directories. Records are appended in epochs, sorted and \
-             indexed in one pass; a query finds the values of a key in a few reads.",
+            "Make, read and check indexed directories. Records are appended in epochs, sorted and indexed in \
+             one pass; a query finds the values of a key in a few reads.",
         )
         .override_usage("ascot index COMMAND [ARGUMENT]...")
         .subcommand_required(true)
@@ -32,9 +32,9 @@ fn build() -> Command {
     tool("build")
         .about("Index files of records by a range of their bytes")
         .long_about(
-            "Read files of records once and write the new directory DIR, in which queries find records \
-             by key. An epoch can be read as soon as it is complete. Complete epochs stay even if the \
-             command fails or is killed.",
+            "Read files of records once and write the new directory DIR, in which queries find records by \
+             key. An epoch can be read as soon as it is complete. Complete epochs stay even if the command \
+             fails or is killed.",
         )
         .override_usage("ascot index build FILE... --format FORMAT --key A..B -o DIR [OPTION]...")
         .after_help(
@@ -47,7 +47,7 @@ fn build() -> Command {
         )
         .arg(
             files(
-                "what to read; - is standard input",
+                "files to read; - is standard input",
                 "Files of records, in this order; - is standard input.",
             )
             .required(true),
@@ -74,14 +74,14 @@ fn of_records() -> Vec<Arg> {
             "format",
             "FORMAT",
             "fixed:BYTES, lines, prefixed:u32-le and the like",
-            "The layout of the files: fixed:BYTES, lines, lines:nul, prefixed:u8, :u16, :u32, \
-                     :u64, with -le or -be.",
+            "The layout of the files: fixed:BYTES, lines, lines:nul, prefixed:u8, :u16, :u32, :u64, with -le \
+             or -be.",
         )
         .required(true),
         option(
             "key",
             "A..B",
-            "bytes A to B of a record, B left out",
+            "bytes A to B of a record, B excluded",
             "The bytes of a record that form its key, counted from 0, without B; all others form its value.",
         )
         .required(true),
@@ -103,23 +103,23 @@ fn of_directory() -> Vec<Arg> {
             "SCHEME",
             ["records", "pointers", "ranks"],
             "records (default), pointers or ranks",
-            "What a table stores with each key: the whole record; a pointer to the value, in the order \
-             of arrival; or the number of the writer whose own table has the record. For one writer \
-             records is best; the others are for many processes that write together.",
+            "What a table stores with each key: the whole record; a pointer to the value, in the order of \
+             arrival; or the number of the writer whose own table has the record. For one writer records is \
+             best; the others are for many processes that write together.",
         ),
         option(
             "partitions",
             "P",
-            "parts among which keys are divided (default 1)",
-            "Number of parts among which keys are divided; 1 if not given.",
+            "number of parts for the keys (default 1)",
+            "Number of parts that divide the keys; 1 if not given.",
         ),
         choice(
             "partition-by",
-            "WAY",
+            "HOW",
             ["hash", "range"],
             "hash (default), or range of keys",
-            "How the part of a key is found: by its hash, or by boundaries that are sampled and balanced \
-             for every epoch, so that a range of keys is in few parts.",
+            "How the part of a key is found: by its hash, or by boundaries that are sampled and balanced for \
+             every epoch, so that a range of keys is in few parts.",
         ),
         switch(
             "epoch-per-file",
@@ -130,11 +130,11 @@ fn of_directory() -> Vec<Arg> {
             "open",
             "MODE",
             ["create", "append", "auto"],
-            "create (default), append, or auto: whichever fits",
-            "create: make the directory, or use one that is empty or whose first epoch was never \
-             complete. append: continue an existing directory after its last complete epoch. Format, key \
-             and all other options must match the directory, except the number of partitions. auto: \
-             append if the directory exists, otherwise create.",
+            "create (default), append, or auto to choose",
+            "create: make the directory, or use one that is empty or whose first epoch was never complete. \
+             append: continue an existing directory after its last complete epoch. Format, key and all other \
+             options must match the directory, except the number of partitions. auto: append if the \
+             directory exists, otherwise create.",
         ),
         switch("append", "continue an existing directory", "The same as --open append.")
             .conflicts_with("open"),
@@ -143,8 +143,8 @@ fn of_directory() -> Vec<Arg> {
             "N",
             "first drop epochs from N on; the next is epoch N",
             "With --append or --open auto: epochs 0 to N-1 stay, later ones are dropped, and the next is \
-             epoch N. For a program that restarts from a checkpoint before its epoch N and would \
-             otherwise write epochs a second time.",
+             epoch N. For a program that restarts from a checkpoint before its epoch N and would otherwise \
+             write epochs a second time.",
         ),
     ]
 }
@@ -153,11 +153,11 @@ fn get() -> Command {
     tool("get")
         .about("Print all values of a key, with their epochs")
         .long_about(
-            "Find the values that were appended to a key, in all epochs or one. Exit status 1: the key \
-             has no value; 2: a file is missing or damaged, so that values may be missing. Keys are \
-             written as 0x and hexadecimal digits, as le:NUMBER or be:NUMBER (an integer of the length \
-             of a key, lowest or highest byte first), or as text. Values may be longer than the memory: \
-             a value is checked as a whole and then printed part by part.",
+            "Find the values that were appended to a key, in all epochs or one. Exit status 1: the key has \
+             no value; 2: a file is missing or damaged, so that values may be missing. Keys are written as \
+             0x and hexadecimal digits, as le:NUMBER or be:NUMBER (an integer of the length of a key, lowest \
+             or highest byte first), or as text. Values may be longer than the memory: a value is checked as \
+             a whole and then printed part by part.",
         )
         .override_usage(
             "ascot index get DIR KEY [OPTION]...\nascot index get DIR --keys-file FILE [OPTION]...",
@@ -185,8 +185,9 @@ fn get() -> Command {
         .arg(epoch())
         .arg(file_option(
             "keys-file",
-            "many keys, one a line, read in file order",
-            "File of keys, one a line. They are looked up together, with reads in file order. - is standard input.",
+            "many keys, one per line, read in file order",
+            "File of keys, one per line. They are looked up together, with reads in file order. - is \
+             standard input.",
         ))
         .arg(raw())
         .arg(json())
@@ -198,9 +199,9 @@ fn range() -> Command {
     tool("range")
         .about("Print the records of a range of keys, in their order")
         .long_about(
-            "Print the records whose keys are at least A and below B, by key and epoch; without A from \
-             the smallest key, without B to the largest. Keys are written as for ascot index get. Blocks \
-             outside the range are not read.",
+            "Print the records whose keys are at least A and below B, by key and epoch; without A from the \
+             smallest key, without B to the largest. Keys are written as for ascot index get. Blocks outside \
+             the range are not read.",
         )
         .override_usage("ascot index range DIR A..B [OPTION]...")
         .before_help("A and B: 0x and hexadecimal digits, le:NUMBER, be:NUMBER, or text.")
@@ -216,7 +217,8 @@ fn range() -> Command {
                 "range",
                 "A..B",
                 "keys from A to B, B excluded",
-                "The range: the smallest key, two dots, and the key before which it ends; either may be omitted.",
+                "The range: the smallest key, two dots, and the key before which it ends; either may be \
+                 omitted.",
             )
             .allow_hyphen_values(true),
         )
@@ -256,9 +258,9 @@ fn verify() -> Command {
     tool("verify")
         .about("Read everything and check it")
         .long_about(
-            "Check every checksum, the order of keys, all counts, that queries find every record, and \
-             that padding is zero, so that a change of any byte is found. Exit status 1: a fault was \
-             found; the message names its file and byte.",
+            "Check every checksum, the order of keys, all counts, that queries find every record, and that \
+             padding is zero, so that a change of any byte is found. Exit status 1: a fault was found; the \
+             message names its file and byte.",
         )
         .override_usage("ascot index verify DIR [OPTION]...")
         .arg(dir())
@@ -270,9 +272,9 @@ fn rollback() -> Command {
     tool("rollback")
         .about("Drop the last epochs of an indexed directory")
         .long_about(
-            "Keep epochs 0 to N-1 of an indexed directory and drop all later ones, so that the next is \
-             epoch N. The command may be interrupted at any time: it replaces the manifest first and \
-             truncates files afterwards. Open readers must be opened again.",
+            "Keep epochs 0 to N-1 of an indexed directory and drop all later ones, so that the next is epoch \
+             N. The command may be interrupted at any time: it replaces the manifest first and truncates \
+             files afterwards. Open readers must be opened again.",
         )
         .override_usage("ascot index rollback DIR --to-epoch N [OPTION]...")
         .after_help("Examples:\n  ascot index rollback run.dir --to-epoch 7")
@@ -289,14 +291,16 @@ fn plan() -> Command {
     tool("plan")
         .about("Compute memory, connections and messages of many writers")
         .long_about(
-            "Compute the memory, connections and messages that each of many processes needs to send \
-             records to the owners of their keys: directly, or in three hops through ranks that \
-             represent other nodes.",
+            "Compute the memory, connections and messages that each of many processes needs to send records \
+             to the owners of their keys: directly, or in three hops through ranks that represent other \
+             nodes.",
         )
         .override_usage("ascot index plan --ranks R --ranks-per-node K [OPTION]...")
         .after_help("Examples:\n  ascot index plan --ranks 131072 --ranks-per-node 32")
         .arg(option("ranks", "R", "processes that write", "Processes that write.").required(true))
-        .arg(option("ranks-per-node", "K", "of them on each node", "Processes on each node.").required(true))
+        .arg(
+            option("ranks-per-node", "K", "processes on each node", "Processes on each node.").required(true),
+        )
         .arg(option(
             "batch",
             "SIZE",
@@ -330,15 +334,15 @@ fn raw() -> Arg {
 }
 
 fn json() -> Arg {
-    switch("json", "as JSON, one object a line", "Print JSON, bytes in hexadecimal.")
+    switch("json", "as JSON, one object per line", "Print JSON, bytes in hexadecimal.")
 }
 
 fn stats() -> Arg {
     switch(
         "stats",
         "report reads on standard error",
-        "Report on standard error the number and bytes of reads by kind, the number of files opened, and \
-         the number of other calls for a file's size or time.",
+        "Report on standard error the number and bytes of reads by kind, the number of files opened, and the \
+         number of other calls for a file's size or time.",
     )
 }
 
@@ -350,8 +354,8 @@ fn memory() -> Arg {
     option(
         "memory",
         "SIZE",
-        "most memory (default 256MiB to build, 64MiB to read)",
-        "Maximum memory, plus a small constant (32 MiB). Default: ASCOT_MEMORY, or 256 MiB to build and \
-         64 MiB to read.",
+        "maximum (default 256MiB to build, 64MiB to read)",
+        "Maximum memory, plus a small constant (32 MiB). Default: ASCOT_MEMORY, or 256 MiB to build and 64 \
+         MiB to read.",
     )
 }

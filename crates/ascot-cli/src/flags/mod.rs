@@ -121,10 +121,10 @@ fn frame() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Sort, merge and split files far larger than memory")
         .long_about(
-            "Ascot sorts, merges, splits and reshapes files far larger than memory within a fixed amount \
-             of memory. It predicts how long a job takes and why, and reports afterwards where the time \
-             went. Spilled data is checksummed, outputs are written whole or not at all, and killed jobs \
-             can be resumed.",
+            "Ascot sorts, merges, splits and reshapes files far larger than memory within a fixed amount of \
+             memory. It predicts how long a job takes and why, and reports afterwards where the time went. \
+             Spilled data is checksummed, outputs are written whole or not at all, and killed jobs can be \
+             resumed.",
         )
         .override_usage("ascot COMMAND [ARGUMENT]...")
         .before_help("ascot COMMAND --help shows one screen; man ascot-sort has all details.")

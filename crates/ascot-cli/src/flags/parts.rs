@@ -16,10 +16,10 @@ pub fn merge() -> Command {
     moving("merge", "FILE...", SORTING_ONLY)
         .about("Merge sorted files of any number into one")
         .long_about(
-            "Merge FILEs that are sorted by the given keys into one. The number of files is not limited: \
-             if memory or the limit of open files does not allow all of them at once, they are merged in \
-             several passes. A record out of order is an error that names its file and number, and \
-             nothing is written. Equal records keep the order of their files.",
+            "Merge FILEs that are sorted by the given keys into one. The number of files is not limited: if \
+             memory or the limit of open files does not allow all of them at once, they are merged in \
+             several passes. A record out of order is an error that names its file and number, and nothing \
+             is written. Equal records keep the order of their files.",
         )
         .before_help("Files must be sorted by the same keys; a record out of order is an error.")
         .after_help(
@@ -38,8 +38,8 @@ pub fn reshape() -> Command {
         .long_about(
             "Merge FILEs that are sorted already and write the result as N files of equal size, each with a \
              range of keys: all keys of one file come before those of the next, and equal keys share a file. \
-             All data is read once and written once, unless there are more files than can be open. All \
-              parts appear when the last one is complete, or none.",
+             All data is read once and written once, unless there are more files than can be open. All parts \
+             appear when the last one is complete, or none.",
         )
         .before_help("The parts together, in order of their names, are the merged file.")
         .after_help(
@@ -58,10 +58,10 @@ pub fn split() -> Command {
         .about("Split files into parts by key, by hash or by size")
         .long_about(
             "Write the records of all FILEs to N files. --by range: each file has a range of keys; the \
-             ranges are sampled so that files are about as large. --by hash: records of equal keys share a \
-             file. --by size (the default without a key): each file has an equal share of the bytes, cut \
-             between records. Files hold records in the order of the inputs. All data is read once and \
-              written once. All parts appear when the last one is complete, or none.",
+             ranges are sampled so that files have about the same size. --by hash: records of equal keys \
+             share a file. --by size (the default without a key): each file has an equal share of the bytes, \
+             cut between records. Files hold records in the order of the inputs. All data is read once and \
+             written once. All parts appear when the last one is complete, or none.",
         )
         .before_help("Records are never cut in two; within a part they keep their order.")
         .after_help(
@@ -76,8 +76,8 @@ pub fn split() -> Command {
                 "WHAT",
                 ["range", "hash", "size"],
                 "range (of keys), hash (of the key) or size",
-                "How the part of a record is chosen: range, by the range of its key; hash, by the XXH3 \
-                 hash of its key; size, by its position. If not given: range with a key, size without.",
+                "How the part of a record is chosen: range, by the range of its key; hash, by the XXH3 hash \
+                 of its key; size, by its position. If not given: range with a key, size without.",
             )
             .help_heading(JOB),
         )
@@ -85,9 +85,9 @@ pub fn split() -> Command {
             file_option(
                 "boundaries",
                 "cut --by range at the keys of FILE's records",
-                "Cut --by range at the keys of the records in FILE, in the format and order of the \
-                     inputs, without a header: one fewer than parts, each the first key of a part. \
-                      Inputs may then be pipes. If not given, ranges are sampled.",
+                "Cut --by range at the keys of the records in FILE, in the format and order of the inputs, \
+                 without a header: one fewer than parts, each the first key of a part. Inputs may then be \
+                 pipes. If not given, ranges are sampled.",
             )
             .help_heading(JOB),
         )
@@ -120,7 +120,7 @@ fn moving(name: &'static str, operands: &str, omitted: &[&str]) -> Command {
         .args(output())
         .arg(help_flag(None).hide_short_help(true))
         .arg(
-            files("what to read; - is standard input", "Files to read, in this order; - is standard input.")
+            files("files to read; - is standard input", "Files to read, in this order; - is standard input.")
                 .hide_short_help(true)
                 .help_heading(None::<&str>),
         )

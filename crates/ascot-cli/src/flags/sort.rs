@@ -20,15 +20,14 @@ pub fn command() -> Command {
     Command::new("sort")
         .about("Sort or merge files of any size within a fixed memory")
         .long_about(
-            "Sort the records of all FILEs, together, and write the result to standard output \
-             or to the file of -o. With no FILE, or where FILE is -, standard input is \
-             read.\n\nRecords are lines unless --format, --csv or a column name says otherwise. \
-             Lines are ordered by the value of their bytes, whatever the locale, as the sort \
-             command orders them under LC_ALL=C; its flags have its meaning here, and may stand \
-             after file names.",
+            "Sort the records of all FILEs together and write the result to standard output, or to the file \
+             of -o. Without FILE, or if FILE is -, read standard input.\n\nRecords are lines unless \
+             --format, --csv or a column name in --key selects another format. Lines are ordered by their \
+             bytes in every locale, as the sort command orders them under LC_ALL=C. The flags of the sort \
+             command have the same meaning and may follow file names.",
         )
         .override_usage("ascot sort [OPTION]... [FILE]...\nascot sort --resume DIR")
-        .before_help("Lines go by their bytes (LC_ALL=C); the sort command's flags mean the same here.")
+        .before_help("Lines are ordered by their bytes (LC_ALL=C). The sort command's flags work.")
         .after_help(EXAMPLES)
         .disable_help_flag(true)
         .disable_version_flag(true)
@@ -55,9 +54,9 @@ pub fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .arg(
             files(
-                "what to sort; - is standard input",
-                "Files to sort, together, in this order where order among equals counts; - is \
-             standard input.",
+                "files to sort; - is standard input",
+                "Files to sort, all together; - is standard input. If equal records keep their order, it is \
+                 that of the arguments.",
             )
             .hide_short_help(true)
             .help_heading(None::<&str>),
@@ -66,50 +65,47 @@ pub fn command() -> Command {
 
 /// Name, letter, and the two texts of each order.
 const ORDERS: &[(&str, char, &str, &str)] = &[
-    ("ignore-leading-blanks", 'b', "skip leading blanks", "Ignore leading blanks when finding sort keys."),
-    ("dictionary-order", 'd', "dictionary order", "Consider only blanks and alphanumeric bytes."),
-    ("ignore-case", 'f', "fold case", "Fold lower case (a to z) to upper case."),
+    ("ignore-leading-blanks", 'b', "skip leading blanks", "Ignore blanks at the start of a key."),
+    ("dictionary-order", 'd', "dictionary order", "Compare only blanks, letters and digits."),
+    ("ignore-case", 'f', "fold case", "Compare lower-case letters (a to z) as upper-case."),
     (
         "general-numeric-sort",
         'g',
         "numbers, also 1e-3",
-        "Compare by general numerical value, as floating point: 1e-3, 0x1f, inf, nan. \
-             Slower than -n.",
+        "Compare floating-point numbers: 1e-3, 0x1f, inf, nan. Slower than -n.",
     ),
     (
         "human-numeric-sort",
         'h',
         "sizes: 2K 1G",
-        "Compare human-readable numbers: sign, then suffix (none, K, M, G, ...), then \
-             value.",
+        "Compare sizes such as 2K and 1G: by sign, then by suffix (none, K, M, G, ...), then by number.",
     ),
-    ("ignore-nonprinting", 'i', "printable bytes only", "Consider only printable bytes (0x20 to 0x7e)."),
-    ("month-sort", 'M', "JAN < ... < DEC", "Compare by month name: unknown < JAN < ... < DEC."),
+    ("ignore-nonprinting", 'i', "printable bytes only", "Compare only printable bytes (0x20 to 0x7e)."),
+    ("month-sort", 'M', "JAN < ... < DEC", "Compare names of months: unknown < JAN < ... < DEC."),
     (
         "numeric-sort",
         'n',
         "numbers",
-        "Compare by numerical value: optional blanks, minus sign, digits, decimal point, \
-             digits.",
+        "Compare numbers: optional blanks, minus sign, digits, decimal point, digits.",
     ),
     (
         "random-sort",
         'R',
         "random, equals together",
-        "Random order: keys go by a salted hash, so lines of equal keys stay together. Another order each \
-             time, or that of --random-source.",
+        "Order by a salted hash of the keys: random, but lines with equal keys stay together. Each run gives \
+         another order, unless --random-source sets the salt.",
     ),
     (
         "version-sort",
         'V',
         "versions: 1.9 < 1.10",
-        "Compare numbers within text by value, as in names of versions.",
+        "Compare numbers within text by value, as in version names.",
     ),
     (
         "reverse",
         'r',
         "largest first",
-        "Reverse the result of comparisons. With numbers, CSV columns and byte ranges too.",
+        "Reverse the order, also that of binary numbers, CSV columns and byte ranges.",
     ),
 ];
 
@@ -120,18 +116,18 @@ pub(super) fn ordering() -> Vec<Arg> {
         repeated(
             "sort-word",
             "WORD",
-            "these by name",
-            "Order by WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), \
-             random (-R), version (-V).",
+            "order by name",
+            "Order by WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), random (-R), \
+             version (-V).",
         )
         .long("sort"),
     );
     flags.push(
         file_option(
             "random-source",
-            "the salt of -R: the same bytes, the same order",
-            "Take the 16 bytes that salt -R from the start of FILE: the same bytes give the same \
-                 order, that of the sort command. Without it the system's generator gives them.",
+            "the salt of -R: the same file gives the same order",
+            "Take the salt of -R from the first 16 bytes of FILE: the same bytes give the same order, also \
+             in the sort command. Without this flag the system's random generator gives the salt.",
         )
         .action(ArgAction::Append)
         .hide_short_help(true),
@@ -145,24 +141,24 @@ pub(super) fn records() -> Vec<Arg> {
             "key",
             "SPEC",
             "lines: 2,2nr  CSV: tenant,-ts  fixed length: 0..10",
-            "What to order by; may be repeated. Lines: F[.C][OPTS][,F[.C][OPTS]], field and byte \
-                 from 1, OPTS of bdfgiMhnRrV, as in the sort command. CSV: columns by name (the header \
-                 is implied) or number (#1 is the first), separated by commas; -NAME or NAME:desc for \
-                 descending; NAME:text, :number, :number(,) with a decimal comma, :date, \
-                 :date(%d.%m.%Y), :auto for what it holds, :nulls-first, :nulls-last for where empty \
-                 fields go. Fixed-length and length-prefixed records: byte ranges from 0, end excluded, \
-                 as in 0..10,12..16; :desc after a range for descending. Without a key the whole record \
-                 counts.",
+            "The key to order by; may be repeated. Lines: F[.C][OPTS][,F[.C][OPTS]] as in the sort command, \
+             where F is a field and C a byte, both counted from 1, and OPTS are letters of bdfgiMhnRrV. CSV: \
+             columns, separated by commas, by name (which implies --header) or by number (#1 is the first). \
+             -NAME or NAME:desc is descending; NAME:text, :number, :number(,) with a decimal comma, :date, \
+             :date(%d.%m.%Y) or :auto (the default: the type that fits the values) is its type; :nulls-first \
+             and :nulls-last place empty fields. Fixed-length and length-prefixed records: ranges of bytes \
+             counted from 0, end excluded, as in 0..10,12..16; :desc after a range makes it descending. \
+             Without a key the whole record is the key.",
         )
         .short('k')
         .value_parser(OsStringValueParser::new()),
         repeated(
             "separator",
             "C",
-            "between fields or columns (default: blanks; comma)",
-            "Byte between fields of a line, instead of the empty string between a non-blank and \
-             a blank, or between columns of CSV, instead of a comma. '\\0' is NUL; the words \
-             tab, comma, semicolon, space and the form '\\t' are understood too. Also \
+            "byte between fields (default: blanks; CSV: comma)",
+            "The byte between fields of a line or between columns of CSV. Without it a field of a line \
+             begins with the blanks before it, and columns are separated by commas. C is a byte, '\\0' for \
+             NUL, '\\t' for a tab, or one of the words tab, comma, semicolon and space. Also \
              --field-separator.",
         )
         .short('t')
@@ -176,51 +172,51 @@ pub(super) fn layouts() -> Vec<Arg> {
         switch(
             "zero-terminated",
             "lines end in NUL, not newline",
-            "Lines end in a NUL byte instead of a newline, coming and going.",
+            "Lines end in a NUL byte instead of a newline, in the inputs and the output.",
         )
         .short('z'),
         option(
             "format",
             "LAYOUT",
             "lines csv (or --csv) tsv fixed:100 u64-le prefixed:u32",
-            "What a record is. lines: the default. csv, tsv: rows with quoting; a quoted line \
-             break belongs to its row. fixed:N: N bytes each. u32, u64, i32, i64, f32, f64, \
-             each with -le or -be, or neither for this machine's byte order: binary numbers, \
-             sorted by value, floats in total order. prefixed:u8, u16, u32, u64 (with -be for \
-             big-endian): a length, then so many bytes. Without it files are lines, whatever \
-             they are called; only where --key names a column are files all called .csv (or all \
-             .tsv) rows with a header.",
+            "The format of records. lines: lines of text, the default. csv, tsv: rows with quoting; a quoted \
+             field may contain line breaks. fixed:N: N bytes each. u32, u64, i32, i64, f32, f64: binary \
+             numbers, sorted by value, floats in total order; the suffix -le or -be gives the byte order, \
+             which is this machine's by default. prefixed:u8, u16, u32, u64 (with -be for big-endian): a \
+             length, then as many bytes. Without --format files are read as lines, whatever their names. One \
+             exception: if --key names a column and the names of all files end in .csv (or all in .tsv), \
+             records are rows with a header.",
         ),
         switch("csv", "short for --format csv", "Short for --format csv.").hide_short_help(true),
         switch(
             "header",
             "the first line or row is a header and stays first",
-            "The first line or row of each input is a header: that of the first input starts \
-             the output, the others are dropped. Implied where --key names a column of CSV.",
+            "The first line or row of each input is a header. The header of the first input starts the \
+             output; the others are dropped. Implied if --key names a column of CSV.",
         ),
         repeated(
             "null",
             "TEXT",
-            "CSV: fields of TEXT are null, as empty ones are",
-            "Fields of CSV that are TEXT, quoted or not, count as null, as empty ones do: they come \
-                 last, or first with :nulls-first. May be repeated, as in --null NULL --null '\\N'.",
+            "CSV: fields equal to TEXT are null, as empty ones are",
+            "CSV fields equal to TEXT, quoted or not, are null, as empty fields are: they sort last, or \
+             first with :nulls-first. May be repeated, as in --null NULL --null '\\N'.",
         )
         .hide_short_help(true)
         .value_parser(OsStringValueParser::new()),
         switch(
             "strict",
-            "CSV: values not of their column's type are an error",
-            "A value of a CSV key that is neither null nor of its column's type is an error, named \
-                 with its file and row, before anything is written. So is a column without a type that \
-                 would be taken for text although most of its first values are numbers or dates. Without \
-                 it such values come last, and are counted at the end.",
+            "CSV: a value not of its column's type is an error",
+            "A value of a CSV key that is neither null nor of its column's type is an error, which names its \
+             file and row before anything is written. A column without a given type is an error if it would \
+             be sorted as text although most of its first values are numbers or dates. Without --strict such \
+             values sort last, and a message at the end counts them.",
         )
         .hide_short_help(true),
         option(
             "quote",
             "C",
             "quote of CSV (default \")",
-            "The byte that quotes CSV fields; a double quote if not given.",
+            "The byte that quotes CSV fields; a double quote by default.",
         )
         .hide_short_help(true)
         .value_parser(OsStringValueParser::new()),
@@ -231,25 +227,23 @@ fn checks() -> Vec<Arg> {
     vec![
         switch(
             "merge",
-            "merge files that are sorted already",
-            "Merge files that are sorted already; do not sort. A record out of order is an error. \
-                 With -R the files and the merge need the same --random-source.",
+            "merge files that are already sorted",
+            "Merge files that are already sorted; do not sort. A record out of order is an error. With -R \
+             the sort of each file and the merge need the same --random-source.",
         )
         .short('m'),
         switch(
             "check-diagnose",
             "check only: exit 1 at the first disorder (-C: silent)",
-            "Check whether the one input is sorted; do not sort. The first record out of order \
-             is named on standard error, and the exit status is 1. With -u, equal keys are \
-             disorder too.",
+            "Check whether the one input is sorted; do not sort. If it is not, name the first record out of \
+             order on standard error and exit with status 1. With -u, equal keys are disorder too.",
         )
         .short('c')
         .long(Resettable::Reset),
         switch(
             "check-quiet",
             "check silently",
-            "Check as -c does, but print nothing: exit status 0 means that the input is sorted, 1 \
-                 that it is not.",
+            "Check as -c does, but print nothing: exit status 0 if the input is sorted, 1 if it is not.",
         )
         .short('C')
         .long(Resettable::Reset)
@@ -257,8 +251,8 @@ fn checks() -> Vec<Arg> {
         option(
             "check",
             "WORD",
-            "the same by name",
-            "The same as -c (WORD is diagnose-first, or left out) or as -C (WORD is quiet or silent).",
+            "-c or -C by name",
+            "The same as -c (WORD is diagnose-first or left out) or as -C (WORD is quiet or silent).",
         )
         .num_args(0..=1)
         .require_equals(true)
@@ -272,56 +266,55 @@ pub(super) fn job() -> Vec<Arg> {
         switch(
             "unique",
             "only the first of records with equal keys",
-            "Write only the first of records with equal keys. With -c, check for strict order.",
+            "Write only the first of records with equal keys. With -c, equal keys are disorder.",
         )
         .short('u'),
         switch(
             "stable",
-            "equal keys keep their order (default for records)",
-            "Records with equal keys keep their order. Without it lines with equal keys are \
-             ordered by all their bytes, as the sort command does.",
+            "keep the order of equal keys (default except lines)",
+            "Records with equal keys keep their order. Without it lines with equal keys are ordered by all \
+             their bytes, as the sort command does.",
         )
         .short('s'),
         option(
             "top",
             "N",
             "only the first N records of the result",
-            "Write only the first N records of the result (1k, 1M are powers of 1000). Needs no \
-             spills if they fit in memory.",
+            "Write only the first N records of the result (k, M and G are powers of 1000). If they fit in \
+             memory, nothing is spilled.",
         ),
         switch(
             "explain",
             "print the plan with its predicted time, and stop",
-            "Print the plan, its passes and bytes, the most disk it takes and its predicted time, \
-                 and the plans it was preferred to; sort nothing. With --report FILE the plan is also \
-                 written there as JSON. Exit status 2 where spills and output certainly do not fit on \
-                 their volumes.",
+            "Print the plan (its passes, bytes, peak disk use and predicted time) and the plans rejected for \
+             it; sort nothing. --report FILE writes the plan as JSON too. Exit status 2 if spills and output \
+             certainly do not fit on their volumes.",
         ),
         dir_option(
             "resume",
             "continue the killed job whose spills are in DIR",
-            "Continue the killed job whose directory is DIR (ascot clean --dry-run lists them). All \
-                 else is taken from that job; only --memory, which replaces what it began with, \
-                 --keep-on-interrupt, --report, --progress, --quiet and --verbose go with it. Refused if \
-                 an input has changed since. Whatever ends it early, an error or a signal, it can be \
-                 continued again.",
+            "Continue the killed job whose directory is DIR (ascot clean --dry-run lists such jobs). The job \
+             keeps its inputs and flags; only --memory (which replaces its first value), \
+             --keep-on-interrupt, --report, --progress, --quiet and --verbose may be given. Refused if an \
+             input has changed since. A resumed job that an error or a signal ends early can be resumed \
+             again.",
         ),
         switch(
             "keep-on-interrupt",
-            "stopped by a signal, leave what --resume needs",
-            "If SIGINT (Ctrl-C), SIGTERM or SIGHUP stops the job, leave its spills and its \
-                 unfinished output instead of removing them, and say how to continue it: for machines \
-                 that are taken away at short notice. A job that cannot be continued is removed as \
-                 always: one that reads a pipe, writes to standard output or several parts, or has \
-                 spilled nothing yet. Past its first pass a job is then kept after an error, too, and a \
-                 resumed job always is. The same with ASCOT_KEEP_ON_INTERRUPT=1.",
+            "after a signal keep the files that --resume needs",
+            "If SIGINT (Ctrl-C), SIGTERM or SIGHUP stops the job, keep its spills and its unfinished output \
+             instead of removing them, and print how to continue. For machines that may be taken away at \
+             short notice. A job that cannot be resumed is still removed: one that reads a pipe, writes to \
+             standard output or to several parts, or has spilled nothing yet. After its first pass a job is \
+             kept after an error too; a resumed job is always kept. ASCOT_KEEP_ON_INTERRUPT=1 means the \
+             same.",
         )
         .hide_short_help(true),
         file_option(
             "files0-from",
             "read NUL-ended names of inputs from file F",
-            "Read the names of inputs from file F, each ended by a NUL byte, as find -print0 \
-             writes them; - is standard input. No FILE may be given besides.",
+            "Read the names of inputs from file F, each ended by a NUL byte, as find -print0 writes them; - \
+             is standard input. FILE arguments are not allowed with it.",
         )
         .value_name("F")
         .hide_short_help(true),
@@ -334,33 +327,32 @@ pub(super) fn memory_and_disks() -> Vec<Arg> {
             "memory",
             "SIZE",
             "hard cap: 1GiB, 10% (or -S); default: half of the free",
-            "Most memory to use: a hard cap for the whole process, a small constant (32 MiB) \
-             aside. K, M, G and KiB, MiB, GiB are powers of 1024, KB, MB, GB powers of 1000, % \
-             a share of what the machine or the control group has. Default: ASCOT_MEMORY, or \
-             half of what the machine and the control groups have available, at most 64 GiB. \
-             In a control group the cap is lowered, with a notice, until the whole process \
-             fits below the limit. \
-             -S is the same as in the sort command.",
+            "Maximum memory: a hard cap for the whole process, plus a small constant (32 MiB). K, M, G and \
+             KiB, MiB, GiB are powers of 1024; KB, MB, GB are powers of 1000; % is a share of the memory of \
+             the machine or the control group. Default: ASCOT_MEMORY, or half of the memory that the machine \
+             and the control groups have available, at most 64 GiB. In a control group Ascot lowers the cap, \
+             with a notice, until the whole process fits below the limit. -S means the same, with the units \
+             of the sort command.",
         ),
         repeated(
             "buffer-size",
             "SIZE",
             "as --memory; a bare number counts KiB",
-            "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, a \
-                 bare unit is one of it (K is 1K), of several the largest counts, and less than the \
-                 least that works, as 0 or 32b, is raised to it; more than there is counts as all there \
-                 is.",
+            "As --memory, with the rules of the sort command: a bare number counts KiB, b means bytes, and a \
+             unit without a number means one (K is 1K). If -S is given several times, the largest value \
+             applies. A value below the minimum, such as 0 or 32b, is raised to it; a value above the \
+             machine's memory is lowered to it.",
         )
         .short('S')
         .hide_short_help(true),
         dir_option(
             "temp",
             "spill to DIR (default: beside the output); repeatable",
-            "Directory for spills; repeated, all are used, the fastest most. Default: the \
-             directories of ASCOT_TMPDIR, or that of TMPDIR, or that of the output; /tmp where \
-             the output is standard output. Where /tmp is a tmpfs, spills there are memory: \
-             name a directory on a disk. Each job makes a directory ascot-ID of its own there \
-             and removes it at its end. Also --temporary-directory.",
+            "Directory for spills. If repeated, all are used, and faster ones get more. Default: the \
+             directories of ASCOT_TMPDIR, or that of TMPDIR, or that of the output, or /tmp if the output is \
+             standard output. If /tmp is a tmpfs, spills there use memory: name a directory on a disk. Each \
+             job makes its own directory ascot-ID there and removes it at its end. Also \
+             --temporary-directory.",
         )
         .action(ArgAction::Append)
         .short('T')
@@ -372,60 +364,61 @@ pub(super) fn resources() -> Vec<Arg> {
     vec![
         choice(
             "method",
-            "WAY",
+            "METHOD",
             ["auto", "merge", "distribute"],
             "auto, merge or distribute",
-            "How to sort what does not fit: merge (sorted runs, then merged), distribute (split \
-             by sampled keys into parts that fit) or auto, the cheaper by predicted time.",
+            "The method for data that does not fit in memory: merge (form sorted runs, then merge them), \
+             distribute (split by sampled keys into parts that fit, then sort each) or auto, the one with \
+             the shorter predicted time.",
         ),
         choice(
             "compress",
             "HOW",
             ["none", "lz4", "zstd", "auto"],
             "compress spills: none, lz4, zstd or auto",
-            "Compress spills: none (the default), lz4, zstd, or auto, which measures whether it \
+            "Compress spills: none (the default), lz4, zstd, or auto, which measures whether compression \
              pays.",
         ),
         option(
             "threads",
             "N",
-            "threads to compute with (default: one a core)",
-            "Threads to compute with; one a core if not given. Also --parallel.",
+            "computing threads (default: one for each core)",
+            "Number of computing threads; by default one for each core. Also --parallel.",
         )
         .visible_alias("parallel"),
         volume()
             .long_help(
-                "File with the profile of the volume that spills and output lie on, as ascot probe \
-                     writes it: the plan and its predicted time rest on its speeds. If not given, what is \
-                     assumed of a usual solid-state volume. Where it was measured, requests are of the size \
-                     and number found fastest.",
+                "File with the profile of the volume of spills and output, as ascot probe writes it. The \
+                 plan and its predicted time use its speeds; without it they use those of a typical \
+                 solid-state volume. With a measured profile, requests have the size and number that were \
+                 fastest.",
             )
             .hide_short_help(true),
         file_option(
             "volume-in",
             "the profile of another volume that inputs are on",
-            "File with the profile of the volume that the inputs lie on, where that is not the one \
-                 of spills and output: reading them and writing then do not get in each other's way, and \
-                 the plan counts the slower of the two.",
+            "File with the profile of the volume of the inputs, if that is not the volume of spills and \
+             output. Reading inputs and writing then do not slow each other, and the plan counts the slower \
+             of the two.",
         )
         .hide_short_help(true),
         option(
             "batch-size",
             "N",
             "merge at most N files at once",
-            "Merge at most N files at once (at least 2). Without it memory and the limit of \
-             open files decide.",
+            "Merge at most N files at once (at least 2). By default memory and the limit of open files \
+             determine the number.",
         )
         .hide_short_help(true),
         option(
             "compress-program",
             "PROG",
             "accepted: turns on --compress",
-            "Accepted for the sort command's sake: spills are compressed by Ascot itself, with \
-             lz4 if PROG is lz4, with zstd otherwise.",
+            "Accepted for compatibility with the sort command. Ascot does not run PROG: it compresses spills \
+             itself, with lz4 if PROG is lz4, otherwise with zstd.",
         )
         .hide_short_help(true),
-        switch("debug", "accepted", "Accepted for the sort command's sake; marks nothing.")
+        switch("debug", "accepted", "Accepted for compatibility with the sort command; has no effect.")
             .hide_short_help(true),
     ]
 }
@@ -435,8 +428,8 @@ pub(super) fn output() -> Vec<Arg> {
         file_option(
             "output",
             "write to FILE, whole or not at all; may be an input",
-            "Write the result to FILE instead of standard output. FILE appears when it is \
-             complete and not before, so it may be one of the inputs.",
+            "Write the result to FILE instead of standard output. FILE appears only when it is complete, so \
+             it may be one of the inputs.",
         )
         .action(ArgAction::Append)
         .short('o'),
@@ -444,28 +437,27 @@ pub(super) fn output() -> Vec<Arg> {
         file_option(
             "report",
             "write plan, account and timings as JSON",
-            "Write plan, account and timings to FILE as JSON, when the job is done.",
+            "When the job is done, write its plan, account and timings to FILE as JSON.",
         ),
         choice(
             "progress",
             "HOW",
             ["auto", "none", "bar", "json"],
             "auto, none, bar or json, on standard error",
-            "Progress on standard error. bar: one line, redrawn, and a summary at the end. \
-             json: one object a line, the report last. none: nothing. auto: bar if standard \
-             error is a terminal, the output is a file and the job takes over a second; none \
-             otherwise.",
+            "Progress on standard error. bar: one line, redrawn, and a summary at the end. json: one object \
+             on each line, the report last. none: nothing. auto, the default: bar if standard error is a \
+             terminal, the output is a file and the job takes more than a second; otherwise none.",
         ),
         switch(
             "quiet",
             "no progress, no notices; errors only",
-            "No progress, no summary, no notices; only errors.",
+            "Print no progress, summary or notices; only errors.",
         ),
         switch(
             "verbose",
-            "summary at the end, wherever output goes",
-            "Print the summary to standard error at the end of every job, however short, \
-             terminal or not.",
+            "always print the summary at the end",
+            "Print the summary to standard error at the end of every job, even if the job is short or \
+             standard error is not a terminal.",
         )
         .hide_short_help(true),
     ]
@@ -477,9 +469,9 @@ fn parts() -> Arg {
         "parts",
         "N",
         "write N files; -o names them: 'part-{:05}'",
-        "Write the result as N files. The name given by -o has a place for their number, from 0: {} or, with \
-         five digits, {:05}. Where records are ordered, each file has a range of keys and about as many \
-         bytes, and equal keys share a file. All files appear together at the end, or none. Inputs must be \
-         files.",
+        "Write the result as N files. The name given by -o contains their number, which counts from 0, as {} \
+         or, with five digits, as {:05}. If records are ordered, each file has a range of keys and about as \
+         many bytes as the others, and equal keys are in one file. All files appear together at the end, or \
+         none does. Inputs must be files.",
     )
 }

@@ -11,11 +11,10 @@ pub fn plan() -> Command {
     tool("plan")
         .about("Predict a job's passes and time; move nothing")
         .long_about(
-            "Compute the best way to move data between many files on a volume whose speeds and \
-             switch cost are given: for one bowtie of n inputs and m outputs, the schedule, its group \
-              sizes, its division of memory, and the resulting run length and rate; for a merge, a \
-              split, a change from n sorted files to m, or a sort, the passes and the number of files in \
-              each.",
+            "Compute the best way to move data between many files on a volume whose speeds and switch cost \
+             are given: for one bowtie of n inputs and m outputs, the schedule, its group sizes, its \
+             division of memory, and the resulting run length and rate; for a merge, a split, a change from \
+             n sorted files to m, or a sort, the passes and the number of files in each.",
         )
         .override_usage("ascot plan bowtie|merge|split|reshape|sort [OPTION]...")
         .after_help(
@@ -44,7 +43,7 @@ pub fn plan() -> Command {
         .arg(option(
             "most-streams",
             "N",
-            "most files at once (default: what memory holds)",
+            "maximum of files at once (default: by memory)",
             "Maximum number of files to read and write at once (of a sort: to merge). If not given, two \
              blocks of 64 KiB for each file (of a sort: its own blocks) must fit in memory.",
         ))
@@ -59,8 +58,8 @@ fn of_a_sort() -> [Arg; 3] {
             "record-bytes",
             "N",
             "of a sort: length of a record (default 100)",
-            "For a sort: the mean length of a record in bytes; 100 if not given. Without --format, up to \
-             8 bytes are numbers, more are records of that length.",
+            "For a sort: the mean length of a record in bytes; 100 if not given. Without --format, up to 8 \
+             bytes are numbers, more are records of that length.",
         ),
         option(
             "format",
@@ -84,12 +83,11 @@ pub fn probe() -> Command {
     tool("probe")
         .about("Measure a volume and the processors into a profile")
         .long_about(
-            "Measure the volume of DIR, bypassing the page cache: reading, writing, both at once, and \
-             the cost of a switch among 2, 4, 8, ... files that are read or written in turn. Measure \
-             also how fast all threads together sort and merge in memory. Every figure is measured \
-             several times and shown with its spread. The files have no names and disappear when the \
-             command ends, for whatever reason. ascot plan and ascot sort accept the profile written by \
-             -o as --volume.",
+            "Measure the volume of DIR, bypassing the page cache: reading, writing, both at once, and the \
+             cost of a switch among 2, 4, 8, ... files that are read or written in turn. Also measure how \
+             fast all threads together sort and merge in memory. Every figure is measured several times and \
+             shown with its spread. The files have no names and disappear when the command ends for any \
+             reason. ascot plan and ascot sort accept the profile written by -o as --volume.",
         )
         .override_usage("ascot probe DIR [OPTION]...")
         .after_help(
@@ -120,15 +118,16 @@ pub fn probe() -> Command {
         .arg(option(
             "bytes",
             "SIZE",
-            "most disk to take (default 4GiB)",
+            "maximum space to use (default 4GiB)",
             "Maximum bytes to use on the volume; 4GiB if not given, and never more than half of the free \
              space. With more bytes, a cache of the device affects the figures less.",
         ))
         .arg(option(
             "seconds",
             "N",
-            "about how long to measure (default 40)",
-            "Approximate duration of the measurement in seconds; 40 if not given. A shorter one has a larger spread.",
+            "approximate measuring time (default 40)",
+            "Approximate duration of the measurement in seconds; 40 if not given. A shorter one has a larger \
+             spread.",
         ))
         .arg(json())
 }
@@ -138,8 +137,8 @@ pub fn simulate() -> Command {
     tool("simulate")
         .about("Simulate a schedule on numbers: run lengths and occupancies")
         .long_about(
-            "Simulate a bowtie whose streams are counters, with the schedules that drive real streams, \
-             and compare the result with the formulas: the length of runs, the number of switches, the \
+            "Simulate a bowtie whose streams are counters, with the schedules that drive real streams, and \
+             compare the result with the formulas: the length of runs, the number of switches, the \
              occupancies of streams.",
         )
         .override_usage("ascot simulate [OPTION]...")
@@ -156,8 +155,7 @@ pub fn simulate() -> Command {
             "block",
             "SIZE",
             "bytes of a block (default: memory / 16384)",
-            "Bytes moved at a time; \
-                a 16384th of the memory if not given, but at least 4 KiB.",
+            "Bytes moved at a time; a 16384th of the memory if not given, but at least 4 KiB.",
         ))
         .arg(alpha())
         .arg(choice(
@@ -172,7 +170,7 @@ pub fn simulate() -> Command {
             "group",
             "C",
             "streams filled or written together",
-            "How many inputs are filled, or outputs written, together; the best number if not given.",
+            "Number of inputs filled, or outputs written, together; the best number if not given.",
         ))
         .arg(plot_of_stairs())
         .arg(skew())
@@ -180,8 +178,7 @@ pub fn simulate() -> Command {
             "total",
             "SIZE",
             "bytes moved (default: 40 times the memory)",
-            "Bytes moved in all; 40 \
-                times the memory if not given.",
+            "Total bytes moved; 40 times the memory if not given.",
         ))
         .arg(option("seed", "N", "seed of the random numbers", "Seed of the random numbers; 1 if not given."))
         .arg(json())
@@ -225,7 +222,7 @@ fn alpha() -> Arg {
         "alpha",
         "SHARE",
         "share of bytes that is read (default 0.5)",
-        "Bytes read as a share of all bytes read and written; 0.5 (as much out as in) if not given.",
+        "Bytes read as a share of all bytes read and written; 0.5 (as many written as read) if not given.",
     )
 }
 
@@ -233,14 +230,14 @@ fn alpha() -> Arg {
 pub fn volume() -> Arg {
     file_option(
         "volume",
-        "the volume's profile (default: a usual SSD)",
+        "the volume's profile (default: a typical SSD)",
         "File with the volume's speeds in bytes/s and its switch cost in seconds, as docs/formats/volume.md \
-         describes it; if not given, what is assumed of a usual solid-state volume.",
+         describes it; if not given, those of a typical solid-state volume.",
     )
 }
 
 fn json() -> Arg {
-    switch("json", "print JSON", "Print the result as JSON, to be read by programs.")
+    switch("json", "print JSON", "Print the result as JSON, for programs.")
 }
 
 fn plot_of_stairs() -> Arg {

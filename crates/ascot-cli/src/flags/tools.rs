@@ -20,8 +20,8 @@ pub fn generate() -> Command {
     tool("gen")
         .about("Make the sort benchmark's records")
         .long_about(
-            "Write COUNT records of the sort benchmark: 100 bytes each, the first 10 of them \
-             the key; the bytes are those of the benchmark's own generator for the same record numbers.",
+            "Write COUNT records of the sort benchmark: 100 bytes each, the first 10 of them the key; the \
+             bytes are those of the benchmark's own generator for the same record numbers.",
         )
         .override_usage("ascot gen COUNT [OPTION]... [-o FILE]")
         .after_help(
@@ -33,18 +33,18 @@ pub fn generate() -> Command {
         .arg(operand(
             "count",
             "COUNT",
-            "how many: 1000, 1k, 100M (powers of 1000)",
-            "How many records: 1000, 1_000, 1k, 100M, 1G (powers of 1000).",
+            "number of records: 1000, 1k, 100M (powers of 1000)",
+            "Number of records: 1000, 1_000, 1k, 100M, 1G (powers of 1000).",
         ))
         .arg(option(
             "start",
             "N",
             "number of the first record (default 0)",
-            "Number of the first record, 0 if not given; a file can so be made in parts.",
+            "Number of the first record, 0 if not given. It allows making a file in parts.",
         ))
         .arg(switch(
             "ascii",
-            "printable records, one a line",
+            "printable records, one per line",
             "Printable records of 100 bytes, each a line that ends in CR LF.",
         ))
         .arg(switch("skew", "skewed keys", "The benchmark's skewed keys: many records share few keys."))
@@ -57,9 +57,9 @@ pub fn check() -> Command {
     tool("check")
         .about("Check order, count records and duplicates, print the checksum")
         .long_about(
-            "Read FILEs, in order, as one sorted sequence: check that each key is at least the \
-             one before, count records and duplicate keys, and add up the benchmark's checksum, \
-             which does not depend on order. Exit status 1 if a record is out of order.",
+            "Read FILEs, in order, as one sorted sequence: check that no key is smaller than the one before, \
+             count records and duplicate keys, and add up the benchmark's checksum, which does not depend on \
+             order. Exit status 1 if a record is out of order.",
         )
         .override_usage("ascot check [OPTION]... [FILE]...")
         .after_help(
@@ -69,22 +69,22 @@ pub fn check() -> Command {
              \x20 ascot check ids.sorted --format u64-le",
         )
         .arg(files(
-            "what to check; - is standard input",
+            "files to check; - is standard input",
             "Files to check, in this order, as one sequence; - or none is standard input.",
         ))
         .arg(option(
             "format",
             "LAYOUT",
-            "what a record is (default fixed:100)",
-            "The layout of a record, as in ascot sort. If not given: for .csv and .tsv files lines, or \
-             rows if the key names a column; lines for .txt and .log; otherwise fixed:100, the layout of \
-             the benchmark.",
+            "the format of records (default fixed:100)",
+            "The layout of a record, as in ascot sort. If not given: for .csv and .tsv files lines, or rows \
+             if the key names a column; lines for .txt and .log; otherwise fixed:100, the layout of the \
+             benchmark.",
         ))
         .arg(
             repeated(
                 "key",
                 "SPEC",
-                "what orders it (default 0..10)",
+                "the key of records (default 0..10)",
                 "The key of the records, as in ascot sort. If neither format nor key is given: the whole \
                  line for text files, otherwise 0..10, the key of the benchmark.",
             )
@@ -92,19 +92,23 @@ pub fn check() -> Command {
             .value_parser(OsStringValueParser::new()),
         )
         .arg(threads())
-        .arg(switch("quiet", "only the exit status tells", "Print nothing; only the exit status tells."))
+        .arg(switch(
+            "quiet",
+            "print nothing; only set the exit status",
+            "Print nothing; only the exit status reports the result.",
+        ))
 }
 
 /// `ascot clean`.
 pub fn clean() -> Command {
     tool("clean")
-        .about("Remove what killed jobs left behind")
+        .about("Remove the files that killed jobs left")
         .long_about(
-            "Find the directories of killed jobs and remove them with their spills. Running jobs and \
-             files that are not Ascot's stay. Without DIR, the command removes only jobs that cannot be \
-             resumed; it lists the others, with the command that resumes each, and unfinished outputs, \
-             whose spills may be in another directory. Without --temp, spills are beside the output \
-             unless the environment names a directory: name that DIR.",
+            "Find the directories of killed jobs and remove them with their spills. Running jobs and files \
+             that are not Ascot's stay. Without DIR, the command removes only jobs that cannot be resumed; \
+             it lists the others, with the command that resumes each, and unfinished outputs, whose spills \
+             may be in another directory. Without --temp, spills are beside the output unless the \
+             environment names a directory: name that DIR.",
         )
         .override_usage("ascot clean [--dry-run] [--all] [DIR]...")
         .before_help(
@@ -118,10 +122,10 @@ pub fn clean() -> Command {
             dir_operand(
                 "dirs",
                 "DIR",
-                "where spills went (default: the usual places)",
-                "Directories given as --temp, directories of outputs, or job directories: everything \
-                 that killed jobs left there is removed. Default: those of ASCOT_TMPDIR, TMPDIR or else \
-                 /tmp, and the current directory; jobs there that can be resumed stay.",
+                "directory of spills (default: the usual ones)",
+                "Directories given as --temp, directories of outputs, or job directories: everything that \
+                 killed jobs left there is removed. Default: those of ASCOT_TMPDIR, TMPDIR or else /tmp, and \
+                 the current directory; jobs there that can be resumed stay.",
             )
             .required(false)
             .num_args(0..),
@@ -137,7 +141,7 @@ pub fn clean() -> Command {
         .arg(
             switch(
                 "all",
-                "remove also what can be resumed",
+                "also remove jobs that can be resumed",
                 "Without DIR, remove jobs that can be resumed and unfinished outputs as well. With DIR, \
                  everything is removed anyway.",
             )
@@ -150,8 +154,7 @@ pub fn man() -> Command {
     tool("man")
         .about("Print or install the manual pages")
         .long_about(
-            "Print a manual page in roff (ascot man sort | man -l -), or write all of them to a \
-             directory.",
+            "Print a manual page in roff (ascot man sort | man -l -), or write all of them to a directory.",
         )
         .override_usage("ascot man [COMMAND]\nascot man --dir DIR")
         .after_help("Examples:\n  ascot man sort | man -l -\n  ascot man --dir ~/.local/share/man/man1")
@@ -176,9 +179,9 @@ pub fn completions() -> Command {
     tool("completions")
         .about("Print completions for a shell")
         .long_about(
-            "Print a script that completes ascot's commands and flags, for bash, elvish, fish, \
-             powershell or zsh. In bash, fish and zsh it completes values, too: of --key the columns of the \
-             CSV file on the line, of --format the layouts, of --memory usual sizes.",
+            "Print a script that completes ascot's commands and flags, for bash, elvish, fish, powershell or \
+             zsh. In bash, fish and zsh it completes values, too: of --key the columns of the CSV file on \
+             the line, of --format the layouts, of --memory usual sizes.",
         )
         .override_usage("ascot completions SHELL")
         .after_help(
@@ -206,7 +209,7 @@ fn asked(id: &'static str, help: &'static str) -> Arg {
 /// `ascot help`.
 pub fn help() -> Command {
     tool("help").about("Show the help of a command").override_usage("ascot help [COMMAND]").arg(
-        operand("command", "COMMAND", "which command", "The command to describe; ascot itself if not given.")
+        operand("command", "COMMAND", "the command", "The command to describe; ascot itself if not given.")
             .required(false),
     )
 }
@@ -215,8 +218,8 @@ fn threads() -> Arg {
     option(
         "threads",
         "N",
-        "threads to compute with (default: one a core)",
-        "Threads to compute with; one a core if not given.",
+        "computing threads (default: one for each core)",
+        "Number of computing threads; one for each core if not given.",
     )
 }
 

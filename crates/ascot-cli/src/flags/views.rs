@@ -11,14 +11,14 @@ pub fn making() -> Vec<Arg> {
         option(
             "reads",
             "N",
-            "with --view auto: how often the result is read",
-            "How many times the result will be read from end to end, for --view auto; once if not given.",
+            "with --view auto: number of readings of the result",
+            "Number of times that the result will be read as a whole, for --view auto; 1 if not given.",
         )
         .hide_short_help(true),
         dir_option(
             "view",
-            "form runs only; leave them in DIR as a view",
-            "Stop after forming sorted runs and leave them in the new directory DIR, a view: all data is \
+            "form runs only; write them to DIR as a view",
+            "Stop after forming sorted runs and write them to the new directory DIR, a view: all data is \
              read once and written once, and merged when ascot view or ascot mount reads it. DIR appears \
              only when it is complete. With the word auto, write the view FILE.view or the FILE of -o, \
              whichever is predicted to take less time with --reads N, and report the choice.",
@@ -31,11 +31,11 @@ pub fn making() -> Vec<Arg> {
 pub fn joining() -> Arg {
     dir_option(
         "view",
-        "leave a view of FILEs, sorted files or views",
-        "Leave the merge of FILEs in the new directory DIR, as a view. FILEs are sorted files, views of the \
+        "write a view of FILEs, sorted files or views",
+        "Write the merge of FILEs to the new directory DIR, as a view. FILEs are sorted files, views of the \
          same format and keys, or both. Nothing is copied: the view refers to FILEs, so they must not \
-          change; files are read once, to check their order. If one of them is a view, format and keys \
-          need not be given. Without this flag, views are merged to the output.",
+         change; files are read once, to check their order. If one of them is a view, format and keys need \
+         not be given. Without this flag, views are merged to the output.",
     )
     .hide_short_help(true)
 }
@@ -46,8 +46,8 @@ pub fn view() -> Command {
         .about("Read a view: a sorted file that is merged as it is read")
         .long_about(
             "Merge the runs of the view in DIR, which ascot sort --view made, and write the result, or a \
-             part of it, to standard output or to a file. Finding a part reads at most four blocks of \
-             each run.",
+             part of it, to standard output or to a file. Finding a part reads at most four blocks of each \
+             run.",
         )
         .override_usage("ascot view DIR [OPTION]...")
         .before_help("One part at most: --range, --keys, --head, --tail or --at-record.")
@@ -92,15 +92,15 @@ fn parts() -> Vec<Arg> {
             "A..B",
             "bytes A to B, B excluded: 40G..41G",
             "Only the bytes from offset A up to, but not including, offset B. K, M, G and KiB, MiB, GiB are \
-                 powers of 1024, KB, MB, GB powers of 1000. Without A from the start, without B to the end.",
+             powers of 1024, KB, MB, GB powers of 1000. Without A from the start, without B to the end.",
         ),
         option(
             "keys",
             "A..B",
             "records with keys from A to B, B excluded",
-            "Only the records whose keys are at least A and below B: numbers, text, or bytes as \
-                 hexadecimal digits after 0x. For numbers, lines ordered as a whole, and keys of one byte range. \
-                 Without A from the first, without B to the last.",
+            "Only the records whose keys are at least A and below B: numbers, text, or bytes as hexadecimal \
+             digits after 0x. For numbers, lines ordered as a whole, and keys of one byte range. Without A \
+             from the first, without B to the last.",
         ),
         option(
             "head",
@@ -121,21 +121,21 @@ fn parts() -> Vec<Arg> {
 /// `ascot mount`.
 pub fn mount() -> Command {
     tool("mount")
-        .about("Show a view as a file, or an indexed directory as one file a key")
+        .about("Show a view as a file, or an indexed directory as a file per key")
         .long_about(
-            "Mount the indexed directory DIR on the directory MNT, with one file for each key: its name \
-             is the key in hexadecimal, its content all values of the key. Opening a name is a query; \
-             listing all names reads all keys. Or mount the view in DIR on the directory MNT, as an \
-             ordinary read-only file of its full size that is merged as it is read, by any number of \
-             readers at any offsets. This command starts a process that serves the mount until it is \
-             unmounted (umount MNT, or fusermount3 -u MNT). A read of a damaged run fails, and a line on \
-             standard error names the run, if standard error is a terminal or a file.",
+            "Mount the indexed directory DIR on the directory MNT, with one file for each key: its name is \
+             the key in hexadecimal, its content all values of the key. Opening a name is a query; listing \
+             all names reads all keys. Or mount the view in DIR on the directory MNT, as an ordinary \
+             read-only file of its full size that is merged as it is read, by any number of readers at any \
+             offsets. This command starts a process that serves the mount until it is unmounted (umount MNT, \
+             or fusermount3 -u MNT). A read of a damaged run fails, and a line on standard error names the \
+             run, if standard error is a terminal or a file.",
         )
         .override_usage("ascot mount DIR MNT [OPTION]...")
         .before_help("Ends when the files are visible; another process serves them until umount MNT.")
         .after_help(
-            "Examples:\n  ascot mount big.view /mnt/v && tail -c 100 /mnt/v/big.rec\n  umount \
-             /mnt/v\n  ascot mount run.dir /mnt/r && xxd /mnt/r/0000000000012345",
+            "Examples:\n  ascot mount big.view /mnt/v && tail -c 100 /mnt/v/big.rec\n  umount /mnt/v\n  \
+             ascot mount run.dir /mnt/r && xxd /mnt/r/0000000000012345",
         )
         .arg(dir())
         .arg(dir_operand(
@@ -157,7 +157,8 @@ pub fn mount() -> Command {
         .arg(switch(
             "allow-other",
             "other users may read it, too",
-            "Let other users read the file, too. Unless you are root, this needs user_allow_other in /etc/fuse.conf.",
+            "Let other users read the file, too. Unless you are root, this needs user_allow_other in \
+             /etc/fuse.conf.",
         ))
 }
 
@@ -165,7 +166,7 @@ fn dir() -> Arg {
     dir_operand(
         "dir",
         "DIR",
-        "the view, or for mount an indexed directory",
+        "the view; mount also takes an indexed directory",
         "The directory of the view, or, to mount, an indexed directory.",
     )
 }
@@ -174,9 +175,9 @@ fn memory() -> Arg {
     option(
         "memory",
         "SIZE",
-        "most memory for all readers (default 256MiB)",
-        "Maximum memory for the view and all its readers together, plus a small constant (32 MiB). \
-         Default: ASCOT_MEMORY, or 256 MiB.",
+        "maximum memory of all readers (default 256MiB)",
+        "Maximum memory for the view and all its readers together, plus a small constant (32 MiB). Default: \
+         ASCOT_MEMORY, or 256 MiB.",
     )
 }
 
@@ -184,7 +185,7 @@ fn threads() -> Arg {
     option(
         "threads",
         "N",
-        "threads that merge (default: one a core)",
-        "Threads that merge for one reader; one a core if not given.",
+        "merging threads (default: one for each core)",
+        "Number of threads that merge for one reader; one for each core if not given.",
     )
 }

@@ -56,7 +56,7 @@ fn names_in(bytes: &[u8], list: &OsStr) -> Result<Vec<Input>, Failure> {
     if bytes.is_empty() {
         return Err(Failure::usage(
             format!("no input from '{}'", list.display()),
-            "it should hold names of files, each ended by a NUL byte (find -print0 writes them)",
+            "it must contain file names, each ended by a NUL byte (find -print0 writes them)",
         ));
     }
     let mut inputs = Vec::new();
@@ -64,7 +64,7 @@ fn names_in(bytes: &[u8], list: &OsStr) -> Result<Vec<Input>, Failure> {
         if name.is_empty() {
             return Err(Failure::usage(
                 format!("{}:{}: invalid zero-length file name", list.display(), index + 1),
-                "two NUL bytes in a row name no file: remove one",
+                "there are two NUL bytes in a row: remove one",
             ));
         }
         if name == b"-" && list == "-" {

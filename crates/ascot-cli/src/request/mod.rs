@@ -121,10 +121,10 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
         )),
         Some(id) => Err(Failure::usage(
             format!(
-                "--resume takes no other flags than --memory, --keep-on-interrupt, --report, --progress, --quiet, \
-                 --verbose; found {id}"
+                "--resume allows no other flags than --memory, --keep-on-interrupt, --report, --progress, \
+                 --quiet, --verbose; found {id}"
             ),
-            "the job is continued as it was begun: ascot sort --resume DIR",
+            "the job keeps its own flags: ascot sort --resume DIR",
         )),
     }
 }
@@ -133,7 +133,7 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
 pub fn notices(matches: &ArgMatches) -> Vec<String> {
     let mut notices = Vec::new();
     if values::flag(matches, "debug") {
-        notices.push("--debug is accepted and marks nothing; --explain shows what the job does".to_owned());
+        notices.push("--debug has no effect; --explain shows the plan of the job".to_owned());
     }
     notices.extend(resources::compression_notice(matches));
     notices.extend(resources::memory_notice(matches));
@@ -165,8 +165,9 @@ pub fn output(matches: &ArgMatches) -> Result<Output, Failure> {
         None => Ok(Output::Path(PathBuf::from(first))),
         Some(_) if values::flag(matches, "unique") || values::word(matches, "top").is_some() => {
             Err(Failure::usage(
-                "--parts does not go with --unique or --top",
-                "parts are cut by the size of the inputs: write one file first, then: ascot reshape FILE --parts N",
+                "--parts cannot be combined with --unique or --top",
+                "the sizes of parts follow from the size of the inputs: write one file first, then: ascot \
+                 reshape FILE --parts N",
             ))
         }
         Some(count) => {
@@ -197,7 +198,7 @@ pub fn split_by(matches: &ArgMatches) -> Result<SplitBy, Failure> {
         Some("range") => Ok(SplitBy::Range),
         Some("hash") => Ok(SplitBy::Hash),
         Some(_) if keyed => Err(Failure::usage(
-            "--by size looks at no key",
+            "--by size does not use a key",
             "leave out --key, or split --by range or --by hash",
         )),
         None if keyed || values::is_given(matches, "boundaries") => Ok(SplitBy::Range),
@@ -210,7 +211,7 @@ fn boundaries(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
     let file = values::path(matches, "boundaries");
     if file.is_some() && split_by(matches)? != SplitBy::Range {
         return Err(Failure::usage(
-            "--boundaries are of keys, and --by hash or size has no ranges of them",
+            "--boundaries divides keys into ranges, which --by hash and --by size do not use",
             "split --by range, with a key",
         ));
     }

@@ -17,8 +17,8 @@ pub fn set_salt(matches: &ArgMatches, options: &mut KeyOptions) -> Result<(), Fa
         let merging = values::flag(matches, "merge");
         if merging && source.is_none() {
             return Err(Failure::usage(
-                "files in random order merge only with the salt that they were sorted with",
-                "name the same --random-source FILE for the sort -R of each file and for the merge",
+                "a merge of files in random order needs the salt that they were sorted with",
+                "give the same --random-source FILE to the sort -R of each file and to the merge",
             ));
         }
         options.salt = match source {

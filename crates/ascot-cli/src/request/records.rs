@@ -75,11 +75,13 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
     let layout = adjusted(matches, layout)?;
     let letters = order_letters(matches)?;
     let reverse = matches.get_flag("reverse");
-    if let (false, Some(letter)) = (matches!(layout, Layout::Lines { .. }), letters.first()) {
+    if let Some(letter) = letters.first()
+        && !matches!(layout, Layout::Lines { .. })
+    {
         return Err(orders_lines_only(*letter, layout));
     }
     let keys = match layout {
-        Layout::Lines { delimiter } => line_keys(matches, &texts, &letters, (reverse, delimiter))
+        Layout::Lines { delimiter } => line_keys(matches, &texts, &letters, reverse, delimiter)
             .map_err(|error| not_lines(inputs).filter(|_| named.is_none()).unwrap_or(error))?,
         Layout::Csv { .. } => Keys::Columns(with_nulls(column_keys(&texts, reverse)?, matches)?),
         Layout::Fixed { .. } | Layout::Prefixed { .. } => Keys::Ranges(range_keys(&texts, reverse)?),
@@ -89,8 +91,8 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
     let header = matches.get_flag("header") || names_a_column(&keys);
     if header && !matches!(layout, Layout::Lines { .. } | Layout::Csv { .. }) {
         return Err(Failure::usage(
-            format!("--header belongs to lines and CSV; {layout} has none"),
-            "drop --header, or say --csv",
+            format!("--header applies only to lines and CSV; the format is {layout}"),
+            "drop --header, or add --csv",
         ));
     }
     let any_format = matches!(named, Some(Layout::Lines { .. }));
@@ -115,8 +117,8 @@ pub fn named_records(
             let options = KeyOptions { keys, delimiter, ..KeyOptions::default() };
             if options.needs_salt() {
                 return Err(Failure::usage(
-                    "this command knows no random order: R of --key",
-                    "random order is made by ascot sort -R, and checked by ascot sort -c -R --random-source FILE",
+                    "this command does not support random order (R of --key)",
+                    "use ascot sort -R, and check the result with ascot sort -c -R --random-source FILE",
                 ));
             }
             Keys::Command(options)
@@ -193,14 +195,12 @@ fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
     let zero_ended = matches.get_flag("zero-terminated");
     match layout {
         Layout::Csv { separator: own, quote: own_quote } if !zero_ended => {
-            let (separator, quote) = (separator.unwrap_or(own), quote.unwrap_or(own_quote));
+            let separator = separator.unwrap_or(own);
+            let quote = quote.unwrap_or(own_quote);
             if separator == quote {
                 return Err(Failure::usage(
-                    format!(
-                        "'{}' cannot be the separator and the quote at once",
-                        char::from(quote).escape_default()
-                    ),
-                    "name another with -t or --quote",
+                    format!("'{}' cannot be both separator and quote", char::from(quote).escape_default()),
+                    "choose another one with -t or --quote",
                 ));
             }
             Ok(Layout::Csv { separator, quote })
@@ -208,10 +208,14 @@ fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
         Layout::Lines { delimiter } if quote.is_none() => {
             Ok(Layout::Lines { delimiter: if zero_ended { 0 } else { delimiter } })
         }
-        Layout::Lines { .. } => Err(Failure::usage("--quote belongs to CSV", "add --csv, or drop --quote")),
+        Layout::Lines { .. } => {
+            Err(Failure::usage("--quote applies only to CSV", "add --csv, or drop --quote"))
+        }
         other if !zero_ended && separator.is_none() && quote.is_none() => Ok(other),
         other => Err(Failure::usage(
-            format!("-t and --quote belong to lines and CSV, -z to lines; the format is {other}"),
+            format!(
+                "-t and --quote apply only to lines and CSV, and -z only to lines; the format is {other}"
+            ),
             "drop the flag, or the --format",
         )),
     }
@@ -228,7 +232,10 @@ fn separator(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
             )
         })?;
         if chosen.is_some_and(|other| other != byte) {
-            return Err(Failure::usage("incompatible tabs: -t is given twice, differently", "keep one -t"));
+            return Err(Failure::usage(
+                "incompatible tabs: -t is given twice with different values",
+                "keep one -t",
+            ));
         }
         chosen = Some(byte);
     }
@@ -275,7 +282,7 @@ fn orders_lines_only(letter: char, layout: Layout) -> Failure {
     }
     match layout {
         Layout::Csv { .. } => {
-            Failure::usage(what, "say it with the column: --key COLUMN:number, :text or :date")
+            Failure::usage(what, "give the type with the column: --key COLUMN:number, :text or :date")
         }
         Layout::Number(_) => Failure::usage(what, format!("numbers are ordered by value: drop -{letter}")),
         _ => Failure::usage(
@@ -289,7 +296,8 @@ fn line_keys(
     matches: &ArgMatches,
     texts: &[String],
     letters: &[char],
-    (reverse, delimiter): (bool, u8),
+    reverse: bool,
+    delimiter: u8,
 ) -> Result<Keys, Failure> {
     let mut global = KeyFlags { reverse, ..KeyFlags::default() };
     for letter in letters {
@@ -308,9 +316,9 @@ fn line_key(text: &str) -> Result<KeyDef, Failure> {
         let advice = if parse_ranges(text).is_ok() {
             "byte ranges are for records of fixed length: add --format fixed:LEN"
         } else if text.starts_with(|first: char| first.is_ascii_digit()) {
-            "a key of lines is F[.C][OPTS][,F[.C][OPTS]], as -k2,2nr; fields and bytes count from 1"
+            "a key of lines is F[.C][OPTS][,F[.C][OPTS]], such as -k2,2nr; fields and bytes count from 1"
         } else {
-            "keys of lines are fields by number, as -k2,2nr; for columns by name add --csv --header"
+            "keys of lines are numbers of fields, such as -k2,2nr; for columns by name add --csv --header"
         };
         Failure::usage(format!("--key '{text}': {error}"), advice)
     })
@@ -320,10 +328,16 @@ fn line_key(text: &str) -> Result<KeyDef, Failure> {
 fn not_lines(inputs: &[Input]) -> Option<Failure> {
     inputs.iter().find_map(|input| {
         let Input::Path(path) = input else { return None };
-        let (name, quoted) = (path.display(), in_shell(path));
+        let name = path.display();
+        let quoted = in_shell(path);
         if let Ok(Some(format)) = recognise_regular(path) {
-            let (input, file) = (name.to_string(), Some(path.clone()));
-            return Some(SortError::OtherFormat { input, file, format, inputs: inputs.len() }.into());
+            let error = SortError::OtherFormat {
+                input: name.to_string(),
+                file: Some(path.clone()),
+                format,
+                inputs: inputs.len(),
+            };
+            return Some(error.into());
         }
         if path.is_dir() {
             return Some(Failure::usage(
@@ -334,8 +348,11 @@ fn not_lines(inputs: &[Input]) -> Option<Failure> {
         let json = ["json", "jsonl", "ndjson"].iter().any(|extension| has_extension(input, extension));
         (json || begins_as_json(path)).then(|| {
             Failure::usage(
-                format!("{name} is JSON, which ascot does not take apart: its fields are no keys"),
-                format!("make it CSV first, as with jq -r '[.FIELD, .OTHER] | @csv' {quoted} | ascot sort --csv --key '#1'"),
+                format!("{name} is JSON, and ascot cannot sort by its fields"),
+                format!(
+                    "convert it to CSV first, such as with jq -r '[.FIELD, .OTHER] | @csv' {quoted} | ascot \
+                     sort --csv --key '#1'"
+                ),
             )
         })
     })
@@ -375,7 +392,8 @@ fn refuse_separator_of_d(matches: &ArgMatches, inputs: &[Input]) -> Result<(), F
         None => Ok(()),
         Some(text) => Err(Failure::usage(
             format!(
-                "-d '{text}': -d is dictionary order and takes no value, so '{text}' is taken for a file, and there is none"
+                "-d '{text}': -d is dictionary order and takes no value, so '{text}' is the name of a \
+                 file, which does not exist"
             ),
             format!("for a separator write --separator '{text}', or -t '{text}'"),
         )),
@@ -386,10 +404,7 @@ fn column_keys(texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>, Failu
     let mut columns = Vec::new();
     for text in texts {
         columns.extend(parse_csv_keys(text).map_err(|error| {
-            Failure::usage(
-                error.to_string(),
-                "columns are named as in --key tenant,-ts or --key '#1,#3:number'",
-            )
+            Failure::usage(error.to_string(), "write columns as in --key tenant,-ts or --key '#1,#3:number'")
         })?);
     }
     if columns.is_empty() && reverse {
@@ -425,7 +440,7 @@ fn refuse_without_csv(matches: &ArgMatches, layout: Layout) -> Result<(), Failur
         .find(|(id, _)| values::is_given(matches, id));
     match (given, layout) {
         (Some((_, flag)), layout) if !matches!(layout, Layout::Csv { .. }) => Err(Failure::usage(
-            format!("{flag} is about columns of CSV; the format is {layout}"),
+            format!("{flag} applies only to columns of CSV; the format is {layout}"),
             format!("add --csv and --key COLUMN, or drop {flag}"),
         )),
         _ => Ok(()),
@@ -436,7 +451,7 @@ fn range_keys(texts: &[String], reverse: bool) -> Result<Vec<ByteRangeKey>, Fail
     let mut ranges = Vec::new();
     for text in texts {
         ranges.extend(parse_ranges(text).map_err(|error| {
-            Failure::usage(error.to_string(), "bytes count from 0; several ranges: --key 0..10,12..16")
+            Failure::usage(error.to_string(), "bytes are counted from 0; several ranges: --key 0..10,12..16")
         })?);
     }
     if ranges.is_empty() && reverse {

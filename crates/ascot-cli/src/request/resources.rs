@@ -83,7 +83,7 @@ pub fn memory_notice(matches: &ArgMatches) -> Option<String> {
     let there = sys::memory_bytes();
     (cap > there).then(|| {
         format!(
-            "--memory {} is more than the {} there is: the system may swap, or end the job",
+            "--memory {} is more than the {} of this machine: the system may swap, or kill the job",
             units::memory(cap),
             units::memory(there)
         )

@@ -116,8 +116,8 @@ fn separators() {
     assert_eq!(good("--csv --quote '").layout, Layout::Csv { separator: b',', quote: b'\'' });
     assert_eq!(good("-z").layout, Layout::Lines { delimiter: 0 });
     assert_eq!(command_keys(&good("-z")).delimiter, 0);
-    refused("--quote '", "--quote belongs to CSV");
-    refused("-z --format fixed:10", "-z to lines");
+    refused("--quote '", "--quote applies only to CSV");
+    refused("-z --format fixed:10", "-z only to lines");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn conflicts_say_what_to_do() {
     refused("-n --csv", "--key COLUMN:number");
     refused("-M --format u64-le", "drop -M");
     refused("--format u64-le --key 0..4", "its own key");
-    refused("--format fixed:100 --header", "--header belongs to");
+    refused("--format fixed:100 --header", "--header applies only to");
     refused("--csv --format u64", "contradict");
     refused("--csv -r", "--key COLUMN");
     refused("--format fixed", "fixed:BYTES");

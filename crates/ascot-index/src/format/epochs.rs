@@ -26,17 +26,17 @@ impl Manifest {
     }
 
     /// The maximum numbers of partitions and writers so far.
-    pub fn most(&self) -> Shape {
-        self.earlier.iter().fold(self.layout.shape(), |most, one| Shape {
-            partitions: most.partitions.max(one.partitions),
-            writers: most.writers.max(one.writers),
+    pub fn max_shape(&self) -> Shape {
+        self.earlier.iter().fold(self.layout.shape(), |max_shape, one| Shape {
+            partitions: max_shape.partitions.max(one.partitions),
+            writers: max_shape.writers.max(one.writers),
         })
     }
 
     /// All logs of any epoch, ordered by number.
     pub fn logs(&self) -> impl Iterator<Item = Log> + use<> {
-        let most = self.most();
-        Log::all(self.layout.scheme, most.partitions, most.writers)
+        let max_shape = self.max_shape();
+        Log::all(self.layout.scheme, max_shape.partitions, max_shape.writers)
     }
 
     /// Sets the shape of later epochs.

@@ -183,9 +183,9 @@ impl HeadMaker {
         if let Some(key) = key {
             put_sized(&mut self.blocks, key);
         }
-        if let Some((least, greatest)) = bounds {
-            self.blocks.extend_from_slice(&least.to_le_bytes());
-            self.blocks.extend_from_slice(&greatest.to_le_bytes());
+        if let Some((min, max)) = bounds {
+            self.blocks.extend_from_slice(&min.to_le_bytes());
+            self.blocks.extend_from_slice(&max.to_le_bytes());
         }
         self.block_count += 1;
     }
@@ -244,10 +244,10 @@ impl SegmentHead {
         let attribute = cursor.u8().ok_or(SHORT)? == 1;
         let facts = SegmentFacts { kind, log, epoch, records, regions_at, attribute };
         let left = cursor.left();
-        let least = |count: usize, bytes: usize| count.checked_mul(bytes).filter(|&all| all <= left);
-        if least(regions, REGION_BYTES).is_none()
-            || least(tables, TABLE_MIN_BYTES).is_none()
-            || least(blocks, BLOCK_MIN_BYTES).is_none()
+        let fits = |count: usize, bytes: usize| count.checked_mul(bytes).filter(|&all| all <= left);
+        if fits(regions, REGION_BYTES).is_none()
+            || fits(tables, TABLE_MIN_BYTES).is_none()
+            || fits(blocks, BLOCK_MIN_BYTES).is_none()
         {
             return Err(SHORT);
         }

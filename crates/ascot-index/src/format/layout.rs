@@ -253,7 +253,7 @@ impl Layout {
                 Err(IndexError::Length { what: "value", got: value.len(), expected: bytes as usize })
             }
             _ if value.len() as u64 > u64::from(u32::MAX) => {
-                Err(IndexError::TooLong { what: "value", got: value.len() as u64, most: u64::from(u32::MAX) })
+                Err(IndexError::TooLong { what: "value", got: value.len() as u64, max: u64::from(u32::MAX) })
             }
             _ => Ok(()),
         }
@@ -266,7 +266,7 @@ impl Layout {
                 Err(IndexError::Length { what: "key", got: key.len(), expected: bytes as usize })
             }
             _ if key.len() > KEY_MAX => {
-                Err(IndexError::TooLong { what: "key", got: key.len() as u64, most: KEY_MAX as u64 })
+                Err(IndexError::TooLong { what: "key", got: key.len() as u64, max: KEY_MAX as u64 })
             }
             _ => Ok(()),
         }

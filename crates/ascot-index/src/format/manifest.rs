@@ -154,7 +154,8 @@ impl Manifest {
         let bytes = Self { version: self.version_now(), ..self.clone() }.to_bytes();
         if bytes.len() as u64 > MANIFEST_MAX || boundaries::count(&self.boundaries) > BOUNDARIES_MAX {
             return Err(IndexError::Request(format!(
-                "the boundaries of {} partitions of {} epochs are more than {} holds: begin another directory, of fewer partitions",
+                "the boundaries of {} partitions of {} epochs are more than {} holds: begin another \
+                 directory, of fewer partitions",
                 self.layout.partitions,
                 self.epochs,
                 directory.join(MANIFEST).display()

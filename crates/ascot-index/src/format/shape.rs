@@ -59,6 +59,7 @@ impl Layout {
     }
 
     pub(super) fn set_shape(&mut self, shape: Shape) {
-        (self.partitions, self.writers) = (shape.partitions, shape.writers);
+        self.partitions = shape.partitions;
+        self.writers = shape.writers;
     }
 }

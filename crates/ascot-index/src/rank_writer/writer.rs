@@ -227,8 +227,8 @@ impl<T: Transport> RankWriter<T> {
         };
         let length = if self.layout.key_bytes.is_none() { 10 } else { 0 };
         let bytes = length + key.len() + travels;
-        let most = self.router.longest_message();
-        if bytes > most { Err(RouteError::TooLong { bytes, most }.into()) } else { Ok(()) }
+        let max_bytes = self.router.longest_message();
+        if bytes > max_bytes { Err(RouteError::TooLong { bytes, max_bytes }.into()) } else { Ok(()) }
     }
 
     fn send(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<(), RankError> {

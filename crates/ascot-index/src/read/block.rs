@@ -194,10 +194,10 @@ pub enum Group<'a> {
     Short(&'a [BlockRange]),
 }
 
-/// Groups block ranges in order: each range that is one record of more than `most` bytes, and runs of the
+/// Groups block ranges in order: each range that is one record of more than `max_bytes` bytes, and runs of the
 /// others.
-pub fn groups(block_ranges: &[BlockRange], most: u64) -> impl Iterator<Item = Group<'_>> {
-    let is_long = move |block_range: &BlockRange| block_range.is_longer_record(most);
+pub fn groups(block_ranges: &[BlockRange], max_bytes: u64) -> impl Iterator<Item = Group<'_>> {
+    let is_long = move |block_range: &BlockRange| block_range.is_longer_record(max_bytes);
     block_ranges.chunk_by(move |one, other| !is_long(one) && !is_long(other)).map(move |same| match same {
         [one] if is_long(one) => Group::Long(one),
         several => Group::Short(several),

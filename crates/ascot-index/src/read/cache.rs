@@ -9,7 +9,7 @@ use crate::read::log::LogReader;
 
 /// Open logs and heads; the least recently used are evicted first.
 pub struct Cache {
-    most: usize,
+    max_bytes: usize,
     used: usize,
     /// Number of uses so far.
     clock: u64,
@@ -18,9 +18,9 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A cache of `most` bytes.
-    pub fn new(most: usize) -> Self {
-        Self { most, used: 0, clock: 0, logs: HashMap::new(), heads: HashMap::new() }
+    /// A cache of `max_bytes` bytes.
+    pub fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, used: 0, clock: 0, logs: HashMap::new(), heads: HashMap::new() }
     }
 
     pub fn log(&mut self, log: Log) -> Option<Arc<LogReader>> {
@@ -31,7 +31,7 @@ impl Cache {
     }
 
     pub fn keep_log(&mut self, log: &Arc<LogReader>) {
-        self.make_room(log.memory());
+        self.make_space(log.memory());
         self.used += log.memory();
         self.logs.insert(log.log, (Arc::clone(log), self.clock));
     }
@@ -44,17 +44,17 @@ impl Cache {
     }
 
     pub fn keep_head(&mut self, log: Log, at: u64, head: &Arc<SegmentHead>) {
-        if head.memory() > self.most / 2 || self.heads.contains_key(&(log, at)) {
+        if head.memory() > self.max_bytes / 2 || self.heads.contains_key(&(log, at)) {
             return;
         }
-        self.make_room(head.memory());
+        self.make_space(head.memory());
         self.used += head.memory();
         self.heads.insert((log, at), (Arc::clone(head), self.clock));
     }
 
     /// Evicts the least recently used quarter until `bytes` fit.
-    fn make_room(&mut self, bytes: usize) {
-        while self.used + bytes > self.most && !(self.heads.is_empty() && self.logs.is_empty()) {
+    fn make_space(&mut self, bytes: usize) {
+        while self.used + bytes > self.max_bytes && !(self.heads.is_empty() && self.logs.is_empty()) {
             let mut uses: Vec<u64> =
                 self.heads.values().map(|one| one.1).chain(self.logs.values().map(|one| one.1)).collect();
             uses.sort_unstable();

@@ -56,13 +56,13 @@ pub fn fetch_all(
     byte_ranges: &[ByteRange],
     mut take: impl FnMut(usize, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let most = directory.pool.budget() / 4;
+    let max_bytes = directory.pool.budget() / 4;
     let mut begun = VecDeque::with_capacity(DEPTH);
     let mut in_flight = 0;
     let mut next = 0;
     for (number, byte_range) in byte_ranges.iter().enumerate() {
         while let Some(ahead) = byte_ranges.get(next) {
-            if begun.len() >= DEPTH || (!begun.is_empty() && in_flight + ahead.bytes > most) {
+            if begun.len() >= DEPTH || (!begun.is_empty() && in_flight + ahead.bytes > max_bytes) {
                 break;
             }
             match begin(directory, ahead) {
@@ -71,7 +71,8 @@ pub fn fetch_all(
                 Err(error) if is_too_many_open(&error) && !begun.is_empty() => break,
                 Err(error) => return Err(error),
             }
-            (in_flight, next) = (in_flight + ahead.bytes, next + 1);
+            in_flight += ahead.bytes;
+            next += 1;
         }
         if let Some(read) = begun.pop_front() {
             let filled = complete(read, byte_range)?;

@@ -25,7 +25,7 @@ const MAX: usize = 1024;
 pub struct Files {
     disk: Disk,
     calls: Arc<MetadataCalls>,
-    most: usize,
+    max_files: usize,
     held: Mutex<Held>,
 }
 
@@ -42,8 +42,8 @@ impl Files {
         Self::bounded(disk, calls, (descriptor_limit() / SHARE).clamp(MIN, MAX))
     }
 
-    fn bounded(disk: &Disk, calls: Arc<MetadataCalls>, most: usize) -> Self {
-        Self { disk: disk.clone(), calls, most, held: Mutex::default() }
+    fn bounded(disk: &Disk, calls: Arc<MetadataCalls>, max_files: usize) -> Self {
+        Self { disk: disk.clone(), calls, max_files, held: Mutex::default() }
     }
 
     /// Counts of the calls that open and inspect files.
@@ -68,7 +68,7 @@ impl Files {
             opened => opened,
         };
         let file = Arc::new(opened.map_err(|error| missing(error, path))?);
-        self.held().keep(&file, self.most);
+        self.held().keep(&file, self.max_files);
         Ok(file)
     }
 
@@ -85,8 +85,8 @@ impl Held {
         Some(Arc::clone(file))
     }
 
-    fn keep(&mut self, file: &Arc<RandomAccessFile>, most: usize) {
-        if self.files.len() >= most {
+    fn keep(&mut self, file: &Arc<RandomAccessFile>, max_files: usize) {
+        if self.files.len() >= max_files {
             // A quarter at a time, so that one search for the oldest serves many evictions.
             let mut uses: Vec<u64> = self.files.values().map(|one| one.1).collect();
             uses.sort_unstable();

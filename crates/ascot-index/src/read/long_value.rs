@@ -20,7 +20,7 @@ use crate::format::head::Block;
 use crate::format::pointer::value_lengths;
 use crate::read::fetch::{ByteRange, fetch_all};
 use crate::read::{Directory, Segment};
-use crate::reserve::vec_with_room;
+use crate::reserve::vec_with_capacity;
 
 /// Bytes of a chunk of a value; each chunk has a checksum in memory.
 const CHUNK_BYTES: u64 = 128 << 10;
@@ -142,7 +142,7 @@ impl LongValue {
         const PURPOSE: &str = "a value that is asked for as a whole";
         let bytes = usize::try_from(self.length).unwrap_or(usize::MAX);
         let memory = directory.pool.reserve(bytes, PURPOSE)?;
-        let mut whole = vec_with_room(&directory.pool, bytes, PURPOSE)?;
+        let mut whole = vec_with_capacity(&directory.pool, bytes, PURPOSE)?;
         let mut keep = |part: &[u8]| {
             whole.extend_from_slice(part);
             Ok(())
@@ -228,7 +228,7 @@ impl LongValue {
         let chunks = self.length.div_ceil(CHUNK_BYTES);
         let count_of = usize::try_from(chunks).map_err(|_| damaged("a value has no length"))?;
         let memory = directory.pool.reserve(count_of.saturating_mul(size_of::<u32>()), TRUST)?;
-        let mut sums = vec_with_room(&directory.pool, count_of, TRUST)?;
+        let mut sums = vec_with_capacity(&directory.pool, count_of, TRUST)?;
         let head = ByteRange { path: log.path.clone(), at: log.at, bytes: log.head as usize };
         let mut sum = Crc32c::default();
         [log.id.0, log.at].iter().for_each(|number| sum.update(&number.to_le_bytes()));
@@ -273,7 +273,7 @@ pub(crate) fn read_blocks(
     range: Range<u64>,
     sink: Sink<'_>,
 ) -> Result<()> {
-    let most = part_bytes(directory) as u64;
+    let max_bytes = part_bytes(directory) as u64;
     let all = &segment.head.blocks[blocks];
     let (mut first, mut before) = first_block(all, range.start);
     while first < all.len() && before < range.end {
@@ -288,7 +288,7 @@ pub(crate) fn read_blocks(
             let start = all[from].at;
             while end < all.len()
                 && bytes_end < range.end
-                && (end == from || all[end].at + u64::from(all[end].bytes) - start <= most)
+                && (end == from || all[end].at + u64::from(all[end].bytes) - start <= max_bytes)
             {
                 bytes_end += u64::from(all[end].bytes);
                 end += 1;
@@ -309,7 +309,8 @@ pub(crate) fn read_blocks(
             }
             Ok(())
         })?;
-        (first, before) = (end, bytes_end);
+        first = end;
+        before = bytes_end;
     }
     Ok(())
 }

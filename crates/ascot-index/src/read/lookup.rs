@@ -252,10 +252,10 @@ impl Search<'_> {
         let directory = self.directory;
         let mut short = BTreeMap::<ByteRange, Vec<Candidate>>::new();
         let mut long = Vec::new();
-        let most = part_bytes(directory) as u64;
+        let max_bytes = part_bytes(directory) as u64;
         let inline = self.inline.bytes(directory) as u64;
         for Candidate { key, block_range } in candidates {
-            for block_range in block_range.parts(most) {
+            for block_range in block_range.parts(max_bytes) {
                 let is_long = block_range.is_longer_record(inline);
                 let candidate = Candidate { key, block_range };
                 match is_long {

@@ -58,7 +58,7 @@ impl Scanning<'_> {
                 heap.push(Reverse((key.to_vec(), source.epoch, number)));
             }
         }
-        while let Some(Reverse((mut least, epoch, number))) = heap.pop() {
+        while let Some(Reverse((mut smallest, epoch, number))) = heap.pop() {
             let source = &mut sources[number];
             if let Some((key, value)) = source.current() {
                 self.policy.note_taken(take(StoredRecord { epoch, key, value }))?;
@@ -68,9 +68,9 @@ impl Scanning<'_> {
                 self.fill(source)?;
             }
             if let Some((key, _)) = source.current() {
-                least.clear();
-                least.extend_from_slice(key);
-                heap.push(Reverse((least, epoch, number)));
+                smallest.clear();
+                smallest.extend_from_slice(key);
+                heap.push(Reverse((smallest, epoch, number)));
             }
         }
         Ok(())
@@ -106,14 +106,17 @@ impl Scanning<'_> {
 
     /// Reads chunks of a table until one has an answer.
     fn fill(&self, source: &mut Source) -> Result<()> {
-        (source.next, source.ends, source.long) = (0, Vec::new(), None);
+        source.next = 0;
+        source.ends = Vec::new();
+        source.long = None;
         source.bytes.clear();
         while source.ends.is_empty() {
             let Some(block_range) = source.rest.next() else { return Ok(()) };
             if block_range.is_longer_record(source.piece) {
                 if let Some(Some((key, value))) = self.policy.allow(self.long_answer(&block_range))? {
                     source.ends = vec![(key.len(), key.len())];
-                    (source.bytes, source.long) = (key, Some(value));
+                    source.bytes = key;
+                    source.long = Some(value);
                 }
             } else {
                 self.fill_from(source, &block_range)?;

@@ -116,7 +116,8 @@ impl LogReader {
             true => footer.data_end,
             false => entries.last().map_or(0, |entry| entry.data_end),
         };
-        (self.ends, self.entries) = ((footer.end(), data_end), entries);
+        self.ends = (footer.end(), data_end);
+        self.entries = entries;
         Ok(())
     }
 }

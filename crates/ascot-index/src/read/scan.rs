@@ -58,10 +58,10 @@ impl Condition {
 
     /// Whether a block with these bounds may contain a number that satisfies the condition.
     fn may_hold(&self, bounds: Option<(f64, f64)>) -> bool {
-        let Some((least, greatest)) = bounds else { return true };
+        let Some((min, max)) = bounds else { return true };
         match self.sign {
-            Sign::Above | Sign::AtLeast => self.holds(greatest),
-            Sign::Below | Sign::AtMost => self.holds(least),
+            Sign::Above | Sign::AtLeast => self.holds(max),
+            Sign::Below | Sign::AtMost => self.holds(min),
         }
     }
 }
@@ -335,7 +335,7 @@ impl Scanning<'_> {
         let boundaries = directory.boundaries_at(epoch);
         let number = number as usize;
         let above = number.checked_sub(1).and_then(|before| boundaries.get(before));
-        let starts_before = above.is_none_or(|least| scan.end.as_ref().is_none_or(|end| least < end));
+        let starts_before = above.is_none_or(|start| scan.end.as_ref().is_none_or(|end| start < end));
         starts_before && boundaries.get(number).is_none_or(|end| *end > scan.from)
     }
 
@@ -366,10 +366,10 @@ impl Scanning<'_> {
 
     fn one_by_one(&self, entries: &[(Arc<LogReader>, Entry)], take: Take<'_>) -> Result<()> {
         let segments = self.policy.allow(self.directory.segments(entries, Kind::Tables))?;
-        let most = PIECE_MAX.min(part_bytes(self.directory) as u64 * 2);
+        let max_bytes = PIECE_MAX.min(part_bytes(self.directory) as u64 * 2);
         for segment in segments.unwrap_or_default() {
             for table in &segment.head.tables {
-                for same in groups(&self.scan.block_ranges(&segment, table, most), most) {
+                for same in groups(&self.scan.block_ranges(&segment, table, max_bytes), max_bytes) {
                     match same {
                         Group::Long(one) => self.one_long(one, take)?,
                         Group::Short(several) => self.many_short(several, take)?,

@@ -72,7 +72,8 @@ pub fn find_footer(
                 _ => {}
             }
         }
-        (end, step) = (start, MORE_BYTES);
+        end = start;
+        step = MORE_BYTES;
     }
     Err(cut_short(path, 0, epochs))
 }

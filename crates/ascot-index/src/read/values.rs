@@ -26,16 +26,16 @@ impl Directory {
         let mut order: BTreeMap<Pointer, Vec<usize>> = BTreeMap::new();
         for (number, value) in pointers.iter().enumerate() {
             let pointer = Pointer::from_bytes(value.as_ref()).ok_or_else(bad)?;
-            if pointer.writer >= self.manifest.most().writers {
+            if pointer.writer >= self.manifest.max_shape().writers {
                 return Err(bad());
             }
             order.entry(pointer).or_default().push(number);
         }
         let mut memory = self.pool.reserve(0, PURPOSE)?;
         let mut found: Vec<Option<Content>> = vec![None; pointers.len()];
-        let most = inline.bytes(self) as u64;
+        let max_bytes = inline.bytes(self) as u64;
         let (long, short): (Vec<_>, Vec<_>) =
-            order.into_iter().partition(|(pointer, _)| self.pointed_bytes(pointer) > most);
+            order.into_iter().partition(|(pointer, _)| self.pointed_bytes(pointer) > max_bytes);
         for (pointer, wanted) in long {
             let value = self.long_value(&pointer)?;
             memory.absorb(self.pool.reserve(wanted.len() * size_of::<LongValue>(), PURPOSE)?);

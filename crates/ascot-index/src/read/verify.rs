@@ -274,10 +274,10 @@ impl Directory {
 
     /// Verifies all blocks of a table; returns the number of records.
     fn verify_table(&self, segment: &Segment, number: usize, table: &Table, regions: bool) -> Result<u64> {
-        let most = part_bytes(self) as u64;
-        let block_ranges = Scan::default().block_ranges(segment, table, most);
+        let max_bytes = part_bytes(self) as u64;
+        let block_ranges = Scan::default().block_ranges(segment, table, max_bytes);
         let mut seen = Seen { segment, number, regions, records: 0, last: Vec::new(), sample: Vec::new() };
-        for same in groups(&block_ranges, most) {
+        for same in groups(&block_ranges, max_bytes) {
             match same {
                 Group::Long(one) => {
                     self.verify_long(one)?;
@@ -315,12 +315,13 @@ impl Directory {
 
     /// Verifies the blocks of a record that is longer than one read.
     fn verify_long(&self, block_range: &BlockRange) -> Result<()> {
-        let most = part_bytes(self) as u64;
+        let max_bytes = part_bytes(self) as u64;
         let mut first = block_range.blocks.start;
         let end = block_range.blocks.end;
         while first < end {
             let blocks = &block_range.segment.head.blocks[first..end];
-            let fits = blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= most);
+            let fits =
+                blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= max_bytes);
             let end = first + fits.count().max(1);
             let part = BlockRange { segment: block_range.segment.clone(), blocks: first..end };
             fetch_all(self, &[part.padded_range()], |_, bytes| {
@@ -390,7 +391,7 @@ impl Directory {
         covered: &mut Covered,
     ) -> Result<u64> {
         let damaged = |at, what| Err(IndexError::damaged(&reader.data, at, what));
-        let window_most = part_bytes(self) as u64;
+        let max_window = part_bytes(self) as u64;
         let fixed = self.layout().value_bytes;
         let mut at = start;
         let mut window = Vec::new();
@@ -418,14 +419,15 @@ impl Directory {
                 if have.len() as u64 >= left || (needed > left && lengths.is_some()) {
                     return damaged(at, "a value ends outside its epoch");
                 }
-                if let Some((head, length)) = lengths.filter(|_| needed > window_most) {
+                if let Some((head, length)) = lengths.filter(|_| needed > max_window) {
                     LongValue::in_log(reader.data.clone(), reader.id, at, head, length).check(self)?;
                     at += needed;
-                    (window, window_at) = (Vec::new(), at);
+                    window = Vec::new();
+                    window_at = at;
                     break;
                 }
                 // At most a window.
-                let bytes = window_most.min(left) as usize;
+                let bytes = max_window.min(left) as usize;
                 let _memory = self.pool.reserve(bytes, "values being checked")?;
                 window = fetch_one(self, &reader.data, at, bytes)?.bytes().to_vec();
                 window_at = at;

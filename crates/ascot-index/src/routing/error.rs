@@ -19,14 +19,14 @@ pub enum RouteError {
     },
     /// A message longer than the agreed maximum.
     #[error(
-        "a message of {bytes} bytes is longer than the {most} agreed on; allow longer ones (max_message), \
+        "a message of {bytes} bytes is longer than the {max_bytes} agreed on; allow longer ones (max_message), \
          or send keys only (scheme pointers or ranks)"
     )]
     TooLong {
         /// Its length, bytes.
         bytes: usize,
         /// The maximum, bytes.
-        most: usize,
+        max_bytes: usize,
     },
     /// An invalid setting.
     #[error("{setting} cannot be {value}: {why}")]
@@ -65,8 +65,8 @@ pub enum RouteError {
     },
     /// Nothing moves, although all ranks that were asked answer.
     #[error(
-        "nothing has moved for {seconds} s, though all ranks that this one waits for answer: do all call the same things \
-         in the same order? Or allow a longer wait (patience)"
+        "nothing has moved for {seconds} s, though all ranks that this one waits for answer: do all call the \
+         same things in the same order? Or allow a longer wait (patience)"
     )]
     Stuck {
         /// The wait, seconds.

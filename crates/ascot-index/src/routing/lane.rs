@@ -12,7 +12,7 @@ use super::error::RouteError;
 use super::layout::{RoutingSettings, UNDER_WAY_MAX};
 use super::next_hop::NextHops;
 use super::transport::{Lane, Sent, Transport};
-use crate::reserve::vec_with_room;
+use crate::reserve::vec_with_capacity;
 
 /// The purpose of buffers, for errors about memory.
 const PURPOSE: &str = "batches of messages between ranks";
@@ -26,9 +26,9 @@ pub(super) struct Spare {
 impl Spare {
     /// `count` buffers of `bytes` bytes.
     pub fn new(count: usize, bytes: usize, pool: &Pool) -> Result<Self, PoolError> {
-        let mut buffers = vec_with_room(pool, count, PURPOSE)?;
+        let mut buffers = vec_with_capacity(pool, count, PURPOSE)?;
         for _ in 0..count {
-            buffers.push(vec_with_room(pool, bytes, PURPOSE)?);
+            buffers.push(vec_with_capacity(pool, bytes, PURPOSE)?);
         }
         Ok(Self { buffers })
     }
@@ -94,7 +94,7 @@ impl LaneState {
         pool: &Pool,
     ) -> Result<Self, PoolError> {
         let connect = |peer| {
-            let mut batch = vec_with_room(pool, settings.batch_bytes, PURPOSE)?;
+            let mut batch = vec_with_capacity(pool, settings.batch_bytes, PURPOSE)?;
             Header::begin(&mut batch);
             Ok(Connection {
                 peer,
@@ -109,8 +109,9 @@ impl LaneState {
         let connections = peers.map(connect).collect::<Result<Vec<_>, _>>()?;
         let mut this = Self::without_peers(lane, settings);
         if !connections.is_empty() {
-            this.in_hand.batch = vec_with_room(pool, settings.longest_batch(), PURPOSE)?;
-            this.long = settings.long_batch().map(|bytes| vec_with_room(pool, bytes, PURPOSE)).transpose()?;
+            this.in_hand.batch = vec_with_capacity(pool, settings.longest_batch(), PURPOSE)?;
+            this.long =
+                settings.long_batch().map(|bytes| vec_with_capacity(pool, bytes, PURPOSE)).transpose()?;
             this.has_long = this.long.is_some();
         }
         Ok(Self { connections, ..this })
@@ -286,10 +287,13 @@ impl LaneState {
 
     /// Begins the next epoch.
     pub fn begin_epoch(&mut self) {
-        (self.ends_sent, self.ends_arrived) = (0, 0);
+        self.ends_sent = 0;
+        self.ends_arrived = 0;
         for connection in &mut self.connections {
-            (connection.sent, connection.arrived) = (0, 0);
-            (connection.end_sent, connection.end_arrived) = (false, false);
+            connection.sent = 0;
+            connection.arrived = 0;
+            connection.end_sent = false;
+            connection.end_arrived = false;
         }
     }
 }

@@ -133,9 +133,9 @@ impl<T: Transport> Router<T> {
         if to >= self.topology().size() {
             return Err(RouteError::NoSuchRank { rank: to, size: self.topology().size() });
         }
-        let most = self.longest_message();
-        if message.len() > most {
-            return Err(RouteError::TooLong { bytes: message.len(), most });
+        let max_bytes = self.longest_message();
+        if message.len() > max_bytes {
+            return Err(RouteError::TooLong { bytes: message.len(), max_bytes });
         }
         self.appends_to_look = self.appends_to_look.saturating_sub(1);
         let sent_before = self.batches_sent();
@@ -371,7 +371,10 @@ impl<T: Transport> Router<T> {
         if hand.done {
             match self.transport.receive(lane, &mut hand.batch) {
                 Ok(Some(from)) => {
-                    (hand.from, hand.at, hand.messages, hand.done) = (from, HEADER_BYTES, 0, false);
+                    hand.from = from;
+                    hand.at = HEADER_BYTES;
+                    hand.messages = 0;
+                    hand.done = false;
                     moved = true;
                 }
                 Ok(None) => {}

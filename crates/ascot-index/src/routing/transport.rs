@@ -82,8 +82,8 @@ pub trait Transport {
     /// an empty one; the next call for the lane then returns the batch in the buffer that was kept.
     fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError>;
 
-    /// Waits at most `most` until something may have changed. An error if a rank is known to be gone.
-    fn wait(&mut self, most: Duration) -> Result<(), TransportError>;
+    /// Waits at most `timeout` until something may have changed. An error if a rank is known to be gone.
+    fn wait(&mut self, timeout: Duration) -> Result<(), TransportError>;
 
     /// Marks that this rank leaves in good order. Dropping a transport without this call counts as a failure.
     fn leave(&mut self) {}

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::format::head::{HeadMaker, Kind, SegmentFacts};
 use crate::format::layout::Layout;
 use crate::hash::{local_hash, share};
-use crate::reserve::vec_with_room;
+use crate::reserve::vec_with_capacity;
 use crate::write::index_log::IndexLog;
 use crate::write::logs::Logs;
 use crate::write::memory::Plan;
@@ -27,7 +27,7 @@ pub struct AuxiliaryLog {
     index: IndexLog,
     shape: Shape,
     entries: Vec<u64>,
-    most: usize,
+    max_entries: usize,
     /// Entries pushed, before duplicates are merged.
     records: u64,
     epoch_records: u64,
@@ -37,16 +37,16 @@ pub struct AuxiliaryLog {
 impl AuxiliaryLog {
     /// A log with its share of `pool`.
     pub fn new(index: IndexLog, layout: &Layout, pool: &Pool, plan: &Plan) -> Result<Self> {
-        let most = plan.auxiliary_entries;
-        let memory = pool.reserve(most * 8, "entries of an auxiliary table")?;
-        let entries = vec_with_room(pool, most, "entries of an auxiliary table")?;
+        let max_entries = plan.auxiliary_entries;
+        let memory = pool.reserve(max_entries * 8, "entries of an auxiliary table")?;
+        let entries = vec_with_capacity(pool, max_entries, "entries of an auxiliary table")?;
         let shape = Shape::from_layout(layout);
-        Ok(Self { index, shape, entries, most, records: 0, epoch_records: 0, _memory: memory })
+        Ok(Self { index, shape, entries, max_entries, records: 0, epoch_records: 0, _memory: memory })
     }
 
     /// Records that `rank` has a record with the key of this hash.
     pub fn push(&mut self, logs: &mut Logs, hash: u64, rank: u32) -> Result<()> {
-        if self.entries.len() == self.most {
+        if self.entries.len() == self.max_entries {
             self.seal(logs)?;
         }
         self.entries.push(auxiliary::entry(local_hash(hash), rank));

@@ -17,21 +17,21 @@ const KEY_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Sampler {
     keys: Vec<Vec<u8>>,
-    most: usize,
+    max_keys: usize,
     seen: u64,
 }
 
 impl Sampler {
     /// A sampler for `partitions` partitions.
     pub fn new(partitions: u32) -> Self {
-        let most = (partitions as usize).saturating_mul(KEYS_PER_PARTITION).min(KEYS_MAX);
-        Self { keys: Vec::new(), most, seen: 0 }
+        let max_keys = (partitions as usize).saturating_mul(KEYS_PER_PARTITION).min(KEYS_MAX);
+        Self { keys: Vec::new(), max_keys, seen: 0 }
     }
 
     /// Offers a key to the sample.
     pub fn see(&mut self, key: &[u8]) {
         let kept = || key[..key.len().min(KEY_MAX)].to_vec();
-        if self.keys.len() < self.most {
+        if self.keys.len() < self.max_keys {
             self.keys.push(kept());
         } else {
             let place = mix(self.seen.wrapping_add(0x9e37_79b9_7f4a_7c15)) % (self.seen + 1);

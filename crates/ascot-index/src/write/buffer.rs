@@ -20,7 +20,7 @@ use ascot_record::order::RecordOrder;
 use crate::error::Result;
 use crate::format::bytes::Cursor;
 use crate::format::record::{Record, RecordForm};
-use crate::reserve::vec_with_room;
+use crate::reserve::vec_with_capacity;
 use crate::write::memory::{Plan, beside_bytes};
 
 /// Number of records to prefetch ahead.
@@ -35,24 +35,33 @@ pub struct Buffer {
     used: usize,
     starts: Vec<u32>,
     scratch: ChunkScratch,
-    /// Maximum bytes and records.
-    most: (usize, usize),
+    max_bytes: usize,
+    max_records: usize,
     _memory: Reservation,
 }
 
 impl Buffer {
     /// A buffer with its share of `pool`.
     pub fn new(form: RecordForm, pool: &Pool, plan: &Plan) -> Result<Self> {
-        let most = (plan.buffer_bytes.min(u32::MAX as usize), plan.buffer_records);
+        let max_bytes = plan.buffer_bytes.min(u32::MAX as usize);
+        let max_records = plan.buffer_records;
         // The system assigns memory pages when they are written to.
-        let bytes = pool.region(most.0 / PAGE_BYTES * PAGE_BYTES, "records of a table")?;
-        let memory = pool.reserve(beside_bytes(most.1), "places of records")?;
-        let most = (bytes.len().min(most.0), most.1);
-        let starts = vec_with_room(pool, most.1, "places of records")?;
+        let bytes = pool.region(max_bytes / PAGE_BYTES * PAGE_BYTES, "records of a table")?;
+        let memory = pool.reserve(beside_bytes(max_records), "places of records")?;
+        let starts = vec_with_capacity(pool, max_records, "places of records")?;
         // Sort memory is tried first, so that a refusal becomes an error, and then allocated.
-        drop(vec_with_room::<u8>(pool, chunk::scratch_bytes(most.1), "sorting records")?);
-        let scratch = ChunkScratch::with_capacity(most.1);
-        Ok(Self { form, bytes, used: 0, starts, scratch, most, _memory: memory })
+        drop(vec_with_capacity::<u8>(pool, chunk::scratch_bytes(max_records), "sorting records")?);
+        let scratch = ChunkScratch::with_capacity(max_records);
+        Ok(Self {
+            form,
+            max_bytes: bytes.len().min(max_bytes),
+            max_records,
+            bytes,
+            used: 0,
+            starts,
+            scratch,
+            _memory: memory,
+        })
     }
 
     /// Number of records.
@@ -62,28 +71,28 @@ impl Buffer {
 
     /// Whether it holds half of its maximum records or bytes.
     pub fn is_half_full(&self) -> bool {
-        2 * self.starts.len() >= self.most.1 || 2 * self.used >= self.most.0
+        2 * self.starts.len() >= self.max_records || 2 * self.used >= self.max_bytes
     }
 
     /// Whether an empty buffer can hold a record of these lengths.
     pub fn could_hold(&self, key: usize, value: usize) -> bool {
-        self.form.head_bytes(key, value) + key + value <= self.most.0 && self.most.1 > 0
+        self.form.head_bytes(key, value) + key + value <= self.max_bytes && self.max_records > 0
     }
 
     /// Adds a record; returns false if the buffer must be emptied first.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         let head = self.form.head_bytes(key.len(), value.len());
         let bytes = head + key.len() + value.len();
-        if self.starts.len() == self.most.1 || self.used + bytes > self.most.0 {
+        if self.starts.len() == self.max_records || self.used + bytes > self.max_bytes {
             return false;
         }
-        let room = &mut self.bytes[self.used..self.used + bytes];
+        let space = &mut self.bytes[self.used..self.used + bytes];
         if head > 0 {
-            room[..head].copy_from_slice(&self.form.head(key.len(), value.len()));
+            space[..head].copy_from_slice(&self.form.head(key.len(), value.len()));
         }
-        room[head..head + key.len()].copy_from_slice(key);
-        room[head + key.len()..].copy_from_slice(value);
-        // Below 2^32, because `most.0` is.
+        space[head..head + key.len()].copy_from_slice(key);
+        space[head + key.len()..].copy_from_slice(value);
+        // Below 2^32, because `max_bytes` is.
         self.starts.push(self.used as u32);
         self.scratch.note(key);
         self.used += bytes;

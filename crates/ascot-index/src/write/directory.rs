@@ -28,7 +28,7 @@ pub struct DirectoryWriter {
     /// Records that wait for boundaries, their bytes, and the maximum of those bytes.
     waiting: Vec<(Vec<u8>, Vec<u8>)>,
     waiting_bytes: usize,
-    waiting_most: usize,
+    max_waiting_bytes: usize,
     /// Records of the open epoch.
     open_records: u64,
 }
@@ -76,15 +76,15 @@ impl DirectoryWriter {
         let layout = coordinator.manifest().layout.clone();
         let by_range = layout.partition_by == PartitionBy::Range;
         let share = all_of(&layout);
-        let waiting_most = waiting_bytes(&layout, memory_bytes);
-        let memory = memory_bytes - waiting_most;
+        let max_waiting_bytes = waiting_bytes(&layout, memory_bytes);
+        let memory = memory_bytes - max_waiting_bytes;
         let local = LocalWriter::open(disk, coordinator.directory(), coordinator.manifest(), &share, memory)?;
         Ok(Self {
             boundaries: coordinator.manifest().next_boundaries(),
             sampler: by_range.then(|| Sampler::new(layout.partitions)),
             waiting: Vec::new(),
             waiting_bytes: 0,
-            waiting_most,
+            max_waiting_bytes,
             open_records: 0,
             coordinator,
             local,
@@ -100,7 +100,7 @@ impl DirectoryWriter {
             sampler.see(key);
             if self.boundaries.is_empty() && self.layout.partitions > 1 {
                 let bytes = key.len() + value.len() + 64;
-                if self.waiting_bytes + bytes <= self.waiting_most {
+                if self.waiting_bytes + bytes <= self.max_waiting_bytes {
                     self.waiting_bytes += bytes;
                     self.waiting.push((key.to_vec(), value.to_vec()));
                     return Ok(());

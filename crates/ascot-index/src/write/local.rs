@@ -235,7 +235,10 @@ impl LocalWriter {
         self.check()?;
         let place = self.partitions.binary_search(&partition).ok().filter(|_| scheme == self.scheme);
         place.ok_or_else(|| {
-            IndexError::Request(format!("partition {partition} takes nothing of this kind here: it belongs to another process or scheme"))
+            IndexError::Request(format!(
+                "partition {partition} takes nothing of this kind here: it belongs to another process or \
+                 scheme"
+            ))
         })
     }
 

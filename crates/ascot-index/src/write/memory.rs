@@ -74,11 +74,11 @@ impl Plan {
         let logs = counts.tables + counts.auxiliary + counts.values;
         let block = layout.block_bytes as usize;
         let scratch_bytes = block + AUXILIARY_SCRATCH_BYTES;
-        let least = MIN_BYTES + scratch_bytes + logs * MIN_LOG_BYTES;
-        if memory < least {
+        let min_bytes = MIN_BYTES + scratch_bytes + logs * MIN_LOG_BYTES;
+        if memory < min_bytes {
             return Err(IndexError::TooLittle {
                 what: format!("a writer of {}", counted(logs as u64, "log")),
-                min_kib: least.div_ceil(1024),
+                min_kib: min_bytes.div_ceil(1024),
                 allowed_kib: memory / 1024,
                 advice: "allow more memory, or make fewer partitions",
             });

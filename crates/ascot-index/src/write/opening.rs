@@ -62,34 +62,35 @@ impl Opening {
         };
         match self.rollback {
             Some(epochs) if epochs > 0 && !goes_on => Err(IndexError::Request(format!(
-                "{} is new, so it has no {epochs} epochs to roll back to: name the directory that belongs to this checkpoint",
+                "{} is new, so it has no {epochs} epochs to roll back to: name the directory that belongs to \
+                 this checkpoint",
                 path.display()
             ))),
             _ => Ok(goes_on),
         }
     }
 
-    /// The manifest to continue from, for `writers` processes that own at most `owned_most` partitions each.
+    /// The manifest to continue from, for `writers` processes that own at most `max_owned` partitions each.
     ///
     /// # Errors
     /// A request that contradicts the directory; more epochs to keep than there are.
-    pub fn go_on(&self, mut manifest: Manifest, writers: u32, owned_most: u32) -> Result<Manifest> {
+    pub fn go_on(&self, mut manifest: Manifest, writers: u32, max_owned: u32) -> Result<Manifest> {
         self.request.check_same(&manifest.layout)?;
         if let Some(epochs) = self.rollback {
             manifest.roll_back(epochs)?;
         }
-        let shape = self.next_shape(&manifest.layout, writers, owned_most);
+        let shape = self.next_shape(&manifest.layout, writers, max_owned);
         manifest.reshape(shape);
         Ok(manifest)
     }
 
     /// The requested number of partitions. Otherwise one for each process if it was so before, or the same number as
     /// before, limited by what the processes can own.
-    fn next_shape(&self, there: &Layout, writers: u32, owned_most: u32) -> Shape {
-        let most = writers.saturating_mul(owned_most);
+    fn next_shape(&self, there: &Layout, writers: u32, max_owned: u32) -> Shape {
+        let max = writers.saturating_mul(max_owned);
         let partitions = self.request.partitions.unwrap_or(match there.partitions {
-            one_each if one_each == there.writers && owned_most == 1 => writers,
-            others => others.min(most),
+            one_each if one_each == there.writers && max_owned == 1 => writers,
+            others => others.min(max),
         });
         if there.scheme == Scheme::Records && partitions == there.partitions {
             // Writers of this scheme have no logs of their own.

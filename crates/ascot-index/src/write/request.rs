@@ -81,8 +81,8 @@ fn same<T: PartialEq + Display>(what: &str, asked: Option<T>, there: T) -> Resul
     match asked.filter(|asked| *asked != there) {
         None => Ok(()),
         Some(asked) => Err(IndexError::Request(format!(
-            "the directory was made with {what} {there}, and {what} {asked} was given: leave {what} out, or name another \
-             directory"
+            "the directory was made with {what} {there}, and {what} {asked} was given: leave {what} out, or \
+             name another directory"
         ))),
     }
 }

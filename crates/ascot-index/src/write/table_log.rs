@@ -76,7 +76,7 @@ impl TableLog {
         if records == 0 {
             return Ok(());
         }
-        self.make_room(logs, records)?;
+        self.make_space(logs, records)?;
         let at = logs.end(self.data);
         let (sorted, hashes) = self.buffer.sorted();
         let mut previous = None;
@@ -85,8 +85,8 @@ impl TableLog {
             let (bytes, record) = sorted.record(index);
             let bounds = self.layout.attribute.as_ref().map(|attribute| attribute.of(record.value));
             let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-            let most = self.layout.block_bytes as usize;
-            self.block.record(&mut files, most, previous, record.key, &[bytes], bounds)?;
+            let max_bytes = self.layout.block_bytes as usize;
+            self.block.record(&mut files, max_bytes, previous, record.key, &[bytes], bounds)?;
             // Equal keys are adjacent.
             if previous != Some(record.key) {
                 hashes[distinct] = local_hash(self.layout.hash(record.key));
@@ -103,19 +103,19 @@ impl TableLog {
 
     /// Flushes a table of one record that is longer than the buffer.
     fn flush_one(&mut self, logs: &mut Logs, key: &[u8], value: &[u8]) -> Result<()> {
-        self.make_room(logs, 1)?;
+        self.make_space(logs, 1)?;
         let at = logs.end(self.data);
         let before = self.layout.form().head(key.len(), value.len());
         let bounds = self.layout.attribute.as_ref().map(|attribute| attribute.of(value));
         let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-        let most = self.layout.block_bytes as usize;
-        self.block.record(&mut files, most, None, key, &[&before, key, value], bounds)?;
+        let max_bytes = self.layout.block_bytes as usize;
+        self.block.record(&mut files, max_bytes, None, key, &[&before, key, value], bounds)?;
         self.block.end_table(&mut files, at, 1, key)?;
         self.segment.add_filters(&[local_hash(self.layout.hash(key))])
     }
 
     /// Seals the open segment if the next table does not fit in it.
-    fn make_room(&mut self, logs: &mut Logs, records: usize) -> Result<()> {
+    fn make_space(&mut self, logs: &mut Logs, records: usize) -> Result<()> {
         let blocks = self.buffer.bytes() / (self.layout.block_bytes as usize) + 2;
         if !self.segment.fits(records, blocks) {
             let data_end = logs.end(self.data);
@@ -158,14 +158,14 @@ impl Block {
     fn record(
         &mut self,
         files: &mut BlockFiles<'_>,
-        most: usize,
+        max_bytes: usize,
         previous: Option<&[u8]>,
         key: &[u8],
         parts: &[&[u8]],
         number: Option<Option<f64>>,
     ) -> Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        if !self.bytes.is_empty() && self.bytes.len() + length > most {
+        if !self.bytes.is_empty() && self.bytes.len() + length > max_bytes {
             self.write(files)?;
         }
         if self.bytes.is_empty() {
@@ -173,15 +173,16 @@ impl Block {
             self.first = Some(separator(previous, key).to_vec());
             self.bounds = number.map(|_| NONE);
         }
-        if let (Some((least, greatest)), Some(Some(number))) = (&mut self.bounds, number)
+        if let (Some((min, max)), Some(Some(number))) = (&mut self.bounds, number)
             && !number.is_nan()
         {
-            (*least, *greatest) = (least.min(number), greatest.max(number));
+            *min = min.min(number);
+            *max = max.max(number);
         }
         for part in parts {
             let mut part = *part;
-            while self.bytes.len() + part.len() > most {
-                let (now, later) = part.split_at(most - self.bytes.len());
+            while self.bytes.len() + part.len() > max_bytes {
+                let (now, later) = part.split_at(max_bytes - self.bytes.len());
                 self.bytes.extend_from_slice(now);
                 self.write(files)?;
                 part = later;
@@ -189,7 +190,7 @@ impl Block {
             self.bytes.extend_from_slice(part);
         }
         // A record longer than a block does not share its blocks.
-        if length > most && !self.bytes.is_empty() { self.write(files) } else { Ok(()) }
+        if length > max_bytes && !self.bytes.is_empty() { self.write(files) } else { Ok(()) }
     }
 
     fn write(&mut self, files: &mut BlockFiles<'_>) -> Result<()> {
@@ -206,17 +207,11 @@ impl Block {
     }
 
     /// Ends the table that started at `at`.
-    fn end_table(
-        &mut self,
-        files: &mut BlockFiles<'_>,
-        at: u64,
-        records: u64,
-        greatest: &[u8],
-    ) -> Result<()> {
+    fn end_table(&mut self, files: &mut BlockFiles<'_>, at: u64, records: u64, max: &[u8]) -> Result<()> {
         if !self.bytes.is_empty() {
             self.write(files)?;
         }
-        files.head.table(at, std::mem::take(&mut self.count), records, greatest);
+        files.head.table(at, std::mem::take(&mut self.count), records, max);
         Ok(())
     }
 }

@@ -85,7 +85,8 @@ impl PartQueue {
 
     fn abandon(&self) {
         let mut state = self.lock();
-        (state.closed, state.abandoned) = (true, true);
+        state.closed = true;
+        state.abandoned = true;
         let parts = std::mem::take(&mut state.waiting);
         self.wake(state);
         drop(parts);

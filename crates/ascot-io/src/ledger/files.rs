@@ -77,14 +77,13 @@ struct Kind {
 
 impl Kind {
     fn row(&mut self, path: &Path) -> Option<usize> {
-        let (listed, others) = (&mut self.listed, &mut self.others);
         *self.known.entry(hash(path)).or_insert_with(|| {
-            if listed.len() == MAX_LISTED {
-                others.files += 1;
+            if self.listed.len() == MAX_LISTED {
+                self.others.files += 1;
                 return None;
             }
-            listed.push(FileAccount::new(&others.moved.name, Some(path.to_path_buf())));
-            Some(listed.len() - 1)
+            self.listed.push(FileAccount::new(&self.others.moved.name, Some(path.to_path_buf())));
+            Some(self.listed.len() - 1)
         })
     }
 }

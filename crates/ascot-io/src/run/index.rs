@@ -106,7 +106,8 @@ impl RunIndex {
         let mut offset = start;
         for (len, crc) in blocks {
             index.blocks.push(BlockEntry { offset, stored: len, raw: len, crc, first_record: 0 });
-            (offset, index.bytes) = (offset.saturating_add(len.into()), index.bytes + u64::from(len));
+            offset = offset.saturating_add(len.into());
+            index.bytes += u64::from(len);
         }
         index
     }

@@ -17,7 +17,8 @@ pub(super) fn next(x: u128) -> u128 {
 /// Two steps of `x -> a x + c` are one of `x -> a^2 x + (a + 1) c`, so step sizes double while the bits of `i` select
 /// the steps to take.
 pub(super) fn state(i: u128) -> u128 {
-    let (mut multiplier, mut increment) = (MULTIPLIER, INCREMENT);
+    let mut multiplier = MULTIPLIER;
+    let mut increment = INCREMENT;
     let mut remaining = i;
     let mut x = 0_u128;
     while remaining != 0 {

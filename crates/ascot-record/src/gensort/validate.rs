@@ -150,7 +150,8 @@ impl Validator {
 
     /// Neighbours out of order, and neighbours with equal keys.
     fn count(&self, records: &[u8]) -> (u64, u64) {
-        let (mut unordered, mut duplicates) = (0, 0);
+        let mut unordered = 0;
+        let mut duplicates = 0;
         for (before, record) in self.neighbours(records) {
             match self.compare_keys(record, before) {
                 Ordering::Less => unordered += 1,
@@ -211,7 +212,8 @@ impl KeyWindow {
         let mut all = records.chunks_exact(record_len);
         let Some(first) = all.next() else { return (0, 0) };
         let mut before = key_of(first);
-        let (mut unordered, mut duplicates) = (0, 0);
+        let mut unordered = 0;
+        let mut duplicates = 0;
         for record in all {
             let key = key_of(record);
             unordered += u64::from(key < before);

@@ -61,7 +61,9 @@ pub fn csv_columns(
     let find = |spec: &CsvKeySpec| {
         let column = find_column(&spec.column, names.as_deref())?;
         let reaches = |row: &&[u8]| Row::new(row, separator, quote).nth(column).is_some();
-        if let (None, Some(first), CsvColumn::Number(number)) = (header, sample_rows.first(), &spec.column)
+        if header.is_none()
+            && let Some(first) = sample_rows.first()
+            && let CsvColumn::Number(number) = &spec.column
             && !sample_rows.iter().any(reaches)
         {
             let columns = Row::new(first, separator, quote).count();
@@ -126,7 +128,7 @@ fn fallback(values: &[(usize, Vec<u8>)]) -> Option<Fallback> {
     let mut best: Option<(CsvType, usize)> = None;
     for kind in candidates {
         let count = fitting(&kind);
-        if 2 * count > values.len() && best.as_ref().is_none_or(|(_, most)| count > *most) {
+        if 2 * count > values.len() && best.as_ref().is_none_or(|(_, max_count)| count > *max_count) {
             best = Some((kind, count));
         }
     }

@@ -28,7 +28,7 @@ enum Item {
     /// A number of at most this many digits; exactly as many if the next item is a number, too.
     Number {
         field: Field,
-        most: usize,
+        max_digits: usize,
         exact: bool,
     },
     MonthName,
@@ -157,10 +157,10 @@ fn unknown(directive: u8) -> String {
 }
 
 fn directive_item(directive: u8) -> Option<Item> {
-    let number = |field, most| Some(Item::Number { field, most, exact: false });
+    let number = |field, max_digits| Some(Item::Number { field, max_digits, exact: false });
     match directive {
-        b'Y' => Some(Item::Number { field: Field::Year, most: 4, exact: true }),
-        b'y' => Some(Item::Number { field: Field::YearOfCentury, most: 2, exact: true }),
+        b'Y' => Some(Item::Number { field: Field::Year, max_digits: 4, exact: true }),
+        b'y' => Some(Item::Number { field: Field::YearOfCentury, max_digits: 2, exact: true }),
         b'm' => number(Field::Month, 2),
         b'd' | b'e' => number(Field::Day, 2),
         b'j' => number(Field::DayOfYear, 3),
@@ -242,8 +242,8 @@ impl Parts {
         match item {
             Item::Literal(byte) => text.strip_prefix(&[byte]),
             Item::Blanks => Some(text.trim_ascii_start()),
-            Item::Number { field, most, exact } => {
-                let (value, rest) = number(text, most, exact)?;
+            Item::Number { field, max_digits, exact } => {
+                let (value, rest) = number(text, max_digits, exact)?;
                 self.set(field, value)?;
                 Some(rest)
             }
@@ -331,12 +331,12 @@ impl Parts {
     }
 }
 
-/// A number of up to `most` digits at the start of `text`, and the text after it.
-fn number(text: &[u8], most: usize, exact: bool) -> Option<(i64, &[u8])> {
+/// A number of up to `max_digits` digits at the start of `text`, and the text after it.
+fn number(text: &[u8], max_digits: usize, exact: bool) -> Option<(i64, &[u8])> {
     // Short numbers may be padded with blanks.
-    let text = text.strip_prefix(b" ").filter(|_| most == 2).unwrap_or(text);
-    let digits = text.iter().take(most).take_while(|byte| byte.is_ascii_digit()).count();
-    if digits == 0 || (exact && digits < most) {
+    let text = text.strip_prefix(b" ").filter(|_| max_digits == 2).unwrap_or(text);
+    let digits = text.iter().take(max_digits).take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 || (exact && digits < max_digits) {
         return None;
     }
     let (digits, rest) = text.split_at(digits);

@@ -87,8 +87,8 @@ struct Column<'a, T> {
 impl<'a, T: Copy> Column<'a, T> {
     /// Moves the numbers that satisfy `belongs`, all at the start of `slice`, to the column.
     fn take(&mut self, slice: &mut &[T], belongs: impl Fn(&T) -> bool) {
-        let room = self.out.len() - self.filled;
-        let count = head_len(slice, belongs).min(room);
+        let space = self.out.len() - self.filled;
+        let count = head_len(slice, belongs).min(space);
         let (head, rest) = slice.split_at(count);
         self.out[self.filled..self.filled + count].copy_from_slice(head);
         self.filled += count;
@@ -109,7 +109,8 @@ impl<'a, T: Copy> Column<'a, T> {
 /// The number of values at the start of a slice that satisfy `belongs`, found in doubling steps: it is small compared
 /// with the slice.
 fn head_len<T>(slice: &[T], belongs: impl Fn(&T) -> bool) -> usize {
-    let (mut low, mut step) = (0, 1);
+    let mut low = 0;
+    let mut step = 1;
     while low + step <= slice.len() && belongs(&slice[low + step - 1]) {
         low += step;
         step *= 2;

@@ -26,7 +26,8 @@ const MANY_GROUPS: usize = 64;
 /// If `parts` or `out` is shorter than `values`, or a part is not below `groups`.
 #[expect(unsafe_code, reason = "writes through pointers to ranges counted before")]
 pub fn group_by_part<T: Copy>(values: &[T], parts: &[u16], groups: usize, out: &mut [T]) -> Vec<u32> {
-    let (parts, out) = (&parts[..values.len()], &mut out[..values.len()]);
+    let parts = &parts[..values.len()];
+    let out = &mut out[..values.len()];
     let mut sizes = vec![0u32; groups];
     parts.iter().for_each(|&part| sizes[usize::from(part)] += 1);
     #[cfg(target_arch = "x86_64")]
@@ -111,7 +112,8 @@ mod lines {
             }
         }
         for ((place, begin), line) in places.iter().zip(&begins).zip(&lines) {
-            let (end, begin) = (*place as usize, *begin as usize);
+            let end = *place as usize;
+            let begin = *begin as usize;
             let from = (end / per_line * per_line).max(begin);
             let line = line.as_ptr().cast::<T>();
             // SAFETY: the last positions of the group, whose values are in its line and nowhere else yet.

@@ -61,7 +61,8 @@ const fn split_table() -> [[u8; 8]; 256] {
     let mut table = [[0; 8]; 256];
     let mut mask = 0;
     while mask < 256 {
-        let (mut lane, mut chosen) = (0, 0);
+        let mut lane = 0;
+        let mut chosen = 0;
         let mut other = (mask as u32).count_ones() as usize;
         while lane < 8 {
             if mask >> lane & 1 == 1 {

@@ -128,8 +128,10 @@ unsafe fn merge_halves<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; 
     unsafe {
         for low in 0..R.div_ceil(2) {
             let high = R - 1 - low;
-            let (a, b) = (rows[low], rows[high]);
-            let (flipped_a, flipped_b) = (a.flip::<BIT>(), b.flip::<BIT>());
+            let a = rows[low];
+            let b = rows[high];
+            let flipped_a = a.flip::<BIT>();
+            let flipped_b = b.flip::<BIT>();
             rows[low] = a.min(flipped_b).blend::<BIT>(a.max(flipped_b));
             if high > low {
                 rows[high] = b.min(flipped_a).blend::<BIT>(b.max(flipped_a));
@@ -211,7 +213,8 @@ unsafe fn trade_bit<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R])
     unsafe {
         for low in 0..R {
             if low & distance == 0 {
-                let (a, b) = (rows[low], rows[low | distance]);
+                let a = rows[low];
+                let b = rows[low | distance];
                 rows[low] = a.blend::<BIT>(b.swap::<BIT>());
                 rows[low | distance] = a.swap::<BIT>().blend::<BIT>(b);
             }

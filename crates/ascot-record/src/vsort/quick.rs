@@ -132,7 +132,8 @@ impl<T> Sides<T> {
         unsafe {
             let below = lanes.below::<STRICT>(pivot) & first_lanes(count);
             let above = !below & first_lanes(count);
-            let (small, great) = (below.count_ones() as usize, above.count_ones() as usize);
+            let small = below.count_ones() as usize;
+            let great = above.count_ones() as usize;
             // The lanes below the pivot, those above it, and those without an item.
             let parted = lanes.split(below);
             parted.store_masked(self.base.add(self.left), first_lanes(small));
@@ -195,7 +196,8 @@ unsafe fn partition_blocks<L: Lanes, const STRICT: bool>(
 ) {
     let block = BLOCK * L::COUNT;
     let base = sides.base;
-    let (mut left, mut right) = (sides.left, sides.right);
+    let mut left = sides.left;
+    let mut right = sides.right;
     // SAFETY: before a read, the two free spaces together hold at least two blocks, so that after it each holds at
     // least one; each of the block's vectors takes at most its own width of it.
     unsafe {
@@ -220,5 +222,6 @@ unsafe fn partition_blocks<L: Lanes, const STRICT: bool>(
             }
         }
     }
-    (sides.left, sides.right) = (left, right);
+    sides.left = left;
+    sides.right = right;
 }

@@ -22,7 +22,10 @@ pub enum SortError {
     #[error("{0}")]
     Thread(#[from] ThreadError),
     /// The output disk or a spill disk is full.
-    #[error("not enough room for {what}: {} needed, {}\n  {advice}{}", units::bytes(*needed), list_left(left), said_last(*remains))]
+    #[error(
+        "not enough space for {what}: {} needed, {}\n  {advice}{}",
+        units::bytes(*needed), list_left(left), said_last(*remains)
+    )]
     NoSpace {
         /// The files that do not fit.
         what: &'static str,
@@ -88,7 +91,8 @@ pub enum SortError {
     },
     /// A record is too short to hold its key.
     #[error(
-        "{input}: key beyond the record: record {record} at offset {offset} has {}, its key needs {needed}\n  give a range that all records have (--key START..END), or check the format (--format)",
+        "{input}: key beyond the record: record {record} at offset {offset} has {}, its key needs \
+         {needed}\n  give a range that all records have (--key START..END), or check the format (--format)",
         units::plural(*have, "byte")
     )]
     KeyBeyond {
@@ -105,7 +109,8 @@ pub enum SortError {
     },
     /// A record does not fit in memory.
     #[error(
-        "{input}: the record at offset {offset} is longer than memory allows: {}{}\n  give more memory (--memory {} or more), or check the record format (--format)",
+        "{input}: the record at offset {offset} is longer than memory allows: {}{}\n  give more memory \
+         (--memory {} or more), or check the record format (--format)",
         if *whole { "" } else { "over " }, units::bytes(*have), flag(*least)
     )]
     TooLong {
@@ -121,7 +126,10 @@ pub enum SortError {
         least: u64,
     },
     /// The memory cap is too small for the job.
-    #[error("{} of memory is too little: this job needs at least {}\n  give more (--memory {})", units::memory(*given), units::memory(*least), flag(*least))]
+    #[error(
+        "{} of memory is too little: this job needs at least {}\n  give more (--memory {})",
+        units::memory(*given), units::memory(*least), flag(*least)
+    )]
     TooLittleMemory {
         /// The cap, bytes.
         given: u64,
@@ -130,7 +138,8 @@ pub enum SortError {
     },
     /// The control group leaves too little for any job.
     #[error(
-        "the control group leaves {} of the {} it may use, and this job needs {} there, {} of them for itself\n  allow the group more memory",
+        "the control group leaves {} of the {} it may use, and this job needs {} there, {} of them for \
+         itself\n  allow the group more memory",
         units::memory(group.left), units::memory(group.limit), units::memory(GroupMemory::left_for(*least)),
         units::memory(*least)
     )]
@@ -145,7 +154,8 @@ pub enum SortError {
     Memory(#[from] PoolError),
     /// An input that should be sorted is not.
     #[error(
-        "{input}: not sorted: record {record} at offset {offset} comes before the one ahead of it\n  sort it first, by the same keys and options (ascot sort)"
+        "{input}: not sorted: record {record} at offset {offset} belongs before the previous record\n  sort \
+         it first with the same keys and options (ascot sort)"
     )]
     NotSorted {
         /// The input.
@@ -156,7 +166,11 @@ pub enum SortError {
         offset: u64,
     },
     /// Records in and out differ: a fault of this program or of the machine.
-    #[error("records in and out differ: {} in (checksum {read}), {} out (checksum {written})\n  nothing was written to the output; please report this", read.count, written.count)]
+    #[error(
+        "records in and out differ: {} in (checksum {read}), {} out (checksum {written})\n  nothing was \
+         written to the output; please report this",
+        read.count, written.count
+    )]
     Checksum {
         /// Sum of the records read.
         read: RecordSum,
@@ -183,7 +197,10 @@ pub enum SortError {
     #[error("stopped")]
     Cancelled,
     /// The report cannot be written, so the output was not renamed to its final name.
-    #[error("{}: cannot write the report: {source}\n  the output was not written; an old one is as it was", path.display())]
+    #[error(
+        "{}: cannot write the report: {source}\n  the output was not written; an old one is unchanged",
+        path.display()
+    )]
     Report {
         /// The file of the report.
         path: PathBuf,
@@ -192,7 +209,7 @@ pub enum SortError {
     },
     /// A job ended early and can be resumed.
     #[error(
-        "{error}\n  the job is kept: ascot sort --resume {dir}  goes on with it; ascot clean {dir}  removes it",
+        "{error}\n  the job is kept: ascot sort --resume {dir}  continues it; ascot clean {dir}  removes it",
         dir = units::in_shell(dir)
     )]
     Kept {
@@ -259,7 +276,8 @@ impl Missing {
                 units::plural(whole, "byte")
             ),
             Missing::Quote(quote) => format!(
-                "the quote opened at offset {} is never closed\n  {growing} the quote is a stray one: double it, or close it",
+                "the quote opened at offset {} is never closed\n  {growing} the quote is a stray one: double \
+                 it, or close it",
                 offset + quote
             ),
         }

@@ -76,7 +76,8 @@ impl Parts {
             Some((field, _)) => rest.replace_range(field, ""),
             None => {
                 return Err(SortError::Request(format!(
-                    "'{pattern}' has no place for the number of a part\n  write {{}} or {{:05}} into the file's name, as in part-{{:05}}"
+                    "'{pattern}' has no place for the number of a part\n  write {{}} or {{:05}} into the \
+                     file's name, as in part-{{:05}}"
                 )));
             }
         }
@@ -102,7 +103,8 @@ impl Parts {
     pub fn check(&self, parts_max: usize) -> Result<(), SortError> {
         if self.count as usize > parts_max {
             return Err(SortError::Request(format!(
-                "{} parts need as many open files, and this process may have {parts_max}\n  raise the limit (ulimit -n), or ask for fewer parts and split those again",
+                "{} parts need as many open files, and this process may have {parts_max}\n  raise the limit \
+                 (ulimit -n), or ask for fewer parts and split those again",
                 self.count
             )));
         }

@@ -161,7 +161,8 @@ fn describe_parts(request: &SortRequest, goal: Goal<'_>) -> Option<String> {
         Goal::Split(SplitBy::Size) => "equal bytes each, in the order of the inputs",
         _ => "a range of keys each, of equal bytes, in order; cut where the key changes",
     };
-    let (first, last) = (parts.path(0), parts.path(parts.count - 1));
+    let first = parts.path(0);
+    let last = parts.path(parts.count - 1);
     let names = match parts.count {
         1 => first.display().to_string(),
         count => format!("{} files, {} to {}", units::count(count.into()), first.display(), last.display()),
@@ -231,8 +232,8 @@ impl fmt::Display for Explanation {
             let make = units::seconds(cost.make_seconds);
             let read = units::seconds(cost.read_seconds);
             if self.view_dir.is_some() {
-                let (file, again) =
-                    (units::seconds(cost.file_seconds), units::seconds(cost.file_read_seconds));
+                let file = units::seconds(cost.file_seconds);
+                let again = units::seconds(cost.file_read_seconds);
                 write!(f, ", and {read} at each reading")?;
                 return write!(
                     f,
@@ -250,8 +251,11 @@ impl Explanation {
         let one =
             |requests: Requests| format!("{}, {} in flight", units::memory(requests.bytes), requests.depth);
         let both = |requests: VolumeRequests| {
-            let (read, write) = (one(requests.read), one(requests.write));
-            format!("read by {read}, written by {write}: as measured, within memory")
+            format!(
+                "read by {}, written by {}: as measured, within memory",
+                one(requests.read),
+                one(requests.write)
+            )
         };
         let Volumes { requests, input_volume, input_requests, .. } = &self.volumes;
         if let Some(volume) = input_volume {
@@ -336,9 +340,9 @@ impl SortPlan {
 impl fmt::Display for SortPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { chosen, others, threads, volume, .. } = &self.plan;
-        let most = chosen.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
+        let max_streams = chosen.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
         writeln!(f, "job       {}, {}", self.job, units::plural(*threads as u64, "thread"))?;
-        writeln!(f, "volume    {}", volume.summary(u32::try_from(most).unwrap_or(u32::MAX)))?;
+        writeln!(f, "volume    {}", volume.summary(u32::try_from(max_streams).unwrap_or(u32::MAX)))?;
         writeln!(f, "method    {}", chosen.summary)?;
         for (number, pass) in chosen.passes.iter().enumerate() {
             writeln!(f, "pass {:<4} {}", number + 1, pass_line(pass))?;

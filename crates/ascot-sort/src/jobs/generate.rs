@@ -75,9 +75,9 @@ pub fn generate(
     Ok(output.commit()?)
 }
 
-/// Memory for the blocks, bytes: no more than there are bytes to make, and at least one block within `most`.
-fn pool_bytes(total_bytes: u64, most: u64) -> usize {
-    let blocks = total_bytes.div_ceil(BLOCK_BYTES as u64).min(most / BLOCK_BYTES as u64).max(1);
+/// Memory for the blocks, bytes: no more than there are bytes to make, and at least one block within `max_bytes`.
+fn pool_bytes(total_bytes: u64, max_bytes: u64) -> usize {
+    let blocks = total_bytes.div_ceil(BLOCK_BYTES as u64).min(max_bytes / BLOCK_BYTES as u64).max(1);
     usize::try_from(blocks).unwrap_or(1) * BLOCK_BYTES
 }
 

@@ -78,7 +78,7 @@ pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortE
             remove_output(&dir);
             leftover.removed = remove_ours(&dir);
             if !leftover.removed {
-                leftover.note = "files that are not ascot's keep the directory".into();
+                leftover.note = "the directory stays because it contains other files".into();
             }
             drop(held);
         }

@@ -80,7 +80,7 @@ fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<(), SortErro
         return Ok(());
     };
     let why = format!(
-        "{} has changed since\n  ascot clean {}  removes what the job left; then sort anew",
+        "{} has changed since\n  ascot clean {}  removes the job's files; then sort again",
         changed.path.display(),
         units::in_shell(dir)
     );

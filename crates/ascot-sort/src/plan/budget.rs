@@ -114,22 +114,22 @@ pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortE
     let share = budget.streams() / PARTS_SHARE;
     let block = (share / blocks).min(budget.block) / BLOCK_BYTES_MIN * BLOCK_BYTES_MIN;
     if block == 0 {
-        let least = least_memory(blocks * BLOCK_BYTES_MIN * PARTS_SHARE, budget)?;
-        return Err(SortError::TooLittleMemory { given: budget.memory as u64, least });
+        let min_bytes = min_memory(blocks * BLOCK_BYTES_MIN * PARTS_SHARE, budget)?;
+        return Err(SortError::TooLittleMemory { given: budget.memory as u64, least: min_bytes });
     }
     Ok((blocks, block))
 }
 
 /// The memory that leaves `streams` bytes for streams. It is found step by step, because more memory also makes the
 /// blocks of threads and output larger and allows more threads.
-fn least_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
+fn min_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).max(budget.threads);
-    let mut least = (streams + budget.common()).next_multiple_of(1 << 20);
+    let mut min_bytes = (streams + budget.common()).next_multiple_of(1 << 20);
     loop {
-        let budget = Budget::new(least as u64, threads, None)?;
+        let budget = Budget::new(min_bytes as u64, threads, None)?;
         match streams.saturating_sub(budget.streams()) {
-            0 => return Ok(least as u64),
-            short => least = (least + short).next_multiple_of(1 << 20),
+            0 => return Ok(min_bytes as u64),
+            short => min_bytes = (min_bytes + short).next_multiple_of(1 << 20),
         }
     }
 }
@@ -149,11 +149,12 @@ pub fn default_memory() -> u64 {
     }
 }
 
-/// Error for a cap of `given` bytes below the `least` that works. It names the control group if that is the cause.
-pub fn too_little(given: u64, least: u64) -> SortError {
-    match GroupMemory::of_this_process().filter(|group| group.cap() < least) {
-        Some(group) => SortError::SmallControlGroup { group, least },
-        None => SortError::TooLittleMemory { given, least },
+/// Error for a cap of `given` bytes below `min_bytes`, the smallest that works. It names the control group if that is
+/// the cause.
+pub fn too_little(given: u64, min_bytes: u64) -> SortError {
+    match GroupMemory::of_this_process().filter(|group| group.cap() < min_bytes) {
+        Some(group) => SortError::SmallControlGroup { group, least: min_bytes },
+        None => SortError::TooLittleMemory { given, least: min_bytes },
     }
 }
 

@@ -119,7 +119,7 @@ pub(crate) fn refuse_without_space(
         _ => {}
     }
     let advice = "free some space, or put spills on another volume than the output (--temp DIR, repeatable)";
-    let remains = Some("nothing was written; an old output is as it was");
+    let remains = Some("nothing was written; an old output is unchanged");
     Err(SortError::NoSpace { what, needed: needed_bytes, left, advice, remains })
 }
 
@@ -138,7 +138,7 @@ pub fn no_space_for_spills(disk: &Disk, dirs: &[PathBuf], needed: u64) -> SortEr
         needed,
         left: dirs.iter().map(free).collect(),
         advice: "give a larger volume (--temp DIR, repeatable), or compress spills (--compress auto)",
-        remains: Some("no spills are left; the output is as it was"),
+        remains: Some("no spills are left; the output is unchanged"),
     }
 }
 
@@ -151,7 +151,7 @@ pub fn check_output_space(disk: &Disk, path: &Path, needed: u64) -> Result<(), S
         return Ok(());
     }
     let advice = "free some space, or name an output on another volume";
-    let remains = Some("nothing was written; an old output is as it was");
+    let remains = Some("nothing was written; an old output is unchanged");
     Err(SortError::NoSpace { what: "the output", needed, left: vec![(dir.into(), left)], advice, remains })
 }
 

@@ -46,7 +46,7 @@ pub fn check_apart(request: &SortRequest, spills: bool) -> Result<(), SortError>
     match input_paths(request).into_iter().find(shared) {
         None => Ok(()),
         Some(path) => Err(SortError::Request(format!(
-            "{} is on the volume that spills or output are on, which is not a volume of its own\n  describe that \
+            "{} is on the volume of spills or output, not on a volume of its own\n  describe that \
              volume alone (--volume), or write elsewhere (-o, --temp)",
             path.display()
         ))),

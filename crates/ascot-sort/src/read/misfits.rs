@@ -26,7 +26,9 @@ impl Misfits {
             column: title(column).into(),
             value: misfit.value.clone(),
             kind: column.kind.to_string().into(),
-            advice: "name another type (--key COLUMN:TYPE), spell out what is null (--null TEXT), or leave out --strict: such values come last".into(),
+            advice: "name another type (--key COLUMN:TYPE), name the spellings of null (--null TEXT), or \
+                     leave out --strict: such values then sort last"
+                .into(),
         })
     }
 

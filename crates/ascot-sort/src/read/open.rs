@@ -70,8 +70,9 @@ pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs,
     let mut bytes = first.peek(start + HEAD_BYTES)?;
     let records = bytes.split_off(start.min(bytes.len()));
     // A header is a line of its own, even if its file lacks the line end.
-    if let (true, Some(last), Layout::Csv { .. } | Layout::Lines { .. }) =
-        (request.header, bytes.last(), layout)
+    if request.header
+        && let Some(last) = bytes.last()
+        && matches!(layout, Layout::Csv { .. } | Layout::Lines { .. })
     {
         let end = if let Layout::Lines { delimiter } = layout { delimiter } else { b'\n' };
         if *last != end {

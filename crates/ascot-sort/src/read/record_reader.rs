@@ -243,8 +243,8 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             let mut area = front.split_off(carry);
             let left = open.to_ask.unwrap_or(0);
             // A page is kept for the bytes that complete a last record.
-            let most = (area.len() - PAGE_BYTES) as u64;
-            let asked = left.min(most);
+            let max_bytes = (area.len() - PAGE_BYTES) as u64;
+            let asked = left.min(max_bytes);
             let rest = area.split_off((asked as usize).next_multiple_of(PAGE_BYTES));
             open.to_ask = Some(left - asked);
             self.seat.take();
@@ -421,13 +421,13 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     fn fill_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
         let mut fill = self.start_small(starving)?;
         loop {
-            let room = (fill.lease.bytes().len() - COMPLETION_BYTES).saturating_sub(fill.bytes.end)
+            let space = (fill.lease.bytes().len() - COMPLETION_BYTES).saturating_sub(fill.bytes.end)
                 / PAGE_BYTES
                 * PAGE_BYTES;
-            if room == 0 {
+            if space == 0 {
                 return Ok(fill);
             }
-            fill.ends = self.read(&mut fill, room)?;
+            fill.ends = self.read(&mut fill, space)?;
             if self.long.is_some() {
                 if fill.ends {
                     return Ok(fill);
@@ -460,15 +460,15 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         Ok(Fill::new(lease, start..start + carry.len()))
     }
 
-    /// Reads up to `room` bytes after the bytes there are; true if the input has ended.
-    fn read(&mut self, fill: &mut Fill, room: usize) -> Result<bool, SortError> {
+    /// Reads up to `space` bytes after the bytes there are; true if the input has ended.
+    fn read(&mut self, fill: &mut Fill, space: usize) -> Result<bool, SortError> {
         let Some(open) = &mut self.open else { return Ok(true) };
         let since = Instant::now();
         let Some(mut front) = fill.lease.lend() else {
             return Err(SortError::Internal("a chunk without memory"));
         };
         let mut area = front.split_off(fill.bytes.end);
-        let rest = area.split_off(room);
+        let rest = area.split_off(space);
         if !open.pipe {
             self.seat.take();
         }
@@ -490,7 +490,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         }
         fill.bytes.end += end - start;
         self.at.offset += (end - start) as u64;
-        Ok(end < room)
+        Ok(end < space)
     }
 
     /// Cuts off the whole records; the input lacks the last `added` bytes.

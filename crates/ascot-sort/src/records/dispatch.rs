@@ -86,7 +86,8 @@ impl AnyRecords {
                 prefixed(PrefixedFraming { width, endian }, ranges)
             }
             (layout, _) => Err(SortError::Request(format!(
-                "these keys do not fit records of format {layout}\n  lines take -k; csv takes --key COLUMN,...; fixed and prefixed take --key START..END; numbers take -r only"
+                "these keys do not fit records of format {layout}\n  lines take -k; csv takes --key \
+                 COLUMN,...; fixed and prefixed take --key START..END; numbers take -r only"
             ))),
         }
     }
@@ -117,7 +118,8 @@ fn lines(request: &SortRequest, delimiter: u8, options: &KeyOptions) -> Result<A
 fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
     if let Some(beyond) = ranges.iter().find(|range| range.end != usize::MAX && range.end > len) {
         return Err(SortError::Request(format!(
-            "key {}..{} reaches beyond the record of {len} bytes\n  give a range within 0..{len} (--key), or another length (--format fixed:LEN)",
+            "key {}..{} reaches beyond the record of {len} bytes\n  give a range within 0..{len} (--key), or \
+             another length (--format fixed:LEN)",
             beyond.start, beyond.end
         )));
     }
@@ -134,10 +136,10 @@ fn prefixed(framing: PrefixedFraming, ranges: &[ByteRangeKey]) -> Result<AnyReco
     let body_min = ranges.iter().map(reach).max().unwrap_or(0);
     Ok(match ranges {
         [] | [_] => {
-            AnyRecords::PrefixedRange(Arc::new(one_range(framing, ranges.first()).with_least_body(body_min)))
+            AnyRecords::PrefixedRange(Arc::new(one_range(framing, ranges.first()).with_min_body(body_min)))
         }
         several => {
-            AnyRecords::PrefixedKeys(Arc::new(several_ranges(framing, several)?.with_least_body(body_min)))
+            AnyRecords::PrefixedKeys(Arc::new(several_ranges(framing, several)?.with_min_body(body_min)))
         }
     })
 }
@@ -185,7 +187,9 @@ fn csv_columns(
 pub fn sample_rows(framing: CsvFraming, records: &[u8]) -> Vec<&[u8]> {
     let mut rows = Vec::new();
     let mut start = 0;
-    while let (Some(end), true) = (framing.end(records, start), rows.len() < SAMPLE_ROWS) {
+    while rows.len() < SAMPLE_ROWS
+        && let Some(end) = framing.end(records, start)
+    {
         rows.push(framing.body(&records[start..end]));
         start = end;
     }

@@ -111,11 +111,11 @@ impl Emitter {
         Ok(())
     }
 
-    /// Space for up to `bytes` more bytes of whole records (at least `least`, unless a block is
+    /// Space for up to `bytes` more bytes of whole records (at least `min_bytes`, unless a block is
     /// smaller), to be filled from the front and claimed by [`Emitter::claim`].
-    pub fn room(&mut self, least: usize) -> Result<&mut [u8], Stopped> {
+    pub fn space(&mut self, min_bytes: usize) -> Result<&mut [u8], Stopped> {
         let free = self.current.as_ref().map_or(0, |block| block.buf.len() - block.len);
-        if free < least {
+        if free < min_bytes {
             self.flush()?;
         }
         let block = self.open()?;

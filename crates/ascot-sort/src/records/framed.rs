@@ -31,7 +31,7 @@ pub struct Framed<F, O> {
     framing: F,
     order: O,
     /// Minimum length of every record's body, bytes.
-    least_body: usize,
+    min_body: usize,
     /// The columns of its keys, if the keys are columns.
     columns: Vec<KeyColumn>,
 }
@@ -53,7 +53,7 @@ impl RecordRef {
 impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     /// Records cut by `framing`, ordered by `order`.
     pub fn new(framing: F, order: O) -> Self {
-        Framed { framing, order, least_body: 0, columns: Vec::new() }
+        Framed { framing, order, min_body: 0, columns: Vec::new() }
     }
 
     /// The same records, with keys that are columns.
@@ -72,16 +72,17 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         let mut record = before;
         while let Some(end) = self.framing.end(bytes, start) {
             self.order.misfits(&bytes[start..end], &mut |key, value| misfits.note(key, record, value));
-            (start, record) = (end, record + 1);
+            start = end;
+            record += 1;
         }
     }
 
     /// The same records; a body of fewer than `bytes` bytes is an error.
-    pub fn with_least_body(self, bytes: usize) -> Self {
-        Framed { least_body: bytes, ..self }
+    pub fn with_min_body(self, bytes: usize) -> Self {
+        Framed { min_body: bytes, ..self }
     }
 
-    fn most_records(chunk_bytes: usize) -> usize {
+    fn max_records(chunk_bytes: usize) -> usize {
         (chunk_bytes / 16).clamp(4096, MAX_RECORDS)
     }
 
@@ -279,7 +280,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O>
     }
 
     fn keyless(&self, bytes: &[u8]) -> Option<Keyless> {
-        let needed = self.least_body;
+        let needed = self.min_body;
         if needed == 0 {
             return None;
         }
@@ -290,7 +291,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O>
             if have < needed {
                 return Some(Keyless { before, offset, have, needed });
             }
-            (before, offset) = (before + 1, end);
+            before += 1;
+            offset = end;
         }
         None
     }
@@ -301,14 +303,14 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     type Scratch = FramedScratch;
 
     fn scratch(&self, chunk_bytes: usize) -> FramedScratch {
-        let records = Self::most_records(chunk_bytes);
+        let records = Self::max_records(chunk_bytes);
         let chunk = ChunkScratch::with_capacity(records);
         let starts = vec![0; records];
         FramedScratch { chunk, starts, misfits: ChunkMisfits::default() }
     }
 
     fn scratch_bytes(&self, chunk_bytes: usize) -> usize {
-        let records = Self::most_records(chunk_bytes);
+        let records = Self::max_records(chunk_bytes);
         ascot_record::chunk::scratch_bytes(records) + records * size_of::<u32>()
     }
 
@@ -431,12 +433,14 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 
     fn compare(&self, a: &RecordRef, b: &RecordRef) -> Ordering {
-        let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
+        let mut scratch_a = Vec::new();
+        let mut scratch_b = Vec::new();
         order::compare(&self.order, a.record(), b.record(), &mut scratch_a, &mut scratch_b)
     }
 
     fn compare_keys(&self, a: &RecordRef, b: &RecordRef) -> Ordering {
-        let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
+        let mut scratch_a = Vec::new();
+        let mut scratch_b = Vec::new();
         let order =
             self.order.key(a.record(), &mut scratch_a).cmp(self.order.key(b.record(), &mut scratch_b));
         if self.order.descending() { order.reverse() } else { order }
@@ -520,7 +524,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {
-        let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
+        let mut scratch_a = Vec::new();
+        let mut scratch_b = Vec::new();
         let most = if strict { Ordering::Less } else { Ordering::Equal };
         let mut before = previous;
         let mut start = 0;

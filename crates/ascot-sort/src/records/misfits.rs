@@ -111,7 +111,7 @@ pub(crate) fn refuse_fallbacks(columns: &[KeyColumn], input: &str, header: bool)
         value: fallback.first.1.clone(),
         kind: base.into(),
         advice: format!(
-            "most values of the column are: say {}, or :text if it is text",
+            "most values of the column are: write {}, or :text if it is text",
             fix_of(column, fallback)
         ),
     })

@@ -102,15 +102,15 @@ impl<T: Number> Numbers<T> {
 
     /// Merges at most one output block of values at a time.
     fn merge_chunks(&self, mut live: Vec<&[T]>, collect: &mut Collect<'_, T>) -> Result<(), Stopped> {
-        let most = (collect.out.block_bytes() / size_of::<T>()).max(1);
+        let max_count = (collect.out.block_bytes() / size_of::<T>()).max(1);
         let total = |live: &[&[T]]| live.iter().map(|values| values.len()).sum::<usize>();
-        while total(&live) > most {
-            let cut = cut_for(&live, most);
+        while total(&live) > max_count {
+            let cut = cut_for(&live, max_count);
             let below: Vec<&[T]> = live.iter().map(|values| &values[..before(values, cut)]).collect();
             live.iter_mut().zip(&below).for_each(|(values, taken)| *values = &values[taken.len()..]);
             collect.sorted(&below)?;
             if below.iter().all(|values| values.is_empty()) {
-                self.merge_equal(&mut live, cut, most, collect)?;
+                self.merge_equal(&mut live, cut, max_count, collect)?;
             }
         }
         collect.sorted(&live)
@@ -121,13 +121,13 @@ impl<T: Number> Numbers<T> {
         &self,
         live: &mut [&[T]],
         value: T,
-        most: usize,
+        max_count: usize,
         collect: &mut Collect<'_, T>,
     ) -> Result<(), Stopped> {
         for values in live {
             let equal = values.partition_point(|v| *v == value);
             let (now, later) = values.split_at(equal);
-            now.chunks(most).try_for_each(|part| collect.sorted(&[part]))?;
+            now.chunks(max_count).try_for_each(|part| collect.sorted(&[part]))?;
             *values = later;
         }
         Ok(())
@@ -157,13 +157,13 @@ fn before<T: Number>(values: &[T], cut: T) -> usize {
     values.partition_point(|v| *v < cut)
 }
 
-/// The largest of some sampled values with at most `most` values below it; the smallest sampled value if
+/// The largest of some sampled values with at most `max_count` values below it; the smallest sampled value if
 /// all have more.
-fn cut_for<T: Number>(live: &[&[T]], most: usize) -> T {
+fn cut_for<T: Number>(live: &[&[T]], max_count: usize) -> T {
     const SAMPLES: usize = 16;
     let total: usize = live.iter().map(|values| values.len()).sum();
     // Only values near the front can be below the cut.
-    let share = most as f64 / total as f64;
+    let share = max_count as f64 / total as f64;
     let mut candidates: Vec<T> = Vec::with_capacity(live.len() * SAMPLES);
     for values in live.iter().filter(|values| !values.is_empty()) {
         let reach = ((values.len() as f64 * share * 2.0) as usize).clamp(1, values.len());
@@ -171,7 +171,7 @@ fn cut_for<T: Number>(live: &[&[T]], most: usize) -> T {
     }
     candidates.sort_unstable();
     candidates.dedup();
-    let fits = |cut: &T| live.iter().map(|values| before(values, *cut)).sum::<usize>() <= most;
+    let fits = |cut: &T| live.iter().map(|values| before(values, *cut)).sum::<usize>() <= max_count;
     let fitting = candidates.partition_point(fits);
     candidates[fitting.saturating_sub(1)]
 }
@@ -195,7 +195,7 @@ impl<T: Number> Collect<'_, T> {
     /// Merges sorted slices that fit one block together.
     fn sorted(&mut self, slices: &[&[T]]) -> Result<(), Stopped> {
         let count: usize = slices.iter().map(|values| values.len()).sum();
-        self.fill(count, |room| number::merge_numbers(slices, room))
+        self.fill(count, |space| number::merge_numbers(slices, space))
     }
 
     /// Emits `count` values that `fill` writes, in order; they fit one block.
@@ -204,18 +204,18 @@ impl<T: Number> Collect<'_, T> {
             return Ok(());
         }
         let bytes = count * size_of::<T>();
-        let room: &mut [T] = cast_mut(&mut self.out.room(bytes)?[..bytes]);
-        fill(room);
+        let space: &mut [T] = cast_mut(&mut self.out.space(bytes)?[..bytes]);
+        fill(space);
         let mut keep = count;
         if self.rules.unique {
-            keep = dedup(room, &mut self.last, &mut self.merged.dropped);
+            keep = dedup(space, &mut self.last, &mut self.merged.dropped);
         }
         let allowed = self.limit.saturating_sub(self.merged.out.count).min(keep as u64) as usize;
         if allowed < keep {
-            self.merged.dropped.add_numbers(&room[allowed..keep]);
+            self.merged.dropped.add_numbers(&space[allowed..keep]);
         }
         if self.rules.sum || self.limit < u64::MAX || self.rules.unique {
-            self.merged.out.add_numbers(&room[..allowed]);
+            self.merged.out.add_numbers(&space[..allowed]);
         }
         self.out.claim(allowed * size_of::<T>(), allowed as u64);
         Ok(())
@@ -225,29 +225,29 @@ impl<T: Number> Collect<'_, T> {
 impl<T: Number> Collect<'_, T> {
     /// Sorts and emits one group, whose values lie in several slices.
     fn group(&mut self, slices: &[&[T]], equal: bool) -> Result<(), Stopped> {
-        let most = (self.out.block_bytes() / size_of::<T>()).max(1);
+        let max_count = (self.out.block_bytes() / size_of::<T>()).max(1);
         let count: usize = slices.iter().map(|values| values.len()).sum();
         if equal {
             return slices
                 .iter()
-                .flat_map(|values| values.chunks(most))
+                .flat_map(|values| values.chunks(max_count))
                 .try_for_each(|part| self.sorted(&[part]));
         }
-        if count > most {
-            return self.large_group(slices, most);
+        if count > max_count {
+            return self.large_group(slices, max_count);
         }
-        self.fill(count, |room| {
+        self.fill(count, |space| {
             let mut at = 0;
             for values in slices {
-                room[at..at + values.len()].copy_from_slice(values);
+                space[at..at + values.len()].copy_from_slice(values);
                 at += values.len();
             }
-            vsort::sort::<T>(room);
+            vsort::sort::<T>(space);
         })
     }
 
     /// Emits a group larger than a block, which the sample misjudged. Each block takes a pass over the group.
-    fn large_group(&mut self, slices: &[&[T]], most: usize) -> Result<(), Stopped> {
+    fn large_group(&mut self, slices: &[&[T]], max_count: usize) -> Result<(), Stopped> {
         const SAMPLES: usize = 512;
         let all = || slices.iter().copied().flatten().copied();
         let Some(mut from) = all().min() else { return Ok(()) };
@@ -257,13 +257,13 @@ impl<T: Number> Collect<'_, T> {
                 |value: &T, below: Option<T>| *value >= from && below.is_none_or(|below| *value < below);
             let count = loop {
                 let count = all().filter(|value| within(value, below)).count();
-                if count <= most {
+                if count <= max_count {
                     break count;
                 }
                 let mut sample: Vec<T> =
                     all().filter(|value| within(value, below)).step_by(count.div_ceil(SAMPLES)).collect();
                 sample.sort_unstable();
-                let pick = sample[sample.len() * most / count * 3 / 4];
+                let pick = sample[sample.len() * max_count / count * 3 / 4];
                 below = Some(pick);
                 if pick == from {
                     break 0;
@@ -273,16 +273,16 @@ impl<T: Number> Collect<'_, T> {
                 // The smallest value alone is too many for a block: equal values need no sort.
                 let mut left = all().filter(|value| *value == from).count();
                 while left > 0 {
-                    let now = left.min(most);
-                    self.fill(now, |room| room.fill(from))?;
+                    let now = left.min(max_count);
+                    self.fill(now, |space| space.fill(from))?;
                     left -= now;
                 }
                 below = all().filter(|value| *value > from).min();
             } else {
-                self.fill(count, |room| {
+                self.fill(count, |space| {
                     let values = all().filter(|value| within(value, below));
-                    room.iter_mut().zip(values).for_each(|(place, value)| *place = value);
-                    vsort::sort::<T>(room);
+                    space.iter_mut().zip(values).for_each(|(place, value)| *place = value);
+                    vsort::sort::<T>(space);
                 })?;
             }
             let Some(next) = below else { return Ok(()) };
@@ -515,11 +515,11 @@ impl<T: Number> Records for Numbers<T> {
     }
 
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {
-        let most = if strict { Ordering::Less } else { Ordering::Equal };
+        let max_count = if strict { Ordering::Less } else { Ordering::Equal };
         let mut before = previous.map(bytemuck::pod_read_unaligned::<T>);
         for (number, record) in bytes.chunks_exact(size_of::<T>()).enumerate() {
             let value = bytemuck::pod_read_unaligned::<T>(record);
-            if before.is_some_and(|before| before.cmp(&value) > most) {
+            if before.is_some_and(|before| before.cmp(&value) > max_count) {
                 return Some(number * size_of::<T>());
             }
             before = Some(value);

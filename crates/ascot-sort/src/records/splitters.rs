@@ -66,7 +66,8 @@ impl Splitters {
             if self.descending { order.reverse() } else { order }
         };
         // The first splitter that is above the key.
-        let (mut lo, mut hi) = (0, self.keys.len());
+        let mut lo = 0;
+        let mut hi = self.keys.len();
         while lo < hi {
             let middle = lo.midpoint(hi);
             if above(middle) == Ordering::Greater { hi = middle } else { lo = middle + 1 }
@@ -93,12 +94,12 @@ impl Splitters {
                 .for_each(|(part, prefix)| *part = self.part_of_prefix(prefix) as u16);
             return;
         };
-        let mut most = 0;
+        let mut max_part = 0;
         for (part, prefix) in parts.iter_mut().zip(prefixes.clone()) {
             *part = table[self.table.cell(prefix)];
-            most = most.max(*part);
+            max_part = max_part.max(*part);
         }
-        if most == Table::SEVERAL {
+        if max_part == Table::SEVERAL {
             let unknown = parts.iter_mut().zip(prefixes).filter(|(part, _)| **part == Table::SEVERAL);
             unknown.for_each(|(part, prefix)| *part = self.part_of_prefix(prefix) as u16);
         }
@@ -158,8 +159,9 @@ impl Table {
             return Table::default();
         }
         let part = |cell| {
-            let (first, last) = (this.start(cell), this.start(cell).saturating_add((1 << this.shift) - 1));
-            let (first, last) = (splitters.part_of_prefix(first), splitters.part_of_prefix(last));
+            let start = this.start(cell);
+            let first = splitters.part_of_prefix(start);
+            let last = splitters.part_of_prefix(start.saturating_add((1 << this.shift) - 1));
             if first == last { first as u16 } else { Self::SEVERAL }
         };
         this.parts = (0..Self::LAST).map(part).chain([splitters.parts() as u16 - 1]).collect();
@@ -168,10 +170,11 @@ impl Table {
 
     /// The cells, without their parts.
     fn over(prefixes: &[u64]) -> Table {
-        let (least, most) = (prefixes.first().copied().unwrap_or(0), prefixes.last().copied().unwrap_or(0));
-        let bits = u64::BITS - most.saturating_sub(least).leading_zeros();
+        let min = prefixes.first().copied().unwrap_or(0);
+        let max = prefixes.last().copied().unwrap_or(0);
+        let bits = u64::BITS - max.saturating_sub(min).leading_zeros();
         let shift = bits.saturating_sub(Self::CELLS.ilog2());
-        Table { origin: least.saturating_sub(1 << shift), shift, parts: Vec::new() }
+        Table { origin: min.saturating_sub(1 << shift), shift, parts: Vec::new() }
     }
 
     fn start(&self, cell: u64) -> u64 {

@@ -214,11 +214,11 @@ fn bound_by(stages: &[StageAccount], seconds: f64) -> String {
         stages.iter().map(|stage| (share(stage.waiting_device_seconds, stage.threads), stage.name.as_str()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let busy: f64 = stages.iter().map(|stage| stage.busy_seconds).sum();
-    let (most, name) = device.fold((0.0, ""), |best, stage| if stage.0 > best.0 { stage } else { best });
+    let (max_share, name) = device.fold((0.0, ""), |best, stage| if stage.0 > best.0 { stage } else { best });
     let computing = share(busy, cores);
     match name {
         _ if stages.is_empty() => "",
-        _ if computing >= most => "computing",
+        _ if computing >= max_share => "computing",
         "write" => "writing",
         "read" => "reading",
         _ => "the device",

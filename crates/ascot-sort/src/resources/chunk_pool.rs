@@ -26,7 +26,7 @@ struct Shelf {
 struct Inner {
     pool: Pool,
     chunk_bytes: usize,
-    most: usize,
+    max_chunks: usize,
     /// Maximum bytes of buffers and long records.
     share: usize,
     shelf: Mutex<Shelf>,
@@ -65,14 +65,15 @@ pub struct Long {
 pub type Starving<'a> = &'a dyn Fn();
 
 impl ChunkPool {
-    /// At most `most` buffers of `chunk_bytes` each, from `pool`. Buffers and long records take at most `share` bytes.
-    pub fn new(pool: &Pool, chunk_bytes: usize, most: usize, share: usize) -> Self {
+    /// At most `max_chunks` buffers of `chunk_bytes` each, from `pool`. Buffers and long records take at most `share`
+    /// bytes.
+    pub fn new(pool: &Pool, chunk_bytes: usize, max_chunks: usize, share: usize) -> Self {
         let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, long: 0, wanted: 0 });
         let pool = pool.clone();
         let inner = Inner {
             pool,
             chunk_bytes,
-            most,
+            max_chunks,
             share,
             shelf,
             returned: Condvar::new(),
@@ -126,7 +127,7 @@ impl ChunkPool {
         if let Some(buf) = shelf.free.pop() {
             return Ok(Some(lease(buf)));
         }
-        if shelf.made >= self.inner.most || self.inner.left(shelf) < self.inner.chunk_bytes {
+        if shelf.made >= self.inner.max_chunks || self.inner.left(shelf) < self.inner.chunk_bytes {
             return Ok(None);
         }
         match self.inner.pool.region(self.inner.chunk_bytes, "chunks of records") {

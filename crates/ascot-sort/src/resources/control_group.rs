@@ -85,13 +85,15 @@ impl LoweredCap {
 
 impl fmt::Display for LoweredCap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (asked, cap) = (units::memory(self.asked), units::memory(self.cap));
-        let (left, limit) = (units::memory(self.group.left), units::memory(self.group.limit));
         write!(
             f,
-            "memory is lowered from {asked} to {cap}: the control group has {left} of its {limit} left, "
-        )?;
-        write!(f, "and the program and the page cache need room there, too")
+            "memory is lowered from {} to {}: the control group has {} of its {} left, and the program and the \
+             page cache need space there too",
+            units::memory(self.asked),
+            units::memory(self.cap),
+            units::memory(self.group.left),
+            units::memory(self.group.limit)
+        )
     }
 }
 
@@ -252,7 +254,7 @@ mod tests {
             text.as_deref(),
             Some(
                 "memory is lowered from 64 MiB to 45 MiB: the control group has 60 MiB of its 64 MiB left, \
-                 and the program and the page cache need room there, too"
+                 and the program and the page cache need space there too"
             )
         );
     }

@@ -68,7 +68,8 @@ impl Turns {
             state = self.changed.wait(state).unpoisoned();
         }
         state.waiting[role as usize] -= 1;
-        (state.held, state.last) = (Some(role), Some(role));
+        state.held = Some(role);
+        state.last = Some(role);
     }
 
     fn give_back(&self) {

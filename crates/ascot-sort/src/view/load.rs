@@ -60,7 +60,8 @@ impl ViewRun {
     }
 
     fn blocks(&self, units: &Range<usize>) -> &[BlockEntry] {
-        let (from, to) = (self.keys.unit(units.start).block, self.keys.unit(units.end).block);
+        let from = self.keys.unit(units.start).block;
+        let to = self.keys.unit(units.end).block;
         self.index.blocks.get(from..to).unwrap_or_default()
     }
 }
@@ -210,9 +211,9 @@ impl Loaded {
         (self.segments.len(), 0)
     }
 
-    /// Searches the segments between `lo` and `hi`: the result of `position` in the first segment for which it is
-    /// not the segment's end, or `hi`.
-    pub fn find(&self, (lo, hi): (At, At), position: impl Fn(&Segment) -> u32) -> At {
+    /// Searches the segments within a range: the result of `position` in the first segment for which it is not the
+    /// segment's end, or the end of the range.
+    pub fn find(&self, Range { start: lo, end: hi }: Range<At>, position: impl Fn(&Segment) -> u32) -> At {
         let last = hi.0.min(self.segments.len().saturating_sub(1));
         for number in lo.0..=last {
             let Some(whole) = self.segments.get(number) else { break };
@@ -228,9 +229,9 @@ impl Loaded {
         hi
     }
 
-    /// The first position and the end.
-    pub fn all(&self) -> (At, At) {
-        (self.first(), self.end())
+    /// All positions.
+    pub fn all(&self) -> Range<At> {
+        self.first()..self.end()
     }
 
     /// The numbers of the units.
@@ -337,7 +338,8 @@ impl Loaded {
         }
         self.segments.extend(more.segments);
         self.blocks.extend(more.blocks);
-        (self.end, self.units.end) = (more.end, more.units.end);
+        self.end = more.end;
+        self.units.end = more.units.end;
     }
 }
 

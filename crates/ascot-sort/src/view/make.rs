@@ -29,13 +29,15 @@ use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
 pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
     if request.unique {
         return Err(SortError::Request(
-            "a view shows all records of its runs, so that any byte of it can be found: --unique needs a file\n  write one with -o FILE"
+            "a view shows all records of its runs, to find any byte in it: --unique needs a file\n  write \
+             one with -o FILE"
                 .into(),
         ));
     }
     if request.top.is_some() {
         return Err(SortError::Request(
-            "a view shows all records of its runs: --top needs a file\n  write one with -o FILE, or make the view of all, and ask it: ascot view DIR --head N"
+            "a view shows all records of its runs: --top needs a file\n  write one with -o FILE, or make a \
+             view of all records and read its head: ascot view DIR --head N"
                 .into(),
         ));
     }
@@ -45,12 +47,15 @@ pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
 /// Refuses a name under which no new view can be made.
 pub fn check_name(view: &Path) -> Result<(), SortError> {
     if view.symlink_metadata().is_ok() {
-        let why = "it is there already, and a view takes the place of nothing\n  remove it, or name another directory (--view DIR)";
+        let why = "it exists already, and a view replaces nothing\n  remove it, or name another directory \
+                   (--view DIR)";
         return Err(SortError::View { path: view.to_path_buf(), why: why.into() });
     }
     let parent = parent_of(view);
     if parent.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-        let why = "there is no such directory, so no view can be made in it\n  make it first (mkdir), or name another place (--view DIR)".into();
+        let why = "there is no such directory, so no view can be made in it\n  make it first (mkdir), or \
+                   name another directory (--view DIR)"
+            .into();
         return Err(SortError::View { path: parent, why });
     }
     let stat = fs::metadata(&parent).map_err(|error| IoError::from_os(Action::Inspect, &parent, 0, error))?;
@@ -119,7 +124,9 @@ impl<R: Records> Job<'_, R> {
         // From here on the directory either becomes the view or is removed.
         let job_dir = self.dir.take();
         let result = self.finish(output, &sum, &RecordSum::new());
-        if let (Some(mut job_dir), true) = (job_dir, result.is_ok()) {
+        if result.is_ok()
+            && let Some(mut job_dir) = job_dir
+        {
             job_dir.keep();
         }
         result.map(|report| Report { verb: "made a view of".into(), ..report })

@@ -121,7 +121,7 @@ impl Member {
         let altered = |why: String| SortError::View {
             path: path.clone(),
             why: format!(
-                "{what} the view {} {why}\n  make the view anew; what it shows would be wrong",
+                "{what} the view {} {why}\n  make the view again: it would show wrong records",
                 view.display()
             ),
         };
@@ -134,13 +134,13 @@ impl Member {
         };
         if size != self.size {
             return Err(altered(format!(
-                "has {size} bytes and had {}: it was cut off or altered",
+                "has {size} bytes and had {}: it was truncated or altered",
                 self.size
             )));
         }
         if self.file.as_ref().is_some_and(|it| (it.modified_ns, it.inode) != (modified_ns, inode)) {
             return Err(altered(
-                "was altered since, or another has its name: its time of change differs".into(),
+                "has changed since, or another file has its name: its modification time differs".into(),
             ));
         }
         let index = if self.file.is_some() {
@@ -154,7 +154,7 @@ impl Member {
             let index = read_index(disk, &path)?;
             check_id(&index, RunId(self.number), &path)?;
             if crc32fast::hash(&index.to_bytes()) != self.index_crc {
-                return Err(altered("was altered since: its index is another".into()));
+                return Err(altered("has changed since: its index differs".into()));
             }
             index
         };
@@ -180,7 +180,7 @@ impl Member {
         if crc32fast::hash(&bytes) == crc {
             return Ok(bytes);
         }
-        let why = "what the view keeps of a run was altered since\n  make the view anew";
+        let why = "the view's file of a run has changed since\n  make the view again";
         Err(SortError::View { path: path.to_path_buf(), why: why.into() })
     }
 
@@ -207,10 +207,11 @@ fn no_manifest(dir: &Path, path: &Path, error: std::io::Error) -> SortError {
             format!("there is no such view\n  {MAKE}")
         }
         Ok(stat) if stat.is_file() => format!(
-            "a file, and no view: a view is a directory\n  {MAKE}; one of a file that is sorted already, which copies nothing: ascot merge FILE... --view DIR"
+            "not a view but a file: a view is a directory\n  {MAKE}; a view of a sorted file, without a \
+             copy: ascot merge FILE... --view DIR"
         ),
         Ok(_) if error.kind() == std::io::ErrorKind::NotFound => {
-            format!("no view: there is no view.json in it\n  {MAKE}")
+            format!("not a view: there is no view.json in it\n  {MAKE}")
         }
         _ => return IoError::from_os(Action::Read, path, 0, error).into(),
     };
@@ -240,12 +241,12 @@ impl ViewManifest {
         let line = &text[..end];
         let sum = text.get(end + 1..).unwrap_or_default();
         if sum != check_line(line).as_bytes() {
-            return Err(bad("its checksum is wrong: it was altered or cut off\n  make the view anew"));
+            return Err(bad("its checksum is wrong: it was altered or truncated\n  make the view again"));
         }
         let manifest: ViewManifest =
-            serde_json::from_slice(line).map_err(|_| bad("it is no manifest of a view known here"))?;
+            serde_json::from_slice(line).map_err(|_| bad("it is not the manifest of a view"))?;
         if !(OLDEST_VERSION..=VIEW_VERSION).contains(&manifest.version) {
-            return Err(bad("it is of another version of ascot\n  make the view anew"));
+            return Err(bad("another version of ascot made it\n  make the view again"));
         }
         Ok(manifest)
     }
@@ -309,7 +310,7 @@ impl<'a> Parsed<'a> {
             u64::from_le_bytes(field)
         };
         if header[..8] != MAGIC || number(8) != u64::from(VERSION) {
-            return Err("it holds no blocks of a version known here");
+            return Err("its version is unknown");
         }
         if number(16) != member.number {
             return Err("it belongs to another file");

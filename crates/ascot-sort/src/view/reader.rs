@@ -4,6 +4,7 @@
 //! If a whole view is copied to a file, the sum of the records written must equal that of the records from which the
 //! view was made, before the file gets its name.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -106,8 +107,7 @@ impl OpenView {
             if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
                 || index.bytes != member.bytes
             {
-                let why =
-                    "this run of the view and what the view knows of it do not agree\n  make the view anew";
+                let why = "this run does not match the view's record of it\n  make the view again";
                 return Err(SortError::View { path: run.path, why: why.into() });
             }
             Ok(ViewRun::new(run, index, keys, stay_open))
@@ -115,7 +115,7 @@ impl OpenView {
         let bytes = runs.iter().map(|run| run.run.bytes).sum();
         let count: u64 = runs.iter().map(|run| run.run.records).sum();
         if (bytes, count) != (sum.bytes, sum.count) {
-            let why = "its runs do not add up to its records\n  make the view anew".to_string();
+            let why = "the numbers of records of its runs do not add up\n  make the view again".to_string();
             return Err(SortError::View { path: dir.to_path_buf(), why });
         }
         let few = EmitThreads::start(&records, &pool, 1, FEW_BLOCKS, FEW_BLOCK_BYTES)?;
@@ -306,7 +306,8 @@ impl<R: Records> View for Opened<R> {
     }
 
     fn stream(&self, from: u64, to: u64, memory: usize, sums: bool) -> Result<Stream, SortError> {
-        let (from, to) = (from.min(self.bytes()), to.min(self.bytes()));
+        let from = from.min(self.bytes());
+        let to = to.min(self.bytes());
         let header_end = to.min(self.header_bytes());
         let front = self.header.get(from as usize..header_end as usize).unwrap_or_default().to_vec();
         let first = from.max(self.header_bytes()) - self.header_bytes();
@@ -324,7 +325,7 @@ impl<R: Records> View for Opened<R> {
             bytes: last - first,
             sums,
         };
-        Stream::start(front, &self.records, &self.disk, &self.pool, part, (memory, self.threads))
+        Stream::start(front, &self.records, &self.disk, &self.pool, part, memory, self.threads)
     }
 
     fn sum(&self) -> RecordSum {
@@ -347,7 +348,7 @@ pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, Sor
         Some(Some(bytes)) if !matches!(request.layout, Layout::Number(_)) => bytes,
         Some(None) if !matches!(request.layout, Layout::Number(_)) => {
             return Err(SortError::Request(format!(
-                "'{text}' is no key in hexadecimal\n  write two digits for each byte, as in 0x41ff"
+                "'{text}' is not a hexadecimal key\n  write two digits for each byte, as in 0x41ff"
             )));
         }
         _ => text.as_bytes().to_vec(),
@@ -380,10 +381,15 @@ pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, Sor
             Ok(record)
         }
         (Layout::Number(format), _) => number_bytes(format, text).ok_or_else(|| {
-            SortError::Request(format!("'{text}' is no number of the view's format, {}\n  write it in decimal digits", request.layout))
+            SortError::Request(format!(
+                "'{text}' is not a number of the view's format, {}\n  write it in decimal digits",
+                request.layout
+            ))
         }),
         _ => Err(SortError::Request(
-            "a range of keys is understood for numbers, for lines ordered as a whole, and for one byte range\n  ask for records or bytes instead: --at-record N, --range A..B".into(),
+            "ranges of keys are possible for numbers, for lines ordered as a whole, and for keys of one byte \
+             range\n  ask for records or bytes instead: --at-record N, --range A..B"
+                .into(),
         )),
     }
 }
@@ -406,12 +412,12 @@ fn number_bytes(format: NumberFormat, text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn too_long(text: &str, have: usize, most: usize) -> Result<(), SortError> {
-    if have <= most {
+fn too_long(text: &str, have: usize, max_bytes: usize) -> Result<(), SortError> {
+    if have <= max_bytes {
         return Ok(());
     }
     Err(SortError::Request(format!(
-        "the key '{text}' has {have} bytes, and keys of the view have {most}\n  give fewer"
+        "the key '{text}' has {have} bytes, but keys of the view have {max_bytes}\n  give a shorter key"
     )))
 }
 
@@ -421,10 +427,10 @@ const OUTPUT_SHARE: usize = 8;
 const BLOCKS: usize = 4;
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Writes the bytes of `view` from `from` to `to`, with `from <= to`. A file appears whole or not at all.
+/// Writes the bytes `part` of `view`, which must not end before it starts. A file appears whole or not at all.
 pub fn write_part(
     view: &dyn View,
-    (from, to): (u64, u64),
+    part: Range<u64>,
     output: &Output,
     options: &RunOptions,
     cancel: &Cancel,
@@ -432,28 +438,28 @@ pub fn write_part(
     let disk = job_disk(options);
     disk.stop_when(cancel.flag());
     if let Output::Path(path) = output {
-        check_output_space(&disk, path, to - from)?;
+        check_output_space(&disk, path, part.end - part.start)?;
     }
-    let is_whole_file = matches!(output, Output::Path(_)) && from == 0 && to == view.bytes();
+    let is_whole_file = matches!(output, Output::Path(_)) && part == (0..view.bytes());
     let mut output = OutputStream::create(&disk, output, None)?;
-    copy(view, (from, to), is_whole_file, output.stream()?, cancel)?;
+    copy(view, part, is_whole_file, output.stream()?, cancel)?;
     Ok(output.commit()?)
 }
 
-/// Copies the bytes from `from` to `to`. If `verifies`, which needs all bytes, compares their sum with the view's.
+/// Copies the bytes `part`. If `verifies`, which needs all bytes, compares their sum with the view's.
 fn copy(
     view: &dyn View,
-    (from, to): (u64, u64),
+    part: Range<u64>,
     verifies: bool,
     out: &mut dyn WriteStream,
     cancel: &Cancel,
 ) -> Result<(), SortError> {
     // The memory comes from the view's pool, so that its cap includes the output.
-    let least = BLOCKS * PAGE_BYTES;
-    let bytes = (view.pool().available() / OUTPUT_SHARE).clamp(least, BLOCKS * BLOCK_BYTES);
+    let min_bytes = BLOCKS * PAGE_BYTES;
+    let bytes = (view.pool().available() / OUTPUT_SHARE).clamp(min_bytes, BLOCKS * BLOCK_BYTES);
     let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;
     let blocks = BlockPool::new(view.pool().region(BLOCKS * block, "the output")?, block);
-    let mut stream = view.stream(from, to, view.pool().available(), verifies)?;
+    let mut stream = view.stream(part.start, part.end, view.pool().available(), verifies)?;
     loop {
         cancel.check()?;
         let mut block = blocks.take(|| cancel.is_cancelled()).ok_or(SortError::Cancelled)?;

@@ -38,7 +38,8 @@ pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortEr
             continue;
         };
         if order_of(&first.request, &first.header) != order_of(&one.request, &one.header) {
-            let why = "its records are ordered otherwise than those of the first view, or have another header\n  views can be merged that were made with the same format, keys and options";
+            let why = "its order or header differs from that of the first view\n  only views made with the \
+                       same format, keys and options can be merged";
             return Err(SortError::View { path: dir.clone(), why: why.into() });
         }
         let mut sum: RecordSum = first.sum;
@@ -115,7 +116,9 @@ pub fn same_order(view: &ViewManifest, given: &SortRequest) -> Result<(), SortEr
         return Ok(());
     }
     Err(SortError::Request(
-        "the views are ordered otherwise than the flags say\n  leave out format and keys: those of the views hold".into(),
+        "the flags give another order than that of the views\n  leave out format and keys: the views \
+         determine them"
+            .into(),
     ))
 }
 
@@ -161,14 +164,16 @@ impl Joining<'_> {
             return Err(not_a_file());
         }
         if path.is_dir() {
-            let why = "no view, and no file: there is no view.json in it\n  ascot sort FILE... --view DIR makes a view";
+            let why = "neither a view nor a file: there is no view.json in it\n  ascot sort FILE... --view \
+                       DIR makes a view";
             return Err(SortError::View { path: path.to_path_buf(), why: why.into() });
         }
         let request = SortRequest { inputs: vec![Input::Path(path.to_path_buf())], ..self.request.clone() };
         let (inputs, head) = open_inputs(&request)?;
         let empty = inputs.record_bytes() == Some(0);
         if head.header != self.head.header && !empty {
-            let why = "its header is another than that of the first part\n  only files with the same columns make one sorted file";
+            let why = "its header differs from that of the first part\n  only files with the same columns \
+                       make one sorted file";
             return Err(SortError::View { path: path.to_path_buf(), why: why.into() });
         }
         let cut = records.cut(&head.records, usize::MAX);

@@ -92,9 +92,9 @@ impl<R: Records> Loader<'_, R> {
             let units = |run: usize| hull(positions.iter().map(|(_, windows)| windows.units(run)));
             let missing: Vec<usize> = (0..count).filter(|&run| !holds(&loaded[run], &units(run))).collect();
             let widest = |run: usize| positions.iter().map(|(_, windows)| windows.units(run).len()).max();
-            let Some(least) = missing.iter().filter_map(|&run| widest(run)).min() else { break };
-            let most = least.max(MAX_UNITS);
-            let ready = missing.into_iter().filter(|&run| widest(run) <= Some(most));
+            let Some(min) = missing.iter().filter_map(|&run| widest(run)).min() else { break };
+            let max_units = min.max(MAX_UNITS);
+            let ready = missing.into_iter().filter(|&run| widest(run) <= Some(max_units));
             let ranges: Vec<_> = if loaded.iter().all(Option::is_none) {
                 let estimates: Vec<_> = positions
                     .iter()
@@ -137,16 +137,17 @@ impl<R: Records> Loader<'_, R> {
     }
 
     /// For each run the last unit of its window whose start has at most `wanted` before it. The count before a start
-    /// is its upper bound with `most`, else its lower bound. Such starts come before all others in the merged sequence.
+    /// is its upper bound if `upper`, else its lower bound. Such starts come before all others in the merged sequence.
     fn divide(
         &self,
         windows: &Windows,
         loaded: &[Option<Loaded>],
         wanted: u64,
         measure: Measure,
-        most: bool,
+        upper: bool,
     ) -> Vec<usize> {
-        let (mut lo, mut hi) = (windows.lo.clone(), windows.hi.clone());
+        let mut lo = windows.lo.clone();
+        let mut hi = windows.hi.clone();
         let mut dice = SplitMix64::default();
         loop {
             let left: usize = (0..lo.len()).map(|run| hi[run] - lo[run]).sum();
@@ -175,7 +176,7 @@ impl<R: Records> Loader<'_, R> {
                         let known = loaded[other].as_ref().filter(|known| known.units().contains(&at));
                         before += match known {
                             Some(known) => self.before_fence_key(known, &fence, side, measure),
-                            None => self.before(other, at + usize::from(most), measure),
+                            None => self.before(other, at + usize::from(upper), measure),
                         };
                         at
                     }
@@ -242,7 +243,7 @@ impl<R: Records> Loader<'_, R> {
                         std::cmp::Ordering::Greater => Side::Lower,
                     };
                     let inside = |segment: &Segment| records.position(segment, &bound, side, false);
-                    loaded[other].find((lo[other], hi[other]), inside)
+                    loaded[other].find(lo[other]..hi[other], inside)
                 };
                 let all: Vec<_> = (0..loaded.len()).map(at).collect();
                 let before = (0..all.len()).map(|it| loaded[it].before(records, all[it], measure)).sum();
@@ -319,18 +320,20 @@ impl<R: Records> Loader<'_, R> {
     ) -> Vec<Range<usize>> {
         let windows: Vec<Window> =
             (0..self.runs()).map(|run| self.window(run, lo[run]..=hi[run], measure)).collect();
-        let (mut least, mut most) = (0u64, u64::MAX);
-        while least < most {
-            let middle = least.midpoint(most);
+        let mut low = 0u64;
+        let mut high = u64::MAX;
+        while low < high {
+            let middle = low.midpoint(high);
             let before: f64 = windows.iter().map(|window| window.before(window.unit_at(middle))).sum();
-            if before < wanted as f64 { least = middle + 1 } else { most = middle }
+            if before < wanted as f64 { low = middle + 1 } else { high = middle }
         }
         let margin = MARGIN / (self.runs() as f64).sqrt();
-        windows.iter().map(|window| window.around(least, margin)).collect()
+        windows.iter().map(|window| window.around(low, margin)).collect()
     }
 
     fn window(&self, run: usize, units: std::ops::RangeInclusive<usize>, measure: Measure) -> Window {
-        let (keys, (lo, hi)) = (self.keys(run), units.into_inner());
+        let keys = self.keys(run);
+        let (lo, hi) = units.into_inner();
         let mut prefixes: Vec<u64> = (lo..=hi).filter_map(|unit| keys.prefix(unit)).collect();
         let last = prefixes.last().copied().unwrap_or(0);
         // No key is known after the last unit of a run: the unit counts as wide as the one before.
@@ -368,8 +371,8 @@ impl Window {
     /// The count of the run before such a position.
     fn before(&self, unit: f64) -> f64 {
         let whole = (unit as usize).min(self.before.len().saturating_sub(2));
-        let (from, to) = (self.before.get(whole), self.before.get(whole + 1));
-        let (from, to) = (from.copied().unwrap_or(0) as f64, to.copied().unwrap_or(0) as f64);
+        let from = self.before.get(whole).copied().unwrap_or(0) as f64;
+        let to = self.before.get(whole + 1).copied().unwrap_or(0) as f64;
         from + (unit - whole as f64) * (to - from)
     }
 

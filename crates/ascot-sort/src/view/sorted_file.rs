@@ -41,7 +41,8 @@ pub struct Taking<'a, R> {
 
 /// Error for a part of a view that is not a file.
 pub fn not_a_file() -> SortError {
-    let why = "only a file can be part of a view: what comes through a pipe is gone once it is read\n  sort it: ascot sort --view DIR";
+    let why = "only a file can be part of a view: data from a pipe cannot be read again\n  sort it: ascot \
+               sort --view DIR";
     SortError::Request(why.into())
 }
 
@@ -99,7 +100,7 @@ impl<R: Records> Taking<'_, R> {
             before += placed.records as u64;
         }
         if identity_of(&path)? != identity {
-            let why = "it was altered while it was read\n  make the view when nobody writes to it".into();
+            let why = "it changed while it was read\n  make the view when no program writes to it".into();
             return Err(SortError::View { path, why });
         }
         let tail = std::mem::take(&mut blocks.tail);

@@ -103,7 +103,8 @@ impl Stream {
         disk: &Disk,
         pool: &Pool,
         part: Part,
-        (memory, threads): (usize, usize),
+        memory: usize,
+        threads: usize,
     ) -> Result<Stream, SortError> {
         let skip = part.skip;
         let left = part.bytes;
@@ -113,7 +114,9 @@ impl Stream {
         let cancel = this.cancel.clone();
         let sum = Arc::clone(&this.sum);
         this.thread = Some(spawn("view", move || merge.run(part, &send, &cancel, &sum))?);
-        (this.blocks, this.skip, this.left) = (Some(receive), skip, left);
+        this.blocks = Some(receive);
+        this.skip = skip;
+        this.left = left;
         Ok(this)
     }
 
@@ -221,8 +224,8 @@ impl<R: Records> Merge<R> {
         let others = emit * EMIT_BLOCKS * threads + long + to_come * BLOCK_FACTS_BYTES;
         let blocks = (memory.saturating_sub(others) / block).min(to_come);
         if blocks < live.len() {
-            let least = pool.budget() - memory + others + 2 * live.len() * block;
-            return Err(SortError::TooLittleMemory { given: pool.budget() as u64, least: least as u64 });
+            let min_bytes = pool.budget() - memory + others + 2 * live.len() * block;
+            return Err(SortError::TooLittleMemory { given: pool.budget() as u64, least: min_bytes as u64 });
         }
         let emitters = EmitThreads::start(records, pool, threads, EMIT_BLOCKS, emit)?;
         let blocks = BlockPool::new(pool.region((blocks * block).max(1), "blocks of a view")?, block);

@@ -273,9 +273,9 @@ fn what_is_wrong_with_a_file_is_named() {
     let error = view.read_at(1_234_500, 100).expect_err("damage");
     assert!(error.to_string().contains("file") && error.to_string().contains("checksum"), "{error}");
     write(&data, false);
-    assert!(opened().err().expect("altered").to_string().contains("time of change"));
+    assert!(opened().err().expect("altered").to_string().contains("modification time"));
     write(&data[..data.len() - 100], true);
-    assert!(opened().err().expect("cut off").to_string().contains("cut off"));
+    assert!(opened().err().expect("cut off").to_string().contains("truncated"));
     write(&data, true);
     opened().expect("as it was");
     data.swap(500_000, 1_500_000);
