@@ -78,3 +78,14 @@ pub unsafe fn put<T>(
     unsafe { *place = answer };
     Ok(())
 }
+
+/// Writes `answer` to `place`, unless the caller does not want it.
+///
+/// # Safety
+/// `place` is null or points to memory for a `T`.
+pub unsafe fn put_if<T>(place: *mut T, answer: T) {
+    // SAFETY: null or memory for a `T`, as the caller promises.
+    if let Some(place) = unsafe { place.as_mut() } {
+        *place = answer;
+    }
+}

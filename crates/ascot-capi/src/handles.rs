@@ -58,6 +58,11 @@ impl<T> Shelf<T> {
         })
     }
 
+    /// Drops the value of a handle; nothing for NULL.
+    pub fn free<H>(&self, handle: *mut H) -> Result<(), Fault> {
+        if handle.is_null() { Ok(()) } else { self.take(handle).map(drop) }
+    }
+
     /// The error of two concurrent calls on a value that allows one at a time.
     pub fn busy(&self) -> Fault {
         let what = self.what;

@@ -6,11 +6,11 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex};
 
 use ascot_index::read::{Directory, Scan, Value};
-use ascot_index::{Content, IndexError, RecordValue, Result as IndexResult, StoredValue};
+use ascot_index::{Content, IndexError, Result as IndexResult, StoredValue};
 use ascot_io::Disk;
 use ascot_io::Unpoisoned;
 
-use crate::arguments::{bytes_of, options_of, path_of, put, slice_of};
+use crate::arguments::{bytes_of, options_of, path_of, put, put_if, slice_of};
 use crate::fault::{Code, Fault, guard};
 use crate::handles::{Shelf, give};
 use crate::options::reader_memory;
@@ -54,12 +54,6 @@ impl Found {
     }
 }
 
-/// Values that are in memory.
-fn whole(values: Vec<Value>) -> Vec<StoredValue> {
-    let stored = |Value { epoch, bytes }| StoredValue { epoch, content: Content::Bytes(bytes) };
-    values.into_iter().map(stored).collect()
-}
-
 /// Finds the values of a key, and stores a handle to them.
 ///
 /// # Safety
@@ -82,6 +76,16 @@ unsafe fn give_found(
         // SAFETY: null or a place, as the caller promises.
         unsafe { give(&VALUES, values, find) }
     })
+}
+
+/// The values of a key in memory; a refusal of memory names the way that needs less.
+fn look(directory: &Directory, key: &[u8], epoch: Option<u64>) -> Result<Vec<StoredValue>, Fault> {
+    let found = match epoch {
+        Some(epoch) => directory.get_at(key, epoch),
+        None => directory.get(key),
+    };
+    let stored = |Value { epoch, bytes }| StoredValue { epoch, content: Content::Bytes(bytes) };
+    Ok(found.map_err(whole_fault)?.into_iter().map(stored).collect())
 }
 
 /// The fault of a query for whole values.
@@ -158,19 +162,15 @@ pub unsafe extern "C" fn ascot_reader_warnings(
         let reader = READERS.get(reader)?;
         let mut warnings = reader.warnings.lock().unpoisoned();
         let notices = reader.directory.take_notices();
-        warnings.count += notices.len() as u64 + notices.more();
+        warnings.count += notices.texts.len() as u64 + notices.more;
         if warnings.first.is_none() {
-            let text = notices.iter().next().map(|notice| notice.replace('\0', " "));
+            let text = notices.texts.first().map(|notice| notice.replace('\0', " "));
             warnings.first = text.and_then(|text| CString::new(text).ok());
         }
         // SAFETY: each is null or a place, as the caller promises.
         unsafe {
-            if let Some(count) = count.as_mut() {
-                *count = warnings.count;
-            }
-            if let Some(first) = first.as_mut() {
-                *first = warnings.first.as_deref().unwrap_or(c"").as_ptr();
-            }
+            put_if(count, warnings.count);
+            put_if(first, warnings.first.as_deref().unwrap_or(c"").as_ptr());
         }
         Ok(())
     })
@@ -187,9 +187,8 @@ pub unsafe extern "C" fn ascot_get(
     key_length: usize,
     values: *mut *mut Values,
 ) -> c_int {
-    let look = |directory: &Directory, key: &[u8]| Ok(whole(directory.get(key).map_err(whole_fault)?));
-    // SAFETY: as the caller promises.
-    unsafe { give_found(reader, key, key_length, values, look) }
+    // SAFETY: what the caller promises.
+    unsafe { give_found(reader, key, key_length, values, |directory, key| look(directory, key, None)) }
 }
 
 /// `ascot_get_at`.
@@ -204,10 +203,8 @@ pub unsafe extern "C" fn ascot_get_at(
     epoch: u64,
     values: *mut *mut Values,
 ) -> c_int {
-    let look =
-        |directory: &Directory, key: &[u8]| Ok(whole(directory.get_at(key, epoch).map_err(whole_fault)?));
-    // SAFETY: as the caller promises.
-    unsafe { give_found(reader, key, key_length, values, look) }
+    // SAFETY: what the caller promises.
+    unsafe { give_found(reader, key, key_length, values, |directory, key| look(directory, key, Some(epoch))) }
 }
 
 /// `ascot_values_count`.
@@ -238,16 +235,10 @@ pub unsafe extern "C" fn ascot_values_at(
         };
         // SAFETY: each is null or a place, as the caller promises. The bytes stay until the values are freed.
         unsafe {
-            if let Some(epoch) = epoch.as_mut() {
-                *epoch = value.epoch;
-            }
-            if let Some(bytes) = bytes.as_mut() {
-                *bytes = in_memory;
-            }
-            if let Some(length) = length.as_mut() {
-                // Values have at most 4 GiB.
-                *length = usize::try_from(value.content.length()).unwrap_or(usize::MAX);
-            }
+            put_if(epoch, value.epoch);
+            put_if(bytes, in_memory);
+            // Values have at most 4 GiB.
+            put_if(length, usize::try_from(value.content.length()).unwrap_or(usize::MAX));
         }
         Ok(())
     })
@@ -315,7 +306,7 @@ pub unsafe extern "C" fn ascot_value_read(
 /// `ascot_values_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_values_free(values: *mut Values) -> c_int {
-    guard(|| if values.is_null() { Ok(()) } else { VALUES.take(values).map(drop) })
+    guard(|| VALUES.free(values))
 }
 
 /// Runs a query that calls a function of C for each result; a nonzero answer of that function stops it.
@@ -416,11 +407,8 @@ pub unsafe extern "C" fn ascot_reader_range_parts(
             reader.directory.scan_stored(&scan, |record| {
                 let key = record.key;
                 let mut offset = 0u64;
-                let length = match record.value {
-                    RecordValue::Bytes(bytes) => bytes.len() as u64,
-                    RecordValue::Long(long) => long.length(),
-                };
-                let mut hand = |part: &[u8]| {
+                let length = record.value.length();
+                record.value.for_each_part(&reader.directory, |part| {
                     let key_at = key.as_ptr().cast();
                     let part_at = part.as_ptr().cast();
                     let at = offset;
@@ -429,11 +417,7 @@ pub unsafe extern "C" fn ascot_reader_range_parts(
                     go_on(unsafe {
                         each(context, record.epoch, key_at, key.len(), length, at, part_at, part.len())
                     })
-                };
-                match record.value {
-                    RecordValue::Bytes(bytes) => hand(bytes),
-                    RecordValue::Long(long) => long.for_each_part(&reader.directory, hand),
-                }
+                })
             })
         })
     })
@@ -493,5 +477,5 @@ pub unsafe extern "C" fn ascot_reader_get_many(
 /// `ascot_reader_close`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_reader_close(reader: *mut Reader) -> c_int {
-    guard(|| if reader.is_null() { Ok(()) } else { READERS.take(reader).map(drop) })
+    guard(|| READERS.free(reader))
 }

@@ -10,7 +10,7 @@ use ascot_index::IndexError;
 use ascot_index::rank_writer::{RankOptions, RankWriter};
 use ascot_io::Disk;
 
-use crate::arguments::{bytes_of, options_of, path_of, put};
+use crate::arguments::{bytes_of, options_of, path_of, put, put_if};
 use crate::fault::{Code, Fault, guard};
 use crate::handles::{Shelf, give};
 use crate::options::writer_options;
@@ -140,10 +140,8 @@ pub extern "C" fn ascot_progress(writer: *mut Writer) -> c_int {
 pub unsafe extern "C" fn ascot_end_epoch(writer: *mut Writer, records: *mut u64) -> c_int {
     guard(|| {
         let epoch = with(writer, |writer| Ok(writer.end_epoch()?))?;
-        if !records.is_null() {
-            // SAFETY: memory for a number, as the caller promises.
-            unsafe { *records = epoch.records };
-        }
+        // SAFETY: null or memory for a number, as the caller promises.
+        unsafe { put_if(records, epoch.records) };
         Ok(())
     })
 }
@@ -205,5 +203,5 @@ pub extern "C" fn ascot_writer_close(writer: *mut Writer) -> c_int {
 /// `ascot_writer_abandon`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_writer_abandon(writer: *mut Writer) -> c_int {
-    guard(|| if writer.is_null() { Ok(()) } else { WRITERS.take(writer).map(drop) })
+    guard(|| WRITERS.free(writer))
 }

@@ -89,6 +89,12 @@ impl From<SortError> for Failure {
 }
 
 impl Failure {
+    /// The failure of an access to a file, made of the system's error.
+    pub fn file(path: impl Into<PathBuf>, doing: &'static str) -> impl Fn(io::Error) -> Failure {
+        let path = path.into();
+        move |source| Failure::File { path: path.clone(), doing, source }
+    }
+
     /// A mistake in the arguments and the correct form.
     pub fn usage(what: impl AsRef<str>, instead: impl AsRef<str>) -> Failure {
         Failure::Usage(format!("{}\n  {}", what.as_ref(), instead.as_ref()))

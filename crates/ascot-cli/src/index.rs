@@ -41,8 +41,13 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
+    open_with(matches, DEFAULT_MEMORY_BYTES)
+}
+
+/// Opens the directory with the memory of the command line or `default` bytes.
+pub fn open_with(matches: &ArgMatches, default: u64) -> Result<Directory, Failure> {
     let path = values::path(matches, "dir").unwrap_or_default();
-    let bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
+    let bytes = memory_or(matches, default)?;
     Ok(Directory::open(&Disk::default(), &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
@@ -190,9 +195,12 @@ fn tell_counts(matches: &ArgMatches, directory: &Directory) {
 
 fn tell_notices(directory: &Directory) {
     let notices = directory.take_notices();
-    notices.iter().for_each(|notice| eprintln!("ascot: {notice}\n  ascot index verify reports all damage"));
-    if notices.more() > 0 {
-        eprintln!("ascot: and {} more like these", notices.more());
+    notices
+        .texts
+        .iter()
+        .for_each(|notice| eprintln!("ascot: {notice}\n  ascot index verify reports all damage"));
+    if notices.more > 0 {
+        eprintln!("ascot: and {} more like these", notices.more);
     }
 }
 
@@ -200,8 +208,7 @@ fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>, F
     if let Some(file) = values::path(matches, "keys-file") {
         let text =
             if file.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { fs::read_to_string(&file) };
-        let text =
-            text.map_err(|source| Failure::File { path: file, doing: "cannot read the keys", source })?;
+        let text = text.map_err(Failure::file(&file, "cannot read the keys"))?;
         return text.lines().filter(|line| !line.is_empty()).map(|line| key(line, directory)).collect();
     }
     values::word(matches, "key").map(|text| key(text, directory)).into_iter().collect()
@@ -276,21 +283,9 @@ fn info(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
-    let epochs: Vec<_> = info
-        .epochs
-        .iter()
-        .map(|epoch| {
-            json!({
-                "records": epoch.records(), "writer_records": epoch.writer_records, "tables": epoch.tables,
-                "segments": epoch.segments, "segments_most": epoch.segments_max, "filter_bytes": epoch.filter_bytes,
-                "auxiliary_bytes": epoch.auxiliary_bytes, "block_bytes": epoch.block_bytes,
-            })
-        })
-        .collect();
-    numbers::json_line(&json!({
-        "manifest": directory.manifest(), "epochs": epochs,
-        "data_bytes": info.data_bytes, "index_bytes": info.index_bytes, "tail_bytes": info.tail_bytes,
-    }))
+    let mut json = json!(info);
+    json["manifest"] = json!(directory.manifest());
+    numbers::json_line(&json)
 }
 
 fn info_text(directory: &Directory, info: &Info) -> String {
@@ -382,11 +377,9 @@ fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn verified_json(verified: &Verified) -> Result<String, Failure> {
-    numbers::json_line(&json!({
-        "whole": verified.is_whole(), "logs": verified.logs, "tables": verified.tables, "blocks": verified.blocks,
-        "records": verified.records, "values": verified.values, "auxiliary_entries": verified.auxiliary_entries,
-        "problems": verified.problems, "more_problems": verified.more_problems,
-    }))
+    let mut json = json!(verified);
+    json["whole"] = verified.is_whole().into();
+    numbers::json_line(&json)
 }
 
 fn verified_text(verified: &Verified) -> String {

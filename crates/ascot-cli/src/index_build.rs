@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use ascot_index::format::names::{LOCK, MANIFEST};
 use ascot_index::format::pointer::WRITERS_MAX;
 use ascot_index::load::{MEMORY_BYTES, RecordFiles};
+use ascot_index::write::discard;
 use ascot_index::{
     Attribute, DirectoryWriter, IndexError, LayoutRequest, Manifest, Named, NumberKind, OpenMode, Opening,
     PartitionBy, Scheme,
@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::request::memory_or;
-use crate::signals::Stop;
+use crate::signals::stoppable;
 use crate::sys::print;
 use crate::values;
 
@@ -35,13 +35,7 @@ const DEFAULT_EPOCH_BYTES: u64 = 256 << 20;
 
 /// `ascot index build`.
 pub fn build(matches: &ArgMatches) -> Result<u8, Failure> {
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let done = build_until(matches, &cancel);
-    if cancel.check().is_err() {
-        stop.end_if_asked();
-    }
-    done
+    stoppable(|cancel| build_until(matches, cancel))
 }
 
 fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
@@ -49,9 +43,9 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let inputs = inputs(matches)?;
     let files = record_files(matches)?;
     for input in &inputs {
-        let failed = |source| Failure::File { path: input.clone(), doing: "cannot be read", source };
+        let failed = Failure::file(input, "cannot be read");
         // A pipe is opened only once: its writer notices when the reader closes it.
-        if fs::metadata(input).map_err(failed)?.is_file() {
+        if fs::metadata(input).map_err(&failed)?.is_file() {
             fs::File::open(input).map_err(failed)?;
         }
     }
@@ -63,7 +57,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let is_new = !output.exists();
     let writer = DirectoryWriter::open(&disk, &output, &opening, writer_bytes).inspect_err(|error| {
         if !goes_on && !matches!(error, IndexError::Exists { .. } | IndexError::Locked { .. }) {
-            remove_empty(&output, is_new);
+            discard(&output, is_new);
         }
     })?;
     let mut job = Building { disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
@@ -92,7 +86,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
             let kept = job.writer.manifest().epochs;
             drop(job);
             if kept == 0 && !goes_on {
-                remove_empty(&output, is_new);
+                discard(&output, is_new);
             }
             let Failure::Index(error) = error else { return Err(error) };
             let text = match kept {
@@ -146,24 +140,6 @@ impl Building<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Removes what was begun in a directory that has no epoch: only Ascot's files, and the directory itself only if it
-/// was made here and is empty.
-fn remove_empty(directory: &Path, made: bool) {
-    if let Ok(manifest) = Manifest::read(directory) {
-        for log in manifest.logs() {
-            let data = log.data(directory);
-            for file in [Some(log.index(directory)), data].into_iter().flatten() {
-                let _ = fs::remove_file(file);
-            }
-        }
-        let _ = fs::remove_file(directory.join(MANIFEST));
-    }
-    let _ = fs::remove_file(directory.join(LOCK));
-    if made {
-        let _ = fs::remove_dir(directory);
     }
 }
 

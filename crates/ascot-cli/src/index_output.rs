@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use ascot_index::{Content, Directory, IndexError, RecordValue, StoredRecord, StoredValue};
+use ascot_index::{Directory, IndexError, RecordValue, StoredRecord, StoredValue};
 use ascot_record::hex::to_hex;
 use clap::ArgMatches;
 
@@ -56,12 +56,7 @@ impl<'a> Output<'a> {
             (Form::Text, Some(key)) => write!(self.out, "0x{}  {}  ", to_hex(key), value.epoch),
         };
         self.taken(begun)?;
-        let directory = self.directory;
-        match &value.content {
-            Content::Bytes(bytes) => self.part(bytes)?,
-            Content::Long(long) => long.for_each_part(directory, |part| self.part(part))?,
-        }
-        self.end()
+        self.rest((&value.content).into())
     }
 
     /// Prints a record of a range.
@@ -73,11 +68,13 @@ impl<'a> Output<'a> {
             Form::Text => write!(self.out, "0x{}  {epoch}  ", to_hex(key)),
         };
         self.taken(begun)?;
+        self.rest(*value)
+    }
+
+    /// A value, and the end of its line.
+    fn rest(&mut self, value: RecordValue<'_>) -> Result<(), IndexError> {
         let directory = self.directory;
-        match value {
-            RecordValue::Bytes(bytes) => self.part(bytes)?,
-            RecordValue::Long(long) => long.for_each_part(directory, |part| self.part(part))?,
-        }
+        value.for_each_part(directory, |part| self.part(part))?;
         self.end()
     }
 

@@ -166,8 +166,7 @@ fn help_of(name: Option<&str>) -> Result<u8, Failure> {
 fn man(matches: &ArgMatches) -> Result<u8, Failure> {
     let root = flags::root();
     if let Some(dir) = values::path(matches, "dir") {
-        let written = manual::write_pages(&root, &dir);
-        written.map_err(|source| Failure::File { path: dir, doing: "cannot write manual pages", source })?;
+        manual::write_pages(&root, &dir).map_err(Failure::file(&dir, "cannot write manual pages"))?;
         return Ok(0);
     }
     let name = values::word(matches, "page");

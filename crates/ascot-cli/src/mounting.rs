@@ -24,9 +24,10 @@ use ascot_sort::runs::store::VIEW_MANIFEST;
 use clap::ArgMatches;
 
 use crate::failure::Failure;
+use crate::index;
 use crate::signals::Stop;
 use crate::values;
-use crate::views::{open, open_index};
+use crate::views::{DEFAULT_MEMORY_BYTES, open};
 
 /// Interval at which a mount checks whether it should end, and whether readers are idle.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
@@ -64,21 +65,21 @@ fn check_place(at: &Path) -> Result<(), Failure> {
             format!("cannot mount at {shown}: it has a mount whose process has ended"),
             format!("umount {shown}    or    fusermount3 -u {shown}"),
         )),
-        Err(source) => Err(Failure::File { path: at.to_path_buf(), doing: "cannot be mounted on", source }),
+        Err(error) => Err(Failure::file(at, "cannot be mounted on")(error)),
     }
 }
 
 /// Starts this command again to serve, and waits until the mount is ready.
 fn start() -> Result<u8, Failure> {
-    let failed = |source| Failure::File { path: "/proc/self/exe".into(), doing: "cannot be started", source };
-    let program = std::env::current_exe().map_err(failed)?;
+    let failed = Failure::file("/proc/self/exe", "cannot be started");
+    let program = std::env::current_exe().map_err(&failed)?;
     let mut child = Command::new(program)
         .args(std::env::args_os().skip(1))
         .env(STARTED_BY, std::process::id().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(failed)?;
+        .map_err(&failed)?;
     let mut told = Vec::new();
     if let Some(mut pipe) = child.stdout.take() {
         // The pipe closes when the process ends or detaches.
@@ -103,8 +104,7 @@ fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
         let from = view.bytes() / 2;
         view.read_at(from, TRIED_BYTES.min(usize::try_from(view.bytes() - from).unwrap_or(TRIED_BYTES)))?;
     }
-    let failed = |source| Failure::File { path: manifest.clone(), doing: "cannot be read", source };
-    let stat = fs::metadata(&manifest).map_err(failed)?;
+    let stat = fs::metadata(&manifest).map_err(Failure::file(&manifest, "cannot be read"))?;
     let shown = Shown {
         modified: stat.modified().unwrap_or(SystemTime::UNIX_EPOCH),
         owner: (stat.uid(), stat.gid()),
@@ -114,7 +114,7 @@ fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
     };
     let mounted = match view {
         Some(view) => Mounted::new(view, at, &shown)?,
-        None => Mounted::keys(Arc::new(open_index(matches, &dir)?), at, &shown)?,
+        None => Mounted::keys(Arc::new(index::open_with(matches, DEFAULT_MEMORY_BYTES)?), at, &shown)?,
     };
     if std::env::var_os(STARTED_BY).is_some() {
         let_go().map_err(Failure::Output)?;

@@ -4,17 +4,16 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::path::Path;
 
-use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeError, ProbeRequest, SECONDS_RANGE};
+use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeRequest, SECONDS_RANGE};
 use ascot_model::measurement::{Figure, MeasuredProfile, Speed, SwitchPoint};
 use ascot_model::units;
-use ascot_sort::Cancel;
 use clap::ArgMatches;
 
 use crate::chart;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::report_file::write_whole;
-use crate::signals::Stop;
+use crate::signals::stoppable;
 use crate::sys::print;
 use crate::values;
 
@@ -35,28 +34,26 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     for path in [&output, &plot].into_iter().flatten() {
         check_place(path)?;
     }
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let flag = cancel.flag();
     let watched = io::stderr().is_terminal();
-    let probed = ascot_device::probe(&request, &flag, &|share| draw(watched, share));
-    if watched {
-        let _ = write!(io::stderr().lock(), "\r\x1b[K");
-    }
-    if matches!(probed, Err(ProbeError::Cancelled)) {
-        stop.end_if_asked();
-    }
-    let probed = probed?;
+    let probed = stoppable(|cancel| {
+        let probed = ascot_device::probe(&request, &cancel.flag(), &|share| draw(watched, share));
+        if watched {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+        probed
+    })?;
     for notice in &probed.notices {
         let _ = writeln!(io::stderr().lock(), "ascot: {notice}");
     }
     let profile = &probed.profile;
     print(&if matches.get_flag("json") { numbers::json(profile)? } else { text(profile) })?;
     if let Some(path) = output {
-        write(&path, &profile.to_string(), "cannot write the profile")?;
+        let written = write_whole(&path, profile.to_string().as_bytes());
+        written.map_err(Failure::file(&path, "cannot write the profile"))?;
     }
     if let Some(path) = plot {
-        write(&path, &chart::switches(profile), "cannot write the chart")?;
+        let written = write_whole(&path, chart::switches(profile).as_bytes());
+        written.map_err(Failure::file(&path, "cannot write the chart"))?;
     }
     Ok(0)
 }
@@ -76,21 +73,13 @@ fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
 
 /// Before a minute of measuring, refuses a file that could not be written afterwards.
 fn check_place(path: &Path) -> Result<(), Failure> {
-    let failed = |source| Failure::File { path: path.to_path_buf(), doing: "cannot be written to", source };
+    let failed = Failure::file(path, "cannot be written to");
     if path.is_dir() {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     std::fs::metadata(directory).map(|_| ()).map_err(failed)
-}
-
-fn write(path: &Path, text: &str, doing: &'static str) -> Result<(), Failure> {
-    write_whole(path, text.as_bytes()).map_err(|source| Failure::File {
-        path: path.to_path_buf(),
-        doing,
-        source,
-    })
 }
 
 fn draw(watched: bool, share: f64) {

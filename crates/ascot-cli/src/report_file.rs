@@ -50,7 +50,7 @@ impl ReportFile {
             let list = matches.try_get_one::<OsString>("files0-from").ok().flatten();
             refuse_files_of_job(&path, request, list.map(Path::new))?;
         }
-        let destination = destination_of(&path).map_err(|source| failed(&path, source))?;
+        let destination = destination_of(&path).map_err(failed(&path))?;
         Ok(Some(ReportFile { path, destination }))
     }
 
@@ -80,12 +80,12 @@ impl ReportFile {
     /// Gives the written report its name.
     pub fn commit(self) -> Result<(), Failure> {
         let Destination::Written(output) = self.destination else { return Ok(()) };
-        output.commit().map(|_| ()).map_err(|error| failed(&self.path, source_of(error)))
+        output.commit().map(|_| ()).map_err(source_of).map_err(failed(&self.path))
     }
 
     /// Writes the report and gives it its name.
     pub fn write_at_once(mut self, value: &impl Serialize) -> Result<(), Failure> {
-        self.write(value).map_err(|source| failed(&self.path, source))?;
+        self.write(value).map_err(failed(&self.path))?;
         self.commit()
     }
 }
@@ -136,8 +136,8 @@ fn source_of(error: IoError) -> io::Error {
     }
 }
 
-fn failed(path: &Path, source: io::Error) -> Failure {
-    Failure::File { path: path.to_path_buf(), doing: "cannot write the report", source }
+fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
+    Failure::file(path, "cannot write the report")
 }
 
 fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>) -> Result<(), Failure> {

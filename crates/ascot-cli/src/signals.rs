@@ -12,6 +12,17 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::sys;
 
+/// Runs a job that signals may stop. If one did, the process ends by that signal.
+pub fn stoppable<R, E>(work: impl FnOnce(&Cancel) -> Result<R, E>) -> Result<R, E> {
+    let cancel = Cancel::new();
+    let stop = Stop::watch(&cancel);
+    let done = work(&cancel);
+    if done.is_err() && cancel.check().is_err() {
+        stop.end_if_asked();
+    }
+    done
+}
+
 /// Records the signal that asked the job to stop.
 #[derive(Clone, Default)]
 pub struct Stop {

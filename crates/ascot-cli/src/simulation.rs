@@ -5,7 +5,7 @@ use ascot_model::run_length::{Algorithm, Scheme};
 use ascot_model::units;
 use clap::ArgMatches;
 
-use crate::chart::stairs;
+use crate::chart::{self, Streams};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::report_file::write_whole;
@@ -24,8 +24,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Failure::usage(stuck.to_string(), "give more --memory, or smaller blocks (--block)")
     })?;
     if let Some(path) = values::path(matches, "plot") {
-        let written = write_whole(&path, chart(&report).as_bytes());
-        written.map_err(|source| Failure::File { path, doing: "cannot write the chart", source })?;
+        let written = write_whole(&path, drawn(&report).as_bytes());
+        written.map_err(Failure::file(&path, "cannot write the chart"))?;
     }
     let text = if matches.get_flag("json") { numbers::json(&report)? } else { report.to_string() };
     print(&text)?;
@@ -121,7 +121,7 @@ fn skew(text: &str) -> Result<Skew, Failure> {
 }
 
 /// A chart of the bytes that each stream holds.
-fn chart(report: &SimulationReport) -> String {
+fn drawn(report: &SimulationReport) -> String {
     let title = format!(
         "What streams hold: {} x {} by {}, {}",
         report.inputs,
@@ -136,15 +136,15 @@ fn chart(report: &SimulationReport) -> String {
         size(report.formula_run_bytes),
         units::bytes(report.equal_parts_run_bytes as u64)
     );
-    let inputs = stairs::Side {
+    let inputs = Streams {
         name: "inputs, when one has run out",
         seen: &report.input_stairs_bytes,
         theory: &report.formula_input_stairs_bytes,
     };
-    let outputs = stairs::Side {
+    let outputs = Streams {
         name: "outputs, when there is no room",
         seen: &report.output_stairs_bytes,
         theory: &report.formula_output_stairs_bytes,
     };
-    stairs::chart(&title, &subtitle, &[inputs, outputs])
+    chart::streams(&title, &subtitle, &[inputs, outputs])
 }

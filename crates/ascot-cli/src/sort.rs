@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_record::layout::Layout;
-use ascot_sort::request::{Method, Output, SortRequest, SplitBy};
+use ascot_sort::request::{Method, Output, SortRequest};
 use ascot_sort::{
     Cancel, ErrorKind, Explanation, Leftover, Observer, Progress, RunOptions, SortError, Sortedness,
 };
@@ -59,7 +59,9 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     let screen = screen(matches, true);
     tell_notices(matches, &screen);
     if matches.get_flag("explain") {
-        return explain(matches, &split_request, Some(by), &screen);
+        return explain(matches, &split_request, &screen, || {
+            ascot_sort::explain(&split_request, Some(by), &RunOptions::default())
+        });
     }
     sys::standard_streams(&split_request.inputs, &split_request.output)?;
     let report_file = ReportFile::prepare(matches, Some(&split_request))?;
@@ -83,27 +85,23 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
     tell_notices(matches, &screen);
     let view = view_of(matches, sort_request, &screen)?;
     if matches.get_flag("explain") {
-        return match view {
-            None => explain(matches, sort_request, None, &screen),
-            Some(view) => explain_to(matches, sort_request, &screen, || {
-                ascot_sort::explain_view(sort_request, &view, &RunOptions::default())
-            }),
-        };
+        return explain(matches, sort_request, &screen, || match &view {
+            None => ascot_sort::explain(sort_request, None, &RunOptions::default()),
+            Some(view) => ascot_sort::explain_view(sort_request, view, &RunOptions::default()),
+        });
     }
-    if let Some(view) = view {
+    if view.is_some() {
         sys::standard_input_for(&sort_request.inputs)?;
-        let report_file = ReportFile::prepare(matches, Some(sort_request))?;
-        return job(matches, report_file, &screen, |observer, cancel| {
-            ascot_sort::make_view(sort_request, &view, &RunOptions::default(), observer, cancel)
-        })
-        .inspect(|_| sys::leave_standard_input_read(&sort_request.inputs));
+    } else {
+        sys::standard_streams(&sort_request.inputs, &sort_request.output)?;
+        terminal::spare_of_sort(matches, sort_request)?;
+        mention_leftovers(sort_request, &screen);
     }
-    sys::standard_streams(&sort_request.inputs, &sort_request.output)?;
-    terminal::spare_of_sort(matches, sort_request)?;
-    mention_leftovers(sort_request, &screen);
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
-    job(matches, report_file, &screen, |observer, cancel| {
-        ascot_sort::sort(sort_request, &RunOptions::default(), observer, cancel)
+    let options = RunOptions::default();
+    job(matches, report_file, &screen, |observer, cancel| match &view {
+        None => ascot_sort::sort(sort_request, &options, observer, cancel),
+        Some(view) => ascot_sort::make_view(sort_request, view, &options, observer, cancel),
     })
     .inspect(|_| sys::leave_standard_input_read(&sort_request.inputs))
 }
@@ -281,19 +279,8 @@ impl Observer for Reporter<'_> {
     }
 }
 
-fn explain(
-    matches: &ArgMatches,
-    sort_request: &SortRequest,
-    by: Option<SplitBy>,
-    screen: &Screen,
-) -> Result<u8, Failure> {
-    explain_to(matches, sort_request, screen, || {
-        ascot_sort::explain(sort_request, by, &RunOptions::default())
-    })
-}
-
 /// Prints the explanation of `plan`, and writes it to the file of `--report`.
-fn explain_to(
+fn explain(
     matches: &ArgMatches,
     sort_request: &SortRequest,
     screen: &Screen,

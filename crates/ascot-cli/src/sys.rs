@@ -73,7 +73,7 @@ pub fn standard_streams(inputs: &[Input], output: &Output) -> Result<(), Failure
 pub fn standard_input_for(inputs: &[Input]) -> Result<(), Failure> {
     let asked = inputs.contains(&Input::Stdin);
     let there = if asked { standard_stream(libc::STDIN_FILENO) } else { Ok(()) };
-    there.map_err(|source| Failure::File { path: "standard input".into(), doing: "cannot be read", source })
+    there.map_err(Failure::file("standard input", "cannot be read"))
 }
 
 /// Fails if standard output was closed, as by `>&-`.

@@ -17,7 +17,7 @@ use clap::ArgMatches;
 use crate::failure::{Failure, STATUS_OF_DISORDER};
 use crate::progress::{Screen, Style, Wishes};
 use crate::request::{are_text_by_name, count, named_records, record_number, threads, usual_temp_dirs};
-use crate::signals::Stop;
+use crate::signals;
 use crate::sys;
 use crate::sys::print;
 use crate::terminal;
@@ -119,8 +119,7 @@ fn refuse_other_formats(inputs: &[Input]) -> Result<(), Failure> {
 pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     let named = values::paths(matches, "dirs");
     for dir in &named {
-        let failed = |source| Failure::File { path: dir.clone(), doing: "cannot be searched", source };
-        fs::read_dir(dir).map_err(failed)?;
+        fs::read_dir(dir).map_err(Failure::file(dir, "cannot be searched"))?;
         if ascot_sort::is_running(dir) {
             return Err(Failure::usage(
                 format!("{}: its job is running", dir.display()),
@@ -181,12 +180,10 @@ fn screen(output_is_file: bool, quiet: bool) -> Screen {
 
 /// Runs `work` with signals watched.
 fn stoppable<T>(screen: &Screen, work: impl FnOnce(&Cancel) -> Result<T, SortError>) -> Result<T, Failure> {
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let result = work(&cancel);
-    screen.clear();
-    if matches!(result, Err(SortError::Cancelled)) {
-        stop.end_if_asked();
-    }
+    let result = signals::stoppable(|cancel| {
+        let result = work(cancel);
+        screen.clear();
+        result
+    });
     result.map_err(Failure::Sort)
 }

@@ -4,18 +4,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_index::Directory;
-use ascot_io::Disk;
 use ascot_model::units;
 use ascot_sort::request::Output;
 use ascot_sort::view::{OpenView, View, is_view, join_parts, join_views, same_order, write_part};
-use ascot_sort::{Cancel, RunOptions, SortError};
+use ascot_sort::{Cancel, RunOptions};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::progress::Screen;
 use crate::request::{Mode, count, memory_or, output, sort_request, threads};
-use crate::signals::Stop;
+use crate::signals::stoppable;
 use crate::size;
 use crate::sys;
 use crate::terminal;
@@ -23,15 +21,16 @@ use crate::values;
 use crate::view_flags::{refuse_others, say_an_order};
 
 /// Default memory of a view, bytes.
-const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
+pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 
 /// `ascot view`.
 pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let dir = values::path(matches, "dir").unwrap_or_default();
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let view = open(matches, &dir)?;
-    let range = range_of(matches, &*view)?;
+    stoppable(|cancel| write_range(matches, &*open(matches, &dir)?, cancel))
+}
+
+fn write_range(matches: &ArgMatches, view: &dyn View, cancel: &Cancel) -> Result<u8, Failure> {
+    let range = range_of(matches, view)?;
     let file = values::path(matches, "materialize").or_else(|| values::path(matches, "output"));
     let output = file.map_or(Output::Stdout, Output::Path);
     sys::standard_streams(&[], &output)?;
@@ -40,7 +39,7 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
             terminal::SAMPLED_BYTES.min(usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
         terminal::spare(&view.read_at(range.start, looked_at)?)?;
     }
-    finish(write_part(&*view, range, &output, &RunOptions::default(), &cancel), &stop)?;
+    write_part(view, range, &output, &RunOptions::default(), cancel)?;
     Ok(0)
 }
 
@@ -52,12 +51,6 @@ pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> 
 fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {
     let memory_bytes = Some(memory_or(matches, DEFAULT_MEMORY_BYTES)?);
     Ok(OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() })
-}
-
-/// Opens an indexed directory with the memory of a view.
-pub fn open_index(matches: &ArgMatches, dir: &Path) -> Result<Directory, Failure> {
-    let bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
-    Ok(Directory::open(&Disk::default(), dir, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
 /// `ascot merge` of views: to the output or, possibly together with files, to a view; `None` if files are merged to
@@ -85,10 +78,11 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
     if say_an_order(matches) {
         same_order(&joined, &sort_request(matches, Mode::Sort)?)?;
     }
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let view = opening(matches)?.open_manifest(joined, &name)?;
-    finish(write_part(&*view, 0..view.bytes(), &output, &RunOptions::default(), &cancel), &stop)?;
+    let opening = opening(matches)?;
+    stoppable(|cancel| {
+        let view = opening.open_manifest(joined, &name)?;
+        write_part(&*view, 0..view.bytes(), &output, &RunOptions::default(), cancel)
+    })?;
     Ok(Some(0))
 }
 
@@ -102,9 +96,7 @@ fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) ->
     let request = (say_an_order(matches) || !files.iter().any(|file| is_view(file)))
         .then(|| sort_request(matches, Mode::Sort))
         .transpose()?;
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let joined = finish(join_parts(files, request.as_ref(), dir, screen, &cancel), &stop)?;
+    let joined = stoppable(|cancel| join_parts(files, request.as_ref(), dir, screen, cancel))?;
     // Opened once, to detect faults of the runs now.
     opening(matches)?.open(dir)?;
     screen.tell(&format!(
@@ -115,14 +107,6 @@ fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) ->
         units::bytes(joined.sum.bytes)
     ));
     Ok(0)
-}
-
-/// The result of a job that a signal may have ended.
-fn finish<T>(result: Result<T, SortError>, stop: &Stop) -> Result<T, Failure> {
-    if matches!(result, Err(SortError::Cancelled)) {
-        stop.end_if_asked();
-    }
-    Ok(result?)
 }
 
 /// The requested range of bytes.

@@ -46,9 +46,7 @@ pub fn for_inputs(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
 }
 
 fn read(path: &Path) -> Result<Profile, Failure> {
-    let failed =
-        |source| Failure::File { path: path.to_path_buf(), doing: "cannot read the profile", source };
-    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let text = std::fs::read_to_string(path).map_err(Failure::file(path, "cannot read the profile"))?;
     let refused = |what: String| Failure::usage(format!("{}: {what}", path.display()), INSTEAD);
     let wrong = |error: toml::de::Error| refused(format!("not a volume's profile: {}", error.message()));
     let mut table: toml::Table = toml::from_str(&text).map_err(wrong)?;

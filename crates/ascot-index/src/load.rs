@@ -142,43 +142,42 @@ impl File {
             let buf = Buf::try_heap(BLOCK_BYTES);
             stream.begin(buf.map_err(|error| IoError::from_os(Action::Read, &self.path, 0, error))?)?;
         }
-        let mut carried: Vec<u8> = Vec::new();
+        let mut held: Vec<u8> = Vec::new();
         loop {
             let filled = stream.complete()?;
             if filled.is_empty() {
                 break;
             }
-            let bytes = filled.bytes();
-            let mut start = 0;
-            if !carried.is_empty() {
-                let before = carried.len();
-                carried.extend_from_slice(bytes);
-                match framing.end(&carried, 0) {
-                    Some(end) => {
-                        self.record(framing, &carried[..end], writer)?;
-                        start = end - before;
-                        carried.clear();
-                    }
-                    None => start = bytes.len(),
-                }
-            }
-            while let Some(end) = framing.end(bytes, start) {
-                self.record(framing, &bytes[start..end], writer)?;
-                start = end;
-            }
-            carried.extend_from_slice(&bytes[start..]);
-            between(bytes.len() as u64)?;
+            held.extend_from_slice(filled.bytes());
+            self.records(framing, &mut held, writer)?;
+            between(filled.len() as u64)?;
             stream.begin(filled.buf)?;
         }
-        if let Some(last) = framing.completes().filter(|_| !carried.is_empty()) {
-            carried.push(last);
+        if let Some(last) = framing.completes().filter(|_| !held.is_empty()) {
+            held.push(last);
+            self.records(framing, &mut held, writer)?;
         }
-        match framing.end(&carried, 0) {
-            Some(end) => self.record(framing, &carried[..end], writer)?,
-            None if carried.is_empty() => {}
-            None => return Err(IndexError::damaged(&self.path, self.at, "the last record is cut short")),
+        if held.is_empty() {
+            Ok(self.records)
+        } else {
+            Err(IndexError::damaged(&self.path, self.at, "the last record is cut short"))
         }
-        Ok(self.records)
+    }
+
+    /// Appends the whole records of `held` and leaves the rest in it.
+    fn records<F: Framing>(
+        &mut self,
+        framing: F,
+        held: &mut Vec<u8>,
+        writer: &mut DirectoryWriter,
+    ) -> Result<()> {
+        let mut start = 0;
+        while let Some(end) = framing.end(held, start) {
+            self.record(framing, &held[start..end], writer)?;
+            start = end;
+        }
+        held.drain(..start);
+        Ok(())
     }
 
     fn record<F: Framing>(&mut self, framing: F, record: &[u8], writer: &mut DirectoryWriter) -> Result<()> {

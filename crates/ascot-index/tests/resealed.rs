@@ -25,7 +25,7 @@ use ascot_index::format::pointer::{value_head, value_lengths};
 use ascot_index::hash::mix;
 use ascot_index::{
     AuxiliaryKind, Content, Directory, DirectoryWriter, Earlier, Layout, Manifest, RecordValue, Scan, Scheme,
-    Unread,
+    Shape, Unread,
 };
 use ascot_io::{Disk, block_checksum, crc32c};
 
@@ -382,11 +382,12 @@ fn manifests_that_claim() {
             |manifest| manifest.epochs = 1 << 60,
             |manifest| manifest.epochs = u64::MAX,
             |manifest| {
-                manifest.earlier = vec![Earlier { epochs: 1, partitions: 2, writers: 2 }];
+                manifest.earlier = vec![Earlier { epochs: 1, shape: Shape { partitions: 2, writers: 2 } }];
                 manifest.epochs = 1 << 60;
             },
             |manifest| {
-                manifest.earlier = vec![Earlier { epochs: 1 << 59, partitions: 1, writers: 1 }];
+                manifest.earlier =
+                    vec![Earlier { epochs: 1 << 59, shape: Shape { partitions: 1, writers: 1 } }];
                 manifest.epochs = (1 << 59) + 1;
                 manifest.layout.partitions = 1 << 20;
             },

@@ -217,7 +217,7 @@ impl KeyFiles {
         if content.memory() > CONTENT_MAX {
             content = FileContent::new(directory.stored_places(key, None)?);
         }
-        directory.take_notices().iter().for_each(|notice| (self.shown.log)(notice));
+        directory.take_notices().texts.iter().for_each(|notice| (self.shown.log)(notice));
         content.values.retain(|(_, value)| value.epoch < epochs);
         if content.values.is_empty() {
             return Ok(None);

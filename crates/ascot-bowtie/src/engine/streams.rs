@@ -235,6 +235,11 @@ impl Writer {
         Writer { stream: Some(stream), begun: 0, written: 0 }
     }
 
+    /// Makes all blocks completed so far durable.
+    pub fn sync(&mut self) -> Result<(), IoError> {
+        self.stream()?.sync()
+    }
+
     fn stream(&mut self) -> Result<&mut (dyn WriteStream + 'static), IoError> {
         let what = "a stream that has ended is written to";
         let ended = || IoError::Misuse { path: "an output".into(), offset: self.written, what };

@@ -33,11 +33,7 @@ pub fn inputs(matches: &ArgMatches) -> Result<Vec<Input>, Failure> {
 }
 
 fn listed(list: &OsStr) -> Result<Vec<Input>, Failure> {
-    let bytes = read_list(list).map_err(|source| Failure::File {
-        path: list.into(),
-        doing: "cannot read the list of files",
-        source,
-    })?;
+    let bytes = read_list(list).map_err(Failure::file(list, "cannot read the list of files"))?;
     names_in(&bytes, list)
 }
 

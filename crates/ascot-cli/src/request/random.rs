@@ -61,6 +61,6 @@ fn read(path: PathBuf) -> Result<Salt, Failure> {
             format!("{}: end of file: --random-source needs {} bytes", path.display(), Salt::BYTES),
             "name a file that is long enough, such as /dev/urandom, or leave --random-source out",
         )),
-        Err(source) => Err(Failure::File { path, doing: "cannot read the random source", source }),
+        Err(error) => Err(Failure::file(&path, "cannot read the random source")(error)),
     }
 }

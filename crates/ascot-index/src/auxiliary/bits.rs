@@ -2,6 +2,7 @@
 
 /// Numbers of up to 40 bits each, lowest bits first.
 pub struct Bits {
+    /// The numbers, and eight bytes more, so that a word may be written at every number.
     bytes: Vec<u8>,
     width: u32,
 }
@@ -14,30 +15,21 @@ pub fn bytes_of(count: u64, width: u32) -> Option<usize> {
 impl Bits {
     /// `count` zeros.
     pub fn new(count: usize, width: u32) -> Self {
-        Self { bytes: vec![0; (count * width as usize).div_ceil(8)], width }
+        Self { bytes: vec![0; (count * width as usize).div_ceil(8) + 8], width }
     }
 
     /// Sets the number at `index`, which must be zero.
     pub fn set(&mut self, index: usize, number: u64) {
         let at = index * self.width as usize;
         // With the bits before it, the number is within eight bytes: 7 + 40 bits.
-        if let Some(word) = self.bytes.get_mut(at / 8..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+        if let Some(word) = self.bytes[at / 8..].first_chunk_mut::<8>() {
             *word = (u64::from_le_bytes(*word) | number << (at % 8)).to_le_bytes();
-            return;
-        }
-        let mut shifted = u128::from(number) << (at % 8);
-        for byte in &mut self.bytes[at / 8..] {
-            if shifted == 0 {
-                break;
-            }
-            // The lowest remaining byte.
-            *byte |= shifted as u8;
-            shifted >>= 8;
         }
     }
 
     /// Its bytes.
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.bytes.truncate(self.bytes.len() - 8);
         self.bytes
     }
 }

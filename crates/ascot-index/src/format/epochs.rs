@@ -1,6 +1,8 @@
 //! The complete epochs in which a log takes part, and the shape of later epochs: continuing with another shape,
 //! rolling back.
 
+use std::ops::Range;
+
 use crate::error::{IndexError, Result, counted};
 use crate::format::manifest::Manifest;
 use crate::format::names::Log;
@@ -9,27 +11,30 @@ use crate::format::shape::{Earlier, Shape};
 impl Manifest {
     /// The number of complete epochs in the last footer of a log, after the last epoch in which it takes part.
     pub fn epochs_of(&self, log: Log) -> u64 {
-        let own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
-        own.map(|(epochs, _)| epochs.end).last().unwrap_or(0)
+        self.sections_of(log).map(|epochs| epochs.end).last().unwrap_or(0)
     }
 
     /// The number of complete epochs in which a log takes part.
     pub fn epochs_taken(&self, log: Log) -> u64 {
-        let own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
-        own.map(|(epochs, _)| epochs.end - epochs.start).sum()
+        self.sections_of(log).map(|epochs| epochs.end - epochs.start).sum()
+    }
+
+    /// The ranges of epochs that a log takes part in.
+    fn sections_of(&self, log: Log) -> impl Iterator<Item = Range<u64>> + '_ {
+        let own = self.sections().filter(move |(_, shape)| shape.has(self.layout.scheme, log));
+        own.map(|(epochs, _)| epochs)
     }
 
     /// The first complete epoch from `epoch` in which a log takes part.
     pub fn next_epoch_of(&self, log: Log, epoch: u64) -> Option<u64> {
-        let mut own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
-        own.find(|(epochs, _)| epochs.end > epoch).map(|(epochs, _)| epochs.start.max(epoch))
+        self.sections_of(log).find(|epochs| epochs.end > epoch).map(|epochs| epochs.start.max(epoch))
     }
 
     /// The maximum numbers of partitions and writers so far.
     pub fn max_shape(&self) -> Shape {
-        self.earlier.iter().fold(self.layout.shape(), |max_shape, one| Shape {
-            partitions: max_shape.partitions.max(one.partitions),
-            writers: max_shape.writers.max(one.writers),
+        self.earlier.iter().fold(self.layout.shape(), |most, one| Shape {
+            partitions: most.partitions.max(one.shape.partitions),
+            writers: most.writers.max(one.shape.writers),
         })
     }
 
@@ -47,8 +52,7 @@ impl Manifest {
             return;
         }
         if self.epochs > 0 {
-            let Shape { partitions, writers } = self.layout.shape();
-            self.earlier.push(Earlier { epochs: self.epochs, partitions, writers });
+            self.earlier.push(Earlier { epochs: self.epochs, shape: self.layout.shape() });
         }
         self.layout.set_shape(shape);
     }
@@ -77,7 +81,7 @@ impl Manifest {
     /// Makes the last shape that has an epoch the current one.
     fn drop_empty(&mut self) {
         while let Some(last) = self.earlier.pop_if(|last| last.epochs >= self.epochs) {
-            self.layout.set_shape(last.shape());
+            self.layout.set_shape(last.shape);
         }
     }
 

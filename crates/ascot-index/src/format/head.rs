@@ -91,7 +91,7 @@ pub struct Block {
     pub crc: u32,
     /// [`STARTS`], [`JOINED`].
     pub flags: u8,
-    /// Range of its first key in the head.
+    /// Range of the fence key of its unit in the head.
     key: (u32, u32),
     /// Minimum and maximum of the attribute.
     pub bounds: Option<(f64, f64)>,
@@ -272,9 +272,7 @@ impl SegmentHead {
     pub fn blocks_for(&self, table: &Table, from: &[u8], end: Option<&[u8]>) -> std::ops::Range<usize> {
         let blocks = &self.blocks[table.blocks.clone()];
         let start_of = |index: usize| blocks[..=index].iter().rposition(Block::starts).unwrap_or(0);
-        // The number of blocks whose unit's first key is at or below a key.
-        let below =
-            |key: &[u8]| partition(blocks.len(), |index| self.first_key(&blocks[start_of(index)]) <= key);
+        let below = |key: &[u8]| blocks.partition_point(|block| self.first_key(block) <= key);
         let mut first = below(from).checked_sub(1).map_or(0, start_of);
         while first > 0 && blocks[first].flags & JOINED != 0 && self.first_key(&blocks[first]) == from {
             first = start_of(first - 1);
@@ -292,17 +290,6 @@ impl SegmentHead {
             + tables
             + self.blocks.len() * size_of::<Block>()
     }
-}
-
-/// The first index of `0..len` for which `below` is false; `below` must be true for a prefix and false for the rest.
-fn partition(len: usize, below: impl Fn(usize) -> bool) -> usize {
-    let mut low = 0;
-    let mut high = len;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if below(middle) { low = middle + 1 } else { high = middle }
-    }
-    low
 }
 
 fn parse_regions(cursor: &mut Cursor<'_>, count: usize, mut at: u64) -> Option<Vec<Region>> {
@@ -344,7 +331,7 @@ fn parse_blocks(cursor: &mut Cursor<'_>, tables: &[Table], attribute: bool) -> O
             let key = match flags & STARTS {
                 // The first block of a table starts a unit: there is no block before that it could continue.
                 0 if index == table.blocks.start => return None,
-                0 => (0, 0),
+                0 => blocks.last()?.key,
                 _ => {
                     let key = cursor.sized()?;
                     (u32::try_from(cursor.at() - key.len()).ok()?, key.len() as u32)

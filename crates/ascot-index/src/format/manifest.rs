@@ -172,7 +172,7 @@ impl Manifest {
     /// The complete epochs, by shape.
     pub fn sections(&self) -> impl Iterator<Item = (Range<u64>, Shape)> + '_ {
         let last = (self.epochs, self.layout.shape());
-        let ends = self.earlier.iter().map(|one| (one.epochs, one.shape())).chain([last]);
+        let ends = self.earlier.iter().map(|one| (one.epochs, one.shape)).chain([last]);
         let mut start = 0;
         ends.map(move |(end, shape)| (std::mem::replace(&mut start, end)..end, shape))
             .filter(|(epochs, _)| !epochs.is_empty())
@@ -181,7 +181,7 @@ impl Manifest {
     /// The shape of an epoch; for incomplete epochs, the current one.
     pub fn shape_at(&self, epoch: u64) -> Shape {
         let place = self.earlier.partition_point(|one| one.epochs <= epoch);
-        self.earlier.get(place).map_or(self.layout.shape(), Earlier::shape)
+        self.earlier.get(place).map_or(self.layout.shape(), |one| one.shape)
     }
 
     /// Whether the shapes are valid.
@@ -190,7 +190,8 @@ impl Manifest {
         let complete = self.earlier.last().is_none_or(|last| last.epochs <= self.epochs);
         let some = self.earlier.first().is_none_or(|first| first.epochs > 0);
         let sound = |one: &Earlier| {
-            let layout = Layout { partitions: one.partitions, writers: one.writers, ..self.layout.clone() };
+            let mut layout = self.layout.clone();
+            layout.set_shape(one.shape);
             layout.check().is_ok()
         };
         ascend && complete && some && self.earlier.iter().all(sound)

@@ -34,7 +34,7 @@ pub enum Log {
 impl Log {
     /// Path of the index file.
     pub fn index(&self, directory: &Path) -> PathBuf {
-        let ending = if matches!(self, Log::Auxiliary(_)) { "aux" } else { "index" };
+        let ending = if self.has_data() { "index" } else { "aux" };
         directory.join(format!("{}.{ending}", self.stem()))
     }
 
@@ -48,29 +48,40 @@ impl Log {
 
     /// The log whose index file has this name.
     pub fn from_index_name(name: &str) -> Option<Log> {
+        Log::from_file_name(name).filter(|_| !name.ends_with(".data"))
+    }
+
+    /// The log whose index or data file has this name. It allocates nothing.
+    pub fn from_file_name(name: &str) -> Option<Log> {
         let (stem, kind) = name.split_once('.')?;
-        let number = |prefix| {
-            let digits: &str = stem.strip_prefix(prefix)?;
-            let number = digits.parse().ok()?;
-            (format!("{number:08}") == digits).then_some(number)
-        };
-        match kind {
-            "index" => number("part-").map(Log::Partition).or_else(|| number("writer-").map(Log::Writer)),
-            "aux" => number("part-").map(Log::Auxiliary),
+        let (prefix, digits) = stem.split_once('-')?;
+        let padded = digits.len() == 8 || (digits.len() > 8 && !digits.starts_with('0'));
+        let plain = padded && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.parse().ok().filter(|_| plain)?;
+        match (prefix, kind) {
+            ("part", "index" | "data") => Some(Log::Partition(number)),
+            ("part", "aux") => Some(Log::Auxiliary(number)),
+            ("writer", "index" | "data") => Some(Log::Writer(number)),
             _ => None,
         }
     }
 
-    /// The log whose index or data file has this name.
-    pub fn from_file_name(name: &str) -> Option<Log> {
-        let of_data = || Log::from_index_name(&format!("{}.index", name.strip_suffix(".data")?));
-        Log::from_index_name(name).or_else(of_data)
-    }
-
     /// Path of the data file; `None` for auxiliary tables, which have only an index.
     pub fn data(&self, directory: &Path) -> Option<PathBuf> {
-        let has_data = !matches!(self, Log::Auxiliary(_));
-        has_data.then(|| directory.join(format!("{}.data", self.stem())))
+        self.has_data().then(|| directory.join(format!("{}.data", self.stem())))
+    }
+
+    /// Whether it has a data file.
+    pub fn has_data(&self) -> bool {
+        !matches!(self, Log::Auxiliary(_))
+    }
+
+    /// The log of a partition.
+    pub fn of_partition(scheme: Scheme, number: u32) -> Log {
+        match scheme {
+            Scheme::Ranks => Log::Auxiliary(number),
+            Scheme::Records | Scheme::Pointers => Log::Partition(number),
+        }
     }
 
     /// The number of the log, derived from the directory's; an input of its checksums.
@@ -85,10 +96,7 @@ impl Log {
 
     /// All logs of a directory, ordered by number.
     pub fn all(scheme: Scheme, partitions: u32, writers: u32) -> impl Iterator<Item = Log> {
-        let part = move |number| match scheme {
-            Scheme::Ranks => Log::Auxiliary(number),
-            Scheme::Records | Scheme::Pointers => Log::Partition(number),
-        };
+        let part = move |number| Log::of_partition(scheme, number);
         let writers = if scheme == Scheme::Records { 0 } else { writers };
         (0..partitions).map(part).chain((0..writers).map(Log::Writer))
     }

@@ -15,7 +15,7 @@ use crate::format::layout::{Layout, Scheme};
 use crate::format::names::Log;
 
 /// Partitions and writers of some epochs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// Partitions of the keys.
     pub partitions: u32,
@@ -27,9 +27,10 @@ impl Shape {
     /// Whether a log takes part in epochs of this shape.
     pub(super) fn has(self, scheme: Scheme, log: Log) -> bool {
         match log {
-            Log::Partition(number) => scheme != Scheme::Ranks && number < self.partitions,
-            Log::Auxiliary(number) => scheme == Scheme::Ranks && number < self.partitions,
             Log::Writer(number) => scheme != Scheme::Records && number < self.writers,
+            Log::Partition(number) | Log::Auxiliary(number) => {
+                log == Log::of_partition(scheme, number) && number < self.partitions
+            }
         }
     }
 }
@@ -39,17 +40,9 @@ impl Shape {
 pub struct Earlier {
     /// Number of complete epochs at the change.
     pub epochs: u64,
-    /// Partitions until then.
-    pub partitions: u32,
-    /// Writers until then.
-    pub writers: u32,
-}
-
-impl Earlier {
-    /// Its partitions and writers.
-    pub(super) fn shape(&self) -> Shape {
-        Shape { partitions: self.partitions, writers: self.writers }
-    }
+    /// Partitions and writers until then.
+    #[serde(flatten)]
+    pub shape: Shape,
 }
 
 impl Layout {

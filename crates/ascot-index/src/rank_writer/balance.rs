@@ -62,25 +62,19 @@ impl Balance {
     /// call it.
     pub fn rebalance<T: Transport>(&mut self, router: &mut Router<T>, records: u64) -> Result<(), RankError> {
         let own = self.own_share(records);
-        let mut keys = Vec::new();
-        let to_first = own.iter().map(|key| (0, key.as_slice()));
-        exchange(router, to_first, &mut keys, SAMPLED)?;
-        let found = if router.rank() == 0 { self.divide(keys) } else { Vec::new() };
-        let topology = router.topology().clone();
+        let keys = exchange(router, own.iter().map(|key| (0, key.as_slice())), SAMPLED)?;
         let rank = router.rank();
-        let node = topology.node_of(router.rank());
-        // To the first rank of every other node, then from each of those (and rank 0) to the rest of its node.
-        let leads = |of: u32| topology.rank_at(of, 0);
-        let lead = if node == topology.node_of(0) { 0 } else { leads(node) };
-        let nodes = (0..topology.nodes()).filter(|&other| rank == 0 && other != node).map(leads).collect();
-        let mut come = Vec::new();
-        exchange(router, to_each(nodes, &found), &mut come, TO_NODES)?;
-        let found = if rank == 0 { found } else { come };
-        let beside = (0..topology.ranks_on(node)).map(|index| topology.rank_at(node, index));
-        let ranks = beside.filter(|&other| rank == lead && other != rank).collect();
-        let mut come = Vec::new();
-        exchange(router, to_each(ranks, &found), &mut come, TO_RANKS)?;
-        let found = if rank == lead { found } else { come };
+        let mut found = if rank == 0 { self.divide(keys) } else { Vec::new() };
+        let topology = router.topology().clone();
+        let node = topology.node_of(rank);
+        let lead_of = |other| if other == topology.node_of(0) { 0 } else { topology.rank_at(other, 0) };
+        let leads: Vec<u32> = (0..topology.nodes()).map(lead_of).collect();
+        let beside = (0..topology.ranks_on(node)).map(|index| topology.rank_at(node, index)).collect();
+        for (from, mut to, purpose) in [(0, leads, TO_NODES), (lead_of(node), beside, TO_RANKS)] {
+            to.retain(|&other| rank == from && other != rank);
+            let come = exchange(router, to_each(to, &found), purpose)?;
+            found = if rank == from || come.is_empty() { found } else { come };
+        }
         if !found.is_empty() {
             self.boundaries = found;
         }
@@ -115,15 +109,15 @@ fn to_each(ranks: Vec<u32>, keys: &[Vec<u8>]) -> impl Iterator<Item = (u32, &[u8
 fn exchange<'a, T: Transport>(
     router: &mut Router<T>,
     messages: impl Iterator<Item = (u32, &'a [u8])>,
-    come: &mut Vec<Vec<u8>>,
     purpose: u8,
-) -> Result<(), RankError> {
+) -> Result<Vec<Vec<u8>>, RankError> {
+    let mut come = Vec::new();
     let mut take = |message: &[u8]| come.push(message.to_vec());
     for (to, message) in messages {
         router.append(to, message, &mut take)?;
     }
     router.drain(&mut take)?;
-    together(router, purpose, Ok(()), &[]).map(drop)
+    together(router, purpose, Ok(come), &[]).map(|(come, _)| come)
 }
 
 /// Boundaries that divide keys evenly by their first eight bytes.

@@ -10,14 +10,7 @@
 
 use crate::format::bytes::{Cursor, put_varint};
 use crate::format::layout::Layout;
-use crate::format::pointer::{POINTER_BYTES, Pointer};
-
-/// One parsed message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Keyed<'a> {
-    pub key: &'a [u8],
-    pub rest: &'a [u8],
-}
+use crate::format::record::Record;
 
 /// Writes a key and the bytes after it.
 pub(super) fn put_keyed(out: &mut Vec<u8>, layout: &Layout, key: &[u8], rest: &[u8]) {
@@ -30,20 +23,14 @@ pub(super) fn put_keyed(out: &mut Vec<u8>, layout: &Layout, key: &[u8], rest: &[
 }
 
 /// Reads what [`put_keyed`] wrote.
-pub(super) fn take_keyed<'a>(layout: &Layout, message: &'a [u8]) -> Option<Keyed<'a>> {
+pub(super) fn take_keyed<'a>(layout: &Layout, message: &'a [u8]) -> Option<Record<'a>> {
     let mut cursor = Cursor::new(message);
     let length = match layout.key_bytes {
         Some(bytes) => bytes as usize,
         None => usize::try_from(cursor.varint()?).ok()?,
     };
     let key = cursor.take(length)?;
-    let rest = cursor.take(cursor.left())?;
-    Some(Keyed { key, rest })
-}
-
-/// Reads the pointer that follows a key.
-pub(super) fn take_pointer(rest: &[u8]) -> Option<Pointer> {
-    (rest.len() == POINTER_BYTES).then(|| Pointer::from_bytes(rest)).flatten()
+    Some(Record { key, value: cursor.take(cursor.left())? })
 }
 
 /// Writes that `rank` has a key of this hash.
@@ -74,7 +61,7 @@ mod tests {
             layout.key_bytes = key_bytes;
             put_keyed(&mut out, &layout, b"key", b"and a value");
             let keyed = take_keyed(&layout, &out).unwrap();
-            assert_eq!((keyed.key, keyed.rest), (&b"key"[..], &b"and a value"[..]));
+            assert_eq!((keyed.key, keyed.value), (&b"key"[..], &b"and a value"[..]));
             assert_eq!(out.len(), 14 + usize::from(key_bytes.is_none()));
         }
         assert_eq!(take_keyed(&layout, b"ke"), None);

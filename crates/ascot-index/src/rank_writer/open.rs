@@ -188,7 +188,7 @@ fn check<T: Transport>(
 
 /// The logs of a directory that a rank writes.
 fn share_of(layout: &Layout, rank: u32) -> Share {
-    let partitions = if rank < layout.partitions { vec![rank] } else { Vec::new() };
+    let partitions = if rank < layout.partitions { rank..rank + 1 } else { 0..0 };
     Share { partitions, writer: (layout.scheme != Scheme::Records).then_some(rank) }
 }
 

@@ -12,7 +12,7 @@ use super::message;
 use super::open::{self, RankOptions};
 use crate::error::IndexError;
 use crate::format::layout::{Layout, PartitionBy, Scheme};
-use crate::format::pointer::POINTER_BYTES;
+use crate::format::pointer::{POINTER_BYTES, Pointer};
 use crate::routing::{RouteError, Router, RoutingCounts, Transport, Waiting};
 use crate::write::{Coordinator, LocalWriter};
 
@@ -353,9 +353,9 @@ impl Receiving<'_> {
         }
         let keyed = message::take_keyed(self.layout, message).ok_or_else(garbled)?;
         if self.layout.scheme == Scheme::Records {
-            return self.local.put_record(self.partition, keyed.key, keyed.rest);
+            return self.local.put_record(self.partition, keyed.key, keyed.value);
         }
-        let pointer = message::take_pointer(keyed.rest).ok_or_else(garbled)?;
+        let pointer = Pointer::from_bytes(keyed.value).ok_or_else(garbled)?;
         self.local.put_pointer(self.partition, keyed.key, pointer)
     }
 }

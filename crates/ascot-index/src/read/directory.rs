@@ -1,5 +1,6 @@
 //! An indexed directory open for reading: its manifest, the memory of its queries, and its caches.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
@@ -147,6 +148,14 @@ impl Directory {
     }
 
     /// The boundaries of an epoch; empty if partitions are by hash.
+    /// The requested epoch, if it is complete, or all epochs.
+    pub(super) fn epochs(&self, epoch: Option<u64>) -> Range<u64> {
+        match epoch {
+            Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
+            None => 0..self.manifest.epochs,
+        }
+    }
+
     pub(super) fn boundaries_at(&self, epoch: u64) -> &[Vec<u8>] {
         let epoch = usize::try_from(epoch).unwrap_or(usize::MAX);
         self.boundaries.get(epoch).map_or(&[], Vec::as_slice)

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Buf, Disk, Filled, IoError, PAGE_BYTES, PendingRead, RandomAccessFile};
+use ascot_io::{Buf, Filled, IoError, PendingRead, RandomAccessFile};
 
 use crate::error::{IndexError, Result};
 use crate::format::head::Region;
-use crate::read::files::{is_too_many_open, missing};
+use crate::read::files::is_too_many_open;
 use crate::read::{Directory, Segment};
 
 /// Maximum number of reads in flight.
@@ -31,24 +31,6 @@ impl Segment {
     }
 }
 
-/// Reads one byte range of a file that is not held open.
-pub fn fetch(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
-    let end = end_of(path, at, bytes)?;
-    let mut stream = disk.open_read(path, at..end, name).map_err(|error| missing(error, path))?;
-    let left = stream.len_hint().unwrap_or(0);
-    if left < bytes as u64 {
-        return Err(IndexError::damaged(path, at + left, CUT_SHORT));
-    }
-    // One page more: a direct read may start before `at`.
-    let buf = Buf::try_heap((bytes + PAGE_BYTES).next_multiple_of(PAGE_BYTES));
-    stream.begin(buf.map_err(|error| IoError::from_os(Action::Read, path, at, error))?)?;
-    let filled = stream.complete()?;
-    if filled.len() < bytes {
-        return Err(IndexError::damaged(path, at + filled.len() as u64, CUT_SHORT));
-    }
-    Ok(filled)
-}
-
 /// Reads byte ranges in the given order, which should be file order; hands each to `take` with its number.
 /// Reads in flight take at most a quarter of the reader's memory, unless a single range is larger.
 pub fn fetch_all(
@@ -65,7 +47,7 @@ pub fn fetch_all(
             if begun.len() >= DEPTH || (!begun.is_empty() && in_flight + ahead.bytes > max_bytes) {
                 break;
             }
-            match begin(directory, ahead) {
+            match begin_held(directory, ahead) {
                 Ok(read) => begun.push_back(read),
                 // Reads in flight hold their files open: descriptors become free when they complete.
                 Err(error) if is_too_many_open(&error) && !begun.is_empty() => break,
@@ -75,7 +57,7 @@ pub fn fetch_all(
             next += 1;
         }
         if let Some(read) = begun.pop_front() {
-            let filled = complete(read, byte_range)?;
+            let filled = complete(read, &byte_range.path)?;
             directory.count(|counts| counts.bytes += byte_range.bytes as u64);
             in_flight -= byte_range.bytes;
             take(number, filled.bytes())?;
@@ -87,32 +69,38 @@ pub fn fetch_all(
 /// Reads one byte range.
 pub fn fetch_one(directory: &Directory, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
     let byte_range = ByteRange { path: path.to_path_buf(), at, bytes };
-    let filled = complete(begin(directory, &byte_range)?, &byte_range)?;
+    let filled = complete(begin_held(directory, &byte_range)?, path)?;
     directory.count(|counts| counts.bytes += bytes as u64);
     Ok(filled)
 }
 
-fn begin(directory: &Directory, byte_range: &ByteRange) -> Result<PendingRead> {
+fn begin_held(directory: &Directory, byte_range: &ByteRange) -> Result<PendingRead> {
     let ByteRange { path, at, bytes } = byte_range;
-    let end = end_of(path, *at, *bytes)?;
-    let file = directory.files.get(path)?;
-    if end > file.size() {
-        return Err(IndexError::damaged(path, file.size().max(*at), CUT_SHORT));
-    }
-    let buf =
-        directory.pool.region(RandomAccessFile::buffer_bytes(*at, *bytes), "what is read of a directory")?;
-    Ok(file.begin(*at, *bytes, buf)?)
+    let buf = |bytes| Ok(directory.pool.region(bytes, "what is read of a directory")?);
+    begin(&*directory.files.get(path)?, *at, *bytes, buf)
 }
 
-fn complete(read: PendingRead, byte_range: &ByteRange) -> Result<Filled> {
+/// Begins to read `bytes` at `at` of a file into a buffer that `buf` makes.
+pub fn begin(
+    file: &RandomAccessFile,
+    at: u64,
+    bytes: usize,
+    buf: impl FnOnce(usize) -> Result<Buf>,
+) -> Result<PendingRead> {
+    let damaged = |at, what| IndexError::damaged(file.path(), at, what);
+    let end = at.checked_add(bytes as u64).ok_or_else(|| damaged(at, "a place is beyond all files"))?;
+    if end > file.size() {
+        return Err(damaged(file.size().max(at), CUT_SHORT));
+    }
+    Ok(file.begin(at, bytes, buf(RandomAccessFile::buffer_bytes(at, bytes))?)?)
+}
+
+/// Completes a read of a file at `path`.
+pub fn complete(read: PendingRead, path: &Path) -> Result<Filled> {
     read.complete().map_err(|error| match error {
-        IoError::Truncated { offset, .. } => IndexError::damaged(&byte_range.path, offset, CUT_SHORT),
+        IoError::Truncated { offset, .. } => IndexError::damaged(path, offset, CUT_SHORT),
         error => error.into(),
     })
-}
-
-fn end_of(path: &Path, at: u64, bytes: usize) -> Result<u64> {
-    at.checked_add(bytes as u64).ok_or_else(|| IndexError::damaged(path, at, "a place is beyond all files"))
 }
 
 const CUT_SHORT: &str = "it ends before what its index names: it was cut short";

@@ -1,16 +1,18 @@
 //! The layout and contents of a directory, from its indexes alone.
 
+use serde::Serialize;
+
 use crate::error::Result;
-use crate::format::head::Kind;
 use crate::format::names::Log;
 use crate::read::Directory;
 use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::{ReadPolicy, Unread};
 
 /// The contents of an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EpochInfo {
     /// Records, pointers or entries in its partitions.
+    #[serde(rename = "records")]
     pub partition_records: u64,
     /// Records or values of its writers.
     pub writer_records: u64,
@@ -19,6 +21,7 @@ pub struct EpochInfo {
     /// Segments: each costs a query one read.
     pub segments: u64,
     /// Maximum number of segments of one log: the reads of one query.
+    #[serde(rename = "segments_most")]
     pub segments_max: u64,
     /// Bytes of filters.
     pub filter_bytes: u64,
@@ -29,7 +32,7 @@ pub struct EpochInfo {
 }
 
 /// The contents of a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Info {
     /// Its epochs.
     pub epochs: Vec<EpochInfo>,
@@ -82,7 +85,7 @@ impl Directory {
     fn add_log(&self, info: &mut Info, log: Log) -> Result<()> {
         let reader = self.log(log)?;
         let (index_end, data_end) = reader.ends;
-        let has_data = !matches!(log, Log::Auxiliary(_));
+        let has_data = log.has_data();
         let size = |path: &std::path::Path| self.files.get(path).map_or(0, |file| file.size());
         info.index_bytes += index_end;
         info.tail_bytes += size(&reader.index).saturating_sub(index_end);
@@ -103,9 +106,8 @@ impl Directory {
             }
             epoch.segments += same.len() as u64;
             epoch.segments_max = epoch.segments_max.max(same.len() as u64);
-            let kind = if has_data { Kind::Tables } else { Kind::Auxiliary };
             for entry in same.iter().filter(|entry| entry.head.bytes > 0) {
-                for segment in self.segments(&[(std::sync::Arc::clone(&reader), *entry)], kind)? {
+                for segment in self.segments(&[(std::sync::Arc::clone(&reader), *entry)])? {
                     let regions: u64 =
                         segment.head.regions.iter().map(|region| u64::from(region.bytes)).sum();
                     *(if has_data { &mut epoch.filter_bytes } else { &mut epoch.auxiliary_bytes }) += regions;

@@ -79,10 +79,7 @@ impl Directory {
         epoch: Option<u64>,
         inline: Inline,
     ) -> Result<(Vec<Vec<StoredValue>>, Reservation)> {
-        let epochs = match epoch {
-            Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
-            None => 0..self.manifest.epochs,
-        };
+        let epochs = self.epochs(epoch);
         let mut wants = Vec::new();
         // Opening one log per section verifies the number of epochs: a manifest that claims more is refused
         // before each epoch is searched.
@@ -136,11 +133,7 @@ impl Directory {
 
     /// The log of a partition that is searched first.
     fn first_log(&self, partition: u32) -> Log {
-        if self.layout().scheme == Scheme::Ranks {
-            Log::Auxiliary(partition)
-        } else {
-            Log::Partition(partition)
-        }
+        Log::of_partition(self.layout().scheme, partition)
     }
 
     /// Groups wants into batches of segments to search, at most [`SEGMENTS_AT_ONCE`] each.
@@ -167,7 +160,7 @@ impl Directory {
     fn named(&self, wants: Vec<Want>, hashes: &[u64]) -> Result<Vec<Want>> {
         let mut named = Vec::new();
         for (entries, wants) in self.batches(wants)? {
-            let segments = self.segments(&entries, Kind::Auxiliary)?;
+            let segments = self.segments(&entries)?;
             let regions = Regions::new(&segments, &wants, |key| hash_of(hashes[key]));
             self.count(|counts| counts.auxiliary_reads += regions.byte_ranges.len() as u64);
             fetch_all(self, &regions.byte_ranges, |number, bytes| {
@@ -221,7 +214,7 @@ impl Directory {
 impl Search<'_> {
     fn tables(&mut self, entries: &[(Arc<LogReader>, Entry)], wants: &[Vec<usize>]) -> Result<()> {
         let Self { directory, keys, ref hashes, .. } = *self;
-        let segments = directory.segments(entries, Kind::Tables)?;
+        let segments = directory.segments(entries)?;
         let regions = Regions::new(&segments, wants, |key| hashes[key]);
         directory.count(|counts| counts.filter_reads += regions.byte_ranges.len() as u64);
         let mut candidates = Vec::new();

@@ -60,7 +60,7 @@ impl Directory {
     /// # Errors
     /// A key of another length than the directory's; missing, truncated or damaged files.
     pub fn get(&self, key: &[u8]) -> Result<Vec<Value>> {
-        self.get_one(key, None)
+        self.one(key, None, Long::Read).map(whole)
     }
 
     /// The values of `key` in one epoch.
@@ -68,16 +68,13 @@ impl Directory {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_at(&self, key: &[u8], epoch: u64) -> Result<Vec<Value>> {
-        self.get_one(key, Some(epoch))
+        self.one(key, Some(epoch), Long::Read).map(whole)
     }
 
-    fn get_one(&self, key: &[u8], epoch: Option<u64>) -> Result<Vec<Value>> {
-        let mut values = Vec::new();
-        self.get_many(&[key], epoch, |_, found| {
-            values = found;
-            Ok(())
-        })?;
-        Ok(values)
+    fn one(&self, key: &[u8], epoch: Option<u64>, long: Long) -> Result<Vec<StoredValue>> {
+        self.layout().check_key(key)?;
+        let (values, _memory) = self.find_as(&[key], epoch, long)?;
+        Ok(values.into_iter().flatten().collect())
     }
 
     /// The values of many keys, of all epochs or one. They are read in file order and handed to `take` in the
@@ -116,12 +113,7 @@ impl Directory {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn stored(&self, key: &[u8], epoch: Option<u64>) -> Result<Vec<StoredValue>> {
-        let mut values = Vec::new();
-        self.stored_many(&[key], epoch, |_, found| {
-            values = found;
-            Ok(())
-        })?;
-        Ok(values)
+        self.one(key, epoch, Long::Left)
     }
 
     /// As [`stored`](Self::stored), but a value is in memory only if it takes no more memory than its

@@ -9,12 +9,11 @@ use ascot_io::Reservation;
 
 use crate::error::Result;
 use crate::format::footer::Entry;
-use crate::format::head::Kind;
 use crate::read::block::BlockRange;
 use crate::read::fetch::fetch_all;
 use crate::read::log::LogReader;
-use crate::read::scan::{RecordValue, Scanning, StoredRecord, Take};
-use crate::read::stored::Content;
+use crate::read::scan::{Scanning, StoredRecord, Take};
+use crate::read::stored::{Content, RecordValue};
 
 /// Minimum and maximum bytes of a table in memory.
 const PIECE_MIN: u64 = 64 << 10;
@@ -81,7 +80,7 @@ impl Scanning<'_> {
         let Scanning { directory, scan, policy } = *self;
         let mut open = Vec::new();
         for entry in entries {
-            let segments = policy.allow(directory.segments(std::slice::from_ref(entry), Kind::Tables))?;
+            let segments = policy.allow(directory.segments(std::slice::from_ref(entry)))?;
             for segment in segments.unwrap_or_default() {
                 let tables = segment.head.tables.iter();
                 let wanted = tables.filter(|table| !scan.block_ranges(&segment, table, u64::MAX).is_empty());

@@ -42,6 +42,6 @@ pub use long_value::LongValue;
 pub use many::UnknownEpochs;
 pub use notices::Notices;
 pub use read_policy::Unread;
-pub use scan::{Condition, RecordValue, Scan, ScanRecord, Sign, StoredRecord};
-pub use stored::{Content, StoredValue, Value};
+pub use scan::{Condition, Scan, ScanRecord, Sign, StoredRecord};
+pub use stored::{Content, RecordValue, StoredValue, Value};
 pub use verify::Verified;

@@ -6,8 +6,10 @@ const KEPT_MAX: usize = 64;
 /// The notices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notices {
-    texts: Vec<String>,
-    more: u64,
+    /// The first notices.
+    pub texts: Vec<String>,
+    /// Number of notices dropped.
+    pub more: u64,
 }
 
 impl Notices {
@@ -22,26 +24,6 @@ impl Notices {
             self.more += 1;
         }
     }
-
-    /// The notices kept.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.texts.iter().map(String::as_str)
-    }
-
-    /// Number of notices kept.
-    pub fn len(&self) -> usize {
-        self.texts.len()
-    }
-
-    /// Whether there are no notices.
-    pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
-    /// Number of notices dropped.
-    pub fn more(&self) -> u64 {
-        self.more
-    }
 }
 
 #[cfg(test)]
@@ -53,7 +35,6 @@ mod tests {
         let mut notices = Notices::default();
         (0..100).for_each(|number| notices.add(format!("block {number}")));
         notices.add("block 3".into());
-        assert_eq!((notices.len(), notices.more(), notices.iter().next()), (64, 36, Some("block 0")));
-        assert!(!notices.is_empty());
+        assert_eq!((notices.texts.len(), notices.more, notices.texts[0].as_str()), (64, 36, "block 0"));
     }
 }

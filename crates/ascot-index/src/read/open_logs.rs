@@ -180,7 +180,7 @@ impl Directory {
     }
 
     /// The heads of segments, read if they are not cached.
-    pub(crate) fn segments(&self, wanted: &[(Arc<LogReader>, Entry)], kind: Kind) -> Result<Vec<Segment>> {
+    pub(crate) fn segments(&self, wanted: &[(Arc<LogReader>, Entry)]) -> Result<Vec<Segment>> {
         let mut found: Vec<Option<Arc<SegmentHead>>> = {
             let mut cache = self.cache();
             wanted.iter().map(|(log, entry)| cache.head(log.log, entry.head.at)).collect()
@@ -194,7 +194,7 @@ impl Directory {
         self.count(|counts| counts.opening_reads += byte_ranges.len() as u64);
         fetch_all(self, &byte_ranges, |number, bytes| {
             let (log, entry) = &wanted[absent[number]];
-            let head = Arc::new(self.parse_head(log, entry, kind, bytes)?);
+            let head = Arc::new(self.parse_head(log, entry, bytes)?);
             self.cache().keep_head(log.log, entry.head.at, &head);
             found[absent[number]] = Some(head);
             Ok(())
@@ -205,7 +205,7 @@ impl Directory {
             .collect())
     }
 
-    fn parse_head(&self, log: &LogReader, entry: &Entry, kind: Kind, bytes: &[u8]) -> Result<SegmentHead> {
+    fn parse_head(&self, log: &LogReader, entry: &Entry, bytes: &[u8]) -> Result<SegmentHead> {
         let damaged = |what| IndexError::damaged(&log.index, entry.head.at, what);
         if crc32c(&[bytes]) != entry.head.crc {
             return Err(damaged("the checksum of a segment's head is wrong"));
@@ -214,6 +214,7 @@ impl Directory {
         let _memory = self.pool.reserve(bytes.len(), "the head of a segment")?;
         let head = SegmentHead::parse(bytes.to_vec()).map_err(damaged)?;
         let facts = &head.facts;
+        let kind = if log.log.has_data() { Kind::Tables } else { Kind::Auxiliary };
         if facts.log != log.id.0
             || facts.epoch != entry.epoch
             || facts.kind != kind

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::Entry;
-use crate::format::head::{Block, Kind, Table};
+use crate::format::head::{Block, Table};
 use crate::format::layout::{Attribute, PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::format::record::Record;
@@ -21,8 +21,8 @@ use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
 use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::{ReadPolicy, Unread, fetch_each};
-use crate::read::stored::{Content, Inline};
-use crate::read::{Directory, LongValue, Segment};
+use crate::read::stored::{Content, Inline, RecordValue};
+use crate::read::{Directory, Segment};
 
 /// How an attribute is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,24 +133,6 @@ pub struct StoredRecord<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: RecordValue<'a>,
-}
-
-/// The value of a record.
-#[derive(Clone, Copy, Debug)]
-pub enum RecordValue<'a> {
-    /// Its bytes.
-    Bytes(&'a [u8]),
-    /// A value that is longer than the inline limit.
-    Long(&'a LongValue),
-}
-
-impl<'a> From<&'a Content> for RecordValue<'a> {
-    fn from(content: &'a Content) -> Self {
-        match content {
-            Content::Bytes(bytes) => RecordValue::Bytes(bytes),
-            Content::Long(long) => RecordValue::Long(long),
-        }
-    }
 }
 
 /// A record of scheme `pointers`: its epoch, its key, and its pointer.
@@ -291,10 +273,7 @@ impl Scanning<'_> {
 
     fn tables(&self, take: Take<'_>) -> Result<()> {
         let Scanning { directory, scan, policy } = *self;
-        let epochs = match scan.epoch {
-            Some(epoch) => epoch..epoch.saturating_add(1).min(directory.manifest.epochs).max(epoch),
-            None => 0..directory.manifest.epochs,
-        };
+        let epochs = directory.epochs(scan.epoch);
         let mut entries = Vec::new();
         // By range, a manifest has boundaries of every epoch, so its length bounds their number.
         let wanted = |log| {
@@ -365,7 +344,7 @@ impl Scanning<'_> {
     }
 
     fn one_by_one(&self, entries: &[(Arc<LogReader>, Entry)], take: Take<'_>) -> Result<()> {
-        let segments = self.policy.allow(self.directory.segments(entries, Kind::Tables))?;
+        let segments = self.policy.allow(self.directory.segments(entries))?;
         let max_bytes = PIECE_MAX.min(part_bytes(self.directory) as u64 * 2);
         for segment in segments.unwrap_or_default() {
             for table in &segment.head.tables {

@@ -36,6 +36,49 @@ pub enum Content {
     Long(LongValue),
 }
 
+/// The value of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum RecordValue<'a> {
+    /// Its bytes.
+    Bytes(&'a [u8]),
+    /// A value that is longer than the inline limit.
+    Long(&'a LongValue),
+}
+
+impl RecordValue<'_> {
+    /// Its bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            RecordValue::Bytes(bytes) => bytes.len() as u64,
+            RecordValue::Long(long) => long.length(),
+        }
+    }
+
+    /// Hands all of it to `take`, part by part.
+    ///
+    /// # Errors
+    /// Those of [`LongValue::for_each_part`].
+    pub fn for_each_part(
+        &self,
+        directory: &Directory,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            RecordValue::Bytes(bytes) => take(bytes),
+            RecordValue::Long(long) => long.for_each_part(directory, take),
+        }
+    }
+}
+
+impl<'a> From<&'a Content> for RecordValue<'a> {
+    fn from(content: &'a Content) -> Self {
+        match content {
+            Content::Bytes(bytes) => RecordValue::Bytes(bytes),
+            Content::Long(long) => RecordValue::Long(long),
+        }
+    }
+}
+
 /// The inline limit: longer values are left in the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inline {
@@ -58,10 +101,7 @@ impl Inline {
 impl Content {
     /// Bytes of the value.
     pub fn length(&self) -> u64 {
-        match self {
-            Content::Bytes(bytes) => bytes.len() as u64,
-            Content::Long(long) => long.length(),
-        }
+        RecordValue::from(self).length()
     }
 
     /// Reads from `offset` into `into`, as many bytes as there are and fit; returns their number.
@@ -84,15 +124,8 @@ impl Content {
     ///
     /// # Errors
     /// Those of [`LongValue::for_each_part`].
-    pub fn for_each_part(
-        &self,
-        directory: &Directory,
-        mut take: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        match self {
-            Content::Bytes(bytes) => take(bytes),
-            Content::Long(long) => long.for_each_part(directory, take),
-        }
+    pub fn for_each_part(&self, directory: &Directory, take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        RecordValue::from(self).for_each_part(directory, take)
     }
 
     /// Its bytes if they are in memory, otherwise none.

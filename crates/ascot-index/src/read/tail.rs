@@ -2,12 +2,13 @@
 //! them.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use ascot_io::{Action, Disk, IoError, crc32c};
+use ascot_io::{Action, Buf, Disk, IoError, RandomAccessFile, crc32c};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::{FOOTER_BYTES, Footer, LogRange, PAGE, Root};
-use crate::read::fetch::fetch;
+use crate::read::fetch::{begin, complete};
 use crate::read::files::missing;
 
 /// Bytes read at a time in search of a footer. The first read is large enough to include most roots: 256 entries are
@@ -25,15 +26,18 @@ pub struct IndexFile<'a> {
     pub read: &'a dyn Fn(u64, usize) -> Result<Vec<u8>>,
 }
 
-/// Runs `act` on an index log whose file is opened for each read.
+/// Runs `act` on an index log, which it opens.
 fn by_path<R>(disk: &Disk, path: &Path, act: impl FnOnce(&IndexFile<'_>) -> Result<R>) -> Result<R> {
-    let failed = |error| missing(IoError::from_os(Action::Inspect, path, 0, error), path);
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    act(&IndexFile {
-        path,
-        size,
-        read: &|at, bytes| Ok(fetch(disk, "index read", path, at, bytes)?.bytes().to_vec()),
-    })
+    let file = RandomAccessFile::open(disk, path, "index read", &Arc::default());
+    let file = file.map_err(|error| missing(error, path))?;
+    let read = |at, bytes| {
+        let buf = |bytes| {
+            let buf = Buf::try_heap(bytes);
+            buf.map_err(|error| IoError::from_os(Action::Read, path, at, error).into())
+        };
+        Ok(complete(begin(&file, at, bytes, buf)?, path)?.bytes().to_vec())
+    };
+    act(&IndexFile { path, size: file.size(), read: &read })
 }
 
 /// The footer of the log `id` after `epochs` epochs, searched from the end.

@@ -100,7 +100,7 @@ fn every_scheme_gives_back_what_was_written() {
         let oracle = write(&path, &layout, 3, 2000);
         let directory = open(&path);
         check(&directory, &oracle);
-        assert!(directory.take_notices().is_empty());
+        assert!(directory.take_notices().texts.is_empty());
         let verified = directory.verify().unwrap();
         assert!(verified.is_whole(), "{verified:?}");
         let (info, unread) = directory.info().unwrap();
@@ -357,7 +357,7 @@ fn a_damaged_filter_is_read_around_and_told() {
         check_all(&directory, &oracle);
         let notices = directory.take_notices();
         assert!(
-            notices.iter().any(|notice| notice.contains("damaged") && notice.contains("byte 0")),
+            notices.texts.iter().any(|notice| notice.contains("damaged") && notice.contains("byte 0")),
             "{notices:?}"
         );
         assert!(!directory.verify().unwrap().is_whole());

@@ -7,6 +7,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::auxiliary::ranks;
 use crate::error::{IndexError, Result};
 use crate::format::filter::may_contain;
@@ -32,7 +34,7 @@ use crate::read::{Directory, LongValue, Scan, Segment};
 const TOLD_MAX: usize = 100;
 
 /// The counts of a verification, and the problems it found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// Index logs.
     pub logs: u64,
@@ -142,7 +144,7 @@ impl Directory {
         }
         let Some(index_end) = ends else { return Ok(()) };
         verified.note(index.check_padding(self, &reader.index, index_end))?;
-        if !matches!(reader.log, Log::Auxiliary(_)) {
+        if reader.log.has_data() {
             verified.note(data.check_padding(self, &reader.data, reader.ends.1))?;
         }
         Ok(())
@@ -218,8 +220,7 @@ impl Directory {
             }
             return Ok(());
         }
-        let kind = if matches!(reader.log, Log::Auxiliary(_)) { Kind::Auxiliary } else { Kind::Tables };
-        let segments = self.segments(&[(Arc::clone(reader), *entry)], kind);
+        let segments = self.segments(&[(Arc::clone(reader), *entry)]);
         let Some(segments) = verified.note(segments)? else {
             index.give_up();
             data.give_up();
@@ -229,7 +230,7 @@ impl Directory {
             let regions = self.verify_regions(&segment, verified)?;
             segment.head.regions.iter().for_each(|region| index.add(region.at, region.bytes.into()));
             index.add(entry.head.at, entry.head.bytes.into());
-            if kind == Kind::Auxiliary {
+            if !reader.log.has_data() {
                 verified.auxiliary_entries += segment.head.facts.records;
                 continue;
             }
@@ -464,7 +465,7 @@ impl Directory {
         for log in self.table_logs() {
             let reader = self.log(log)?;
             for entry in &reader.entries {
-                for segment in self.segments(&[(Arc::clone(&reader), *entry)], Kind::Tables)? {
+                for segment in self.segments(&[(Arc::clone(&reader), *entry)])? {
                     let keys: Vec<Vec<u8>> =
                         segment.head.tables.iter().filter_map(|table| table.greatest.clone()).collect();
                     let path = &segment.log.data;

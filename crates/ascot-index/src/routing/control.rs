@@ -36,6 +36,10 @@ impl Control {
         Self { neighbours: neighbours.map(neighbour).collect(), in_hand: buffer(), presence }
     }
 
+    fn neighbour(&mut self, rank: u32) -> Option<&mut Neighbour> {
+        self.neighbours.iter_mut().find(|neighbour| neighbour.rank == rank)
+    }
+
     /// Bytes of the buffers not in transit.
     pub fn bytes(&self) -> usize {
         let both = |neighbour: &Neighbour| {
@@ -67,8 +71,8 @@ impl Control {
             }
             Kind::Up | Kind::Down => {}
         }
-        let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == from);
-        let neighbour = neighbour.ok_or(RouteError::Garbled { from, what: "no neighbour in the tree" })?;
+        let neighbour =
+            self.neighbour(from).ok_or(RouteError::Garbled { from, what: "no neighbour in the tree" })?;
         if neighbour.received.replace(message).is_some() {
             return Err(RouteError::Garbled { from, what: "two words at once" });
         }
@@ -80,19 +84,15 @@ impl Control {
         if self.presence.take_back(sent.to, &sent.buffer) {
             return;
         }
-        let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == sent.to);
-        // The buffer of a last message is not needed again.
-        if let Some(neighbour) = neighbour
-            && neighbour.buffer.is_none()
-        {
-            neighbour.buffer = Some(sent.buffer);
+        if let Some(neighbour) = self.neighbour(sent.to) {
+            // The buffer of a last message is not needed again.
+            neighbour.buffer.get_or_insert(sent.buffer);
         }
     }
 
     /// The messages of all children, the neighbours of higher rank, after all have arrived.
     pub fn take_from_children(&mut self, rank: u32) -> Option<Vec<(u32, ControlMessage)>> {
-        let mut children = self.neighbours.iter_mut().filter(|neighbour| neighbour.rank > rank);
-        if !children.by_ref().all(|child| child.received.is_some()) {
+        if self.neighbours.iter().any(|child| child.rank > rank && child.received.is_none()) {
             return None;
         }
         let children = self.neighbours.iter_mut().filter(|neighbour| neighbour.rank > rank);
@@ -111,8 +111,7 @@ impl Control {
         to: u32,
         message: &ControlMessage,
     ) -> Result<bool, RouteError> {
-        let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == to);
-        let Some(mut buffer) = neighbour.and_then(|neighbour| neighbour.buffer.take()) else {
+        let Some(mut buffer) = self.neighbour(to).and_then(|neighbour| neighbour.buffer.take()) else {
             return Ok(false);
         };
         message.write(&mut buffer);

@@ -18,28 +18,19 @@ use crate::reserve::vec_with_capacity;
 const PURPOSE: &str = "batches of messages between ranks";
 
 /// Buffers that currently belong to no connection.
-#[derive(Default)]
-pub(super) struct Spare {
-    buffers: Vec<Vec<u8>>,
-}
+pub(super) type Spare = Vec<Vec<u8>>;
 
-impl Spare {
-    /// `count` buffers of `bytes` bytes.
-    pub fn new(count: usize, bytes: usize, pool: &Pool) -> Result<Self, PoolError> {
-        let mut buffers = vec_with_capacity(pool, count, PURPOSE)?;
-        for _ in 0..count {
-            buffers.push(vec_with_capacity(pool, bytes, PURPOSE)?);
-        }
-        Ok(Self { buffers })
+/// `count` buffers of `bytes` bytes.
+pub(super) fn spare_buffers(count: usize, bytes: usize, pool: &Pool) -> Result<Spare, PoolError> {
+    let mut buffers = vec_with_capacity(pool, count, PURPOSE)?;
+    for _ in 0..count {
+        buffers.push(vec_with_capacity(pool, bytes, PURPOSE)?);
     }
-
-    /// Bytes of the buffers not in transit.
-    pub fn bytes(&self) -> usize {
-        self.buffers.iter().map(Vec::capacity).sum()
-    }
+    Ok(buffers)
 }
 
 /// The connection to one rank on one lane, in both directions.
+#[derive(Default)]
 struct Connection {
     peer: u32,
     /// The batch being filled; `None` while it has no buffer.
@@ -89,24 +80,16 @@ impl LaneState {
     /// The system has too little memory for them.
     pub fn new(
         lane: Lane,
-        peers: impl Iterator<Item = u32>,
+        peers: Vec<u32>,
         settings: &RoutingSettings,
         pool: &Pool,
     ) -> Result<Self, PoolError> {
         let connect = |peer| {
             let mut batch = vec_with_capacity(pool, settings.batch_bytes, PURPOSE)?;
             Header::begin(&mut batch);
-            Ok(Connection {
-                peer,
-                filling: Some(batch),
-                under_way: 0,
-                sent: 0,
-                end_sent: false,
-                arrived: 0,
-                end_arrived: false,
-            })
+            Ok(Connection { peer, filling: Some(batch), ..Connection::default() })
         };
-        let connections = peers.map(connect).collect::<Result<Vec<_>, _>>()?;
+        let connections = peers.into_iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         let mut this = Self::without_peers(lane, settings);
         if !connections.is_empty() {
             this.in_hand.batch = vec_with_capacity(pool, settings.longest_batch(), PURPOSE)?;
@@ -197,7 +180,7 @@ impl LaneState {
         let Some(mut batch) = connection.filling.take() else { return Ok(false) };
         Header { epoch, end, messages: connection.sent }.write(&mut batch);
         connection.under_way += 1;
-        connection.filling = out.spare.buffers.pop();
+        connection.filling = out.spare.pop();
         if let Some(next) = &mut connection.filling {
             Header::begin(next);
         }
@@ -243,15 +226,15 @@ impl LaneState {
             Header::begin(&mut buffer);
             connection.filling = Some(buffer);
         } else {
-            spare.buffers.push(buffer);
+            spare.push(buffer);
         }
     }
 
     /// Finishes the batch in hand after all of it is passed on, and checks the message count in its header.
-    pub fn finish_in_hand(&mut self, place: usize, header: Header) -> Result<(), RouteError> {
-        self.in_hand.done = true;
+    pub fn finish(&mut self, place: usize, hand: &mut InHand, header: Header) -> Result<(), RouteError> {
+        hand.done = true;
         let Some(connection) = self.connections.get_mut(place) else { return Ok(()) };
-        connection.arrived += self.in_hand.messages;
+        connection.arrived += hand.messages;
         if connection.arrived != header.messages {
             return Err(RouteError::Lost {
                 lost_from: format!("rank {}", connection.peer),

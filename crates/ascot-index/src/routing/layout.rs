@@ -91,42 +91,18 @@ impl RoutingSettings {
 /// The connections of one rank and the memory of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    route: Route,
-    local: usize,
-    wire: usize,
-    deliver: usize,
-    tree: usize,
-    batch_bytes: usize,
-    longest_batch: usize,
-    long_batch: Option<usize>,
-    spare_batches: usize,
+    pub(super) settings: RoutingSettings,
+    /// By lane.
+    connections: [usize; 4],
     topology_bytes: usize,
 }
 
 impl Layout {
     /// The layout of `rank` among the ranks of `topology`.
     pub fn new(topology: &Topology, rank: u32, settings: &RoutingSettings) -> Self {
-        let others_of_node = topology.ranks_on(topology.node_of(rank)) as usize - 1;
-        let several_nodes = topology.nodes() > 1;
-        let (local, wire, deliver) = match settings.route {
-            Route::Direct => (0, 0, topology.size() as usize - 1),
-            Route::ThreeHop if several_nodes => {
-                (others_of_node, topology.represented(rank).count(), others_of_node)
-            }
-            Route::ThreeHop => (0, 0, others_of_node),
-        };
-        Self {
-            route: settings.route,
-            local,
-            wire,
-            deliver,
-            tree: tree_neighbours(topology, rank).count(),
-            batch_bytes: settings.batch_bytes,
-            longest_batch: settings.longest_batch(),
-            long_batch: settings.long_batch(),
-            spare_batches: settings.spare_batches,
-            topology_bytes: topology.memory_bytes(),
-        }
+        let lanes = [Lane::Local, Lane::Wire, Lane::Deliver, Lane::Control];
+        let connections = lanes.map(|lane| peers(topology, rank, settings.route, lane).len());
+        Self { settings: settings.clone(), connections, topology_bytes: topology.memory_bytes() }
     }
 
     /// The layout of the rank that needs the most memory.
@@ -143,23 +119,18 @@ impl Layout {
 
     /// The route it is for.
     pub fn route(&self) -> Route {
-        self.route
+        self.settings.route
     }
 
     /// Outgoing connections on a lane; there are as many incoming ones.
     pub fn connections(&self, lane: Lane) -> usize {
-        match lane {
-            Lane::Local => self.local,
-            Lane::Wire => self.wire,
-            Lane::Deliver => self.deliver,
-            Lane::Control => self.tree,
-        }
+        self.connections[lane as usize]
     }
 
     /// Number of batches that this rank owns, in transit or not.
     pub fn batches(&self) -> usize {
         let connected: usize = Lane::DATA.iter().map(|&lane| self.connections(lane)).sum();
-        if connected == 0 { 0 } else { connected + self.spare_batches }
+        if connected == 0 { 0 } else { connected + self.settings.spare_batches }
     }
 
     /// Number of message lanes in use.
@@ -174,20 +145,34 @@ impl Layout {
 
     /// Bytes of all buffers: reserved and allocated in advance, never exceeded.
     pub fn memory_bytes(&self) -> usize {
-        let taken = self.lanes() * self.longest_batch;
-        let long = self.lanes() * self.long_batch.unwrap_or(0);
-        let control = (2 * self.tree + 1) * CONTROL_BYTES;
-        self.batches() * self.batch_bytes + taken + long + control + self.topology_bytes
+        let taken = self.lanes() * self.settings.longest_batch();
+        let long = self.lanes() * self.settings.long_batch().unwrap_or(0);
+        let control = (2 * self.connections(Lane::Control) + 1) * CONTROL_BYTES;
+        self.batches() * self.settings.batch_bytes + taken + long + control + self.topology_bytes
     }
 }
 
-/// The neighbours of `rank` in the tree of the allreduce: parent first, then children.
-pub(super) fn tree_neighbours(topology: &Topology, rank: u32) -> impl Iterator<Item = u32> {
-    let rank = u64::from(rank);
-    let size = u64::from(topology.size());
-    let parent = (rank > 0).then(|| (rank - 1) / 2);
-    let children = [2 * rank + 1, 2 * rank + 2].into_iter().filter(move |&child| child < size);
-    parent.into_iter().chain(children).map(|rank| rank as u32)
+/// The peers of `rank` on a lane, ordered by their address there. Those of the control lane are its neighbours in the
+/// tree of the allreduce.
+pub(super) fn peers(topology: &Topology, rank: u32, route: Route, lane: Lane) -> Vec<u32> {
+    let node = topology.node_of(rank);
+    match (route, lane) {
+        (_, Lane::Control) => {
+            let parent = rank.checked_sub(1).map(|rank| rank / 2);
+            let children = [1, 2].into_iter().filter_map(|child| rank.checked_mul(2)?.checked_add(child));
+            parent.into_iter().chain(children).filter(|&peer| peer < topology.size()).collect()
+        }
+        (Route::Direct, Lane::Deliver) => (0..topology.size()).filter(|&other| other != rank).collect(),
+        (Route::ThreeHop, Lane::Wire) => {
+            topology.represented(rank).map(|other| topology.representative(other, node)).collect()
+        }
+        (Route::ThreeHop, Lane::Local) if topology.nodes() == 1 => Vec::new(),
+        (Route::ThreeHop, Lane::Local | Lane::Deliver) => {
+            let on_node = (0..topology.ranks_on(node)).map(|index| topology.rank_at(node, index));
+            on_node.filter(|&other| other != rank).collect()
+        }
+        (Route::Direct, Lane::Local | Lane::Wire) => Vec::new(),
+    }
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ pub(super) struct Hop {
 
 /// The next hops from one rank.
 pub(super) struct NextHops {
-    topology: Topology,
-    rank: u32,
-    node: u32,
+    pub topology: Topology,
+    pub rank: u32,
+    pub node: u32,
     route: Route,
     own_index: u32,
     ranks_on_node: u32,
@@ -55,42 +55,8 @@ impl NextHops {
         Some((from_first / self.ranks_on_node) as usize - usize::from(own_is_before))
     }
 
-    pub fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    pub fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    pub fn node(&self) -> u32 {
-        self.node
-    }
-
     pub fn on_own_node(&self, rank: u32) -> bool {
         self.topology.node_of(rank) == self.node
-    }
-
-    /// The peers of a lane, ordered by index.
-    pub fn peers(&self, lane: Lane) -> Vec<u32> {
-        let topology = &self.topology;
-        let neighbours = || {
-            let on_node = (0..topology.ranks_on(self.node)).map(|index| topology.rank_at(self.node, index));
-            on_node.filter(|&other| other != self.rank).collect()
-        };
-        let several_nodes = topology.nodes() > 1;
-        match (self.route, lane) {
-            (Route::Direct, Lane::Deliver) => {
-                (0..topology.size()).filter(|&other| other != self.rank).collect()
-            }
-            (Route::ThreeHop, Lane::Local) if several_nodes => neighbours(),
-            (Route::ThreeHop, Lane::Deliver) => neighbours(),
-            (Route::ThreeHop, Lane::Wire) => {
-                let peer = |other| topology.representative(other, self.node);
-                topology.represented(self.rank).map(peer).collect()
-            }
-            _ => Vec::new(),
-        }
     }
 
     /// The next hop of a message for `to`; `None`: it is for this rank.
@@ -142,6 +108,7 @@ impl NextHops {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routing::layout::peers;
 
     /// Follows a message; returns its number of hops, and how many of them left a node.
     fn follow(topology: &Topology, route: Route, from: u32, to: u32) -> (u32, u32) {
@@ -149,7 +116,7 @@ mod tests {
         loop {
             let next_hops = NextHops::new(topology.clone(), at, route);
             let Some(hop) = next_hops.next_hop(to) else { return (hops, off_node) };
-            let next = next_hops.peers(hop.lane)[hop.place];
+            let next = peers(topology, at, route, hop.lane)[hop.place];
             for node in 0..topology.nodes() {
                 assert_eq!(
                     next_hops.place_of_node(node),

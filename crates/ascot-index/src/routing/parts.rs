@@ -5,15 +5,14 @@
 use ascot_io::{Pool, PoolError, Reservation};
 
 use super::error::RouteError;
-use super::lane::{LaneState, Spare};
-use super::layout::{Layout, RoutingSettings};
+use super::lane::{LaneState, Spare, spare_buffers};
+use super::layout::{Layout, RoutingSettings, peers};
 use super::next_hop::NextHops;
 use super::topology::{Route, Topology};
 use super::transport::{Lane, Transport};
 
 /// The parts of a router.
 pub struct Parts {
-    pub(super) settings: RoutingSettings,
     pub(super) layout: Layout,
     pub(super) next_hops: NextHops,
     /// By lane: local, wire, deliver.
@@ -48,16 +47,17 @@ impl Parts {
         });
         let refused = |source| memory_error(&topology, rank, &settings, source);
         let memory = memory.map_err(refused)?;
-        let next_hops = NextHops::new(topology.clone(), rank, settings.route);
-        let lane = |lane| LaneState::new(lane, next_hops.peers(lane).into_iter(), &settings, pool);
+        let peers = |lane| peers(&topology, rank, settings.route, lane);
+        let lane = |lane| LaneState::new(lane, peers(lane), &settings, pool);
         let [local, wire, deliver] = Lane::DATA.map(lane);
         let mut lanes = [local.map_err(refused)?, wire.map_err(refused)?, deliver.map_err(refused)?];
+        let next_hops = NextHops::new(topology.clone(), rank, settings.route);
         for (lane, state) in Lane::DATA.into_iter().zip(&mut lanes) {
-            state.flush_from(if lane == Lane::Wire { next_hops.node() } else { rank } as usize);
+            state.flush_from(if lane == Lane::Wire { next_hops.node } else { rank } as usize);
         }
         let spare_batches = if layout.batches() == 0 { 0 } else { settings.spare_batches };
-        let spare = Spare::new(spare_batches, settings.batch_bytes, pool).map_err(refused)?;
-        Ok(Self { settings, layout, next_hops, lanes, spare, _memory: Some(memory) })
+        let spare = spare_buffers(spare_batches, settings.batch_bytes, pool).map_err(refused)?;
+        Ok(Self { layout, next_hops, lanes, spare, _memory: Some(memory) })
     }
 
     /// Parts without lanes for messages.
@@ -67,7 +67,7 @@ impl Parts {
         let layout = Layout::new(&topology, rank, &settings);
         let next_hops = NextHops::new(topology, rank, settings.route);
         let lanes = Lane::DATA.map(|lane| LaneState::without_peers(lane, &settings));
-        Self { layout, next_hops, lanes, spare: Spare::default(), _memory: None, settings }
+        Self { layout, next_hops, lanes, spare: Spare::default(), _memory: None }
     }
 }
 

@@ -20,7 +20,8 @@ use super::control::Control;
 use super::counts::RoutingCounts;
 use super::error::RouteError;
 use super::lane::{InHand, LaneState, Outgoing};
-use super::layout::{Layout, RoutingSettings, tree_neighbours};
+use super::layout::{Layout, RoutingSettings, peers};
+use super::next_hop::NextHops;
 use super::parts::Parts;
 use super::patience::{WAIT, Waiting, named};
 use super::topology::Topology;
@@ -49,24 +50,23 @@ impl<T: Transport> Router<T> {
     /// A router over `transport`; allocates all its buffers from `pool`.
     pub fn new(transport: T, settings: RoutingSettings, pool: &Pool) -> Result<Self, RouteError> {
         let parts = Parts::new(&transport, settings, pool)?;
-        let neighbours = tree_neighbours(parts.next_hops.topology(), parts.next_hops.rank());
-        Ok(Self::with_parts(transport, Control::new(neighbours), parts))
+        Ok(Self::with_parts(transport, parts))
     }
 
     /// A router without lanes for messages: it takes part in allreduces whatever the settings of each rank are, so
     /// that a rank with invalid settings can report them. `patience` bounds its waits for other ranks.
     pub fn without_lanes(transport: T, patience: Duration) -> Self {
-        let control = Control::new(tree_neighbours(&transport.topology(), transport.rank()));
-        let parts =
-            Parts::without_lanes(&transport, RoutingSettings { patience, ..RoutingSettings::default() });
-        Self::with_parts(transport, control, parts)
+        let settings = RoutingSettings { patience, ..RoutingSettings::default() };
+        let parts = Parts::without_lanes(&transport, settings);
+        Self::with_parts(transport, parts)
     }
 
-    fn with_parts(transport: T, control: Control, parts: Parts) -> Self {
+    fn with_parts(transport: T, parts: Parts) -> Self {
+        let NextHops { topology, rank, .. } = &parts.next_hops;
         Self {
+            control: Control::new(peers(topology, *rank, parts.layout.route(), Lane::Control).into_iter()),
             transport,
             parts,
-            control,
             epoch: 0,
             counts: RoutingCounts::default(),
             appends_to_look: APPENDS_PER_LOOK,
@@ -90,12 +90,12 @@ impl<T: Transport> Router<T> {
 
     /// This rank.
     pub fn rank(&self) -> u32 {
-        self.parts.next_hops.rank()
+        self.parts.next_hops.rank
     }
 
     /// The ranks and their nodes.
     pub fn topology(&self) -> &Topology {
-        self.parts.next_hops.topology()
+        &self.parts.next_hops.topology
     }
 
     /// The connections and the memory.
@@ -110,16 +110,12 @@ impl<T: Transport> Router<T> {
 
     /// Maximum bytes of a message; unlimited if this rank is the only one, because nothing is sent.
     pub fn longest_message(&self) -> usize {
-        if self.topology().size() > 1 { self.parts.settings.max_message_bytes } else { usize::MAX }
+        if self.topology().size() > 1 { self.parts.layout.settings.max_message_bytes } else { usize::MAX }
     }
 
     /// Sends a message to rank `to`, and delivers messages that have arrived. Waits while there is no space.
     pub fn append(&mut self, to: u32, message: &[u8], delivery: &mut Delivery<'_>) -> Result<(), RouteError> {
-        let mut waiting = Waiting::default();
-        while !self.try_append(to, message, delivery)? {
-            self.wait(&mut waiting)?;
-        }
-        Ok(())
+        self.until(|router| Ok(router.try_append(to, message, delivery)?.then_some(())))
     }
 
     /// As [`append`](Self::append), but returns `false`, with nothing sent, if there is no space even after a poll.
@@ -137,62 +133,52 @@ impl<T: Transport> Router<T> {
         if message.len() > max_bytes {
             return Err(RouteError::TooLong { bytes: message.len(), max_bytes });
         }
+        self.guarded(|router| router.append_now(to, message, delivery))
+    }
+
+    fn append_now(
+        &mut self,
+        to: u32,
+        message: &[u8],
+        delivery: &mut Delivery<'_>,
+    ) -> Result<bool, RouteError> {
         self.appends_to_look = self.appends_to_look.saturating_sub(1);
         let sent_before = self.batches_sent();
-        let mut put = self.pass_on(to, message, delivery);
-        if matches!(put, Ok(true)) && self.appends_to_look > 0 && self.batches_sent() == sent_before {
-            // The usual case, without moving a result that might be an error.
-            self.counts.appended += 1;
-            self.counts.appended_bytes += message.len() as u64;
-            return Ok(true);
-        }
-        if self.appends_to_look == 0 || self.batches_sent() > sent_before || matches!(put, Ok(false)) {
+        let mut put = self.pass_on(to, message, delivery)?;
+        if !put || self.appends_to_look == 0 || self.batches_sent() > sent_before {
             self.appends_to_look = APPENDS_PER_LOOK;
-            let moved = self.progress(delivery);
-            if put.is_ok() && moved.is_err() {
-                put = moved;
-            }
-            if matches!(put, Ok(false)) {
-                put = self.pass_on(to, message, delivery);
-            }
+            self.look(delivery)?;
+            put = put || self.pass_on(to, message, delivery)?;
         }
-        if matches!(put, Ok(true)) {
+        if put {
             self.counts.appended += 1;
             self.counts.appended_bytes += message.len() as u64;
         }
-        self.noted(put)
+        Ok(put)
     }
 
     /// Delivers arrived messages and forwards others; returns whether anything moved. Call it occasionally during long
     /// computations, so that others need not wait.
     pub fn progress(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
-        self.check_well()?;
-        let moved = self.look(delivery);
-        self.noted(moved)
+        self.guarded(|router| router.look(delivery))
     }
 
     /// Ends the epoch's messages: returns when all messages of all ranks for this one have been delivered.
     /// All ranks call it. [`allreduce`](Self::allreduce) must follow.
     pub fn drain(&mut self, delivery: &mut Delivery<'_>) -> Result<(), RouteError> {
-        let mut waiting = Waiting::default();
-        while !self.try_drain(delivery)? {
-            self.wait(&mut waiting)?;
-        }
-        Ok(())
+        self.until(|router| Ok(router.try_drain(delivery)?.then_some(())))
     }
 
     /// As [`drain`](Self::drain), but returns `false` if it would wait. Nothing may be appended after the first call.
     pub fn try_drain(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
-        self.check_well()?;
-        let done = self.drain_on(delivery);
-        self.noted(done)
+        self.guarded(|router| router.drain_on(delivery))
     }
 
     /// Waits until something may have moved, after an append or drain without space; pass the same `waiting` to all
     /// waits of one call.
     pub fn wait(&mut self, waiting: &mut Waiting) -> Result<(), RouteError> {
         self.counts.waits += 1;
-        let patience = self.parts.settings.patience;
+        let patience = self.parts.layout.settings.patience;
         let waited = self.transport.wait(WAIT.min(patience / 16)).map_err(RouteError::from);
         self.noted(waited)?;
         let still = waiting.unmoved_for(self.moved_so_far());
@@ -236,9 +222,7 @@ impl<T: Transport> Router<T> {
     }
 
     fn allreduce_message(&mut self, message: ControlMessage) -> Result<Combined, RouteError> {
-        self.check_well()?;
-        let agreed = self.run_allreduce(message);
-        self.noted(agreed)
+        self.guarded(|router| router.run_allreduce(message))
     }
 
     /// Leaves in good order, after an allreduce.
@@ -250,10 +234,7 @@ impl<T: Transport> Router<T> {
     /// Informs the other ranks that this one gives up, so that they need not detect it by waiting.
     pub fn give_up(&mut self, text: &str) {
         if self.failed.is_none() {
-            let outcome = Outcome::Failed { code: 0, text: text.to_owned() };
-            let mut message = ControlMessage::new(0, self.epoch, self.rank(), outcome, &[]);
-            message.kind = Kind::GivesUp;
-            self.control.spread(&mut self.transport, &message, None);
+            self.spread_failure(self.rank(), 0, text, &[]);
             self.failed = Some(RouteError::Abandoned { rank: self.rank(), text: text.to_owned() });
         }
     }
@@ -261,20 +242,25 @@ impl<T: Transport> Router<T> {
     /// Bytes of the buffers not in transit.
     pub fn bytes_held(&self) -> usize {
         let lanes: usize = self.parts.lanes.iter().map(LaneState::bytes).sum();
-        lanes + self.parts.spare.bytes() + self.control.bytes()
+        lanes + self.parts.spare.iter().map(Vec::capacity).sum::<usize>() + self.control.bytes()
     }
 
     // ------------------------------------------------------------ inside
 
     /// Reports silent ranks to all ranks that can be reached.
     fn give_up_on(&mut self, first: u32, silent: &[u32]) -> Result<(), RouteError> {
-        let seconds = self.parts.settings.patience.as_secs();
+        let seconds = self.parts.layout.settings.patience.as_secs();
         let waited_for = named(silent);
-        let outcome = Outcome::Failed { code: CODE_SILENT, text: waited_for.clone() };
-        let mut message = ControlMessage::new(0, self.epoch, first, outcome, &[seconds]);
+        self.spread_failure(first, CODE_SILENT, &waited_for, &[seconds]);
+        self.noted(Err(RouteError::Silent { seconds, waited_for }))
+    }
+
+    /// Reports the failure of `rank` to all ranks that can be reached.
+    fn spread_failure(&mut self, rank: u32, code: u32, text: &str, sums: &[u64]) {
+        let outcome = Outcome::Failed { code, text: text.to_owned() };
+        let mut message = ControlMessage::new(0, self.epoch, rank, outcome, sums);
         message.kind = Kind::GivesUp;
         self.control.spread(&mut self.transport, &message, None);
-        self.noted(Err(RouteError::Silent { seconds, waited_for }))
     }
 
     /// A number that increases whenever anything is sent, forwarded or delivered.
@@ -296,6 +282,27 @@ impl<T: Transport> Router<T> {
         match &self.failed {
             None => Ok(()),
             Some(failure) => Err(failure.clone()),
+        }
+    }
+
+    /// Runs `act` unless the router failed before, and keeps a failure.
+    fn guarded<R>(&mut self, act: impl FnOnce(&mut Self) -> Result<R, RouteError>) -> Result<R, RouteError> {
+        self.check_well()?;
+        let result = act(self);
+        self.noted(result)
+    }
+
+    /// Repeats `step` until it has a result; waits after each time without one.
+    fn until<R>(
+        &mut self,
+        mut step: impl FnMut(&mut Self) -> Result<Option<R>, RouteError>,
+    ) -> Result<R, RouteError> {
+        let mut waiting = Waiting::default();
+        loop {
+            if let Some(done) = step(self)? {
+                return Ok(done);
+            }
+            self.wait(&mut waiting)?;
         }
     }
 
@@ -367,41 +374,39 @@ impl<T: Transport> Router<T> {
     /// Forwards the batch in hand of a lane, or takes the next one; returns whether anything moved.
     fn advance(&mut self, lane: Lane, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
         let mut hand = std::mem::take(&mut self.lane(lane).in_hand);
+        let moved = self.advance_in_hand(lane, &mut hand, delivery);
+        self.lane(lane).in_hand = hand;
+        moved
+    }
+
+    fn advance_in_hand(
+        &mut self,
+        lane: Lane,
+        hand: &mut InHand,
+        delivery: &mut Delivery<'_>,
+    ) -> Result<bool, RouteError> {
         let mut moved = false;
         if hand.done {
-            match self.transport.receive(lane, &mut hand.batch) {
-                Ok(Some(from)) => {
-                    hand.from = from;
-                    hand.at = HEADER_BYTES;
-                    hand.messages = 0;
-                    hand.done = false;
-                    moved = true;
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    self.lane(lane).in_hand = hand;
-                    return Err(error.into());
-                }
-            }
-        }
-        if hand.done {
-            self.lane(lane).in_hand = hand;
-            return Ok(false);
-        }
-        let before = hand.at;
-        let passed = self.pass_on_batch(lane, &mut hand, delivery);
-        moved |= hand.at > before;
-        let from = hand.from;
-        let header = Header::read(&hand.batch);
-        self.lane(lane).in_hand = hand;
-        if passed? {
-            let garbled = |what| RouteError::Garbled { from, what };
-            let place = self.parts.next_hops.place_of(lane, from).ok_or(garbled("not a peer"))?;
-            let header = header.ok_or(garbled("the head of a batch"))?;
-            self.lane(lane).finish_in_hand(place, header)?;
+            let Some(from) = self.transport.receive(lane, &mut hand.batch)? else { return Ok(false) };
+            hand.from = from;
+            hand.at = HEADER_BYTES;
+            hand.messages = 0;
+            hand.done = false;
             moved = true;
         }
-        Ok(moved)
+        let from = hand.from;
+        let garbled = |what| RouteError::Garbled { from, what };
+        let header = Header::read(&hand.batch).ok_or(garbled("the head of a batch"))?;
+        if header.epoch != self.epoch {
+            return Err(garbled("a batch of another epoch"));
+        }
+        let before = hand.at;
+        if self.pass_on_batch(lane, hand, delivery)? {
+            let place = self.parts.next_hops.place_of(lane, from).ok_or(garbled("not a peer"))?;
+            self.lane(lane).finish(place, hand, header)?;
+            moved = true;
+        }
+        Ok(moved || hand.at > before)
     }
 
     /// Forwards messages of a batch until there is no space; returns whether all are forwarded.
@@ -413,14 +418,10 @@ impl<T: Transport> Router<T> {
     ) -> Result<bool, RouteError> {
         let from = hand.from;
         let garbled = |what| RouteError::Garbled { from, what };
-        let header = Header::read(&hand.batch).ok_or(garbled("the head of a batch"))?;
-        if header.epoch != self.epoch {
-            return Err(garbled("a batch of another epoch"));
-        }
         while hand.at < hand.batch.len() {
             let (address, place) = take_message(&hand.batch, hand.at, lane != Lane::Deliver)
                 .ok_or(garbled("a message of a batch"))?;
-            let node = self.parts.next_hops.node();
+            let node = self.parts.next_hops.node;
             let to = match lane {
                 Lane::Local => address,
                 Lane::Wire if address < self.topology().ranks_on(node) => {
@@ -462,14 +463,10 @@ impl<T: Transport> Router<T> {
     }
 
     fn run_allreduce(&mut self, mut message: ControlMessage) -> Result<Combined, RouteError> {
-        let mut waiting = Waiting::default();
-        let children = loop {
-            self.poll_control()?;
-            if let Some(children) = self.control.take_from_children(self.rank()) {
-                break children;
-            }
-            self.wait(&mut waiting)?;
-        };
+        let children = self.until(|router| {
+            router.poll_control()?;
+            Ok(router.control.take_from_children(router.rank()))
+        })?;
         let below: Vec<u32> = children.iter().map(|(child, _)| *child).collect();
         for (child, message_of_child) in children {
             if message_of_child.kind != Kind::Up {
@@ -494,27 +491,24 @@ impl<T: Transport> Router<T> {
 
     /// Waits for the parent's message.
     fn answer(&mut self) -> Result<ControlMessage, RouteError> {
-        let mut waiting = Waiting::default();
-        loop {
-            self.poll_control()?;
-            match self.control.take_from_parent(self.rank()) {
-                Some(message) if message.kind == Kind::Down => return Ok(message),
-                Some(_) => {
-                    let from = (self.rank() - 1) / 2;
-                    return Err(RouteError::Garbled { from, what: "a question from above" });
-                }
-                None => self.wait(&mut waiting)?,
-            }
+        let message = self.until(|router| {
+            router.poll_control()?;
+            Ok(router.control.take_from_parent(router.rank()))
+        })?;
+        match message.kind {
+            Kind::Down => Ok(message),
+            _ => Err(RouteError::Garbled { from: (self.rank() - 1) / 2, what: "a question from above" }),
         }
     }
 
     fn send_message(&mut self, to: u32, message: &ControlMessage) -> Result<(), RouteError> {
-        let mut waiting = Waiting::default();
-        while !self.control.send_message(&mut self.transport, to, message)? {
-            self.poll_control()?;
-            self.wait(&mut waiting)?;
-        }
-        Ok(())
+        self.until(|router| {
+            let sent = router.control.send_message(&mut router.transport, to, message)?;
+            if !sent {
+                router.poll_control()?;
+            }
+            Ok(sent.then_some(()))
+        })
     }
 
     /// Polls the control lane only.

@@ -7,9 +7,9 @@
 //!
 //! Invariant: an epoch is committed only after every writer has made it durable; the caller ensures this.
 
-use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ struct Registered(PathBuf);
 
 impl Registered {
     fn new(directory: &Path) -> Self {
-        emergency::register_directory(directory, is_file_of_directory);
+        emergency::register_directory(directory, is_ours);
         Registered(directory.to_path_buf())
     }
 }
@@ -167,42 +167,50 @@ fn random_number(directory: &Path) -> Result<u64> {
 }
 
 /// Whether a name is that of a temporary manifest.
-fn is_draft(name: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    name.strip_prefix('.')
-        .and_then(|name| name.strip_prefix(MANIFEST))
-        .is_some_and(|rest| rest.ends_with(".tmp"))
+fn is_draft(name: &[u8]) -> bool {
+    let rest = name.strip_prefix(b".").and_then(|name| name.strip_prefix(MANIFEST.as_bytes()));
+    rest.is_some_and(|rest| rest.ends_with(b".tmp"))
 }
 
 /// Whether a directory has no epoch and no foreign files: it is empty, or its writer was stopped before the first
 /// epoch was complete.
 fn holds_nothing(directory: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(directory) else { return false };
-    let names: Vec<OsString> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
-    let begun = names.iter().any(|name| name == MANIFEST);
+    let names: Vec<Vec<u8>> = entries.filter_map(|entry| Some(entry.ok()?.file_name().into_vec())).collect();
+    let begun = names.iter().any(|name| name == MANIFEST.as_bytes());
     let unread = begun && Manifest::read(directory).map_or(true, |manifest| manifest.epochs > 0);
-    !unread && names.iter().all(|name| name == LOCK || is_draft(name) || (begun && is_of_directory(name)))
+    !unread && names.iter().all(|name| is_draft(name) || name == LOCK.as_bytes() || (begun && is_ours(name)))
 }
 
-/// Whether a name is that of a manifest or a log.
-fn is_of_directory(name: &OsStr) -> bool {
-    name == MANIFEST || name.to_str().is_some_and(|name| Log::from_file_name(name).is_some())
-}
-
-/// As [`is_of_directory`], without allocation, for a process that must end at once.
-fn is_file_of_directory(name: &[u8]) -> bool {
-    let log = [&b"part-"[..], b"writer-"].iter().any(|start| name.starts_with(start));
-    let end = [&b".data"[..], b".index", b".aux"].iter().any(|end| name.ends_with(end));
-    (log && end) || name.starts_with(MANIFEST.as_bytes()) || name == LOCK.as_bytes()
+/// Whether a name is one of a directory's files. It allocates nothing, because a process that must end at once asks.
+fn is_ours(name: &[u8]) -> bool {
+    let is_log =
+        |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| Log::from_file_name(name).is_some());
+    is_draft(name) || is_log(name) || [MANIFEST, LOCK].iter().any(|known| known.as_bytes() == name)
 }
 
 /// Removes the files of a writer that was stopped before its first epoch was complete; the manifest is replaced later.
 fn remove_remains(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
-    let ours = |name: &OsStr| is_draft(name) || (name != MANIFEST && is_of_directory(name));
-    for entry in entries.flatten().filter(|entry| ours(&entry.file_name())) {
-        // A file that cannot be removed does no harm.
-        let _ = std::fs::remove_file(entry.path());
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if is_ours(name.as_bytes()) && name != MANIFEST && name != LOCK {
+            // A file that cannot be removed does no harm.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Removes a directory without a complete epoch, whose writing failed: only its own files, and the directory itself
+/// only if it was `made` by the writer and has no others.
+pub fn discard(directory: &Path, made: bool) {
+    if Manifest::read(directory).is_ok() {
+        remove_remains(directory);
+        let _ = std::fs::remove_file(directory.join(MANIFEST));
+    }
+    let _ = std::fs::remove_file(directory.join(LOCK));
+    if made {
+        let _ = std::fs::remove_dir(directory);
     }
 }
 

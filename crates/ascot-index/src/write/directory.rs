@@ -170,7 +170,7 @@ impl DirectoryWriter {
 
 /// The share of a single process: all partitions.
 fn all_of(layout: &Layout) -> Share {
-    Share { partitions: (0..layout.partitions).collect(), writer: Some(0) }
+    Share { partitions: 0..layout.partitions, writer: Some(0) }
 }
 
 /// Bytes of memory for records that wait for boundaries.

@@ -10,6 +10,7 @@
 //! Invariants: memory stays within the given cap and is divided in advance ([`memory`](super::memory)); after an error
 //! no more records are accepted, and complete epochs stay.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use ascot_io::{Disk, Pool, Reservation};
@@ -28,11 +29,11 @@ use crate::write::memory::{LogCounts, Plan};
 use crate::write::table_log::TableLog;
 use crate::write::value_log::ValueLog;
 
-/// The logs of a directory that one process writes.
+/// The logs of a directory that one process writes; they are logs of its layout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Partitions it owns.
-    pub partitions: Vec<u32>,
+    pub partitions: Range<u32>,
     /// Its number as a writer, in schemes with logs of writers.
     pub writer: Option<u32>,
 }
@@ -52,8 +53,8 @@ pub struct LocalWriter {
     scheme: Scheme,
     pool: Pool,
     logs: Logs,
-    /// Partitions it owns, ascending; `tables` or `auxiliary` has the same order.
-    partitions: Vec<u32>,
+    /// Partitions it owns; `tables` or `auxiliary` has the same order.
+    partitions: Range<u32>,
     tables: Vec<TableLog>,
     auxiliary: Vec<AuxiliaryLog>,
     values: Option<ValueLog>,
@@ -66,9 +67,8 @@ impl LocalWriter {
     /// Checks that a writer of `share` can work with `memory_bytes`, before any file is made.
     ///
     /// # Errors
-    /// Too little memory; partitions or writers that are not in the layout.
+    /// Too little memory.
     pub fn check_memory(layout: &Layout, share: &Share, memory_bytes: usize) -> Result<()> {
-        check_share(layout, share)?;
         Plan::new(memory_bytes, layout, counts_of(layout.scheme, share)).map(drop)
     }
 
@@ -85,18 +85,15 @@ impl LocalWriter {
         memory_bytes: usize,
     ) -> Result<Self> {
         let layout = &manifest.layout;
-        check_share(layout, share)?;
         let scheme = layout.scheme;
-        let partitions = sorted(&share.partitions);
+        let partitions = share.partitions.clone();
         let counts = counts_of(scheme, share);
         let plan = Plan::new(memory_bytes, layout, counts)?;
         let pool = Pool::new(memory_bytes);
         let scratch = pool.reserve(plan.scratch_bytes, "blocks and filters being made")?;
         let mut opening = Opening { disk, directory, manifest, specs: Vec::new() };
-        let part = |&number: &u32| {
-            if scheme == Scheme::Ranks { Log::Auxiliary(number) } else { Log::Partition(number) }
-        };
-        let parts = partitions.iter().map(|number| opening.add(part(number))).collect::<Result<Vec<_>>>()?;
+        let part = |number| opening.add(Log::of_partition(scheme, number));
+        let parts = partitions.clone().map(part).collect::<Result<Vec<_>>>()?;
         let writer = share.writer.filter(|_| scheme != Scheme::Records);
         let kept = writer.map(|number| opening.add(Log::Writer(number))).transpose()?;
         let logs = Logs::open(disk, &opening.specs, &pool, &plan)?;
@@ -233,13 +230,12 @@ impl LocalWriter {
 
     fn place(&self, scheme: Scheme, partition: u32) -> Result<usize> {
         self.check()?;
-        let place = self.partitions.binary_search(&partition).ok().filter(|_| scheme == self.scheme);
-        place.ok_or_else(|| {
-            IndexError::Request(format!(
-                "partition {partition} takes nothing of this kind here: it belongs to another process or \
-                 scheme"
-            ))
-        })
+        if scheme == self.scheme && self.partitions.contains(&partition) {
+            return Ok((partition - self.partitions.start) as usize);
+        }
+        Err(IndexError::Request(format!(
+            "partition {partition} takes nothing of this kind here: it belongs to another process or scheme"
+        )))
     }
 
     fn not_a_writer(&self) -> IndexError {
@@ -262,38 +258,14 @@ impl LocalWriter {
     }
 }
 
-/// The partitions, sorted and without duplicates.
-fn sorted(partitions: &[u32]) -> Vec<u32> {
-    let mut partitions = partitions.to_vec();
-    partitions.sort_unstable();
-    partitions.dedup();
-    partitions
-}
-
 /// Numbers of logs of a share.
 fn counts_of(scheme: Scheme, share: &Share) -> LogCounts {
-    let owned = sorted(&share.partitions).len();
+    let owned = share.partitions.len();
     let kept = share.writer.iter().count();
     match scheme {
         Scheme::Records => LogCounts { tables: owned, ..LogCounts::default() },
         Scheme::Pointers => LogCounts { tables: owned, values: kept, auxiliary: 0 },
         Scheme::Ranks => LogCounts { tables: kept, auxiliary: owned, values: 0 },
-    }
-}
-
-fn check_share(layout: &Layout, share: &Share) -> Result<()> {
-    let outside = share.partitions.iter().find(|&&number| number >= layout.partitions);
-    if let Some(number) = outside {
-        return Err(IndexError::Request(format!(
-            "there is no partition {number} among {}",
-            layout.partitions
-        )));
-    }
-    match share.writer.filter(|&number| number >= layout.writers) {
-        Some(number) => {
-            Err(IndexError::Request(format!("there is no writer {number} among {}", layout.writers)))
-        }
-        None => Ok(()),
     }
 }
 

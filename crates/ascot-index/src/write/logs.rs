@@ -11,45 +11,13 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ascot_bowtie::engine::{BlockOutput, Bowtie, Reader, complete_down_to};
+use ascot_bowtie::engine::{Bowtie, Reader, Writer};
 use ascot_bowtie::schedule::FewestHeld;
-use ascot_io::{Action, BlockPool, Buf, Disk, IoError, O_NOFOLLOW, Pool, WriteStream};
+use ascot_io::{Action, BlockPool, Disk, IoError, O_NOFOLLOW, Pool};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::PAGE;
 use crate::write::memory::Plan;
-
-/// A file that is being written, and its lock.
-struct LogFile {
-    stream: Option<Box<dyn WriteStream>>,
-    begun: usize,
-    written: u64,
-    _lock: File,
-}
-
-impl BlockOutput for LogFile {
-    fn begin(&mut self, buf: Buf, len: usize) -> std::result::Result<(), IoError> {
-        self.begun += 1;
-        self.stream.as_mut().map_or(Ok(()), |stream| stream.begin(buf, len))
-    }
-
-    fn complete(&mut self) -> std::result::Result<(), IoError> {
-        self.begun = self.begun.saturating_sub(1);
-        let begun = self.begun;
-        self.stream.as_mut().map_or(Ok(()), |stream| complete_down_to(stream.as_mut(), begun))
-    }
-
-    fn ready(&mut self) -> bool {
-        self.stream.as_mut().map_or(0, |stream| stream.in_flight()) < self.begun
-    }
-
-    fn finish(&mut self) -> std::result::Result<u64, IoError> {
-        if let Some(stream) = self.stream.take() {
-            self.written = stream.finish()?;
-        }
-        Ok(self.written)
-    }
-}
 
 /// A file to write from `start`; bytes after `start` are truncated.
 pub struct LogSpec {
@@ -67,8 +35,10 @@ pub struct LogNumber(pub usize);
 
 /// All log files of a process.
 pub struct Logs {
-    bowtie: Bowtie<Reader, LogFile>,
+    bowtie: Bowtie<Reader, Writer>,
     ends: Vec<u64>,
+    /// The files again, locked.
+    _locks: Vec<File>,
 }
 
 impl Logs {
@@ -76,10 +46,15 @@ impl Logs {
     pub fn open(disk: &Disk, specs: &[LogSpec], pool: &Pool, plan: &Plan) -> Result<Self> {
         let region = pool.region(plan.engine_blocks * plan.engine_block_bytes, "blocks of logs")?;
         let blocks = BlockPool::new(region, plan.engine_block_bytes);
-        let files = specs.iter().map(|spec| open(disk, spec)).collect::<Result<Vec<_>>>()?;
+        let mut files = Vec::new();
+        let mut locks = Vec::new();
+        for spec in specs {
+            locks.push(lock(spec)?);
+            files.push(Writer::new(disk.open_append(&spec.path, spec.start, spec.name)?));
+        }
         let few = |_| IndexError::Request("a writer's memory is too small for its files".into());
         let bowtie = Bowtie::from_outputs(files, blocks, Box::new(FewestHeld)).map_err(few)?;
-        Ok(Self { bowtie, ends: specs.iter().map(|spec| spec.start).collect() })
+        Ok(Self { bowtie, ends: specs.iter().map(|spec| spec.start).collect(), _locks: locks })
     }
 
     /// The end of `log`, bytes.
@@ -106,9 +81,7 @@ impl Logs {
     pub fn sync(&mut self) -> Result<()> {
         self.bowtie.flush()?;
         for file in 0..self.bowtie.outputs() {
-            if let Some(stream) = &mut self.bowtie.output_stream(file).stream {
-                stream.sync()?;
-            }
+            self.bowtie.output_stream(file).sync()?;
         }
         Ok(())
     }
@@ -119,7 +92,7 @@ impl Logs {
     }
 }
 
-fn open(disk: &Disk, spec: &LogSpec) -> Result<LogFile> {
+fn lock(spec: &LogSpec) -> Result<File> {
     let path = &spec.path;
     let failed = |error| IoError::from_os(Action::Create, path, 0, error);
     // A log that is continued must exist. Symbolic links are not followed.
@@ -127,8 +100,7 @@ fn open(disk: &Disk, spec: &LogSpec) -> Result<LogFile> {
     let options = options.read(true).write(true).create(spec.start == 0).truncate(false);
     let lock = options.custom_flags(O_NOFOLLOW).open(path).map_err(failed)?;
     lock_file(&lock, path)?;
-    let stream = disk.open_append(path, spec.start, spec.name)?;
-    Ok(LogFile { stream: Some(stream), begun: 0, written: 0, _lock: lock })
+    Ok(lock)
 }
 
 /// Locks `file` for this process; an error if another process holds the lock.

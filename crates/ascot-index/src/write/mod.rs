@@ -25,7 +25,7 @@ mod table_log;
 mod value_log;
 
 pub use boundaries::Sampler;
-pub use coordinator::Coordinator;
+pub use coordinator::{Coordinator, discard};
 pub use directory::DirectoryWriter;
 pub use local::{EpochCounts, LocalWriter, Share};
 pub use memory::MIN_BYTES;

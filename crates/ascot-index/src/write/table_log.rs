@@ -38,7 +38,7 @@ impl TableLog {
     pub fn new(data: LogNumber, index: IndexLog, layout: &Layout, pool: &Pool, plan: &Plan) -> Result<Self> {
         let buffer = Buffer::new(layout.form(), pool, plan)?;
         let segment = OpenSegment::new(pool, plan.segment_bytes, layout.attribute.is_some())?;
-        let block = Block::new(index.id);
+        let block = Block::new(index.id, data, layout.block_bytes as usize);
         Ok(Self { data, index, layout: layout.clone(), buffer, segment, block, records: 0 })
     }
 
@@ -84,9 +84,8 @@ impl TableLog {
         for index in 0..sorted.len() {
             let (bytes, record) = sorted.record(index);
             let bounds = self.layout.attribute.as_ref().map(|attribute| attribute.of(record.value));
-            let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-            let max_bytes = self.layout.block_bytes as usize;
-            self.block.record(&mut files, max_bytes, previous, record.key, &[bytes], bounds)?;
+            let head = &mut self.segment.head;
+            self.block.record(logs, head, previous, record.key, &[bytes], bounds)?;
             // Equal keys are adjacent.
             if previous != Some(record.key) {
                 hashes[distinct] = local_hash(self.layout.hash(record.key));
@@ -94,8 +93,8 @@ impl TableLog {
             }
             previous = Some(record.key);
         }
-        let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-        self.block.end_table(&mut files, at, records as u64, previous.unwrap_or_default())?;
+        let greatest = previous.unwrap_or_default();
+        self.block.end_table(logs, &mut self.segment.head, at, records as u64, greatest)?;
         self.segment.add_filters(&hashes[..distinct])?;
         self.buffer.clear();
         Ok(())
@@ -107,10 +106,9 @@ impl TableLog {
         let at = logs.end(self.data);
         let before = self.layout.form().head(key.len(), value.len());
         let bounds = self.layout.attribute.as_ref().map(|attribute| attribute.of(value));
-        let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-        let max_bytes = self.layout.block_bytes as usize;
-        self.block.record(&mut files, max_bytes, None, key, &[&before, key, value], bounds)?;
-        self.block.end_table(&mut files, at, 1, key)?;
+        let head = &mut self.segment.head;
+        self.block.record(logs, head, None, key, &[&before, key, value], bounds)?;
+        self.block.end_table(logs, head, at, 1, key)?;
         self.segment.add_filters(&[local_hash(self.layout.hash(key))])
     }
 
@@ -125,16 +123,12 @@ impl TableLog {
     }
 }
 
-/// The files that receive blocks and their index.
-struct BlockFiles<'a> {
-    logs: &'a mut Logs,
-    data: LogNumber,
-    head: &'a mut HeadMaker,
-}
-
 /// The block under construction.
 struct Block {
     id: RunId,
+    data: LogNumber,
+    /// Maximum bytes of a block.
+    max_bytes: usize,
     bytes: Vec<u8>,
     /// The fence key of the block: the shortest string above all keys before the block and not above its first key;
     /// `None` in the middle of a record.
@@ -150,23 +144,23 @@ struct Block {
 const NONE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
 
 impl Block {
-    fn new(id: RunId) -> Self {
-        Self { id, bytes: Vec::new(), first: None, joined: false, bounds: None, count: 0 }
+    fn new(id: RunId, data: LogNumber, max_bytes: usize) -> Self {
+        Self { id, data, max_bytes, bytes: Vec::new(), first: None, joined: false, bounds: None, count: 0 }
     }
 
     /// Appends a record in parts; `previous` is the key before it in its table.
     fn record(
         &mut self,
-        files: &mut BlockFiles<'_>,
-        max_bytes: usize,
+        logs: &mut Logs,
+        head: &mut HeadMaker,
         previous: Option<&[u8]>,
         key: &[u8],
         parts: &[&[u8]],
         number: Option<Option<f64>>,
     ) -> Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        if !self.bytes.is_empty() && self.bytes.len() + length > max_bytes {
-            self.write(files)?;
+        if !self.bytes.is_empty() && self.bytes.len() + length > self.max_bytes {
+            self.write(logs, head)?;
         }
         if self.bytes.is_empty() {
             self.joined = previous == Some(key);
@@ -181,37 +175,43 @@ impl Block {
         }
         for part in parts {
             let mut part = *part;
-            while self.bytes.len() + part.len() > max_bytes {
-                let (now, later) = part.split_at(max_bytes - self.bytes.len());
+            while self.bytes.len() + part.len() > self.max_bytes {
+                let (now, later) = part.split_at(self.max_bytes - self.bytes.len());
                 self.bytes.extend_from_slice(now);
-                self.write(files)?;
+                self.write(logs, head)?;
                 part = later;
             }
             self.bytes.extend_from_slice(part);
         }
         // A record longer than a block does not share its blocks.
-        if length > max_bytes && !self.bytes.is_empty() { self.write(files) } else { Ok(()) }
+        if length > self.max_bytes && !self.bytes.is_empty() { self.write(logs, head) } else { Ok(()) }
     }
 
-    fn write(&mut self, files: &mut BlockFiles<'_>) -> Result<()> {
-        let BlockFiles { logs, data, head } = files;
-        let at = logs.end(*data);
+    fn write(&mut self, logs: &mut Logs, head: &mut HeadMaker) -> Result<()> {
+        let at = logs.end(self.data);
         let crc = block_checksum(self.id, at, &self.bytes);
         // A block has at most 16 MiB.
         head.block(self.bytes.len() as u32, crc, self.first.take().as_deref(), self.joined, self.bounds);
         self.joined = false;
-        logs.append(*data, &self.bytes)?;
+        logs.append(self.data, &self.bytes)?;
         self.bytes.clear();
         self.count += 1;
-        logs.pad(*data, 0)
+        logs.pad(self.data, 0)
     }
 
     /// Ends the table that started at `at`.
-    fn end_table(&mut self, files: &mut BlockFiles<'_>, at: u64, records: u64, max: &[u8]) -> Result<()> {
+    fn end_table(
+        &mut self,
+        logs: &mut Logs,
+        head: &mut HeadMaker,
+        at: u64,
+        records: u64,
+        greatest: &[u8],
+    ) -> Result<()> {
         if !self.bytes.is_empty() {
-            self.write(files)?;
+            self.write(logs, head)?;
         }
-        files.head.table(at, std::mem::take(&mut self.count), records, max);
+        head.table(at, std::mem::take(&mut self.count), records, greatest);
         Ok(())
     }
 }
