@@ -30,8 +30,8 @@ enum Kind {
 
 const KINDS: [Kind; 8] = [
     Kind::Virtual,
-    Kind::Files(Backend::Plain),
-    Kind::Files(Backend::Buffered),
+    Kind::Files(Backend::PLAIN),
+    Kind::Files(Backend::BUFFERED),
     Kind::Files(Backend::Sized(1000)),
     Kind::Files(Backend::Sized(1 << 20)),
     Kind::Files(Backend::Mapped(3 * 4096)),
@@ -243,7 +243,7 @@ proptest! {
 #[test]
 fn every_backend_moves_large_files() {
     let kinds: Vec<Kind> =
-        KINDS.into_iter().filter(|kind| !matches!(kind, Kind::Files(Backend::Plain))).collect();
+        KINDS.into_iter().filter(|kind| !matches!(kind, Kind::Files(Backend::PLAIN))).collect();
     for depth in [1, 5] {
         let job = Job::new(&[3_000_001, 0, 2_100_000, 1_048_577], 7, 64, depth, 11);
         same_everywhere(&job, &kinds).unwrap_or_else(|error| panic!("{error}"));

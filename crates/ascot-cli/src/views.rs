@@ -135,7 +135,7 @@ fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<Range<u64>, Failure
         return Ok(0..view.offset_of_record(records)?);
     }
     if let Some(records) = count(matches, "tail", "--tail")? {
-        return Ok(view.offset_of_record(view.records().saturating_sub(records))?..end);
+        return Ok(view.offset_of_record(view.sum().count.saturating_sub(records))?..end);
     }
     if let Some(record) = count(matches, "at-record", "--at-record")? {
         return Ok(view.offset_of_record(record)?..end);

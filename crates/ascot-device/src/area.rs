@@ -11,13 +11,13 @@
 //! Any number of streams divides the same bytes, so that measurements with few and with many streams have the same
 //! distances on the device, and caches favour none of them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::error::ProbeError;
 
@@ -26,6 +26,8 @@ pub(crate) struct Area {
     directory: PathBuf,
     files: Vec<Piece>,
     file_bytes: u64,
+    /// Bytes read so far: the next slice continues after them, so that none repeats the reads of the one before.
+    pub(crate) bytes_read: AtomicU64,
 }
 
 /// One file.
@@ -47,7 +49,8 @@ impl Area {
             })?;
             files.push(Piece { file, written: AtomicBool::new(true) });
         }
-        let area = Area { directory: directory.to_path_buf(), files, file_bytes };
+        let area =
+            Area { directory: directory.to_path_buf(), files, file_bytes, bytes_read: AtomicU64::new(0) };
         area.empty()?;
         Ok(area)
     }
@@ -111,35 +114,9 @@ pub(crate) fn check_direct(directory: &Path, kind: &str) -> Result<(), ProbeErro
 
 /// Opens a nameless file for direct access.
 fn nameless(directory: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    match options.custom_flags(libc::O_TMPFILE | libc::O_DIRECT).open(directory) {
-        Err(error)
-            if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) =>
-        {
-            unnamed_at_once(
-                directory,
-                options.create_new(true).custom_flags(libc::O_DIRECT | libc::O_NOFOLLOW),
-            )
-        }
-        opened => opened,
-    }
-}
-
-/// For volumes without nameless files: the name exists for a moment.
-fn unnamed_at_once(directory: &Path, options: &OpenOptions) -> io::Result<File> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = directory.join(format!(".ascot-probe-{}-{number}", std::process::id()));
-    let opened = options.open(&path);
-    // Some file systems refuse direct access only after they have created the file.
-    if !matches!(&opened, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
-        let removed = std::fs::remove_file(&path);
-        if opened.is_ok() {
-            removed?;
-        }
-    }
-    opened
+    let file = tempfile::tempfile_in(directory)?;
+    rustix::fs::fcntl_setfl(&file, rustix::fs::fcntl_getfl(&file)? | OFlags::DIRECT)?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -161,14 +138,5 @@ mod tests {
         area.read(8192, &mut page).unwrap();
         assert!(page.iter().all(|byte| *byte == 0));
         assert!(area.read(24576, &mut page).is_err());
-    }
-
-    #[test]
-    fn a_name_that_was_needed_is_gone_at_once() {
-        let directory = tempfile::tempdir_in(".").unwrap();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        unnamed_at_once(directory.path(), &options).unwrap();
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

@@ -4,8 +4,8 @@
 //! requests reach the device nearly in order. Lanes of both directions run at the pace of the slower one, as in a job
 //! that writes what it reads.
 
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use ascot_io::{Direction, Unpoisoned, threads};
@@ -34,8 +34,6 @@ pub(crate) struct Lane<'a> {
     pub(crate) area: &'a Area,
     pub(crate) direction: Direction,
     pub(crate) pattern: Pattern,
-    /// Number of requests issued to the area so far; the lane continues after them.
-    pub(crate) seen: u64,
     /// [`Pattern::memory`] bytes, page-aligned.
     pub(crate) memory: &'a mut [u8],
 }
@@ -57,7 +55,7 @@ impl Moved {
         self.seconds / self.requests.max(1) as f64
     }
 
-    fn add(&mut self, other: Moved) {
+    fn add(&mut self, other: &Moved) {
         self.requests += other.requests;
         self.bytes += other.bytes;
         self.seconds += other.seconds;
@@ -75,7 +73,8 @@ const PATIENCE: f64 = 2.0;
 struct Course<'a> {
     stop: AtomicBool,
     cancel: &'a AtomicBool,
-    start: Gate,
+    /// Locked until all threads are started, so that they begin at the same time.
+    start: RwLock<()>,
     seconds: f64,
     /// Bytes done by each lane; unused for a single lane.
     done: [AtomicU64; 2],
@@ -107,10 +106,7 @@ pub(crate) fn slice(
         }
         let measured = sums.first().map_or(0.0, |sum| sum.seconds);
         let moved = once(lanes, seconds - measured, cancel)?;
-        for ((sum, lane), moved) in sums.iter_mut().zip(lanes.iter_mut()).zip(moved) {
-            sum.add(moved);
-            lane.seen += moved.requests;
-        }
+        sums.iter_mut().zip(&moved).for_each(|(sum, moved)| sum.add(moved));
         let measured = sums.first().map_or(seconds, |sum| sum.seconds);
         if measured >= 0.9 * seconds || began.elapsed().as_secs_f64() > PATIENCE * seconds {
             return Ok(sums);
@@ -124,100 +120,65 @@ pub(crate) fn fill(lane: Lane<'_>, cancel: &AtomicBool) -> Result<Moved, ProbeEr
 }
 
 /// Runs until the time is over, or the written area is full.
-fn once(lanes: &mut [Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec<Moved>, ProbeError> {
+fn once<'a>(lanes: &mut [Lane<'a>], seconds: f64, cancel: &AtomicBool) -> Result<Vec<Moved>, ProbeError> {
+    let coupled = lanes.len() == 2;
     let course = Course {
         stop: AtomicBool::new(false),
         cancel,
-        start: Gate::default(),
+        start: RwLock::new(()),
         seconds,
         done: Default::default(),
     };
-    let coupled = lanes.len() == 2;
-    let parts: Vec<(Track<'_>, &mut [u8])> = lanes
-        .iter_mut()
-        .enumerate()
-        .map(|(number, lane)| {
-            let Lane { area, direction, pattern, .. } = *lane;
-            let seen = if direction == Direction::Read { lane.seen } else { 0 };
-            (
-                Track { number, area, direction, pattern, seen, next: AtomicU64::new(0), coupled },
-                &mut *lane.memory,
-            )
-        })
-        .collect();
+    let track = |(number, lane): (usize, &Lane<'a>)| {
+        let Lane { area, direction, pattern, .. } = *lane;
+        let read = if direction == Direction::Read { area.bytes_read.load(Ordering::Relaxed) } else { 0 };
+        let seen = read / pattern.request_bytes;
+        Track { number, area, direction, pattern, seen, next: AtomicU64::new(0), coupled }
+    };
+    let tracks: Vec<Track<'_>> = lanes.iter().enumerate().map(track).collect();
+    let mut sums = vec![Moved::default(); lanes.len()];
     threads::scope(|scope| {
-        // The gate opens however this function ends.
-        let opening = OpenOnDrop(&course);
+        let closed = course.start.write().unpoisoned();
         let mut running = Vec::new();
-        for (track, memory) in parts {
-            let track = std::sync::Arc::new(track);
-            for buf in memory.chunks_exact_mut(track.pattern.request_bytes as usize) {
-                let track = std::sync::Arc::clone(&track);
+        let mut failed = None;
+        for (track, lane) in tracks.iter().zip(lanes) {
+            for buf in lane.memory.chunks_exact_mut(track.pattern.request_bytes as usize) {
                 let course = &course;
-                running.push((track.number, scope.spawn("request", move || work(&track, course, buf))?));
+                match scope.spawn("request", move || work(track, course, buf)) {
+                    Ok(thread) => running.push((track.number, thread)),
+                    Err(refused) => failed = Some(refused.into()),
+                }
             }
         }
-        course.start.open();
-        let mut sums = vec![Moved::default(); lanes_of(&running)];
-        let mut failed = None;
+        course.stop.store(failed.is_some(), Ordering::Relaxed);
+        drop(closed);
         for (number, thread) in running {
-            match thread.join()? {
+            match thread.join().map_err(ProbeError::from).flatten() {
                 Ok(moved) => {
-                    if let Some(sum) = sums.get_mut(number) {
-                        let seconds = sum.seconds.max(moved.seconds);
-                        sum.add(moved);
-                        sum.seconds = seconds;
-                    }
+                    let seconds = sums[number].seconds.max(moved.seconds);
+                    sums[number].add(&moved);
+                    sums[number].seconds = seconds;
                 }
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    course.stop.store(true, Ordering::Relaxed);
+                    failed = Some(error);
+                }
             }
         }
         if cancel.load(Ordering::Relaxed) {
             return Err(ProbeError::Cancelled);
         }
-        drop(opening);
-        failed.map_or(Ok(sums), Err)
-    })
-}
-
-/// Starts all threads at the same time.
-#[derive(Default)]
-struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn wait(&self) {
-        let mut is_open = self.is_open.lock().unpoisoned();
-        while !*is_open {
-            is_open = self.opened.wait(is_open).unpoisoned();
-        }
+        failed.map_or(Ok(()), Err)
+    })?;
+    for (track, sum) in tracks.iter().zip(&sums).filter(|(track, _)| track.direction == Direction::Read) {
+        track.area.bytes_read.fetch_add(sum.bytes, Ordering::Relaxed);
     }
-
-    fn open(&self) {
-        *self.is_open.lock().unpoisoned() = true;
-        self.opened.notify_all();
-    }
-}
-
-/// Ends a course whose threads cannot all be started: waiting threads stop.
-struct OpenOnDrop<'c, 'a>(&'c Course<'a>);
-
-impl Drop for OpenOnDrop<'_, '_> {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Relaxed);
-        self.0.start.open();
-    }
-}
-
-fn lanes_of<T>(running: &[(usize, T)]) -> usize {
-    running.iter().map(|(number, _)| number + 1).max().unwrap_or(0)
+    Ok(sums)
 }
 
 /// One thread: takes requests until the course ends.
 fn work(track: &Track<'_>, course: &Course<'_>, buf: &mut [u8]) -> Result<Moved, ProbeError> {
-    course.start.wait();
+    drop(course.start.read().unpoisoned());
     let began = Instant::now();
     let mut moved = Moved::default();
     while !course.stop.load(Ordering::Relaxed)
@@ -285,7 +246,7 @@ mod tests {
 
     fn lane<'a>(area: &'a Area, direction: Direction, streams: u64, memory: &'a mut [u8]) -> Lane<'a> {
         let pattern = Pattern { request_bytes: MIB / 4, depth: 4, streams };
-        Lane { area, direction, pattern, seen: 0, memory }
+        Lane { area, direction, pattern, memory }
     }
 
     #[test]
@@ -325,7 +286,7 @@ mod tests {
         let moved = slice(&mut lanes, 0.05, &no).unwrap();
         assert!(moved[0].bytes > 0 && moved[1].bytes > 0);
         assert!(moved.iter().all(|lane| lane.seconds > 0.0 && lane.rate() > 0.0));
-        assert!(lanes[0].seen >= moved[0].requests);
+        assert!(area.bytes_read.load(Ordering::Relaxed) >= moved[0].bytes);
     }
 
     #[test]

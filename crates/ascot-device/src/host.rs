@@ -12,12 +12,14 @@ use ascot_io::threads::{self, ScopedThread};
 use ascot_io::{PAGE_BYTES, Pool, ThreadError};
 use ascot_model::host::{NARROW_MERGE, RecordClass, WIDE_MERGE};
 use ascot_model::measurement::{Figure, HostMeasurement, KernelMeasurement};
+use ascot_model::random::SplitMix64;
 use ascot_record::chunk::{ChunkScratch, sort_chunk};
-use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
-use ascot_record::merge::{ChunkCursor, merge};
-use ascot_record::number::merge_numbers_u64;
-use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
-use ascot_record::vsort::sort_u64;
+use ascot_record::cursor::{SliceCursor, gather};
+use ascot_record::framing::{FixedFraming, Framing, LineFraming};
+use ascot_record::merge::merge;
+use ascot_record::number::merge_numbers;
+use ascot_record::order::{LastResort, RangeOrder, RecordOrder};
+use ascot_record::vsort;
 
 use crate::Clock;
 use crate::error::ProbeError;
@@ -105,17 +107,17 @@ fn fresh_memory() -> Option<f64> {
 }
 
 fn subjects(bytes: usize) -> [Subject; 3] {
-    let mut noise = Noise::new(1);
-    let numbers = (0..bytes / size_of::<u64>()).map(|_| noise.next()).collect();
+    let mut noise = SplitMix64(1);
+    let numbers = (0..bytes / size_of::<u64>()).map(|_| noise.next_u64()).collect();
     let mut fixed = vec![0; bytes / FIXED_BYTES * FIXED_BYTES];
     for word in fixed.chunks_exact_mut(8) {
-        word.copy_from_slice(&noise.next().to_le_bytes());
+        word.copy_from_slice(&noise.next_u64().to_le_bytes());
     }
     let mut text = Vec::with_capacity(bytes);
     let mut lines = 0;
     while text.len() + ((MIN_LINE + LINE_RANGE) as usize) < bytes {
-        for _ in 0..MIN_LINE + noise.next() % LINE_RANGE {
-            text.push(b'a' + (noise.next() >> 32) as u8 % 26);
+        for _ in 0..MIN_LINE + noise.next_u64() % LINE_RANGE {
+            text.push(b'a' + (noise.next_u64() >> 32) as u8 % 26);
         }
         text.push(b'\n');
         lines += 1;
@@ -153,7 +155,7 @@ impl Subject {
             }
             Subject::Lines { bytes, .. } => {
                 let framing = LineFraming(b'\n');
-                run_records(framing, &BodyOrder::new(framing, false), bytes, pieces, scratch)
+                run_records(framing, &RangeOrder::whole(framing, false), bytes, pieces, scratch)
             }
         }
     }
@@ -180,11 +182,11 @@ fn run_numbers(numbers: &[u64], pieces: usize) -> Seconds {
     out.fill(1);
     let piece = numbers.len().div_ceil(pieces).max(1);
     let began = Instant::now();
-    sorted.chunks_mut(piece).for_each(sort_u64);
+    sorted.chunks_mut(piece).for_each(vsort::sort);
     let sort = began.elapsed().as_secs_f64();
     let slices: Vec<&[u64]> = sorted.chunks(piece).collect();
     let began = Instant::now();
-    merge_numbers_u64(&slices, &mut out);
+    merge_numbers(&slices, &mut out);
     let merge = began.elapsed().as_secs_f64();
     black_box(&out);
     Seconds { sort, merge }
@@ -198,27 +200,31 @@ fn run_records<F: Framing, O: RecordOrder>(
     scratch: &mut ChunkScratch,
 ) -> Seconds {
     let mut out = vec![1; bytes.len()];
-    let mut pieces: Vec<(&[u8], Vec<u32>)> = Vec::with_capacity(count);
+    let mut sorted = vec![1; bytes.len()];
+    let mut free = &mut sorted[..];
+    let mut pieces: Vec<[&[u8]; 1]> = Vec::with_capacity(count);
     let mut sort = 0.0;
     let mut rest = bytes;
     while !rest.is_empty() {
         let mut starts = vec![1; (bytes.len() / count / MIN_LINE as usize).max(1)];
         let began = Instant::now();
         let limit = rest.len().min(bytes.len() / count + FIXED_BYTES);
-        let found = frame(&framing, &rest[..limit], &mut starts);
+        let found = framing.frame(&rest[..limit], &mut starts);
         if found.consumed == 0 {
             break;
         }
         starts.truncate(found.records);
         let (piece, after) = rest.split_at(found.consumed);
         sort_chunk(&framing, order, piece, &mut starts, scratch);
+        let (room, left) = free.split_at_mut(piece.len());
+        gather(&framing, piece, &starts, room);
         sort += began.elapsed().as_secs_f64();
-        pieces.push((piece, starts));
+        pieces.push([room]);
+        free = left;
         rest = after;
     }
     let began = Instant::now();
-    let mut cursors: Vec<_> =
-        pieces.iter().map(|(piece, starts)| ChunkCursor::new(framing, piece, starts)).collect();
+    let mut cursors: Vec<_> = pieces.iter().map(|piece| SliceCursor::new(framing, piece)).collect();
     let mut at = 0;
     let _ = merge(&mut cursors, order, &mut |record: &[u8]| {
         match out.get_mut(at..at + record.len()) {
@@ -231,22 +237,6 @@ fn run_records<F: Framing, O: RecordOrder>(
     let merge = began.elapsed().as_secs_f64();
     black_box(&out);
     Seconds { sort, merge }
-}
-
-/// Pseudo-random numbers (xorshift64*), the same every time.
-pub(crate) struct Noise(u64);
-
-impl Noise {
-    pub(crate) fn new(seed: u64) -> Self {
-        Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
 }
 
 #[cfg(test)]

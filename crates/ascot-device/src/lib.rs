@@ -27,8 +27,6 @@ use ascot_model::measurement::MeasuredProfile;
 pub use error::ProbeError;
 pub use host::measure as measure_host;
 
-/// The unit of direct access.
-const PAGE: u64 = ascot_io::PAGE_BYTES as u64;
 /// Default duration in seconds.
 pub const DEFAULT_SECONDS: f64 = 40.0;
 /// Minimum and maximum duration in seconds.

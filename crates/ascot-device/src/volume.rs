@@ -15,12 +15,13 @@ use std::time::Instant;
 
 use ascot_io::{Buf, DEFAULT_DEPTH, Direction, Pool};
 use ascot_model::measurement::{Figure, Speed, SwitchPoint, VolumeMeasurement};
+use ascot_model::random::SplitMix64;
 
+use crate::Clock;
 use crate::area::Area;
 use crate::drive::{self, Lane, Moved, Pattern};
 use crate::error::ProbeError;
 use crate::target::Target;
-use crate::{Clock, PAGE};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -93,41 +94,41 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
     })
 }
 
-/// The areas of a measurement.
+/// The places of the directions in pairs.
+const READ: usize = Direction::Read as usize;
+const WRITE: usize = Direction::Write as usize;
+
+/// The areas of a measurement: each pair has one to read and one to write.
 struct Areas {
-    read: Area,
-    write: Area,
-    read_many: Area,
-    write_many: Area,
+    one: [Area; 2],
+    many: [Area; 2],
     /// Number of files in each area of many files.
     files: u64,
 }
 
 impl Areas {
     fn bytes(&self) -> u64 {
-        [&self.read, &self.write, &self.read_many, &self.write_many].iter().map(|area| area.bytes()).sum()
+        self.one.iter().chain(&self.many).map(Area::bytes).sum()
     }
 
     /// Four areas of `bytes` in total; the areas of many files have as many as possible.
     fn create(target: &Target, bytes: u64) -> Result<Areas, ProbeError> {
         let largest = REQUESTS.iter().max().copied().unwrap_or(MIB);
-        let one = (bytes / AREAS / largest).max(1) * largest;
-        let mut files = (one / (MIN_RUNS * RUN_BYTES)).clamp(2, MAX_FILES);
+        let one_bytes = (bytes / AREAS / largest).max(1) * largest;
+        let mut files = (one_bytes / (MIN_RUNS * RUN_BYTES)).clamp(2, MAX_FILES);
         files = 1 << files.ilog2();
+        let pair = |files: u64, file_bytes: u64| {
+            let area = || Area::create(&target.directory, files, file_bytes);
+            Ok([area()?, area()?])
+        };
         // These first, because they are needed more than many files.
-        let single = || Area::create(&target.directory, 1, one);
-        let read = single()?;
-        let write = single()?;
+        let one = pair(1, one_bytes)?;
         loop {
-            let file_bytes = one / files / RUN_BYTES * RUN_BYTES;
-            let many = || Area::create(&target.directory, files, file_bytes);
-            match (many(), many()) {
-                (Ok(read_many), Ok(write_many)) => {
-                    return Ok(Areas { read, write, read_many, write_many, files });
-                }
+            match pair(files, one_bytes / files / RUN_BYTES * RUN_BYTES) {
+                Ok(many) => return Ok(Areas { one, many, files }),
                 // If descriptors run out, fewer files are better than no measurement.
-                (Err(error), _) | (_, Err(error)) if files > 2 && out_of_descriptors(&error) => files /= 2,
-                (Err(error), _) | (_, Err(error)) => return Err(error),
+                Err(error) if files > 2 && out_of_descriptors(&error) => files /= 2,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -151,11 +152,8 @@ struct Rounds {
 struct Bench<'a> {
     clock: &'a Clock<'a>,
     areas: Areas,
-    /// Number of requests issued to the areas, so that no slice repeats the reads of the one before.
-    seen: u64,
-    seen_many: u64,
-    reading: Buf,
-    writing: Buf,
+    /// The buffers to read into and to write from.
+    memory: [Buf; 2],
 }
 
 impl<'a> Bench<'a> {
@@ -169,7 +167,7 @@ impl<'a> Bench<'a> {
         let seconds = clock.budget.as_secs_f64() * LAYOUT_SHARE;
         let bytes = target.bytes.min((2.0 * rate * seconds) as u64).max(crate::MIN_BYTES);
         let areas = Areas::create(target, bytes)?;
-        Ok(Bench { clock, areas, seen: 0, seen_many: 0, reading, writing })
+        Ok(Bench { clock, areas, memory: [reading, writing] })
     }
 
     /// The numbers of files: 2, 4, 8, ...
@@ -179,21 +177,18 @@ impl<'a> Bench<'a> {
 
     /// Writes the files to be read.
     fn lay_out(&mut self) -> Result<(), ProbeError> {
-        for area in [&self.areas.read, &self.areas.read_many] {
+        for area in [&self.areas.one[READ], &self.areas.many[READ]] {
             self.clock.tick()?;
             let pattern = Pattern { request_bytes: RUN_BYTES, depth: 16, streams: 1 };
-            let memory = memory_of(&mut self.writing, &pattern);
-            drive::fill(
-                Lane { area, direction: Direction::Write, pattern, seen: 0, memory },
-                self.clock.cancel,
-            )?;
+            let memory = memory_of(&mut self.memory[WRITE], &pattern);
+            drive::fill(Lane { area, direction: Direction::Write, pattern, memory }, self.clock.cancel)?;
         }
         Ok(())
     }
 
     /// Selects the patterns for reading and for writing.
     fn sweep(&mut self) -> Result<(Pattern, Pattern), ProbeError> {
-        let max = self.areas.read.bytes() / 2;
+        let max = self.areas.one[READ].bytes() / 2;
         let patterns: Vec<Pattern> = REQUESTS
             .iter()
             .flat_map(|&request_bytes| DEPTHS.map(|depth| Pattern { request_bytes, depth, streams: 1 }))
@@ -271,55 +266,42 @@ impl<'a> Bench<'a> {
 
     /// Seconds of a request that alternates between `streams` files.
     fn many(&mut self, direction: Direction, streams: u64, slice: f64) -> Result<f64, ProbeError> {
-        self.clock.tick()?;
         let pattern = Pattern { request_bytes: RUN_BYTES, depth: DEFAULT_DEPTH, streams };
-        let (area, memory) = match direction {
-            Direction::Read => (&self.areas.read_many, memory_of(&mut self.reading, &pattern)),
-            Direction::Write => (&self.areas.write_many, memory_of(&mut self.writing, &pattern)),
-        };
-        let lane = Lane { area, direction, pattern, seen: self.seen_many, memory };
-        let moved = drive::slice(&mut [lane], slice, self.clock.cancel)?;
-        let moved = moved.first().copied().unwrap_or_default();
-        self.seen_many += if direction == Direction::Read { moved.requests } else { 0 };
-        Ok(moved.seconds_of_request())
+        Ok(self.alone(|areas| &areas.many, direction, pattern, slice)?.seconds_of_request())
     }
 
     /// One direction alone, in one file.
     fn one(&mut self, direction: Direction, pattern: Pattern, slice: f64) -> Result<Moved, ProbeError> {
+        self.alone(|areas| &areas.one, direction, pattern, slice)
+    }
+
+    /// One direction alone.
+    fn alone(
+        &mut self,
+        areas: fn(&Areas) -> &[Area; 2],
+        direction: Direction,
+        pattern: Pattern,
+        slice: f64,
+    ) -> Result<Moved, ProbeError> {
         self.clock.tick()?;
-        let (area, memory) = match direction {
-            Direction::Read => (&self.areas.read, memory_of(&mut self.reading, &pattern)),
-            Direction::Write => (&self.areas.write, memory_of(&mut self.writing, &pattern)),
-        };
-        let lane = Lane { area, direction, pattern, seen: self.seen / pattern.request_bytes, memory };
+        let area = &areas(&self.areas)[direction as usize];
+        let memory = memory_of(&mut self.memory[direction as usize], &pattern);
+        let lane = Lane { area, direction, pattern, memory };
         let moved = drive::slice(&mut [lane], slice, self.clock.cancel)?;
-        let moved = moved.first().copied().unwrap_or_default();
-        self.seen += if direction == Direction::Read { moved.bytes } else { 0 };
-        Ok(moved)
+        Ok(moved.first().copied().unwrap_or_default())
     }
 
     /// Bytes/s of each direction with both active.
     fn both(&mut self, read: Pattern, write: Pattern, slice: f64) -> Result<f64, ProbeError> {
         self.clock.tick()?;
-        let seen = self.seen / read.request_bytes;
+        let [from, to] = &self.areas.one;
+        let [reading, writing] = &mut self.memory;
+        let [reading, writing] = [memory_of(reading, &read), memory_of(writing, &write)];
         let mut lanes = [
-            Lane {
-                area: &self.areas.read,
-                direction: Direction::Read,
-                pattern: read,
-                seen,
-                memory: memory_of(&mut self.reading, &read),
-            },
-            Lane {
-                area: &self.areas.write,
-                direction: Direction::Write,
-                pattern: write,
-                seen: 0,
-                memory: memory_of(&mut self.writing, &write),
-            },
+            Lane { area: from, direction: Direction::Read, pattern: read, memory: reading },
+            Lane { area: to, direction: Direction::Write, pattern: write, memory: writing },
         ];
         let moved = drive::slice(&mut lanes, slice, self.clock.cancel)?;
-        self.seen += moved.first().map_or(0, |moved| moved.bytes);
         Ok(moved.iter().map(Moved::rate).sum::<f64>() / moved.len().max(1) as f64)
     }
 }
@@ -337,7 +319,7 @@ fn pilot(target: &Target, clock: &Clock<'_>, memory: &mut Buf) -> Result<f64, Pr
     let area = Area::create(&target.directory, 1, bytes.max(MIB))?;
     let pattern = Pattern { request_bytes: RUN_BYTES, depth: 16, streams: 1 };
     let memory = memory_of(memory, &pattern);
-    let lane = Lane { area: &area, direction: Direction::Write, pattern, seen: 0, memory };
+    let lane = Lane { area: &area, direction: Direction::Write, pattern, memory };
     let moved = drive::slice(&mut [lane], PILOT_SECONDS, clock.cancel)?;
     Ok(moved.first().map_or(0.0, Moved::rate))
 }
@@ -351,9 +333,9 @@ fn leanest(patterns: &[Pattern], rates: &[f64]) -> Option<Pattern> {
 
 /// Fills `bytes` with incompressible data.
 fn fill_with_noise(bytes: &mut [u8]) {
-    let mut noise = crate::host::Noise::new(PAGE);
+    let mut noise = SplitMix64(1);
     for word in bytes.chunks_exact_mut(8) {
-        word.copy_from_slice(&noise.next().to_le_bytes());
+        word.copy_from_slice(&noise.next_u64().to_le_bytes());
     }
 }
 

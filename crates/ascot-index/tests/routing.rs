@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use ascot_index::routing::*;
 use ascot_testing::in_process::{Endpoint, Order, in_process};
-use ascot_testing::limited::{Limited, Pace, Wire, WireSpeed};
+use ascot_testing::limited::{Limited, Wire, WireSpeed};
 use ascot_testing::virtual_peers::{SampledRank, sample_two_nodes};
 
 const PURPOSE: u8 = 1;
@@ -401,9 +401,9 @@ fn too_little_memory_names_what_would_do() {
 fn a_slow_wire_takes_its_time() {
     let topology = Topology::even(4, 2);
     let speed = WireSpeed { bytes_per_second: 1e6, latency_seconds: 1e-3 };
-    let run = |pace, order| {
-        let wire = Wire::new(&topology, speed, pace);
-        let counts = on_ranks(&topology, order, |end| {
+    let run = || {
+        let wire = Wire::new(&topology, speed);
+        let counts = on_ranks(&topology, Order::Turns { seed: 1 }, |end| {
             let limited = Limited::new(end, &wire);
             let mut router =
                 Router::new(limited, settings(Route::ThreeHop, 1024, 4), &Pool::new(8 << 20)).unwrap();
@@ -415,14 +415,9 @@ fn a_slow_wire_takes_its_time() {
         let out = counts[0].bytes_off_node() + counts[1].bytes_off_node();
         (wire.last_seconds(), out as f64 / speed.bytes_per_second)
     };
-    for (pace, order) in [(Pace::Virtual, Order::Turns { seed: 1 }), (Pace::Real, Order::Free)] {
-        let (seconds, least) = run(pace, order);
-        // Real time is also what else the machine does.
-        let most = if pace == Pace::Virtual { 6.0 * least } else { 30.0 };
-        assert!((least..most).contains(&seconds), "{pace:?}: {seconds} s, {least} s at least");
-    }
-    let again = || run(Pace::Virtual, Order::Turns { seed: 1 }).0;
-    assert_eq!(again(), again(), "virtual time is the same in every run");
+    let (seconds, least) = run();
+    assert!((least..6.0 * least).contains(&seconds), "{seconds} s, {least} s at least");
+    assert_eq!(run().0, seconds, "virtual time is the same in every run");
 }
 
 #[test]

@@ -19,10 +19,6 @@ use crate::stream_context::StreamContext;
 /// How files are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Backend {
-    /// A system call for each element of [`PLAIN_BYTES`] bytes.
-    Plain,
-    /// System calls of [`BUFFERED_BYTES`].
-    Buffered,
     /// System calls of this many bytes.
     Sized(usize),
     /// Windows of this many bytes mapped to memory. A file that another process truncates while it
@@ -33,11 +29,12 @@ pub enum Backend {
     Direct,
 }
 
-/// Bytes a system call of the plain back-end moves: one small element.
-pub const PLAIN_BYTES: usize = 4;
-
-/// Bytes a system call of the buffered back-end moves: the size of a stdio buffer.
-pub const BUFFERED_BYTES: usize = 8 << 10;
+impl Backend {
+    /// A system call for each small element.
+    pub const PLAIN: Backend = Backend::Sized(4);
+    /// System calls of the usual size of a buffer.
+    pub const BUFFERED: Backend = Backend::Sized(8 << 10);
+}
 
 pub(crate) const NOTHING_BEGUN: &str = "a read was completed that had not been begun";
 pub(crate) const TOO_LONG: &str = "more bytes were to be written than the buffer holds";

@@ -41,7 +41,7 @@ enum Owner {
         _grant: Grant,
     },
     Leased {
-        block: Mutex<Option<Buf>>,
+        block: Option<Buf>,
         home: Arc<Shared>,
         _held: Held,
     },
@@ -119,9 +119,7 @@ impl Buf {
 
     /// The memory of a grant, whose only user this buffer is.
     pub(crate) fn from_grant(grant: Grant) -> Self {
-        let start = grant.start();
-        let len = grant.bytes();
-        Self { start, len, owner: Arc::new(Owner::Granted { _grant: grant }) }
+        Self { start: grant.start, len: grant.bytes, owner: Arc::new(Owner::Granted { _grant: grant }) }
     }
 
     /// Bytes in this part.
@@ -207,12 +205,11 @@ impl std::fmt::Debug for Buf {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Self::Leased { block, home, .. } = self {
-            let block = block.get_mut().unpoisoned().take();
-            if let Some(block) = block {
-                home.lock().push(block);
-                home.returned.notify_one();
-            }
+        if let Self::Leased { block, home, .. } = self
+            && let Some(block) = block.take()
+        {
+            home.lock().push(block);
+            home.returned.notify_one();
         }
     }
 }
@@ -304,10 +301,9 @@ impl BlockPool {
     }
 
     fn lease(&self, block: Buf) -> Buf {
-        let start = block.start;
-        let len = block.len;
+        let Buf { start, len, .. } = block;
         let owner = Owner::Leased {
-            block: Mutex::new(Some(block)),
+            block: Some(block),
             home: Arc::clone(&self.shared),
             _held: self.shared.holders.taken(),
         };

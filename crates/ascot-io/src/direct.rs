@@ -59,20 +59,8 @@ impl QueuedFile {
         self.direct && !(aligned && offset.is_multiple_of(PAGE))
     }
 
-    /// Submits a transfer of `len` bytes; `halve` makes its first system call move half of them.
-    fn submit(
-        &mut self,
-        direction: Direction,
-        buf: Buf,
-        offset: u64,
-        len: usize,
-        halve: bool,
-    ) -> Result<Ticket, IoError> {
-        let request = self.request(direction, buf, offset, len, halve)?;
-        Ok(self.queue.submit(request))
-    }
-
-    /// Builds the request for a transfer and counts it from now on.
+    /// Builds the request for a transfer of `len` bytes and counts it from now on; `halve` makes its first system call
+    /// move half of them.
     pub(crate) fn request(
         &mut self,
         direction: Direction,
@@ -141,7 +129,8 @@ impl DirectRead {
         // Reads past the range's end, up to the page; the buffer has whole pages, so it holds them.
         let asked = if direct { wanted.next_multiple_of(PAGE_BYTES) } else { wanted };
         self.next = at + wanted as u64;
-        let ticket = self.base.submit(Direction::Read, buf, at, asked, effect == Some(Effect::Short))?;
+        let request = self.base.request(Direction::Read, buf, at, asked, effect == Some(Effect::Short))?;
+        let ticket = self.base.queue.submit(request);
         Ok(Begun::Asked { ticket, at, skip, wanted })
     }
 }
@@ -243,7 +232,7 @@ impl DirectWrite {
     /// the write itself extends the file and reports a full volume.
     fn allocate(&mut self, end: u64) {
         if !self.allocates && self.next / NOTED_BYTES != end / NOTED_BYTES {
-            self.writer.note(&self.base.file);
+            self.base.context.space.note(&self.base.file);
         }
         if end > self.allocated && self.allocates {
             self.allocates = self.try_allocate(end).is_ok();
@@ -266,7 +255,7 @@ impl DirectWrite {
             self.base.file.set_len(*result.as_ref().unwrap_or(&from))?;
         }
         self.allocated = *result.as_ref().unwrap_or(&from);
-        self.writer.note(&self.base.file);
+        self.base.context.space.note(&self.base.file);
         result.map(|_| ())
     }
 
@@ -275,7 +264,8 @@ impl DirectWrite {
             // Requests still queued would go through the page cache with it.
             self.drain()?;
         }
-        let ticket = self.base.submit(Direction::Write, buf, offset, len, halve)?;
+        let request = self.base.request(Direction::Write, buf, offset, len, halve)?;
+        let ticket = self.base.queue.submit(request);
         self.begun.push_back((ticket, offset, len));
         Ok(())
     }
@@ -304,7 +294,7 @@ impl DirectWrite {
             self.keep(cut)?;
             self.allocated = self.next;
         }
-        self.writer.note(&self.base.file);
+        self.base.context.space.note(&self.base.file);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use ascot_model::measurement::{Requests, VolumeRequests};
 
-use crate::backend::{BUFFERED_BYTES, Backend, Calls, PLAIN_BYTES, SyncRead};
+use crate::backend::{Backend, Calls, SyncRead};
 use crate::descriptor::Descriptor;
 use crate::direct::{DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
@@ -26,7 +26,7 @@ use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, Ledger};
 use crate::mapped::Mapped;
 use crate::pipe::{PipeRead, PipeWrite};
-use crate::space_reservation::{PendingRemoval, SpaceReservation};
+use crate::space_reservation::SpaceReservation;
 use crate::stream::{ReadStream, WriteStream};
 use crate::stream_context::StreamContext;
 use crate::sync::Unpoisoned;
@@ -131,7 +131,7 @@ impl Disk {
         let mut queues = self.inner.queues.lock().unpoisoned();
         let [reads, writes] =
             [Direction::Read, Direction::Write].map(|direction| self.requests(device, direction).0);
-        queues.entry(device).or_insert_with(|| IoQueue::start_with(reads, writes)).clone()
+        queues.entry(device).or_insert_with(|| IoQueue::start(reads, writes)).clone()
     }
 
     /// The number of requests in flight on a device in one direction, and the bytes of the largest.
@@ -170,26 +170,9 @@ impl Disk {
         notices
     }
 
-    /// Announces that files written from now on will take about `bytes` in total, and at most that at once; space
-    /// may be allocated ahead within `bytes`.
-    pub fn reserve_space(&self, bytes: u64) {
-        self.inner.space.reserve(bytes);
-    }
-
-    /// Sets the most bytes that files should take at once, including files noted before.
-    pub fn limit_space(&self, bytes: u64) {
-        self.inner.space.limit(bytes);
-    }
-
-    /// Bytes left until that limit, if there is one.
-    pub fn space_left(&self) -> Option<u64> {
-        self.inner.space.left()
-    }
-
-    /// Announces that files are being removed, until the value is dropped: writes beyond the limit wait for the
-    /// removal.
-    pub fn begin_removal(&self) -> PendingRemoval {
-        self.inner.space.begin_removal()
+    /// The space that the written files take, and may take.
+    pub fn space(&self) -> &SpaceReservation {
+        &self.inner.space
     }
 
     /// Notes a file that is not written through a stream, or was written by a job that was killed.
@@ -198,11 +181,6 @@ impl Disk {
             std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
         self.inner.space.note_stat(&stat);
         Ok(())
-    }
-
-    /// The most bytes that the written files have taken at once, as the file system counts them.
-    pub fn peak_bytes(&self) -> u64 {
-        self.inner.space.peak()
     }
 
     fn notice(&self, device: u64, what: &'static str, path: &Path) {
@@ -263,7 +241,7 @@ impl Disk {
             }
             None => {
                 let context = self.context(path, name, &stat, Direction::Read);
-                return Ok(Box::new(PipeRead::start(context, file)?));
+                return Ok(Box::new(PipeRead::start(context, file, Vec::new())?));
             }
         };
         let end = range.end.min(size);
@@ -281,17 +259,14 @@ impl Disk {
     ) -> Box<dyn ReadStream> {
         let Range { start, end } = range;
         let bytes = match self.inner.options.backend {
-            Backend::Plain => PLAIN_BYTES,
-            Backend::Buffered => BUFFERED_BYTES,
             Backend::Sized(bytes) => bytes.max(1),
             Backend::Mapped(window) => {
                 let access = Mapped::new(Arc::new(file), window, start, end);
                 return Box::new(SyncRead::new(context, access, start, end));
             }
             Backend::Direct => {
-                let cached = end - start < SMALL_FILE_BYTES
-                    || system::cached_share(&file, start, end - start) >= MOSTLY_CACHED;
-                let direct = !cached && self.enter_direct(&file, &context.path, stat);
+                let direct = self.prefers_direct(&file, start, end - start)
+                    && self.enter_direct(&file, &context.path, stat);
                 let base = self.queued_file(context, Direction::Read, Arc::new(file), direct, stat);
                 return Box::new(DirectRead::new(base, start, end));
             }
@@ -343,10 +318,12 @@ impl Disk {
         entered
     }
 
-    /// Reads a descriptor (such as standard input) from its position to its end. `path` names it in errors.
+    /// Reads a descriptor (such as standard input) to its end: the bytes `peeked`, which were read before, and then
+    /// from its position. `path` names it in errors.
     pub fn from_reader(
         &self,
         source: impl Into<OwnedFd>,
+        peeked: Vec<u8>,
         path: &Path,
         name: &str,
     ) -> Result<Box<dyn ReadStream>, IoError> {
@@ -354,7 +331,7 @@ impl Disk {
         let stat = file.metadata().map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
         let context = self.context(path, name, &stat, Direction::Read);
         system::widen_pipe(&file);
-        Ok(Box::new(PipeRead::start(context, file)?))
+        Ok(Box::new(PipeRead::start(context, file, peeked)?))
     }
 
     /// Writes to a descriptor (such as standard output) from its position. `path` names it in errors.

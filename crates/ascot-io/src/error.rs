@@ -68,7 +68,7 @@ impl fmt::Display for Action {
 #[non_exhaustive]
 pub enum IoError {
     /// The operating system refused an operation.
-    #[error("cannot {action} {}{}: {source}", path.display(), At(action.offset(*offset)))]
+    #[error("cannot {action} {}{}: {source}", path.display(), at(action.offset(*offset)))]
     Os {
         /// The operation attempted.
         action: Action,
@@ -106,7 +106,7 @@ pub enum IoError {
     /// The volume is full (or the user's quota or file-size limit is reached).
     #[error(
         "no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume",
-        path.display(), At(*offset), SpaceNeeded { needed: *needed, free: *free }
+        path.display(), at(*offset), space_needed(*needed, *free)
     )]
     DiskFull {
         /// The file being written.
@@ -123,7 +123,7 @@ pub enum IoError {
     /// A device or other special file accepts no more bytes.
     #[error(
         "cannot write {}{}: it takes no more bytes: {source}\n  name another output (-o FILE)",
-        path.display(), At(*offset)
+        path.display(), at(*offset)
     )]
     DeviceFull {
         /// The device.
@@ -192,7 +192,7 @@ pub enum IoError {
         what: &'static str,
     },
     /// A caller requested an operation that the stream does not support.
-    #[error("{}{}: {what}", path.display(), At(*offset))]
+    #[error("{}{}: {what}", path.display(), at(*offset))]
     Misuse {
         /// The file.
         path: PathBuf,
@@ -216,7 +216,7 @@ pub enum IoError {
         source: ThreadError,
     },
     /// The memory budget is too small for the stream's buffers.
-    #[error("{}{}: {source}", path.display(), At(*offset))]
+    #[error("{}{}: {source}", path.display(), at(*offset))]
     Memory {
         /// The file the memory is for.
         path: PathBuf,
@@ -228,31 +228,17 @@ pub enum IoError {
 }
 
 /// " at byte N", or nothing for the start of a file.
-struct At(u64);
-
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => Ok(()),
-            offset => write!(f, " at byte {offset}"),
-        }
-    }
+fn at(offset: u64) -> String {
+    if offset == 0 { String::new() } else { format!(" at byte {offset}") }
 }
 
 /// "needs X, Y left", with the numbers that are known.
-struct SpaceNeeded {
-    needed: Option<u64>,
-    free: Option<u64>,
-}
-
-impl fmt::Display for SpaceNeeded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.needed, self.free) {
-            (Some(needed), Some(free)) => write!(f, "{} more needed, {} left", bytes(needed), bytes(free)),
-            (Some(needed), None) => write!(f, "{} more needed", bytes(needed)),
-            (None, Some(free)) => write!(f, "{} left", bytes(free)),
-            (None, None) => f.write_str("the write does not fit"),
-        }
+fn space_needed(needed: Option<u64>, free: Option<u64>) -> String {
+    match (needed, free) {
+        (Some(needed), Some(free)) => format!("{} more needed, {} left", bytes(needed), bytes(free)),
+        (Some(needed), None) => format!("{} more needed", bytes(needed)),
+        (None, Some(free)) => format!("{} left", bytes(free)),
+        (None, None) => "the write does not fit".into(),
     }
 }
 
@@ -289,26 +275,6 @@ impl IoError {
             *needed = Some(bytes);
         }
         self
-    }
-
-    /// The file the error is about.
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Os { path, .. }
-            | Self::NoDirectory { path, .. }
-            | Self::DiskFull { path, .. }
-            | Self::DeviceFull { path, .. }
-            | Self::BrokenPipe { path, .. }
-            | Self::TooManyOpen { path, .. }
-            | Self::Replaced { path }
-            | Self::Truncated { path, .. }
-            | Self::Corrupt { path, .. }
-            | Self::BadIndex { path, .. }
-            | Self::Misuse { path, .. }
-            | Self::Stopped { path }
-            | Self::Thread { path, .. }
-            | Self::Memory { path, .. } => path,
-        }
     }
 
     /// Whether the volume (or a quota, or a file-size limit) is full.

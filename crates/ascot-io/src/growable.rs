@@ -22,15 +22,11 @@ pub struct Growable {
 impl Pool {
     /// Empty memory that can grow within the budget.
     pub fn growable(&self, purpose: &'static str) -> Result<Growable, PoolError> {
-        Growable::new(self, purpose)
+        Ok(Growable { mapping: None, reservation: self.reserve(0, purpose)?, pool: self.clone(), purpose })
     }
 }
 
 impl Growable {
-    pub(crate) fn new(pool: &Pool, purpose: &'static str) -> Result<Self, PoolError> {
-        Ok(Self { mapping: None, reservation: pool.reserve(0, purpose)?, pool: pool.clone(), purpose })
-    }
-
     /// Grows it to at least `bytes`, in whole pages; its contents stay. After an error it is unchanged.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), PoolError> {
         let rounded = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);

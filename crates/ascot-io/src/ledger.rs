@@ -244,7 +244,7 @@ impl Meter {
         let device = &mut books.devices[entry.device_at];
         if device.head != Some((self.inode, offset)) {
             entry.account.runs += 1;
-            books.files.at(self.row).run(self.direction);
+            books.files.at(self.row).count_run(self.direction);
         }
         device.head = Some((self.inode, end));
         if self.file_end != Some(offset) {
@@ -281,7 +281,7 @@ impl Receipt {
         let books = &mut *books;
         let entry = &mut books.streams[self.stream];
         entry.account.bytes += bytes;
-        books.files.at(self.row).moved(self.direction, bytes);
+        books.files.at(self.row).count(self.direction, bytes);
         entry.clock.stop(now);
         books.devices[entry.device_at].clock.stop(now);
     }

@@ -43,7 +43,7 @@ pub mod threads;
 mod virtual_disk;
 pub mod waits;
 
-pub use backend::{BUFFERED_BYTES, Backend, PLAIN_BYTES};
+pub use backend::Backend;
 pub use buf::{BlockPool, Buf};
 pub use descriptor::PendingRead;
 pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
@@ -59,7 +59,7 @@ pub use run::{
     BlockDecoder, BlockEntry, Codec, Compression, Crc32c, RunFile, RunId, RunIndex, RunReader, RunWriter,
     block_checksum, crc32c, read_index,
 };
-pub use space_reservation::{PendingRemoval, ahead_bytes};
+pub use space_reservation::{PendingRemoval, SpaceReservation, ahead_bytes};
 pub use stream::{Filled, ReadStream, WriteStream};
 pub use sync::Unpoisoned;
 pub use system::{descriptor_limit, random_bytes};

@@ -29,8 +29,8 @@ use crate::error::{Action, IoError};
 use crate::stream::WriteStream;
 use crate::system;
 
-/// Names tried before giving up: if 64 random bits collide, the generator is broken.
-const NAMES_TRIED: usize = 8;
+/// Attempts to create a temporary file before giving up; a cleaner may remove it before it is locked.
+const ATTEMPTS: usize = 8;
 
 /// A file being written under a temporary name.
 pub struct AtomicOutput {
@@ -50,40 +50,12 @@ pub struct AtomicOutput {
 impl AtomicOutput {
     /// Starts an output that will be `path`; `name` is the stream's name in the ledger.
     pub fn create(disk: &Disk, path: &Path, name: &str) -> Result<Self, IoError> {
+        if let Some(temporary) = Self::name_for(path)? {
+            return Self::create_named(disk, path, &temporary, name);
+        }
         let target = resolve(path)?;
-        let old = state(&target)?;
-        if old.as_ref().is_some_and(|old| !old.is_file()) {
-            let stream = Some(disk.open_special(&target, name)?);
-            return Ok(Self {
-                disk: disk.clone(),
-                stream,
-                target,
-                temporary: None,
-                file: None,
-                sealed: None,
-                kept: false,
-            });
-        }
-        for attempt in 1..=NAMES_TRIED {
-            let temporary = temporary_name(&target)?;
-            // Before the file exists: afterwards there may be no memory for it.
-            emergency::register_file(&temporary);
-            match disk.create_as(&temporary, name, mode(old.as_ref())) {
-                // Otherwise a cleaner removed the file in between: try another name.
-                Ok((stream, file)) if hold(&temporary, &file) => {
-                    return Ok(Self::at(disk, stream, target, temporary, file));
-                }
-                Ok(_) => {}
-                Err(IoError::Os { source, .. })
-                    if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
-                Err(error) => {
-                    emergency::forget(&temporary);
-                    return Err(name_output(error, path, &target));
-                }
-            }
-            emergency::forget(&temporary);
-        }
-        Err(IoError::from_os(Action::Create, &target, 0, io::Error::from_raw_os_error(libc::EEXIST)))
+        let stream = disk.open_special(&target, name)?;
+        Ok(Self::at(disk, stream, target, None))
     }
 
     /// A temporary name for an output that will be `path`, to be recorded before the file exists; `None` if the
@@ -120,7 +92,7 @@ impl AtomicOutput {
         temporary: &Path,
         name: &str,
     ) -> Result<Self, IoError> {
-        for _ in 0..NAMES_TRIED {
+        for _ in 0..ATTEMPTS {
             match disk.create_as(temporary, name, mode(state(&target)?.as_ref())) {
                 Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
                     disk.remove_file(temporary)?;
@@ -128,7 +100,7 @@ impl AtomicOutput {
                 Err(error) => return Err(name_output(error, path, &target)),
                 Ok((stream, file)) => {
                     if hold(temporary, &file) {
-                        return Ok(Self::at(disk, stream, target, temporary.to_path_buf(), file));
+                        return Ok(Self::at(disk, stream, target, Some((temporary, file))));
                     }
                 }
             }
@@ -136,22 +108,15 @@ impl AtomicOutput {
         Err(IoError::from_os(Action::Create, temporary, 0, io::Error::from_raw_os_error(libc::EBUSY)))
     }
 
+    /// An output at `target`, now at the temporary path with this file, or written directly.
     fn at(
         disk: &Disk,
         stream: Box<dyn WriteStream>,
         target: PathBuf,
-        temporary: PathBuf,
-        file: File,
+        temporary: Option<(&Path, File)>,
     ) -> Self {
-        Self {
-            disk: disk.clone(),
-            stream: Some(stream),
-            target,
-            temporary: Some(temporary),
-            file: Some(file),
-            sealed: None,
-            kept: false,
-        }
+        let (temporary, file) = temporary.map(|(path, file)| (path.to_path_buf(), file)).unzip();
+        Self { disk: disk.clone(), stream: Some(stream), target, temporary, file, sealed: None, kept: false }
     }
 
     /// Continues the temporary file of a killed job at `offset` (a multiple of 4096), for the same `path`. It must
@@ -180,7 +145,7 @@ impl AtomicOutput {
         let copy = file.try_clone().map_err(failed)?;
         let stream = disk.append_to(copy, temporary, offset, name)?;
         // It is not registered: a resumable output stays.
-        Ok(Self::at(disk, stream, target, temporary.to_path_buf(), file))
+        Ok(Self::at(disk, stream, target, Some((temporary, file))))
     }
 
     /// The stream to write to.
@@ -208,11 +173,6 @@ impl AtomicOutput {
     /// The inode number of the temporary file, for [`resume`](Self::resume).
     pub fn inode(&self) -> Option<u64> {
         self.file.as_ref().and_then(|file| file.metadata().ok()).map(|stat| stat.ino())
-    }
-
-    /// The final name, links followed.
-    pub fn target(&self) -> &Path {
-        &self.target
     }
 
     /// Keeps the temporary file if the output is dropped uncommitted.

@@ -11,7 +11,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -26,69 +26,105 @@ use crate::fault_hook::Effect;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::stream_context::StreamContext;
 use crate::system;
-use crate::threads::{Thread, ThreadError, spawn};
+use crate::threads::{Thread, spawn};
 use crate::waits::{Need, receive, wait_for};
 
 /// Interval at which a thread that waits for the other end of a pipe checks whether the job is to stop.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// The answer of a pipe's thread; none if the thread has ended.
-fn receive_answer<T>(
-    from: &Receiver<Result<T, IoError>>,
-    path: &Path,
-    is_stopped: impl Fn() -> bool,
-) -> Option<Result<T, IoError>> {
-    let mut waiting = None;
-    loop {
-        match from.recv_timeout(BETWEEN_LOOKS) {
-            Ok(answer) => return Some(answer),
-            Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) if is_stopped() => {
-                return Some(Err(IoError::Stopped { path: path.to_path_buf() }));
+/// A thread that serves one request after another on a descriptor.
+struct PipeThread<Q, A> {
+    requests: Option<Sender<Q>>,
+    answers: Receiver<Result<A, IoError>>,
+    in_flight: usize,
+    /// Readable once the thread is to stop waiting for the other end.
+    stop: Arc<OwnedFd>,
+    thread: Option<Thread<()>>,
+    path: PathBuf,
+    job_stop: Option<Arc<AtomicBool>>,
+}
+
+impl<Q: Send + 'static, A: Send + 'static> PipeThread<Q, A> {
+    /// Starts the thread, which waits for `what`; `server` makes the function that serves a request.
+    fn start<S: FnMut(Q) -> Result<A, IoError> + Send + 'static>(
+        name: &str,
+        what: &'static str,
+        context: StreamContext,
+        server: impl FnOnce(StreamContext, Arc<OwnedFd>) -> S,
+    ) -> Result<Self, IoError> {
+        let path = context.path.clone();
+        let job_stop = context.stop.clone();
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
+        let stop = Arc::new(stop.map_err(|error| context.error(Action::Open, 0, error.into()))?);
+        let (requests, to_serve) = unbounded();
+        let (answer, answers) = unbounded();
+        let mut serve = server(context, Arc::clone(&stop));
+        let run = move || {
+            while let Ok(request) = receive(&to_serve, what, Need::Idle) {
+                // A caller that has gone needs no answer, and closes `to_serve` too.
+                let _ = answer.send(serve(request));
             }
-            Err(RecvTimeoutError::Timeout) => {
-                waiting.get_or_insert_with(|| wait_for("the thread of a pipe", Need::Blocked, None));
+        };
+        let thread = spawn(name, run).map_err(|source| IoError::Thread { path: path.clone(), source })?;
+        let requests = Some(requests);
+        Ok(Self { requests, answers, in_flight: 0, stop, thread: Some(thread), path, job_stop })
+    }
+
+    /// Hands a request to the thread; false if the thread has ended.
+    fn request(&mut self, request: Q) -> bool {
+        let sent = self.requests.as_ref().is_some_and(|requests| requests.send(request).is_ok());
+        self.in_flight += usize::from(sent);
+        sent
+    }
+
+    /// Waits for the next answer; none if the thread has ended.
+    fn answer(&self) -> Option<Result<A, IoError>> {
+        let is_stopped = || self.job_stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
+        let mut waiting = None;
+        loop {
+            match self.answers.recv_timeout(BETWEEN_LOOKS) {
+                Ok(answer) => return Some(answer),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if is_stopped() => {
+                    return Some(Err(IoError::Stopped { path: self.path.clone() }));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    waiting.get_or_insert_with(|| wait_for("the thread of a pipe", Need::Blocked, None));
+                }
             }
         }
     }
 }
 
-fn no_thread(path: &Path, source: ThreadError) -> IoError {
-    IoError::Thread { path: path.to_path_buf(), source }
+impl<Q, A> Drop for PipeThread<Q, A> {
+    fn drop(&mut self) {
+        self.requests = None;
+        // Cannot fail short of 2^64 - 1 unread signals.
+        let _ = rustix::io::write(self.stop.as_ref(), &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Reads a descriptor to its end.
 pub(crate) struct PipeRead {
-    bufs: Option<Sender<Buf>>,
-    filled: Receiver<Result<Filled, IoError>>,
-    in_flight: usize,
-    stop: Arc<OwnedFd>,
-    thread: Option<Thread<()>>,
-    misuse: IoError,
-    /// Fields of the caller.
-    path: PathBuf,
-    job_stop: Option<Arc<AtomicBool>>,
+    thread: PipeThread<Buf, Filled>,
 }
 
 impl PipeRead {
-    pub(crate) fn start(context: StreamContext, file: File) -> Result<Self, IoError> {
-        let failed = |error: io::Error| context.error(Action::Open, 0, error);
-        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
-        let stop = Arc::new(stop);
-        let misuse = context.misuse(0, NOTHING_BEGUN);
-        let path = context.path.clone();
-        let job_stop = context.stop.clone();
-        let (bufs, to_fill) = unbounded();
-        let (answer, filled) = unbounded();
-        let mut source = Source { context, file, stop: Arc::clone(&stop), at: 0, ended: false };
-        let read = move || {
-            while let Ok(buf) = receive(&to_fill, "buffers to read a pipe into", Need::Idle) {
-                // A caller that has gone needs no answer, and closes `to_fill` too.
-                let _ = answer.send(source.fill(buf));
-            }
+    /// Starts with the bytes `peeked`, which were read from `file` before.
+    pub(crate) fn start(context: StreamContext, file: File, peeked: Vec<u8>) -> Result<Self, IoError> {
+        let server = |context, stop| {
+            let mut source = Source { context, file, peeked, stop, at: 0, ended: false };
+            move |buf| source.fill(buf)
         };
-        let thread = Some(spawn("pipe in", read).map_err(|source| no_thread(&path, source))?);
-        Ok(Self { bufs: Some(bufs), filled, in_flight: 0, stop, thread, misuse, path, job_stop })
+        let thread = PipeThread::start("pipe in", "buffers to read a pipe into", context, server)?;
+        Ok(Self { thread })
+    }
+
+    fn misuse(&self) -> IoError {
+        IoError::Misuse { path: self.thread.path.clone(), offset: 0, what: NOTHING_BEGUN }
     }
 }
 
@@ -96,6 +132,8 @@ impl PipeRead {
 struct Source {
     context: StreamContext,
     file: File,
+    /// Bytes read before the stream was opened.
+    peeked: Vec<u8>,
     stop: Arc<OwnedFd>,
     at: u64,
     ended: bool,
@@ -103,19 +141,23 @@ struct Source {
 
 impl Source {
     fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
-        let mut end = 0;
-        if !self.ended && !buf.is_empty() {
+        let peeked = self.peeked.len().min(buf.len());
+        buf[..peeked].copy_from_slice(&self.peeked[..peeked]);
+        self.peeked.drain(..peeked);
+        let mut end = peeked;
+        if !self.ended && end < buf.len() {
             let mut halve = self.context.inject_fault(Action::Read, self.at)? == Some(Effect::Short);
-            let receipt = self.context.meter.issue(self.at, buf.len() as u64, 1);
+            let receipt = self.context.meter.issue(self.at, (buf.len() - end) as u64, 1);
             let mut result = Ok(());
             while end < buf.len() && !self.ended && result.is_ok() {
-                let until = if std::mem::take(&mut halve) { buf.len().div_ceil(2) } else { buf.len() };
+                let half = end + (buf.len() - end).div_ceil(2);
+                let until = if std::mem::take(&mut halve) { half } else { buf.len() };
                 match self.read(&mut buf[end..until]) {
                     Ok(more) => end += more,
                     Err(error) => result = Err(self.context.error(Action::Read, self.at, error)),
                 }
             }
-            receipt.complete(end as u64);
+            receipt.complete((end - peeked) as u64);
             result?;
         }
         Ok(Filled { buf, start: 0, end })
@@ -147,91 +189,63 @@ fn is_passing(error: &io::Error) -> bool {
 
 impl ReadStream for PipeRead {
     fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
-        match self.bufs.as_ref().map(|bufs| bufs.send(buf)) {
-            Some(Ok(())) => {
-                self.in_flight += 1;
-                Ok(())
-            }
-            _ => Err(self.misuse.clone()),
-        }
+        if self.thread.request(buf) { Ok(()) } else { Err(self.misuse()) }
     }
 
     fn complete(&mut self) -> Result<Filled, IoError> {
-        if self.in_flight == 0 {
-            return Err(self.misuse.clone());
+        if self.thread.in_flight == 0 {
+            return Err(self.misuse());
         }
-        self.in_flight -= 1;
-        let is_stopped = || self.job_stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
-        let answer = receive_answer(&self.filled, &self.path, is_stopped);
-        answer.unwrap_or_else(|| Err(self.misuse.clone()))
+        self.thread.in_flight -= 1;
+        self.thread.answer().unwrap_or_else(|| Err(self.misuse()))
     }
 
     fn ready(&mut self) -> bool {
-        !self.filled.is_empty()
+        !self.thread.answers.is_empty()
     }
 
     fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    fn len_hint(&self) -> Option<u64> {
-        None
-    }
-}
-
-impl Drop for PipeRead {
-    fn drop(&mut self) {
-        self.bufs = None;
-        // Cannot fail short of 2^64 - 1 unread signals.
-        let _ = rustix::io::write(self.stop.as_ref(), &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.thread.in_flight
     }
 }
 
 /// Writes a descriptor forward.
 pub(crate) struct PipeWrite {
-    work: Option<Sender<(Buf, usize)>>,
-    done: Receiver<Result<(), IoError>>,
-    in_flight: usize,
+    thread: PipeThread<(Buf, usize), ()>,
     written: u64,
     file: Arc<File>,
     failed: Option<IoError>,
     context: StreamContext,
-    stop: Arc<OwnedFd>,
 }
 
 impl PipeWrite {
     /// `context` is for the caller, `writing` for the thread.
     pub(crate) fn start(context: StreamContext, writing: StreamContext, file: File) -> Result<Self, IoError> {
-        let failed = |error: io::Error| context.error(Action::Open, 0, error);
-        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
-        let stop = Arc::new(stop);
         let file = Arc::new(file);
-        let (work, to_write) = unbounded::<(Buf, usize)>();
-        let (answer, done) = unbounded();
-        let file_too = Arc::clone(&file);
-        let mut sink = Sink { context: writing, file: file_too, at: 0, stop: Arc::clone(&stop) };
-        let write = move || {
-            while let Ok((buf, len)) = receive(&to_write, "bytes to write to a pipe", Need::Idle) {
-                // A caller that has gone needs no answer, and closes `to_write` too.
-                let _ = answer.send(sink.write(buf, len));
-            }
+        let server = |context, stop| {
+            let mut sink = Sink { context, file: Arc::clone(&file), at: 0, stop };
+            move |(buf, len)| sink.write(buf, len)
         };
-        spawn("pipe out", write).map_err(|source| no_thread(&context.path, source))?;
-        Ok(Self { work: Some(work), done, in_flight: 0, written: 0, file, failed: None, context, stop })
+        let mut thread = PipeThread::start("pipe out", "bytes to write to a pipe", writing, server)?;
+        // The thread is not joined: a write that blocks cannot be cancelled, and waiting for it would hang the caller
+        // that drops this stream.
+        thread.thread = None;
+        Ok(Self { thread, written: 0, file, failed: None, context })
     }
 
     fn check(&self) -> Result<(), IoError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
+        self.failed.clone().map_or(Ok(()), Err)
     }
 
     fn note(&mut self, result: Result<(), IoError>) {
-        self.in_flight -= 1;
+        self.thread.in_flight -= 1;
         if let Err(error) = result {
             self.failed.get_or_insert(error);
         }
+    }
+
+    fn ended(&self) -> IoError {
+        self.context.misuse(self.written, "the stream's thread has ended")
     }
 }
 
@@ -282,7 +296,7 @@ impl Sink {
 
 impl WriteStream for PipeWrite {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
-        while let Ok(result) = self.done.try_recv() {
+        while let Ok(result) = self.thread.answers.try_recv() {
             self.note(result);
         }
         self.check()?;
@@ -292,23 +306,19 @@ impl WriteStream for PipeWrite {
         if len == 0 {
             return Ok(());
         }
-        match self.work.as_ref().map(|work| work.send((buf, len))) {
-            Some(Ok(())) => {
-                self.in_flight += 1;
-                self.written += len as u64;
-                Ok(())
-            }
-            _ => Err(self.context.misuse(self.written, "the stream's thread has ended")),
+        if !self.thread.request((buf, len)) {
+            return Err(self.ended());
         }
+        self.written += len as u64;
+        Ok(())
     }
 
     fn drain(&mut self) -> Result<(), IoError> {
-        while self.in_flight > 0 {
-            let answer = || receive_answer(&self.done, &self.context.path, || self.context.is_stopped());
-            match self.context.waiting(answer) {
+        while self.thread.in_flight > 0 {
+            match self.context.waiting(|| self.thread.answer()) {
                 Some(Err(stopped @ IoError::Stopped { .. })) => return Err(stopped),
                 Some(result) => self.note(result),
-                None => return Err(self.context.misuse(self.written, "the stream's thread has ended")),
+                None => return Err(self.ended()),
             }
         }
         self.check()
@@ -331,14 +341,5 @@ impl WriteStream for PipeWrite {
     fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
         self.drain()?;
         Ok(self.written)
-    }
-}
-
-impl Drop for PipeWrite {
-    fn drop(&mut self) {
-        // The thread is not joined: a write that blocks cannot be cancelled, and waiting for it would hang the caller
-        // that drops this stream.
-        self.work = None;
-        let _ = rustix::io::write(self.stop.as_ref(), &1u64.to_ne_bytes());
     }
 }

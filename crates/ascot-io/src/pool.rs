@@ -211,8 +211,8 @@ pub(crate) struct Grant {
     /// Keeps the arena mapped.
     pool: Pool,
     at: usize,
-    start: NonNull<u8>,
-    bytes: usize,
+    pub(crate) start: NonNull<u8>,
+    pub(crate) bytes: usize,
 }
 
 // SAFETY: a grant is plain memory of its own; nothing in it is tied to a thread.
@@ -221,16 +221,6 @@ unsafe impl Send for Grant {}
 // SAFETY: a shared `Grant` gives out only its address; the owner is responsible for access to the bytes.
 #[expect(unsafe_code, reason = "a grant owns its range of the pool")]
 unsafe impl Sync for Grant {}
-
-impl Grant {
-    pub(crate) fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
 
 impl Drop for Grant {
     #[expect(unsafe_code, reason = "a grant owns its range of the pool")]

@@ -41,7 +41,7 @@ pub fn ahead_bytes(reserved: u64) -> u64 {
 
 /// The account of the space taken; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SpaceReservation {
+pub struct SpaceReservation {
     state: Arc<Mutex<State>>,
     removed: Arc<Condvar>,
 }
@@ -74,29 +74,29 @@ impl SpaceReservation {
     }
 
     /// Reserves `bytes` for all files together.
-    pub(crate) fn reserve(&self, bytes: u64) {
+    pub fn reserve(&self, bytes: u64) {
         self.lock().reserved = bytes;
     }
 
     /// Sets the most bytes that all files together should take at once.
-    pub(crate) fn limit(&self, bytes: u64) {
+    pub fn limit(&self, bytes: u64) {
         self.lock().limit = Some(bytes);
     }
 
     /// Bytes left until the limit, if there is one.
-    pub(crate) fn left(&self) -> Option<u64> {
+    pub fn left(&self) -> Option<u64> {
         let state = self.lock();
         state.limit.map(|limit| limit.saturating_sub(state.held))
     }
 
     /// Begins a removal of files; it ends when the value is dropped.
-    pub(crate) fn begin_removal(&self) -> PendingRemoval {
+    pub fn begin_removal(&self) -> PendingRemoval {
         self.lock().removals += 1;
         PendingRemoval { space: self.clone() }
     }
 
     /// The most bytes taken at once so far.
-    pub(crate) fn peak(&self) -> u64 {
+    pub fn peak(&self) -> u64 {
         self.lock().peak
     }
 
@@ -152,11 +152,6 @@ impl WriterShare {
             let waited = self.space.removed.wait_timeout(state, REMOVAL_POLL);
             state = waited.unpoisoned().0;
         }
-    }
-
-    /// Notes the space that the file takes now.
-    pub(crate) fn note(&self, file: &File) {
-        self.space.note(file);
     }
 }
 

@@ -55,7 +55,9 @@ pub trait ReadStream: Send {
     fn in_flight(&self) -> usize;
 
     /// Total bytes of the stream, if known.
-    fn len_hint(&self) -> Option<u64>;
+    fn len_hint(&self) -> Option<u64> {
+        None
+    }
 
     /// Its device, if known: streams with the same number share one, those with different numbers do not wait for
     /// each other.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::error::{Action, IoError};
@@ -42,11 +42,6 @@ impl StreamContext {
     /// The error of a caller that broke the stream's rules.
     pub(crate) fn misuse(&self, offset: u64, what: &'static str) -> IoError {
         IoError::Misuse { path: self.path.clone(), offset, what }
-    }
-
-    /// Whether waits should end.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.load(Relaxed))
     }
 
     /// Runs `wait` and notes the time it took as waited.

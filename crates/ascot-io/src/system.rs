@@ -102,14 +102,11 @@ pub fn descriptor_limit() -> usize {
 /// `N` unpredictable bytes.
 pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(more) => filled += more,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let filled = rustix::io::retry_on_intr(|| {
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+    })?;
+    // The system never returns fewer bytes unless more than 256 are requested.
+    assert_eq!(filled, N, "random bytes are missing");
     Ok(bytes)
 }
 

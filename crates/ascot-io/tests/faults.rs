@@ -5,9 +5,10 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ascot_io::{Action, Backend, Buf, Compression, Disk, Effect, IoError};
-use ascot_io::{AtomicOutput, RunId, RunReader, RunWriter};
+use ascot_io::{AtomicOutput, RunId, RunReader, RunWriter, read_index};
 use ascot_testing::faults::{FaultPlan, Faults};
 use common::*;
 
@@ -26,11 +27,12 @@ fn job(disk: &Disk, directory: &Path) -> Result<(), IoError> {
     }
     writer.checkpoint()?;
     writer.finish()?;
-    let mut reader = RunReader::open_file(disk, &run, 0)?;
+    let index = Arc::new(read_index(disk, &run)?);
+    let mut reader = RunReader::open(disk, &run, Arc::clone(&index), 0)?;
     let mut output = AtomicOutput::create(disk, &out, "out")?;
-    while let Some(entry) = reader.next_entry() {
-        reader.begin(Buf::heap(entry.buffer_bytes()))?;
-        let (filled, _) = reader.complete()?;
+    for block in &index.blocks {
+        reader.begin(Buf::heap(block.buffer_bytes()))?;
+        let filled = reader.complete()?;
         output.stream()?.begin(buf_of(filled.bytes()), filled.len())?;
     }
     output.commit()?;

@@ -4,6 +4,7 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ascot_io::{Backend, BlockPool, Buf, Compression, Disk, IoError, RunId, RunIndex, RunReader};
 use ascot_io::{Codec, RunWriter, read_index};
@@ -40,18 +41,20 @@ fn write_run(
 }
 
 fn read_run(disk: &Disk, path: &Path, from: usize, depth: usize) -> Result<Vec<Vec<u8>>, IoError> {
-    let mut reader = RunReader::open_file(disk, path, from)?;
+    let index = read_index(disk, path)?;
+    let mut reader = RunReader::open(disk, path, Arc::new(index), from)?;
     let mut blocks = Vec::new();
     loop {
         while reader.in_flight() < depth && reader.remaining_to_begin() > 0 {
-            let bytes = reader.next_entry().unwrap().buffer_bytes();
+            let next = index.blocks.len() - reader.remaining_to_begin();
+            let bytes = index.blocks[next].buffer_bytes();
             reader.begin(Buf::heap(bytes + 4096))?;
         }
         if reader.in_flight() == 0 {
             return Ok(blocks);
         }
-        let (filled, entry) = reader.complete()?;
-        assert_eq!(filled.len(), entry.raw as usize);
+        let filled = reader.complete()?;
+        assert_eq!(filled.len(), index.blocks[from + blocks.len()].raw as usize);
         blocks.push(filled.bytes().to_vec());
     }
 }
@@ -161,7 +164,7 @@ fn blocks_in_the_wrong_place_or_of_another_run_are_found() {
     }
     let mut foreign = index.clone();
     foreign.id = RunId(1);
-    let mut reader = RunReader::open(&disk, &path, std::sync::Arc::new(foreign), 0).unwrap();
+    let mut reader = RunReader::open(&disk, &path, Arc::new(foreign), 0).unwrap();
     reader.begin(Buf::heap(4096)).unwrap();
     assert!(is_corrupt(&reader.complete().unwrap_err()));
 }
@@ -172,7 +175,7 @@ fn readers_want_room_and_writers_want_sense() {
     let path = directory.path().join("run");
     let disk = disk(Backend::Direct, None);
     write_run(&disk, &path, &[5000], Compression::None).unwrap();
-    let mut reader = RunReader::open_file(&disk, &path, 0).unwrap();
+    let mut reader = RunReader::open(&disk, &path, Arc::new(read_index(&disk, &path).unwrap()), 0).unwrap();
     assert!(reader.complete().is_err());
     assert!(reader.begin(Buf::heap(4096)).is_err());
     reader.begin(Buf::heap(8192)).unwrap();
@@ -193,10 +196,10 @@ fn blocks_read_into_leased_memory_come_back_whole() {
     let disk = disk(Backend::Direct, None);
     write_run(&disk, &path, &[5000, 5000], Compression::Lz4).unwrap();
     let blocks = BlockPool::new(Buf::heap(2 * 65536), 65536);
-    let mut reader = RunReader::open_file(&disk, &path, 0).unwrap();
+    let mut reader = RunReader::open(&disk, &path, Arc::new(read_index(&disk, &path).unwrap()), 0).unwrap();
     reader.begin(blocks.take(|| false).unwrap()).unwrap();
     reader.begin(blocks.take(|| false).unwrap()).unwrap();
-    let (first, _) = reader.complete().unwrap();
+    let first = reader.complete().unwrap();
     assert_eq!((first.buf.len(), blocks.free()), (65536, 0));
     drop(first);
     assert_eq!(blocks.free(), 1);

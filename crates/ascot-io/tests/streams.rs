@@ -193,7 +193,7 @@ fn pipes_carry_bytes_both_ways() {
     let disk = disk(Backend::Direct, None);
     let (reader, writer) = std::io::pipe().unwrap();
     let bytes = data(3_000_000);
-    let mut from = disk.from_reader(OwnedFd::from(reader), Path::new("<in>"), "in").unwrap();
+    let mut from = disk.from_reader(OwnedFd::from(reader), Vec::new(), Path::new("<in>"), "in").unwrap();
     let mut to = disk.to_writer(OwnedFd::from(writer), Path::new("<out>"), "out").unwrap();
     let sent = bytes.clone();
     let sender = std::thread::spawn(move || {
@@ -224,7 +224,7 @@ fn a_closed_pipe_is_an_error_of_its_own() {
 fn a_silent_pipe_can_be_given_up() {
     let disk = disk(Backend::Direct, None);
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut from = disk.from_reader(OwnedFd::from(reader), Path::new("<in>"), "in").unwrap();
+    let mut from = disk.from_reader(OwnedFd::from(reader), Vec::new(), Path::new("<in>"), "in").unwrap();
     from.begin(Buf::heap(4096)).unwrap();
     assert!(!from.ready());
     drop(from);

@@ -90,15 +90,15 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All algorithms.
+    /// All algorithms. A5 is the last: another one whose runs are as long is simpler.
     pub const ALL: [Algorithm; 7] = [
         Algorithm::A1,
         Algorithm::A2,
         Algorithm::A3,
         Algorithm::A4,
-        Algorithm::A5,
         Algorithm::A6r,
         Algorithm::A6w,
+        Algorithm::A5,
     ];
 
     /// Its name in the paper, in lower case.
@@ -323,21 +323,13 @@ impl Scheme {
     /// # Panics
     /// Never: a shape without streams gets A1, whose single run never ends.
     pub fn best(shape: Shape) -> Self {
-        const ALL: [Algorithm; 7] = [
-            Algorithm::A1,
-            Algorithm::A2,
-            Algorithm::A3,
-            Algorithm::A4,
-            Algorithm::A6r,
-            Algorithm::A6w,
-            Algorithm::A5,
-        ];
         let better = |best: Option<Self>, next: Self| match best {
             // The first wins a tie: it overlaps reading or writing with computing, and it is simpler.
             Some(best) if best.run_length(1.0) >= next.run_length(1.0) * (1.0 - 1e-12) => Some(best),
             _ => Some(next),
         };
-        ALL.into_iter()
+        Algorithm::ALL
+            .into_iter()
             .filter_map(|algorithm| Self::best_of(shape, algorithm))
             .fold(None, better)
             .unwrap_or(Self { shape, algorithm: Algorithm::A1, read_group: 1.0, write_group: 1.0 })

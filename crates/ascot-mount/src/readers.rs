@@ -94,7 +94,7 @@ impl Readers {
     /// Readers of `view`, which share its memory.
     pub fn new(view: Arc<dyn View>) -> Self {
         // One share is left for small reads, and kept bytes come out of each share.
-        let share = (view.memory_left() / (STREAMS + 1)).saturating_sub(WINDOW_BYTES);
+        let share = (view.pool().available() / (STREAMS + 1)).saturating_sub(WINDOW_BYTES);
         let handles = Mutex::default();
         let next = AtomicU64::new(1);
         let few = Mutex::default();
@@ -292,7 +292,7 @@ mod tests {
     fn settles(readers: &Readers, all: usize, streams: usize) -> bool {
         let since = Instant::now();
         // A stream may take less than its share if the view is small.
-        while all - readers.view.memory_left() > streams * readers.share {
+        while all - readers.view.pool().available() > streams * readers.share {
             if since.elapsed().as_secs() > 10 {
                 return false;
             }
@@ -307,13 +307,13 @@ mod tests {
     fn many_readers_stay_under_the_cap_and_idle_ones_give_back() {
         let dir = tempfile::tempdir().unwrap();
         let (readers, sorted) = readers(dir.path(), 64);
-        let all = readers.view.memory_left();
+        let all = readers.view.pool().available();
         let handles: Vec<u64> = (0..12).map(|_| readers.open()).collect();
         for at in 0..8 {
             for &handle in &handles {
                 let bytes = readers.read(handle, (at * PIECE) as u64, PIECE).unwrap();
                 assert!(bytes == sorted[at * PIECE..(at + 1) * PIECE]);
-                assert!(all - readers.view.memory_left() <= 64 << 20);
+                assert!(all - readers.view.pool().available() <= 64 << 20);
                 let open = locked(&readers.handles).values().filter(|it| it.holds_stream()).count();
                 assert!(open <= STREAMS, "{open} streams");
             }
@@ -327,7 +327,7 @@ mod tests {
         assert!(locked(&readers.handles)[&next].holds_stream());
         std::thread::sleep(readers.idle + Duration::from_millis(10));
         readers.tidy();
-        assert!(settles(&readers, all, 0), "{} of {all}", readers.view.memory_left());
+        assert!(settles(&readers, all, 0), "{} of {all}", readers.view.pool().available());
         // A reader continues where it stopped.
         let at = 8 * PIECE;
         let bytes = readers.read(handles[0], at as u64, PIECE).unwrap();
@@ -338,7 +338,7 @@ mod tests {
     fn closed_readers_leave_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let (readers, sorted) = readers(dir.path(), 32);
-        let all = readers.view.memory_left();
+        let all = readers.view.pool().available();
         std::thread::scope(|scope| {
             for reader in 0..6 {
                 let (readers, sorted) = (&readers, &sorted);
@@ -351,6 +351,6 @@ mod tests {
                 });
             }
         });
-        assert!(settles(&readers, all, 0), "{} of {all}", readers.view.memory_left());
+        assert!(settles(&readers, all, 0), "{} of {all}", readers.view.pool().available());
     }
 }

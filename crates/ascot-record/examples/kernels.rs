@@ -10,12 +10,12 @@ use std::time::Instant;
 use ascot_record::checksum::RecordSum;
 use ascot_record::chunk::{ChunkScratch, sort_chunk};
 use ascot_record::cursor::gather;
-use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
+use ascot_record::framing::{FixedFraming, Framing, LineFraming};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
-use ascot_record::merge::{ChunkCursor, Cursor, SliceCursor, merge};
-use ascot_record::number::{merge_numbers_u64, to_ordered};
-use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
-use ascot_record::vsort::{sort_u32, sort_u64};
+use ascot_record::merge::{SliceCursor, merge};
+use ascot_record::number::{merge_numbers, to_ordered};
+use ascot_record::order::{LastResort, RangeOrder, RecordOrder};
+use ascot_record::vsort::sort;
 
 const RECORD: usize = 100;
 const RECORDS: FixedFraming = FixedFraming(RECORD);
@@ -107,7 +107,7 @@ impl Noise {
 
 fn starts_of<F: Framing>(framing: &F, bytes: &[u8]) -> Vec<u32> {
     let mut starts = vec![0; bytes.len()];
-    let found = frame(framing, bytes, &mut starts);
+    let found = framing.frame(bytes, &mut starts);
     starts.truncate(found.records);
     starts
 }
@@ -120,12 +120,12 @@ fn numbers(bench: &Bench) {
     for count in [1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 24] {
         let input = noise.numbers(count);
         let bytes = count * 8;
-        bench.rate(&format!("sort_u64 random {count}"), bytes, || huge(&input), |v| sort_u64(v));
+        bench.rate(&format!("sort_u64 random {count}"), bytes, || huge(&input), |v| sort(v));
     }
     let input = noise.numbers(1 << 17);
     bench.rate("std sort_unstable u64 131072", 8 << 17, || input.clone(), |v| v.sort_unstable());
     let narrow: Vec<u32> = noise.numbers(1 << 20).into_iter().map(|x| x as u32).collect();
-    bench.rate("sort_u32 random 1048576", 4 << 20, || narrow.clone(), |v| sort_u32(v));
+    bench.rate("sort_u32 random 1048576", 4 << 20, || narrow.clone(), |v| sort(v));
     let shapes: [(&str, Shape); 5] = [
         ("sorted", |_, at| at),
         ("all equal", |_, _| 7),
@@ -135,16 +135,16 @@ fn numbers(bench: &Bench) {
     ];
     for (name, shape) in shapes {
         let input: Vec<u64> = (0..1 << 20).map(|at| shape(noise.next(), at)).collect();
-        bench.rate(&format!("sort_u64 {name} 1048576"), 8 << 20, || input.clone(), |v| sort_u64(v));
+        bench.rate(&format!("sort_u64 {name} 1048576"), 8 << 20, || input.clone(), |v| sort(v));
     }
     for ways in [2, 8, 64, 256] {
         let total = 1 << 23;
         let mut slices: Vec<Vec<u64>> = (0..ways).map(|_| noise.numbers(total / ways)).collect();
         slices.iter_mut().for_each(|slice| slice.sort_unstable());
         let slices: Vec<&[u64]> = slices.iter().map(Vec::as_slice).collect();
-        let name = format!("merge_numbers_u64 fan-in {ways}");
+        let name = format!("merge_numbers fan-in {ways}");
         let out = &mut huge(&vec![0; total]);
-        bench.rate(&name, total * 8, || (), |()| merge_numbers_u64(&slices, out));
+        bench.rate(&name, total * 8, || (), |()| merge_numbers(&slices, out));
     }
     let input = noise.bytes(16 << 20);
     let format = NumberFormat { kind: NumberType::F64, endian: Endian::Big };
@@ -184,7 +184,7 @@ fn pieces(bench: &Bench) {
     piece(bench, "equal keys, by bytes after", RECORDS, &by_key, &equal);
     let equal = RangeOrder::new(RECORDS, 0..10, false, LastResort::None);
     piece(bench, "equal keys", RECORDS, &equal, &vec![7; RECORD << 18]);
-    let by_line = BodyOrder::new(LINES, false);
+    let by_line = RangeOrder::whole(LINES, false);
     piece(bench, "lines", LINES, &by_line, &noise.lines(16 << 20, ""));
     let urls = noise.lines(16 << 20, "https://example.org/shared/");
     piece(bench, "lines with a common head", LINES, &by_line, &urls);
@@ -195,13 +195,13 @@ fn pieces(bench: &Bench) {
         urls.len(),
         || (),
         |()| {
-            black_box(frame(&LINES, &urls, starts));
+            black_box(LINES.frame(&urls, starts));
         },
     );
 }
 
 /// Merges to an output block that is filled over and over.
-fn merge_all<C: Cursor, O: RecordOrder>(cursors: &mut [C], order: &O, block: &mut Vec<u8>) {
+fn merge_all<F: Framing, O: RecordOrder>(cursors: &mut [SliceCursor<'_, F>], order: &O, block: &mut Vec<u8>) {
     let limit = block.capacity();
     let _ = merge(cursors, order, &mut |record: &[u8]| {
         if block.len() + record.len() > limit {
@@ -228,17 +228,6 @@ fn merges(bench: &Bench) {
             })
             .collect();
         let total = ways * records * RECORD;
-        bench.rate(
-            &format!("merge pieces fan-in {ways}, 100-byte records"),
-            total,
-            || {
-                pieces
-                    .iter()
-                    .map(|(bytes, starts)| ChunkCursor::new(RECORDS, bytes, starts))
-                    .collect::<Vec<_>>()
-            },
-            |cursors| merge_all(cursors, &order, &mut block),
-        );
         let runs: Vec<Vec<u8>> = pieces
             .iter()
             .map(|(bytes, starts)| {
@@ -279,7 +268,7 @@ fn gathers(bench: &Bench) {
 /// Merges runs of lines whose first bytes decide, and of such whose do not.
 fn merges_of_lines(bench: &Bench) {
     let noise = &mut Noise(5);
-    let order = BodyOrder::new(LINES, false);
+    let order = RangeOrder::whole(LINES, false);
     let mut block = Vec::with_capacity(1 << 20);
     for (name, head) in [("lines", ""), ("lines with a common head", "https://example.org/shared/")] {
         let runs: Vec<Vec<u8>> = (0..16)

@@ -340,7 +340,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
             level.depth = self.common_len(group, level);
             self.write_codes(group, level);
         }
-        vsort::sort_u64(group);
+        vsort::sort(group);
         level
     }
 

@@ -1,21 +1,9 @@
 //! Sorted sources of records, read one record at a time.
 //!
-//! A merge reads from many places in turn, faster than a processor predicts. So every cursor prefetches memory:
-//! [`ChunkCursor`] the next records, [`SliceCursor`] the bytes some hundred bytes ahead.
+//! A merge reads from many places in turn, faster than a processor predicts. So a [`SliceCursor`] prefetches the bytes
+//! some hundred bytes ahead, and [`gather`] the records to come.
 
 use crate::framing::{FrameResult, Framing};
-
-/// A sorted source of records.
-pub trait Cursor {
-    /// The current record; `None` at the end.
-    fn current(&self) -> Option<&[u8]>;
-
-    /// Steps to the next record.
-    fn advance(&mut self);
-
-    /// Prefetches memory that later steps will read; called after each step.
-    fn prefetch(&self) {}
-}
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -33,19 +21,6 @@ pub fn prefetch_byte(bytes: &[u8], at: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (bytes, at);
 }
-
-/// Records of a chunk in the order of its sorted starts.
-#[derive(Clone, Debug)]
-pub struct ChunkCursor<'a, F> {
-    framing: F,
-    bytes: &'a [u8],
-    /// Starts of the records to come, without the current one.
-    starts: &'a [u32],
-    current: Option<&'a [u8]>,
-}
-
-/// Number of records prefetched ahead.
-const RECORDS_AHEAD: usize = 4;
 
 /// Bytes prefetched for a record of unknown length.
 const UNKNOWN_LEN: usize = 2 * LINE;
@@ -89,48 +64,6 @@ pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [
 
 /// Number of records that [`gather`] prefetches ahead: it has only one source.
 const GATHERED_AHEAD: usize = 8;
-
-impl<'a, F: Framing> ChunkCursor<'a, F> {
-    /// A cursor over the records of `bytes` that start at `starts`, in that order.
-    pub fn new(framing: F, bytes: &'a [u8], starts: &'a [u32]) -> Self {
-        let mut cursor = ChunkCursor { framing, bytes, starts, current: None };
-        for start in starts.iter().take(RECORDS_AHEAD) {
-            cursor.prefetch_record(*start);
-        }
-        cursor.advance();
-        cursor
-    }
-
-    #[inline]
-    fn prefetch_record(&self, start: u32) {
-        prefetch_record(&self.framing, self.bytes, start);
-    }
-}
-
-impl<F: Framing> Cursor for ChunkCursor<'_, F> {
-    #[inline]
-    fn current(&self) -> Option<&[u8]> {
-        self.current
-    }
-
-    #[inline]
-    fn advance(&mut self) {
-        let Some((start, rest)) = self.starts.split_first() else {
-            self.current = None;
-            return;
-        };
-        self.starts = rest;
-        let start = *start as usize;
-        self.current = self.framing.end(self.bytes, start).and_then(|end| self.bytes.get(start..end));
-    }
-
-    #[inline]
-    fn prefetch(&self) {
-        if let Some(start) = self.starts.get(RECORDS_AHEAD - 1) {
-            self.prefetch_record(*start);
-        }
-    }
-}
 
 /// Records in order in a list of slices, each of whole records.
 #[derive(Clone, Debug)]
@@ -176,22 +109,23 @@ impl<'a, F: Framing> SliceCursor<'a, F> {
             self.slices = rest;
         }
     }
-}
 
-impl<F: Framing> Cursor for SliceCursor<'_, F> {
+    /// The current record; `None` at the end.
     #[inline]
-    fn current(&self) -> Option<&[u8]> {
+    pub fn current(&self) -> Option<&[u8]> {
         if self.len == 0 { None } else { self.bytes.get(..self.len) }
     }
 
+    /// Steps to the next record.
     #[inline]
-    fn advance(&mut self) {
+    pub fn advance(&mut self) {
         self.bytes = self.bytes.get(self.len..).unwrap_or_default();
         self.find_record();
     }
 
+    /// Prefetches memory that later steps will read; called after each step.
     #[inline]
-    fn prefetch(&self) {
+    pub fn prefetch(&self) {
         let mut at = BYTES_AHEAD;
         let end = BYTES_AHEAD + self.len.min(ASKED_MAX);
         while at < end {

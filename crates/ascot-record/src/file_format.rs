@@ -37,64 +37,63 @@ pub enum FileFormat {
     Utf32,
 }
 
+/// How a format is named, and converted to text.
+struct Conversion {
+    name: &'static str,
+    /// Writes the text of the file that follows it.
+    command: &'static str,
+    /// The file that follows if the bytes come through a pipe: some tools need one with random access.
+    default_file: Option<&'static str>,
+}
+
+const fn conversion(
+    name: &'static str,
+    command: &'static str,
+    default_file: Option<&'static str>,
+) -> Conversion {
+    Conversion { name, command, default_file }
+}
+
+const PARQUET_TO_CSV: &str = "python3 -c 'import sys, pyarrow.csv as c, pyarrow.parquet as p; \
+     c.write_csv(p.read_table(sys.argv[1]), sys.stdout.buffer)'";
+const ARROW_FILE_TO_CSV: &str = "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; \
+     c.write_csv(a.ipc.open_file(sys.argv[1]).read_all(), sys.stdout.buffer)'";
+const ARROW_STREAM_TO_CSV: &str = "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; \
+     c.write_csv(a.ipc.open_stream(open(sys.argv[1], \"rb\")).read_all(), sys.stdout.buffer)'";
+
 impl FileFormat {
+    fn conversion(self) -> Conversion {
+        match self {
+            FileFormat::Gzip => conversion("gzip data", "gzip -dc", None),
+            FileFormat::Zstd => conversion("Zstandard data", "zstd -dc", None),
+            FileFormat::Xz => conversion("xz data", "xz -dc", None),
+            FileFormat::Bzip2 => conversion("bzip2 data", "bzip2 -dc", None),
+            FileFormat::Lz4 => conversion("LZ4 data", "lz4 -dc", None),
+            FileFormat::Zip => conversion("a zip archive", "unzip -p", Some("FILE")),
+            FileFormat::Parquet => conversion("a Parquet file", PARQUET_TO_CSV, Some("FILE")),
+            FileFormat::ArrowFile => conversion("an Arrow file", ARROW_FILE_TO_CSV, Some("FILE")),
+            FileFormat::ArrowStream => conversion("an Arrow stream", ARROW_STREAM_TO_CSV, Some("/dev/stdin")),
+            FileFormat::Sqlite => conversion("an SQLite database", "sqlite3 -csv -header", Some("FILE")),
+            FileFormat::Utf16 => conversion("UTF-16 text", "iconv -f UTF-16 -t UTF-8", None),
+            FileFormat::Utf16Le => conversion("UTF-16 text", "iconv -f UTF-16LE -t UTF-8", None),
+            FileFormat::Utf16Be => conversion("UTF-16 text", "iconv -f UTF-16BE -t UTF-8", None),
+            FileFormat::Utf32 => conversion("UTF-32 text", "iconv -f UTF-32 -t UTF-8", None),
+        }
+    }
+
     /// The name of the format.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            FileFormat::Gzip => "gzip data",
-            FileFormat::Zstd => "Zstandard data",
-            FileFormat::Xz => "xz data",
-            FileFormat::Bzip2 => "bzip2 data",
-            FileFormat::Lz4 => "LZ4 data",
-            FileFormat::Zip => "a zip archive",
-            FileFormat::Parquet => "a Parquet file",
-            FileFormat::ArrowFile => "an Arrow file",
-            FileFormat::ArrowStream => "an Arrow stream",
-            FileFormat::Sqlite => "an SQLite database",
-            FileFormat::Utf16 | FileFormat::Utf16Le | FileFormat::Utf16Be => "UTF-16 text",
-            FileFormat::Utf32 => "UTF-32 text",
-        }
+        self.conversion().name
     }
 
     /// The command that writes the text of the file `quoted` (a shell word; `None` for standard input).
     #[must_use]
     pub fn unpack_command(self, quoted: Option<&str>) -> String {
-        let command = match self {
-            FileFormat::Gzip if quoted.is_some() => "zcat",
-            FileFormat::Gzip => "gzip -dc",
-            FileFormat::Zstd => "zstd -dc",
-            FileFormat::Xz => "xz -dc",
-            FileFormat::Bzip2 => "bzip2 -dc",
-            FileFormat::Lz4 => "lz4 -dc",
-            FileFormat::Utf16 => "iconv -f UTF-16 -t UTF-8",
-            FileFormat::Utf16Le => "iconv -f UTF-16LE -t UTF-8",
-            FileFormat::Utf16Be => "iconv -f UTF-16BE -t UTF-8",
-            FileFormat::Utf32 => "iconv -f UTF-32 -t UTF-8",
-            FileFormat::Zip => "unzip -p",
-            FileFormat::Sqlite => "sqlite3 -csv -header",
-            FileFormat::Parquet => {
-                "python3 -c 'import sys, pyarrow.csv as c, pyarrow.parquet as p; \
-                 c.write_csv(p.read_table(sys.argv[1]), sys.stdout.buffer)'"
-            }
-            FileFormat::ArrowFile => {
-                "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; \
-                 c.write_csv(a.ipc.open_file(sys.argv[1]).read_all(), sys.stdout.buffer)'"
-            }
-            FileFormat::ArrowStream => {
-                "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; \
-                 c.write_csv(a.ipc.open_stream(open(sys.argv[1], \"rb\")).read_all(), sys.stdout.buffer)'"
-            }
-        };
-        let file = quoted.or(match self {
-            // These tools need a file with random access.
-            FileFormat::Zip | FileFormat::Sqlite | FileFormat::Parquet | FileFormat::ArrowFile => {
-                Some("FILE")
-            }
-            FileFormat::ArrowStream => Some("/dev/stdin"),
-            _ => None,
-        });
-        let words = [Some(command), file, (self == FileFormat::Sqlite).then_some("'SELECT * FROM TABLE'")];
+        let Conversion { command, default_file, .. } = self.conversion();
+        let command = if self == FileFormat::Gzip && quoted.is_some() { "zcat" } else { command };
+        let query = (self == FileFormat::Sqlite).then_some("'SELECT * FROM TABLE'");
+        let words = [Some(command), quoted.or(default_file), query];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 

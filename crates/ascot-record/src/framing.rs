@@ -100,12 +100,6 @@ pub struct FrameResult {
     pub consumed: usize,
 }
 
-/// Writes the starts of records, relative to the first byte of `bytes`, until `starts` is full, no complete record is
-/// left, or a start would not fit 32 bits.
-pub fn frame<F: Framing>(framing: &F, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
-    framing.frame(bytes, starts)
-}
-
 /// Records of one length, at least one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedFraming(pub usize);
@@ -348,7 +342,7 @@ mod tests {
 
     fn records<F: Framing>(framing: F, bytes: &[u8]) -> (Vec<&[u8]>, usize) {
         let mut starts = vec![0; bytes.len() + 1];
-        let result = frame(&framing, bytes, &mut starts);
+        let result = framing.frame(bytes, &mut starts);
         let mut bounds: Vec<usize> = starts[..result.records].iter().map(|&start| start as usize).collect();
         bounds.push(result.consumed);
         (bounds.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect(), result.consumed)
@@ -413,7 +407,7 @@ mod tests {
     #[test]
     fn a_full_array_stops_the_walk() {
         let mut starts = [0; 2];
-        let result = frame(&LineFraming(b'\n'), b"a\nb\nc\n", &mut starts);
+        let result = LineFraming(b'\n').frame(b"a\nb\nc\n", &mut starts);
         assert_eq!((result, starts), (FrameResult { records: 2, consumed: 4 }, [0, 2]));
     }
 

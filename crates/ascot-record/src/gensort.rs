@@ -27,7 +27,7 @@ mod validate;
 
 pub use crc::RecordCrc;
 pub use generator::{Encoding, RecordGenerator};
-pub use validate::{ShapeError, Validation, Validator};
+pub use validate::{Validation, Validator};
 
 /// Bytes of one record.
 pub const RECORD_LEN: usize = 100;

@@ -19,9 +19,10 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
+use crate::framing::Framing;
 use crate::order::{RecordOrder, prefix};
 
-pub use crate::cursor::{ChunkCursor, Cursor, SliceCursor};
+pub use crate::cursor::SliceCursor;
 pub use crate::order::compare;
 
 /// Consecutive wins after which a source is compared with the runner-up alone.
@@ -32,8 +33,8 @@ const RUN_WINS: u32 = 3;
 /// If `emit` breaks, it has not taken the record it was given, which stays current in its source, and a later merge
 /// of the same sources continues from there. Allocates a few words per source, and a key per source if `order`
 /// computes keys.
-pub fn merge<C: Cursor, O: RecordOrder>(
-    cursors: &mut [C],
+pub fn merge<F: Framing, O: RecordOrder>(
+    cursors: &mut [SliceCursor<'_, F>],
     order: &O,
     emit: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
@@ -45,7 +46,10 @@ pub fn merge<C: Cursor, O: RecordOrder>(
     }
 }
 
-fn walk<C: Cursor>(cursor: &mut C, emit: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
+fn walk<F: Framing>(
+    cursor: &mut SliceCursor<'_, F>,
+    emit: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     while let Some(record) = cursor.current() {
         emit(record)?;
         cursor.advance();
@@ -64,8 +68,8 @@ struct Head {
 /// Prefix of an empty source. Real keys may have it too; such ties are decided like the others.
 const EMPTY: u64 = u64::MAX;
 
-struct Tree<'c, 'o, C, O> {
-    cursors: &'c mut [C],
+struct Tree<'c, 'a, 'o, F, O> {
+    cursors: &'c mut [SliceCursor<'a, F>],
     order: &'o O,
     /// `losers[1..leaves]` is the tree; `losers[0]` is unused.
     losers: Vec<Head>,
@@ -78,8 +82,8 @@ struct Tree<'c, 'o, C, O> {
     scratch: (Vec<u8>, Vec<u8>),
 }
 
-impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
-    fn new(cursors: &'c mut [C], order: &'o O) -> Self {
+impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
+    fn new(cursors: &'c mut [SliceCursor<'a, F>], order: &'o O) -> Self {
         let leaves = cursors.len().next_power_of_two();
         let keys = if order.computed() { vec![Vec::new(); cursors.len()] } else { Vec::new() };
         let flips = if order.descending() { u64::MAX } else { 0 };
@@ -122,7 +126,7 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
     }
 
     /// The nodes from a source's leaf to the root.
-    fn path(&self, source: u32) -> impl Iterator<Item = usize> + use<C, O> {
+    fn path(&self, source: u32) -> impl Iterator<Item = usize> + use<F, O> {
         let leaf = self.leaves + source as usize;
         std::iter::successors(Some(leaf / 2), |node| Some(node / 2)).take_while(|node| *node > 0)
     }
@@ -139,7 +143,7 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
     #[inline]
     fn head(&mut self, source: u32) -> Head {
         let at = source as usize;
-        let Some(record) = self.cursors.get(at).and_then(Cursor::current) else {
+        let Some(record) = self.cursors.get(at).and_then(SliceCursor::current) else {
             return Head { prefix: EMPTY, source };
         };
         let scratch = if self.order.computed() { &mut self.keys[at] } else { &mut self.scratch.0 };
@@ -196,7 +200,7 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
     fn tie_precedes(&mut self, a: Head, b: Head) -> bool {
         let at = a.source as usize;
         let bt = b.source as usize;
-        let current = |at: usize| self.cursors.get(at).and_then(Cursor::current);
+        let current = |at: usize| self.cursors.get(at).and_then(SliceCursor::current);
         let (record_a, record_b) = match (current(at), current(bt)) {
             (Some(record_a), Some(record_b)) => (record_a, record_b),
             (Some(_), None) => return true,

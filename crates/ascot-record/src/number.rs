@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Both conversions are bijections on all bit patterns, work in place, and are one vectorised pass. This module also
-//! merges sorted numbers and groups numbers by part; see [`merge_numbers_u64`] and [`group_by_part`].
+//! merges sorted numbers and groups numbers by part; see [`merge_numbers`] and [`group_by_part`].
 
 use crate::layout::{Endian, NumberFormat, NumberType};
 
-pub use merge::{merge_numbers_u32, merge_numbers_u64};
+pub use merge::merge_numbers;
 pub use scatter::group_by_part;
 
 mod merge;

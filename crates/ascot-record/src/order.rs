@@ -13,9 +13,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::framing::Framing;
-use crate::keys::KeyProgram;
 
-pub use crate::keys::LastResort;
+pub use crate::keys::{LastResort, WriteKey};
 
 /// The order of records. Its methods get records as framed, terminator included.
 pub trait RecordOrder: Send + Sync {
@@ -106,16 +105,18 @@ impl<F: Framing> RangeOrder<F> {
     pub fn new(framing: F, range: Range<usize>, descending: bool, last_resort: LastResort) -> Self {
         RangeOrder { framing, range, descending, last_resort }
     }
+
+    /// Order by all bytes of the bodies that `framing` finds.
+    pub fn whole(framing: F, descending: bool) -> Self {
+        RangeOrder::new(framing, 0..usize::MAX, descending, LastResort::None)
+    }
 }
 
 impl<F: Framing> RecordOrder for RangeOrder<F> {
     #[inline]
     fn key<'a>(&self, record: &'a [u8], _scratch: &'a mut Vec<u8>) -> &'a [u8] {
         let body = self.framing.body(record);
-        match body.get(self.range.start..self.range.end) {
-            Some(key) => key,
-            None => body.get(self.range.start..).unwrap_or_default(),
-        }
+        body.get(self.range.start..self.range.end.min(body.len())).unwrap_or_default()
     }
 
     #[inline]
@@ -135,72 +136,9 @@ impl<F: Framing> RecordOrder for RangeOrder<F> {
 
     #[inline]
     fn fixed_key_len(&self) -> Option<usize> {
-        let end = match self.framing.fixed_len() {
-            Some(len) => self.range.end.min(len),
-            None => self.range.end,
-        };
+        let bounded = Some(self.range.end).filter(|&end| end != usize::MAX);
+        let end = self.framing.fixed_len().map_or(bounded, |len| Some(self.range.end.min(len)))?;
         Some(end.saturating_sub(self.range.start))
-    }
-}
-
-/// Order by the bytes of the whole body.
-#[derive(Clone, Debug)]
-pub struct BodyOrder<F> {
-    framing: F,
-    descending: bool,
-}
-
-impl<F: Framing> BodyOrder<F> {
-    /// Order by the bodies that `framing` finds.
-    pub fn new(framing: F, descending: bool) -> Self {
-        BodyOrder { framing, descending }
-    }
-}
-
-impl<F: Framing> RecordOrder for BodyOrder<F> {
-    #[inline]
-    fn key<'a>(&self, record: &'a [u8], _scratch: &'a mut Vec<u8>) -> &'a [u8] {
-        self.framing.body(record)
-    }
-
-    #[inline]
-    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
-        self.framing.body(record)
-    }
-
-    #[inline]
-    fn descending(&self) -> bool {
-        self.descending
-    }
-
-    #[inline]
-    fn fixed_key_len(&self) -> Option<usize> {
-        self.framing.fixed_len()
-    }
-}
-
-/// Computes normalised keys from bodies.
-pub trait WriteKey: Send + Sync {
-    /// Appends the key of `body` to `out`.
-    fn write_key(&self, body: &[u8], out: &mut Vec<u8>);
-
-    /// Passes the values of `body` that do not have their column's type to `note`, each with the number of its key.
-    fn misfits(&self, _body: &[u8], _note: &mut dyn FnMut(usize, &[u8])) {}
-
-    /// Bytes of every key, if known to be the same.
-    fn fixed_key_len(&self) -> Option<usize> {
-        None
-    }
-}
-
-impl WriteKey for KeyProgram {
-    #[inline]
-    fn write_key(&self, body: &[u8], out: &mut Vec<u8>) {
-        KeyProgram::write_key(self, body, out);
-    }
-
-    fn misfits(&self, body: &[u8], note: &mut dyn FnMut(usize, &[u8])) {
-        KeyProgram::misfits(self, body, note);
     }
 }
 

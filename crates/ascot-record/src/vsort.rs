@@ -34,32 +34,45 @@ fn has_vectors(count: usize) -> bool {
     quick::available()
 }
 
-/// Sorts ascending, in place, without allocating.
-#[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
-pub fn sort_u64(v: &mut [u64]) {
-    if sort_runs(v) {
-        return;
+/// An integer type that the vectors sort.
+pub trait Sortable: Copy + Ord {
+    /// Sorts ascending, in place, without allocating; [`sort`] also looks for runs.
+    fn sort_unordered(v: &mut [Self]);
+}
+
+impl Sortable for u64 {
+    fn sort_unordered(v: &mut [u64]) {
+        #[cfg(target_arch = "x86_64")]
+        sort_lanes::<lanes::U64x8>(v);
+        #[cfg(not(target_arch = "x86_64"))]
+        v.sort_unstable();
     }
-    #[cfg(target_arch = "x86_64")]
+}
+
+impl Sortable for u32 {
+    fn sort_unordered(v: &mut [u32]) {
+        #[cfg(target_arch = "x86_64")]
+        sort_lanes::<lanes::U32x16>(v);
+        #[cfg(not(target_arch = "x86_64"))]
+        v.sort_unstable();
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
+fn sort_lanes<L: lanes::Lanes>(v: &mut [L::Item]) {
     if has_vectors(v.len()) {
         // SAFETY: the processor has what the function is compiled for.
-        return unsafe { quick::sort::<lanes::U64x8>(v) };
+        return unsafe { quick::sort::<L>(v) };
     }
     v.sort_unstable();
 }
 
 /// Sorts ascending, in place, without allocating.
-#[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
-pub fn sort_u32(v: &mut [u32]) {
-    if sort_runs(v) {
-        return;
+pub fn sort<T: Sortable>(v: &mut [T]) {
+    if !sort_runs(v) {
+        T::sort_unordered(v);
     }
-    #[cfg(target_arch = "x86_64")]
-    if has_vectors(v.len()) {
-        // SAFETY: the processor has what the function is compiled for.
-        return unsafe { quick::sort::<lanes::U32x16>(v) };
-    }
-    v.sort_unstable();
 }
 
 /// Leaves ascending input unchanged and reverses strictly descending input; returns whether it was either. Other

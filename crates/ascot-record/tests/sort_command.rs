@@ -13,6 +13,7 @@
 use ascot_record::keys::{
     Compiled, KeyDef, KeyError, KeyFlags, KeyOptions, LastResort, compile, parse_separator,
 };
+use ascot_record::order::WriteKey;
 use std::cmp::Ordering;
 use std::fs;
 use std::path::Path;

@@ -82,7 +82,7 @@ impl<'a, R: Records> Job<'a, R> {
         let Caller { observer, cancel } = caller;
         let pool = Pool::new(budget.memory);
         disk.stop_when(cancel.flag());
-        disk.reserve_space(inputs.record_bytes().unwrap_or(0));
+        disk.space().reserve(inputs.record_bytes().unwrap_or(0));
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
         let resumable =
             inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;
@@ -419,7 +419,7 @@ impl<'a, R: Records> Job<'a, R> {
             seconds: self.started.elapsed().as_secs_f64() + self.manifest.seconds,
             memory_bytes: self.budget.memory as u64,
             peak_spill_bytes,
-            peak_disk_bytes: self.disk.peak_bytes(),
+            peak_disk_bytes: self.disk.space().peak(),
             moved: PassAccount::moved_by(&passes),
             passes,
             streams,

@@ -7,15 +7,14 @@
 //!             B bytes/s, in turn           B bytes/s, in turn
 //! ```
 //!
-//! In *real* time a sender holds a batch back until it would have arrived. In *virtual* time nothing sleeps: each
-//! rank has a clock. A batch is available when the clock reaches its arrival; a buffer is free when the clock reaches
-//! the time at which the receiver took the batch. A rank that has nothing to do advances its clock to the next such
-//! time, as soon as no other rank can do anything before it. Computing takes no time; [`Wire::work`] adds the time of
-//! disks. If ranks run in turns, virtual times are the same in every run.
+//! Time is virtual, nothing sleeps: each rank has a clock. A batch is available when the clock reaches its arrival; a
+//! buffer is free when the clock reaches the time at which the receiver took the batch. A rank that has nothing to do
+//! advances its clock to the next such time, as soon as no other rank can do anything before it. Computing takes no
+//! time; [`Wire::work`] adds the time of disks. If ranks run in turns, times are the same in every run.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ascot_index::routing::{Lane, Sent, Topology, Transport, TransportError};
 use ascot_io::Unpoisoned;
@@ -29,26 +28,15 @@ pub struct WireSpeed {
     pub latency_seconds: f64,
 }
 
-/// Whether time is real or virtual.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// Batches are held back.
-    Real,
-    /// Only clocks move.
-    Virtual,
-}
-
 /// The links between all nodes; clones share them.
 #[derive(Clone)]
 pub struct Wire {
     state: Arc<Mutex<State>>,
     topology: Topology,
     speed: WireSpeed,
-    pace: Pace,
 }
 
 struct State {
-    began: Instant,
     /// The times, in seconds, at which each node's outgoing link, incoming link and other device are free again.
     out_free: Vec<f64>,
     in_free: Vec<f64>,
@@ -65,11 +53,10 @@ struct State {
 
 impl Wire {
     /// Links between the nodes of `topology`, all free.
-    pub fn new(topology: &Topology, speed: WireSpeed, pace: Pace) -> Self {
+    pub fn new(topology: &Topology, speed: WireSpeed) -> Self {
         let nodes = topology.nodes() as usize;
         let ranks = topology.size() as usize;
         let state = State {
-            began: Instant::now(),
             out_free: vec![0.0; nodes],
             in_free: vec![0.0; nodes],
             device_free: vec![0.0; nodes],
@@ -79,19 +66,19 @@ impl Wire {
             idle_until: vec![None; ranks],
             left: vec![false; ranks],
         };
-        Self { state: Arc::new(Mutex::new(state)), topology: topology.clone(), speed, pace }
+        Self { state: Arc::new(Mutex::new(state)), topology: topology.clone(), speed }
     }
 
-    /// In virtual time: `rank` gives another device of its node, such as its disk, `seconds` of work, and continues.
+    /// `rank` gives another device of its node, such as its disk, `seconds` of work, and continues.
     pub fn work(&self, rank: u32, seconds: f64) {
         let mut state = self.lock();
-        let now = state.now.get(rank as usize).copied().unwrap_or(0.0);
+        let now = state.now(rank);
         if let Some(free) = state.device_free.get_mut(self.topology.node_of(rank) as usize) {
             *free = free.max(now) + seconds;
         }
     }
 
-    /// In virtual time: `rank` waits until that device has finished its work.
+    /// `rank` waits until that device has finished its work.
     pub fn wait_for_device(&self, rank: u32) {
         let mut state = self.lock();
         let done = state.device_free.get(self.topology.node_of(rank) as usize).copied();
@@ -100,11 +87,7 @@ impl Wire {
 
     /// The clock of a rank: seconds since the start.
     pub fn seconds(&self, rank: u32) -> f64 {
-        let state = self.lock();
-        match self.pace {
-            Pace::Real => state.began.elapsed().as_secs_f64(),
-            Pace::Virtual => state.now.get(rank as usize).copied().unwrap_or(0.0),
-        }
+        self.lock().now(rank)
     }
 
     /// The clock of the rank that is furthest ahead.
@@ -118,10 +101,7 @@ impl Wire {
 
     /// The arrival time of a batch that `from` sends now.
     fn arrival(&self, state: &mut State, from: u32, to: u32, bytes: usize) -> f64 {
-        let now = match self.pace {
-            Pace::Real => state.began.elapsed().as_secs_f64(),
-            Pace::Virtual => state.now.get(from as usize).copied().unwrap_or(0.0),
-        };
+        let now = state.now(from);
         let here = self.topology.node_of(from) as usize;
         let there = self.topology.node_of(to) as usize;
         if here == there {
@@ -177,7 +157,7 @@ impl State {
     }
 }
 
-/// A batch in flight in virtual time.
+/// A batch in flight.
 struct Early {
     lane: Lane,
     from: u32,
@@ -189,9 +169,7 @@ struct Early {
 pub struct Limited<T> {
     inner: T,
     wire: Wire,
-    /// In real time: batches that have not arrived yet.
-    held: VecDeque<(f64, u32, Lane, Vec<u8>)>,
-    /// In virtual time: the next batch of each lane, and buffers whose batches have not been taken.
+    /// The next batch of each lane, and buffers whose batches have not been taken.
     early: Vec<Early>,
     unreturned: Vec<Sent>,
 }
@@ -199,33 +177,32 @@ pub struct Limited<T> {
 impl<T: Transport> Limited<T> {
     /// `inner`, limited to the speed of `wire`.
     pub fn new(inner: T, wire: &Wire) -> Self {
-        Self { inner, wire: wire.clone(), held: VecDeque::new(), early: Vec::new(), unreturned: Vec::new() }
+        Self { inner, wire: wire.clone(), early: Vec::new(), unreturned: Vec::new() }
+    }
+}
+
+impl<T: Transport> Transport for Limited<T> {
+    fn rank(&self) -> u32 {
+        self.inner.rank()
     }
 
-    fn is_virtual(&self) -> bool {
-        self.wire.pace == Pace::Virtual
+    fn topology(&self) -> Topology {
+        self.wire.topology.clone()
     }
 
-    /// Delivers the batches that have arrived; returns the time until the next arrives.
-    fn hand_over(&mut self) -> Result<Option<Duration>, TransportError> {
-        if self.held.is_empty() {
-            return Ok(None);
-        }
-        let now = self.wire.lock().began.elapsed().as_secs_f64();
-        let mut next = f64::INFINITY;
-        for _ in 0..self.held.len() {
-            let Some((due, to, lane, batch)) = self.held.pop_front() else { break };
-            if due <= now {
-                self.inner.send(to, lane, batch)?;
-            } else {
-                next = next.min(due);
-                self.held.push_back((due, to, lane, batch));
-            }
-        }
-        Ok(next.is_finite().then(|| Duration::from_secs_f64(next - now)))
+    fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), TransportError> {
+        let from = self.rank();
+        let mut state = self.wire.lock();
+        let arrival = self.wire.arrival(&mut state, from, to, batch.len());
+        state.arrivals.entry((from, to, lane)).or_default().push_back(arrival);
+        state.wakes(to, arrival);
+        drop(state);
+        self.inner.send(to, lane, batch)?;
+        // Ranks alternate, a batch each, so that the order of sends in the program is about their order in time.
+        self.inner.wait(Duration::ZERO)
     }
 
-    fn virtual_receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
+    fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
         let rank = self.rank();
         if !self.early.iter().any(|early| early.lane == lane) {
             let mut batch = Vec::new();
@@ -246,7 +223,7 @@ impl<T: Transport> Limited<T> {
         Ok(Some(early.from))
     }
 
-    fn virtual_sent(&mut self) -> Result<Option<Sent>, TransportError> {
+    fn sent(&mut self) -> Result<Option<Sent>, TransportError> {
         while let Some(sent) = self.inner.sent()? {
             self.unreturned.push(sent);
         }
@@ -265,7 +242,7 @@ impl<T: Transport> Limited<T> {
     }
 
     /// Advances the clock if this rank can act before all others, else lets other ranks run.
-    fn virtual_wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
+    fn wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
         let rank = self.rank();
         let mut state = self.wire.lock();
         let arrivals = self.early.iter().map(|early| early.arrival);
@@ -283,60 +260,8 @@ impl<T: Transport> Limited<T> {
         drop(state);
         self.inner.wait(timeout)
     }
-}
-
-impl<T: Transport> Transport for Limited<T> {
-    fn rank(&self) -> u32 {
-        self.inner.rank()
-    }
-
-    fn topology(&self) -> Topology {
-        self.wire.topology.clone()
-    }
-
-    fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), TransportError> {
-        let from = self.rank();
-        let mut state = self.wire.lock();
-        let arrival = self.wire.arrival(&mut state, from, to, batch.len());
-        if self.is_virtual() {
-            state.arrivals.entry((from, to, lane)).or_default().push_back(arrival);
-            state.wakes(to, arrival);
-            drop(state);
-            self.inner.send(to, lane, batch)?;
-            // Ranks alternate, a batch each, so that the order of sends in the program is about their order in time.
-            return self.inner.wait(Duration::ZERO);
-        }
-        drop(state);
-        if self.wire.topology.node_of(from) == self.wire.topology.node_of(to) {
-            return self.inner.send(to, lane, batch);
-        }
-        self.held.push_back((arrival, to, lane, batch));
-        self.hand_over().map(drop)
-    }
-
-    fn sent(&mut self) -> Result<Option<Sent>, TransportError> {
-        self.hand_over()?;
-        if self.is_virtual() { self.virtual_sent() } else { self.inner.sent() }
-    }
-
-    fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
-        self.hand_over()?;
-        if self.is_virtual() { self.virtual_receive(lane, into) } else { self.inner.receive(lane, into) }
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
-        if self.is_virtual() {
-            return self.virtual_wait(timeout);
-        }
-        let next = self.hand_over()?;
-        self.inner.wait(next.map_or(timeout, |next| next.min(timeout)))
-    }
 
     fn leave(&mut self) {
-        // The other ranks also need the messages held back in order to leave.
-        while let Ok(Some(next)) = self.hand_over() {
-            std::thread::sleep(next);
-        }
         let rank = self.rank();
         if let Some(left) = self.wire.lock().left.get_mut(rank as usize) {
             *left = true;

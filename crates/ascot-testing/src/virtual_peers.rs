@@ -17,6 +17,7 @@ use ascot_index::routing::{
     TransportError,
 };
 use ascot_io::Pool;
+use ascot_model::random::SplitMix64;
 
 /// The measurements of one rank of the sampled nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub fn sample_two_nodes(
 ) -> Result<Vec<SampledRank>, RouteError> {
     let full = topology.ranks_on(0);
     let last = (0..topology.nodes()).rev().find(|&node| topology.ranks_on(node) == full).unwrap_or(0);
-    let machine = Machine { topology: topology.clone(), random: 1, ..Machine::default() };
+    let machine = Machine { topology: topology.clone(), sampled: Vec::new(), random: SplitMix64(1) };
     let machine = Rc::new(RefCell::new(machine));
     let mut nodes = vec![0, last];
     nodes.dedup();
@@ -63,7 +64,8 @@ pub fn sample_two_nodes(
                 if *left == 0 {
                     break;
                 }
-                let to = *next.get_or_insert_with(|| machine.borrow_mut().random(topology.size()));
+                let to = *next
+                    .get_or_insert_with(|| machine.borrow_mut().random.below(topology.size().into()) as u32);
                 if !router.try_append(to, &message, &mut |_| {})? {
                     break;
                 }
@@ -95,7 +97,7 @@ fn sampled(router: &Router<End>) -> SampledRank {
 struct Machine {
     topology: Topology,
     sampled: Vec<Inbox>,
-    random: u64,
+    random: SplitMix64,
 }
 
 /// The batches that wait for a sampled rank.
@@ -106,23 +108,10 @@ struct Inbox {
     taken: VecDeque<Sent>,
 }
 
-impl Default for Machine {
-    fn default() -> Self {
-        Self { topology: Topology::even(1, 1), sampled: Vec::new(), random: 0 }
-    }
-}
-
 impl Machine {
     fn add(&mut self, rank: u32, own: &Rc<RefCell<Self>>) -> End {
         self.sampled.push(Inbox { rank, ..Inbox::default() });
         End { machine: own.clone(), place: self.sampled.len() - 1, rank, topology: self.topology.clone() }
-    }
-
-    /// A number below `bound`: Lehmer's generator of 64 bits (Knuth, The Art of Computer Programming 3.3.4).
-    fn random(&mut self, bound: u32) -> u32 {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (((self.random >> 32) * u64::from(bound)) >> 32) as u32
     }
 
     /// The reply of a mirror to a batch: as many messages, for ranks of the node of `rank`.
@@ -136,7 +125,7 @@ impl Machine {
         let mut at = HEADER_BYTES;
         while at < batch.len() {
             let (_, place) = take_message(batch, at, true)?;
-            put_message(&mut back, Some(self.random(ranks)), batch.get(place.clone())?);
+            put_message(&mut back, Some(self.random.below(ranks.into()) as u32), batch.get(place.clone())?);
             at = place.end;
         }
         Header::read(batch)?.write(&mut back);

@@ -65,7 +65,7 @@ impl AuxiliaryLog {
         if self.entries.is_empty() {
             return Ok(());
         }
-        vsort::sort_u64(&mut self.entries);
+        vsort::sort(&mut self.entries);
         self.entries.dedup();
         // Bounded by the number of entries in memory.
         let regions = self.entries.len().div_ceil(REGION_ENTRIES) as u32;

@@ -16,7 +16,7 @@ use ascot_index::{
     Directory, IndexError, Layout, LayoutRequest, OpenMode, Opening, PartitionBy, Scan, Scheme,
 };
 use ascot_testing::in_process::{Endpoint, Order, in_process};
-use ascot_testing::limited::{Limited, Pace, Wire, WireSpeed};
+use ascot_testing::limited::{Limited, Wire, WireSpeed};
 
 mod restart;
 
@@ -76,7 +76,7 @@ struct Written {
 fn written(path: &Path, scheme: Scheme, route: Route, per_rank: u64, disk_rate: f64) -> Written {
     let topology = Topology::even(RANKS, RANKS_PER_NODE);
     let speed = WireSpeed { bytes_per_second: disk_rate / 4.0, latency_seconds: 2e-6 };
-    let wire = Wire::new(&topology, speed, Pace::Virtual);
+    let wire = Wire::new(&topology, speed);
     let results = on_ranks(Order::Turns { seed: 5 }, |end| {
         let disk = Disk::default();
         let rank = ascot_index::routing::Transport::rank(&end);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Disk;
 use crate::PAGE_BYTES;
-use crate::backend::{BUFFERED_BYTES, Backend, Calls, PLAIN_BYTES, SyncWrite};
+use crate::backend::{Backend, Calls, SyncWrite};
 use crate::direct::DirectWrite;
 use crate::error::{Action, IoError};
 use crate::ledger::Direction;
@@ -116,8 +116,6 @@ impl Disk {
         }
         let file = Arc::new(file);
         let bytes = match self.inner.options.backend {
-            Backend::Plain => PLAIN_BYTES,
-            Backend::Buffered => BUFFERED_BYTES,
             Backend::Sized(bytes) => bytes.max(1),
             Backend::Mapped(window) => {
                 let access = Mapped::new(Arc::clone(&file), window, start, start);

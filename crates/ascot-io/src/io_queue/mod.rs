@@ -38,14 +38,9 @@ struct Inner {
 }
 
 impl IoQueue {
-    /// Starts a queue that keeps up to `depth` parts in flight in each direction: on io_uring, or on threads if the
+    /// Starts a queue that keeps up to this many parts in flight in each direction: on io_uring, or on threads if the
     /// kernel refuses it.
-    pub fn start(depth: usize) -> Self {
-        Self::start_with(depth, depth)
-    }
-
-    /// Like [`start`](Self::start), with separate depths for reads and writes.
-    pub fn start_with(reads: usize, writes: usize) -> Self {
+    pub fn start(reads: usize, writes: usize) -> Self {
         let [reads, writes] = [reads, writes].map(|depth| depth.clamp(1, 1024));
         Self::start_ring(reads, writes).unwrap_or_else(|| Self::start_pairs(reads, writes))
     }
@@ -65,7 +60,7 @@ impl IoQueue {
 
     fn start_ring(reads: usize, writes: usize) -> Option<Self> {
         let queue = Arc::new(PartQueue::for_ring().ok()?);
-        let thread = ring::start(&queue, (reads, writes))?;
+        let thread = ring::start(&queue, [reads, writes])?;
         let threads = Mutex::new(vec![thread]);
         Some(Self { inner: Arc::new(Inner { queue, kind: "io_uring", threads }) })
     }

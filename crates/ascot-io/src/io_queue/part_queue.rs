@@ -23,21 +23,12 @@ pub(super) struct PartQueue {
 
 #[derive(Default)]
 struct State {
-    reads: VecDeque<Part>,
-    writes: VecDeque<Part>,
+    /// By direction.
+    waiting: [VecDeque<Part>; 2],
     closed: bool,
     /// A thread that performed parts has died.
     abandoned: bool,
     asleep: bool,
-}
-
-impl State {
-    fn lane(&mut self, direction: Direction) -> &mut VecDeque<Part> {
-        match direction {
-            Direction::Read => &mut self.reads,
-            Direction::Write => &mut self.writes,
-        }
-    }
 }
 
 impl PartQueue {
@@ -75,8 +66,7 @@ impl PartQueue {
             return;
         }
         for part in parts {
-            let lane = state.lane(part.direction());
-            lane.push_back(part);
+            state.waiting[part.direction() as usize].push_back(part);
         }
         self.wake(state);
     }
@@ -97,7 +87,7 @@ impl PartQueue {
         let mut state = self.lock();
         state.closed = true;
         state.abandoned = true;
-        let parts = [std::mem::take(&mut state.reads), std::mem::take(&mut state.writes)];
+        let parts = std::mem::take(&mut state.waiting);
         self.wake(state);
         drop(parts);
     }
@@ -119,7 +109,7 @@ impl PartQueue {
     pub(super) fn wait(&self, direction: Direction) -> Option<Part> {
         let mut state = self.lock();
         loop {
-            if let Some(part) = state.lane(direction).pop_front() {
+            if let Some(part) = state.waiting[direction as usize].pop_front() {
                 return Some(part);
             }
             if state.closed {
@@ -130,30 +120,26 @@ impl PartQueue {
         }
     }
 
-    /// For the ring: takes up to `reads` and `writes` parts in turn; true if the queue is closed and empty. The next
-    /// push rings the bell.
-    pub(super) fn take(&self, mut reads: usize, mut writes: usize, into: &mut Vec<Part>) -> bool {
+    /// For the ring: takes up to `most` parts of each direction in turn; true if the queue is closed and empty. The
+    /// next push rings the bell.
+    pub(super) fn take(&self, mut most: [usize; 2], into: &mut Vec<Part>) -> bool {
         let mut state = self.lock();
         loop {
             let before = into.len();
-            if reads > 0
-                && let Some(part) = state.reads.pop_front()
-            {
-                into.push(part);
-                reads -= 1;
-            }
-            if writes > 0
-                && let Some(part) = state.writes.pop_front()
-            {
-                into.push(part);
-                writes -= 1;
+            for (parts, most) in state.waiting.iter_mut().zip(&mut most) {
+                if *most > 0
+                    && let Some(part) = parts.pop_front()
+                {
+                    into.push(part);
+                    *most -= 1;
+                }
             }
             if into.len() == before {
                 break;
             }
         }
         state.asleep = true;
-        state.closed && state.reads.is_empty() && state.writes.is_empty()
+        state.closed && state.waiting.iter().all(VecDeque::is_empty)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::waits::{Need, wait_for};
 const BELL: u64 = u64::MAX;
 
 /// Starts the ring's thread; `None` if io_uring or a thread is not available.
-pub(super) fn start(queue: &Arc<PartQueue>, depth: (usize, usize)) -> Option<Thread<()>> {
+pub(super) fn start(queue: &Arc<PartQueue>, depth: [usize; 2]) -> Option<Thread<()>> {
     let (answer, started) = mpsc::channel();
     let queue = Arc::clone(queue);
     let thread = spawn("device", move || match Ring::new(&queue, depth) {
@@ -49,39 +49,21 @@ struct Ring {
     ring: IoUring,
     slots: Vec<Option<Part>>,
     vacant: Vec<usize>,
-    /// Most reads and writes in flight.
-    depth: (usize, usize),
-    in_flight: InFlight,
+    /// Most parts in flight, by direction.
+    depth: [usize; 2],
+    /// Parts in flight, by direction.
+    in_flight: [usize; 2],
     bell_polled: bool,
     taken: Vec<Part>,
     reaped: Vec<(u64, i32)>,
 }
 
-#[derive(Default)]
-struct InFlight {
-    reads: usize,
-    writes: usize,
-}
-
-impl InFlight {
-    fn count(&mut self, direction: Direction) -> &mut usize {
-        match direction {
-            Direction::Read => &mut self.reads,
-            Direction::Write => &mut self.writes,
-        }
-    }
-
-    fn all(&self) -> usize {
-        self.reads + self.writes
-    }
-}
-
 impl Ring {
-    fn new(queue: &PartQueue, depth: (usize, usize)) -> io::Result<Self> {
+    fn new(queue: &PartQueue, depth: [usize; 2]) -> io::Result<Self> {
         if queue.bell().is_none() {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
-        let slots = depth.0 + depth.1;
+        let slots = depth.iter().sum::<usize>();
         let entries = (slots + 1).next_power_of_two() as u32;
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -98,7 +80,7 @@ impl Ring {
             slots: (0..slots).map(|_| None).collect(),
             vacant: (0..slots).rev().collect(),
             depth,
-            in_flight: InFlight::default(),
+            in_flight: [0; 2],
             bell_polled: false,
             taken: Vec::with_capacity(slots),
             reaped: Vec::with_capacity(slots + 1),
@@ -107,17 +89,16 @@ impl Ring {
 
     fn serve(&mut self, queue: &PartQueue) {
         loop {
-            let reads = self.depth.0 - self.in_flight.reads;
-            let writes = self.depth.1 - self.in_flight.writes;
+            let most = [0, 1].map(|direction| self.depth[direction] - self.in_flight[direction]);
             let mut taken = std::mem::take(&mut self.taken);
-            let closed = queue.take(reads, writes, &mut taken);
+            let closed = queue.take(most, &mut taken);
             taken.drain(..).for_each(|part| self.submit(part));
             self.taken = taken;
-            if closed && self.in_flight.all() == 0 {
+            let idle = self.in_flight == [0; 2];
+            if closed && idle {
                 return;
             }
             self.poll_bell(queue);
-            let idle = self.in_flight.all() == 0;
             let _waiting = idle.then(|| wait_for("requests to the device", Need::Idle, None));
             // Interrupted, or the kernel lacks a resource: the requests it has taken complete, and the next round
             // submits the rest.
@@ -135,7 +116,7 @@ impl Ring {
             super::threads::perform(part);
             return;
         };
-        *self.in_flight.count(part.direction()) += 1;
+        self.in_flight[part.direction() as usize] += 1;
         let (memory, len) = part.memory();
         let fd = types::Fd(part.file().as_raw_fd());
         let entry = match part.direction() {
@@ -194,7 +175,7 @@ impl Ring {
     }
 
     fn vacate(&mut self, slot: usize, direction: Direction) {
-        *self.in_flight.count(direction) -= 1;
+        self.in_flight[direction as usize] -= 1;
         self.vacant.push(slot);
     }
 }

@@ -12,6 +12,8 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use ascot_model::account::StreamAccount;
+
 use super::direction::Direction;
 
 /// Files of a kind that have an account of their own: enough to list each file of a usual job, and little memory
@@ -22,40 +24,33 @@ const MAX_LISTED: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileAccount {
-    /// Name of its streams up to the first space.
-    pub kind: String,
     /// The file; `None`: all files beyond those listed.
     pub path: Option<PathBuf>,
     /// One; the number of files summed up if the path is `None`.
     pub files: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Runs on the device that read it.
-    pub read_runs: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Runs on the device that wrote it.
-    pub written_runs: u64,
+    /// Bytes moved and runs on the device, under the name of the kind.
+    pub moved: StreamAccount,
 }
 
 impl FileAccount {
     fn new(kind: &str, path: Option<PathBuf>) -> Self {
-        FileAccount { kind: kind.to_owned(), files: path.iter().len() as u64, path, ..Self::default() }
+        let moved = StreamAccount { name: kind.to_owned(), ..StreamAccount::default() };
+        FileAccount { files: path.iter().len() as u64, path, moved }
     }
 
     /// Counts a run.
-    pub(super) fn run(&mut self, direction: Direction) {
+    pub(super) fn count_run(&mut self, direction: Direction) {
         match direction {
-            Direction::Read => self.read_runs += 1,
-            Direction::Write => self.written_runs += 1,
+            Direction::Read => self.moved.read_runs += 1,
+            Direction::Write => self.moved.written_runs += 1,
         }
     }
 
     /// Counts bytes moved.
-    pub(super) fn moved(&mut self, direction: Direction, bytes: u64) {
+    pub(super) fn count(&mut self, direction: Direction, bytes: u64) {
         match direction {
-            Direction::Read => self.read_bytes += bytes,
-            Direction::Write => self.written_bytes += bytes,
+            Direction::Read => self.moved.read_bytes += bytes,
+            Direction::Write => self.moved.written_bytes += bytes,
         }
     }
 }
@@ -87,7 +82,7 @@ impl Kind {
                 self.others.files += 1;
                 return None;
             }
-            self.listed.push(FileAccount::new(&self.others.kind, Some(path.to_path_buf())));
+            self.listed.push(FileAccount::new(&self.others.moved.name, Some(path.to_path_buf())));
             Some(self.listed.len() - 1)
         })
     }
@@ -97,7 +92,7 @@ impl Files {
     /// The row of a file moved by a stream called `name`.
     pub(super) fn row(&mut self, name: &str, path: &Path) -> Row {
         let name = name.split(' ').next().unwrap_or(name);
-        let kind = self.0.iter().position(|kind| kind.others.kind == name).unwrap_or_else(|| {
+        let kind = self.0.iter().position(|kind| kind.others.moved.name == name).unwrap_or_else(|| {
             let others = FileAccount::new(name, None);
             self.0.push(Kind { listed: Vec::new(), others, known: HashMap::new() });
             self.0.len() - 1
@@ -161,7 +156,15 @@ mod tests {
         let told: Vec<_> = ledger
             .files()
             .into_iter()
-            .map(|file| (file.kind, file.read_bytes, file.read_runs, file.written_bytes, file.written_runs))
+            .map(|file| {
+                (
+                    file.moved.name,
+                    file.moved.read_bytes,
+                    file.moved.read_runs,
+                    file.moved.written_bytes,
+                    file.moved.written_runs,
+                )
+            })
             .collect();
         assert_eq!(told, [("run".into(), 90, 2, 100, 1), ("input".into(), 5, 1, 0, 0)]);
         assert_eq!(ledger.files()[0].path.as_deref(), Some(Path::new("a")));
@@ -180,9 +183,12 @@ mod tests {
         let files = ledger.files();
         assert_eq!(files.len(), MAX_LISTED + 1);
         let others = &files[MAX_LISTED];
-        assert_eq!((others.path.as_ref(), others.files, others.written_bytes), (None, 7, 42));
+        assert_eq!((others.path.as_ref(), others.files, others.moved.written_bytes), (None, 7, 42));
         assert_eq!(files.iter().map(|file| file.files).sum::<u64>(), MAX_LISTED as u64 + 7);
-        assert_eq!(files.iter().map(|file| file.written_bytes).sum::<u64>(), ledger.totals().written_bytes);
-        assert_eq!(files.iter().map(|file| file.written_runs).sum::<u64>(), ledger.totals().runs);
+        assert_eq!(
+            files.iter().map(|file| file.moved.written_bytes).sum::<u64>(),
+            ledger.totals().written_bytes
+        );
+        assert_eq!(files.iter().map(|file| file.moved.written_runs).sum::<u64>(), ledger.totals().runs);
     }
 }

@@ -9,8 +9,8 @@ use ascot_testing::faults::Faults;
 
 /// Every back-end, the direct one on io_uring.
 pub const BACKENDS: [Backend; 6] = [
-    Backend::Plain,
-    Backend::Buffered,
+    Backend::PLAIN,
+    Backend::BUFFERED,
     Backend::Sized(1000),
     Backend::Sized(1 << 20),
     Backend::Mapped(3 * 4096),

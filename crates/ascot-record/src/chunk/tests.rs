@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use proptest::prelude::*;
 
 use super::*;
-use crate::framing::{FixedFraming, LineFraming, frame};
-use crate::order::{BodyOrder, ProgramOrder, RangeOrder, WriteKey, compare};
+use crate::framing::{FixedFraming, LineFraming};
+use crate::order::{ProgramOrder, RangeOrder, WriteKey, compare};
 
 const LINES: LineFraming = LineFraming(b'\n');
 
@@ -38,7 +38,7 @@ impl WriteKey for Length {
 
 fn starts_of<F: Framing>(framing: &F, bytes: &[u8]) -> Vec<u32> {
     let mut starts = vec![0; bytes.len()];
-    let found = frame(framing, bytes, &mut starts);
+    let found = framing.frame(bytes, &mut starts);
     assert_eq!(found.consumed, bytes.len());
     starts.truncate(found.records);
     starts
@@ -73,7 +73,7 @@ fn check_lines(lines: &[Vec<u8>]) {
         bytes.push(b'\n');
     }
     for descending in [false, true] {
-        check(LINES, &BodyOrder::new(LINES, descending), &bytes);
+        check(LINES, &RangeOrder::whole(LINES, descending), &bytes);
         for last_resort in [LastResort::None, LastResort::Bytes, LastResort::BytesReversed] {
             check(LINES, &RangeOrder::new(LINES, 1..4, descending, last_resort), &bytes);
         }

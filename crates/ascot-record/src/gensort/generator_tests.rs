@@ -28,7 +28,7 @@ fn binary_record(number: u128) -> Vec<u8> {
 
 fn validator() -> Validator {
     let key = 0..KEY_LEN;
-    Validator::new(RECORD_LEN, vec![key]).unwrap()
+    Validator::new(RECORD_LEN, vec![key])
 }
 
 #[test]

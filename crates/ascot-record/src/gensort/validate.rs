@@ -18,29 +18,6 @@ const SLICE_BYTES: usize = 32 << 10;
 /// Bytes of a key that a comparison of two integers covers.
 const WINDOW: usize = 16;
 
-/// Why a validator cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ShapeError {
-    /// The record has no bytes.
-    #[error("a record must have at least one byte")]
-    EmptyRecord,
-    /// No key is given, or one without bytes.
-    #[error("a key must have at least one byte: give a range such as 0..10")]
-    EmptyKey,
-    /// A key ends after the end of the record.
-    #[error(
-        "key {}..{} reaches past the end of a record of {record_len} bytes: give a range within it",
-        key.start, key.end
-    )]
-    KeyPastRecord {
-        /// The key's bytes.
-        key: Range<usize>,
-        /// The record's length in bytes.
-        record_len: usize,
-    },
-}
-
 /// The properties of a sequence of records. The default is that of no records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validation {
@@ -78,18 +55,9 @@ impl Validation {
         }
     }
 
-    /// The validation of these records followed by those of `next`, whose keys compare as bytes.
-    pub fn combine(self, next: Validation) -> Validation {
-        self.combine_by(next, |first, last| first.cmp(last))
-    }
-
-    /// Like [`combine`](Self::combine), with keys that compare differently: `compare` gets the first key of `next`
-    /// and the last one of `self`.
-    pub fn combine_by(
-        mut self,
-        next: Validation,
-        compare: impl FnOnce(&[u8], &[u8]) -> Ordering,
-    ) -> Validation {
+    /// The properties of this part and the `next` one together; `compare` compares the first key of `next` with the
+    /// last key of this part.
+    pub fn combine(mut self, next: Validation, compare: impl FnOnce(&[u8], &[u8]) -> Ordering) -> Validation {
         if next.records == 0 {
             return self;
         }
@@ -113,10 +81,9 @@ impl Validation {
 ///
 /// ```
 /// use ascot_record::gensort::Validator;
-/// let validation = Validator::new(4, vec![0..2])?.validate(b"aa11ab22ab33");
+/// let validation = Validator::new(4, vec![0..2]).validate(b"aa11ab22ab33");
 /// assert_eq!((validation.records, validation.duplicates), (3, 1));
 /// assert!(validation.is_ordered());
-/// # Ok::<(), ascot_record::gensort::ShapeError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Validator {
@@ -128,26 +95,20 @@ pub struct Validator {
 
 impl Validator {
     /// For records of `record_len` bytes, ordered by the bytes of `keys`, the first range first.
-    pub fn new(record_len: usize, keys: Vec<Range<usize>>) -> Result<Self, ShapeError> {
-        if record_len == 0 {
-            return Err(ShapeError::EmptyRecord);
-        }
-        if keys.is_empty() || keys.iter().any(Range::is_empty) {
-            return Err(ShapeError::EmptyKey);
-        }
-        if let Some(key) = keys.iter().find(|key| key.end > record_len) {
-            return Err(ShapeError::KeyPastRecord { key: key.clone(), record_len });
-        }
+    ///
+    /// # Panics
+    /// If a record or key has no bytes, or a key ends after the record.
+    pub fn new(record_len: usize, keys: Vec<Range<usize>>) -> Self {
+        assert!(record_len > 0 && !keys.is_empty(), "records and keys have bytes");
+        assert!(
+            keys.iter().all(|key| !key.is_empty() && key.end <= record_len),
+            "keys are inside the record"
+        );
         let window = match keys.as_slice() {
             [key] => KeyWindow::new(key, record_len),
             _ => None,
         };
-        Ok(Validator { record_len, keys, crc: RecordCrc::new(record_len), window })
-    }
-
-    /// Bytes of a record.
-    pub fn record_len(&self) -> usize {
-        self.record_len
+        Validator { record_len, keys, crc: RecordCrc::new(record_len), window }
     }
 
     /// Validates the whole records of one part; an incomplete record at its end does not count.
@@ -293,35 +254,27 @@ mod tests {
         for byte_of in [|i: u32| (i / 50_000) as u8, |i: u32| (i.wrapping_mul(2_654_435_761) >> 29) as u8] {
             let data: Vec<u8> = (0..300_000).map(byte_of).collect();
             for (record_len, keys) in [(100, vec![0..10]), (7, vec![1..3, 0..1]), (100_000, vec![9..10])] {
-                let validator = Validator::new(record_len, keys.clone()).unwrap();
+                let validator = Validator::new(record_len, keys.clone());
                 assert_eq!(validator.validate(&data), reference(&data, record_len, &keys));
             }
         }
     }
 
-    #[test]
-    fn shapes_that_make_no_sense_are_refused() {
-        assert_eq!(Validator::new(0, vec![0..1]).unwrap_err(), ShapeError::EmptyRecord);
-        assert_eq!(Validator::new(10, vec![]).unwrap_err(), ShapeError::EmptyKey);
-        assert_eq!(Validator::new(10, vec![0..2, 3..3]).unwrap_err(), ShapeError::EmptyKey);
-        let error = Validator::new(10, vec![0..2, 3..11]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "key 3..11 reaches past the end of a record of 10 bytes: give a range within it"
-        );
+    fn combined(part: Validation, next: Validation) -> Validation {
+        part.combine(next, |first, last| first.cmp(last))
     }
 
     #[test]
     fn no_records_are_in_order() {
-        let validation = Validator::new(100, vec![0..10]).unwrap().validate(&[0; 99]);
+        let validation = Validator::new(100, vec![0..10]).validate(&[0; 99]);
         assert_eq!(validation, Validation::default());
         assert!(validation.is_ordered());
     }
 
     #[test]
     fn a_seam_out_of_order_is_the_first() {
-        let validator = Validator::new(2, vec![0..1]).unwrap();
-        let whole = validator.validate(b"b.c.").combine(validator.validate(b"a.a.0."));
+        let validator = Validator::new(2, vec![0..1]);
+        let whole = combined(validator.validate(b"b.c."), validator.validate(b"a.a.0."));
         assert_eq!(whole.first_unordered, Some(2));
         assert_eq!((whole.unordered, whole.duplicates), (2, 1));
     }
@@ -335,15 +288,15 @@ mod tests {
             }),
             cuts in (0_usize..20, 0_usize..20),
         ) {
-            let validator = Validator::new(record_len, vec![key.clone()]).unwrap();
+            let validator = Validator::new(record_len, vec![key.clone()]);
             let whole = validator.validate(&data);
             prop_assert_eq!(&whole, &reference(&data, record_len, &[key]));
 
             let (first, rest) = data.split_at(data.len().min(cuts.0 * record_len));
             let (second, third) = rest.split_at(rest.len().min(cuts.1 * record_len));
             let [a, b, c] = [first, second, third].map(|part| validator.validate(part));
-            prop_assert_eq!(&a.clone().combine(b.clone()).combine(c.clone()), &whole);
-            prop_assert_eq!(&a.combine(b.combine(c)), &whole);
+            prop_assert_eq!(&combined(combined(a.clone(), b.clone()), c.clone()), &whole);
+            prop_assert_eq!(&combined(a, combined(b, c)), &whole);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::csv_row::Row;
 use super::csv_spec::{CsvColumn, CsvKeySpec};
 use super::date_format::DateFormat;
 use super::numeric::NumberMarks;
-use super::{KeyError, KeyProgram};
+use super::{KeyError, KeyProgram, Source};
 
 /// A column that a key names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub fn compile_columns(specs: &[CsvKeySpec], columns: &[KeyColumn], separator: u
         ending: if at == last && !spec.descending { Ending::Open } else { Ending::Closed },
         nulls: spec.nulls.iter().map(|null| null.clone().into_bytes()).collect(),
     });
-    KeyProgram::csv(separator, quote, keys.collect())
+    KeyProgram { source: Source::Csv { separator, quote, keys: keys.collect() } }
 }
 
 /// The type that text values seem to have.

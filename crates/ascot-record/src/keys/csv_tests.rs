@@ -1,5 +1,6 @@
 //! Tests of the order of CSV keys.
 
+use super::super::WriteKey;
 use super::super::{KeyError, KeyProgram, compile_csv, csv_columns, header_like, parse_csv_keys};
 use super::*;
 use proptest::prelude::*;

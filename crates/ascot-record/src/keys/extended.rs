@@ -35,16 +35,12 @@ impl Extended {
     pub(super) const ZERO: Extended = Extended { exponent: 0, significand: 0 };
     pub(super) const INFINITY: Extended = Extended { exponent: EXPONENT_INFINITY, significand: 1 << 63 };
 
-    /// `bits x 2^exponent`; if `more`, the bits below the last one of `bits` are not all zero.
-    pub(super) fn from_bits(bits: u128, exponent: i64, more: bool) -> Extended {
-        if bits == 0 {
-            return Extended::ZERO;
-        }
-        let zeros = bits.leading_zeros();
-        let bits = bits << zeros;
-        let top = (bits >> 64) as u64;
-        let below = bits as u64;
-        round(top, below, more, exponent - i64::from(zeros) + 64)
+    /// The value that `text`, a valid number, is rounded to.
+    pub(super) fn from_text(text: &str) -> Extended {
+        let bits = X87DoubleExtended::from_str_r(text, Round::NearestTiesToEven)
+            .map_or(0, |rounded| rounded.value.to_bits());
+        // The lower half is the significand, its top bit included; the sign is not set.
+        Extended { exponent: (bits >> 64) as u16, significand: bits as u64 }
     }
 
     /// `digits x 10^exponent`, each digit 0 to 9, the first one not 0.
@@ -68,62 +64,37 @@ impl Extended {
             text.push(if digits.skip(DIGITS).any(|digit| digit != 0) { '1' } else { '0' });
             exponent += (count - DIGITS) as i64 - 1;
         }
-        large(&text, exponent)
+        Extended::from_text(&format!("{text}e{exponent}"))
     }
 }
 
-/// Rounds `(top + below / 2^64) x 2^exponent`, the top bit of `top` set.
-fn round(top: u64, below: u64, more: bool, exponent: i64) -> Extended {
-    let biased = exponent.saturating_add(BIAS);
-    let (top, below, more, biased) = match biased {
-        1.. => (top, below, more, biased),
-        // Subnormal: shift until the exponent is 1; of the bits shifted out, only whether any is set matters.
-        -64..=0 => {
-            let shift = (1 - biased) as u32;
-            let wide = (u128::from(top) << 64) | u128::from(below);
-            let kept = wide >> shift;
-            ((kept >> 64) as u64, kept as u64, more || wide != kept << shift, 0)
-        }
-        _ => return Extended::ZERO,
-    };
+/// Rounds `bits x 2^exponent`, which is far from both ends of the range; if `more`, the bits below the last one of
+/// `bits` are not all zero.
+fn round(bits: u128, exponent: i64, more: bool) -> Extended {
+    let zeros = bits.leading_zeros();
+    let bits = bits << zeros;
+    let top = (bits >> 64) as u64;
+    let below = bits as u64;
     let half = 1u64 << 63;
     let up = below > half || (below == half && (more || top & 1 == 1));
-    let (significand, biased) = match top.checked_add(u64::from(up)) {
-        Some(sum) if biased == 0 => (sum, (sum >> 63) as i64),
-        Some(sum) => (sum, biased),
-        None => (half, biased + 1),
-    };
-    match u16::try_from(biased) {
-        Ok(exponent) if exponent < EXPONENT_INFINITY => Extended { exponent, significand },
-        _ => Extended::INFINITY,
-    }
+    let (significand, carry) = top.checked_add(u64::from(up)).map_or((half, 1), |sum| (sum, 0));
+    Extended { exponent: (exponent - i64::from(zeros) + 64 + BIAS + carry) as u16, significand }
 }
 
 /// `value x 10^exponent` for exponents from -27 to 27: 5^27 fits 63 bits.
 fn small(value: u64, exponent: i64) -> Extended {
-    let power = 5u64.pow(exponent.unsigned_abs() as u32);
-    if exponent >= 0 {
-        return Extended::from_bits(u128::from(value) * u128::from(power), exponent, false);
-    }
     if value == 0 {
         return Extended::ZERO;
+    }
+    let power = u128::from(5u64.pow(exponent.unsigned_abs() as u32));
+    if exponent >= 0 {
+        return round(u128::from(value) * power, exponent, false);
     }
     // Numerator and divisor are scaled to 128 and at most 63 bits, so the quotient has at least 65.
     let shift = 64 + value.leading_zeros();
     let numerator = u128::from(value) << shift;
-    let divisor = u128::from(power);
-    let quotient = numerator / divisor;
-    Extended::from_bits(quotient, exponent - i64::from(shift), quotient * divisor != numerator)
-}
-
-/// `digits x 10^exponent` for any number of digits.
-fn large(digits: &str, exponent: i64) -> Extended {
-    let text = format!("{digits}e{exponent}");
-    // Digits and an exponent form a valid number.
-    let bits = X87DoubleExtended::from_str_r(&text, Round::NearestTiesToEven)
-        .map_or(0, |rounded| rounded.value.to_bits());
-    // The lower half is the significand, its top bit included; the sign is not set.
-    Extended { exponent: (bits >> 64) as u16, significand: bits as u64 }
+    let quotient = numerator / power;
+    round(quotient, exponent - i64::from(shift), quotient * power != numerator)
 }
 
 #[cfg(test)]
@@ -174,7 +145,11 @@ mod tests {
     fn both_ways_agree() {
         for exponent in -27..=27 {
             for value in [1u64, 3, 7, 999, 123_456_789_012_345_678, 9_999_999_999_999_999_999] {
-                assert_eq!(small(value, exponent), large(&value.to_string(), exponent), "{value}e{exponent}");
+                assert_eq!(
+                    small(value, exponent),
+                    Extended::from_text(&format!("{value}e{exponent}")),
+                    "{value}e{exponent}"
+                );
             }
         }
     }

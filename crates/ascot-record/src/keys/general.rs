@@ -93,39 +93,20 @@ fn decimal(whole: &[u8], fraction: &[u8], exponent: i64) -> Extended {
 
 /// The magnitude after `0x`; `None` without a digit.
 fn hexadecimal(text: &[u8]) -> Option<Extended> {
-    let mut bits = 0u128;
-    let mut more = false;
-    let mut exponent = 0i64;
-    let mut digits = 0usize;
-    let mut point = false;
-    let mut used = 0;
-    for &byte in text {
-        match char::from(byte).to_digit(16) {
-            Some(digit) => {
-                digits += 1;
-                // Holds one more digit while the top four bits are free; beyond that, digits only break ties.
-                if bits >> 124 == 0 {
-                    bits = bits << 4 | u128::from(digit);
-                    exponent -= if point { 4 } else { 0 };
-                } else {
-                    more |= digit != 0;
-                    exponent += if point { 0 } else { 4 };
-                }
-            }
-            None if byte == b'.' && !point => point = true,
-            None => break,
-        }
-        used += 1;
-    }
-    if digits == 0 {
+    let mut has_point = false;
+    let is_part = |byte: &u8| match byte {
+        b'.' => !std::mem::replace(&mut has_point, true),
+        byte => byte.is_ascii_hexdigit(),
+    };
+    let (digits, rest) = text.split_at(text.iter().copied().take_while(is_part).count());
+    if !digits.iter().any(u8::is_ascii_hexdigit) {
         return None;
     }
-    if let Some((b'p' | b'P', rest)) = text.get(used..).and_then(<[u8]>::split_first)
-        && let Some((power, _)) = take_exponent(rest)
-    {
-        exponent = exponent.saturating_add(power);
-    }
-    Some(Extended::from_bits(bits, exponent.clamp(-(1 << 61), 1 << 61), more))
+    let power = match rest.split_first() {
+        Some((b'p' | b'P', rest)) => take_exponent(rest).map_or(0, |(power, _)| power),
+        _ => 0,
+    };
+    Some(Extended::from_text(&format!("0x{}p{power}", String::from_utf8_lossy(digits))))
 }
 
 #[cfg(test)]
@@ -185,6 +166,9 @@ mod tests {
             ("0x1P4", "16"),
             ("0x.", "0"),
             ("0x1p", "1"),
+            ("0x1p99999999999999999999", "inf"),
+            ("0x1p-99999999999999999999", "0"),
+            ("0x0000.00008p17", "1"),
             ("0x1.8.1", "1.5"),
             ("1.00000000000000000001", "1"),
             ("1000e-3", "0.01e2"),

@@ -88,18 +88,23 @@ enum Source {
     Ranges { keys: Vec<RangeKey> },
 }
 
-impl KeyProgram {
-    fn lines(separator: Option<u8>, keys: Vec<LineKey>) -> KeyProgram {
-        KeyProgram { source: Source::Lines { separator, keys } }
-    }
+/// Computes normalised keys from bodies.
+pub trait WriteKey: Send + Sync {
+    /// Appends the key of `body` to `out`.
+    fn write_key(&self, body: &[u8], out: &mut Vec<u8>);
 
-    fn csv(separator: u8, quote: u8, keys: Vec<CsvKey>) -> KeyProgram {
-        KeyProgram { source: Source::Csv { separator, quote, keys } }
-    }
+    /// Passes the values of `body` that do not have their column's type to `note`, each with the number of its key.
+    fn misfits(&self, _body: &[u8], _note: &mut dyn FnMut(usize, &[u8])) {}
 
-    /// Appends the key of `record` to `out`. The record comes without its terminator.
+    /// Bytes of every key, if known to be the same.
+    fn fixed_key_len(&self) -> Option<usize> {
+        None
+    }
+}
+
+impl WriteKey for KeyProgram {
     #[inline]
-    pub fn write_key(&self, record: &[u8], out: &mut Vec<u8>) {
+    fn write_key(&self, record: &[u8], out: &mut Vec<u8>) {
         match &self.source {
             Source::Lines { separator, keys } => {
                 let mut cursor = Cursor::new(record, *separator);
@@ -110,9 +115,7 @@ impl KeyProgram {
         }
     }
 
-    /// Passes the values of `record` that do not have their column's type to `note`, each with the number of its key.
-    /// Such values sort after all others, as text.
-    pub fn misfits(&self, record: &[u8], note: &mut dyn FnMut(usize, &[u8])) {
+    fn misfits(&self, record: &[u8], note: &mut dyn FnMut(usize, &[u8])) {
         if let Source::Csv { separator, quote, keys } = &self.source {
             csv::row_misfits(record, *separator, *quote, keys, note);
         }

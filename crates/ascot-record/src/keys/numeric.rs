@@ -21,6 +21,7 @@
 
 use super::bytes::{complement_from, skip_blanks};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 const ZERO: u8 = 0x80;
 const TINY: u8 = 0x81;
@@ -274,17 +275,12 @@ impl NumberMarks {
 
     /// Appends the number if all of `text` is one; otherwise returns false and appends nothing.
     pub(super) fn append(self, text: &[u8], out: &mut Vec<u8>) -> bool {
-        let number = match self.group.filter(|group| text.trim_ascii().contains(group)) {
-            None => Number::parse_by(text, self.decimal),
-            Some(group) => match self.without_groups(text.trim_ascii(), group) {
-                Some(plain) => {
-                    let number = Number::parse_by(&plain, self.decimal);
-                    number.inspect(|number| number.append(out));
-                    return number.is_some();
-                }
-                None => None,
-            },
+        let text = text.trim_ascii();
+        let plain = match self.group.filter(|group| text.contains(group)) {
+            Some(group) => self.without_groups(text, group).map(Cow::Owned),
+            None => Some(Cow::Borrowed(text)),
         };
+        let number = plain.as_deref().and_then(|plain| Number::parse_by(plain, self.decimal));
         number.inspect(|number| number.append(out));
         number.is_some()
     }

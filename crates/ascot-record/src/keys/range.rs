@@ -104,6 +104,7 @@ impl RangeKey {
 mod tests {
     use super::super::compile_ranges;
     use super::*;
+    use crate::keys::WriteKey;
 
     fn key(ranges: &str, fixed_len: Option<usize>, record: &[u8]) -> Vec<u8> {
         let program = compile_ranges(&parse_ranges(ranges).unwrap(), fixed_len).unwrap();

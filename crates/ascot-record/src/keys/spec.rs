@@ -7,7 +7,7 @@ use super::bytes::{Ending, Ignore};
 use super::field::{LineKey, LineOrder, LinePosition};
 use super::flags::{KeyEnd, KeyFlags};
 use super::random::Salt;
-use super::{Compiled, KeyError, KeyProgram, LastResort};
+use super::{Compiled, KeyError, KeyProgram, LastResort, Source};
 use serde::{Deserialize, Serialize};
 
 /// A position in a line: the field, counted from 1, and a character in it.
@@ -181,7 +181,8 @@ pub fn compile(options: &KeyOptions) -> Result<Compiled, KeyError> {
     let defs = effective_keys(options);
     let last = defs.len() - 1;
     let keys = defs.iter().enumerate().map(|(at, def)| line_key(def, options.salt, at == last));
-    Ok(Compiled::Program(KeyProgram::lines(options.separator, keys.collect::<Result<_, _>>()?)))
+    let keys = keys.collect::<Result<_, _>>()?;
+    Ok(Compiled::Program(KeyProgram { source: Source::Lines { separator: options.separator, keys } }))
 }
 
 /// The keys with the options they inherit; the whole line if no key is given. Never empty.

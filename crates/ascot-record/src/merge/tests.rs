@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cursor::gather;
-use crate::framing::{FixedFraming, Framing, LineFraming, frame};
-use crate::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder, WriteKey};
+use crate::framing::{FixedFraming, Framing, LineFraming};
+use crate::order::{LastResort, ProgramOrder, RangeOrder, WriteKey};
 
 const LINES: LineFraming = LineFraming(b'\n');
 
@@ -22,7 +22,7 @@ fn order_of<O: RecordOrder>(order: &O) -> impl Fn(&Vec<u8>, &Vec<u8>) -> Orderin
     |a, b| compare(order, a, b, &mut vec![], &mut vec![])
 }
 
-/// Merges `sources` after sorting each, with both kinds of cursor, interrupting every `stop` records.
+/// Merges `sources` after sorting each, interrupting every `stop` records.
 fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, mut sources: Vec<Vec<Vec<u8>>>, stop: usize) {
     sources.iter_mut().for_each(|source| source.sort_by(order_of(order)));
     let mut wanted = sources.concat();
@@ -33,15 +33,11 @@ fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, mut sources: Vec<Vec
         .iter()
         .map(|bytes| {
             let mut starts = vec![0; bytes.len()];
-            let found = frame(&framing, bytes, &mut starts);
+            let found = framing.frame(bytes, &mut starts);
             starts.truncate(found.records);
             starts
         })
         .collect();
-    let mut cursors: Vec<_> =
-        bytes.iter().zip(&starts).map(|(bytes, starts)| ChunkCursor::new(framing, bytes, starts)).collect();
-    assert!(merged(&mut cursors, order, stop) == wanted);
-
     let slices: Vec<Vec<&[u8]>> = bytes
         .iter()
         .zip(&starts)
@@ -54,7 +50,11 @@ fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, mut sources: Vec<Vec
     assert!(merged(&mut cursors, order, stop) == wanted);
 }
 
-fn merged<C: Cursor, O: RecordOrder>(cursors: &mut [C], order: &O, stop: usize) -> Vec<Vec<u8>> {
+fn merged<F: Framing, O: RecordOrder>(
+    cursors: &mut [SliceCursor<'_, F>],
+    order: &O,
+    stop: usize,
+) -> Vec<Vec<u8>> {
     let mut out: Vec<Vec<u8>> = Vec::new();
     loop {
         let mut room = stop;
@@ -74,7 +74,7 @@ fn merged<C: Cursor, O: RecordOrder>(cursors: &mut [C], order: &O, stop: usize) 
 
 #[test]
 fn no_source_one_source_empty_sources() {
-    let order = BodyOrder::new(LINES, false);
+    let order = RangeOrder::whole(LINES, false);
     check(LINES, &order, vec![], 5);
     check(LINES, &order, vec![vec![]; 3], 5);
     check(LINES, &order, vec![vec![b"b\n".to_vec(), b"a\n".to_vec()]], 1);
@@ -83,7 +83,7 @@ fn no_source_one_source_empty_sources() {
 
 #[test]
 fn presorted_sources_follow_one_another() {
-    let order = BodyOrder::new(LINES, false);
+    let order = RangeOrder::whole(LINES, false);
     let sources = (0..5)
         .map(|source| (0..50).map(|at| format!("{:05}\n", source * 50 + at).into_bytes()).collect())
         .collect();
@@ -113,7 +113,7 @@ proptest! {
             .into_iter()
             .map(|source| source.into_iter().map(|line| format!("{line}\n").into_bytes()).collect())
             .collect();
-        check(LINES, &BodyOrder::new(LINES, descending), sources.clone(), stop);
+        check(LINES, &RangeOrder::whole(LINES, descending), sources.clone(), stop);
         check(LINES, &RangeOrder::new(LINES, 0..2, descending, LastResort::None), sources.clone(), stop);
         check(LINES, &RangeOrder::new(LINES, 0..1, descending, LastResort::BytesReversed), sources.clone(), stop);
         check(LINES, &ProgramOrder::new(LINES, Copied, LastResort::None), sources, stop);

@@ -13,7 +13,7 @@
 //! Numbers that equal a cut value follow their column unchanged: they need no sort, so that the numbers to sort fit
 //! the cache however many equal ones there are.
 
-use crate::vsort;
+use crate::vsort::{self, Sortable};
 
 /// Bytes of a column: half of a common second-level cache.
 const COLUMN_BYTES: usize = 512 << 10;
@@ -25,16 +25,7 @@ const PROBES: [usize; 6] = [1, 2, 4, 8, 16, 64];
 const SHARES: usize = 8;
 
 /// Merges sorted slices into `out`, which has their total length; numbers that do not fit are left out.
-pub fn merge_numbers_u64(slices: &[&[u64]], out: &mut [u64]) {
-    merge(slices, out, vsort::sort_u64);
-}
-
-/// Merges sorted slices into `out`, which has their total length; numbers that do not fit are left out.
-pub fn merge_numbers_u32(slices: &[&[u32]], out: &mut [u32]) {
-    merge(slices, out, vsort::sort_u32);
-}
-
-fn merge<T: Copy + Ord>(slices: &[&[T]], mut out: &mut [T], sort: impl Fn(&mut [T])) {
+pub fn merge_numbers<T: Sortable>(slices: &[&[T]], mut out: &mut [T]) {
     let mut live: Vec<&[T]> = slices.iter().copied().filter(|slice| !slice.is_empty()).collect();
     let mut probes = Vec::with_capacity(live.len() * PROBES.len());
     while live.len() > 1 && !out.is_empty() {
@@ -43,7 +34,7 @@ fn merge<T: Copy + Ord>(slices: &[&[T]], mut out: &mut [T], sort: impl Fn(&mut [
         for slice in &mut live {
             column.take(slice, |value| *value < cut);
         }
-        out = column.finish(&sort);
+        out = column.finish(vsort::sort);
         let mut column = Column { out, filled: 0, sources: 0 };
         for slice in &mut live {
             column.take(slice, |value| *value == cut);
@@ -139,7 +130,7 @@ mod tests {
         let mut wanted = slices.concat();
         wanted.sort_unstable();
         let mut out = vec![0; wanted.len()];
-        merge_numbers_u64(&slices.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut out);
+        merge_numbers(&slices.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut out);
         assert!(out == wanted);
     }
 
@@ -172,7 +163,7 @@ mod tests {
         check(vec![vec![], vec![]]);
         check(vec![vec![], vec![1, 2, 3]]);
         let mut out = [0; 3];
-        merge_numbers_u64(&[&[1, 4], &[2, 3]], &mut out);
+        merge_numbers::<u64>(&[&[1, 4], &[2, 3]], &mut out);
         assert_eq!(out, [1, 2, 3]);
     }
 
@@ -188,7 +179,7 @@ mod tests {
             let mut wanted = slices.concat();
             wanted.sort_unstable();
             let mut out = vec![0; wanted.len()];
-            merge_numbers_u32(&slices.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut out);
+            merge_numbers(&slices.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut out);
             prop_assert_eq!(out, wanted);
         }
     }

@@ -7,10 +7,9 @@ use std::arch::x86_64::{
     _mm512_cmplt_epu32_mask, _mm512_cmplt_epu64_mask, _mm512_cvtepu8_epi64, _mm512_loadu_si512,
     _mm512_mask_blend_epi32, _mm512_mask_blend_epi64, _mm512_mask_expand_epi32, _mm512_mask_loadu_epi32,
     _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi32, _mm512_mask_storeu_epi64, _mm512_maskz_compress_epi32,
-    _mm512_maskz_compress_epi64, _mm512_max_epu32, _mm512_max_epu64, _mm512_min_epu32, _mm512_min_epu64,
-    _mm512_permutex_epi64, _mm512_permutexvar_epi32, _mm512_permutexvar_epi64, _mm512_set1_epi32,
-    _mm512_set1_epi64, _mm512_setr_epi32, _mm512_setr_epi64, _mm512_shuffle_epi32, _mm512_shuffle_i64x2,
-    _mm512_storeu_si512,
+    _mm512_max_epu32, _mm512_max_epu64, _mm512_min_epu32, _mm512_min_epu64, _mm512_permutex_epi64,
+    _mm512_permutexvar_epi32, _mm512_permutexvar_epi64, _mm512_set1_epi32, _mm512_set1_epi64,
+    _mm512_setr_epi32, _mm512_setr_epi64, _mm512_shuffle_epi32, _mm512_shuffle_i64x2, _mm512_storeu_si512,
 };
 
 /// A vector register of unsigned integers.
@@ -44,8 +43,6 @@ pub(super) trait Lanes: Copy {
     unsafe fn below<const STRICT: bool>(self, pivot: Self) -> u32;
     /// Lanes in `mask` first, the others after them.
     unsafe fn split(self, mask: u32) -> Self;
-    /// Lanes in `mask` first, zeros after them.
-    unsafe fn compress(self, mask: u32) -> Self;
     /// Lane i from lane `i ^ (1 << BIT)`.
     unsafe fn swap<const BIT: u32>(self) -> Self;
     /// Lane i from lane `i ^ ((2 << BIT) - 1)`.
@@ -159,11 +156,6 @@ impl Lanes for U64x8 {
     }
 
     #[inline(always)]
-    unsafe fn compress(self, mask: u32) -> Self {
-        U64x8(unsafe { _mm512_maskz_compress_epi64(mask as __mmask8, self.0) })
-    }
-
-    #[inline(always)]
     unsafe fn swap<const BIT: u32>(self) -> Self {
         U64x8(unsafe {
             match BIT {
@@ -259,11 +251,6 @@ impl Lanes for U32x16 {
             let others = _mm512_maskz_compress_epi32(!mask as __mmask16, self.0);
             _mm512_mask_expand_epi32(chosen, behind, others)
         })
-    }
-
-    #[inline(always)]
-    unsafe fn compress(self, mask: u32) -> Self {
-        U32x16(unsafe { _mm512_maskz_compress_epi32(mask as __mmask16, self.0) })
     }
 
     #[inline(always)]

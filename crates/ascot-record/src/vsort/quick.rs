@@ -134,10 +134,13 @@ impl<T> Sides<T> {
             let above = !below & first_lanes(count);
             let small = below.count_ones() as usize;
             let great = above.count_ones() as usize;
-            lanes.compress(below).store_masked(self.base.add(self.left), first_lanes(small));
+            // The lanes below the pivot, those above it, and those without an item.
+            let parted = lanes.split(below);
+            parted.store_masked(self.base.add(self.left), first_lanes(small));
             self.left += small;
             self.right -= great;
-            lanes.compress(above).store_masked(self.base.add(self.right), first_lanes(great));
+            let above = first_lanes(small + great) & !first_lanes(small);
+            parted.store_masked(self.base.wrapping_add(self.right).wrapping_sub(small), above);
         }
     }
 }

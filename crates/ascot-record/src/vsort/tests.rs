@@ -19,14 +19,14 @@ fn check(v: &[u64]) {
     let mut wanted = v.to_vec();
     wanted.sort_unstable();
     let mut sorted = v.to_vec();
-    sort_u64(&mut sorted);
+    sort(&mut sorted);
     assert!(sorted == wanted);
 
     let narrow: Vec<u32> = v.iter().map(|x| *x as u32).collect();
     let mut wanted_narrow = narrow.clone();
     wanted_narrow.sort_unstable();
     let mut sorted_narrow = narrow.clone();
-    sort_u32(&mut sorted_narrow);
+    sort(&mut sorted_narrow);
     assert!(sorted_narrow == wanted_narrow);
 
     #[cfg(target_arch = "x86_64")]

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use ascot_io::{Disk, Pool};
 use ascot_record::framing::{FixedFraming, LineFraming, PrefixedFraming};
-use ascot_record::gensort::Validator;
 use ascot_record::layout::Endian;
-use ascot_record::order::BodyOrder;
+use ascot_record::order::RangeOrder;
 use proptest::prelude::*;
 
 use super::*;
@@ -36,12 +35,12 @@ fn cut(judge: &Arc<dyn Judge>, bytes: &[u8], pages: usize) -> Result<Vec<Vec<u8>
 
 fn lines() -> Arc<dyn Judge> {
     let framing = LineFraming(b'\n');
-    Arc::new(Ordered::new(framing, BodyOrder::new(framing, false), Some(b'\n')))
+    Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false), Some(b'\n')))
 }
 
 fn prefixed() -> Arc<dyn Judge> {
     let framing = PrefixedFraming { width: 1, endian: Endian::Little };
-    Arc::new(Ordered::new(framing, BodyOrder::new(framing, false), None))
+    Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false), None))
 }
 
 fn whole(judge: &dyn Judge, part: &[u8]) -> usize {
@@ -62,7 +61,7 @@ fn an_incomplete_record_is_told() {
         Err(SortError::CutShort { record, offset, have, .. }) => (record, offset, have),
         other => panic!("{other:?}"),
     };
-    let validator: Arc<dyn Judge> = Arc::new(Validator::new(4, vec![0..2, 2..3]).unwrap());
+    let validator: Arc<dyn Judge> = Arc::new(Ordered::fixed(4, vec![0..2, 2..3]));
     assert_eq!(place(cut(&validator, b"aaaabbbbccc", 2)), (3, 8, 3));
     assert_eq!(place(cut(&prefixed(), b"\x02ab\x05abc", 2)), (2, 3, 4));
 }
@@ -105,9 +104,9 @@ proptest! {
     ) {
         let data: Vec<u8> = data.iter().flat_map(|&byte| [byte; 5]).collect();
         let framing = FixedFraming(5);
-        let general: Arc<dyn Judge> = Arc::new(Ordered::new(framing, BodyOrder::new(framing, false), None));
+        let general: Arc<dyn Judge> = Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false), None));
         let record = 0..5;
-        let fast: Arc<dyn Judge> = Arc::new(Validator::new(5, vec![record]).unwrap());
+        let fast: Arc<dyn Judge> = Arc::new(Ordered::fixed(5, vec![record]));
         let mut results = Vec::new();
         for judge in [&general, &fast] {
             let parts = cut(judge, &data, pages).unwrap();

@@ -69,7 +69,7 @@ pub fn generate(
     let mut watch = Watch::new(observer, cancel, "make records", Some(total_bytes));
     let disk = Disk::default();
     disk.stop_when(cancel.flag());
-    disk.reserve_space(total_bytes);
+    disk.space().reserve(total_bytes);
     let mut output = OutputStream::create(&disk, &request.output, None)?;
     make(request, &blocks, output.stream()?, &mut watch)?;
     Ok(output.commit()?)

@@ -57,7 +57,7 @@ impl<R: Records> Job<'_, R> {
                 return self.finish(output, &sums.out, &sums.dropped);
             }
             self.manifest.all_read = true;
-            self.disk.reserve_space(self.manifest.sum_in.bytes);
+            self.disk.space().reserve(self.manifest.sum_in.bytes);
             self.store()?;
         }
         self.reduce_runs()?;
@@ -487,7 +487,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
             Destination::Spill(spill) => Some(spill.path()),
         };
         let free = path.and_then(|path| self.job.disk.free_space(path).ok()).map(|free| free / 2);
-        let planned = self.job.disk.space_left();
+        let planned = self.job.disk.space().left();
         let most = free.into_iter().chain(planned).min().unwrap_or(self.every);
         self.every.min(most.max(MIN_STEP_BYTES))
     }

@@ -211,7 +211,7 @@ impl SmallJob<'_> {
             plan: Some(plan),
             seconds: passes.iter().map(|pass| pass.seconds).sum(),
             memory_bytes: self.memory,
-            peak_disk_bytes: disk.peak_bytes(),
+            peak_disk_bytes: disk.space().peak(),
             moved: PassAccount::moved_by(&passes),
             passes,
             streams,

@@ -126,7 +126,7 @@ pub(crate) fn refuse_without_space(
 /// Limits the disk use of the job to the plan's peak, if the size of the inputs is known.
 pub(crate) fn keep_within(disk: &Disk, plan: &Plan) {
     if plan.input_bytes.is_some() {
-        disk.limit_space(plan.chosen.peak_disk_bytes);
+        disk.space().limit(plan.chosen.peak_disk_bytes);
     }
 }
 

@@ -305,10 +305,9 @@ impl InputFile {
                         name.display()
                     )));
                 };
-                let inner = disk.from_reader(pipe.file, name, "input")?;
                 let skipped = (self.start.max(offset) as usize).min(pipe.peeked.len());
-                let front = pipe.peeked[skipped..].to_vec();
-                Ok(Box::new(Peeked { front, inner, begun: VecDeque::new() }))
+                let peeked = pipe.peeked[skipped..].to_vec();
+                Ok(disk.from_reader(pipe.file, peeked, name, "input")?)
             }
         }
     }
@@ -349,6 +348,7 @@ fn is_made_as_read(file: &File, stat: &Metadata) -> bool {
             .is_ok_and(|volume| u64::try_from(volume.f_type).is_ok_and(|kind| MADE.contains(&kind)))
 }
 
+/// Requests all bytes at once: a read that grows makes the system read far ahead.
 fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u8>> {
     let size = file.metadata()?.len();
     let wanted = bytes.min(size.saturating_sub(offset) as usize);
@@ -378,63 +378,6 @@ impl Fingerprint {
         let path = path.canonicalize().map_err(failed)?;
         let modified_ns = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
         Ok(Fingerprint { path, size: stat.len(), modified_ns, ends: xxh3_64(&ends) })
-    }
-}
-
-/// A pipe of which some bytes were read ahead of time.
-struct Peeked {
-    front: Vec<u8>,
-    inner: Box<dyn ReadStream>,
-    begun: VecDeque<Begun>,
-}
-
-/// The filled first part of a request, and whether the rest was requested from the pipe.
-struct Begun {
-    front: Option<Buf>,
-    asked: bool,
-}
-
-impl ReadStream for Peeked {
-    fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
-        let ready = self.front.len().min(buf.len());
-        if ready == 0 {
-            self.begun.push_back(Begun { front: None, asked: true });
-            return self.inner.begin(buf);
-        }
-        let mut front = buf.split_to(ready);
-        front.copy_from_slice(&self.front[..ready]);
-        self.front.drain(..ready);
-        let asked = !buf.is_empty();
-        self.begun.push_back(Begun { front: Some(front), asked });
-        if asked { self.inner.begin(buf) } else { Ok(()) }
-    }
-
-    fn complete(&mut self) -> Result<Filled, IoError> {
-        match self.begun.pop_front() {
-            Some(Begun { front: Some(buf), asked: false }) => Ok(Filled { start: 0, end: buf.len(), buf }),
-            Some(Begun { front: Some(mut front), asked: true }) => {
-                let filled = self.inner.complete()?;
-                let end = front.len() + filled.len();
-                assert!(front.unsplit(filled.buf).is_ok(), "parts of one buffer rejoin");
-                Ok(Filled { buf: front, start: 0, end })
-            }
-            _ => self.inner.complete(),
-        }
-    }
-
-    fn ready(&mut self) -> bool {
-        match self.begun.front() {
-            Some(begun) if !begun.asked => true,
-            _ => self.inner.ready(),
-        }
-    }
-
-    fn in_flight(&self) -> usize {
-        self.begun.len()
-    }
-
-    fn len_hint(&self) -> Option<u64> {
-        None
     }
 }
 
@@ -504,7 +447,7 @@ impl PartStream {
         if self.reader.in_flight() == 0 {
             return Ok(false);
         }
-        let mut block = self.reader.complete()?.0;
+        let mut block = self.reader.complete()?;
         block.start += std::mem::take(&mut self.skip).min(block.len());
         self.current = Some(block);
         self.read_ahead()?;
@@ -542,9 +485,5 @@ impl ReadStream for PartStream {
 
     fn in_flight(&self) -> usize {
         self.begun.len()
-    }
-
-    fn len_hint(&self) -> Option<u64> {
-        None
     }
 }

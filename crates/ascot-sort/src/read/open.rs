@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use ascot_record::file_format::{FileFormat, FileStart, TEXT_BYTES, Verdict, verdict};
-use ascot_record::framing::{CsvFraming, Framing};
+use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming};
 use ascot_record::keys::{HeaderDifference, KeyOptions, header_difference, header_like};
 use ascot_record::layout::Layout;
 
@@ -44,29 +44,27 @@ pub(crate) fn keys_need_head(request: &SortRequest) -> bool {
 
 /// Skips the header of each input, with the layout's record ends.
 pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, InputHead), SortError> {
-    use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming};
     let layout = request.layout;
-    let header_bytes = move |head: &[u8]| match layout {
-        Layout::Csv { separator, quote } => {
-            CsvFraming { separator, quote }.end(head, 0).unwrap_or(head.len())
-        }
-        Layout::Lines { delimiter } => LineFraming(delimiter).end(head, 0).unwrap_or(head.len()),
-        Layout::Fixed { len } => FixedFraming(len).end(head, 0).unwrap_or(head.len()),
-        _ => 0,
+    let csv = match layout {
+        Layout::Csv { separator, quote } => Some(CsvFraming { separator, quote }),
+        _ => None,
     };
-    let inputs = if request.header { inputs.skip_headers(&header_bytes)? } else { inputs };
-    if request.header
-        && let Layout::Csv { separator, quote } = layout
-    {
-        refuse_different(&inputs, CsvFraming { separator, quote })?;
+    let header_bytes = |head: &[u8]| {
+        let end = match layout {
+            Layout::Csv { .. } => csv.and_then(|framing| framing.end(head, 0)),
+            Layout::Lines { delimiter } => LineFraming(delimiter).end(head, 0),
+            Layout::Fixed { len } => FixedFraming(len).end(head, 0),
+            _ => return 0,
+        };
+        end.unwrap_or(head.len())
+    };
+    let mut inputs = if request.header { inputs.skip_headers(&header_bytes)? } else { inputs };
+    if let Some(framing) = csv {
+        if request.header {
+            refuse_different(&inputs, framing)?;
+        }
+        inputs = inputs.with_row_ends(&|head| framing.end(head, 0))?;
     }
-    let inputs = match layout {
-        Layout::Csv { separator, quote } => {
-            let framing = CsvFraming { separator, quote };
-            inputs.with_row_ends(&|head| framing.end(head, 0))?
-        }
-        _ => inputs,
-    };
     let Some(first) = bearer(&inputs) else { return Ok((inputs, InputHead::default())) };
     let start = first.start as usize;
     let mut bytes = first.peek(start + HEAD_BYTES)?;

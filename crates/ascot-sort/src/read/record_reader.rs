@@ -421,7 +421,8 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     fn fill_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
         let mut fill = self.start_small(starving)?;
         loop {
-            let space = (fill.lease.len() - COMPLETION_BYTES).saturating_sub(fill.bytes.end) / PAGE_BYTES
+            let space = (fill.lease.bytes().len() - COMPLETION_BYTES).saturating_sub(fill.bytes.end)
+                / PAGE_BYTES
                 * PAGE_BYTES;
             if space == 0 {
                 return Ok(fill);

@@ -7,7 +7,7 @@ use ascot_record::keys::{
     self, ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyColumn, KeyError, KeyOptions, KeyProgram,
 };
 use ascot_record::layout::{Layout, NumberFormat};
-use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder};
+use ascot_record::order::{LastResort, ProgramOrder, RangeOrder};
 
 use super::{Framed, Numbers};
 use crate::api::{Keys, SortError, SortRequest};
@@ -37,13 +37,11 @@ type KeyOrder<F> = ProgramOrder<F, KeyProgram>;
 pub(crate) enum AnyRecords {
     U32(Arc<Numbers<u32>>),
     U64(Arc<Numbers<u64>>),
-    LineBodies(Arc<Framed<LineFraming, BodyOrder<LineFraming>>>),
+    LineBodies(Arc<Framed<LineFraming, RangeOrder<LineFraming>>>),
     LineKeys(Arc<Framed<LineFraming, KeyOrder<LineFraming>>>),
     CsvKeys(Arc<Framed<CsvFraming, KeyOrder<CsvFraming>>>),
-    FixedBodies(Arc<Framed<FixedFraming, BodyOrder<FixedFraming>>>),
     FixedRange(Arc<Framed<FixedFraming, RangeOrder<FixedFraming>>>),
     FixedKeys(Arc<Framed<FixedFraming, KeyOrder<FixedFraming>>>),
-    PrefixedBodies(Arc<Framed<PrefixedFraming, BodyOrder<PrefixedFraming>>>),
     PrefixedRange(Arc<Framed<PrefixedFraming, RangeOrder<PrefixedFraming>>>),
     PrefixedKeys(Arc<Framed<PrefixedFraming, KeyOrder<PrefixedFraming>>>),
 }
@@ -58,10 +56,8 @@ macro_rules! with_records {
             Any::LineBodies($records) => $result,
             Any::LineKeys($records) => $result,
             Any::CsvKeys($records) => $result,
-            Any::FixedBodies($records) => $result,
             Any::FixedRange($records) => $result,
             Any::FixedKeys($records) => $result,
-            Any::PrefixedBodies($records) => $result,
             Any::PrefixedRange($records) => $result,
             Any::PrefixedKeys($records) => $result,
         }
@@ -110,7 +106,7 @@ fn lines(request: &SortRequest, delimiter: u8, options: &KeyOptions) -> Result<A
     let last_resort = options.last_resort(request.stable, request.unique);
     Ok(match keys::compile(options)? {
         Compiled::WholeBody { reverse } => {
-            AnyRecords::LineBodies(Arc::new(Framed::new(framing, BodyOrder::new(framing, reverse))))
+            AnyRecords::LineBodies(Arc::new(Framed::new(framing, RangeOrder::whole(framing, reverse))))
         }
         Compiled::Program(program) => AnyRecords::LineKeys(Arc::new(Framed::new(
             framing,
@@ -129,8 +125,7 @@ fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
     }
     let framing = FixedFraming(len);
     Ok(match ranges {
-        [] => AnyRecords::FixedBodies(Arc::new(bodies(framing))),
-        [range] => AnyRecords::FixedRange(Arc::new(one_range(framing, range))),
+        [] | [_] => AnyRecords::FixedRange(Arc::new(one_range(framing, ranges.first()))),
         several => AnyRecords::FixedKeys(Arc::new(several_ranges(framing, several)?)),
     })
 }
@@ -140,20 +135,21 @@ fn prefixed(framing: PrefixedFraming, ranges: &[ByteRangeKey]) -> Result<AnyReco
     let reach = |range: &ByteRangeKey| if range.end == usize::MAX { range.start } else { range.end };
     let body_min = ranges.iter().map(reach).max().unwrap_or(0);
     Ok(match ranges {
-        [] => AnyRecords::PrefixedBodies(Arc::new(bodies(framing))),
-        [range] => AnyRecords::PrefixedRange(Arc::new(one_range(framing, range).with_min_body(body_min))),
+        [] | [_] => {
+            AnyRecords::PrefixedRange(Arc::new(one_range(framing, ranges.first()).with_min_body(body_min)))
+        }
         several => {
             AnyRecords::PrefixedKeys(Arc::new(several_ranges(framing, several)?.with_min_body(body_min)))
         }
     })
 }
 
-fn bodies<F: Framing + 'static>(framing: F) -> Framed<F, BodyOrder<F>> {
-    Framed::new(framing, BodyOrder::new(framing, false))
-}
-
-fn one_range<F: Framing + 'static>(framing: F, range: &ByteRangeKey) -> Framed<F, RangeOrder<F>> {
-    let order = RangeOrder::new(framing, range.start..range.end, range.descending, LastResort::None);
+/// Records ordered by one range, or by their whole bodies.
+fn one_range<F: Framing + 'static>(framing: F, range: Option<&ByteRangeKey>) -> Framed<F, RangeOrder<F>> {
+    let order = match range {
+        Some(range) => RangeOrder::new(framing, range.start..range.end, range.descending, LastResort::None),
+        None => RangeOrder::whole(framing, false),
+    };
     Framed::new(framing, order)
 }
 

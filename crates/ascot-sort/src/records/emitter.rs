@@ -60,11 +60,7 @@ pub struct Emitter {
     send: Sender<Message>,
     clocks: Arc<Clocks>,
     stopped: Arc<AtomicBool>,
-    current: Option<Buf>,
-    len: usize,
-    first_record: usize,
-    longest: usize,
-    records: u64,
+    current: Option<MergedBlock>,
 }
 
 impl Emitter {
@@ -74,29 +70,19 @@ impl Emitter {
         clocks: Arc<Clocks>,
         stopped: Arc<AtomicBool>,
     ) -> Self {
-        Emitter {
-            blocks,
-            send,
-            clocks,
-            stopped,
-            current: None,
-            len: 0,
-            first_record: 0,
-            longest: 0,
-            records: 0,
-        }
+        Emitter { blocks, send, clocks, stopped, current: None }
     }
 
     /// Appends one record.
     #[inline]
     pub fn record(&mut self, record: &[u8]) -> Result<(), Stopped> {
-        if let Some(buf) = &mut self.current {
-            let end = self.len + record.len();
-            if end <= buf.len() {
-                buf[self.len..end].copy_from_slice(record);
-                self.len = end;
-                self.records += 1;
-                self.longest = self.longest.max(record.len());
+        if let Some(block) = &mut self.current {
+            let end = block.len + record.len();
+            if end <= block.buf.len() {
+                block.buf[block.len..end].copy_from_slice(record);
+                block.len = end;
+                block.records += 1;
+                block.longest = block.longest.max(record.len());
                 return Ok(());
             }
         }
@@ -107,43 +93,42 @@ impl Emitter {
     fn record_in_new_block(&mut self, record: &[u8]) -> Result<(), Stopped> {
         self.flush()?;
         let capacity = self.blocks.block_bytes();
-        let mut rest = record;
-        while rest.len() > capacity {
-            let (now, later) = rest.split_at(capacity);
-            let buf = self.open()?;
-            buf[..capacity].copy_from_slice(now);
-            self.len = capacity;
-            self.flush()?;
-            self.first_record = capacity;
-            rest = later;
+        let parts = record.chunks(capacity).len();
+        for (number, part) in record.chunks(capacity).enumerate() {
+            let block = self.open()?;
+            block.buf[..part.len()].copy_from_slice(part);
+            block.len = part.len();
+            block.first_record = if number > 0 { part.len() } else { 0 };
+            if number + 1 == parts {
+                block.longest = record.len();
+                block.records = 1;
+            }
+            // The record after one that spans blocks starts a new block.
+            if parts > 1 {
+                self.flush()?;
+            }
         }
-        let continues = rest.len() < record.len();
-        let buf = self.open()?;
-        buf[..rest.len()].copy_from_slice(rest);
-        self.len = rest.len();
-        self.first_record = if continues { rest.len() } else { 0 };
-        self.longest = record.len();
-        self.records = 1;
-        // The record after one that spans blocks starts a new block.
-        if continues { self.flush() } else { Ok(()) }
+        Ok(())
     }
 
     /// Space for up to `bytes` more bytes of whole records (at least `min_bytes`, unless a block is
     /// smaller), to be filled from the front and claimed by [`Emitter::claim`].
     pub fn space(&mut self, min_bytes: usize) -> Result<&mut [u8], Stopped> {
-        let free = self.current.as_ref().map_or(0, |buf| buf.len() - self.len);
+        let free = self.current.as_ref().map_or(0, |block| block.buf.len() - block.len);
         if free < min_bytes {
             self.flush()?;
         }
-        let len = self.len;
-        Ok(&mut self.open()?[len..])
+        let block = self.open()?;
+        Ok(&mut block.buf[block.len..])
     }
 
     /// Claims the first `bytes` of the space as `records` records.
     pub fn claim(&mut self, bytes: usize, records: u64) {
-        self.len += bytes;
-        self.records += records;
-        self.longest = self.longest.max(bytes.checked_div(records as usize).unwrap_or(0));
+        if let Some(block) = &mut self.current {
+            block.len += bytes;
+            block.records += records;
+            block.longest = block.longest.max(bytes.checked_div(records as usize).unwrap_or(0));
+        }
     }
 
     /// Size of a block, bytes.
@@ -151,43 +136,28 @@ impl Emitter {
         self.blocks.block_bytes()
     }
 
-    fn open(&mut self) -> Result<&mut Buf, Stopped> {
+    fn open(&mut self) -> Result<&mut MergedBlock, Stopped> {
         match &mut self.current {
             Some(block) => Ok(block),
             empty => {
                 let since = Instant::now();
                 let blocks = &self.blocks;
                 let stopped = &self.stopped;
-                let block = match blocks.try_take() {
-                    Some(block) => block,
+                let buf = match blocks.try_take() {
+                    Some(buf) => buf,
                     None => {
-                        let block = blocks.take(|| stopped.load(Relaxed)).ok_or(Stopped)?;
+                        let buf = blocks.take(|| stopped.load(Relaxed)).ok_or(Stopped)?;
                         add(&self.clocks.waited_ns, since.elapsed());
-                        block
+                        buf
                     }
                 };
-                Ok(empty.insert(block))
+                Ok(empty.insert(MergedBlock { buf, len: 0, first_record: 0, longest: 0, records: 0 }))
             }
         }
     }
 
     fn flush(&mut self) -> Result<(), Stopped> {
-        let Some(buf) = self.current.take() else { return Ok(()) };
-        if self.len == 0 {
-            self.current = Some(buf);
-            return Ok(());
-        }
-        let block = MergedBlock {
-            buf,
-            len: self.len,
-            first_record: self.first_record,
-            longest: self.longest,
-            records: self.records,
-        };
-        self.len = 0;
-        self.first_record = 0;
-        self.longest = 0;
-        self.records = 0;
+        let Some(block) = self.current.take_if(|block| block.len > 0) else { return Ok(()) };
         self.send.send(Message::Block(block)).map_err(|_| Stopped)
     }
 

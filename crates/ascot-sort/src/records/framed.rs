@@ -314,16 +314,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         ascot_record::chunk::scratch_bytes(records) + records * size_of::<u32>()
     }
 
-    fn gathers(&self) -> bool {
-        true
-    }
-
     fn record_bytes(&self) -> Option<usize> {
         self.framing.fixed_len()
-    }
-
-    fn part_of(&self, record: &[u8], splitters: &Splitters) -> usize {
-        splitters.part_of(self.order.key(record, &mut Vec::new()))
     }
 
     fn sort(

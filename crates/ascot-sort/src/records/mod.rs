@@ -192,7 +192,9 @@ pub trait Records: RecordEnds {
     /// Size of [`Records::scratch`], bytes.
     fn scratch_bytes(&self, chunk_bytes: usize) -> usize;
     /// Whether sorting a chunk copies its records to a second buffer.
-    fn gathers(&self) -> bool;
+    fn gathers(&self) -> bool {
+        !self.groups_parts()
+    }
     /// Whether it is best to group the chunks of a part by key, and to sort each group in the merge,
     /// instead of sorting twice.
     fn groups_parts(&self) -> bool {

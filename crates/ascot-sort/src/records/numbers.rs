@@ -9,7 +9,8 @@ use std::sync::Arc;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::{FixedFraming, Framing, Partial};
 use ascot_record::layout::NumberFormat;
-use ascot_record::{number, vsort};
+use ascot_record::number;
+use ascot_record::vsort::{self, Sortable};
 use bytemuck::Pod;
 
 use super::{
@@ -20,13 +21,7 @@ use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::resources::Lease;
 
 /// An unsigned integer type that the kernels sort.
-pub trait Number: Pod + Ord + Send + Sync + std::fmt::Debug {
-    /// Sorts in place, ascending.
-    fn sort(values: &mut [Self]);
-    /// Merges sorted slices.
-    fn merge(slices: &[&[Self]], out: &mut [Self]);
-    /// Adds values to an order-independent sum.
-    fn add(sum: &mut RecordSum, values: &[Self]);
+pub trait Number: Sortable + Into<u64> + Pod + Send + Sync + std::fmt::Debug {
     /// Order-preserving key prefix: the value in the top bits of 64.
     fn prefix(self) -> u64;
     /// The value of a key prefix.
@@ -34,15 +29,6 @@ pub trait Number: Pod + Ord + Send + Sync + std::fmt::Debug {
 }
 
 impl Number for u64 {
-    fn sort(values: &mut [u64]) {
-        vsort::sort_u64(values);
-    }
-    fn merge(slices: &[&[u64]], out: &mut [u64]) {
-        number::merge_numbers_u64(slices, out);
-    }
-    fn add(sum: &mut RecordSum, values: &[u64]) {
-        sum.add_numbers(values);
-    }
     fn prefix(self) -> u64 {
         self
     }
@@ -52,15 +38,6 @@ impl Number for u64 {
 }
 
 impl Number for u32 {
-    fn sort(values: &mut [u32]) {
-        vsort::sort_u32(values);
-    }
-    fn merge(slices: &[&[u32]], out: &mut [u32]) {
-        number::merge_numbers_u32(slices, out);
-    }
-    fn add(sum: &mut RecordSum, values: &[u32]) {
-        sum.add_numbers(values);
-    }
     fn prefix(self) -> u64 {
         u64::from(self) << 32
     }
@@ -91,7 +68,7 @@ impl<T: Number> Numbers<T> {
         const PART_BYTES: usize = 256 << 10;
         for part in bytes.chunks_mut(PART_BYTES) {
             number::to_ordered(part, self.format, self.descending);
-            T::add(sum, cast(part));
+            sum.add_numbers::<T>(cast(part));
         }
     }
 
@@ -218,7 +195,7 @@ impl<T: Number> Collect<'_, T> {
     /// Merges sorted slices that fit one block together.
     fn sorted(&mut self, slices: &[&[T]]) -> Result<(), Stopped> {
         let count: usize = slices.iter().map(|values| values.len()).sum();
-        self.fill(count, |space| T::merge(slices, space))
+        self.fill(count, |space| number::merge_numbers(slices, space))
     }
 
     /// Emits `count` values that `fill` writes, in order; they fit one block.
@@ -235,10 +212,10 @@ impl<T: Number> Collect<'_, T> {
         }
         let allowed = self.limit.saturating_sub(self.merged.out.count).min(keep as u64) as usize;
         if allowed < keep {
-            T::add(&mut self.merged.dropped, &space[allowed..keep]);
+            self.merged.dropped.add_numbers(&space[allowed..keep]);
         }
         if self.rules.sum || self.limit < u64::MAX || self.rules.unique {
-            T::add(&mut self.merged.out, &space[..allowed]);
+            self.merged.out.add_numbers(&space[..allowed]);
         }
         self.out.claim(allowed * size_of::<T>(), allowed as u64);
         Ok(())
@@ -265,7 +242,7 @@ impl<T: Number> Collect<'_, T> {
                 space[at..at + values.len()].copy_from_slice(values);
                 at += values.len();
             }
-            T::sort(space);
+            vsort::sort::<T>(space);
         })
     }
 
@@ -305,7 +282,7 @@ impl<T: Number> Collect<'_, T> {
                 self.fill(count, |space| {
                     let values = all().filter(|value| within(value, below));
                     space.iter_mut().zip(values).for_each(|(place, value)| *place = value);
-                    T::sort(space);
+                    vsort::sort::<T>(space);
                 })?;
             }
             let Some(next) = below else { return Ok(()) };
@@ -320,7 +297,7 @@ fn dedup<T: Number>(values: &mut [T], last: &mut Option<T>, dropped: &mut Record
     for at in 0..values.len() {
         let value = values[at];
         if *last == Some(value) {
-            T::add(dropped, &[value]);
+            dropped.add_numbers(&[value]);
             continue;
         }
         *last = Some(value);
@@ -370,10 +347,6 @@ impl<T: Number> Records for Numbers<T> {
         true
     }
 
-    fn gathers(&self) -> bool {
-        false
-    }
-
     fn record_bytes(&self) -> Option<usize> {
         Some(size_of::<T>())
     }
@@ -404,7 +377,7 @@ impl<T: Number> Records for Numbers<T> {
             let index = Index::Groups(Groups { bounds, starts });
             return vec![Arc::new(Sorted { lease: Arc::new(out), bytes: range, index })];
         }
-        T::sort(cast_mut(bytes));
+        vsort::sort::<T>(cast_mut(bytes));
         vec![Arc::new(Sorted { lease: Arc::new(chunk.lease), bytes: chunk.bytes, index: Index::Array })]
     }
 
@@ -534,10 +507,10 @@ impl<T: Number> Records for Numbers<T> {
 
     fn sum(&self, bytes: &[u8], sum: &mut RecordSum) {
         match bytemuck::try_cast_slice::<u8, T>(bytes) {
-            Ok(values) => T::add(sum, values),
+            Ok(values) => sum.add_numbers::<T>(values),
             Err(_) => bytes
                 .chunks_exact(size_of::<T>())
-                .for_each(|record| T::add(sum, &[bytemuck::pod_read_unaligned::<T>(record)])),
+                .for_each(|record| sum.add_numbers(&[bytemuck::pod_read_unaligned::<T>(record)])),
         }
     }
 

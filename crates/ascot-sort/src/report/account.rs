@@ -186,20 +186,15 @@ pub fn report_of_records(request: &SortRequest, sums: JobSums<'_>) -> Report {
 /// The I/O of files: those that are listed one by one, and the sums of the others.
 pub fn files_of(ledger: &Ledger) -> (Vec<FileAccount>, Vec<FileAccount>) {
     let files = ledger.files().into_iter().map(|file| {
-        let name = if file.kind == RUN_KIND { SPILLS } else { &file.kind };
+        let is_run = file.moved.name == RUN_KIND;
         let label = file.path.as_deref().map(|path| match path.file_name() {
             // The spill directory has a random name, and no longer exists when the report is read.
-            Some(spill) if file.kind == RUN_KIND => spill.to_string_lossy().into_owned(),
+            Some(spill) if is_run => spill.to_string_lossy().into_owned(),
             _ => path.display().to_string(),
         });
-        let moved = StreamAccount {
-            name: name.to_owned(),
-            read_bytes: file.read_bytes,
-            read_runs: file.read_runs,
-            written_bytes: file.written_bytes,
-            written_runs: file.written_runs,
-        };
         let files = label.is_none().then_some(file.files);
+        let name = stream_name(&file.moved.name).to_owned();
+        let moved = StreamAccount { name, ..file.moved };
         FileAccount { file: label, files, moved }
     });
     // Files that were opened and not used are omitted.

@@ -87,11 +87,6 @@ impl ChunkPool {
         self.inner.chunk_bytes
     }
 
-    /// Maximum bytes of buffers and long records.
-    pub fn share(&self) -> usize {
-        self.inner.share
-    }
-
     /// Whether a thread waits for memory that is not available.
     pub fn starves(&self) -> bool {
         let shelf = self.inner.lock();
@@ -279,16 +274,6 @@ impl Lease {
         self.buf.as_deref_mut().unwrap_or_default()
     }
 
-    /// Size, bytes.
-    pub fn len(&self) -> usize {
-        self.bytes().len()
-    }
-
-    /// Whether its buffer is lent, or of no size.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Takes the buffer out for a stream to fill; put it back with [`Lease::put`].
     pub fn lend(&mut self) -> Option<Buf> {
         self.buf.take()
@@ -350,7 +335,7 @@ mod tests {
         assert_eq!((long.bytes(), pool.used()), (3 * part.len(), 4 * MIB));
         drop(kept);
         let lease = long.into_lease();
-        assert_eq!((lease.len(), lease.bytes()[0]), (3 * MIB, 7));
+        assert_eq!((lease.bytes().len(), lease.bytes()[0]), (3 * MIB, 7));
         assert!(chunks.try_take().is_some() && pool.used() <= 4 * MIB);
         drop(lease);
         assert_eq!((0..4).map(|_| chunks.take_for(&|| ()).unwrap()).collect::<Vec<_>>().len(), 4);

@@ -35,7 +35,7 @@ impl BackgroundUnlink {
         let files = Arc::new(files);
         let all = move || files.iter().try_for_each(|file| disk.remove_file(file));
         if bytes > Self::FEW_BYTES {
-            let under_way = self.disk.begin_removal();
+            let under_way = self.disk.space().begin_removal();
             let all = all.clone();
             let beside = move || {
                 let _under_way = under_way;

@@ -166,7 +166,7 @@ impl<R: Records> RunInput<R> {
         (run, file): (&Run, &Arc<RunFile>),
         index: Arc<RunIndex>,
     ) -> Result<Self, SortError> {
-        let reader = RunReader::from_file(&run.path, file, index, run.start.block)?;
+        let reader = RunReader::from_file(file, index, run.start.block)?;
         Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
     }
 }
@@ -297,7 +297,7 @@ impl<R: Records> BlockInput for RunInput<R> {
     }
 
     fn complete(&mut self) -> Result<Completed<RunBlock>, IoError> {
-        let (filled, _) = self.reader.complete()?;
+        let filled = self.reader.complete()?;
         if filled.is_empty() {
             return Ok(Completed::Ended);
         }

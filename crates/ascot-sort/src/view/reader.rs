@@ -32,8 +32,6 @@ use crate::view::stream::{Part, Stream};
 pub trait View: Send + Sync {
     /// Bytes of the file.
     fn bytes(&self) -> u64;
-    /// Records in it.
-    fn records(&self) -> u64;
     /// Bytes before the first record.
     fn header_bytes(&self) -> u64;
     /// Name of the file.
@@ -55,8 +53,6 @@ pub trait View: Send + Sync {
     fn sum(&self) -> RecordSum;
     /// The pool of all its memory.
     fn pool(&self) -> &Pool;
-    /// Memory that streams can have, bytes.
-    fn memory_left(&self) -> usize;
     /// The I/O that reading it has caused.
     fn ledger(&self) -> &Ledger;
 }
@@ -262,10 +258,6 @@ impl<R: Records> View for Opened<R> {
         self.header_bytes() + self.bytes
     }
 
-    fn records(&self) -> u64 {
-        self.sum.count
-    }
-
     fn header_bytes(&self) -> u64 {
         self.header.len() as u64
     }
@@ -342,10 +334,6 @@ impl<R: Records> View for Opened<R> {
 
     fn pool(&self) -> &Pool {
         &self.pool
-    }
-
-    fn memory_left(&self) -> usize {
-        self.pool.available()
     }
 
     fn ledger(&self) -> &Ledger {
@@ -468,10 +456,10 @@ fn copy(
 ) -> Result<(), SortError> {
     // The memory comes from the view's pool, so that its cap includes the output.
     let min_bytes = BLOCKS * PAGE_BYTES;
-    let bytes = (view.memory_left() / OUTPUT_SHARE).clamp(min_bytes, BLOCKS * BLOCK_BYTES);
+    let bytes = (view.pool().available() / OUTPUT_SHARE).clamp(min_bytes, BLOCKS * BLOCK_BYTES);
     let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;
     let blocks = BlockPool::new(view.pool().region(BLOCKS * block, "the output")?, block);
-    let mut stream = view.stream(part.start, part.end, view.memory_left(), verifies)?;
+    let mut stream = view.stream(part.start, part.end, view.pool().available(), verifies)?;
     loop {
         cancel.check()?;
         let mut block = blocks.take(|| cancel.is_cancelled()).ok_or(SortError::Cancelled)?;

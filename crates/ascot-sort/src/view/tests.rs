@@ -308,7 +308,7 @@ fn records_and_keys_are_found() {
     let case = make(0, 20 << 20, 1 << 20, 7);
     let view = open(&case);
     let most = MAX_UNITS as u64 * view.seek_cost(0).expect("a place").len() as u64;
-    for record in [0, 1, 777, 100_000, view.records()] {
+    for record in [0, 1, 777, 100_000, view.sum().count] {
         let seen = requests(&*view);
         assert_eq!(view.offset_of_record(record).expect("a place"), record * 100);
         assert!(requests(&*view) - seen <= most, "record {record}");
@@ -323,7 +323,7 @@ fn records_and_keys_are_found() {
     let case = make(1, 12 << 20, 1 << 20, 7);
     let view = open(&case);
     let ends: Vec<usize> = memchr::memchr_iter(b'\n', &case.sorted).map(|at| at + 1).collect();
-    assert_eq!(view.records(), ends.len() as u64);
+    assert_eq!(view.sum().count, ends.len() as u64);
     for record in [1, 2, 77, ends.len() / 2, ends.len() - 1, ends.len()] {
         assert_eq!(view.offset_of_record(record as u64).expect("a place"), ends[record - 1] as u64);
     }
@@ -333,7 +333,7 @@ fn records_and_keys_are_found() {
 fn readers_share_memory_and_give_it_back() {
     let case = make(0, 20 << 20, 1 << 40, 3);
     let view = open(&case);
-    let left = view.memory_left();
+    let left = view.pool().available();
     std::thread::scope(|scope| {
         for reader in 0..4 {
             let (view, sorted) = (&view, &case.sorted);
@@ -351,10 +351,10 @@ fn readers_share_memory_and_give_it_back() {
     });
     // The memory of reads that were under way when a stream was dropped comes back a moment later.
     let since = std::time::Instant::now();
-    while view.memory_left() < left && since.elapsed().as_secs() < 10 {
+    while view.pool().available() < left && since.elapsed().as_secs() < 10 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    assert_eq!(view.memory_left(), left);
+    assert_eq!(view.pool().available(), left);
 }
 
 #[test]
