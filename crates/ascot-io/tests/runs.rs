@@ -41,8 +41,8 @@ fn write_run(
 }
 
 fn read_run(disk: &Disk, path: &Path, from: usize, depth: usize) -> Result<Vec<Vec<u8>>, IoError> {
-    let index = read_index(disk, path)?;
-    let mut reader = RunReader::open(disk, path, Arc::new(index), from)?;
+    let index = Arc::new(read_index(disk, path)?);
+    let mut reader = RunReader::open(disk, path, Arc::clone(&index), from)?;
     let mut blocks = Vec::new();
     loop {
         while reader.in_flight() < depth && reader.remaining_to_begin() > 0 {
