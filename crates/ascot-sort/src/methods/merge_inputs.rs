@@ -17,7 +17,9 @@ use crate::check::{EqualKeys, OrderCheck};
 use crate::job::Job;
 use crate::merge::{Merge, MergeSink};
 use crate::methods::run_and_merge::Destination;
-use crate::plan::{merge_carry_bytes, merge_fan_in, merge_inputs_in_long_runs, spare_bytes};
+use crate::plan::{
+    inputs_want_runs, merge_carry_bytes, merge_fan_in, merge_inputs_in_long_runs, spare_bytes,
+};
 use crate::read::{COMPLETION_BYTES, InputFile, Inputs, RecordStart};
 use crate::records::{InputStart, Merged, Misfits, Records, Rules, Sorted};
 use crate::resources::Lease;
@@ -80,7 +82,8 @@ fn merge_range<R: Records>(
 ) -> Result<Merged, SortError> {
     let block = job.budget.block;
     let available = job.pool.available();
-    let spare = spare_bytes(available, block, job.records.record_bytes());
+    let long_runs = inputs_want_runs(&job.request.volumes, range.len());
+    let spare = spare_bytes(available, block, job.records.record_bytes(), long_runs);
     let blocks = (available.saturating_sub(spare) / block).max(range.len());
     let region = job.pool.region(blocks * block, "blocks of inputs")?;
     let fault = Arc::new(Mutex::new(None));
@@ -91,8 +94,8 @@ fn merge_range<R: Records>(
         .collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
-    let long_runs = merge_inputs_in_long_runs(&job.request.volumes, streams.len(), blocks.total());
-    let schedule: Box<dyn Schedule> = match long_runs {
+    let staircase = merge_inputs_in_long_runs(&job.request.volumes, streams.len(), blocks.total());
+    let schedule: Box<dyn Schedule> = match staircase {
         Some(staircase) => Box::new(staircase),
         None => Box::new(FewestHeld),
     };

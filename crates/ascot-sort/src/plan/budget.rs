@@ -120,11 +120,12 @@ pub fn merge_carry_bytes(block: usize, record_bytes: Option<usize>) -> usize {
     record_bytes.map_or(max, |len| len.min(max)).next_multiple_of(PAGE_BYTES)
 }
 
-/// Memory, of `bytes` for the blocks of inputs, that a merge leaves to records that span blocks. Records of a fixed
-/// length that fit in the carry need only a block, for an error about the last one.
-pub fn spare_bytes(bytes: usize, block: usize, record_bytes: Option<usize>) -> usize {
+/// Memory, of `bytes` for the blocks of inputs, that a merge leaves to records that span blocks. If it reads in long
+/// runs, records of a fixed length that fit in the carry need only a block, for an error about the last one. (Without
+/// long runs more blocks are no faster.)
+pub fn spare_bytes(bytes: usize, block: usize, record_bytes: Option<usize>, long_runs: bool) -> usize {
     match record_bytes {
-        Some(len) if len <= merge_carry_bytes(block, record_bytes) => block,
+        Some(len) if long_runs && len <= merge_carry_bytes(block, record_bytes) => block,
         _ => bytes / SPARE_SHARE,
     }
 }

@@ -15,8 +15,9 @@ pub(crate) use disk_space::{
     no_space_for_spills, refuse_without_space, shortage,
 };
 pub(crate) use planner::{
-    GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, make_plan, merge_inputs_in_long_runs,
-    merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split, read_in_long_runs,
+    GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, inputs_want_runs, make_plan,
+    merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
+    read_in_long_runs,
 };
 pub(crate) use volumes::{
     RunOptions, check_apart, disk_for, job_disk, output_dir, temp_dirs, view_disk, within_memory,

@@ -265,7 +265,10 @@ impl<'a, R: Records> Facts<'a, R> {
         job.shares.fan_in = merge_fan_in(self.budget, self.request) as u64;
         let block = self.budget.block;
         let streams = job.shares.streams as usize;
-        let blocks = streams.saturating_sub(spare_bytes(streams, block, self.records.record_bytes())) / block;
+        let fan_in = (job.shares.fan_in).min(self.extent.inputs) as usize;
+        let long_runs = inputs_want_runs(&self.request.volumes, fan_in);
+        let spare = spare_bytes(streams, block, self.records.record_bytes(), long_runs);
+        let blocks = streams.saturating_sub(spare) / block;
         job.shares.streams =
             (blocks * (block - merge_carry_bytes(block, self.records.record_bytes()))) as u64;
         let mut plan = job.merge_inputs();
@@ -365,28 +368,35 @@ pub fn merges_in_long_runs(volumes: &Volumes, inputs: usize) -> bool {
     inputs > 1 && volumes.wants_runs(inputs + 1)
 }
 
-/// The schedule of a merge of `inputs` files into memory or onto another volume (A3), if `long` runs are better.
-fn read_only(long: bool, inputs: usize, blocks: usize) -> Option<Staircase> {
+/// The schedule of a merge of `inputs` files that is written elsewhere (A3).
+fn read_only(inputs: usize, blocks: usize) -> Option<Staircase> {
     let shape = Shape { inputs: inputs as u32, outputs: 0, alpha: 1.0 };
-    let scheme = Scheme::best_of(shape, Algorithm::A3).filter(|_| inputs > 1)?;
-    long.then(|| Staircase::new(scheme, blocks as u32))
+    Some(Staircase::new(Scheme::best_of(shape, Algorithm::A3)?, blocks as u32))
 }
 
-/// The schedule of a merge of the `inputs` of a job, if long runs are better.
-pub fn merge_inputs_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
+/// Whether long runs are better for a merge of the `inputs` of a job.
+pub fn inputs_want_runs(volumes: &Volumes, inputs: usize) -> bool {
     match &volumes.input_volume {
-        Some(volume) => read_only(volume.wants_runs(inputs as f64), inputs, blocks),
-        None => {
-            let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
-            let scheme = Scheme::best_of(shape, Algorithm::A4)?;
-            merges_in_long_runs(volumes, inputs).then(|| Staircase::new(scheme, blocks as u32))
-        }
+        Some(volume) => inputs > 1 && volume.wants_runs(inputs as f64),
+        None => merges_in_long_runs(volumes, inputs),
     }
+}
+
+/// The schedule of a merge of the `inputs` of a job in long runs, if they are better.
+pub fn merge_inputs_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
+    if !inputs_want_runs(volumes, inputs) {
+        return None;
+    }
+    if volumes.input_volume.is_some() {
+        return read_only(inputs, blocks);
+    }
+    let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
+    Some(Staircase::new(Scheme::best_of(shape, Algorithm::A4)?, blocks as u32))
 }
 
 /// The schedule of reading `inputs` runs of a view, if long runs are better.
 pub fn read_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
-    read_only(volumes.wants_runs(inputs + 1), inputs, blocks)
+    read_only(inputs, blocks).filter(|_| merges_in_long_runs(volumes, inputs))
 }
 
 /// The algorithm of a partitioned write to `files`, if long runs are better: A2, or A1 if the inputs are on another

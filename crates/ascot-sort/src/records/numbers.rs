@@ -515,11 +515,11 @@ impl<T: Number> Records for Numbers<T> {
     }
 
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {
-        let max_count = if strict { Ordering::Less } else { Ordering::Equal };
+        let max_order = if strict { Ordering::Less } else { Ordering::Equal };
         let mut before = previous.map(bytemuck::pod_read_unaligned::<T>);
         for (number, record) in bytes.chunks_exact(size_of::<T>()).enumerate() {
             let value = bytemuck::pod_read_unaligned::<T>(record);
-            if before.is_some_and(|before| before.cmp(&value) > max_count) {
+            if before.is_some_and(|before| before.cmp(&value) > max_order) {
                 return Some(number * size_of::<T>());
             }
             before = Some(value);
