@@ -39,6 +39,11 @@ const MAX_PASSES: i32 = 12;
 /// percent if keys are spread evenly.
 const UNEVEN_SHARE: u64 = 8;
 
+/// Inverse of the share of the inputs in the memory of a split in long runs, and their bytes at least: the schedule needs
+/// two blocks for reading, the threads that group records by part a few chunks.
+const INPUT_SHARE: u64 = 16;
+const MIN_INPUT_BYTES: u64 = 1 << 20;
+
 /// The amounts of a job that fit in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
@@ -517,7 +522,8 @@ fn method(name: &str, summary: String, passes: Vec<PassPlan>, disk: DiskNeed, re
 
 /// The part of `streams_bytes` that buffers outputs written in long runs; the rest buffers inputs.
 pub fn long_run_bytes(streams_bytes: u64) -> u64 {
-    streams_bytes - streams_bytes / 4
+    let inputs = (streams_bytes / INPUT_SHARE).max(MIN_INPUT_BYTES).min(streams_bytes / 4);
+    streams_bytes - inputs
 }
 
 /// The largest of `parts` parts expected from a sample of the keys. A job treats a larger one as if it did not fit in

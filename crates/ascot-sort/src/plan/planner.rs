@@ -13,13 +13,13 @@ use ascot_model::host::{HostProfile, KernelRates, RecordClass};
 use ascot_model::plan::{MethodPlan, Plan};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 pub use ascot_model::sort_plan::part_count;
-use ascot_model::sort_plan::{Methods, RecordJob, Shares};
+use ascot_model::sort_plan::{Methods, RecordJob, Shares, long_run_bytes};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
 use crate::api::{Keys, Method, Output, SortError, SortRequest, SplitBy, Volumes};
 use crate::plan::budget::{Budget, default_memory, merge_carry_bytes, merge_fan_in, part_block, spare_bytes};
-use crate::plan::simulated::count_switches;
+use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::resources::descriptors;
@@ -256,8 +256,18 @@ impl<'a, R: Records> Facts<'a, R> {
         };
         let job = self.job(in_order);
         let mut plan = job.sort(methods).ok_or(SortError::Internal("a sort without a method"))?;
-        count_switches(&mut plan, &self.volume, job.shares.streams, job.shares.block);
+        self.count_switches(&mut plan, job.shares.streams, self.budget.block);
         Ok(plan)
+    }
+
+    /// Counts the switches of merges by simulation, and those of a split into blocks of `part_block` bytes; `streams` is
+    /// the memory of merged files, bytes.
+    fn count_switches(&self, plan: &mut Plan, streams: u64, part_block: usize) {
+        let merged = Buffers { bytes: streams, block: self.budget.block as u64 };
+        let parts = Buffers { bytes: long_run_bytes(self.budget.streams() as u64), block: part_block as u64 };
+        // Inputs on a volume of their own cost no switch of a split.
+        let parts = Some(parts).filter(|_| self.request.volumes.input_volume.is_none());
+        count_switches(plan, &self.volume, merged, parts);
     }
 
     fn merge_inputs(&self) -> Plan {
@@ -273,7 +283,7 @@ impl<'a, R: Records> Facts<'a, R> {
             (blocks * (block - merge_carry_bytes(block, self.records.record_bytes()))) as u64;
         let mut plan = job.merge_inputs();
         if self.request.volumes.input_volume.is_none() {
-            count_switches(&mut plan, &self.volume, job.shares.streams, job.shares.block);
+            self.count_switches(&mut plan, job.shares.streams, self.budget.block);
         }
         plan
     }
@@ -336,7 +346,12 @@ pub(crate) fn plan_split<R: Records>(
     if by != SplitBy::Size {
         part_block(budget, parts as usize)?;
     }
-    Ok(Facts::new(request, inputs.into(), budget, lengths, records).job(false).split(parts.into()))
+    let facts = Facts::new(request, inputs.into(), budget, lengths, records);
+    let job = facts.job(false);
+    let mut plan = job.split(parts.into());
+    let block = part_block(budget, parts as usize).map_or(budget.block, |(_, block)| block);
+    facts.count_switches(&mut plan, job.shares.streams, block);
+    Ok(plan)
 }
 
 /// Plans the sort of a file of `data_bytes` bytes that need not exist. Its records have about `record_bytes` bytes,

@@ -1,39 +1,71 @@
-//! The switches of merges in a plan, counted by simulation. The formulas hold for long merges; a merge of a few
-//! memories takes more switches, because it begins and ends with memory that is not full.
+//! The switches of merges and splits in a plan, counted by simulation. The formulas hold for passes that move many
+//! times the memory; a shorter pass takes more switches, because it begins and ends with memory that is not full.
 
 use ascot_bowtie::simulate::{Setup, Skew, simulate};
 use ascot_model::plan::{PassPlan, Plan};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 
-/// Blocks of one merge above which the formula is exact enough, and a simulation would take long.
+/// Blocks of one pass above which the formula is exact enough, and a simulation would take long.
 const MAX_BLOCKS: u64 = 1 << 17;
 
-/// Counts the switches of all merges of a plan on `volume`. `memory_bytes` is the memory of the merged files, in blocks
-/// of `block` bytes.
-pub(super) fn count_switches(plan: &mut Plan, volume: &VolumeProfile, memory_bytes: u64, block: u64) {
+/// Memory of the streams of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffers {
+    pub(super) bytes: u64,
+    pub(super) block: u64,
+}
+
+/// Counts the switches of all merges and splits of a plan on `volume`, with these buffers for merged files and for
+/// the parts of a split, if it reads and writes on that volume.
+pub(super) fn count_switches(
+    plan: &mut Plan,
+    volume: &VolumeProfile,
+    merged: Buffers,
+    parts: Option<Buffers>,
+) {
     let methods = std::iter::once(&mut plan.chosen).chain(&mut plan.others);
-    for pass in methods.flat_map(|method| &mut method.passes).filter(|pass| pass.name.starts_with("merge")) {
-        if let Some(runs) = runs_of_merge(pass, volume, memory_bytes, block) {
+    for pass in methods.flat_map(|method| &mut method.passes) {
+        let (inputs, outputs) = (pass.inputs, pass.outputs);
+        let runs = match pass.name.as_str() {
+            "merge" | "merge some" | "merge some again" => {
+                runs_of(pass, Algorithm::A4, inputs, 1, volume, merged)
+            }
+            "split" => parts.and_then(|parts| runs_of(pass, Algorithm::A2, 1, outputs, volume, parts)),
+            _ => None,
+        };
+        if let Some(runs) = runs {
             pass.set_switches(runs * pass.times, volume);
         }
     }
 }
 
-/// The runs of one merge of a pass; none if it is not simulated.
-fn runs_of_merge(pass: &PassPlan, volume: &VolumeProfile, memory_bytes: u64, block: u64) -> Option<u64> {
-    if pass.inputs < 2 || !volume.wants_runs((pass.inputs + 1) as f64) {
+/// The runs of a pass, each time that it is executed; none if it is not simulated.
+fn runs_of(
+    pass: &PassPlan,
+    algorithm: Algorithm,
+    inputs: u64,
+    outputs: u64,
+    volume: &VolumeProfile,
+    buffers: Buffers,
+) -> Option<u64> {
+    if inputs + outputs < 3 || !volume.wants_runs((inputs + outputs) as f64) {
         return None;
     }
-    let inputs = u32::try_from(pass.inputs).ok()?;
-    let shape = Shape::moving(inputs, 1, pass.read_bytes as f64, pass.written_bytes as f64);
-    let total_blocks = (pass.read_bytes + pass.written_bytes) / pass.times.max(1) / block.max(1);
-    if total_blocks > MAX_BLOCKS {
+    let read = pass.read_bytes as f64;
+    let shape = Shape {
+        inputs: u32::try_from(inputs).ok()?,
+        outputs: u32::try_from(outputs).ok()?,
+        alpha: read / (read + pass.written_bytes as f64),
+    };
+    let block = buffers.block.max(1);
+    let total_blocks = (pass.read_bytes + pass.written_bytes) / pass.times.max(1) / block;
+    if total_blocks == 0 || total_blocks > MAX_BLOCKS {
         return None;
     }
     let setup = Setup {
-        scheme: Scheme::best_of(shape, Algorithm::A4)?,
-        memory_blocks: u32::try_from(memory_bytes / block.max(1)).ok()?,
+        scheme: Scheme::best_of(shape, algorithm)?,
+        memory_blocks: u32::try_from(buffers.bytes / block).ok()?,
         total_blocks,
         input_skew: Skew::Equal,
         output_skew: Skew::Equal,
