@@ -75,3 +75,17 @@ def test_merges_of_files_take_the_switches_of_the_simulation(switch_seconds, arr
     run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
     run("check", tmp_path / "out.rec")
     check_merges(json.loads((tmp_path / "run.json").read_text()))
+
+
+@pytest.mark.parametrize("memory", ["8MiB", "64MiB"])
+def test_splits_take_the_switches_of_the_plan(memory, array, tmp_path):
+    run("gen", "1M", "-o", tmp_path / "in.rec")
+    words = [tmp_path / "in.rec", *RECORDS, "--by", "hash", "--parts", "32", "--memory", memory]
+    run("split", *words, "--volume", array(0.0009), "--report", tmp_path / "run.json", "-o", tmp_path / "{:02}")
+    report = json.loads((tmp_path / "run.json").read_text())
+    [step], [plan] = report["passes"], report["plan"]["chosen"]["passes"]
+    assert abs(plan["switches"] / step["switches"] - 1) <= 0.10, (plan, step["switches"])
+    # Equal parts: a run of memory / 33 for each file in turn, and reading between them.
+    memory_bytes = step["buffers"]["blocks"] * step["buffers"]["block_bytes"]
+    moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"])
+    assert step["switches"] < 0.75 * moved / (memory_bytes / 33), (step["switches"], moved, memory_bytes)

@@ -177,6 +177,7 @@ impl<R: Records> Job<'_, R> {
         }
         let turns = self.turns_of_forming();
         let mut parts = parts.alternating(turns.is_some());
+        let buffers = self.buffers_of(&parts);
         let reader = self.reader(&chunks).in_turn(turns);
         let every =
             split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);
@@ -220,7 +221,8 @@ impl<R: Records> Job<'_, R> {
         self.manifest.all_read = true;
         let inputs = self.inputs.iter().count() as u64;
         let stages = split_stages(&times, threads);
-        self.passes.done("split", PassFacts { inputs, outputs: count as u64, stages, buffers: None });
+        self.passes
+            .done("split", PassFacts { inputs, outputs: count as u64, stages, buffers: Some(buffers) });
         self.store()
     }
 

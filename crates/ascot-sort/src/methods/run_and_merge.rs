@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ascot_bowtie::engine::{BlockInput, Bowtie};
+use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie};
 use ascot_bowtie::schedule::{Forecast, GroupedForecast, Schedule};
 use ascot_io::{BlockPool, IoError};
 use ascot_model::account::BufferAccount;
@@ -330,10 +330,10 @@ impl<R: Records> Job<'_, R> {
         Ok(())
     }
 
-    /// The buffers of the inputs of a merge.
-    pub fn buffers_of<I: BlockInput>(&self, inputs: &Bowtie<I>) -> BufferAccount {
-        let blocks = inputs.blocks() as u64;
-        let block_bytes = inputs.block_bytes() as u64;
+    /// The buffers of the streams of a pass.
+    pub fn buffers_of<I: BlockInput, O: BlockOutput>(&self, streams: &Bowtie<I, O>) -> BufferAccount {
+        let blocks = streams.blocks() as u64;
+        let block_bytes = streams.block_bytes() as u64;
         let memory_share = (blocks * block_bytes) as f64 / self.budget.memory as f64;
         BufferAccount { blocks, block_bytes, memory_share }
     }

@@ -22,6 +22,7 @@ use std::io::Read;
 use std::path::Path;
 
 use ascot_io::{Action, AtomicOutput, BlockPool, IoError};
+use ascot_model::account::BufferAccount;
 use ascot_model::report::Report;
 use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
@@ -96,13 +97,14 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
         room: output.waited,
         ..SplitTimes::default()
     };
-    account_split(&mut job, parts, &times);
+    account_split(&mut job, parts, None, &times);
     job.finish(output, &out, &RecordSum::new())
 }
 
 fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) -> Result<Report, SortError> {
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
     let mut files = open_files(&job, parts)?.alternating(turns.is_some());
+    let buffers = job.buffers_of(&files);
     let chunks = chunk_pool(&job);
     let reader = job.reader(&chunks).in_turn(turns);
     let records = job.records.clone();
@@ -121,7 +123,7 @@ fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) ->
         write_partitioned(&*records, chunks, &mut files, cancel, &mut after_chunk)?;
         Ok(files.waited())
     })?;
-    account_split(&mut job, parts, &times);
+    account_split(&mut job, parts, Some(buffers), &times);
     let files: Vec<_> = files.into_outputs().map(PartFile::into_file).collect();
     job.finish(files, &out, &RecordSum::new())
 }
@@ -133,10 +135,15 @@ fn chunk_pool<R: Records>(job: &Job<'_, R>) -> ChunkPool {
     ChunkPool::new(&job.pool, chunk, (share / chunk).clamp(4, CHUNKS), share)
 }
 
-fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) {
+fn account_split<R: Records>(
+    job: &mut Job<'_, R>,
+    parts: &Parts,
+    buffers: Option<BufferAccount>,
+    times: &SplitTimes,
+) {
     let inputs = job.inputs.iter().count() as u64;
     let stages = split_stages(times, job.budget.threads);
-    job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), stages, buffers: None });
+    job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), stages, buffers });
 }
 
 /// The files of a split, each with the header. A block of each is filled while others are written.
