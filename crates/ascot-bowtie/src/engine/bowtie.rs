@@ -1,9 +1,8 @@
 //! Streams, what they hold, and the schedule that moves their blocks.
 //!
-//! One thread runs the flow and asks the schedule. The streams' device threads perform the requests, as many at a
-//! time as [`Bowtie::depth`] allows. At a depth of one the flow runs as far as it can between any two blocks, as in
-//! the published model, and the engine moves the same bytes as the simulator. At a larger depth requests follow each
-//! other while the flow computes.
+//! One thread runs the flow and asks the schedule. Device threads perform the requests, as many at a time as
+//! [`Bowtie::depth`] allows. At a depth of one the flow runs as far as it can between any two blocks, as in the published
+//! model, and the engine moves the same bytes as the simulator. At a larger depth requests overlap the computing.
 //!
 //! Where streams are on several devices, or on a volume whose channels work side by side, a block for a busy device
 //! waits while those for other devices are written:
@@ -167,14 +166,9 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self
     }
 
-    /// Blocks of memory that its streams share.
-    pub fn blocks(&self) -> usize {
-        self.pool.total()
-    }
-
-    /// Bytes of a block.
-    pub fn block_bytes(&self) -> usize {
-        self.pool.block_bytes()
+    /// The memory that its streams share.
+    pub fn pool(&self) -> &BlockPool {
+        &self.pool
     }
 
     /// Time for which the flow waited for data or memory.

@@ -332,8 +332,8 @@ impl<R: Records> Job<'_, R> {
 
     /// The buffers of the streams of a pass.
     pub fn buffers_of<I: BlockInput, O: BlockOutput>(&self, streams: &Bowtie<I, O>) -> BufferAccount {
-        let blocks = streams.blocks() as u64;
-        let block_bytes = streams.block_bytes() as u64;
+        let blocks = streams.pool().total() as u64;
+        let block_bytes = streams.pool().block_bytes() as u64;
         let memory_share = (blocks * block_bytes) as f64 / self.budget.memory as f64;
         BufferAccount { blocks, block_bytes, memory_share }
     }
