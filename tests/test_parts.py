@@ -353,7 +353,8 @@ def test_a_split_explains_itself(disk):
 @pytest.mark.parametrize("more", [["-u"], ["--top", "3"]])
 def test_parts_by_size_need_files(more, disk):
     (disk / "in").write_text("a\nb\n")
-    assert "--parts cannot be combined with" in run("sort", disk / "in", *more, "--parts", 2, "-o", "x{}", expect=2).stderr
+    refused = run("sort", disk / "in", *more, "--parts", 2, "-o", "x{}", expect=2)
+    assert "--parts cannot be combined with" in refused.stderr
 
 
 def test_a_sort_refuses_parts_without_names(disk):

@@ -356,7 +356,8 @@ def test_flags_without_effect_on_views_are_refused(made):
     for flag, value in refused.items():
         for where in (["-o", made / "x{}"], [], ["--view", made / "x.view"]):
             said = run("merge", view, flag, *value, *where, expect=2)
-            assert "views cannot be combined with --" in said.stderr and "\n  " in said.stderr and not said.stdout, said
+            assert "views cannot be combined with --" in said.stderr and "\n  " in said.stderr, said
+            assert not said.stdout, said
     for order in (["-r"], ["--format", "fixed:50"], ["-k", "0..4"], ["--header"], ["-s"], ["-n"]):
         for where in (["-o", made / "x"], ["--view", made / "x.view"]):
             assert run("merge", view, *order, *where, expect=2).stderr, order

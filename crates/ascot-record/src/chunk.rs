@@ -96,7 +96,7 @@ impl ChunkScratch {
 
 /// Sorts the starts of a chunk's records: in input order on entry, in `order` on exit. Stable.
 ///
-/// The records lie back to back in `bytes`, as found by [`frame`](crate::framing::frame).
+/// The records lie back to back in `bytes`, as found by [`Framing::frame`].
 pub fn sort_chunk<F: Framing, O: RecordOrder>(
     framing: &F,
     order: &O,

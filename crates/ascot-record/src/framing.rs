@@ -77,7 +77,8 @@ pub trait Framing: Copy + Send + Sync {
     /// Searches the next part of a record for its end; returns the end's position in the part.
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
 
-    /// Like [`frame`], which calls it; overridden if there is a faster way.
+    /// Writes the starts of records, relative to the first byte of `bytes`, until `starts` is full, no complete record
+    /// is left, or a start would not fit 32 bits.
     fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
         let mut result = FrameResult::default();
         for slot in starts {
@@ -91,7 +92,7 @@ pub trait Framing: Copy + Send + Sync {
     }
 }
 
-/// The result of [`frame`].
+/// The result of [`Framing::frame`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameResult {
     /// Complete records found.
