@@ -13,6 +13,7 @@ const MAX_BLOCKS: u64 = 1 << 17;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffers {
     pub(super) bytes: u64,
+    /// Bytes of a block.
     pub(super) block: u64,
 }
 
@@ -26,12 +27,11 @@ pub(super) fn count_switches(
 ) {
     let methods = std::iter::once(&mut plan.chosen).chain(&mut plan.others);
     for pass in methods.flat_map(|method| &mut method.passes) {
-        let (inputs, outputs) = (pass.inputs, pass.outputs);
         let runs = match pass.name.as_str() {
             "merge" | "merge some" | "merge some again" => {
-                runs_of(pass, Algorithm::A4, inputs, 1, volume, merged)
+                runs_of(pass, Algorithm::A4, pass.inputs, 1, volume, merged)
             }
-            "split" => parts.and_then(|parts| runs_of(pass, Algorithm::A2, 1, outputs, volume, parts)),
+            "split" => parts.and_then(|parts| runs_of(pass, Algorithm::A2, 1, pass.outputs, volume, parts)),
             _ => None,
         };
         if let Some(runs) = runs {
