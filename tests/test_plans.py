@@ -121,9 +121,9 @@ def test_merges_follow_the_factor_of_the_plan(files):
     planned = next(one for one in way["passes"] if one["name"] == "merge some")
     assert some["inputs"] <= factor and last["inputs"] <= factor * 5 // 4
     assert abs(some["times"] - planned["times"]) <= 1
-    # Blocks are read in long runs, with about the switches of the formula, not one for each block.
+    # Blocks are read in long runs, with the switches of the plan, not one for each block.
     switches = moved(report, "merge", "read_runs") + moved(report, "merge", "written_runs")
-    assert switches < 3 * way["passes"][-1]["switches"]
+    assert switches <= 1.10 * way["passes"][-1]["switches"]
     run(*sort, "--volume", files / "flash.toml")
     on_flash = json.loads((files / "run.json").read_text())
     assert on_flash["plan"]["chosen"]["merge_factor"] is None
@@ -143,7 +143,7 @@ def test_reading_and_writing_alternate_if_switches_cost_time(method, files, tmp_
         if volume == "array":
             planned = {one["name"]: one["switches"] for one in report["plan"]["chosen"]["passes"]}
     assert (tmp_path / "array").read_bytes() == (tmp_path / "flash").read_bytes()
-    name, most = {"merge": ("form runs", 1.5), "distribute": ("sort parts", 4)}[method]
+    name, most = {"merge": ("form runs", 1.5), "distribute": ("sort parts", 2)}[method]
     assert switches["array"][name] < most * planned[name], (switches, planned)
     assert switches["array"][name] < switches["flash"][name] / 2, switches
 

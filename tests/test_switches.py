@@ -2,6 +2,7 @@
 files and memory, and of the plan; and far fewer than with equal parts of memory."""
 
 import json
+from collections import Counter
 
 import pytest
 from support import run
@@ -35,21 +36,21 @@ def simulated(step, bytes_moved, *flags):
 
 
 def check_merges(report):
-    planned = {one["name"]: one for one in report["plan"]["chosen"]["passes"]}
+    planned = Counter()
+    for one in report["plan"]["chosen"]["passes"]:
+        # A report has all merges before the last one in one pass.
+        planned[one["name"].removesuffix(" again")] += one["switches"]
     merges = [step for step in report["passes"] if step["name"] in MERGES]
-    assert [step["name"] for step in merges] == [name for name in planned if name in MERGES]
+    assert {step["name"] for step in merges} == {name for name in planned if name in MERGES}
     for step in merges:
         moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"]) / step["times"]
         switches = step["switches"] / step["times"]
         schedule = simulated(step, moved)
         assert switches <= 1.10 * schedule, (step["name"], switches, schedule)
-        # The gain over equal parts of memory is at least 90 percent of the simulator's.
         equal = simulated(step, moved, "--schedule", "equal")
-        assert equal / switches >= 0.9 * equal / schedule, (step["name"], switches, schedule, equal)
         assert equal > 1.5 * switches, (step["name"], switches, equal)
         plan = planned[step["name"]]
-        if step["times"] == plan["times"] and step["inputs"] == plan["inputs"]:
-            assert abs(plan["switches"] / step["switches"] - 1) <= 0.10, (step["name"], plan, step["switches"])
+        assert abs(plan / step["switches"] - 1) <= 0.10, (step["name"], plan, step["switches"])
         assert step["buffers"]["memory_share"] >= 0.9, step["buffers"]
 
 

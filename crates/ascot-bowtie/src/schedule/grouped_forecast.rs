@@ -62,12 +62,11 @@ impl Schedule for GroupedForecast {
         if let Some(step) = self.tasks.next(view) {
             return Some(step);
         }
-        match view.blocked_on {
-            BlockedOn::Input(waited) => self.fill(view, waited),
-            BlockedOn::End => self.tasks.drain(view.fullest()),
-            BlockedOn::Nothing | BlockedOn::InputInFlight(_) | BlockedOn::OutputMemory => {}
+        if let BlockedOn::Input(waited) = view.blocked_on {
+            self.fill(view, waited);
+            return self.tasks.next(view);
         }
-        self.tasks.next(view)
+        view.fullest().map(Move::Write)
     }
 }
 
