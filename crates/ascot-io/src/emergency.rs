@@ -92,9 +92,17 @@ fn link(path: &Path, is_ours: Option<IsOurs>) {
     SLOTS.store(Box::into_raw(Box::new(slot)), SeqCst);
 }
 
-/// Forgets a file or directory that is gone or is kept.
-#[expect(unsafe_code, reason = "an abort reads the list without a lock")]
+/// Forgets a file or directory that is gone or is kept. Once a removal has begun, this does not return: the removal may
+/// have seen the path, so the caller must not rely on the file.
 pub fn forget(path: &Path) {
+    clear_slot(path);
+    if REMOVING.load(SeqCst) {
+        wait_for_the_end();
+    }
+}
+
+#[expect(unsafe_code, reason = "an abort reads the list without a lock")]
+fn clear_slot(path: &Path) {
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
     for slot in slots() {
         let held = slot.path.load(SeqCst);
