@@ -76,11 +76,23 @@ pub struct DiskNeed {
     pub step_bytes: u64,
 }
 
+/// Inverse of the share of the bytes held in memory that a step has at least.
+const HELD_SHARE: u64 = 2;
+
+/// The step of a merge beside `held` bytes in memory, instead of `step` bytes. A resumed job reads and sorts those again
+/// anyway, so it gains little from shorter steps.
+#[must_use]
+pub fn step_beside(step: u64, held: u64) -> u64 {
+    step.max(held / HELD_SHARE)
+}
+
 /// Spills that are merged into an output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeUse {
     /// Bytes of records in spills.
     pub spilled: u64,
+    /// Bytes of records in memory that are merged with them.
+    pub held: u64,
     /// Bytes of records in the output.
     pub kept: u64,
     /// Sorted runs.
@@ -124,7 +136,7 @@ impl DiskUse {
 
     /// The peak of runs that are merged and of their output.
     pub(crate) fn merging(&self, merge: &MergeUse) -> DiskNeed {
-        let MergeUse { spilled, kept, runs, at_once, largest_group } = *merge;
+        let MergeUse { spilled, held, kept, runs, at_once, largest_group } = *merge;
         let each = spilled / runs.max(1);
         let tasks = self.tasks.max(each / TASK_RUN_BYTES + 1);
         let merged_tasks = if largest_group == 0 { 0 } else { spilled / TASK_MERGED_BYTES };
@@ -134,7 +146,11 @@ impl DiskUse {
         let torn = (at_once * self.block / 4 * 3).min(kept);
         let group_step = if largest_group == 0 { 0 } else { self.step(largest_group) + torn };
         let frees = self.output_files > 0 && spilled > 0;
-        let last_step = if frees { self.step(spilled).min(kept) + torn } else { 0 };
+        // What is held in memory is in the output alone.
+        let merged = spilled + held;
+        let of_spills = |step: u64| (step as f64 * spilled as f64 / merged as f64).ceil() as u64;
+        let last_step =
+            if frees { of_spills(step_beside(self.step(merged), held)).min(kept) + torn } else { 0 };
         let step = last_step.max(group_step.min(largest_group));
         let stored = spills.max(output) + self.manifest_bytes(spilled, largest_group);
         self.need(stored, step, spills, output)
@@ -197,7 +213,8 @@ mod tests {
 
     #[test]
     fn records_are_stored_once_and_a_step_twice() {
-        let merge = MergeUse { spilled: 960 * MIB, kept: 960 * MIB, runs: 8, at_once: 8, largest_group: 0 };
+        let merge =
+            MergeUse { spilled: 960 * MIB, held: 0, kept: 960 * MIB, runs: 8, at_once: 8, largest_group: 0 };
         let need = disk().merging(&merge);
         let beside = need.peak_bytes - 960 * MIB;
         assert!((41 * MIB..46 * MIB).contains(&beside), "{need:?}");
@@ -208,7 +225,7 @@ mod tests {
 
     #[test]
     fn unwanted_records_take_no_space() {
-        let merge = MergeUse { spilled: 96 * MIB, kept: MIB, runs: 8, at_once: 8, largest_group: 0 };
+        let merge = MergeUse { spilled: 96 * MIB, held: 0, kept: MIB, runs: 8, at_once: 8, largest_group: 0 };
         assert!(disk().merging(&merge).peak_bytes < 101 * MIB);
         assert_eq!(disk().output_alone(MIB).peak_bytes, MIB + PAGE_BYTES);
     }

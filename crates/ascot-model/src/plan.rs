@@ -123,6 +123,9 @@ pub struct MethodPlan {
     /// The fan-in of merges, if the volume is faster with fewer files than memory allows; otherwise `None`.
     #[serde(default)]
     pub merge_factor: Option<u64>,
+    /// Bytes of records that stay in memory from the first pass to the last, without a spill.
+    #[serde(default)]
+    pub held_bytes: u64,
     /// Its passes, in order.
     pub passes: Vec<PassPlan>,
     /// Peak bytes of spills and output on disk.
@@ -216,6 +219,7 @@ mod tests {
         let moved = Moved { read_bytes: bytes, written_bytes: bytes, ..Moved::default() };
         let pass = PassPlan::new("x", moved, &[(bytes, rate)], &VolumeProfile::assumed_flash(), &host());
         MethodPlan {
+            held_bytes: 0,
             method: "merge".into(),
             summary: String::new(),
             pieces: 1,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   in memory    read, sort | write                                       everything fits
-//!   merge        form n sorted runs | merge some of them | merge the rest
+//!   merge        form n sorted runs | merge some of them | merge the rest and what memory still holds
 //!   distribute   split 1 into m by key | sort each part in memory
 //! ```
 //!
@@ -44,11 +44,24 @@ const UNEVEN_SHARE: u64 = 8;
 const INPUT_SHARE: u64 = 16;
 const MIN_INPUT_BYTES: u64 = 1 << 20;
 
+/// Fractions of the memory that may hold records until the last merge.
+const HELD_STEPS: u64 = 8;
+/// Inverse of the fraction of the input that is spilled at least; less would fit in memory.
+const HELD_LEAST: u64 = 64;
+/// Blocks of each run that is merged beside records held in memory.
+pub const HELD_BLOCKS: u64 = 4;
+
 /// The amounts of a job that fit in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// Bytes of records that fit in memory at once.
     pub all: u64,
+    /// Bytes of records that memory holds besides the blocks of merged runs.
+    pub held: u64,
+    /// Bytes of records of a chunk, which is sorted by itself.
+    pub chunk: u64,
+    /// Memory of a chunk, bytes.
+    pub chunk_memory: u64,
     /// Bytes of records of one run buffer.
     pub load: u64,
     /// Chunks of a run buffer, which are sorted one by one and merged.
@@ -63,6 +76,13 @@ pub struct Shares {
     pub streams: u64,
     /// Bytes of a block.
     pub block: u64,
+}
+
+impl Shares {
+    /// Memory of `held` bytes of records in chunks, bytes.
+    pub fn memory_of(&self, held: u64) -> u64 {
+        held.div_ceil(self.chunk.max(1)) * self.chunk_memory
+    }
 }
 
 /// A job on records: its input and its resources.
@@ -168,7 +188,8 @@ impl RecordJob<'_> {
     pub fn merge_inputs(&self) -> Plan {
         let bytes = self.data();
         let kept = self.kept(bytes);
-        let mut merges = self.merges(&Merging { files: self.inputs, bytes, kept, times: 1, all_first: true });
+        let mut merges =
+            self.merges(&Merging { files: self.inputs, bytes, held: 0, kept, times: 1, all_first: true });
         if let Some(first) = merges.passes.first_mut() {
             self.read_elsewhere(first, Many::Inputs);
         }
@@ -186,7 +207,7 @@ impl RecordJob<'_> {
         } else {
             // The inputs themselves are not freed, only the files that they were merged into.
             let largest_group = if merges.early.len() > 1 { merges.largest() } else { 0 };
-            self.disk.merging(&MergeUse { spilled: bytes, kept, runs, at_once: runs, largest_group })
+            self.disk.merging(&MergeUse { spilled: bytes, held: 0, kept, runs, at_once: runs, largest_group })
         };
         let fan_in = self.fan_in_below_max(&merges);
         let at_a_time = fan_in.map_or(String::new(), |fan_in| format!(", {fan_in} at a time"));
@@ -313,16 +334,44 @@ impl RecordJob<'_> {
         method("in memory", summary, passes, self.disk.output_alone(kept), "everything fits in memory")
     }
 
+    /// The best merge. What memory holds at the end of the input need not be spilled, but then the merge has less memory
+    /// for its blocks, and the runs of a volume that wants long runs are shorter.
     fn merge(&self) -> MethodPlan {
-        let data = self.data();
+        let alternatives = (1..=HELD_STEPS).filter_map(|step| self.merge_holding(step));
+        alternatives.fold(
+            self.merge_spilling(0),
+            |best, next| {
+                if next.seconds() < best.seconds() { next } else { best }
+            },
+        )
+    }
+
+    /// The merge that holds `step` of [`HELD_STEPS`] of the bytes that memory can hold; none if the runs do not fit
+    /// beside them.
+    fn merge_holding(&self, step: u64) -> Option<MethodPlan> {
+        let data = self.input_bytes.filter(|_| !self.in_order)?;
+        let all = self.shares.held.min(data);
+        let runs = (data - all).div_ceil(self.shares.load.max(1)).max(1);
+        let of_runs = runs * HELD_BLOCKS * self.shares.block;
+        let held = (self.shares.held.checked_sub(of_runs)? / HELD_STEPS * step).min(data - data / HELD_LEAST);
+        let streams = self.shares.streams.saturating_sub(self.shares.memory_of(held));
+        let beside = RecordJob { shares: Shares { streams, ..self.shares }, ..self.clone() };
+        let plan = beside.merge_spilling(held);
+        (plan.factors.len() == 1 && runs <= self.shares.fan_in).then_some(plan)
+    }
+
+    /// The merge that holds `held` bytes and spills the others.
+    fn merge_spilling(&self, held: u64) -> MethodPlan {
+        let all = self.data();
+        let data = all - held;
         let (sorting, merging) = self.load_rates();
         let runs = data.div_ceil(self.shares.load.max(1)).max(1);
         // No run needs more records than the result.
-        let kept = self.kept(data);
+        let kept = self.kept(all);
         let spilled = data.min(runs.saturating_mul(kept));
         let written = if self.in_order { 0 } else { spilled };
         let form = Moved {
-            read_bytes: data,
+            read_bytes: all,
             written_bytes: written,
             switches: 2 * runs,
             inputs: self.inputs,
@@ -330,8 +379,8 @@ impl RecordJob<'_> {
             times: 1,
         };
         let files = if self.in_order { 1 } else { runs };
-        let merges = self.merges(&Merging { files, bytes: spilled, kept, times: 1, all_first: false });
-        let work = [(data, sorting), (written, merging), self.memory()];
+        let merges = self.merges(&Merging { files, bytes: spilled, held, kept, times: 1, all_first: false });
+        let work = [(all, sorting), (written, merging), self.memory()];
         let mut form = self.pass("form runs", form, &work);
         self.read_elsewhere(&mut form, Many::Neither);
         let factors = merges.factors();
@@ -347,10 +396,15 @@ impl RecordJob<'_> {
         let summary = if self.in_order {
             "find what is in order and leave it where it is, sort the rest, merge them in one pass".into()
         } else {
-            format!("form {}, then merge them {passes_in_words}", units::plural(runs, "sorted run"))
+            let held = match held {
+                0 => String::new(),
+                held => format!(" with {} held in memory", units::bytes(held)),
+            };
+            format!("form {}, then merge them{held} {passes_in_words}", units::plural(runs, "sorted run"))
         };
         let disk = self.disk.merging(&MergeUse {
             spilled: written,
+            held,
             kept,
             runs: files,
             at_once: merges.left,
@@ -358,7 +412,13 @@ impl RecordJob<'_> {
         });
         let passes = std::iter::once(form).chain(merges.passes).collect();
         let remark = "works on any input, keeps the order of equals";
-        MethodPlan { pieces: runs, factors, merge_factor, ..method("merge", summary, passes, disk, remark) }
+        MethodPlan {
+            pieces: runs,
+            factors,
+            merge_factor,
+            held_bytes: held,
+            ..method("merge", summary, passes, disk, remark)
+        }
     }
 
     fn distribute(&self) -> MethodPlan {
@@ -385,8 +445,14 @@ impl RecordJob<'_> {
             let form = Moved { switches: 2 * runs * parts, inputs: 1, outputs: runs, times: parts, ..both };
             passes.push(self.pass("form runs", form, &work));
             let bytes = data / parts;
-            let merges =
-                self.merges(&Merging { files: runs, bytes, kept: bytes, times: parts, all_first: false });
+            let merges = self.merges(&Merging {
+                files: runs,
+                bytes,
+                held: 0,
+                kept: bytes,
+                times: parts,
+                all_first: false,
+            });
             factors.extend(merges.factors());
             passes.extend(merges.passes);
         }
@@ -444,7 +510,7 @@ impl RecordJob<'_> {
                     times: 1,
                     switches: 0,
                 };
-                self.merge_pass("merge", merge).seconds()
+                self.merge_pass("merge", merge, what.held).seconds()
             };
             let found = multipass::merge(what.files as u32, &|_| what.bytes as f64, &cost);
             fan_ins.extend(found.iter().flat_map(multipass::Passes::factors).map(u64::from));
@@ -471,7 +537,7 @@ impl RecordJob<'_> {
                 times,
                 switches: 0,
             };
-            passes.push(self.merge_pass(name, moved));
+            passes.push(self.merge_pass(name, moved, 0));
         }
         let last = Moved {
             read_bytes: what.bytes * what.times,
@@ -481,12 +547,13 @@ impl RecordJob<'_> {
             times: what.times,
             switches: 0,
         };
-        passes.push(self.merge_pass("merge", last));
+        passes.push(self.merge_pass("merge", last, what.held));
         Merges { fan_in, passes, early, left }
     }
 
-    /// A pass that merges; its switches follow from the other figures of `moved`.
-    fn merge_pass(&self, name: &str, moved: Moved) -> PassPlan {
+    /// A pass that merges, and the `held` bytes in memory with the rest; its switches follow from the other figures of
+    /// `moved`.
+    fn merge_pass(&self, name: &str, moved: Moved, held: u64) -> PassPlan {
         let Moved { read_bytes, inputs, times, .. } = moved;
         let block = self.shares.block.max(1) as f64;
         let read = read_bytes as f64;
@@ -500,7 +567,8 @@ impl RecordJob<'_> {
         } else {
             read / block
         };
-        let work = [(read_bytes, self.host.rates.merging_bytes_per_s(inputs as f64))];
+        let sources = inputs + held.div_ceil(self.shares.chunk.max(1));
+        let work = [(read_bytes + held, self.host.rates.merging_bytes_per_s(sources as f64))];
         self.pass(name, Moved { switches: switches as u64, ..moved }, &work)
     }
 }
@@ -513,6 +581,7 @@ fn method(name: &str, summary: String, passes: Vec<PassPlan>, disk: DiskNeed, re
         pieces: 1,
         factors: Vec::new(),
         merge_factor: None,
+        held_bytes: 0,
         passes,
         peak_disk_bytes: disk.peak_bytes,
         disk,

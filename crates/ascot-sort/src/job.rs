@@ -17,7 +17,7 @@ use crate::output::{Commit, OutputStream, OutputWriter, RollingFiles};
 use crate::partition::KeySample;
 use crate::plan::{Budget, output_dir, temp_dirs};
 use crate::read::{InputPosition, Inputs, RecordReader};
-use crate::records::{Misfits, Records};
+use crate::records::{Misfits, Records, Segment};
 use crate::report::{JobSums, Passes, files_of, report_of_records};
 use crate::resources::{ChunkPool, Turns, descriptors};
 use crate::runs::{
@@ -55,6 +55,8 @@ pub struct Job<'a, R: Records> {
     pub dir: Option<JobDir>,
     /// Its spill directories, once they are created.
     spill_dirs: Option<SpillDirs>,
+    /// Sorted chunks that stay in memory until the last merge: the last runs of the manifest.
+    pub held: Vec<Vec<Segment>>,
     /// Its state, as it is stored.
     pub manifest: Manifest,
     /// A sample of the keys of its parts, if these are sorted in groups.
@@ -127,6 +129,7 @@ impl<'a, R: Records> Job<'a, R> {
             unlink,
             dir: None,
             spill_dirs: None,
+            held: Vec::new(),
             manifest,
             key_sample: None,
             resumable,

@@ -67,28 +67,37 @@ pub struct Merge<'a, R> {
     pub cancel: &'a Cancel,
     /// Sums of the records merged before, if it continues a merge.
     pub so_far: Merged,
+    /// Sorted sources in memory, which follow the inputs in the order of equal records.
+    pub in_memory: Vec<Vec<Segment>>,
 }
 
 impl<R: Records> Merge<'_, R> {
     /// Merges `inputs`, whose first blocks have the numbers `starts`, into `sink`. Returns the sums of all records
     /// merged so far, and the time waited for blocks.
     pub fn run<I: BlockInput<Block = RunBlock>>(
-        self,
+        mut self,
         inputs: &mut Bowtie<I>,
         starts: Vec<usize>,
         sink: &mut dyn MergeSink,
     ) -> Result<(Merged, Duration), SortError> {
         let cancel = self.cancel;
-        let mut flow = MergeFlow {
-            held: starts.iter().map(|_| VecDeque::new()).collect(),
-            next_block: starts,
-            merge: self,
-            sink,
-            small_batch: false,
-            bounding: None,
-        };
+        let mut held: Vec<VecDeque<Held>> = starts.iter().map(|_| VecDeque::new()).collect();
+        let mut next_block = starts;
+        for source in std::mem::take(&mut self.in_memory) {
+            next_block.push(source.len());
+            held.push(
+                source.into_iter().enumerate().map(|(block, segment)| self.hold(segment, block)).collect(),
+            );
+        }
+        let mut flow = MergeFlow { held, next_block, merge: self, sink, small_batch: false, bounding: None };
         flow::run(inputs, &mut flow, || cancel.check())?;
         Ok((flow.merge.so_far, inputs.waited()))
+    }
+}
+
+impl<R: Records> Merge<'_, R> {
+    fn hold(&self, segment: Segment, block: usize) -> Held {
+        Held { bytes: self.records.bytes_in(&segment), segment, block, long: false }
     }
 }
 
@@ -120,7 +129,7 @@ const TASK_BYTES: u64 = 1 << 20;
 
 impl<R: Records> MergeFlow<'_, R> {
     fn gather<I: BlockInput<Block = RunBlock>>(&mut self, inputs: &mut Bowtie<I>) {
-        for (index, held) in self.held.iter_mut().enumerate() {
+        for (index, held) in self.held.iter_mut().enumerate().take(inputs.inputs()) {
             while let Some(RunBlock { segment, block, end, long }) = inputs.take(index) {
                 self.next_block[index] = end;
                 let bytes = self.merge.records.bytes_in(&segment);
@@ -131,7 +140,7 @@ impl<R: Records> MergeFlow<'_, R> {
 
     /// The smallest last record of the inputs that have more to come, and its input.
     fn bound<I: BlockInput<Block = RunBlock>>(&self, inputs: &Bowtie<I>) -> Option<(R::Bound, usize)> {
-        self.smallest_last(|index, held| held.back().filter(|_| !inputs.exhausted(index)))
+        self.smallest_last(|index, held| held.back().filter(|_| has_more(inputs, index)))
     }
 
     /// The smallest last record of one block of each input, and its input. `block` chooses the block.
@@ -172,7 +181,7 @@ impl<R: Records> MergeFlow<'_, R> {
         inputs: &mut Bowtie<I>,
     ) -> Result<(), SortError> {
         let bytes: u64 = batch.iter().flatten().map(|segment| self.merge.records.bytes_in(segment)).sum();
-        let Merge { records, threads, rules, limit, cancel, so_far } = &mut self.merge;
+        let Merge { records, threads, rules, limit, cancel, so_far, .. } = &mut self.merge;
         let most = 8 * threads.count() as u64;
         let tasks = (bytes / TASK_BYTES.max(batch.len() as u64 * (64 << 10))).clamp(1, most) as usize;
         let left = limit.map(|limit| limit.saturating_sub(so_far.out.count));
@@ -205,6 +214,11 @@ impl<R: Records> MergeFlow<'_, R> {
     }
 }
 
+/// Whether source number `index` is an input with more blocks to come; a source in memory has none.
+fn has_more<I: BlockInput<Block = RunBlock>>(inputs: &Bowtie<I>, index: usize) -> bool {
+    index < inputs.inputs() && !inputs.exhausted(index)
+}
+
 /// Takes the segments of one input up to `bound` (all without one).
 fn take_up_to<R: Records>(
     records: &R,
@@ -233,7 +247,7 @@ impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
 
     fn step(&mut self, inputs: &mut Bowtie<I>) -> Result<Step, SortError> {
         self.gather(inputs);
-        if let Some(empty) = (0..self.held.len()).find(|&i| self.held[i].is_empty() && !inputs.exhausted(i)) {
+        if let Some(empty) = (0..inputs.inputs()).find(|&i| self.held[i].is_empty() && !inputs.exhausted(i)) {
             return Ok(Step::Need(empty));
         }
         let before: Vec<usize> = self.held.iter().map(VecDeque::len).collect();
@@ -264,7 +278,7 @@ impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
             return Ok(Step::Done);
         }
         // Before the blocks are freed one by one: by then the schedule must know which input starves.
-        for (index, held) in self.held.iter().enumerate() {
+        for (index, held) in self.held.iter().enumerate().take(inputs.inputs()) {
             let left =
                 |held: &Held| self.merge.records.bytes_in(&held.segment) as f64 / held.bytes.max(1) as f64;
             let consumed = held.front().map_or(0.0, |held| 1.0 - left(held));
@@ -293,10 +307,10 @@ impl<R: Records> MergeFlow<'_, R> {
         // The last record of one block of each input: the smallest of them bounds no more than these blocks.
         let bound_at = |depth: usize| {
             let smallest = self.smallest_last(|index, held| {
-                held.get(if inputs.exhausted(index) {
-                    depth
-                } else {
+                held.get(if has_more(inputs, index) {
                     depth.min(held.len().saturating_sub(1))
+                } else {
+                    depth
                 })
             });
             smallest.map(|(bound, _)| (self.bytes_below(&bound), bound))

@@ -16,6 +16,8 @@ pub(super) struct Merging {
     pub(super) files: u64,
     /// Bytes of all files.
     pub(super) bytes: u64,
+    /// Bytes in memory that the last pass merges, too.
+    pub(super) held: u64,
     /// Bytes of the result that are wanted.
     pub(super) kept: u64,
     /// Number of repetitions, each on other files.

@@ -27,6 +27,9 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
     let block = (memory / 512).clamp(32 << 10, MIB);
     let shares = Shares {
         all: memory / 5 * 4,
+        held: 0,
+        chunk: memory / 80,
+        chunk_memory: memory / 80,
         load: memory / 5 * 2,
         load_pieces: 32,
         part: memory / 5 * 2,
@@ -119,7 +122,7 @@ fn volumes_that_differ_work_side_by_side() {
 }
 
 fn merging(files: u64, bytes: u64, all_first: bool) -> Merging {
-    Merging { files, bytes, kept: bytes, times: 1, all_first }
+    Merging { files, bytes, held: 0, kept: bytes, times: 1, all_first }
 }
 
 /// Merges the smallest files one merge at a time, until at most `factor` are left.

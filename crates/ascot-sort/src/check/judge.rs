@@ -60,6 +60,10 @@ impl Ordered<FixedFraming, RangeOrder<FixedFraming>> {
 }
 
 impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Ordered<F, O> {
+    fn record_bytes(&self) -> Option<usize> {
+        self.framing.fixed_len()
+    }
+
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
         match self.delimiter {
             // One scan that counts costs less than one search per line.

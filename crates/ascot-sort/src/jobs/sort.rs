@@ -265,7 +265,7 @@ impl Prepared {
             (Goal::Split(by), Output::Parts(parts)) => {
                 plan_split(request, inputs, budget, &lengths, records, by, parts.count)
             }
-            _ => make_plan(request, inputs, budget, &lengths, records),
+            _ => make_plan(request, inputs, budget, &lengths, records, !goal.is_view()),
         }
     }
 

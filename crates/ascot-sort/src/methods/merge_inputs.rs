@@ -16,7 +16,7 @@ use crate::api::{Cancel, Output, SortError};
 use crate::check::{EqualKeys, OrderCheck};
 use crate::job::Job;
 use crate::merge::{Merge, MergeSink};
-use crate::methods::run_and_merge::Destination;
+use crate::methods::freeing_sink::Destination;
 use crate::plan::{
     inputs_want_runs, merge_carry_bytes, merge_fan_in, merge_inputs_in_long_runs, spare_bytes,
 };
@@ -109,6 +109,7 @@ fn merge_range<R: Records>(
         limit: job.request.top,
         cancel: job.cancel,
         so_far: Merged::default(),
+        in_memory: Vec::new(),
     };
     let result = merge.run(&mut inputs, starts, sink);
     let fault = fault.lock().unpoisoned().take();

@@ -1,5 +1,6 @@
 //! The methods of a job, each a short list of passes.
 
+pub mod freeing_sink;
 pub mod merge_inputs;
 pub mod partition_and_sort;
 pub mod run_and_merge;

@@ -21,14 +21,14 @@ use ascot_record::checksum::RecordSum;
 
 use crate::api::error::SortError;
 use crate::job::Job;
-use crate::methods::run_and_merge::Destination;
+use crate::methods::freeing_sink::Destination;
 use crate::output::writer::OutputWriter;
 use crate::partition::key_sample::KeySample;
 use crate::partition::route::{Grouped, Router, SPLIT_CHUNK_BYTES, split_chunks, split_stages};
 use crate::partition::write_parts::{BetweenChunks, PartRun, open_parts, write_partitioned};
 use crate::plan::planner::{part_count, partition_in_long_runs};
 use crate::read::inputs::{InputPosition, Inputs, part_ahead_bytes};
-use crate::read::record_reader::{CARRY_BYTES, RecordReader};
+use crate::read::record_reader::{CARRY_BYTES_MIN, RecordReader};
 use crate::records::emitter::Merged;
 use crate::records::misfits::Misfits;
 use crate::records::{Records, Splitters};
@@ -303,7 +303,7 @@ impl<R: Records> Job<'_, R> {
             .map(|(at, run)| {
                 let equal = splitters.all_equal(first + at) && self.records.keys_decide();
                 // Long records leave chunks part empty.
-                let buffer = if run.longest > CARRY_BYTES as u64 { buffer / 5 * 4 } else { buffer };
+                let buffer = if run.longest > CARRY_BYTES_MIN as u64 { buffer / 5 * 4 } else { buffer };
                 let normal = !equal && run.bytes <= buffer;
                 (run, normal)
             })

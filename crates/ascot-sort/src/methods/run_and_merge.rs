@@ -1,15 +1,14 @@
 //! Sorts by forming runs and merging them, or in memory if everything fits.
 //!
-//! A merge of runs makes its output durable step by step, stores its progress, and frees the consumed blocks of the
-//! runs:
+//! The end of the input need not be spilled: memory holds as many of its sorted chunks as the merge can spare, and
+//! merges them with the runs.
 //!
 //! ```text
-//!   run 0   |......|=====|          ....  freed
-//!   run 1   |...|========|
-//!   into    |==== durable ====|~~~|  ~~~  at most one step: still in the runs, too
+//!   spilled   run 0, run 1, ...                   read in blocks ─╮
+//!   held      chunk | chunk | chunk | chunk       in memory ──────┴▶ merge ─▶ output
 //! ```
 //!
-//! Invariant: nothing is freed that a killed job needs to continue, if it can be resumed.
+//! To the manifest each held chunk is a run that refers to the input, so a resumed job reads it there again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,24 +16,24 @@ use std::time::Duration;
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie};
 use ascot_bowtie::schedule::{Forecast, GroupedForecast, Schedule};
-use ascot_io::{BlockPool, IoError};
+use ascot_io::BlockPool;
 use ascot_model::account::BufferAccount;
-use ascot_model::disk_use::MIN_STEP_BYTES;
 use ascot_model::report::Report;
 
 use crate::api::SortError;
 use crate::job::Job;
 use crate::merge::{CutRules, Merge, MergeSink, cut_tasks};
+use crate::methods::freeing_sink::{Destination, FreeingSink};
 use crate::output::OutputWriter;
 use crate::pipeline::Times;
-use crate::plan::{checkpoint_bytes, merges_in_long_runs};
-use crate::read::{InputPosition, RecordReader};
-use crate::records::{Merged, MergedBlock, Records, Rules, Segment};
+use crate::plan::merges_in_long_runs;
+use crate::read::{RecordReader, Span};
+use crate::records::{Merged, Records, Rules, Segment};
 use crate::report::{PassFacts, stage};
 use crate::resources::descriptors;
 use crate::runs::{
-    Bench, ChunkInput, Gather, MergingGroup, NaturalRuns, OutputState, Run, RunBlock, RunBuffer, RunInput,
-    RunStart, SortMemory, Spill, find_natural_runs, sort_run_buffers,
+    Bench, ChunkInput, Gather, MergingGroup, NaturalRuns, Run, RunBlock, RunBuffer, RunInput, SortMemory,
+    find_natural_runs, sort_run_buffers,
 };
 
 /// Bytes of a run buffer merged as one task.
@@ -49,10 +48,11 @@ impl<R: Records> Job<'_, R> {
         }
         let mut output = self.open_output()?;
         if !self.manifest.all_read {
-            let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
+            let gather = if fits { Gather::AllThatFits } else { self.gather_runs() };
             let memory = self.sort_memory(0);
             let reader = self.reader(&memory.chunks).in_turn(self.turns_of_forming());
             let in_memory = self.form(reader, &memory, gather, Some(&mut output))?;
+            memory.chunks.close();
             if let Some(sums) = in_memory {
                 return self.finish(output, &sums.out, &sums.dropped);
             }
@@ -60,13 +60,23 @@ impl<R: Records> Job<'_, R> {
             self.disk.space().reserve(self.manifest.sum_in.bytes);
             self.store()?;
         }
-        self.reduce_runs()?;
+        if self.held.is_empty() {
+            self.reduce_runs()?;
+        }
         let sums = self.merge_to_output(&mut output)?;
         self.finish(output, &sums.out, &sums.dropped)
     }
 
-    /// Forms sorted runs of all records of `reader`. With an output, records that turn out to fit in
-    /// memory are written there instead: then their sums are returned.
+    /// Gathers runs that the plan spills; the rest of the input stays in memory.
+    fn gather_runs(&self) -> Gather<'static> {
+        match (self.plan.chosen.held_bytes, self.inputs.bytes_after(self.manifest.read_end)) {
+            (held_bytes, Some(left_bytes)) if held_bytes > 0 => Gather::Holding { left_bytes, held_bytes },
+            _ => Gather::Halves,
+        }
+    }
+
+    /// Forms sorted runs of all records of `reader`. With an output, the last records may stay in memory, and records
+    /// that turn out to fit there wholly are written to the output instead: then their sums are returned.
     pub fn form(
         &mut self,
         reader: RecordReader<R>,
@@ -93,7 +103,8 @@ impl<R: Records> Job<'_, R> {
                 {
                     straight = Some(self.run_buffer_to_output(buffer, self.request.top, output)?);
                 } else if buffer.records > 0 {
-                    runs += self.run_buffer_to_runs(buffer)?;
+                    let may_hold = buffer.last && output.is_some();
+                    runs += self.run_buffer_to_runs(buffer, may_hold)?;
                 }
                 Ok(())
             },
@@ -128,9 +139,9 @@ impl<R: Records> Job<'_, R> {
         self.merge_run_buffer(buffer.sources, buffer.bytes, rules, limit, Destination::Output(output))
     }
 
-    /// Makes runs of a run buffer: one, or several if parts of it are natural runs. Returns the
-    /// number of runs written.
-    fn run_buffer_to_runs(&mut self, buffer: RunBuffer) -> Result<u64, SortError> {
+    /// Makes runs of a run buffer: one, or several if parts of it are natural runs. A run buffer that memory may hold
+    /// stays there if it can. Returns the number of runs written.
+    fn run_buffer_to_runs(&mut self, buffer: RunBuffer, may_hold: bool) -> Result<u64, SortError> {
         let end = buffer.end;
         let refers = self.inputs.are_files() && self.request.top.is_none() && self.manifest.view.is_none();
         let latest = self.manifest.runs.iter().rev().find(|run| run.input.is_some());
@@ -140,11 +151,20 @@ impl<R: Records> Job<'_, R> {
                 self.refer(found)?
             }
             None => {
-                let runs = self.spill(buffer.sources, buffer.bytes)?;
                 self.manifest.runs.iter_mut().for_each(Run::close);
-                let count = runs.len() as u64;
-                self.manifest.runs.extend(runs);
-                count
+                match self.held_runs(&buffer).filter(|_| may_hold) {
+                    Some(runs) => {
+                        self.manifest.runs.extend(runs);
+                        self.held = buffer.sources;
+                        0
+                    }
+                    None => {
+                        let runs = self.spill(buffer.sources, buffer.bytes)?;
+                        let count = runs.len() as u64;
+                        self.manifest.runs.extend(runs);
+                        count
+                    }
+                }
             }
         };
         self.manifest.read_end = end;
@@ -152,6 +172,26 @@ impl<R: Records> Job<'_, R> {
         self.store()?;
         self.free_large_part(end)?;
         Ok(written)
+    }
+
+    /// The chunks of the last run buffer as runs for the manifest; none if the runs that are spilled cannot be merged at
+    /// once beside them, or if a resumed job could not read them again.
+    fn held_runs(&self, buffer: &RunBuffer) -> Option<Vec<Run>> {
+        let spilled = &self.manifest.runs;
+        if self.plan.chosen.held_bytes == 0 && merges_in_long_runs(&self.request.volumes, spilled.len()) {
+            return None;
+        }
+        let segments = buffer.sources.iter().flatten();
+        let held_bytes: usize = segments.map(|segment| segment.sorted.lease.bytes().len()).sum();
+        if self.mergeable(spilled, held_bytes) < spilled.len() {
+            return None;
+        }
+        let chunks = buffer.sources.iter().zip(&buffer.spans);
+        let run = |(source, span): (&Vec<Segment>, &Option<Span>)| match span {
+            None if self.resumable => None,
+            span => Run::of_held_chunk(&*self.records, source, *span),
+        };
+        chunks.map(run).collect()
     }
 
     /// Adds runs that refer to the inputs, and spills the records between them.
@@ -222,9 +262,15 @@ impl<R: Records> Job<'_, R> {
         self.emitters.run(tasks, rules, self.cancel, &mut |block| into.block(block))
     }
 
-    /// Number of runs, from the front of `runs`, that memory and descriptors allow to merge at once.
+    /// Number of runs, from the front of `runs`, that are merged at once: at least two.
     fn fan_in(&self, runs: &[Run]) -> usize {
-        let memory = self.budget.streams().saturating_sub(self.budget.output_blocks * self.budget.block);
+        self.mergeable(runs, 0).max(2)
+    }
+
+    /// Number of runs, from the front of `runs`, that memory beside `held_bytes` and descriptors allow to merge at once.
+    fn mergeable(&self, runs: &[Run], held_bytes: usize) -> usize {
+        let others = self.budget.output_blocks * self.budget.block + held_bytes;
+        let memory = self.budget.streams().saturating_sub(others);
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
         let memory = memory.saturating_sub(self.bench_bytes(runs, block) + self.key_bytes(runs));
         let mut taken = 0;
@@ -238,7 +284,7 @@ impl<R: Records> Job<'_, R> {
             count += 1;
         }
         let open = descriptors().saturating_sub(self.request.output.parts_held());
-        count.min(open).min(self.request.batch_size.unwrap_or(usize::MAX)).max(2)
+        count.min(open).min(self.request.batch_size.unwrap_or(usize::MAX))
     }
 
     /// Merges runs until the rest can be merged at once, or are no more than the plan's factor. Each merge takes
@@ -301,8 +347,11 @@ impl<R: Records> Job<'_, R> {
         self.load_indexes(which.clone())?;
         let runs = self.manifest.runs[which.clone()].to_vec();
         let is_output = matches!(into, Destination::Output(_));
-        let mut inputs = self.open_runs(&runs)?;
-        let starts = runs.iter().map(|run| run.start.block).collect();
+        let in_memory = if is_output { std::mem::take(&mut self.held) } else { Vec::new() };
+        let (spilled, held) = runs.split_at(runs.len() - in_memory.len());
+        let held_bytes = held.iter().map(|run| run.bytes).sum();
+        let mut inputs = self.open_runs(spilled)?;
+        let starts = spilled.iter().map(|run| run.start.block).collect();
         let records = Arc::clone(&self.records);
         let threads = Arc::clone(&self.emitters);
         let merge = Merge {
@@ -312,10 +361,11 @@ impl<R: Records> Job<'_, R> {
             limit: self.request.top,
             cancel: self.cancel,
             so_far,
+            in_memory,
         };
         // The sink borrows the job, to store the progress of the merge.
         let buffers = self.buffers_of(&inputs);
-        let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into));
+        let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into, held_bytes));
         drop(inputs);
         let (merged, waited) = result?;
         self.merge_done(if is_output { "merge" } else { "merge some" }, runs.len(), buffers, waited);
@@ -354,7 +404,7 @@ impl<R: Records> Job<'_, R> {
     /// Memory for sorting chunks of inputs again, if any run refers to inputs, bytes.
     fn bench_bytes(&self, runs: &[Run], block: usize) -> usize {
         let refers = runs.iter().any(|run| run.input.is_some());
-        if refers { Bench::bytes(&*self.records, self.chunk_bytes(), block) } else { 0 }
+        if refers { Bench::bytes(&*self.records, self.chunk_bytes().max(block), block) } else { 0 }
     }
 
     /// Bytes of the long keys kept between batches if duplicates are dropped: the last key of the previous batch and
@@ -394,8 +444,8 @@ impl<R: Records> Job<'_, R> {
         }
         let region = self.pool.region((blocks * block).max(1), "blocks of runs")?;
         let refers = runs.iter().any(|run| run.input.is_some());
-        let bench =
-            refers.then(|| Arc::new(Bench::new(&*self.records, &self.pool, self.chunk_bytes(), block)));
+        let bench = refers
+            .then(|| Arc::new(Bench::new(&*self.records, &self.pool, self.chunk_bytes().max(block), block)));
         let streams =
             runs.iter().map(|run| self.open_run(run, bench.as_ref())).collect::<Result<Vec<_>, _>>()?;
         let keys: Vec<Vec<u64>> = runs
@@ -420,167 +470,3 @@ const MORE_AT_LAST: usize = 4;
 
 /// A run of either kind: spilled, or in the inputs.
 type AnyRun = Box<dyn BlockInput<Block = RunBlock>>;
-
-/// Maximum length of a key that the manifest stores with the progress of a job, bytes.
-const MAX_KEY_BYTES: usize = 64 << 10;
-/// Inverse of the fraction of a step by which it may end early.
-const EARLY_SHARE: u64 = 8;
-
-/// The destination of merged records.
-pub enum Destination<'t, R: Records> {
-    /// The output.
-    Output(&'t mut OutputWriter<R>),
-    /// A spill.
-    Spill(&'t mut Spill<R>),
-}
-
-impl<R: Records> MergeSink for Destination<'_, R> {
-    fn block(&mut self, block: MergedBlock) -> Result<(), SortError> {
-        match self {
-            Destination::Output(output) => output.write(block),
-            Destination::Spill(spill) => spill.write(block),
-        }
-    }
-}
-
-/// The sink of a merge of runs.
-pub struct FreeingSink<'s, 'a, R: Records> {
-    into: Destination<'s, R>,
-    job: &'s mut Job<'a, R>,
-    /// The runs of the manifest that are merged.
-    which: Range<usize>,
-    /// Bytes of a step.
-    every: u64,
-    /// Length of the output at which the current step ends, bytes.
-    next: u64,
-    /// Bytes of each run that were freed.
-    freed: Vec<u64>,
-}
-
-impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
-    /// A merge of some of the job's runs.
-    pub fn new(job: &'s mut Job<'a, R>, which: Range<usize>, into: Destination<'s, R>) -> Self {
-        let runs = &job.manifest.runs[which.clone()];
-        let total: u64 = runs.iter().map(|run| run.bytes).sum();
-        let freed = vec![0; runs.len()];
-        let mut every = checkpoint_bytes(total, job.budget.memory as u64).max(1);
-        if job.plan.chosen.disk.step_bytes > 0 {
-            every = every.min(job.plan.chosen.disk.step_bytes);
-        }
-        let mut this = FreeingSink { into, job, which, every, next: 0, freed };
-        this.next = this.bytes() + this.step();
-        this
-    }
-
-    fn bytes(&self) -> u64 {
-        match &self.into {
-            Destination::Output(output) => output.bytes(),
-            Destination::Spill(spill) => spill.bytes(),
-        }
-    }
-
-    /// Bytes until consumed blocks are freed again: fewer if the volume written to, which may also be that of
-    /// the runs, has little space left, or the job has used its planned disk space.
-    fn step(&self) -> u64 {
-        let path = match &self.into {
-            Destination::Output(output) => output.temporary(),
-            Destination::Spill(spill) => Some(spill.path()),
-        };
-        let free = path.and_then(|path| self.job.disk.free_space(path).ok()).map(|free| free / 2);
-        let planned = self.job.disk.space().left();
-        let most = free.into_iter().chain(planned).min().unwrap_or(self.every);
-        self.every.min(most.max(MIN_STEP_BYTES))
-    }
-
-    /// Makes the merged records durable, and stores the progress.
-    fn write_down(&mut self, starts: &[RunStart], so_far: &Merged) -> Result<(), SortError> {
-        let so_far = so_far.clone();
-        match &mut self.into {
-            Destination::Output(output) => {
-                let Some(durable) = output.checkpoint()? else { return Ok(()) };
-                self.job.manifest.move_starts(self.which.clone(), starts);
-                self.job.store_output(output, OutputState { durable, so_far })
-            }
-            Destination::Spill(spill) => {
-                let open = spill.checkpoint()?;
-                let Range { start: first, end } = self.which;
-                self.job.manifest.merging = Some(MergingGroup { first, count: end - first, open, so_far });
-                self.job.manifest.move_starts(self.which.clone(), starts);
-                self.job.store()
-            }
-        }
-    }
-
-    /// Frees the blocks before `starts`.
-    fn free(&mut self, starts: &[RunStart]) -> Result<(), SortError> {
-        for (index, start) in starts.iter().enumerate() {
-            let run = &self.job.manifest.runs[self.which.start + index];
-            let blocks = run.index.as_ref().map_or(&[][..], |index| &index.blocks);
-            let Some(end) = blocks.get(start.block).or(blocks.last()).map(|block| block.offset) else {
-                continue;
-            };
-            if end > self.freed[index] {
-                give_back(self.job, run, end)?;
-                self.job.passes.freed(end - self.freed[index]);
-                self.freed[index] = end;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
-    fn block(&mut self, block: MergedBlock) -> Result<(), SortError> {
-        self.into.block(block)
-    }
-
-    fn batch_bytes_max(&self) -> u64 {
-        self.next.saturating_sub(self.bytes())
-    }
-
-    fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, so_far: &Merged) -> Result<(), SortError> {
-        // A step cannot end at a key too long to be stored.
-        let stores = self.job.resumable;
-        if self.batch_bytes_max() > self.every / EARLY_SHARE
-            || (stores && so_far.last_key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES))
-        {
-            return Ok(());
-        }
-        let starts = done();
-        if stores {
-            self.write_down(&starts, so_far)?;
-        }
-        self.free(&starts)?;
-        self.next = self.bytes() + self.step();
-        Ok(())
-    }
-}
-
-impl<R: Records> Job<'_, R> {
-    /// Frees the blocks of a part larger than memory whose records are in durable sorted runs: all before `end`.
-    pub fn free_large_part(&mut self, end: InputPosition) -> Result<(), SortError> {
-        let Some(large) = &self.manifest.large else { return Ok(()) };
-        let part = &large.part;
-        let index = part.index(&self.disk)?;
-        // Beyond its last record the position is in the next input, which does not exist.
-        let all = end.input > 0;
-        let mut before = 0;
-        let kept = index.blocks.iter().find(|block| {
-            before += u64::from(block.raw);
-            !all && before > end.offset
-        });
-        give_back(self, part, kept.map_or(index.data_end(), |block| block.offset))
-    }
-}
-
-/// Frees the blocks of a spill before `end`.
-fn give_back<R: Records>(job: &Job<'_, R>, run: &Run, end: u64) -> Result<(), SortError> {
-    if run.input.is_some() || end == 0 {
-        return Ok(());
-    }
-    match job.disk.punch(&run.path, end) {
-        // Freeing space is optional: the job continues without it.
-        Ok(_) | Err(IoError::Os { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}

@@ -160,7 +160,7 @@ impl SmallJob<'_> {
         let budget = Budget::new(self.memory, 1, self.inputs.record_bytes())?;
         let mean_bytes = (raw.records > 0).then(|| raw.len as f64 / raw.records as f64);
         let lengths = Lengths::from_mean(mean_bytes, self.header.as_deref());
-        let plan = make_plan(self.request, &self.inputs, &budget, &lengths, records)?;
+        let plan = make_plan(self.request, &self.inputs, &budget, &lengths, records, true)?;
         Ok(Some(plan).filter(|plan| plan.chosen.method == "in memory"))
     }
 

@@ -22,7 +22,7 @@ use crate::plan::budget::{Budget, default_memory, merge_carry_bytes, merge_fan_i
 use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
-use crate::resources::descriptors;
+use crate::resources::{HELD_FREE_CHUNKS, descriptors};
 
 /// Assumed length of a record if nothing is known, bytes.
 pub const GUESSED_RECORD_BYTES: f64 = 64.0;
@@ -148,6 +148,8 @@ struct Facts<'a, R> {
     output_files: u64,
     volume: VolumeProfile,
     host: HostProfile,
+    /// Whether the last merge may take records from memory.
+    holds: bool,
 }
 
 impl<'a, R: Records> Facts<'a, R> {
@@ -171,7 +173,8 @@ impl<'a, R: Records> Facts<'a, R> {
         };
         let volume = request.volumes.profile();
         let output_files = output_files(&request.output);
-        Facts { request, extent, budget, record_bytes, lengths, records, output_files, volume, host }
+        let holds = true;
+        Facts { request, extent, budget, record_bytes, lengths, records, output_files, volume, host, holds }
     }
 
     /// The description of the job for the model.
@@ -180,7 +183,8 @@ impl<'a, R: Records> Facts<'a, R> {
         let scratch = |bytes| self.records.scratch_bytes(bytes);
         let chunks = budget.chunks(&scratch);
         // A chunk begins with space for the record that the chunk before it cut off.
-        let filled = chunks.bytes - carry_bytes(chunks.bytes);
+        let filled = chunks.bytes - carry_bytes(chunks.bytes, self.records.record_bytes()) - PAGE_BYTES;
+        let held = if self.holds { filled * chunks.count.saturating_sub(HELD_FREE_CHUNKS) } else { 0 };
         let sorted_apart = budget.memory.saturating_sub(PART_BLOCKS * budget.block);
         let of_parts = Budget { memory: sorted_apart, ..*budget }.chunks(&scratch);
         let streams = budget.streams();
@@ -197,7 +201,10 @@ impl<'a, R: Records> Facts<'a, R> {
             groups_parts: self.records.groups_parts(),
             memory_bytes: budget.memory as u64,
             shares: Shares {
-                all: (filled * (chunks.count - chunks.unsorted)) as u64,
+                all: (filled * chunks.count.saturating_sub(HELD_FREE_CHUNKS)) as u64,
+                held: held as u64,
+                chunk: filled as u64,
+                chunk_memory: chunks.bytes as u64,
                 load: (filled * chunks.run_buffer()) as u64,
                 load_pieces: chunks.run_buffer() as u64,
                 part: (of_parts.bytes * of_parts.run_buffer()) as u64,
@@ -256,18 +263,20 @@ impl<'a, R: Records> Facts<'a, R> {
         };
         let job = self.job(in_order);
         let mut plan = job.sort(methods).ok_or(SortError::Internal("a sort without a method"))?;
-        self.count_switches(&mut plan, job.shares.streams, self.budget.block);
+        self.count_switches(&mut plan, &job.shares, self.budget.block);
         Ok(plan)
     }
 
-    /// Counts the switches of merges by simulation, and those of a split into blocks of `part_block` bytes; `streams` is
-    /// the memory of merged files, bytes.
-    fn count_switches(&self, plan: &mut Plan, streams: u64, part_block: usize) {
-        let merged = Buffers { bytes: streams, block: self.budget.block as u64 };
+    /// Counts the switches of merges by simulation, and those of a split into blocks of `part_block` bytes.
+    fn count_switches(&self, plan: &mut Plan, shares: &Shares, part_block: usize) {
+        let merged = |held| Buffers {
+            bytes: shares.streams.saturating_sub(shares.memory_of(held)),
+            block: self.budget.block as u64,
+        };
         let parts = Buffers { bytes: long_run_bytes(self.budget.streams() as u64), block: part_block as u64 };
         // Inputs on a volume of their own cost no switch of a split.
         let parts = Some(parts).filter(|_| self.request.volumes.input_volume.is_none());
-        count_switches(plan, &self.volume, merged, parts);
+        count_switches(plan, &self.volume, &merged, parts);
     }
 
     fn merge_inputs(&self) -> Plan {
@@ -283,7 +292,7 @@ impl<'a, R: Records> Facts<'a, R> {
             (blocks * (block - merge_carry_bytes(block, self.records.record_bytes()))) as u64;
         let mut plan = job.merge_inputs();
         if self.request.volumes.input_volume.is_none() {
-            self.count_switches(&mut plan, job.shares.streams, self.budget.block);
+            self.count_switches(&mut plan, &job.shares, self.budget.block);
         }
         plan
     }
@@ -307,15 +316,17 @@ fn class_of(request: &SortRequest) -> RecordClass {
     }
 }
 
-/// Plans a sort, or a merge of sorted inputs, for records of the given lengths.
+/// Plans a sort, or a merge of sorted inputs, for records of the given lengths. `holds`: the last merge may take records
+/// from memory.
 pub(crate) fn make_plan<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,
     budget: &Budget,
     lengths: &Lengths,
     records: &R,
+    holds: bool,
 ) -> Result<Plan, SortError> {
-    let facts = Facts::new(request, inputs.into(), budget, lengths, records);
+    let facts = Facts { holds, ..Facts::new(request, inputs.into(), budget, lengths, records) };
     if request.merge_only {
         return Ok(facts.merge_inputs());
     }
@@ -350,7 +361,7 @@ pub(crate) fn plan_split<R: Records>(
     let job = facts.job(false);
     let mut plan = job.split(parts.into());
     let block = part_block(budget, parts as usize).map_or(budget.block, |(_, block)| block);
-    facts.count_switches(&mut plan, job.shares.streams, block);
+    facts.count_switches(&mut plan, &job.shares, block);
     Ok(plan)
 }
 

@@ -2,7 +2,7 @@
 //! times the memory; a shorter pass takes more switches, because it begins and ends with memory that is not full.
 
 use ascot_bowtie::simulate::{Setup, Skew, simulate};
-use ascot_model::plan::{PassPlan, Plan};
+use ascot_model::plan::{MethodPlan, PassPlan, Plan};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 
@@ -17,16 +17,22 @@ pub(super) struct Buffers {
     pub(super) block: u64,
 }
 
-/// Counts the switches of all merges and splits of a plan on `volume`, with these buffers for merged files and for
-/// the parts of a split, if it reads and writes on that volume.
+/// Counts the switches of all merges and splits of a plan on `volume`, with these buffers for the parts of a split, if it
+/// reads and writes on that volume. `merged`: the buffers of merged files beside some bytes held in memory.
 pub(super) fn count_switches(
     plan: &mut Plan,
     volume: &VolumeProfile,
-    merged: Buffers,
+    merged: &dyn Fn(u64) -> Buffers,
     parts: Option<Buffers>,
 ) {
-    let methods = std::iter::once(&mut plan.chosen).chain(&mut plan.others);
-    for pass in methods.flat_map(|method| &mut method.passes) {
+    for method in std::iter::once(&mut plan.chosen).chain(&mut plan.others) {
+        let merged = merged(method.held_bytes);
+        count_in(method, volume, merged, parts);
+    }
+}
+
+fn count_in(method: &mut MethodPlan, volume: &VolumeProfile, merged: Buffers, parts: Option<Buffers>) {
+    for pass in &mut method.passes {
         let runs = match pass.name.as_str() {
             "merge" | "merge some" | "merge some again" => {
                 runs_of(pass, Algorithm::A4, pass.inputs, 1, volume, merged)

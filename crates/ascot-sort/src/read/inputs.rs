@@ -166,6 +166,15 @@ impl Inputs {
         self.files.iter().map(|file| Some(file.size?.saturating_sub(file.start))).sum()
     }
 
+    /// Bytes of records after `position`, if every input has a size.
+    pub fn bytes_after(&self, position: InputPosition) -> Option<u64> {
+        let left = self.files.iter().enumerate().skip(position.input).map(|(number, file)| {
+            let offset = if number == position.input { position.offset.max(file.start) } else { file.start };
+            Some(file.size?.saturating_sub(offset))
+        });
+        left.sum()
+    }
+
     /// Whether all inputs can be read again.
     pub fn are_files(&self) -> bool {
         self.files.iter().all(|file| matches!(file.source, Source::Regular(_)))

@@ -24,12 +24,18 @@ use crate::read::inputs::{COMPLETION_BYTES, InputFile, InputPosition, Inputs, Sp
 use crate::records::{InputStart, RawChunk, RecordEnds};
 use crate::resources::{CHUNKS_READ, ChunkPool, Lease, Long, Role, Seat, Starving, Turns};
 
-/// Bytes before a page-aligned read, for the carry.
-pub const CARRY_BYTES: usize = 64 << 10;
+/// Bytes before a page-aligned read, for the carry: a longer one makes its record a long record.
+const CARRY_BYTES_MAX: usize = 64 << 10;
+/// The carry's share of a small buffer. It is small because it holds no records once they are sorted.
+const CARRY_SHARE: usize = 64;
+/// Minimum bytes for the carry: no shorter record is ever a long record.
+pub const CARRY_BYTES_MIN: usize = 8 << 10;
 
-/// Bytes for the carry in a buffer of `chunk_bytes`.
-pub fn carry_bytes(chunk_bytes: usize) -> usize {
-    CARRY_BYTES.min(chunk_bytes / 4) / PAGE_BYTES * PAGE_BYTES
+/// Bytes for the carry in a buffer of `chunk_bytes`, for records of `record_bytes` bytes if their length is fixed.
+pub fn carry_bytes(chunk_bytes: usize, record_bytes: Option<usize>) -> usize {
+    let max = (chunk_bytes / CARRY_SHARE).clamp(CARRY_BYTES_MIN, CARRY_BYTES_MAX).min(chunk_bytes / 4);
+    let max = max / PAGE_BYTES * PAGE_BYTES;
+    record_bytes.map_or(max, |len| len.next_multiple_of(PAGE_BYTES).min(max))
 }
 
 /// Memory that is enough to sort a record, in lengths of it: a merge holds two runs with such a record, and a
@@ -239,7 +245,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
                 if open.ahead.is_empty() { Some(self.lease(starving)?) } else { self.chunks.try_take() };
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let Some(mut front) = lease.lend() else { return Ok(()) };
-            let carry = carry_bytes(front.len());
+            let carry = carry_bytes(front.len(), self.records.record_bytes());
             let mut area = front.split_off(carry);
             let left = open.to_ask.unwrap_or(0);
             // A page is kept for the bytes that complete a last record.

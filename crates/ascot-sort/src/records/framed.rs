@@ -267,6 +267,10 @@ pub struct FramedScratch {
 }
 
 impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O> {
+    fn record_bytes(&self) -> Option<usize> {
+        self.framing.fixed_len()
+    }
+
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
         cut_framed(&self.framing, bytes, max_records)
     }
@@ -312,10 +316,6 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     fn scratch_bytes(&self, chunk_bytes: usize) -> usize {
         let records = Self::max_records(chunk_bytes);
         ascot_record::chunk::scratch_bytes(records) + records * size_of::<u32>()
-    }
-
-    fn record_bytes(&self) -> Option<usize> {
-        self.framing.fixed_len()
     }
 
     fn sort(

@@ -172,6 +172,8 @@ pub trait RecordEnds: Send + Sync + 'static {
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;
     /// Searches the end of a record in its next part. Returns the offset of the end in the part.
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
+    /// The length of every record, if it is fixed.
+    fn record_bytes(&self) -> Option<usize>;
     /// The byte that completes a last record without a terminator; none: such a record is cut short.
     fn completion(&self) -> Option<u8>;
     /// The first of some whole records that ends before its key does.
@@ -200,9 +202,6 @@ pub trait Records: RecordEnds {
     fn groups_parts(&self) -> bool {
         false
     }
-    /// The length of every record, if it is fixed.
-    fn record_bytes(&self) -> Option<usize>;
-
     /// The number of the part that a record belongs to.
     fn part_of(&self, record: &[u8], splitters: &Splitters) -> usize {
         let mut keys = Vec::new();

@@ -316,6 +316,10 @@ fn cast_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
 }
 
 impl<T: Number> RecordEnds for Numbers<T> {
+    fn record_bytes(&self) -> Option<usize> {
+        Some(size_of::<T>())
+    }
+
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
         let records = (bytes.len() / size_of::<T>()).min(max_records);
         Cut { records, bytes: records * size_of::<T>() }
@@ -345,10 +349,6 @@ impl<T: Number> Records for Numbers<T> {
 
     fn groups_parts(&self) -> bool {
         true
-    }
-
-    fn record_bytes(&self) -> Option<usize> {
-        Some(size_of::<T>())
     }
 
     fn sort(

@@ -21,6 +21,8 @@ struct Shelf {
     long: usize,
     /// Bytes that a thread waits for.
     wanted: usize,
+    /// Whether buffers return to the job's pool instead of being kept for reuse.
+    closed: bool,
 }
 
 struct Inner {
@@ -36,6 +38,10 @@ struct Inner {
 
 /// Number of chunks being read at once.
 pub const CHUNKS_READ: usize = 3;
+
+/// Number of chunks that cannot hold records until the end of the input is sorted: those being read, the copy of one
+/// that is sorted, and one for the blocks of a merge.
+pub const HELD_FREE_CHUNKS: usize = CHUNKS_READ + 2;
 
 /// Buffers of one size for chunks.
 #[derive(Clone)]
@@ -68,7 +74,7 @@ impl ChunkPool {
     /// At most `max_chunks` buffers of `chunk_bytes` each, from `pool`. Buffers and long records take at most `share`
     /// bytes.
     pub fn new(pool: &Pool, chunk_bytes: usize, max_chunks: usize, share: usize) -> Self {
-        let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, long: 0, wanted: 0 });
+        let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, long: 0, wanted: 0, closed: false });
         let pool = pool.clone();
         let inner = Inner {
             pool,
@@ -115,6 +121,14 @@ impl ChunkPool {
             }
             shelf = self.inner.wait(shelf, self.inner.chunk_bytes, starving);
         }
+    }
+
+    /// Returns the free buffers to the job's pool, and the others as soon as they are dropped: nothing more is read.
+    pub fn close(&self) {
+        let mut shelf = self.inner.lock();
+        shelf.closed = true;
+        shelf.made -= shelf.free.len();
+        shelf.free.clear();
     }
 
     /// A buffer of the common size, if one is free.
@@ -291,8 +305,11 @@ impl Drop for Lease {
         let buf = self.buf.take();
         let mut shelf = home.lock();
         match buf {
-            Some(buf) if self.long == 0 => shelf.free.push(buf),
-            None if self.long == 0 => shelf.made -= 1,
+            Some(buf) if self.long == 0 && !shelf.closed => shelf.free.push(buf),
+            buf if self.long == 0 => {
+                drop(buf);
+                shelf.made -= 1;
+            }
             long => {
                 drop(long);
                 shelf.long -= self.long;
@@ -318,6 +335,18 @@ mod tests {
         drop(leases);
         assert!(chunks.try_take().is_some());
         assert_eq!(pool.used(), 3 * MIB, "buffers are kept for reuse");
+    }
+
+    #[test]
+    fn a_closed_pool_keeps_no_buffers() {
+        let pool = Pool::new(3 * MIB);
+        let chunks = ChunkPool::new(&pool, MIB, 3, MIB * 3);
+        let held = chunks.take_for(&|| ()).unwrap();
+        drop(chunks.take_for(&|| ()).unwrap());
+        chunks.close();
+        assert_eq!(pool.used(), MIB);
+        drop(held);
+        assert_eq!(pool.used(), 0);
     }
 
     #[test]

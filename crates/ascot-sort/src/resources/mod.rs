@@ -5,7 +5,7 @@ pub mod control_group;
 pub mod limits;
 pub mod turns;
 
-pub(crate) use chunk_pool::{CHUNKS_READ, ChunkPool, Lease, Long, Starving};
+pub(crate) use chunk_pool::{CHUNKS_READ, ChunkPool, HELD_FREE_CHUNKS, Lease, Long, Starving};
 pub(crate) use control_group::{GroupMemory, LoweredCap, lowered};
 pub(crate) use limits::{compute_threads, descriptors, device_of, peak_memory_bytes};
 pub(crate) use turns::{Role, Seat, Turns};

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! While the caller writes one run buffer, the next is read and sorted. A run buffer is half of the chunks in memory,
-//! or all of them if the input fits, or may still fit, in memory.
+//! or all of them if the input fits, or may still fit, in memory. A job that merges the end of its input from memory
+//! spills no more than it must, so that the rest of the input fits ([`Gather::Holding`]).
 //!
 //! If the device serves reads and writes in turns ([`crate::resources::turns`]), the reader has it until it waits for
 //! memory, and the caller while it writes a run buffer.
@@ -61,6 +62,13 @@ pub type Grouping<'a> = &'a (dyn Fn(usize) -> Option<Arc<Splitters>> + Sync);
 pub enum Gather<'a> {
     /// Half of the memory: the input does not fit.
     Halves,
+    /// Half of the memory, until the rest of the input fits: that is the last run buffer.
+    Holding {
+        /// Bytes of records that are in no run buffer yet.
+        left_bytes: u64,
+        /// Bytes of records that memory holds at last.
+        held_bytes: u64,
+    },
     /// Everything, as long as it fits.
     AllThatFits,
     /// One input: a part that fits.
@@ -194,19 +202,37 @@ impl<R: Records> Collector<'_, R> {
             return Ok(sorted.ends_after(count).then_some(count));
         }
         let half = self.memory.run_buffer_chunks;
+        if let Some(spilled) = self.to_spill(sorted, count) {
+            return Ok(Some(spilled));
+        }
         Ok(match self.gather {
             Gather::Halves if count >= half => Some(half),
             // The reader waits for memory that no chunk holds.
             _ if count == 0 && starves => return Err(self.memory.chunks.too_few().into()),
             _ if starves => {
-                self.gather = Gather::Halves;
+                if matches!(self.gather, Gather::AllThatFits) {
+                    self.gather = Gather::Halves;
+                }
                 Some(count.min(half))
             }
             _ => None,
         })
     }
 
-    fn buffer(&self, sorted: &mut InOrder<'_, SortedChunk>, count: usize) -> RunBuffer {
+    /// Number of the first chunks to spill so that the rest of the input fits in memory, of `count` that are ready; none
+    /// if nothing need be spilled, or more can be spilled at once later.
+    fn to_spill(&self, sorted: &InOrder<'_, SortedChunk>, count: usize) -> Option<usize> {
+        let Gather::Holding { left_bytes, held_bytes } = self.gather else { return None };
+        let over_bytes = left_bytes.checked_sub(held_bytes).filter(|&over| over > 0)?;
+        let half = self.memory.run_buffer_chunks;
+        if count >= half {
+            Some(half.min(chunks_of(sorted, over_bytes).unwrap_or(half)))
+        } else {
+            chunks_of(sorted, over_bytes)
+        }
+    }
+
+    fn buffer(&mut self, sorted: &mut InOrder<'_, SortedChunk>, count: usize) -> RunBuffer {
         let mut buffer = RunBuffer { last: sorted.ends_after(count), ..RunBuffer::default() };
         for chunk in (0..count).map_while(|_| sorted.take()) {
             buffer.sum.combine(&chunk.sum);
@@ -220,6 +246,19 @@ impl<R: Records> Collector<'_, R> {
             buffer.spans.extend(chunk.parts.iter().map(|_| span));
             buffer.sources.extend(chunk.parts.into_iter().map(|part| vec![self.records.whole(part)]));
         }
+        if let Gather::Holding { left_bytes, .. } = &mut self.gather {
+            *left_bytes = left_bytes.saturating_sub(buffer.bytes);
+        }
         buffer
     }
+}
+
+/// Number of the first chunks that together have `bytes` of records, if so many are ready.
+fn chunks_of(sorted: &InOrder<'_, SortedChunk>, bytes: u64) -> Option<usize> {
+    let mut sum = 0;
+    let before = sorted.ready().position(|chunk| {
+        sum += chunk.bytes;
+        sum >= bytes
+    });
+    before.map(|before| before + 1)
 }

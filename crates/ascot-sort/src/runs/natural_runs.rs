@@ -260,6 +260,21 @@ impl Run {
         }
     }
 
+    /// A run of one sorted chunk that memory holds. A resumed job reads its `span` of the inputs again; without a span
+    /// the job cannot be resumed. None if a manifest cannot describe it.
+    pub fn of_held_chunk<R: Records>(records: &R, source: &[Segment], span: Option<Span>) -> Option<Run> {
+        let mut run = Run::from_input(false);
+        match (source, span) {
+            ([segment], Some(span)) => {
+                run.fill(records, vec![(InputChunk { span, lo: None, hi: None }, segment.clone())])?;
+            }
+            (_, None) => run.bytes = source.iter().map(|segment| records.bytes_in(segment)).sum(),
+            _ => return None,
+        }
+        run.close();
+        Some(run)
+    }
+
     /// Adds chunks and the records that they contribute; none if their keys are too long.
     fn fill<R: Records>(&mut self, records: &R, inner: Vec<(InputChunk, Segment)>) -> Option<()> {
         let input = self.input.as_mut()?;

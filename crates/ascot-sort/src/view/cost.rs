@@ -83,6 +83,7 @@ mod tests {
             summary: String::new(),
             pieces: runs,
             factors: vec![9, runs / 9],
+            held_bytes: 0,
             merge_factor: Some(9),
             passes: vec![
                 pass("form runs", 1, runs),

@@ -269,6 +269,7 @@ impl<R: Records> Merge<R> {
             limit: None,
             cancel,
             so_far: Merged::default(),
+            in_memory: Vec::new(),
         };
         match merging.run(&mut bowtie, starts, &mut sink) {
             Ok((merged, _)) if part.sums => *sum.lock().unpoisoned() = Some(merged.out),
