@@ -72,16 +72,17 @@ def test_the_figures_are_true(reported):
     assert report["predicted_seconds"] > 0
 
 
-def test_two_passes_move_everything_twice(reported):
+def test_two_passes_move_everything_twice_that_memory_does_not_hold(reported):
     report, measured = reported
+    moved = 2 * 100_000_000 - report["plan"]["chosen"]["held_bytes"]
     for field, kernel in (("read_bytes", measured.read_bytes), ("written_bytes", measured.written_bytes)):
-        assert 1.98 * 100_000_000 <= sums(report, field) <= 2.1 * 100_000_000
+        assert 0.99 * moved <= sums(report, field) <= 1.05 * moved
         # Blocks are rounded up; data in the page cache is not read again.
         assert kernel <= 1.1 * sums(report, field) + 8 * MIB
     assert sums(report, "written_runs") >= 2
 
 
-@pytest.mark.parametrize(("order", "least"), [("presorted", 0.0), ("random", 1.98)])
+@pytest.mark.parametrize(("order", "least"), [("presorted", 0.0), ("random", 1.85)])
 def test_presorted_input_saves_bytes(order, least, records, module_disk, disk):
     source = records
     if order == "presorted":

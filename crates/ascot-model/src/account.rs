@@ -172,7 +172,8 @@ impl PassAccount {
         self.seconds += more.seconds;
         self.inputs = self.inputs.max(more.inputs);
         self.outputs += more.outputs;
-        self.buffers = more.buffers.or(self.buffers);
+        let larger = |buffers: &BufferAccount| self.buffers.is_none_or(|known| known.blocks < buffers.blocks);
+        self.buffers = more.buffers.filter(larger).or(self.buffers);
         self.add_streams(&more.streams);
         for stage in more.stages {
             match self.stages.iter_mut().find(|known| known.name == stage.name) {

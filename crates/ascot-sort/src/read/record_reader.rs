@@ -27,7 +27,7 @@ use crate::resources::{CHUNKS_READ, ChunkPool, Lease, Long, Role, Seat, Starving
 /// Bytes before a page-aligned read, for the carry: a longer one makes its record a long record.
 const CARRY_BYTES_MAX: usize = 64 << 10;
 /// The carry's share of a small buffer. It is small because it holds no records once they are sorted.
-const CARRY_SHARE: usize = 64;
+const CARRY_SHARE: usize = 128;
 /// Minimum bytes for the carry: no shorter record is ever a long record.
 pub const CARRY_BYTES_MIN: usize = 8 << 10;
 
@@ -384,6 +384,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         }
         let LongStart { long, start, .. } = started;
         let bytes = 0..long.bytes();
+        let span = self.span_of_long(input, start.offset, bytes.len(), added);
         let chunk = RawChunk { lease: long.into_lease(), bytes, spilled: self.spilled, grouping: None };
         if let Some(keyless) = self.records.keyless(chunk.record_bytes()) {
             return Err(start.keyless(keyless));
@@ -400,9 +401,17 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             starts: vec![InputStart { at: 0, input, before }],
             input,
             ends_input: self.at.input > input,
-            span: None,
+            span,
             long: true,
         }))
+    }
+
+    /// The byte range of a long record, if it can be read again into a buffer of the common size.
+    fn span_of_long(&self, input: usize, offset: u64, bytes: usize, added: usize) -> Option<Span> {
+        let again = !self.spilled && self.inputs.get(input).is_some_and(|file| file.path().is_some());
+        let fits = bytes + carry_bytes(self.chunks.chunk_bytes(), None) <= self.chunks.chunk_bytes();
+        let len = (bytes - added) as u64;
+        (again && fits).then_some(Span { input, offset, len, unfinished: added > 0 })
     }
 
     /// The bytes that complete the last record of the current input, whose last byte is `last`.

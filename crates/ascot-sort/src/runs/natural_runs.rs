@@ -261,18 +261,18 @@ impl Run {
     }
 
     /// A run of one sorted chunk that memory holds. A resumed job reads its `span` of the inputs again; without a span
-    /// the job cannot be resumed. None if a manifest cannot describe it.
-    pub fn of_held_chunk<R: Records>(records: &R, source: &[Segment], span: Option<Span>) -> Option<Run> {
+    /// the job cannot be resumed.
+    pub fn of_held_chunk<R: Records>(records: &R, source: &[Segment], span: Option<Span>) -> Run {
         let mut run = Run::from_input(false);
-        match (source, span) {
-            ([segment], Some(span)) => {
-                run.fill(records, vec![(InputChunk { span, lo: None, hi: None }, segment.clone())])?;
-            }
-            (_, None) => run.bytes = source.iter().map(|segment| records.bytes_in(segment)).sum(),
-            _ => return None,
+        run.bytes = source.iter().map(|segment| records.bytes_in(segment)).sum();
+        if let ([segment, ..], Some(span), Some(input)) = (source, span, &mut run.input) {
+            let start = records.offset_of(segment.lo) as usize;
+            run.first_keys.push(records.first_prefix(&segment.sorted.record_bytes()[start..]));
+            run.block_bytes = span.buffer_bytes();
+            input.chunks.push(InputChunk { span, lo: None, hi: None });
         }
         run.close();
-        Some(run)
+        run
     }
 
     /// Adds chunks and the records that they contribute; none if their keys are too long.

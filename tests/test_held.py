@@ -1,0 +1,152 @@
+"""A sort does not spill what memory still holds when it has read its input: it merges that from memory. So cost grows
+with the size of the input without a step at the size of the memory."""
+
+import json
+import random
+import subprocess
+
+import pytest
+from layouts import BY_NAME
+from support import (
+    FIXED,
+    MIB,
+    ascot_binary,
+    clean_environment,
+    digest,
+    job_directories,
+    kill,
+    leftovers,
+    manifests,
+    run,
+    sorted_records,
+    start,
+    stop_where,
+)  # fmt: skip
+
+MEMORY_MIB = 128
+
+
+def moved_share(report):
+    return (report["moved"]["read_bytes"] + report["moved"]["written_bytes"]) / report["bytes_in"]
+
+
+def grown(layout, size):
+    """Up to `size` bytes of records in random order."""
+    rng = random.Random(7)
+    sample = layout.records(rng, 256, "random")
+    count = 4 * MIB * len(sample) // sum(map(len, sample))
+    block = b"".join(layout.records(rng, count, "random"))
+    return block * (size // len(block))
+
+
+# 2 is the input and the output alone, 4 is spilling everything.
+@pytest.mark.parametrize("share, most", [(0.85, 2.01), (1.1, 2.4), (1.5, 3.0), (4.0, 3.65)])
+@pytest.mark.parametrize("kind", ["fixed-100", "u64-le", "lines"])
+def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):
+    layout = BY_NAME[kind]
+    source = disk / "in"
+    size = int(share * MEMORY_MIB * MIB)
+    if kind == "fixed-100":
+        run("gen", str(size // 100), "-o", source)
+    elif kind == "u64-le":
+        rng = random.Random(3)
+        source.write_bytes(b"".join(rng.randbytes(MIB) for _ in range(size // MIB)))
+    else:
+        source.write_bytes(grown(layout, size))
+    words = [source, *layout.flags, "--memory", f"{MEMORY_MIB}MiB", "--temp", disk, "-o", disk / "out"]
+    run("sort", *words, "--method", "merge", "--report", disk / "run.json")
+    report = json.loads((disk / "run.json").read_text())
+    assert moved_share(report) <= most
+    planned = report["plan"]["chosen"]
+    in_plan = sum(one["read_bytes"] + one["written_bytes"] for one in planned["passes"]) / report["bytes_in"]
+    assert abs(in_plan / moved_share(report) - 1) <= 0.02
+    run("check", disk / "out", *(layout.flags or ["--format", "lines"]))
+    assert (disk / "out").stat().st_size == source.stat().st_size
+
+
+def test_equal_keys_keep_their_order(disk):
+    """Records of few keys, of which some are spilled and the others held."""
+    rng = random.Random(5)
+    lines = [f"{rng.randrange(50):02} {number:09} {'x' * 80}\n" for number in range(120_000)]
+    (disk / "in").write_text("".join(lines))
+    words = ["-s", "-k1,1", "--memory", "8MiB", "--temp", disk, "--method", "merge", "-o", disk / "out"]
+    run("sort", disk / "in", *words, "--report", disk / "run.json")
+    assert json.loads((disk / "run.json").read_text())["plan"]["chosen"]["held_bytes"] > MIB
+    assert (disk / "out").read_text() == "".join(sorted(lines, key=lambda line: line[:2]))
+
+
+def test_distinct_and_first_records_with_some_held(disk):
+    numbers = [random.Random(6).randrange(60_000) for _ in range(1_600_000)]
+    (disk / "in").write_text("".join(f"{number:09}\n" for number in numbers))
+    words = [disk / "in", "--memory", "8MiB", "--temp", disk, "--method", "merge", "-o", disk / "out"]
+    run("sort", *words, "-u")
+    assert (disk / "out").read_text() == "".join(f"{number:09}\n" for number in sorted(set(numbers)))
+    run("sort", *words, "--top", "1000000")
+    assert (disk / "out").read_text() == "".join(f"{number:09}\n" for number in sorted(numbers)[:1_000_000])
+
+
+def test_a_pipe_is_held_too(disk):
+    run("gen", "1M", "-o", disk / "in")
+    words = ["sort", "-", *FIXED, "--memory", "64MiB", "--temp", disk, "-o", disk / "out", "--report", disk / "r"]
+    with open(disk / "in", "rb") as file:
+        cat = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
+        words = [ascot_binary(), *map(str, words)]
+        subprocess.run(words, stdin=cat.stdout, check=True, timeout=60, env=clean_environment())
+        cat.communicate()
+    # Its size is not known, so half of the memory is spilled whenever it is full.
+    assert moved_share(json.loads((disk / "r").read_text())) <= 3.8
+    assert digest(disk / "out") == digest_of_sorted(disk / "in")
+
+
+def digest_of_sorted(path):
+    whole = path.with_name("sorted")
+    whole.write_bytes(sorted_records(path.read_bytes()))
+    return digest(whole)
+
+
+@pytest.mark.parametrize("memory", ["16MiB", "64MiB", "8MiB"], ids=lambda it: f"resumed in {it}")
+def test_a_resumed_job_reads_again_what_was_held(memory, disk):
+    """A job that is killed in its last pass, before and after its first step there."""
+    run("gen", "600k", "-o", disk / "in")
+    job = start("sort", disk / "in", *FIXED, "--memory", "16MiB", "--temp", disk, "--method", "merge", "-o", disk / "out")
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    kill(job)
+    (manifest,) = manifests(disk)
+    held = [one for one in manifest["runs"] if one["input"]]
+    assert sum(one["bytes"] for one in held) > 8 * MIB
+    (kept,) = job_directories(disk)
+    job = start("sort", "--resume", kept, "--memory", memory)
+    stop_where(job, disk, lambda manifest: manifest["output"] is not None)
+    kill(job)
+    run("sort", "--resume", kept, "--memory", memory)
+    right = digest_of_sorted(disk / "in")
+    assert digest(disk / "out") == right
+    assert set(leftovers(disk)) == {"in", "out", "sorted"}
+
+
+def test_long_records_and_an_unfinished_line_are_held_and_read_again(disk):
+    """Lines of up to 200 KB, longer than what a chunk keeps for a record that it cuts."""
+    rng = random.Random(8)
+    lines = [f"{rng.getrandbits(64):016x}{'y' * rng.randrange(200_000)}\n" for _ in range(400)]
+    (disk / "in").write_text("".join(lines).removesuffix("\n"))
+    words = ["--memory", "32MiB", "--temp", disk, "--method", "merge", "-o", disk / "out"]
+    job = start("sort", disk / "in", *words)
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    kill(job)
+    (manifest,) = manifests(disk)
+    held = [chunk["span"] for one in manifest["runs"] if one["input"] for chunk in one["input"]["chunks"]]
+    assert any(span["unfinished"] for span in held)
+    (kept,) = job_directories(disk)
+    run("sort", "--resume", kept)
+    assert (disk / "out").read_text() == "".join(sorted(lines))
+
+
+def test_an_input_that_changed_is_not_read_again(disk):
+    run("gen", "300k", "-o", disk / "in")
+    job = start("sort", disk / "in", *FIXED, "--memory", "16MiB", "--temp", disk, "--method", "merge", "-o", disk / "out")
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    kill(job)
+    with open(disk / "in", "r+b") as file:
+        file.write(b"\x00" * 100)
+    (kept,) = job_directories(disk)
+    assert "has changed" in run("sort", "--resume", kept, expect=2).stderr
