@@ -108,7 +108,9 @@ def digest_of_sorted(path):
 def test_a_resumed_job_reads_again_what_was_held(memory, disk):
     """A job that is killed in its last pass, before and after its first step there."""
     run("gen", "600k", "-o", disk / "in")
-    job = start("sort", disk / "in", *FIXED, "--memory", "16MiB", "--temp", disk, "--method", "merge", "-o", disk / "out")
+    job = start(
+        "sort", disk / "in", *FIXED, "--memory", "16MiB", "--temp", disk, "--method", "merge", "-o", disk / "out"
+    )
     stop_where(job, disk, lambda manifest: manifest["all_read"])
     kill(job)
     (manifest,) = manifests(disk)
@@ -143,7 +145,9 @@ def test_long_records_and_an_unfinished_line_are_held_and_read_again(disk):
 
 def test_an_input_that_changed_is_not_read_again(disk):
     run("gen", "300k", "-o", disk / "in")
-    job = start("sort", disk / "in", *FIXED, "--memory", "16MiB", "--temp", disk, "--method", "merge", "-o", disk / "out")
+    job = start(
+        "sort", disk / "in", *FIXED, "--memory", "16MiB", "--temp", disk, "--method", "merge", "-o", disk / "out"
+    )
     stop_where(job, disk, lambda manifest: manifest["all_read"])
     kill(job)
     with open(disk / "in", "r+b") as file:

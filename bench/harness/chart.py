@@ -1,4 +1,4 @@
-"""Bar charts as SVG, written by hand: one panel per workload, longer is faster, the limit as a dashed line.
+"""Charts as SVG, written by hand: curves; and bars, one panel per workload, longer is faster, the limit dashed.
 
 Text uses the reader's sans-serif; colours hold in light and dark (a white card lies under the bars).
 """
@@ -96,6 +96,49 @@ def svg(title: str, subtitle: str, panels: Sequence[Panel]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0f}" width="{WIDTH}" '
         f'height="{y:.0f}" font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
         f'<rect width="{WIDTH}" height="{y:.0f}" fill="#ffffff"/>',
+        _text(PAD, 32, title, 19, more='font-weight="700"'),
+        _text(PAD, 54, subtitle, 12, PALE),
+    ]
+    return "\n".join([*head, *body, "</svg>", ""])
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve through points (x, y)."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    ours: bool
+    dashed: bool = False
+
+
+CURVES_HEIGHT, CURVES_TOP, CURVES_RIGHT = 380, 80, 190
+
+
+def curves(title: str, subtitle: str, lines: Sequence[Line]) -> str:
+    """Curves over one pair of axes that begin at zero, each labelled at its end."""
+    known = [point for line in lines for point in line.points]
+    x_max, y_max = max((x for x, _ in known), default=1.0), 1.05 * max((y for _, y in known), default=1.0)
+    width, height = WIDTH - PAD - 40 - CURVES_RIGHT, CURVES_HEIGHT
+    left, bottom = PAD + 40, CURVES_TOP + height
+    at = lambda x, y: (left + width * x / x_max, bottom - height * y / y_max)  # noqa: E731
+    body = [f'<path d="M{left} {CURVES_TOP}V{bottom}H{left + width}" stroke="{PALE}" fill="none"/>']
+    for step in range(int(x_max) + 1):
+        body.append(_text(at(step, 0)[0], bottom + 18, f"{step}", 12, PALE, 'text-anchor="middle"'))
+    for step in range(1, 5):
+        value = y_max * step / 4.2
+        body.append(_text(left - 6, at(0, value)[1] + 4, _number(value), 12, PALE, 'text-anchor="end"'))
+    for line in (line for line in lines if line.points):
+        places = [at(x, y) for x, y in line.points]
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        colour, dash = (ASCOT if line.ours else LINE), ('stroke-dasharray="6 4" ' if line.dashed else "")
+        body.append(f'<path d="{path}" stroke="{colour}" stroke-width="2" {dash}fill="none"/>')
+        body.append(_text(places[-1][0] + 8, places[-1][1] + 4, line.label, 12, colour))
+    total = bottom + 40
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {total}" width="{WIDTH}" '
+        f'height="{total}" font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
+        f'<rect width="{WIDTH}" height="{total}" fill="#ffffff"/>',
         _text(PAD, 32, title, 19, more='font-weight="700"'),
         _text(PAD, 54, subtitle, 12, PALE),
     ]

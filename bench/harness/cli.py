@@ -1,4 +1,4 @@
-"""The bench's command line: `run.py sort|moves|plan|view|index [options]`."""
+"""The bench's command line: `run.py sort|around|moves|plan|view|index [options]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import index, machine, moves, plans, report, view
+from . import around, index, machine, moves, plans, report, view
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -47,7 +47,7 @@ def _default_ascot() -> Path:
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
-    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|moves|plan|view|index")
+    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|around|moves|plan|view|index")
     sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, compared with the peers")
     add = sort.add_argument
     add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small data")
@@ -68,6 +68,14 @@ def parser() -> argparse.ArgumentParser:
     add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of all programs (cores)")
     add("--no-cgroup", action="store_true", help="run without a memory cgroup")
     add("--needs", action="store_true", help="print the disk that each workload needs, and stop")
+    sizes = commands.add_parser("around", help="the cost of a sort around the size of the memory")
+    sizes.add_argument("--memory", type=_size, default=256 * MIB, help="memory option of all programs (256MiB)")
+    sizes.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
+    sizes.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where data, outputs and spills go")
+    sizes.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-around)")
+    sizes.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+    cores = len(os.sched_getaffinity(0))
+    sizes.add_argument("--threads", type=int, default=cores, help="threads of all programs (cores)")
     moving = commands.add_parser("moves", help="merge, split and reshape, compared with the volume's rate")
     moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
     moving.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
@@ -149,6 +157,15 @@ def _index(args: argparse.Namespace) -> int:
     return _write_result(args, "index", result, index.markdown(result))
 
 
+def _around(args: argparse.Namespace) -> int:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    result = around.run(str(args.ascot.resolve()), args.dir.resolve(), args.memory, args.repeats, args.threads)
+    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-around"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "chart.svg").write_text(around.svg(result))
+    return _write_result(args, "around", result, around.markdown(result))
+
+
 def _moves(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="moves-", dir=args.dir.resolve()) as work:
@@ -202,6 +219,8 @@ def _interrupt(_signal: int, _frame: Any) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Runs the session and writes its result after every workload, so that an interrupt loses only one workload."""
     args = parser().parse_args(argv)
+    if args.command == "around":
+        return _around(args)
     if args.command == "moves":
         return _moves(args)
     if args.command == "plan":
