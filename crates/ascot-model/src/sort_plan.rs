@@ -24,6 +24,7 @@ use crate::units;
 use crate::volume::VolumeProfile;
 
 mod early_merges;
+mod held;
 #[cfg(test)]
 mod tests;
 
@@ -43,13 +44,6 @@ const UNEVEN_SHARE: u64 = 8;
 /// two blocks for reading, the threads that group records by part a few chunks.
 const INPUT_SHARE: u64 = 16;
 const MIN_INPUT_BYTES: u64 = 1 << 20;
-
-/// Fractions of the memory that may hold records until the last merge.
-const HELD_STEPS: u64 = 8;
-/// Inverse of the fraction of the input that is spilled at least; less would fit in memory.
-const HELD_LEAST: u64 = 64;
-/// Blocks of each run that is merged beside records held in memory.
-pub const HELD_BLOCKS: u64 = 4;
 
 /// The amounts of a job that fit in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,13 +70,6 @@ pub struct Shares {
     pub streams: u64,
     /// Bytes of a block.
     pub block: u64,
-}
-
-impl Shares {
-    /// Memory of `held` bytes of records in chunks, bytes.
-    pub fn memory_of(&self, held: u64) -> u64 {
-        held.div_ceil(self.chunk.max(1)) * self.chunk_memory
-    }
 }
 
 /// A job on records: its input and its resources.
@@ -334,32 +321,6 @@ impl RecordJob<'_> {
         method("in memory", summary, passes, self.disk.output_alone(kept), "everything fits in memory")
     }
 
-    /// The best merge. What memory holds at the end of the input need not be spilled, but then the merge has less memory
-    /// for its blocks, and the runs of a volume that wants long runs are shorter.
-    fn merge(&self) -> MethodPlan {
-        let alternatives = (1..=HELD_STEPS).filter_map(|step| self.merge_holding(step));
-        alternatives.fold(
-            self.merge_spilling(0),
-            |best, next| {
-                if next.seconds() < best.seconds() { next } else { best }
-            },
-        )
-    }
-
-    /// The merge that holds `step` of [`HELD_STEPS`] of the bytes that memory can hold; none if the runs do not fit
-    /// beside them.
-    fn merge_holding(&self, step: u64) -> Option<MethodPlan> {
-        let data = self.input_bytes.filter(|_| !self.in_order)?;
-        let all = self.shares.held.min(data);
-        let runs = (data - all).div_ceil(self.shares.load.max(1)).max(1);
-        let of_runs = runs * HELD_BLOCKS * self.shares.block;
-        let held = (self.shares.held.checked_sub(of_runs)? / HELD_STEPS * step).min(data - data / HELD_LEAST);
-        let streams = self.shares.streams.saturating_sub(self.shares.memory_of(held));
-        let beside = RecordJob { shares: Shares { streams, ..self.shares }, ..self.clone() };
-        let plan = beside.merge_spilling(held);
-        (plan.factors.len() == 1 && runs <= self.shares.fan_in).then_some(plan)
-    }
-
     /// The merge that holds `held` bytes and spills the others.
     fn merge_spilling(&self, held: u64) -> MethodPlan {
         let all = self.data();
@@ -398,7 +359,7 @@ impl RecordJob<'_> {
         } else {
             let held = match held {
                 0 => String::new(),
-                held => format!(" with {} held in memory", units::bytes(held)),
+                held => format!(" and {} held in memory", units::bytes(held)),
             };
             format!("form {}, then merge them{held} {passes_in_words}", units::plural(runs, "sorted run"))
         };

@@ -243,3 +243,40 @@ proptest! {
         prop_assert!(best.fan_in <= job.shares.fan_in);
     }
 }
+
+/// The same job, with nine tenths of the memory for records until the last merge.
+fn holding<'a>(job: RecordJob<'a>) -> RecordJob<'a> {
+    let shares = Shares { held: job.memory_bytes / 10 * 9, ..job.shares };
+    RecordJob { shares, ..job }
+}
+
+#[test]
+fn on_flash_only_the_excess_is_spilled() {
+    let flash = VolumeProfile::assumed_flash();
+    let host = host();
+    for (share, most) in [(1.1, 2.4), (1.5, 2.9), (8.0, 3.8)] {
+        let memory = 1024 * MIB;
+        let data = (memory as f64 * share) as u64;
+        let plan = holding(job(data, memory, &flash, &host)).sort(MERGE).expect("a merge").chosen;
+        let moved = (plan.read_bytes() + plan.written_bytes()) as f64 / data as f64;
+        assert!(moved <= most, "{share}: {moved}");
+        assert!(plan.held_bytes <= memory / 10 * 9, "{plan:?}");
+    }
+}
+
+#[test]
+fn a_volume_that_wants_long_runs_holds_what_is_fastest() {
+    let array = array();
+    let host = host();
+    for data in [300 * MIB, 600 * MIB, 4000 * MIB, 20_000 * MIB] {
+        let of = job(data, 256 * MIB, &array, &host);
+        let spilling = of.clone().sort(MERGE).expect("a merge").chosen;
+        let plan = holding(of).sort(MERGE).expect("a merge").chosen;
+        assert!(plan.seconds() <= spilling.seconds(), "{data}: {} {}", plan.summary, spilling.summary);
+        assert!(
+            plan.held_bytes > 0 || data > 1000 * MIB,
+            "a short merge has memory to spare: {}",
+            plan.summary
+        );
+    }
+}
