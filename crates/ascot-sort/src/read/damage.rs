@@ -50,7 +50,6 @@ impl RecordStart {
 
     /// Error for a record too long for memory, which would need `times` its length. If its end has not been seen,
     /// it is searched in the rest of the `file`, provided that it can be read again.
-    /// again.
     pub fn too_long<R: RecordEnds + ?Sized>(
         self,
         records: &R,
