@@ -94,7 +94,7 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
     let times = SplitTimes {
         device: reader.waited_device,
         memory: reader.waited_memory,
-        room: output.waited,
+        blocks: output.waited,
         ..SplitTimes::default()
     };
     account_split(&mut job, parts, None, &times);

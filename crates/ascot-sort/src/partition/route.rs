@@ -105,7 +105,7 @@ pub struct SplitTimes {
     /// The caller waiting for chunks.
     pub data: Duration,
     /// The caller waiting for free blocks of the parts.
-    pub room: Duration,
+    pub blocks: Duration,
     /// The caller at work.
     pub writing: Duration,
 }
@@ -123,7 +123,8 @@ pub fn split_chunks<R: Records>(
 ) -> Result<SplitTimes, SortError> {
     let turns = reader.turns().cloned();
     let pipeline = Pipeline { work: "split", threads, queue: None, turns, cancel };
-    let ((room, took), times) = pipeline.run(
+    let mut took = Duration::ZERO;
+    let (blocks, times) = pipeline.run(
         |feed| read_chunks(reader, Some(chunks), feed, cancel),
         || {
             let mut scratch = records.scratch(SPLIT_CHUNK_BYTES);
@@ -131,8 +132,9 @@ pub fn split_chunks<R: Records>(
         },
         |grouped| {
             let since = Instant::now();
-            let room = take(grouped)?;
-            Ok((room, since.elapsed()))
+            let blocks = take(grouped)?;
+            took = since.elapsed();
+            Ok(blocks)
         },
     )?;
     Ok(SplitTimes {
@@ -140,8 +142,8 @@ pub fn split_chunks<R: Records>(
         memory: times.read.memory,
         busy: times.busy,
         data: times.waited,
-        room,
-        writing: took.saturating_sub(room + times.waited),
+        blocks,
+        writing: took.saturating_sub(blocks + times.waited),
     })
 }
 
@@ -171,6 +173,6 @@ pub fn split_stages(times: &SplitTimes, threads: usize) -> Vec<StageAccount> {
     vec![
         stage("read", 1, none, none, times.memory, times.device),
         stage("split", threads, times.busy, none, none, none),
-        stage("write", 1, times.writing, times.data, none, times.room),
+        stage("write", 1, times.writing, times.data, none, times.blocks),
     ]
 }

@@ -68,7 +68,7 @@ impl RecordStart {
         }
         let have = partial.seen.max(partial.whole.unwrap_or(0));
         let RecordStart { input, offset, .. } = self;
-        SortError::TooLong { input, offset, have, whole, least: memory_for(have, times) }
+        SortError::TooLong { input, offset, have, whole, min_bytes: memory_for(have, times) }
     }
 }
 
