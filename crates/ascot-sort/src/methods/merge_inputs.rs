@@ -20,6 +20,7 @@ use crate::methods::run_and_merge::Destination;
 use crate::plan::{
     inputs_want_runs, merge_carry_bytes, merge_fan_in, merge_inputs_in_long_runs, spare_bytes,
 };
+use crate::read::record_reader::CARRY_BYTES;
 use crate::read::{InputFile, InputPosition, LongRecord, Patience, RecordCutter, RecordStart};
 use crate::records::{InputStart, Merged, Misfits, Records, Rules, Sorted};
 use crate::resources::{ChunkPool, Lease};
@@ -176,7 +177,7 @@ impl<R: Records> RawInput<R> {
             misfits: Misfits::default(),
             strict: job.request.checks.strict,
             header: job.request.header,
-            order: OrderCheck::new(&job.records, EqualKeys::AnyOrder, CARRY_BYTES_MAX),
+            order: OrderCheck::new(&job.records, EqualKeys::AnyOrder, CARRY_BYTES),
             block: 0,
         })
     }
@@ -194,7 +195,7 @@ impl<R: Records> RawInput<R> {
         let cut = self.cutter.cut(&lease.bytes()[bytes.clone()], held)?;
         let whole = bytes.start..bytes.start + cut.bytes;
         let rest = &lease.bytes()[whole.end..bytes.end];
-        if rest.len() > self.carry_bytes.min(CARRY_BYTES_MAX) {
+        if rest.len() > self.carry_bytes.min(CARRY_BYTES) {
             self.cutter.start_long(self.long_records.long()?, rest, 0, Patience::NONE)?;
         } else {
             self.cutter.carry = rest.to_vec();
@@ -272,9 +273,6 @@ impl<R: Records> RawInput<R> {
         self.block_of_long(Some(buf), 0)
     }
 }
-
-/// Maximum bytes of a carry; a longer cut record is a long record.
-const CARRY_BYTES_MAX: usize = 64 << 10;
 
 impl<R: Records> BlockInput for RawInput<R> {
     type Block = RunBlock;
