@@ -48,10 +48,17 @@ pub struct RecordReader<R: ?Sized> {
     /// The turns on the device, if it serves reads and writes in turns.
     turns: Option<Arc<Turns>>,
     seat: Arc<Seat>,
-    /// Time spent waiting for a free buffer.
-    pub waited_memory: Duration,
-    /// Time spent waiting for the device.
-    pub waited_device: Duration,
+    /// The times it waited so far.
+    pub waited: ReadTimes,
+}
+
+/// The times that a reader waited.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadTimes {
+    /// For the device.
+    pub device: Duration,
+    /// For free memory.
+    pub memory: Duration,
 }
 
 /// An input being read.
@@ -113,8 +120,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             after_long: None,
             turns: None,
             seat: Arc::new(Seat::new(None, Role::Reader)),
-            waited_memory: Duration::ZERO,
-            waited_device: Duration::ZERO,
+            waited: ReadTimes::default(),
         }
     }
 
@@ -187,7 +193,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     fn lease(&mut self, starving: Starving<'_>) -> Result<Lease, SortError> {
         let since = Instant::now();
         let lease = self.chunks.take_for(starving);
-        self.waited_memory += since.elapsed();
+        self.waited.memory += since.elapsed();
         Ok(lease?)
     }
 
@@ -225,7 +231,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         };
         let since = Instant::now();
         let Filled { buf, start, end } = open.stream.complete()?;
-        self.waited_device += since.elapsed();
+        self.waited.device += since.elapsed();
         let last = open.to_ask == Some(0) && open.ahead.is_empty();
         let carry = front.len();
         assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
@@ -272,7 +278,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         let patience = self.patience(starving);
         let since = Instant::now();
         let started = self.cutter.start_long(self.chunks.long()?, &carry, read, patience);
-        self.waited_memory += since.elapsed();
+        self.waited.memory += since.elapsed();
         started
     }
 
@@ -291,7 +297,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             added = self.cutter.complete_long(patience)?;
             end = Some(fill.bytes.len());
         }
-        self.waited_memory += since.elapsed();
+        self.waited.memory += since.elapsed();
         let Some(end) = end else { return Ok(None) };
         let Some(long) = self.cutter.long.take() else { return Ok(None) };
         fill.skip(end);
@@ -394,7 +400,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             std::thread::sleep(PIPE_POLL);
         }
         let Filled { buf, start, end } = open.stream.complete()?;
-        self.waited_device += since.elapsed();
+        self.waited.device += since.elapsed();
         assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
         fill.lease.put(front);
         if start > 0 {
