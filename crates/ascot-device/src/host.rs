@@ -210,11 +210,11 @@ fn run_records<F: Framing, O: RecordOrder>(
         let began = Instant::now();
         let limit = rest.len().min(bytes.len() / count + FIXED_BYTES);
         let found = framing.frame(&rest[..limit], &mut starts);
-        if found.consumed == 0 {
+        if found.bytes == 0 {
             break;
         }
         starts.truncate(found.records);
-        let (piece, after) = rest.split_at(found.consumed);
+        let (piece, after) = rest.split_at(found.bytes);
         sort_chunk(&framing, order, piece, &mut starts, scratch);
         let (room, left) = free.split_at_mut(piece.len());
         gather(&framing, piece, &starts, room);

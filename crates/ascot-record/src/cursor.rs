@@ -3,7 +3,7 @@
 //! A merge reads from many places in turn, faster than a processor predicts. So a [`SliceCursor`] prefetches the bytes
 //! some hundred bytes ahead, and [`gather`] the records to come.
 
-use crate::framing::{FrameResult, Framing};
+use crate::framing::{Cut, Framing};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -46,18 +46,18 @@ fn prefetch_record<F: Framing>(framing: &F, bytes: &[u8], start: u32) {
 ///
 /// Copying a chunk while it is in the cache, and merging the copies later as slices, costs less than merging chunks
 /// in place long after they have left the cache.
-pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [u8]) -> FrameResult {
-    let mut copied = FrameResult::default();
+pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [u8]) -> Cut {
+    let mut copied = Cut::default();
     for (at, start) in starts.iter().enumerate() {
         if let Some(ahead) = starts.get(at + GATHERED_AHEAD) {
             prefetch_record(framing, bytes, *ahead);
         }
         let start = *start as usize;
         let Some(record) = framing.end(bytes, start).and_then(|end| bytes.get(start..end)) else { break };
-        let Some(space) = out.get_mut(copied.consumed..copied.consumed + record.len()) else { break };
+        let Some(space) = out.get_mut(copied.bytes..copied.bytes + record.len()) else { break };
         space.copy_from_slice(record);
         copied.records += 1;
-        copied.consumed += record.len();
+        copied.bytes += record.len();
     }
     copied
 }

@@ -77,28 +77,42 @@ pub trait Framing: Copy + Send + Sync {
     /// Searches the next part of a record for its end; returns the end's position in the part.
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
 
+    /// Cuts off at most `max_records` whole records.
+    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
+        if let Some(len) = self.fixed_len() {
+            let records = (bytes.len() / len).min(max_records);
+            return Cut { records, bytes: records * len };
+        }
+        let mut cut = Cut::default();
+        while cut.records < max_records {
+            let Some(end) = self.end(bytes, cut.bytes) else { break };
+            cut = Cut { records: cut.records + 1, bytes: end };
+        }
+        cut
+    }
+
     /// Writes the starts of records, relative to the first byte of `bytes`, until `starts` is full, no complete record
     /// is left, or a start would not fit 32 bits.
-    fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
-        let mut result = FrameResult::default();
+    fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> Cut {
+        let mut result = Cut::default();
         for slot in starts {
-            let Ok(start) = u32::try_from(result.consumed) else { break };
-            let Some(end) = self.end(bytes, result.consumed) else { break };
+            let Ok(start) = u32::try_from(result.bytes) else { break };
+            let Some(end) = self.end(bytes, result.bytes) else { break };
             *slot = start;
             result.records += 1;
-            result.consumed = end;
+            result.bytes = end;
         }
         result
     }
 }
 
-/// The result of [`Framing::frame`].
+/// Whole records at the front of some bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FrameResult {
-    /// Complete records found.
+pub struct Cut {
+    /// Their number.
     pub records: usize,
-    /// Bytes they cover.
-    pub consumed: usize,
+    /// Their total length.
+    pub bytes: usize,
 }
 
 /// Records of one length, at least one byte.
@@ -150,7 +164,7 @@ impl Framing for LineFraming {
     }
 
     /// One scan over all bytes costs less than one search per line if lines are short.
-    fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
+    fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> Cut {
         if bytes.len() <= FEW_BYTES
             && let Some(ends) = finder(self.0)
         {
@@ -162,13 +176,13 @@ impl Framing for LineFraming {
 
 /// Records that end after each of the given positions.
 #[inline]
-fn frame_at(ends: impl Iterator<Item = usize>, starts: &mut [u32]) -> FrameResult {
-    let mut result = FrameResult::default();
+fn frame_at(ends: impl Iterator<Item = usize>, starts: &mut [u32]) -> Cut {
+    let mut result = Cut::default();
     for (slot, at) in starts.iter_mut().zip(ends) {
-        let Ok(start) = u32::try_from(result.consumed) else { break };
+        let Ok(start) = u32::try_from(result.bytes) else { break };
         *slot = start;
         result.records += 1;
-        result.consumed = at + 1;
+        result.bytes = at + 1;
     }
     result
 }
@@ -345,8 +359,8 @@ mod tests {
         let mut starts = vec![0; bytes.len() + 1];
         let result = framing.frame(bytes, &mut starts);
         let mut bounds: Vec<usize> = starts[..result.records].iter().map(|&start| start as usize).collect();
-        bounds.push(result.consumed);
-        (bounds.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect(), result.consumed)
+        bounds.push(result.bytes);
+        (bounds.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect(), result.bytes)
     }
 
     #[test]
@@ -409,7 +423,7 @@ mod tests {
     fn a_full_array_stops_the_walk() {
         let mut starts = [0; 2];
         let result = LineFraming(b'\n').frame(b"a\nb\nc\n", &mut starts);
-        assert_eq!((result, starts), (FrameResult { records: 2, consumed: 4 }, [0, 2]));
+        assert_eq!((result, starts), (Cut { records: 2, bytes: 4 }, [0, 2]));
     }
 
     /// The grammar, applied one byte at a time.

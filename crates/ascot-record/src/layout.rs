@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::framing::{CsvFraming, FixedFraming, FrameResult, Framing, LineFraming, PrefixedFraming};
+pub use crate::framing::{CsvFraming, Cut, FixedFraming, Framing, LineFraming, PrefixedFraming};
 
 /// Order of the bytes of an integer in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -317,7 +317,8 @@ impl<R: Records> MergeFlow<'_, R> {
         };
         // The deepest bound that is not too much.
         let deepest = self.held.iter().map(VecDeque::len).max().unwrap_or(0);
-        let (mut fits, mut too_deep) = (0, deepest);
+        let mut fits = 0;
+        let mut too_deep = deepest;
         while fits + 1 < too_deep {
             let middle = usize::midpoint(fits, too_deep);
             match bound_at(middle) {
@@ -557,7 +558,9 @@ pub fn cut_tasks<R: Records>(
                     segment.lo = at;
                 }
             }
-            if let (false, Some(last)) = (segment.is_empty(), shares.last_mut()) {
+            if !segment.is_empty()
+                && let Some(last) = shares.last_mut()
+            {
                 last.push(segment);
             }
         }

@@ -24,7 +24,7 @@ use ascot_io::waits::{Need, receive, wait_for};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use crate::api::{Cancel, SortError};
-use crate::read::{PlacedChunk, RecordReader};
+use crate::read::{PlacedChunk, ReadTimes, RecordReader};
 use crate::records::RecordEnds;
 use crate::resources::{ChunkPool, Lease, Role, Seat, Turns};
 
@@ -40,15 +40,6 @@ pub struct Pipeline<'a> {
     pub turns: Option<Arc<Turns>>,
     /// Stops the pipeline.
     pub cancel: &'a Cancel,
-}
-
-/// The times that the reader waited.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReadTimes {
-    /// For the device.
-    pub device: Duration,
-    /// For free memory.
-    pub memory: Duration,
 }
 
 /// Time the stages of a pipeline spent.
@@ -164,7 +155,7 @@ impl Pipeline<'_> {
             drop(work);
             let mut in_order = InOrder::new(results, &shared, self.turns, self.cancel);
             let result = sink(&mut in_order);
-            let read = in_order.read_times();
+            let read = in_order.read_times;
             let waited = in_order.waited();
             // Frees memory, so that a reader that waits for it ends.
             drop(in_order);
@@ -221,7 +212,7 @@ pub fn read_chunks<R: RecordEnds + ?Sized, O>(
             break;
         }
     }
-    Ok(ReadTimes { device: reader.waited_device, memory: reader.waited_memory })
+    Ok(reader.waited)
 }
 
 /// Interval at which the caller is called while it waits.
@@ -363,10 +354,6 @@ impl<'a, O> InOrder<'a, O> {
     /// Whether the workers have finished every item that the reader has passed on.
     pub fn all_arrived(&self) -> bool {
         self.shared.handed_on.load(Relaxed) == self.next + self.ready
-    }
-
-    fn read_times(&self) -> ReadTimes {
-        self.read_times
     }
 
     /// Time spent waiting for results.

@@ -23,8 +23,14 @@ use super::view::{BlockedOn, Move, Schedule, SchedulerView};
 pub struct EqualParts {
     /// Blocks of an input's part.
     part: u32,
-    /// Streams to move, and the blocks of each.
-    tasks: VecDeque<(Move, u32)>,
+    tasks: VecDeque<Task>,
+}
+
+/// A stream to move, and how many of its blocks are left to move.
+#[derive(Clone, Debug)]
+struct Task {
+    step: Move,
+    left: u32,
 }
 
 impl EqualParts {
@@ -45,7 +51,7 @@ impl EqualParts {
 
     fn write_all(&mut self, view: &SchedulerView<'_>) {
         let full = view.full.iter().enumerate().filter(|&(_, &blocks)| blocks > 0);
-        self.tasks.extend(full.map(|(output, &blocks)| (Move::Write(output), blocks)));
+        self.tasks.extend(full.map(|(output, &left)| Task { step: Move::Write(output), left }));
     }
 
     fn fill_all(&mut self, view: &SchedulerView<'_>) {
@@ -54,12 +60,13 @@ impl EqualParts {
             .iter()
             .enumerate()
             .filter(|&(input, &held)| held < self.part && view.remaining[input] > 0);
-        self.tasks.extend(free.map(|(input, &held)| (Move::Read(input), self.part - held)));
+        self.tasks
+            .extend(free.map(|(input, &held)| Task { step: Move::Read(input), left: self.part - held }));
     }
 
     /// The first planned block that can be moved.
     fn front(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
-        while let Some((step, left)) = self.tasks.front_mut() {
+        while let Some(Task { step, left }) = self.tasks.front_mut() {
             let can = match *step {
                 Move::Read(input) => view.may_read(input),
                 Move::Write(output) => view.full[output] > 0,
@@ -87,7 +94,7 @@ impl Schedule for EqualParts {
                 self.fill_all(view);
                 // The function waits for this input, so it is read even if its part is full.
                 if view.held[waited] >= self.part {
-                    self.tasks.push_back((Move::Read(waited), 1));
+                    self.tasks.push_back(Task { step: Move::Read(waited), left: 1 });
                 }
             }
         }

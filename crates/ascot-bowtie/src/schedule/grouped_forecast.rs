@@ -95,12 +95,12 @@ impl GroupedForecast {
         let groups = groups_of(live);
         let memory = (f64::from(self.memory) - PART_BLOCKS * f64::from(live)).max(f64::from(live));
         let cycle = groups.bytes_per_stream(memory * FILL_SHARE) * f64::from(live);
-        let (targets, until) = match self.filled_until {
+        let filling = match self.filled_until {
             Some(until) => state.next_group(groups, cycle, until, view.free_to_read),
             None => state.staircase(groups, cycle),
         };
-        self.filled_until = Some(until);
-        for (input, end) in targets {
+        self.filled_until = Some(filling.until);
+        for Target { input, end } in filling.targets {
             self.tasks.fill(input, view.held[input] + (end - state.ends[input]) as u32);
         }
         // Every input needs a block before the merge can begin.
@@ -115,6 +115,18 @@ fn groups_of(inputs: u32) -> Groups {
     let shape = Shape { inputs: inputs.max(1), outputs: 1, alpha: 0.5 };
     let size = Scheme::best_of(shape, Algorithm::A4).map_or(1.0, |scheme| scheme.read_group);
     Groups::new(inputs.max(1), size)
+}
+
+/// Inputs to be filled, and the position until which they last then.
+struct Filling {
+    targets: Vec<Target>,
+    until: f64,
+}
+
+/// An input to be filled, and the number of its blocks that are requested then.
+struct Target {
+    input: usize,
+    end: usize,
 }
 
 /// A state of the merge: how far it has come, and the number of blocks of each input that were requested.
@@ -154,35 +166,34 @@ impl State<'_> {
         group.iter().map(consumed).sum::<usize>() as f64
     }
 
-    /// All inputs, in groups that run out one step after the other: theorem 8. Also returns when the last one does.
-    fn staircase(&self, groups: Groups, cycle: f64) -> (Vec<(usize, usize)>, f64) {
+    /// The targets of inputs that last until `position`.
+    fn targets(&self, inputs: &[usize], position: f64) -> Vec<Target> {
+        inputs.iter().map(|&input| Target { input, end: self.end_at(input, position) }).collect()
+    }
+
+    /// All inputs, in groups that run out one step after the other: theorem 8.
+    fn staircase(&self, groups: Groups, cycle: f64) -> Filling {
         let inputs = self.unread_inputs();
         let mut rest = inputs.as_slice();
-        let mut lasts = 0.0;
+        let mut until = 0.0;
         let mut targets = Vec::with_capacity(inputs.len());
         for number in 0..groups.number {
             let (group, others) = rest.split_at(rest.len().min(groups.size(number) as usize));
-            lasts += self.step(group, cycle);
-            targets.extend(group.iter().map(|&input| (input, self.end_at(input, lasts))));
+            until += self.step(group, cycle);
+            targets.extend(self.targets(group, until));
             rest = others;
         }
-        (targets, lasts)
+        Filling { targets, until }
     }
 
     /// The inputs that run out first, until one step after the group filled last, or as far as `free` blocks of memory
-    /// go; and when they run out.
-    fn next_group(
-        &self,
-        groups: Groups,
-        cycle: f64,
-        filled_until: f64,
-        free: u32,
-    ) -> (Vec<(usize, usize)>, f64) {
+    /// go.
+    fn next_group(&self, groups: Groups, cycle: f64, filled_until: f64, free: u32) -> Filling {
         let mut inputs = self.unread_inputs();
         let unread: usize = inputs.iter().map(|&input| self.positions[input].len() - self.ends[input]).sum();
         if unread <= free as usize {
-            let all = inputs.into_iter().map(|input| (input, self.positions[input].len())).collect();
-            return (all, f64::from(self.end));
+            let until = f64::from(self.end);
+            return Filling { targets: self.targets(&inputs, until), until };
         }
         inputs.sort_by_key(|&input| self.runs_out(input));
         let now = f64::from(self.now);
@@ -191,14 +202,12 @@ impl State<'_> {
         let size = inputs.iter().take(groups.size(0) as usize).take_while(soon).count();
         let group = &inputs[..size];
         let wanted = (filled_until.max(now) + self.step(group, cycle)).min(now + cycle);
-        let targets = |position: f64| -> Vec<(usize, usize)> {
-            group.iter().map(|&input| (input, self.end_at(input, position))).collect()
-        };
         let fits = |position: f64| {
-            let blocks: usize = targets(position).iter().map(|&(input, end)| end - self.ends[input]).sum();
+            let blocks: usize = group.iter().map(|&it| self.end_at(it, position) - self.ends[it]).sum();
             blocks <= free as usize
         };
-        let (mut longest, mut too_long) = (now, wanted + 1.0);
+        let mut longest = now;
+        let mut too_long = wanted + 1.0;
         while too_long - longest > 1.0 {
             let middle = f64::midpoint(longest, too_long);
             if fits(middle) {
@@ -207,7 +216,7 @@ impl State<'_> {
                 too_long = middle;
             }
         }
-        (targets(longest), longest)
+        Filling { targets: self.targets(group, longest), until: longest }
     }
 }
 
@@ -291,7 +300,8 @@ mod tests {
         let mut uneven = vec![206; 18];
         uneven.push(52);
         let shapes = [(uneven, 491), (vec![400; 16], 640), (vec![1000; 32], 1920), (vec![1000; 64], 1920)];
-        let (mut all, mut all_by_rates) = (0, 0);
+        let mut all = 0;
+        let mut all_by_rates = 0;
         for (lengths, memory) in shapes {
             let keys = uniform(&lengths, 3);
             let runs = play(&mut GroupedForecast::new(&keys, memory), &keys, memory);

@@ -11,15 +11,13 @@
 //! `docs/formats/run.md` describes the format byte by byte.
 
 mod codec;
-mod file;
 mod index;
 mod reader;
 mod writer;
 
 pub use codec::{BlockDecoder, Compression};
-pub use file::RunFile;
 pub use index::{BlockEntry, Codec, RunIndex, read_index};
-pub use reader::RunReader;
+pub use reader::{RunFile, RunReader};
 pub use writer::RunWriter;
 
 /// A number unique to a run within a job; part of each block's checksum.

@@ -39,7 +39,7 @@ impl WriteKey for Length {
 fn starts_of<F: Framing>(framing: &F, bytes: &[u8]) -> Vec<u32> {
     let mut starts = vec![0; bytes.len()];
     let found = framing.frame(bytes, &mut starts);
-    assert_eq!(found.consumed, bytes.len());
+    assert_eq!(found.bytes, bytes.len());
     starts.truncate(found.records);
     starts
 }

@@ -111,7 +111,7 @@ pub enum SortError {
     #[error(
         "{input}: the record at offset {offset} is longer than memory allows: {}{}\n  give more memory \
          (--memory {} or more), or check the record format (--format)",
-        if *whole { "" } else { "over " }, units::bytes(*have), flag(*least)
+        if *whole { "" } else { "over " }, units::bytes(*have), flag(*min_bytes)
     )]
     TooLong {
         /// The input.
@@ -123,31 +123,31 @@ pub enum SortError {
         /// Whether its end was found.
         whole: bool,
         /// Memory that suffices, or may suffice if the end was not found, bytes.
-        least: u64,
+        min_bytes: u64,
     },
     /// The memory cap is too small for the job.
     #[error(
         "{} of memory is too little: this job needs at least {}\n  give more (--memory {})",
-        units::memory(*given), units::memory(*least), flag(*least)
+        units::memory(*given_bytes), units::memory(*min_bytes), flag(*min_bytes)
     )]
     TooLittleMemory {
         /// The cap, bytes.
-        given: u64,
+        given_bytes: u64,
         /// The minimum that works, bytes.
-        least: u64,
+        min_bytes: u64,
     },
     /// The control group leaves too little for any job.
     #[error(
         "the control group leaves {} of the {} it may use, and this job needs {} there, {} of them for \
          itself\n  allow the group more memory",
-        units::memory(group.left), units::memory(group.limit), units::memory(GroupMemory::left_for(*least)),
-        units::memory(*least)
+        units::memory(group.left), units::memory(group.limit), units::memory(GroupMemory::left_for(*min_bytes)),
+        units::memory(*min_bytes)
     )]
     SmallControlGroup {
         /// The group.
         group: GroupMemory,
         /// The minimum cap that works, bytes.
-        least: u64,
+        min_bytes: u64,
     },
     /// Memory accounting refused a buffer.
     #[error("{0}")]
@@ -334,8 +334,8 @@ impl LoweredCap {
     /// `error`, or an error that names the control group if it leaves too little memory.
     pub fn explain(&self, error: SortError) -> SortError {
         match error {
-            SortError::TooLittleMemory { least, .. } => {
-                SortError::SmallControlGroup { group: self.group, least }
+            SortError::TooLittleMemory { min_bytes, .. } => {
+                SortError::SmallControlGroup { group: self.group, min_bytes }
             }
             SortError::Kept { error, dir } => SortError::Kept { error: Box::new(self.explain(*error)), dir },
             other => other,

@@ -16,7 +16,7 @@ use memchr::{memchr_iter, memrchr};
 
 use crate::api::{Keys, SortError};
 use crate::read::{Inputs, refuse_different};
-use crate::records::{Cut, RecordEnds, cut_framed, sample_rows};
+use crate::records::{Cut, RecordEnds, sample_rows};
 
 /// Judges parts of a sequence of records, each independently.
 pub(super) trait Judge: RecordEnds {
@@ -71,7 +71,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Ordered<F, O
                 records: memchr_iter(delimiter, bytes).count(),
                 bytes: memrchr(delimiter, bytes).map_or(0, |at| at + 1),
             },
-            _ => cut_framed(&self.framing, bytes, max_records),
+            _ => self.framing.cut(bytes, max_records),
         }
     }
 

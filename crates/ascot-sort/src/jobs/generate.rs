@@ -17,7 +17,8 @@ use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 
 use crate::api::{Cancel, Observer, Output, SortError};
 use crate::output::OutputStream;
-use crate::pipeline::{InOrder, Pipeline, ReadTimes};
+use crate::pipeline::{InOrder, Pipeline};
+use crate::read::ReadTimes;
 use crate::report::Watch;
 use crate::resources::{compute_threads, lowered};
 

@@ -42,7 +42,7 @@ pub fn sort(
     let notice = notice_of_unnamed(request, &inputs, &head)?;
     let records = AnyRecords::new(request, &head)?;
     let job = SmallJob { request, inputs, header: head.header, memory, options, caller };
-    match with_records!(records, records => job.run(&*records))? {
+    match with_records!(records, records => job.run(&records))? {
         Some(report) => {
             notice.iter().for_each(|notice| observer.warning(notice));
             Ok(report)

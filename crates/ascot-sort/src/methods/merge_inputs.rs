@@ -1,18 +1,18 @@
 //! Merging inputs that are sorted already (`-m`).
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
 use ascot_bowtie::schedule::{FewestHeld, Schedule};
 use ascot_io::sync::Unpoisoned;
-use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, Pool, ReadStream};
+use ascot_io::{BlockPool, Buf, Filled, IoError, ReadStream};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
-use ascot_record::framing::Partial;
 use ascot_record::keys::misfits_written;
 
-use crate::api::{Cancel, Output, SortError};
+use crate::api::{Output, SortError};
 use crate::check::{EqualKeys, OrderCheck};
 use crate::job::Job;
 use crate::merge::{Merge, MergeSink};
@@ -20,9 +20,10 @@ use crate::methods::freeing_sink::Destination;
 use crate::plan::{
     inputs_want_runs, merge_carry_bytes, merge_fan_in, merge_inputs_in_long_runs, spare_bytes,
 };
-use crate::read::{COMPLETION_BYTES, InputFile, Inputs, RecordStart};
+use crate::read::record_reader::CARRY_BYTES_MAX;
+use crate::read::{InputFile, InputPosition, LongRecord, Patience, RecordCutter, RecordStart};
 use crate::records::{InputStart, Merged, Misfits, Records, Rules, Sorted};
-use crate::resources::Lease;
+use crate::resources::{ChunkPool, Lease};
 use crate::runs::RunBlock;
 
 /// Merges the sorted inputs of a job into its output; in several passes if there are too many for one.
@@ -87,11 +88,9 @@ fn merge_range<R: Records>(
     let blocks = (available.saturating_sub(spare) / block).max(range.len());
     let region = job.pool.region(blocks * block, "blocks of inputs")?;
     let fault = Arc::new(Mutex::new(None));
-    let streams = range
-        .clone()
-        .filter_map(|index| Some((index, job.inputs.get(index)?)))
-        .map(|(index, file)| RawInput::open(job, (index, file), range.len(), &fault))
-        .collect::<Result<Vec<_>, _>>()?;
+    let long_records = ChunkPool::new(&job.pool, block, 0, job.pool.budget());
+    let open = |number| RawInput::open(job, number, range.len(), &long_records, &fault);
+    let streams = range.clone().map(open).collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
     let staircase = merge_inputs_in_long_runs(&job.request.volumes, streams.len(), blocks.total());
@@ -125,28 +124,19 @@ fn merge_range<R: Records>(
 /// Maximum number of long records of an input in memory: one being merged, one being read.
 const LONG_RECORDS: usize = 2;
 
-/// A sorted input, read block by block. The engine chooses the input whose next block is read. The cut record at the
-/// end of a block is the carry of the next one, and goes to the space kept for it before that block.
+/// A sorted input, read block by block. The engine chooses the input whose next block is read, and its records are cut
+/// by a [`RecordCutter`]: the carry goes to the space kept for it before the next block.
 struct RawInput<R> {
-    records: Arc<R>,
+    cutter: RecordCutter<R>,
     stream: Box<dyn ReadStream>,
-    pool: Pool,
-    inputs: Inputs,
-    /// Its number in `inputs`.
-    number: usize,
-    /// Number of inputs merged at once.
-    merged_at_once: usize,
-    cancel: Cancel,
+    /// Memory of records that are longer than the space for the carry.
+    long_records: ChunkPool,
     /// Takes errors of records, which an error of a stream cannot express.
     fault: Fault,
     /// The space for the carry of each block being read.
     fronts: VecDeque<Buf>,
     ended: bool,
-    /// The cut record at the end of the last block.
-    carry: Vec<u8>,
-    /// A cut record that is longer than the space for the carry.
-    long: Option<LongStart>,
-    /// The last such record: while it is in use, blocks are completed only on demand.
+    /// The last long record: while it is in use, blocks are completed only on demand.
     long_given: Weak<Sorted>,
     /// Bytes before each block for the carry.
     carry_bytes: usize,
@@ -163,33 +153,25 @@ struct RawInput<R> {
 /// The error that stopped an input.
 type Fault = Arc<Mutex<Option<SortError>>>;
 
-/// A long record, as read so far.
-struct LongStart {
-    memory: Growable,
-    len: usize,
-    partial: Partial,
-}
-
 impl<R: Records> RawInput<R> {
     fn open(
         job: &Job<'_, R>,
-        (number, file): (usize, &InputFile),
+        number: usize,
         merged_at_once: usize,
+        long_records: &ChunkPool,
         fault: &Fault,
     ) -> Result<Self, SortError> {
+        let from = InputPosition { input: number, ..InputPosition::default() };
+        let mut cutter = RecordCutter::new(&job.records, job.inputs.clone(), from, job.cancel);
+        cutter.memory_per_length = (2 * LONG_RECORDS * merged_at_once + 1) as u64;
+        let stream = cutter.open(&job.disk)?.ok_or(SortError::Internal("an input to merge is missing"))?;
         Ok(RawInput {
-            records: Arc::clone(&job.records),
-            stream: file.open(&job.disk, file.start)?,
-            pool: job.pool.clone(),
-            inputs: job.inputs.clone(),
-            number,
-            merged_at_once,
-            cancel: job.cancel.clone(),
+            cutter,
+            stream,
+            long_records: long_records.clone(),
             fault: Arc::clone(fault),
             fronts: VecDeque::new(),
             ended: false,
-            carry: Vec::new(),
-            long: None,
             long_given: Weak::new(),
             carry_bytes: merge_carry_bytes(job.budget.block, job.records.record_bytes()),
             sum: RecordSum::new(),
@@ -201,63 +183,40 @@ impl<R: Records> RawInput<R> {
         })
     }
 
-    /// Stops the merge with an error of the records.
-    fn fail(&self, error: SortError) -> IoError {
-        *self.fault.lock().unpoisoned() = Some(error);
-        let path = self.start().input.into();
-        IoError::Misuse { path, offset: self.sum.bytes, what: "its records are not as they should be" }
-    }
-
-    /// The start of the first record that is in no block yet.
-    fn start(&self) -> RecordStart {
-        let file = self.inputs.get(self.number);
-        RecordStart {
-            input: file.map_or_else(String::new, InputFile::name),
-            record: self.sum.count + 1,
-            offset: file.map_or(0, |file| file.start) + self.sum.bytes,
-        }
-    }
-
-    /// Makes a block of the whole records in `buf[start..end]`; the rest is the carry.
+    /// Makes a block of the whole records in `bytes` of a buffer; the rest is the carry. The input lacks the last
+    /// `added` bytes.
     fn block_of(
         &mut self,
-        mut buf: Buf,
-        start: usize,
-        end: usize,
-        block: Option<Buf>,
-    ) -> Result<Completed<RunBlock>, IoError> {
-        let cut = self.records.cut(&buf[start..end], usize::MAX).bytes;
-        if let Some(keyless) = self.records.keyless(&buf[start..start + cut]) {
-            return Err(self.fail(self.start().keyless(keyless)));
-        }
-        let at = self.start();
-        self.records.normalise(&mut buf[start..start + cut]);
-        self.records.sum(&buf[start..start + cut], &mut self.sum);
-        let rest = &buf[start + cut..end];
+        mut lease: Lease,
+        bytes: Range<usize>,
+        added: usize,
+    ) -> Result<Completed<RunBlock>, SortError> {
+        let held = bytes.len() - added;
+        let start = self.cutter.start_of(held);
+        let cut = self.cutter.cut(&lease.bytes()[bytes.clone()], held)?;
+        let whole = bytes.start..bytes.start + cut.bytes;
+        let rest = &lease.bytes()[whole.end..bytes.end];
         if rest.len() > self.carry_bytes.min(CARRY_BYTES_MAX) {
-            self.lengthen(None, rest)?;
+            self.cutter.start_long(self.long_records.long()?, rest, 0, Patience::NONE)?;
         } else {
-            self.carry = rest.to_vec();
+            self.cutter.carry = rest.to_vec();
         }
-        if cut == 0 {
+        if cut.records == 0 {
             return Ok(Completed::Nothing);
         }
-        let lease = match block {
-            Some(block) => Lease::from_blocks(buf, block),
-            None => Lease::plain(buf),
-        };
-        let sorted = Arc::new(self.records.index(lease, start..start + cut));
-        let segment = self.records.whole(sorted);
-        let first = at.record - 1;
+        let records = &self.cutter.records;
+        records.normalise(&mut lease.bytes_mut()[whole.clone()]);
+        records.sum(&lease.bytes()[whole.clone()], &mut self.sum);
+        let segment = records.whole(Arc::new(records.index(lease, whole)));
         let before = misfits_written();
         if let Some(unordered) = self.order.observe(segment.sorted.record_bytes()) {
-            let RecordStart { input, record, offset } = at;
+            let RecordStart { input, record, offset } = start;
             let offset = offset + unordered.offset as u64;
-            return Err(self.fail(SortError::NotSorted { input, record: record + unordered.before, offset }));
+            return Err(SortError::NotSorted { input, record: record + unordered.before, offset });
         }
         // The key of a record that is not compared is not written, so the count does not show a misfit.
-        if before != misfits_written() || first + 1 == self.sum.count {
-            self.note_misfits(segment.sorted.record_bytes(), first)?;
+        if before != misfits_written() || cut.records == 1 {
+            self.note_misfits(segment.sorted.record_bytes(), start.record - 1)?;
         }
         let block = RunBlock { segment, block: self.block, end: self.block + 1, long: false };
         self.block += 1;
@@ -265,46 +224,18 @@ impl<R: Records> RawInput<R> {
     }
 
     /// Counts the misfits of a block that has `before` records of the input before it.
-    fn note_misfits(&mut self, bytes: &[u8], before: u64) -> Result<(), IoError> {
-        let start = InputStart { at: 0, input: self.number, before };
-        self.misfits.combine(&self.records.misfits(bytes).placed(&[start]));
-        if !self.strict {
-            return Ok(());
-        }
-        let refused = self.misfits.refuse(self.records.key_columns(), &self.inputs, self.header);
-        refused.map_err(|error| self.fail(error))
-    }
-
-    /// Appends `bytes` to a long record. Returns whether the record ends in them.
-    fn lengthen(&mut self, long: Option<LongStart>, bytes: &[u8]) -> Result<bool, IoError> {
-        let long = match long {
-            Some(long) => Ok(long),
-            None => self.pool.growable("one very long record").map(|memory| LongStart {
-                memory,
-                len: 0,
-                partial: Partial::default(),
-            }),
-        };
-        let no_memory = |source| IoError::Memory { path: self.start().input.into(), offset: 0, source };
-        let mut long = long.map_err(no_memory)?;
-        let ends = self.records.go_on(bytes, &mut long.partial).is_some();
-        // Space for the completion of a last record.
-        if long.memory.grow_to(long.len + bytes.len() + COMPLETION_BYTES).is_err() {
-            let file = self.inputs.get(self.number).filter(|_| !ends);
-            let times = (2 * LONG_RECORDS * self.merged_at_once + 1) as u64;
-            let error = self.start().too_long(&*self.records, file, long.partial, times, &self.cancel);
-            return Err(self.fail(error));
-        }
-        long.memory[long.len..long.len + bytes.len()].copy_from_slice(bytes);
-        long.len += bytes.len();
-        self.long = Some(long);
-        Ok(ends)
+    fn note_misfits(&mut self, bytes: &[u8], before: u64) -> Result<(), SortError> {
+        let RecordCutter { records, inputs, at, .. } = &self.cutter;
+        let start = InputStart { at: 0, input: at.input, before };
+        self.misfits.combine(&records.misfits(bytes).placed(&[start]));
+        if self.strict { self.misfits.refuse(records.key_columns(), inputs, self.header) } else { Ok(()) }
     }
 
     /// A block of the complete long record, and of the records read after its end.
-    fn block_of_long(&mut self, block: Option<Buf>) -> Result<Completed<RunBlock>, IoError> {
-        let Some(LongStart { memory, len, .. }) = self.long.take() else { return Ok(Completed::Nothing) };
-        let mut completed = self.block_of(memory.into_buf(), 0, len, block)?;
+    fn block_of_long(&mut self, block: Option<Buf>, added: usize) -> Result<Completed<RunBlock>, SortError> {
+        let Some(LongRecord { memory, .. }) = self.cutter.long.take() else { return Ok(Completed::Nothing) };
+        let bytes = 0..memory.bytes();
+        let mut completed = self.block_of(memory.into_lease().holding(block), bytes, added)?;
         if let Completed::Block(block) = &mut completed {
             block.long = true;
             self.long_given = Arc::downgrade(&block.segment.sorted);
@@ -313,30 +244,36 @@ impl<R: Records> RawInput<R> {
     }
 
     /// Completes the last record, at the end of the input.
-    fn complete_last(&mut self) -> Result<Completed<RunBlock>, IoError> {
+    fn complete_last(&mut self) -> Result<Completed<RunBlock>, SortError> {
         self.ended = true;
-        let long = match self.long.take() {
-            Some(long) => Some(long),
-            None if self.carry.is_empty() => return Ok(Completed::Ended),
-            None => None,
-        };
-        let carry = std::mem::take(&mut self.carry);
-        self.lengthen(long, &carry)?;
-        let partial = self.long.as_ref().map(|long| long.partial).unwrap_or_default();
-        let file = self.inputs.get(self.number);
-        let ends = match file.and_then(|file| file.completion(self.records.completion(), partial.last())) {
-            Some(bytes) => {
-                let long = self.long.take();
-                self.lengthen(long, &bytes)?
+        let carry = std::mem::take(&mut self.cutter.carry);
+        if self.cutter.long.is_none() {
+            if carry.is_empty() {
+                return Ok(Completed::Ended);
             }
-            None => false,
-        };
-        if ends { self.block_of_long(None) } else { Err(self.fail(self.start().cut_short(&partial))) }
+            self.cutter.start_long(self.long_records.long()?, &carry, 0, Patience::NONE)?;
+        }
+        let added = self.cutter.complete_long(Patience::NONE)?;
+        self.block_of_long(None, added)
+    }
+
+    /// The records of a block that has been read to `bytes` of its buffer.
+    fn cut_block(&mut self, mut buf: Buf, bytes: Range<usize>) -> Result<Completed<RunBlock>, SortError> {
+        if bytes.is_empty() {
+            return if self.ended { Ok(Completed::Ended) } else { self.complete_last() };
+        }
+        self.cutter.at.offset += bytes.len() as u64;
+        if self.cutter.long.is_none() {
+            let first = self.cutter.put_carry(&mut buf, bytes.start);
+            let first = first.ok_or(SortError::Internal("a carry is longer than its space"))?;
+            return self.block_of(Lease::plain(buf), first..bytes.end, 0);
+        }
+        let read = &buf[bytes];
+        let Some(end) = self.cutter.lengthen(read, Patience::NONE)? else { return Ok(Completed::Nothing) };
+        self.cutter.append(&read[end..], true, Patience::NONE)?;
+        self.block_of_long(Some(buf), 0)
     }
 }
-
-/// Maximum bytes of a carry; a longer cut record is a long record.
-const CARRY_BYTES_MAX: usize = 64 << 10;
 
 impl<R: Records> BlockInput for RawInput<R> {
     type Block = RunBlock;
@@ -356,17 +293,11 @@ impl<R: Records> BlockInput for RawInput<R> {
         let mut buf = self.fronts.pop_front().unwrap_or_else(|| Buf::heap(0));
         let carry_bytes = buf.len();
         assert!(buf.unsplit(area).is_ok(), "parts of one buffer rejoin");
-        if start == end {
-            return if self.ended { Ok(Completed::Ended) } else { self.complete_last() };
-        }
-        if let Some(long) = self.long.take() {
-            let ends = self.lengthen(Some(long), &buf[carry_bytes + start..carry_bytes + end])?;
-            return if ends { self.block_of_long(Some(buf)) } else { Ok(Completed::Nothing) };
-        }
-        let carry = std::mem::take(&mut self.carry);
-        let first = carry_bytes + start - carry.len();
-        buf[first..carry_bytes + start].copy_from_slice(&carry);
-        self.block_of(buf, first, carry_bytes + end, None)
+        self.cut_block(buf, carry_bytes + start..carry_bytes + end).map_err(|error| {
+            *self.fault.lock().unpoisoned() = Some(error);
+            let path = self.cutter.file().map_or_else(String::new, InputFile::name).into();
+            IoError::Misuse { path, offset: self.sum.bytes, what: "its records are not as they should be" }
+        })
     }
 
     fn ready(&mut self) -> bool {

@@ -231,22 +231,23 @@ impl<R: Records> Job<'_, R> {
     /// chose the parts.
     fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
         let memory = self.budget.streams().min(self.pool.available());
-        let most = memory.saturating_sub(MIN_SPLIT_CHUNKS * MIN_SPLIT_CHUNK_BYTES);
-        let least = 2 * parts;
+        let max_bytes = memory.saturating_sub(MIN_SPLIT_CHUNKS * MIN_SPLIT_CHUNK_BYTES);
+        let min_blocks = 2 * parts;
         let mut block = self.budget.block;
-        while least * block > most && block > PAGE_BYTES {
+        while min_blocks * block > max_bytes && block > PAGE_BYTES {
             block /= 2;
         }
-        if least * block > most {
-            let given = self.budget.memory as u64;
-            return Err(SortError::TooLittleMemory { given, least: given + (least * block - most) as u64 });
+        if min_blocks * block > max_bytes {
+            let given_bytes = self.budget.memory as u64;
+            let min_bytes = given_bytes + (min_blocks * block - max_bytes) as u64;
+            return Err(SortError::TooLittleMemory { given_bytes, min_bytes });
         }
         let blocks = if long_runs {
             long_run_bytes(memory as u64) as usize / block
         } else {
             (memory / PARTS_SHARE / block).min(3 * parts)
         };
-        let blocks = blocks.max(least);
+        let blocks = blocks.max(min_blocks);
         Ok(BlockPool::new(self.pool.region(blocks * block, "blocks of parts")?, block))
     }
 

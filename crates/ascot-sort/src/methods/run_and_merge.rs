@@ -441,7 +441,7 @@ impl<R: Records> Job<'_, R> {
         if blocks < runs.len() {
             let short = runs.len() * block + long + facts - self.pool.available();
             let given = self.budget.memory as u64;
-            return Err(SortError::TooLittleMemory { given, least: given + short as u64 });
+            return Err(SortError::TooLittleMemory { given_bytes: given, min_bytes: given + short as u64 });
         }
         let region = self.pool.region((blocks * block).max(1), "blocks of runs")?;
         let refers = runs.iter().any(|run| run.input.is_some());

@@ -26,7 +26,7 @@ use crate::api::{Caller, Method, Output, SortError, SortRequest};
 use crate::job::predicted_disk;
 use crate::output::OutputStream;
 use crate::plan::{Budget, Lengths, MIN_MEMORY_BYTES, RunOptions, default_memory, make_plan};
-use crate::read::{COMPLETION_BYTES, InputFile, Inputs, RecordStart};
+use crate::read::{COMPLETION_BYTES, InputPosition, Inputs, RecordCutter};
 use crate::records::{InputStart, Misfits, RawChunk, Records};
 use crate::report::{JobSums, Passes, files_of, report_of_records, stage};
 use crate::resources::Lease;
@@ -108,7 +108,7 @@ struct Clock {
 
 impl SmallJob<'_> {
     /// Runs the job. Returns its report; none if the job turns out not to be small.
-    pub(crate) fn run<R: Records>(self, records: &R) -> Result<Option<Report>, SortError> {
+    pub(crate) fn run<R: Records>(self, records: &Arc<R>) -> Result<Option<Report>, SortError> {
         let mut clock = Clock::start();
         let faults = self.options.faults.clone();
         let disk =
@@ -119,6 +119,7 @@ impl SmallJob<'_> {
         let Some(raw) = self.read(records, &disk)? else { return Ok(None) };
         clock.read = clock.started.elapsed();
         self.caller.cancel.check()?;
+        let records = &**records;
         let Some(plan) = self.plan(records, &raw)? else { return Ok(None) };
         let mut sums = Sums::default();
         let Some(mut sorted) = sort(records, raw, &mut sums) else { return Ok(None) };
@@ -139,16 +140,18 @@ impl SmallJob<'_> {
     }
 
     /// Reads all inputs; none if they have grown.
-    fn read<R: Records>(&self, records: &R, disk: &Disk) -> Result<Option<Raw>, SortError> {
+    fn read<R: Records>(&self, records: &Arc<R>, disk: &Disk) -> Result<Option<Raw>, SortError> {
         let inputs = self.inputs.iter().count();
         let expected = self.inputs.record_bytes().unwrap_or(0) as usize;
         // Space for the completion of a last record, and for detecting that a file has grown.
         let bytes_max = expected + COMPLETION_BYTES * inputs;
         let buf = Buf::heap_at_hand(bytes_max + PAGE_BYTES);
         let mut raw = Raw { buf, len: 0, records: 0, starts: Vec::with_capacity(inputs) };
-        for (input, file) in self.inputs.iter().enumerate() {
+        let start = InputPosition::default();
+        let mut cutter = RecordCutter::new(records, self.inputs.clone(), start, self.caller.cancel);
+        for input in 0..inputs {
             raw.starts.push(InputStart { at: raw.records, input, before: 0 });
-            if !raw.append(records, file, disk)? || raw.len > bytes_max {
+            if !raw.append(&mut cutter, disk)? || raw.len > bytes_max {
                 return Ok(None);
             }
         }
@@ -224,47 +227,28 @@ impl SmallJob<'_> {
 
 impl Raw {
     /// Appends the records of an input, and completes the last one. False if there are more than expected.
-    fn append<R: Records>(&mut self, records: &R, file: &InputFile, disk: &Disk) -> Result<bool, SortError> {
+    fn append<R: Records>(&mut self, cutter: &mut RecordCutter<R>, disk: &Disk) -> Result<bool, SortError> {
         let start = self.len;
-        let mut stream = file.open(disk, file.start)?;
+        let Some(mut stream) = cutter.open(disk)? else { return Ok(false) };
         stream.begin(self.buf.split_off(start))?;
         let Filled { buf, start: _, end } = stream.complete()?;
         if self.buf.unsplit(buf).is_err() {
             return Err(SortError::Internal("a buffer came back from elsewhere"));
         }
         self.len += end;
-        if self.len >= self.buf.len() {
+        if self.len + COMPLETION_BYTES > self.buf.len() {
             return Ok(false);
         }
-        let cut = records.cut(&self.buf[start..self.len], RECORDS_MAX - self.records);
+        cutter.at.offset += end as u64;
+        let cut = cutter.cut(&self.buf[start..self.len], end)?;
         self.records += cut.records;
-        let at = |records: usize, bytes: usize| RecordStart {
-            input: file.name(),
-            record: records as u64 + 1,
-            offset: file.start + bytes as u64,
-        };
-        let rest = start + cut.bytes..self.len;
-        if !rest.is_empty() {
-            if self.records == RECORDS_MAX {
-                return Ok(false);
-            }
-            let last = self.buf[rest.clone()].last().copied();
-            let bytes = file.completion(records.completion(), last).unwrap_or_default();
-            let completed = rest.start..rest.end + bytes.len();
-            if completed.end > self.buf.len() {
-                return Ok(false);
-            }
-            self.buf[rest.end..completed.end].copy_from_slice(&bytes);
-            if bytes.is_empty() || records.cut(&self.buf[completed.clone()], 1).bytes < completed.len() {
-                return Err(at(cut.records, cut.bytes).cut_short_at(records, &self.buf[rest]));
-            }
-            self.len = completed.end;
-            self.records += 1;
+        let last = start + cut.bytes;
+        if last < self.len {
+            self.len += cutter.complete(&mut self.buf, last, self.len)?;
+            self.records += cutter.cut(&self.buf[last..self.len], end - cut.bytes)?.records;
         }
-        match records.keyless(&self.buf[start..self.len]) {
-            Some(keyless) => Err(at(0, 0).keyless(keyless)),
-            None => Ok(true),
-        }
+        cutter.next_input();
+        Ok(self.records <= RECORDS_MAX)
     }
 }
 

@@ -33,6 +33,7 @@ use crate::partition::{
     BetweenChunks, Grouped, PartFile, Parts as OpenParts, Router, SPLIT_CHUNK_BYTES, SplitTimes, open_parts,
     split_chunks, split_stages, write_partitioned,
 };
+use crate::pipeline::Times;
 use crate::plan::{part_block, partition_in_long_runs};
 use crate::records::{Records, Splitters};
 use crate::report::PassFacts;
@@ -92,9 +93,8 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
         out.combine(&sum);
     }
     let times = SplitTimes {
-        device: reader.waited_device,
-        memory: reader.waited_memory,
-        room: output.waited,
+        pipeline: Times { read: reader.waited, ..Times::default() },
+        blocks: output.waited,
         ..SplitTimes::default()
     };
     account_split(&mut job, parts, None, &times);

@@ -14,7 +14,7 @@ use ascot_record::keys::misfits_written;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::{Cancel, SortError};
-use crate::pipeline::{ChunkWork, InOrder, Pipeline, read_chunks};
+use crate::pipeline::{ChunkWork, InOrder, Pipeline, Times, read_chunks};
 use crate::read::{InputPosition, RecordReader};
 use crate::records::{ChunkMisfits, Misfits, Records, Splitters, groups_of};
 use crate::report::stage;
@@ -96,16 +96,10 @@ pub struct Grouped {
 /// Time the stages of the splitting pass spent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SplitTimes {
-    /// Reader waiting for the device.
-    pub device: Duration,
-    /// Reader waiting for memory.
-    pub memory: Duration,
-    /// Splitting threads at work.
-    pub busy: Duration,
-    /// The caller waiting for chunks.
-    pub data: Duration,
+    /// The reader and the splitting threads.
+    pub pipeline: Times,
     /// The caller waiting for free blocks of the parts.
-    pub room: Duration,
+    pub blocks: Duration,
     /// The caller at work.
     pub writing: Duration,
 }
@@ -123,7 +117,8 @@ pub fn split_chunks<R: Records>(
 ) -> Result<SplitTimes, SortError> {
     let turns = reader.turns().cloned();
     let pipeline = Pipeline { work: "split", threads, queue: None, turns, cancel };
-    let ((room, took), times) = pipeline.run(
+    let mut took = Duration::ZERO;
+    let (blocks, pipeline) = pipeline.run(
         |feed| read_chunks(reader, Some(chunks), feed, cancel),
         || {
             let mut scratch = records.scratch(SPLIT_CHUNK_BYTES);
@@ -131,18 +126,12 @@ pub fn split_chunks<R: Records>(
         },
         |grouped| {
             let since = Instant::now();
-            let room = take(grouped)?;
-            Ok((room, since.elapsed()))
+            let blocks = take(grouped)?;
+            took = since.elapsed();
+            Ok(blocks)
         },
     )?;
-    Ok(SplitTimes {
-        device: times.read.device,
-        memory: times.read.memory,
-        busy: times.busy,
-        data: times.waited,
-        room,
-        writing: took.saturating_sub(room + times.waited),
-    })
+    Ok(SplitTimes { pipeline, blocks, writing: took.saturating_sub(blocks + pipeline.waited) })
 }
 
 fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: &mut R::Scratch) -> Grouped {
@@ -168,9 +157,10 @@ fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: 
 /// The stages of a splitting pass, for its account.
 pub fn split_stages(times: &SplitTimes, threads: usize) -> Vec<StageAccount> {
     let none = Duration::ZERO;
+    let Times { read, busy, waited } = times.pipeline;
     vec![
-        stage("read", 1, none, none, times.memory, times.device),
-        stage("split", threads, times.busy, none, none, none),
-        stage("write", 1, times.writing, times.data, none, times.room),
+        stage("read", 1, none, none, read.memory, read.device),
+        stage("split", threads, busy, none, none, none),
+        stage("write", 1, times.writing, waited, none, times.blocks),
     ]
 }

@@ -137,7 +137,7 @@ pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortE
     let block = (share / blocks).min(budget.block) / BLOCK_BYTES_MIN * BLOCK_BYTES_MIN;
     if block == 0 {
         let min_bytes = min_memory(blocks * BLOCK_BYTES_MIN * PARTS_SHARE, budget)?;
-        return Err(SortError::TooLittleMemory { given: budget.memory as u64, least: min_bytes });
+        return Err(SortError::TooLittleMemory { given_bytes: budget.memory as u64, min_bytes });
     }
     Ok((blocks, block))
 }
@@ -175,8 +175,8 @@ pub fn default_memory() -> u64 {
 /// the cause.
 pub fn too_little(given: u64, min_bytes: u64) -> SortError {
     match GroupMemory::of_this_process().filter(|group| group.cap() < min_bytes) {
-        Some(group) => SortError::SmallControlGroup { group, least: min_bytes },
-        None => SortError::TooLittleMemory { given, least: min_bytes },
+        Some(group) => SortError::SmallControlGroup { group, min_bytes },
+        None => SortError::TooLittleMemory { given_bytes: given, min_bytes },
     }
 }
 

@@ -50,7 +50,6 @@ impl RecordStart {
 
     /// Error for a record too long for memory, which would need `times` its length. If its end has not been seen,
     /// it is searched in the rest of the `file`, provided that it can be read again.
-    /// again.
     pub fn too_long<R: RecordEnds + ?Sized>(
         self,
         records: &R,
@@ -69,7 +68,7 @@ impl RecordStart {
         }
         let have = partial.seen.max(partial.whole.unwrap_or(0));
         let RecordStart { input, offset, .. } = self;
-        SortError::TooLong { input, offset, have, whole, least: memory_for(have, times) }
+        SortError::TooLong { input, offset, have, whole, min_bytes: memory_for(have, times) }
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   inputs ─▶ open (formats, headers) ─▶ record_reader ─▶ chunks of whole records
+//!                                             ▲ record_cutter, also for the inputs of a merge
 //! ```
 
 pub mod damage;
 pub mod inputs;
 pub mod misfits;
 pub mod open;
+pub mod record_cutter;
 pub mod record_reader;
 
 pub(crate) use damage::RecordStart;
@@ -18,4 +20,5 @@ pub(crate) use open::{
     csv_head, keys_need_head, look_at, notice_of_unnamed, open_inputs, refuse_different, refuse_others,
     refuse_unless_text,
 };
-pub(crate) use record_reader::{PlacedChunk, RecordReader, carry_bytes};
+pub(crate) use record_cutter::{LongRecord, Patience, RecordCutter};
+pub(crate) use record_reader::{PlacedChunk, ReadTimes, RecordReader, carry_bytes};

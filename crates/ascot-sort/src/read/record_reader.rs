@@ -15,17 +15,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, PoolError, ReadStream};
-use ascot_record::framing::Partial;
+use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, ReadStream};
 
 use crate::api::{Cancel, SortError};
-use crate::read::damage::RecordStart;
-use crate::read::inputs::{COMPLETION_BYTES, InputFile, InputPosition, Inputs, Span};
+use crate::read::inputs::{COMPLETION_BYTES, InputPosition, Inputs, Span};
+use crate::read::record_cutter::{LongRecord, Patience, RecordCutter};
 use crate::records::{InputStart, RawChunk, RecordEnds};
-use crate::resources::{CHUNKS_READ, ChunkPool, Lease, Long, Role, Seat, Starving, Turns};
+use crate::resources::{CHUNKS_READ, ChunkPool, Lease, Role, Seat, Starving, Turns};
 
 /// Bytes before a page-aligned read, for the carry: a longer one makes its record a long record.
-const CARRY_BYTES_MAX: usize = 64 << 10;
+pub const CARRY_BYTES_MAX: usize = 64 << 10;
 /// The carry's share of a small buffer. It is small because it holds no records once they are sorted.
 const CARRY_SHARE: usize = 128;
 /// Minimum bytes for the carry: no shorter record is ever a long record.
@@ -38,42 +37,34 @@ pub fn carry_bytes(chunk_bytes: usize, record_bytes: Option<usize>) -> usize {
     record_bytes.map_or(max, |len| len.next_multiple_of(PAGE_BYTES).min(max))
 }
 
-/// Memory that is enough to sort a record, in lengths of it: a merge holds two runs with such a record, and a
-/// partitioned write reserves half of the memory.
-const MEMORY_PER_LENGTH: u64 = 4;
-
 /// Time between two polls of a silent pipe.
 const PIPE_POLL: Duration = Duration::from_micros(500);
 
 /// Reads inputs as chunks of whole records.
 pub struct RecordReader<R: ?Sized> {
-    records: Arc<R>,
+    cutter: RecordCutter<R>,
     disk: Disk,
-    inputs: Inputs,
     chunks: ChunkPool,
     open: Option<Open>,
-    /// The input being read, and how much of it has been read.
-    at: InputPosition,
     /// No chunk has records of two inputs.
     separate: bool,
-    /// The inputs are spills: their records are in the form of spills already.
-    spilled: bool,
     cancel: Cancel,
-    /// Records of the current input in chunks so far.
-    record_number: u64,
-    /// The cut record at the end of the last chunk.
-    carry: Vec<u8>,
-    /// A record longer than the space for the carry, as read so far.
-    long: Option<LongStart>,
     /// Bytes read after the end of a long record.
     after_long: Option<Fill>,
     /// The turns on the device, if it serves reads and writes in turns.
     turns: Option<Arc<Turns>>,
     seat: Arc<Seat>,
-    /// Time spent waiting for a free buffer.
-    pub waited_memory: Duration,
-    /// Time spent waiting for the device.
-    pub waited_device: Duration,
+    /// The times it waited so far.
+    pub waited: ReadTimes,
+}
+
+/// The times that a reader waited.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadTimes {
+    /// For the device.
+    pub device: Duration,
+    /// For free memory.
+    pub memory: Duration,
 }
 
 /// An input being read.
@@ -91,13 +82,6 @@ struct Ahead {
     lease: Lease,
     front: Buf,
     rest: Buf,
-}
-
-/// A long record, as read so far.
-struct LongStart {
-    long: Long,
-    partial: Partial,
-    start: RecordStart,
 }
 
 /// A chunk and its position in the inputs.
@@ -133,23 +117,16 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         cancel: &Cancel,
     ) -> Self {
         RecordReader {
-            records: Arc::clone(records),
+            cutter: RecordCutter::new(records, inputs, from, cancel),
             disk: disk.clone(),
-            inputs,
             chunks: chunks.clone(),
             open: None,
-            at: from,
             separate: false,
-            spilled: false,
             cancel: cancel.clone(),
-            record_number: from.record,
-            carry: Vec::new(),
-            long: None,
             after_long: None,
             turns: None,
             seat: Arc::new(Seat::new(None, Role::Reader)),
-            waited_memory: Duration::ZERO,
-            waited_device: Duration::ZERO,
+            waited: ReadTimes::default(),
         }
     }
 
@@ -161,7 +138,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
 
     /// The inputs are spills, whose records are normalised already.
     pub fn over_spills(mut self) -> Self {
-        self.spilled = true;
+        self.cutter.spilled = true;
         self
     }
 
@@ -193,8 +170,8 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
                 }
                 None => self.fill_small(starving)?,
             };
-            let chunk = match self.long.take() {
-                Some(long) => self.lengthen(long, fill, starving)?,
+            let chunk = match self.cutter.long {
+                Some(_) => self.lengthen(fill, starving)?,
                 None => self.cut_chunk(fill)?,
             };
             if chunk.is_some() {
@@ -208,31 +185,22 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         if self.open.is_some() {
             return Ok(true);
         }
-        let Some(file) = self.inputs.get(self.at.input) else { return Ok(false) };
-        self.at.offset = self.at.offset.max(file.start);
-        let left = file.size.map(|size| size.saturating_sub(self.at.offset));
+        let Some(stream) = self.cutter.open(&self.disk)? else { return Ok(false) };
+        let offset = self.cutter.at.offset;
+        let size = self.cutter.file().and_then(|file| file.size);
+        let left = size.map(|size| size.saturating_sub(offset));
         // A read from the middle starts at the page before.
         let to_ask = left.filter(|&left| left >= self.chunks.chunk_bytes() as u64);
-        let to_ask = to_ask.map(|left| left + self.at.offset % PAGE_BYTES as u64);
-        let stream = file.open(&self.disk, self.at.offset)?;
-        self.open = Some(Open { stream, to_ask, ahead: VecDeque::new(), pipe: file.size.is_none() });
+        let to_ask = to_ask.map(|left| left + offset % PAGE_BYTES as u64);
+        self.open = Some(Open { stream, to_ask, ahead: VecDeque::new(), pipe: size.is_none() });
         Ok(true)
     }
 
     fn lease(&mut self, starving: Starving<'_>) -> Result<Lease, SortError> {
         let since = Instant::now();
         let lease = self.chunks.take_for(starving);
-        self.waited_memory += since.elapsed();
+        self.waited.memory += since.elapsed();
         Ok(lease?)
-    }
-
-    /// The start of a record whose first `held` bytes have been read.
-    fn start_of(&self, held: usize) -> RecordStart {
-        RecordStart {
-            input: self.inputs.get(self.at.input).map_or_else(String::new, InputFile::name),
-            record: self.record_number + 1,
-            offset: self.at.offset.saturating_sub(held as u64),
-        }
     }
 
     /// Keeps several chunks of a large input in flight.
@@ -245,7 +213,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
                 if open.ahead.is_empty() { Some(self.lease(starving)?) } else { self.chunks.try_take() };
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let Some(mut front) = lease.lend() else { return Ok(()) };
-            let carry = carry_bytes(front.len(), self.records.record_bytes());
+            let carry = carry_bytes(front.len(), self.cutter.records.record_bytes());
             let mut area = front.split_off(carry);
             let left = open.to_ask.unwrap_or(0);
             // A page is kept for the bytes that complete a last record.
@@ -269,28 +237,29 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         };
         let since = Instant::now();
         let Filled { buf, start, end } = open.stream.complete()?;
-        self.waited_device += since.elapsed();
+        self.waited.device += since.elapsed();
         let last = open.to_ask == Some(0) && open.ahead.is_empty();
         let carry = front.len();
         assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
         lease.put(front);
-        self.at.offset += (end - start) as u64;
+        self.cutter.at.offset += (end - start) as u64;
         let mut fill = self.join_carry(lease, carry + start..carry + end, starving)?;
         fill.ends = last && !self.go_on_where_grown()?;
-        let again = !self.spilled && self.inputs.get(self.at.input).is_some_and(|file| file.path().is_some());
-        let offset = self.at.offset - fill.bytes.len() as u64;
-        fill.from = again.then_some(InputPosition { input: self.at.input, offset, record: 0 });
+        let again = !self.cutter.spilled && self.cutter.file().is_some_and(|file| file.path().is_some());
+        let InputPosition { input, offset, .. } = self.cutter.at;
+        let offset = offset - fill.bytes.len() as u64;
+        fill.from = again.then_some(InputPosition { input, offset, record: 0 });
         Ok(fill)
     }
 
     /// Continues a file that has grown since it was opened, chunk by chunk, to its current end: its last record
     /// may have been only half written before.
     fn go_on_where_grown(&mut self) -> Result<bool, SortError> {
-        let Some(file) = self.inputs.get(self.at.input).filter(|file| file.size_now() > self.at.offset)
-        else {
+        let offset = self.cutter.at.offset;
+        if self.cutter.file().is_none_or(|file| file.size_now() <= offset) {
             return Ok(false);
-        };
-        let stream = file.open(&self.disk, self.at.offset)?;
+        }
+        let Some(stream) = self.cutter.open(&self.disk)? else { return Ok(false) };
         self.open = Some(Open { stream, to_ask: None, ahead: VecDeque::new(), pipe: false });
         Ok(true)
     }
@@ -302,105 +271,64 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         read: Range<usize>,
         starving: Starving<'_>,
     ) -> Result<Fill, SortError> {
-        let carry = std::mem::take(&mut self.carry);
-        if carry.len() > read.start {
-            self.start_long(&carry, read.len(), starving)?;
-            return Ok(Fill::new(lease, read));
+        if let Some(start) = self.cutter.put_carry(lease.bytes_mut(), read.start) {
+            return Ok(Fill::new(lease, start..read.end));
         }
-        let start = read.start - carry.len();
-        lease.bytes_mut()[start..read.start].copy_from_slice(&carry);
-        Ok(Fill::new(lease, start..read.end))
+        self.start_long(read.len(), starving)?;
+        Ok(Fill::new(lease, read))
     }
 
-    /// Starts a long record with `bytes`, after which `read` more have been read.
-    fn start_long(&mut self, bytes: &[u8], read: usize, starving: Starving<'_>) -> Result<(), SortError> {
-        let start = self.start_of(bytes.len() + read);
-        let long = LongStart { long: self.chunks.long()?, partial: Partial::default(), start };
-        self.long = Some(self.append(long, bytes, starving)?.0);
-        Ok(())
-    }
-
-    /// Appends to a long record the part of `bytes` that belongs to it; returns where it ends, if it ends there.
-    fn append(
-        &mut self,
-        mut started: LongStart,
-        bytes: &[u8],
-        starving: Starving<'_>,
-    ) -> Result<(LongStart, Option<usize>), SortError> {
-        let end = self.records.go_on(bytes, &mut started.partial);
-        let part = &bytes[..end.unwrap_or(bytes.len())];
-        let ahead = self.open.as_ref().map_or(0, |open| open.ahead.len());
-        let held = (ahead + 1) * self.chunks.chunk_bytes();
+    /// Starts a long record with the carry, after which `read` more bytes have been read.
+    fn start_long(&mut self, read: usize, starving: Starving<'_>) -> Result<(), SortError> {
+        let carry = std::mem::take(&mut self.cutter.carry);
+        let patience = self.patience(starving);
         let since = Instant::now();
-        let grown = self.chunks.append(&mut started.long, part, held, starving);
-        self.waited_memory += since.elapsed();
-        match grown {
-            Ok(()) => Ok((started, end)),
-            Err(refused @ PoolError::Refused { .. }) => Err(refused.into()),
-            Err(_) => {
-                let file = self.inputs.get(self.at.input).filter(|_| end.is_none());
-                let LongStart { partial, start, .. } = started;
-                Err(start.too_long(&*self.records, file, partial, MEMORY_PER_LENGTH, &self.cancel))
-            }
-        }
+        let started = self.cutter.start_long(self.chunks.long()?, &carry, read, patience);
+        self.waited.memory += since.elapsed();
+        started
     }
 
-    /// Continues a long record; returns it as a chunk once it is whole.
-    fn lengthen(
-        &mut self,
-        started: LongStart,
-        mut fill: Fill,
-        starving: Starving<'_>,
-    ) -> Result<Option<PlacedChunk>, SortError> {
-        let lease = std::mem::replace(&mut fill.lease, Lease::plain(Buf::heap(0)));
-        let (mut started, mut end) = self.append(started, &lease.bytes()[fill.bytes.clone()], starving)?;
-        fill.lease = lease;
+    fn patience<'a>(&self, starving: Starving<'a>) -> Patience<'a> {
+        let ahead = self.open.as_ref().map_or(0, |open| open.ahead.len());
+        Patience { held: (ahead + 1) * self.chunks.chunk_bytes(), starving }
+    }
+
+    /// Continues the long record; returns it as a chunk once it is whole.
+    fn lengthen(&mut self, mut fill: Fill, starving: Starving<'_>) -> Result<Option<PlacedChunk>, SortError> {
+        let patience = self.patience(starving);
+        let since = Instant::now();
+        let mut end = self.cutter.lengthen(&fill.lease.bytes()[fill.bytes.clone()], patience)?;
         let mut added = 0;
         if end.is_none() && fill.ends {
-            let completion = self.completion(started.partial.last());
-            let Some(bytes) = completion.filter(|bytes| {
-                let mut partial = started.partial;
-                self.records.go_on(bytes, &mut partial).is_some()
-            }) else {
-                return Err(started.start.cut_short(&started.partial));
-            };
-            started = self.append(started, &bytes, starving)?.0;
-            added = bytes.len();
+            added = self.cutter.complete_long(patience)?;
             end = Some(fill.bytes.len());
         }
-        let Some(end) = end else {
-            self.long = Some(started);
-            return Ok(None);
-        };
+        self.waited.memory += since.elapsed();
+        let Some(end) = end else { return Ok(None) };
+        let Some(long) = self.cutter.long.take() else { return Ok(None) };
         fill.skip(end);
-        let input = self.at.input;
+        let before = self.cutter.at;
         let left = fill.bytes.len() as u64;
-        let before = self.record_number;
-        self.record_number += 1;
+        self.cutter.at.record += 1;
         if left > 0 {
             self.after_long = Some(fill);
         } else if fill.ends {
             self.next_input();
         }
-        let LongStart { long, start, .. } = started;
-        let bytes = 0..long.bytes();
-        let span = self.span_of_long(input, start.offset, bytes.len(), added);
-        let chunk = RawChunk { lease: long.into_lease(), bytes, spilled: self.spilled, grouping: None };
-        if let Some(keyless) = self.records.keyless(chunk.record_bytes()) {
-            return Err(start.keyless(keyless));
-        }
+        let LongRecord { memory, start, .. } = long;
+        let bytes = 0..memory.bytes();
+        let span = self.span_of_long(before.input, start.offset, bytes.len(), added);
+        let spilled = self.cutter.spilled;
+        let chunk = RawChunk { lease: memory.into_lease(), bytes, spilled, grouping: None };
+        self.cutter.check_keys(chunk.record_bytes(), || start)?;
         Ok(Some(PlacedChunk {
             chunk,
-            end: InputPosition {
-                input: self.at.input,
-                offset: self.at.offset - left,
-                record: self.record_number,
-            },
+            end: InputPosition { offset: self.cutter.at.offset - left, ..self.cutter.at },
             records: 1,
             added,
-            starts: vec![InputStart { at: 0, input, before }],
-            input,
-            ends_input: self.at.input > input,
+            starts: vec![InputStart { at: 0, input: before.input, before: before.record }],
+            input: before.input,
+            ends_input: self.cutter.at.input > before.input,
             span,
             long: true,
         }))
@@ -408,15 +336,11 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
 
     /// The byte range of a long record, if it can be read again into a buffer of the common size.
     fn span_of_long(&self, input: usize, offset: u64, bytes: usize, added: usize) -> Option<Span> {
-        let again = !self.spilled && self.inputs.get(input).is_some_and(|file| file.path().is_some());
+        let again =
+            !self.cutter.spilled && self.cutter.inputs.get(input).is_some_and(|file| file.path().is_some());
         let fits = bytes + carry_bytes(self.chunks.chunk_bytes(), None) <= self.chunks.chunk_bytes();
         let len = (bytes - added) as u64;
         (again && fits).then_some(Span { input, offset, len, unfinished: added > 0 })
-    }
-
-    /// The bytes that complete the last record of the current input, whose last byte is `last`.
-    fn completion(&self, last: Option<u8>) -> Option<Vec<u8>> {
-        self.inputs.get(self.at.input)?.completion(self.records.completion(), last)
     }
 
     /// Cuts the bytes read into whole records, which are a chunk, and the carry.
@@ -428,7 +352,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         if fill.records > 0 {
             return self.deliver(fill).map(Some);
         }
-        self.carry = fill.lease.bytes()[fill.bytes].to_vec();
+        self.cutter.carry = fill.lease.bytes()[fill.bytes].to_vec();
         Ok(None)
     }
 
@@ -443,7 +367,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
                 return Ok(fill);
             }
             fill.ends = self.read(&mut fill, space)?;
-            if self.long.is_some() {
+            if self.cutter.long.is_some() {
                 if fill.ends {
                     return Ok(fill);
                 }
@@ -464,15 +388,14 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
 
     /// A buffer that begins with the carry, unless the carry starts a long record.
     fn start_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
-        let carry = std::mem::take(&mut self.carry);
-        if carry.len() + 2 * PAGE_BYTES > self.chunks.chunk_bytes() {
-            self.start_long(&carry, 0, starving)?;
+        let carry = self.cutter.carry.len();
+        if carry + 2 * PAGE_BYTES > self.chunks.chunk_bytes() {
+            self.start_long(0, starving)?;
             return Ok(Fill::new(self.lease(starving)?, 0..0));
         }
-        let mut lease = self.lease(starving)?;
-        let start = carry.len().next_multiple_of(PAGE_BYTES) - carry.len();
-        lease.bytes_mut()[start..start + carry.len()].copy_from_slice(&carry);
-        Ok(Fill::new(lease, start..start + carry.len()))
+        let lease = self.lease(starving)?;
+        let end = carry.next_multiple_of(PAGE_BYTES);
+        self.join_carry(lease, end..end, starving)
     }
 
     /// Reads up to `space` bytes after the bytes there are; true if the input has ended.
@@ -493,7 +416,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             std::thread::sleep(PIPE_POLL);
         }
         let Filled { buf, start, end } = open.stream.complete()?;
-        self.waited_device += since.elapsed();
+        self.waited.device += since.elapsed();
         assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
         fill.lease.put(front);
         if start > 0 {
@@ -504,44 +427,31 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             fill.cut += start;
         }
         fill.bytes.end += end - start;
-        self.at.offset += (end - start) as u64;
+        self.cutter.at.offset += (end - start) as u64;
         Ok(end < space)
     }
 
     /// Cuts off the whole records; the input lacks the last `added` bytes.
     fn cut(&mut self, fill: &mut Fill, added: usize) -> Result<(), SortError> {
         let left = &fill.lease.bytes()[fill.cut..fill.bytes.end];
-        let cut = self.records.cut(left, usize::MAX);
-        // Records of spills have been checked.
-        if let Some(keyless) = self.records.keyless(&left[..cut.bytes]).filter(|_| !self.spilled) {
-            return Err(self.start_of(left.len() - added).keyless(keyless));
-        }
-        let input = self.at.input;
+        let InputPosition { input, record, .. } = self.cutter.at;
+        let cut = self.cutter.cut(left, left.len() - added)?;
         if cut.records > 0 && fill.starts.last().is_none_or(|start| start.input != input) {
-            fill.starts.push(InputStart { at: fill.records, input, before: self.record_number });
+            fill.starts.push(InputStart { at: fill.records, input, before: record });
         }
         fill.cut += cut.bytes;
         fill.records += cut.records;
-        self.record_number += cut.records as u64;
         Ok(())
     }
 
     /// Completes the last record of an input, and moves to the next input.
     fn end_input(&mut self, fill: &mut Fill) -> Result<(), SortError> {
         fill.ends = false;
-        let left = fill.cut..fill.bytes.end;
-        if !left.is_empty() {
-            let bytes = self.completion(fill.lease.bytes()[left.clone()].last().copied()).unwrap_or_default();
-            let completed = left.start..left.end + bytes.len();
-            fill.lease.bytes_mut()[left.end..completed.end].copy_from_slice(&bytes);
-            let cut = self.records.cut(&fill.lease.bytes()[completed.clone()], usize::MAX);
-            if bytes.is_empty() || cut.bytes < completed.len() {
-                let start = self.start_of(left.len());
-                return Err(start.cut_short_at(&*self.records, &fill.lease.bytes()[left]));
-            }
-            fill.bytes.end = completed.end;
-            fill.added += bytes.len();
-            self.cut(fill, bytes.len())?;
+        if fill.cut < fill.bytes.end {
+            let added = self.cutter.complete(fill.lease.bytes_mut(), fill.cut, fill.bytes.end)?;
+            fill.bytes.end += added;
+            fill.added += added;
+            self.cut(fill, added)?;
         }
         self.next_input();
         Ok(())
@@ -549,8 +459,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
 
     fn next_input(&mut self) {
         self.open = None;
-        self.at = InputPosition { input: self.at.input + 1, ..InputPosition::default() };
-        self.record_number = 0;
+        self.cutter.next_input();
     }
 
     /// Takes the whole records off as a chunk, and keeps the rest as the carry.
@@ -559,11 +468,11 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         let span = fill.span();
         let bytes = fill.bytes.start..fill.cut;
         let ends_input = rest.is_empty() && self.open.is_none();
-        let input = self.at.input - usize::from(ends_input && self.at.input > 0);
-        let offset = self.at.offset.saturating_sub(rest.len() as u64);
-        let end = InputPosition { input: self.at.input, offset, record: self.record_number };
-        self.carry = fill.lease.bytes()[rest].to_vec();
-        let chunk = RawChunk { lease: fill.lease, bytes, spilled: self.spilled, grouping: None };
+        let at = self.cutter.at;
+        let input = at.input - usize::from(ends_input && at.input > 0);
+        let end = InputPosition { offset: at.offset.saturating_sub(rest.len() as u64), ..at };
+        self.cutter.carry = fill.lease.bytes()[rest].to_vec();
+        let chunk = RawChunk { lease: fill.lease, bytes, spilled: self.cutter.spilled, grouping: None };
         let Fill { records, starts, added, .. } = fill;
         Ok(PlacedChunk { chunk, end, records, starts, added, input, ends_input, span, long: false })
     }

@@ -14,7 +14,7 @@ use ascot_record::order::{self, RecordOrder};
 
 use super::{
     Cut, Index, Keyless, RawChunk, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
-    cut_framed, groups_of,
+    groups_of,
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::records::misfits::ChunkMisfits;
@@ -272,7 +272,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O>
     }
 
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
-        cut_framed(&self.framing, bytes, max_records)
+        self.framing.cut(bytes, max_records)
     }
 
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
@@ -334,7 +334,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         while at < data.len() {
             let bytes = &data[at..];
             let framed = self.framing.frame(bytes, &mut scratch.starts);
-            let bytes = &bytes[..framed.consumed];
+            let bytes = &bytes[..framed.bytes];
             let starts = &mut scratch.starts[..framed.records];
             if !chunk.spilled {
                 add_all(sum, bytes, starts);
@@ -347,11 +347,11 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
                 self.note_misfits(bytes, before, &mut scratch.misfits);
             }
             before += framed.records;
-            let range = at..at + framed.consumed;
+            let range = at..at + framed.bytes;
             let sorted = &mut out.bytes_mut()[range.clone()];
             gather(&self.framing, bytes, starts, sorted);
             parts.push((range, self.sparse(sorted)));
-            at += framed.consumed;
+            at += framed.bytes;
             if framed.records == 0 {
                 break;
             }

@@ -21,27 +21,36 @@ pub struct InputStart {
     pub before: u64,
 }
 
-/// Misfits among the records of a chunk: for each key their number, and the record and value of the first.
+/// Misfits of each key among the records of a chunk.
 #[derive(Clone, Debug, Default)]
-pub struct ChunkMisfits(Vec<(u64, usize, String)>);
+pub struct ChunkMisfits(Vec<MisfitsOfKey>);
+
+/// Misfits of one key in a chunk: their number, and the record and value of the first.
+#[derive(Clone, Debug, Default)]
+struct MisfitsOfKey {
+    count: u64,
+    record: usize,
+    value: String,
+}
 
 impl ChunkMisfits {
     /// Adds a value of key number `key`, in record `record` of the chunk.
     pub fn note(&mut self, key: usize, record: usize, value: &[u8]) {
         if self.0.len() <= key {
-            self.0.resize(key + 1, (0, 0, String::new()));
+            self.0.resize_with(key + 1, MisfitsOfKey::default);
         }
-        if let Some((count, first, text)) = self.0.get_mut(key) {
-            if *count == 0 {
-                (*first, *text) = (record, shown(value));
+        if let Some(of_key) = self.0.get_mut(key) {
+            if of_key.count == 0 {
+                of_key.record = record;
+                of_key.value = shown(value);
             }
-            *count += 1;
+            of_key.count += 1;
         }
     }
 
     /// Converts record numbers of the chunk to those of the inputs, whose records begin at `starts`.
     pub fn placed(self, starts: &[InputStart]) -> Misfits {
-        let place = |(count, record, value): (u64, usize, String)| {
+        let place = |MisfitsOfKey { count, record, value }| {
             let start = starts.iter().rev().find(|start| start.at <= record).filter(|_| count > 0);
             let first = start.map(|start| Misfit {
                 input: start.input,

@@ -26,9 +26,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
-use ascot_record::framing::{Framing, Partial};
+use ascot_record::framing::Partial;
 use ascot_record::keys::KeyColumn;
 
+pub use ascot_record::framing::Cut;
 pub use dispatch::{InputHead, sample_rows};
 pub use framed::Framed;
 pub use numbers::{Number, Numbers};
@@ -109,15 +110,6 @@ pub struct Rules {
     pub unique: bool,
     /// Sum up the records emitted: they are the final result.
     pub sum: bool,
-}
-
-/// Whole records at the front of some bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cut {
-    /// Their number.
-    pub records: usize,
-    /// Their total length.
-    pub bytes: usize,
 }
 
 /// A record that ends before its key does.
@@ -291,20 +283,6 @@ pub trait Records: RecordEnds {
     fn each_key(&self, bytes: &[u8], take: &mut dyn FnMut(Range<usize>, &[u8]));
     /// The normalised keys of about `count` records spread evenly over unsorted whole records.
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>);
-}
-
-/// Cuts off at most `max_records` whole records by `framing`.
-pub(crate) fn cut_framed<F: Framing>(framing: &F, bytes: &[u8], max_records: usize) -> Cut {
-    if let Some(len) = framing.fixed_len() {
-        let records = (bytes.len() / len).min(max_records);
-        return Cut { records, bytes: records * len };
-    }
-    let mut cut = Cut::default();
-    while cut.records < max_records {
-        let Some(end) = framing.end(bytes, cut.bytes) else { break };
-        cut = Cut { records: cut.records + 1, bytes: end };
-    }
-    cut
 }
 
 /// The byte ranges of the parts in a buffer grouped by part, for parts of the given sizes; empty parts are left out.

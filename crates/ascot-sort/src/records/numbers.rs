@@ -321,8 +321,7 @@ impl<T: Number> RecordEnds for Numbers<T> {
     }
 
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
-        let records = (bytes.len() / size_of::<T>()).min(max_records);
-        Cut { records, bytes: records * size_of::<T>() }
+        FixedFraming(size_of::<T>()).cut(bytes, max_records)
     }
 
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {

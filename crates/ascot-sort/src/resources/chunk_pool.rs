@@ -160,52 +160,6 @@ impl ChunkPool {
         let memory = self.inner.pool.growable("one very long record")?;
         Ok(Long { memory: Some(memory), len: 0, home: Arc::clone(&self.inner) })
     }
-
-    /// Appends `part` to a long record. Releases free buffers for it, and waits for others to be returned. Fails if
-    /// it would need more than the share less the `held` bytes of buffers that the caller keeps.
-    pub fn append(
-        &self,
-        long: &mut Long,
-        part: &[u8],
-        held: usize,
-        starving: Starving<'_>,
-    ) -> Result<(), PoolError> {
-        let Some(memory) = &mut long.memory else { return Ok(()) };
-        // Space for the byte that completes a last record.
-        let needed = (long.len + part.len() + 1).next_multiple_of(PAGE_BYTES);
-        let mut shelf = self.inner.lock();
-        while needed > memory.len() {
-            let before = memory.len();
-            let more = needed - before;
-            let refused = match self.inner.left(&shelf) >= more {
-                true => memory.grow_to(needed).err(),
-                false => None,
-            };
-            if memory.len() > before {
-                shelf.long += memory.len() - before;
-                break;
-            }
-            if shelf.free.pop().is_some() {
-                shelf.made -= 1;
-                continue;
-            }
-            if let Some(PoolError::Refused { .. }) = refused {
-                return refused.map_or(Ok(()), Err);
-            }
-            if needed + held > self.inner.share {
-                let purpose = "one very long record";
-                let budget = self.inner.share;
-                let over = PoolError::OverBudget { purpose, asked: more, used: before + held, budget };
-                return Err(refused.unwrap_or(over));
-            }
-            shelf = self.inner.wait(shelf, more, starving);
-        }
-        shelf.wanted = 0;
-        drop(shelf);
-        memory[long.len..long.len + part.len()].copy_from_slice(part);
-        long.len += part.len();
-        Ok(())
-    }
 }
 
 impl Inner {
@@ -233,6 +187,47 @@ impl Inner {
 }
 
 impl Long {
+    /// Appends `part`. Releases free buffers for it, and waits for others to be returned. Fails if it would need more
+    /// than the share less the `held` bytes of buffers that the caller keeps.
+    pub fn append(&mut self, part: &[u8], held: usize, starving: Starving<'_>) -> Result<(), PoolError> {
+        let Some(memory) = &mut self.memory else { return Ok(()) };
+        // Space for the byte that completes a last record.
+        let needed = (self.len + part.len() + 1).next_multiple_of(PAGE_BYTES);
+        let mut shelf = self.home.lock();
+        while needed > memory.len() {
+            let before = memory.len();
+            let more = needed - before;
+            let refused = match self.home.left(&shelf) >= more {
+                true => memory.grow_to(needed).err(),
+                false => None,
+            };
+            if memory.len() > before {
+                shelf.long += memory.len() - before;
+                break;
+            }
+            if shelf.free.pop().is_some() {
+                shelf.made -= 1;
+                continue;
+            }
+            if let Some(PoolError::Refused { .. }) = refused {
+                return refused.map_or(Ok(()), Err);
+            }
+            if needed.saturating_add(held) > self.home.share {
+                let purpose = "one very long record";
+                let budget = self.home.share;
+                let over =
+                    PoolError::OverBudget { purpose, asked: more, used: before.saturating_add(held), budget };
+                return Err(refused.unwrap_or(over));
+            }
+            shelf = self.home.wait(shelf, more, starving);
+        }
+        shelf.wanted = 0;
+        drop(shelf);
+        memory[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+        Ok(())
+    }
+
     /// Length so far, bytes.
     pub fn bytes(&self) -> usize {
         self.len
@@ -272,10 +267,11 @@ impl Lease {
         Lease { buf: Some(buf), home: None, long: 0, _block: None, _held: None }
     }
 
-    /// The same for a record assembled from blocks. It holds the last `block`, so that dropping
-    /// the record frees a block, as the schedule of a merge expects.
-    pub fn from_blocks(buf: Buf, block: Buf) -> Self {
-        Lease { buf: Some(buf), home: None, long: 0, _block: Some(block), _held: None }
+    /// For a record assembled from blocks: it holds the last `block`, so that dropping the record frees a block, as
+    /// the schedule of a merge expects.
+    pub fn holding(mut self, block: Option<Buf>) -> Self {
+        self._block = block;
+        self
     }
 
     /// Its bytes.
@@ -357,10 +353,10 @@ mod tests {
         let mut long = chunks.long().expect("nothing yet");
         let part = vec![7; MIB - 1];
         for _ in 0..3 {
-            chunks.append(&mut long, &part, 0, &|| ()).expect("fits the share");
+            long.append(&part, 0, &|| ()).expect("fits the share");
         }
         let kept = chunks.take_for(&|| ()).unwrap();
-        assert!(chunks.append(&mut long, &part, MIB, &|| ()).is_err(), "a buffer is kept");
+        assert!(long.append(&part, MIB, &|| ()).is_err(), "a buffer is kept");
         assert_eq!((long.bytes(), pool.used()), (3 * part.len(), 4 * MIB));
         drop(kept);
         let lease = long.into_lease();
@@ -381,7 +377,7 @@ mod tests {
             let waiting = scope.spawn(move || {
                 let mut long = chunks.long().expect("nothing yet");
                 let say = || waits.send(()).expect("somebody listens");
-                chunks.append(&mut long, &vec![1; 2 * MIB - 1], 0, &say).map(|()| long.bytes())
+                long.append(&vec![1; 2 * MIB - 1], 0, &say).map(|()| long.bytes())
             });
             for lease in leases {
                 if told.recv().is_err() {

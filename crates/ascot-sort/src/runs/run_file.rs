@@ -254,7 +254,8 @@ impl<R: Records> Assembly<R> {
             self.spanning = Some(Spanning { buf, held: end, block });
             return Ok(Completed::Nothing);
         }
-        let sorted = Arc::new(self.records.index(Lease::from_blocks(buf, filled.buf), 0..end));
+        let lease = Lease::plain(buf).holding(Some(filled.buf));
+        let sorted = Arc::new(self.records.index(lease, 0..end));
         self.long = Arc::downgrade(&sorted);
         let segment = self.records.whole(sorted);
         Ok(Completed::Block(RunBlock { segment, block, end: self.block + 1, long: true }))

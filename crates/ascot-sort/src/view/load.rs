@@ -158,7 +158,8 @@ impl<'v, R: Records> Loader<'v, R> {
             let mut loaded = Loaded {
                 segments: Vec::with_capacity(of_run.len()),
                 blocks: Vec::with_capacity(of_run.len()),
-                from: (from.bytes, from.records),
+                bytes_before: from.bytes,
+                records_before: from.records,
                 end: run.keys.unit(units.end).block,
                 units: units.clone(),
             };
@@ -189,41 +190,43 @@ impl<'v, R: Records> Loader<'v, R> {
 pub struct Loaded {
     segments: Vec<Segment>,
     blocks: Vec<usize>,
-    /// Bytes and records of the run before these units.
-    from: (u64, u64),
+    /// Bytes of the run before these units.
+    bytes_before: u64,
+    /// Records of the run before them.
+    records_before: u64,
     /// The block after them.
     end: usize,
     /// Their numbers.
     units: Range<usize>,
 }
 
-/// A position in loaded units: a segment and a position in it.
-pub type At = (usize, u32);
+/// A position in loaded units.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// Number of the segment.
+    segment: usize,
+    /// Position in it.
+    position: u32,
+}
 
 impl Loaded {
     /// The first position.
     pub fn first(&self) -> At {
-        (0, self.segments.first().map_or(0, |segment| segment.lo))
+        At { segment: 0, position: self.segments.first().map_or(0, |segment| segment.lo) }
     }
 
     /// The position after all units.
     pub fn end(&self) -> At {
-        (self.segments.len(), 0)
+        At { segment: self.segments.len(), position: 0 }
     }
 
     /// Searches the segments within a range: the result of `position` in the first segment for which it is not the
     /// segment's end, or the end of the range.
     pub fn find(&self, Range { start: lo, end: hi }: Range<At>, position: impl Fn(&Segment) -> u32) -> At {
-        let last = hi.0.min(self.segments.len().saturating_sub(1));
-        for number in lo.0..=last {
-            let Some(whole) = self.segments.get(number) else { break };
-            let from = if number == lo.0 { lo.1 } else { whole.lo };
-            let to = if number == hi.0 { hi.1 } else { whole.hi };
-            if from < to {
-                let at = position(&Segment { lo: from, hi: to, ..whole.clone() });
-                if at < to {
-                    return (number, at);
-                }
+        for (number, segment) in self.numbered_between(lo, hi) {
+            let position = position(&segment);
+            if position < segment.hi {
+                return At { segment: number, position };
             }
         }
         hi
@@ -240,13 +243,18 @@ impl Loaded {
     }
 
     /// The count of the run before a position.
-    pub fn before<R: Records>(&self, records: &R, (number, at): At, measure: Measure) -> u64 {
-        let whole: u64 = self.segments[..number].iter().map(|segment| count(records, segment, measure)).sum();
+    pub fn before<R: Records>(&self, records: &R, at: At, measure: Measure) -> u64 {
+        let whole: u64 =
+            self.segments[..at.segment].iter().map(|segment| count(records, segment, measure)).sum();
         let part = self
             .segments
-            .get(number)
-            .map_or(0, |segment| count(records, &Segment { hi: at, ..segment.clone() }, measure));
-        whole + part + if measure == Measure::Bytes { self.from.0 } else { self.from.1 }
+            .get(at.segment)
+            .map_or(0, |segment| count(records, &Segment { hi: at.position, ..segment.clone() }, measure));
+        let before = match measure {
+            Measure::Bytes => self.bytes_before,
+            Measure::Records => self.records_before,
+        };
+        before + whole + part
     }
 
     /// Bytes between two positions.
@@ -274,34 +282,31 @@ impl Loaded {
 
     /// The segments between two positions.
     pub fn between(&self, lo: At, hi: At) -> Vec<Segment> {
-        let cut = |(number, segment): (usize, &Segment)| {
-            let from = if number == lo.0 { lo.1 } else { segment.lo };
-            let to = if number == hi.0 { hi.1 } else { segment.hi };
-            let inside = number >= lo.0 && number <= hi.0 && from < to;
-            inside.then(|| Segment { lo: from, hi: to, ..segment.clone() })
-        };
-        self.segments.iter().enumerate().filter_map(cut).collect()
+        self.numbered_between(lo, hi).map(|(_, segment)| segment).collect()
+    }
+
+    fn numbered_between(&self, lo: At, hi: At) -> impl Iterator<Item = (usize, Segment)> + '_ {
+        let numbered = self.segments.iter().enumerate().take(hi.segment + 1).skip(lo.segment);
+        numbered.filter_map(move |(number, segment)| {
+            let from = if number == lo.segment { lo.position } else { segment.lo };
+            let to = if number == hi.segment { hi.position } else { segment.hi };
+            (from < to).then(|| (number, Segment { lo: from, hi: to, ..segment.clone() }))
+        })
     }
 
     /// Advances a position by whole records of at most `wanted` in total. Returns the new position and the rest of
     /// `wanted`.
-    pub fn go_on<R: Records>(
-        &self,
-        records: &R,
-        (mut number, mut at): At,
-        mut wanted: u64,
-        measure: Measure,
-    ) -> (At, u64) {
-        while let Some(segment) = self.segments.get(number) {
-            let rest = Segment { lo: at, ..segment.clone() };
+    pub fn go_on<R: Records>(&self, records: &R, mut at: At, mut wanted: u64, measure: Measure) -> (At, u64) {
+        while let Some(segment) = self.segments.get(at.segment) {
+            let rest = Segment { lo: at.position, ..segment.clone() };
             let left = count(records, &rest, measure);
             if wanted >= left {
                 wanted -= left;
-                number += 1;
-                at = self.segments.get(number).map_or(0, |next| next.lo);
+                let next = at.segment + 1;
+                at = At { segment: next, position: self.segments.get(next).map_or(0, |next| next.lo) };
                 continue;
             }
-            let start = records.offset_of(at) as usize;
+            let start = records.offset_of(at.position) as usize;
             let bytes = &segment.sorted.record_bytes()[start..];
             let cut = match (measure, records.record_bytes()) {
                 (Measure::Records, _) => records.cut(bytes, wanted as usize).bytes,
@@ -318,16 +323,16 @@ impl Loaded {
                 }
             };
             let beyond = if measure == Measure::Bytes { wanted - cut as u64 } else { 0 };
-            return ((number, records.position_at(start + cut)), beyond);
+            return (At { position: records.position_at(start + cut), ..at }, beyond);
         }
-        ((number, at), wanted)
+        (at, wanted)
     }
 
     /// The position as one from which the run can be read.
-    pub fn start<R: Records>(&self, records: &R, (number, at): At) -> RunStart {
-        match (self.blocks.get(number), self.segments.get(number)) {
-            (Some(&block), Some(_)) => RunStart { block, offset: records.offset_of(at) },
-            _ => RunStart { block: self.end, offset: 0 },
+    pub fn start<R: Records>(&self, records: &R, at: At) -> RunStart {
+        match self.blocks.get(at.segment) {
+            Some(&block) => RunStart { block, offset: records.offset_of(at.position) },
+            None => RunStart { block: self.end, offset: 0 },
         }
     }
 

@@ -81,13 +81,22 @@ pub struct SortedFile {
     pub inode: u64,
 }
 
-/// The facts that identify an unchanged file: size, time of change, inode.
-pub type Identity = (u64, i128, u64);
+/// The facts that identify an unchanged file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Its size, bytes.
+    pub size: u64,
+    /// Time of its last change, nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// Its inode number.
+    pub inode: u64,
+}
 
 /// The identity of the file at `path`.
 pub fn identity_of(path: &Path) -> Result<Identity, IoError> {
     let stat = fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
-    Ok((stat.len(), i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()), stat.ino()))
+    let modified_ns = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
+    Ok(Identity { size: stat.len(), modified_ns, inode: stat.ino() })
 }
 
 impl Member {
@@ -103,7 +112,7 @@ impl Member {
             records: run.records,
             longest: run.longest,
             block_bytes: run.block_bytes,
-            size: identity_of(&run.path)?.0,
+            size: identity_of(&run.path)?.size,
             index_crc: crc32fast::hash(&read_index(disk, &run.path)?.to_bytes()),
             keys_crc: crc32fast::hash(&read),
             file: None,
@@ -126,7 +135,7 @@ impl Member {
                 view.display()
             ),
         };
-        let (size, modified_ns, inode) = match identity_of(&path) {
+        let Identity { size, modified_ns, inode } = match identity_of(&path) {
             Ok(identity) => identity,
             Err(IoError::Os { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 return Err(altered("is missing".into()));
@@ -139,7 +148,7 @@ impl Member {
                 self.size
             )));
         }
-        if self.file.as_ref().is_some_and(|it| (it.modified_ns, it.inode) != (modified_ns, inode)) {
+        if self.file.as_ref().is_some_and(|it| it.modified_ns != modified_ns || it.inode != inode) {
             return Err(altered(
                 "has changed since, or another file has its name: its modification time differs".into(),
             ));

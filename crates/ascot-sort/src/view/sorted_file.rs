@@ -23,7 +23,9 @@ use crate::records::{MergedBlock, Records};
 use crate::report::Watch;
 use crate::runs::{KeysWriter, RunSink, write_whole};
 use crate::view::block_size::{block_bytes, kept_bytes};
-use crate::view::manifest::{ENTRY_BYTES, HEADER_BYTES, MAGIC, Member, SortedFile, VERSION, identity_of};
+use crate::view::manifest::{
+    ENTRY_BYTES, HEADER_BYTES, Identity, MAGIC, Member, SortedFile, VERSION, identity_of,
+};
 
 /// The parameters for making files parts of a view.
 pub struct Taking<'a, R> {
@@ -65,14 +67,14 @@ impl<R: Records> Taking<'_, R> {
         let path = std::fs::canonicalize(&path)
             .map_err(|error| IoError::from_os(ascot_io::Action::Inspect, &path, 0, error))?;
         let identity = identity_of(&path)?;
-        let block = block_bytes(mean_bytes, kept_bytes(self.request, mean_bytes), identity.0);
+        let block = block_bytes(mean_bytes, kept_bytes(self.request, mean_bytes), identity.size);
         let mut blocks = Blocks {
             records: &**self.records,
             watch,
             sum,
             id: RunId(number),
             block,
-            size: identity.0,
+            size: identity.size,
             start,
             end: start,
             cuts: Vec::new(),
@@ -115,8 +117,9 @@ impl<R: Records> Taking<'_, R> {
         &self,
         blocks: Blocks<'_, '_, R>,
         path: PathBuf,
-        (size, modified_ns, inode): (u64, i128, u64),
+        identity: Identity,
     ) -> Result<Member, SortError> {
+        let Identity { size, modified_ns, inode } = identity;
         let number = blocks.id.0;
         let beside = PathBuf::from(format!("run-{number:06}"));
         let index = blocks.to_bytes();
@@ -162,8 +165,8 @@ struct Blocks<'b, 'w, R> {
     start: u64,
     /// Offset in the file up to which it has been read.
     end: u64,
-    /// The blocks of the latest chunk: length, length of the first record or 0, number of records that end there.
-    cuts: Vec<(usize, usize, u64)>,
+    /// The blocks of the latest chunk.
+    cuts: Vec<CutBlock>,
     /// Length and checksum of each.
     entries: Vec<(u32, u32)>,
     keys: KeysWriter,
@@ -173,12 +176,21 @@ struct Blocks<'b, 'w, R> {
     tail: Vec<u8>,
 }
 
+/// A block of a chunk.
+struct CutBlock {
+    bytes: usize,
+    /// Length of the first record that begins there; 0 if none does.
+    first: usize,
+    /// Number of records that end there.
+    records: u64,
+}
+
 impl<R: Records> Blocks<'_, '_, R> {
     /// Adds a block of bytes.
     fn cut(&mut self, bytes: &[u8], first: usize, records: u64) {
         let crc = block_checksum(self.id, self.entries.len() as u64, bytes);
         self.entries.push((bytes.len() as u32, crc));
-        self.cuts.push((bytes.len(), first, records));
+        self.cuts.push(CutBlock { bytes: bytes.len(), first, records });
     }
 
     /// The file of blocks: header, entries, checksum (docs/formats/view.md).
@@ -237,10 +249,10 @@ impl<R: Records> Blocks<'_, '_, R> {
     fn in_order(&mut self, bytes: &[u8]) {
         self.records.sum(bytes, self.sum);
         let mut at = 0;
-        for (len, first, records) in std::mem::take(&mut self.cuts) {
-            self.keys.note(self.records, &bytes[at..at + first], records, len as u64);
-            self.count += records;
-            at += len;
+        for block in std::mem::take(&mut self.cuts) {
+            self.keys.note(self.records, &bytes[at..at + block.first], block.records, block.bytes as u64);
+            self.count += block.records;
+            at += block.bytes;
         }
         if let Some(len) = self.records.record_bytes() {
             self.longest = len as u64;

@@ -225,7 +225,10 @@ impl<R: Records> Merge<R> {
         let blocks = (memory.saturating_sub(others) / block).min(to_come);
         if blocks < live.len() {
             let min_bytes = pool.budget() - memory + others + 2 * live.len() * block;
-            return Err(SortError::TooLittleMemory { given: pool.budget() as u64, least: min_bytes as u64 });
+            return Err(SortError::TooLittleMemory {
+                given_bytes: pool.budget() as u64,
+                min_bytes: min_bytes as u64,
+            });
         }
         let emitters = EmitThreads::start(records, pool, threads, EMIT_BLOCKS, emit)?;
         let blocks = BlockPool::new(pool.region((blocks * block).max(1), "blocks of a view")?, block);
