@@ -88,6 +88,7 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
         run_bytes: RUN_BYTES,
         read_switches: switches(&rounds.read_switches),
         write_switches: switches(&rounds.write_switches),
+        cache: None,
         used_bytes: bench.areas.bytes(),
         repeats: rounds.read.len() as u32,
         seconds: clock.elapsed(),

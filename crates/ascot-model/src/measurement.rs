@@ -114,6 +114,18 @@ fn positive(value: f64, field: &'static str) -> Result<(), BadProfile> {
     (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
 }
 
+/// A cache that shows in a burst of writes: until it is full, the device is faster than after.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheMeasurement {
+    /// Bytes written before the rate falls.
+    pub bytes: u64,
+    /// Bytes/s before that.
+    pub filling: f64,
+    /// Bytes/s after that.
+    pub full: f64,
+}
+
 /// The parameters and figures of a volume's measurement. Reading refuses impossible figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -130,6 +142,9 @@ pub struct VolumeMeasurement {
     pub read_switches: Vec<SwitchPoint>,
     /// Switches between files that are written.
     pub write_switches: Vec<SwitchPoint>,
+    /// The device's write cache; `None`: it is not visible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheMeasurement>,
     /// Bytes of the files used.
     pub used_bytes: u64,
     /// Measurements of each figure.
@@ -163,6 +178,11 @@ impl VolumeMeasurement {
         positive(self.write.depth.into(), "measurement.write.depth")?;
         positive(self.duplex.value, "measurement.duplex.value")?;
         positive(self.run_bytes as f64, "measurement.run_bytes")?;
+        if let Some(cache) = self.cache {
+            positive(cache.bytes as f64, "measurement.cache.bytes")?;
+            positive(cache.filling, "measurement.cache.filling")?;
+            positive(cache.full, "measurement.cache.full")?;
+        }
         positive(self.used_bytes as f64, "measurement.used_bytes")?;
         positive(self.repeats.into(), "measurement.repeats")?;
         positive(self.seconds, "measurement.seconds")?;
@@ -201,6 +221,7 @@ impl VolumeMeasurement {
         VolumeProfile {
             duplex_bytes_per_s: Some(self.duplex.value),
             switch_seconds: self.switch_cost(),
+            cache_bytes: self.cache.map_or(0, |cache| cache.bytes),
             measured: true,
             ..VolumeProfile::simple(name, self.read.rate.value, self.write.rate.value, 0.0)
         }
@@ -306,6 +327,9 @@ impl fmt::Display for MeasuredProfile {
                 writeln!(f, "switch_seconds = [{}]", points.join(", "))?;
             }
         }
+        if self.volume.cache_bytes > 0 {
+            writeln!(f, "cache_bytes = {}", self.volume.cache_bytes)?;
+        }
         writeln!(f, "measured = {}", self.volume.measured)?;
         write_measurement(f, &self.measurement)?;
         writeln!(f, "\n[host]\nthreads = {}", self.host.threads)?;
@@ -337,6 +361,9 @@ fn write_measurement(f: &mut fmt::Formatter<'_>, measured: &VolumeMeasurement) -
             speed.request_bytes,
             speed.depth
         )?;
+    }
+    if let Some(CacheMeasurement { bytes, filling, full }) = measured.cache {
+        writeln!(f, "cache = {{ bytes = {bytes}, filling = {filling:e}, full = {full:e} }}")?;
     }
     for (name, points) in
         [("read_switches", &measured.read_switches), ("write_switches", &measured.write_switches)]

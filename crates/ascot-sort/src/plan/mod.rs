@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod disk_space;
+pub mod find_volumes;
 pub mod planner;
 mod simulated;
 pub mod volumes;

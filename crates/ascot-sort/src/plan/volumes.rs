@@ -62,7 +62,7 @@ fn measured(request: &SortRequest, budget: &Budget) -> Vec<(u64, VolumeRequests)
     inputs.chain(written).filter_map(|(device, requests)| Some((device, requests?))).collect()
 }
 
-fn input_paths(request: &SortRequest) -> Vec<PathBuf> {
+pub(crate) fn input_paths(request: &SortRequest) -> Vec<PathBuf> {
     let path = |input: &Input| match input {
         Input::Path(path) => Some(path.clone()),
         Input::Stdin => None,
