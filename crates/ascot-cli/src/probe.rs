@@ -116,6 +116,15 @@ fn text(profile: &MeasuredProfile) -> String {
     let _ = writeln!(text, "  reading   {}", speed(&measured.read));
     let _ = writeln!(text, "  writing   {}", speed(&measured.write));
     let _ = writeln!(text, "  both      {}   each way, at once", rate(measured.duplex));
+    let cache = measured.cache.map_or("not visible in bursts of writes".to_owned(), |cache| {
+        format!(
+            "{:>9}         writes at {} until it is full, then at {}",
+            units::memory(cache.bytes),
+            units::rate(cache.filling),
+            units::rate(cache.full)
+        )
+    });
+    let _ = writeln!(text, "  cache     {cache}");
     let _ = writeln!(
         text,
         "\n  lost by a switch between files, ms, runs of {}",

@@ -89,7 +89,7 @@ fn find_volumes(
     screen: &Screen,
 ) -> Result<(), Failure> {
     let notices = volume::find(matches, request, writes)?;
-    notices.iter().for_each(|notice| screen.notice(notice));
+    notices.iter().for_each(|notice| screen.warning(notice));
     Ok(())
 }
 

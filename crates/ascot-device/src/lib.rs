@@ -5,6 +5,7 @@
 //!   area    nameless files on the volume: they vanish with the process, however it ends
 //!   drive   requests in flight against areas for a slice of time: bytes moved, and time
 //!   volume  the slices, their repetitions, and the resulting figures
+//!   cache   bursts of writes: the bytes after which a device is slower
 //!   host    sorting and merging in memory, with the kernels that jobs use
 //! ```
 //!
@@ -21,6 +22,7 @@
 
 mod area;
 mod block_device;
+mod cache;
 mod drive;
 mod error;
 mod host;

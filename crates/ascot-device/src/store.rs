@@ -238,6 +238,9 @@ fn text(profile: &MeasuredProfile, stored: &Stored) -> String {
 }
 
 fn read(path: &Path) -> Result<StoredProfile, Unusable> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(Unusable::Damaged);
+    }
     let mut text = String::new();
     let mut file = File::open(path)?.take(MAX_FILE_BYTES);
     match file.read_to_string(&mut text) {

@@ -8,6 +8,7 @@
 //! * [`host`]: speeds of the compute kernels by kind of record.
 //! * [`measurement`]: measured figures of a volume and a host, with their spread.
 //! * [`volume_kind`]: kinds of volumes, and what is assumed of each without a measurement.
+//! * [`volume_pace`]: the rates and the switch cost that a job sees, and the profile that they correct.
 //! * [`known_volume`]: a volume of a job, with its profile and the origin of the profile.
 //! * [`run_length`]: the run length of a bowtie, by algorithm, group sizes and memory.
 //! * [`multipass`]: the best number of passes, and the number of files in each.
@@ -38,3 +39,4 @@ pub mod sort_plan;
 pub mod units;
 pub mod volume;
 pub mod volume_kind;
+pub mod volume_pace;

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::host::{HostProfile, KernelRates, RecordClass};
-use crate::volume::{BadProfile, SwitchCost, VolumeProfile};
+use crate::volume::{BadProfile, MAX_DUPLEX_GAIN, SwitchCost, VolumeProfile};
 
 /// A measured figure: the median of its repetitions and their spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -216,10 +216,12 @@ impl VolumeMeasurement {
         VolumeRequests { read: requests(self.read), write: requests(self.write) }
     }
 
-    /// The profile for plans.
+    /// The profile for plans. If a short measurement found both directions together faster than any volume is, the
+    /// profile has the greatest possible rate.
     pub fn profile(&self, name: &str) -> VolumeProfile {
+        let max_duplex = MAX_DUPLEX_GAIN * self.read.rate.value.min(self.write.rate.value);
         VolumeProfile {
-            duplex_bytes_per_s: Some(self.duplex.value),
+            duplex_bytes_per_s: Some(self.duplex.value.min(max_duplex)),
             switch_seconds: self.switch_cost(),
             cache_bytes: self.cache.map_or(0, |cache| cache.bytes),
             measured: true,
@@ -436,6 +438,14 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_is_valid_whatever_the_noise() {
+        let mut noisy = measurement();
+        noisy.duplex.value = 3.0 * noisy.read.rate.value;
+        assert_eq!(noisy.profile("x").check(), Ok(()));
+        assert_eq!(measurement().profile("x").duplex_bytes_per_s, Some(measurement().duplex.value));
+    }
+
+    #[test]
     fn measurements_that_cannot_be_are_refused() {
         assert_eq!(measurement().check(), Ok(()));
         for (change, field) in [
@@ -468,6 +478,7 @@ mod tests {
             run_bytes: 1 << 18,
             read_switches: vec![point(2, 4e-3), point(4, -1e-6), point(8, 9e-7)],
             write_switches: vec![point(2, 8e-3), point(4, 2e-3), point(8, 5e-7)],
+            cache: None,
             used_bytes: 1 << 30,
             repeats: 5,
             seconds: 20.0,

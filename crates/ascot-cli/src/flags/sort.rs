@@ -49,6 +49,7 @@ pub fn command() -> Command {
         .args(output())
         // The screen is full; `ascot reshape --help` shows it.
         .mut_arg("parts", |flag| flag.hide_short_help(true))
+        .mut_arg("progress", |flag| flag.hide_short_help(true))
         .arg(help_flag(None).hide_short_help(true))
         .arg(version_flag().hide_short_help(true))
         .version(env!("CARGO_PKG_VERSION"))

@@ -139,3 +139,50 @@ fn directory_of(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new(".")).to_path_buf()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ascot_model::known_volume::Origin;
+    use ascot_model::volume_kind::VolumeKind;
+
+    fn known(mount: &str, kind: VolumeKind) -> KnownVolume {
+        KnownVolume {
+            mount: mount.into(),
+            device: mount.into(),
+            profile: kind.profile(),
+            requests: None,
+            host: None,
+            origin: Origin::Recognised(kind),
+        }
+    }
+
+    #[test]
+    fn volumes_are_apart_if_no_device_is_shared() {
+        use VolumeKind::{Flash, Rotational};
+        let disk = known("/disk", Rotational);
+        let other = known("/flash", Flash);
+        assert!(are_apart(std::slice::from_ref(&disk), std::slice::from_ref(&other)));
+        // Another partition of the same disk.
+        let partition = KnownVolume { mount: "/disk2".into(), ..disk.clone() };
+        assert!(!are_apart(&[disk.clone(), other.clone()], &[partition]));
+        assert!(!are_apart(&[], std::slice::from_ref(&other)));
+        assert!(!are_apart(&[disk], &[]));
+    }
+
+    #[test]
+    fn roles_on_one_volume_are_named_together() {
+        use VolumeKind::{Flash, Fuse};
+        let here = [known("/", Flash)];
+        let there = [known("/m", Fuse)];
+        let text = |inputs: &[KnownVolume]| {
+            let all = origins([("inputs", inputs), ("spills", &here), ("output", &here)]);
+            all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(text(&here), "inputs, spills and output on /, recognised as flash");
+        assert_eq!(
+            text(&there),
+            "inputs on /m, recognised as a FUSE file system; spills and output on /, recognised as flash"
+        );
+    }
+}
