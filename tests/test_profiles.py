@@ -134,6 +134,11 @@ def test_a_stored_profile_is_listed_found_and_forgotten(disk, state):
 def test_devices_and_all_are_forgotten_by_name(disk, state):
     with probed_disk(disk, state) as volume:
         [listed] = json.loads(as_user(state, "probe", "--list", "--json").stdout)
+        # A look-up opens the file of the device and searches no others.
+        [file] = files_of(state)
+        file.rename(file.with_name("other.toml"))
+        assert "recognised as" in volumes_line(explain(state, volume).stdout.decode())
+        assert len(json.loads(as_user(state, "probe", "--list", "--json").stdout)) == 1
         as_user(state, "probe", "--forget", listed["device"])
         assert files_of(state) == []
         as_user(state, "probe", volume, *QUICK)
@@ -195,7 +200,7 @@ def test_a_device_that_has_grown_is_another_one(disk, state):
         subprocess.run([*as_root(), "umount", disk / "disk"], check=True)
 
 
-def test_nothing_else_in_the_store_is_opened(disk, state):
+def test_a_pipe_in_the_store_blocks_no_command(disk, state):
     (state / PROFILES).mkdir(parents=True)
     # Opening it would wait for ever.
     os.mkfifo(state / PROFILES / "a-pipe.toml")

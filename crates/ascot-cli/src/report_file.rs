@@ -67,7 +67,7 @@ impl ReportFile {
             Destination::Replace => {
                 let output = AtomicOutput::with_bytes(&self.path, "report", &text);
                 Destination::Written(output.map_err(source_of)?)
-            },
+            }
             Destination::InPlace(file) => {
                 if file.metadata()?.is_file() {
                     file.set_len(0)?;
@@ -109,7 +109,10 @@ fn destination_of(path: &Path) -> io::Result<Destination> {
 
 /// Writes a file of the command's own: completely or not at all.
 pub fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
-    AtomicOutput::with_bytes(path, "report", text).and_then(AtomicOutput::commit).map(|_| ()).map_err(source_of)
+    AtomicOutput::with_bytes(path, "report", text)
+        .and_then(AtomicOutput::commit)
+        .map(|_| ())
+        .map_err(source_of)
 }
 
 /// A disk that starts no threads.

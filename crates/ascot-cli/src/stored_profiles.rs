@@ -73,7 +73,8 @@ fn object(file: &StoredFile) -> Value {
 
 /// One line a profile, columns as wide as their longest value.
 fn table(files: &[StoredFile]) -> String {
-    let mut rows = vec![["device", "mount", "reads", "writes", "both at once", "a switch", "date"].map(str::to_owned)];
+    let mut rows =
+        vec![["device", "mount", "reads", "writes", "both at once", "a switch", "date"].map(str::to_owned)];
     let mut unusable = String::new();
     for file in files {
         match &file.content {
@@ -81,7 +82,8 @@ fn table(files: &[StoredFile]) -> String {
                 let _ = writeln!(unusable, "not used: {}: {reason}", file.path.display());
             }
             Ok(StoredProfile { profile, stored }) => {
-                let VolumeProfile { read_bytes_per_s, write_bytes_per_s, duplex_bytes_per_s, .. } = profile.volume;
+                let VolumeProfile { read_bytes_per_s, write_bytes_per_s, duplex_bytes_per_s, .. } =
+                    profile.volume;
                 rows.push([
                     stored.device.clone(),
                     stored.mount.clone(),

@@ -52,7 +52,8 @@ fn read(path: &Path) -> Result<Profile, Failure> {
 /// The profiles of a job's volumes: those that flags name.
 pub fn given(matches: &ArgMatches) -> Result<Volumes, Failure> {
     let mut volumes = Volumes::default();
-    let origin = |of: &str, by: &str| VolumeOrigin { of: of.into(), mount: None, origin: Origin::Given(by.into()) };
+    let origin =
+        |of: &str, by: &str| VolumeOrigin { of: of.into(), mount: None, origin: Origin::Given(by.into()) };
     let inputs = matches.try_get_one::<OsString>("volume-in").ok().flatten();
     if let Some(Named { profile, by }) = named(matches)? {
         let of = if inputs.is_some() { "spills and output" } else { "all files" };

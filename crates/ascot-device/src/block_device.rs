@@ -21,9 +21,8 @@ pub(crate) const MAX_DEPTH: usize = 8;
 const MAX_NAME_BYTES: usize = 200;
 const SECTOR_BYTES: u64 = 512;
 /// The words by which vendors and models of virtual disks are known, in lower case.
-const VIRTUAL_WORDS: [&str; 9] = [
-    "qemu", "vmware", "vbox", "virtual", "xen", "msft", "google", "amazon elastic block store", "parallels",
-];
+const VIRTUAL_WORDS: [&str; 9] =
+    ["qemu", "vmware", "vbox", "virtual", "xen", "msft", "google", "amazon elastic block store", "parallels"];
 /// The beginnings of the names of virtual disks.
 const VIRTUAL_NAMES: [&str; 3] = ["vd", "xvd", "ubd"];
 /// The beginnings of the names of devices whose blocks come over a network.
@@ -68,9 +67,9 @@ impl Sysfs<'_> {
         }
         let name = directory.file_name()?.to_string_lossy().into_owned();
         let bytes = number(&directory.join("size")).unwrap_or(0).saturating_mul(SECTOR_BYTES);
-        let backing = fs::read(directory.join("loop/backing_file")).ok().map(|path| {
-            PathBuf::from(std::ffi::OsString::from_vec(path.trim_ascii_end().to_vec()))
-        });
+        let backing = fs::read(directory.join("loop/backing_file"))
+            .ok()
+            .map(|path| PathBuf::from(std::ffi::OsString::from_vec(path.trim_ascii_end().to_vec())));
         let kind = match &backing {
             // The caller looks at the file.
             Some(_) => VolumeKind::Unknown,
@@ -86,7 +85,8 @@ impl Sysfs<'_> {
     fn kind(self, directory: &Path, name: &str, depth: usize) -> VolumeKind {
         let starts = |names: &[&str]| {
             names.iter().any(|start| {
-                name.strip_prefix(start).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+                name.strip_prefix(start)
+                    .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
             })
         };
         if starts(&NETWORK_NAMES) {
@@ -126,7 +126,8 @@ fn most_careful(kinds: &[VolumeKind]) -> VolumeKind {
 }
 
 fn is_virtual(directory: &Path) -> bool {
-    let on_virtio = directory.components().any(|part| part.as_os_str().to_string_lossy().starts_with("virtio"));
+    let on_virtio =
+        directory.components().any(|part| part.as_os_str().to_string_lossy().starts_with("virtio"));
     let names = ["device/vendor", "device/model"].map(|file| word(&directory.join(file)).unwrap_or_default());
     let names = names.join(" ").to_lowercase();
     on_virtio || VIRTUAL_WORDS.iter().any(|word| names.contains(word))

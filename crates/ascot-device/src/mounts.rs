@@ -68,7 +68,7 @@ impl Mounts {
         let last = |has_device: bool| {
             let mounts = || above().filter(|mount| !has_device || Some(mount.device) == device);
             let length = longest(&mut mounts())?;
-            mounts().filter(|mount| mount.directory.as_os_str().as_bytes().len() == length).next_back()
+            mounts().rfind(|mount| mount.directory.as_os_str().as_bytes().len() == length)
         };
         last(true).or_else(|| last(false))
     }

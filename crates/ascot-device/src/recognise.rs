@@ -19,8 +19,26 @@ use crate::mounts::{Mount, Mounts};
 
 /// File systems whose data another machine stores. `9p` and those after it are also served by programs.
 const NETWORK: [&str; 20] = [
-    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "ceph", "lustre", "gpfs", "mmfs", "beegfs", "afs", "coda", "pvfs2",
-    "orangefs", "glusterfs", "gfs2", "ocfs2", "wekafs", "9p",
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "ncpfs",
+    "ceph",
+    "lustre",
+    "gpfs",
+    "mmfs",
+    "beegfs",
+    "afs",
+    "coda",
+    "pvfs2",
+    "orangefs",
+    "glusterfs",
+    "gfs2",
+    "ocfs2",
+    "wekafs",
+    "9p",
 ];
 /// The same behind FUSE.
 const NETWORK_BY_FUSE: [&str; 6] =
@@ -75,7 +93,12 @@ impl System {
         let name = mount.file_system.as_str();
         let named = |kind| {
             let source = mount.source.to_string_lossy();
-            Some(RecognisedVolume { kind, key: format!("{name}:{source}"), bytes: 0, mount: mount.directory.clone() })
+            Some(RecognisedVolume {
+                kind,
+                key: format!("{name}:{source}"),
+                bytes: 0,
+                mount: mount.directory.clone(),
+            })
         };
         if MEMORY.contains(&name) {
             return named(VolumeKind::Memory);
@@ -292,7 +315,11 @@ mod tests {
         let tree = Tree::new(&lines.concat());
         tree.disk("pci0/block/sda", "8:0", &[("queue/rotational", "1"), ("device/wwid", "a")]);
         tree.disk("virtual/block/dm-3", "253:3", &[("dm/uuid", "CRYPT-1"), ("queue/rotational", "0")]);
-        tree.disk("virtual/block/loop0", "7:0", &[("queue/rotational", "0"), ("loop/backing_file", "/img\n")]);
+        tree.disk(
+            "virtual/block/loop0",
+            "7:0",
+            &[("queue/rotational", "0"), ("loop/backing_file", "/img\n")],
+        );
         tree.write("dev/dm-3", "");
         tree.link("dev/mapper/crypt", "dev/dm-3");
         let found = |path: &str| tree.volume(path).map(|volume| (volume.kind, volume.key));

@@ -271,7 +271,8 @@ fn parse(text: &str) -> Result<StoredProfile, Unusable> {
 /// has none.
 fn machine() -> String {
     let files = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
-    let identity = files.iter().find_map(|file| fs::read_to_string(file).ok().filter(|id| !id.trim().is_empty()));
+    let identity =
+        files.iter().find_map(|file| fs::read_to_string(file).ok().filter(|id| !id.trim().is_empty()));
     let Some(identity) = identity else { return String::new() };
     let digest = Md5::new().chain_update("ascot profiles ").chain_update(identity.trim()).finalize();
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -360,7 +361,10 @@ mod tests {
         assert!(matches!(rewritten("version = 1", "version = 2"), Unusable::Version(2)));
         assert!(matches!(rewritten("version = 1", "version = \"x\""), Unusable::Damaged));
         assert!(matches!(rewritten("mount =", "mounts ="), Unusable::Damaged));
-        assert!(matches!(rewritten("read_bytes_per_s = 1.4e9", "read_bytes_per_s = -1.0"), Unusable::Profile(_)));
+        assert!(matches!(
+            rewritten("read_bytes_per_s = 1.4e9", "read_bytes_per_s = -1.0"),
+            Unusable::Profile(_)
+        ));
     }
 
     #[test]

@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 use ascot_model::volume_pace::VolumePace;
 
 pub use direction::Direction;
-use pace::DevicePace;
 pub use files::FileAccount;
 use files::{Files, Row};
+use pace::DevicePace;
 
 /// The bytes moved by one stream (all streams of one name, direction and device).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -85,9 +85,11 @@ impl KnownVolume {
 
     /// Of several volumes with the same role, the one whose switches cost most: the others lose little by long runs.
     pub fn most_careful(volumes: &[KnownVolume]) -> Option<&KnownVolume> {
-        volumes.iter().reduce(|kept, next| {
-            if next.bytes_of_switch() > kept.bytes_of_switch() { next } else { kept }
-        })
+        volumes.iter().reduce(
+            |kept, next| {
+                if next.bytes_of_switch() > kept.bytes_of_switch() { next } else { kept }
+            },
+        )
     }
 }
 

@@ -121,7 +121,8 @@ impl SeenRates {
         let duplex = profile.duplex_bytes_per_s.map(|each| self.duplex_bytes_per_s.unwrap_or(each));
         corrected.duplex_bytes_per_s = duplex.map(|each| each.min(max_duplex));
         let predicted = profile.switch_seconds.seconds(files);
-        if let Some(seen) = self.switch_seconds.filter(|seen| *seen < predicted || *seen > DEARER * predicted) {
+        if let Some(seen) = self.switch_seconds.filter(|seen| *seen < predicted || *seen > DEARER * predicted)
+        {
             corrected.switch_seconds = match &profile.switch_seconds {
                 SwitchCost::Curve(points) if predicted > 0.0 => {
                     SwitchCost::Curve(points.iter().map(|(x, y)| (*x, y * seen / predicted)).collect())
@@ -159,25 +160,29 @@ mod tests {
 
     #[test]
     fn few_requests_tell_nothing() {
-        let seen = VolumePace { read: pace(9, 9, 3.0), switched_read: pace(7, 7, 3.0), ..VolumePace::default() };
+        let seen =
+            VolumePace { read: pace(9, 9, 3.0), switched_read: pace(7, 7, 3.0), ..VolumePace::default() };
         assert!(seen.rates().is_empty());
         let fast = VolumePace { read: pace(40, 40, 0.001), ..VolumePace::default() };
         assert!(fast.rates().is_empty());
-        let few = VolumePace { read: pace(40, 40, 1.0), switched_read: pace(7, 7, 3.0), ..VolumePace::default() };
+        let few =
+            VolumePace { read: pace(40, 40, 1.0), switched_read: pace(7, 7, 3.0), ..VolumePace::default() };
         assert_eq!(few.rates().switch_seconds, None);
     }
 
     #[test]
     fn a_profile_takes_the_figures_that_are_known() {
         let disk = VolumeProfile::simple("disk", 150e6, 150e6, 10e-3);
-        let seen = SeenRates { read_bytes_per_s: Some(5e8), switch_seconds: Some(1e-4), ..SeenRates::default() };
+        let seen =
+            SeenRates { read_bytes_per_s: Some(5e8), switch_seconds: Some(1e-4), ..SeenRates::default() };
         let corrected = seen.correct(&disk, 4.0);
         assert_eq!((corrected.read_bytes_per_s, corrected.write_bytes_per_s), (5e8, 150e6));
         assert!(disk.wants_runs(4.0) && !corrected.wants_runs(4.0));
         // One direction at a time stays so.
         let both = SeenRates { duplex_bytes_per_s: Some(1e8), ..seen };
         assert_eq!(both.correct(&disk, 4.0).duplex_bytes_per_s, None);
-        let curve = VolumeProfile { switch_seconds: SwitchCost::Curve(vec![(2.0, 0.004), (32.0, 0.012)]), ..disk };
+        let curve =
+            VolumeProfile { switch_seconds: SwitchCost::Curve(vec![(2.0, 0.004), (32.0, 0.012)]), ..disk };
         let halved = SeenRates { switch_seconds: Some(0.004), ..SeenRates::default() }.correct(&curve, 8.0);
         assert!((halved.switch_seconds.seconds(32.0) - 0.006).abs() < 1e-12);
     }

@@ -91,7 +91,9 @@ pub fn probe() -> Command {
              ~/.local/state, and all jobs on that volume use it from then on. -o writes it to a file for \
              --volume, too.",
         )
-        .override_usage("ascot probe DIR [OPTION]...\nascot probe --list [--json]\nascot probe --forget DIR|DEVICE|all")
+        .override_usage(
+            "ascot probe DIR [OPTION]...\nascot probe --list [--json]\nascot probe --forget DIR|DEVICE|all",
+        )
         .after_help(
             "Examples:\n\
              \x20 ascot probe /data -o data.toml --plot data.svg\n\
@@ -136,27 +138,30 @@ pub fn probe() -> Command {
             "Approximate duration of the measurement in seconds; 40 if not given. A shorter one has a larger \
              spread.",
         ))
-        .arg(
-            switch(
-                "list",
-                "show the stored profiles",
-                "Show the stored profiles: the device, where it was mounted, its rates, the cost of a switch \
-                 among 8 files, and the day of the measurement. With --json, with all their figures.",
-            )
-            .conflicts_with_all(["directory", "output", "plot", "bytes", "seconds", "forget"]),
-        )
-        .arg(
-            option(
-                "forget",
-                "WHAT",
-                "remove a stored profile: DIR, DEVICE or all",
-                "Remove the stored profile of the volume of a directory, of a device as --list shows it, or \
-                 of all.",
-            )
-            .value_parser(OsStringValueParser::new())
-            .conflicts_with_all(["directory", "output", "plot", "bytes", "seconds", "json"]),
-        )
+        .args(stored_profiles())
         .arg(json())
+}
+
+/// `--list` and `--forget` of `ascot probe`.
+fn stored_profiles() -> [Arg; 2] {
+    [
+        switch(
+            "list",
+            "show the stored profiles",
+            "Show the stored profiles: the device, where it was mounted, its rates, the cost of a switch among \
+             8 files, and the day of the measurement. With --json, with all their figures.",
+        )
+        .conflicts_with_all(["directory", "output", "plot", "bytes", "seconds", "forget"]),
+        option(
+            "forget",
+            "WHAT",
+            "remove a stored profile: DIR, DEVICE or all",
+            "Remove the stored profile of the volume of a directory, of a device as --list shows it, or of \
+             all.",
+        )
+        .value_parser(OsStringValueParser::new())
+        .conflicts_with_all(["directory", "output", "plot", "bytes", "seconds", "json"]),
+    ]
 }
 
 /// `ascot simulate`.
