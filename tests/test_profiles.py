@@ -181,6 +181,12 @@ def test_an_unusable_profile_is_ignored_with_one_notice(disk, state, change, rea
         sort = ("sort", volume / "in", *FIXED, "--memory", "8MiB", "-o", volume / "out")
         assert as_user(state, *sort).stderr.count("is ignored") == 1
         run("check", volume / "out")
+        as_user(state, *sort[:-2], "--view", volume / "view", "--quiet")
+        shown = as_user(state, "view", volume / "view", "-o", volume / "out")
+        assert shown.stderr.count("is ignored") == 1
+        run("check", volume / "out")
+        assert as_user(state, "sort", "-c", volume / "out", *FIXED).stderr.count("is ignored") == 1
+        assert as_user(state, "sort", "-C", volume / "out", *FIXED).stderr == ""
         # A new measurement replaces it.
         as_user(state, "probe", volume, *QUICK)
         assert explain(state, volume).stderr == ""
@@ -228,6 +234,39 @@ def test_without_a_place_for_the_state_a_measurement_is_shown_and_not_stored(dis
 def test_the_state_is_below_home_by_default(disk, tmp_path):
     run("probe", disk, *QUICK, env=environment("", HOME=tmp_path))
     assert len(list((tmp_path / ".local/state" / PROFILES).glob("*.toml"))) == 1
+
+
+@pytest.mark.privileged
+def test_an_overlay_is_the_volume_of_its_upper_directory(disk, state):
+    with probed_disk(disk, state) as volume:
+        for name in ("lower", "upper", "work"):
+            (volume / name).mkdir()
+        at = disk / "overlay"
+        at.mkdir()
+        directories = f"lowerdir={volume}/lower,upperdir={volume}/upper,workdir={volume}/work"
+        mounted = subprocess.run(
+            [*as_root(), "mount", "-t", "overlay", "overlay", "-o", directories, at], capture_output=True
+        )
+        if mounted.returncode != 0:
+            pytest.skip("overlays cannot be mounted here")
+        try:
+            (at / "in").write_bytes(b"b\na\n")
+            told = as_user(state, "sort", at / "in", "-o", at / "out", "--explain").stdout.decode()
+            assert volumes_line(told).startswith(f"inputs, spills and output on {at}, probed on ")
+        finally:
+            subprocess.run([*as_root(), "umount", at], check=True)
+
+
+@pytest.mark.parametrize("words", [("--method", "merge"), ("--method", "distribute"), ("--merge",)])
+def test_flash_and_virtual_disks_are_planned_as_without_a_profile(disk, state, words):
+    run("gen", "200k", "-o", disk / "in")
+    sort = ("sort", disk / "in", *FIXED, "--memory", "8MiB", "-o", disk / "out", "--explain", *words)
+    told = as_user(state, *sort, "--report", disk / "found.json").stdout.decode()
+    if not re.search("recognised as (flash|a virtual disk)$", volumes_line(told)):
+        pytest.skip(f"this machine has other disks: {volumes_line(told)}")
+    as_user(state, *sort, "--volume", "flash", "--report", disk / "flash.json")
+    found, flash = (json.loads((disk / name).read_text()) for name in ("found.json", "flash.json"))
+    assert found["plan"] == flash["plan"] and found["requests"] is None and found["input_volume"] is None
 
 
 def test_memory_is_recognised(disk, state):

@@ -92,7 +92,9 @@ impl System {
         let mount = self.mounts.of(path, device)?;
         let name = mount.file_system.as_str();
         let named = |kind| {
-            let source = mount.source.to_string_lossy();
+            // The source of an overlay is any word; its upper directory names it.
+            let upper = mount.option("upperdir").map(PathBuf::into_os_string);
+            let source = upper.as_ref().unwrap_or(&mount.source).to_string_lossy();
             Some(RecognisedVolume {
                 kind,
                 key: format!("{name}:{source}"),
@@ -328,7 +330,7 @@ mod tests {
         assert_eq!(found("/o/x"), Some((VolumeKind::Flash, "dm:CRYPT-1".into())));
         assert_eq!(tree.volume("/o/x").expect("found").mount, Path::new("/o"));
         // Its upper directory is not visible here.
-        assert_eq!(found("/p/x"), Some((VolumeKind::Unknown, "overlay:overlay".into())));
+        assert_eq!(found("/p/x"), Some((VolumeKind::Unknown, "overlay:/p/up".into())));
         // The file of a loop device lies on a disk.
         assert_eq!(found("/i/x"), Some((VolumeKind::Rotational, "loop:/img".into())));
     }
