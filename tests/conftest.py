@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import ROOT
+from support import ROOT, same_everywhere
 
 # A shell that runs the tests in the background ignores SIGINT, and every command they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -23,6 +23,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("ascot")
+
+
+# Also for tests that start the command in an environment of their own.
+os.environ.update(same_everywhere())
 
 
 def pytest_addoption(parser):

@@ -1,5 +1,6 @@
 """Helpers of the end-to-end tests: run the command, measure it, kill it, make small disks and control groups."""
 
+import atexit
 import contextlib
 import hashlib
 import json
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -37,12 +39,20 @@ def ascot_binary():
     return str(binary)
 
 
+@cache
+def same_everywhere():
+    """Variables by which commands do the same on every machine, whatever its disks are and its user has measured."""
+    state = tempfile.mkdtemp(prefix="ascot-state-")
+    atexit.register(shutil.rmtree, state, ignore_errors=True)
+    return {"XDG_STATE_HOME": state, "ASCOT_VOLUME": "flash"}
+
+
 def clean_environment(**extra):
     """The environment without variables that change the behaviour of commands."""
     own = ("ASCOT_MEMORY", "ASCOT_TMPDIR", "ASCOT_KEEP_ON_INTERRUPT")
     dropped = (*own, "NO_COLOR", "POSIXLY_CORRECT", "_POSIX2_VERSION", "LANG")
     kept = {key: value for key, value in os.environ.items() if key not in dropped}
-    return {**kept, "LC_ALL": "C", **{key: str(value) for key, value in extra.items()}}
+    return {**kept, "LC_ALL": "C", **same_everywhere(), **{key: str(value) for key, value in extra.items()}}
 
 
 @dataclass

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-use ascot_device::ProbeError;
+use ascot_device::{ProbeError, StoreError};
 use ascot_index::IndexError;
 use ascot_record::file_format::FileFormat;
 use ascot_sort::error::{ErrorKind as SortErrorKind, SortError};
@@ -51,6 +51,9 @@ pub enum Failure {
     /// A volume could not be measured.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// Stored profiles could not be listed or removed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A file the command itself reads or writes.
     #[error("{}: {doing}: {source}", path.display())]
     File {

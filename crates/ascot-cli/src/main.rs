@@ -40,6 +40,7 @@ mod size;
 mod sort;
 mod sort_planning;
 mod stack_signals;
+mod stored_profiles;
 mod sys;
 mod terminal;
 mod tools;

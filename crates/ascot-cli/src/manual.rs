@@ -16,8 +16,10 @@ const FILE_OF_PAGE: &str = "1";
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("ASCOT_MEMORY", "Memory to use where --memory is not given, written as there."),
     ("ASCOT_TMPDIR", "Directories for spills where --temp is not given, separated by colons."),
+    ("ASCOT_VOLUME", "The profile of all volumes where --volume is not given, written as there."),
     ("TMPDIR", "A directory for spills where neither --temp nor ASCOT_TMPDIR is given."),
     ("ASCOT_KEEP_ON_INTERRUPT", "If set, not empty and not 0, every sort does as with --keep-on-interrupt."),
+    ("XDG_STATE_HOME", "The directory of stored profiles (ascot/profiles); ~/.local/state if not set."),
     ("NO_COLOR", "If set and not empty, no colour on terminals."),
 ];
 

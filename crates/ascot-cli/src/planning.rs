@@ -8,6 +8,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::numbers;
+use crate::progress::closing_notice;
 use crate::sort_planning::plan_sort;
 use crate::sys::print;
 use crate::values;
@@ -22,7 +23,10 @@ const MIN_STREAMS: u32 = 3;
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let what = values::word(matches, "what").unwrap_or("bowtie");
     refuse_meaningless(matches, what)?;
-    let profile = volume::profile(matches)?;
+    let (profile, notices) = volume::for_plan(matches)?;
+    for notice in &notices {
+        closing_notice(matches, notice);
+    }
     let volume = &profile.volume;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
     let inputs = numbers::streams(matches, "inputs", 1)?;

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::report_file::write_whole;
 use crate::signals::stoppable;
+use crate::stored_profiles;
 use crate::sys::print;
 use crate::values;
 
@@ -23,6 +24,12 @@ const PROGRESS_LETTERS: usize = 30;
 
 /// `ascot probe`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    if matches.get_flag("list") {
+        return stored_profiles::list(matches.get_flag("json"));
+    }
+    if let Some(what) = values::path(matches, "forget") {
+        return stored_profiles::forget(&what);
+    }
     let directory = values::path(matches, "directory").unwrap_or_default();
     let request = ProbeRequest {
         directory,
@@ -55,6 +62,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let written = write_whole(&path, chart::switches(profile).as_bytes());
         written.map_err(Failure::file(&path, "cannot write the chart"))?;
     }
+    let notice = stored_profiles::store(profile, &request.directory);
+    let _ = writeln!(io::stderr().lock(), "ascot: {notice}");
     Ok(0)
 }
 
@@ -107,6 +116,15 @@ fn text(profile: &MeasuredProfile) -> String {
     let _ = writeln!(text, "  reading   {}", speed(&measured.read));
     let _ = writeln!(text, "  writing   {}", speed(&measured.write));
     let _ = writeln!(text, "  both      {}   each way, at once", rate(measured.duplex));
+    let cache = measured.cache.map_or("not visible in bursts of writes".to_owned(), |cache| {
+        format!(
+            "{:>9}         writes at {} until it is full, then at {}",
+            units::memory(cache.bytes),
+            units::rate(cache.filling),
+            units::rate(cache.full)
+        )
+    });
+    let _ = writeln!(text, "  cache     {cache}");
     let _ = writeln!(
         text,
         "\n  lost by a switch between files, ms, runs of {}",

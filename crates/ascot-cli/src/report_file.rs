@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{AtomicOutput, Backend, Buf, Disk, DiskOptions, IoError};
+use ascot_io::{AtomicOutput, Backend, Disk, DiskOptions, IoError};
 use ascot_sort::request::{Input, Output, SortRequest};
 use clap::ArgMatches;
 use serde::Serialize;
@@ -64,7 +64,10 @@ impl ReportFile {
         let mut text = serde_json::to_vec_pretty(value)?;
         text.push(b'\n');
         self.destination = match &mut self.destination {
-            Destination::Replace => Destination::Written(beside(&self.path, &text).map_err(source_of)?),
+            Destination::Replace => {
+                let output = AtomicOutput::with_bytes(&self.path, "report", &text);
+                Destination::Written(output.map_err(source_of)?)
+            }
             Destination::InPlace(file) => {
                 if file.metadata()?.is_file() {
                     file.set_len(0)?;
@@ -104,19 +107,12 @@ fn destination_of(path: &Path) -> io::Result<Destination> {
     }
 }
 
-/// A durable file of `text` beside `path`, complete except for its name.
-fn beside(path: &Path, text: &[u8]) -> Result<AtomicOutput, IoError> {
-    let mut output = AtomicOutput::create(&disk(), path, "report")?;
-    let mut buf = Buf::heap(text.len());
-    buf.copy_from_slice(text);
-    output.stream()?.begin(buf, text.len())?;
-    output.seal()?;
-    Ok(output)
-}
-
 /// Writes a file of the command's own: completely or not at all.
 pub fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
-    beside(path, text).and_then(AtomicOutput::commit).map(|_| ()).map_err(source_of)
+    AtomicOutput::with_bytes(path, "report", text)
+        .and_then(AtomicOutput::commit)
+        .map(|_| ())
+        .map_err(source_of)
 }
 
 /// A disk that starts no threads.

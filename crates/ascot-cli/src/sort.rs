@@ -11,12 +11,12 @@ use ascot_model::units;
 use ascot_record::layout::Layout;
 use ascot_sort::request::{Method, Output, SortRequest};
 use ascot_sort::{
-    Cancel, ErrorKind, Explanation, Leftover, Observer, Progress, RunOptions, SortError, Sortedness,
+    Cancel, ErrorKind, Explanation, Leftover, Observer, Progress, RunOptions, SortError, Sortedness, Writes,
 };
 use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
-use crate::progress::{Screen, Style, Wishes};
+use crate::progress::{Screen, Style, Wishes, closing_notice};
 use crate::report_file::ReportFile;
 use crate::request::{self, Mode};
 use crate::signals::Stop;
@@ -25,6 +25,7 @@ use crate::terminal;
 use crate::values;
 use crate::view_flags::refuse_views;
 use crate::views;
+use crate::volume;
 use ascot_io::Unpoisoned;
 
 /// Runs the command; returns the exit status.
@@ -36,9 +37,9 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let sort_request = request::sort_request(matches, mode)?;
     refuse_views(&sort_request.inputs)?;
     if mode != Mode::Sort {
-        return check(&sort_request, mode);
+        return check(matches, sort_request, mode);
     }
-    run_request(matches, &sort_request)
+    run_request(matches, sort_request)
 }
 
 /// Runs `ascot merge` or `ascot reshape`.
@@ -48,16 +49,17 @@ pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let request = request::sort_request(matches, Mode::Sort)?;
     refuse_views(&request.inputs)?;
-    run_request(matches, &SortRequest { merge_only: true, ..request })
+    run_request(matches, SortRequest { merge_only: true, ..request })
 }
 
 /// Runs `ascot split`.
 pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
-    let split_request = request::sort_request(matches, Mode::Sort)?;
+    let mut split_request = request::sort_request(matches, Mode::Sort)?;
     let by = request::split_by(matches)?;
     refuse_views(&split_request.inputs)?;
     let screen = screen(matches, true);
     tell_notices(matches, &screen);
+    find_volumes(matches, &mut split_request, Writes::Output, &screen)?;
     if matches.get_flag("explain") {
         return explain(matches, &split_request, &screen, || {
             ascot_sort::explain(&split_request, Some(by), &RunOptions::default())
@@ -79,10 +81,26 @@ fn tell_notices(matches: &ArgMatches, screen: &Screen) {
     request::notices(matches).iter().for_each(|notice| screen.notice(notice));
 }
 
-fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, Failure> {
+/// Finds the volumes that no flag describes.
+fn find_volumes(
+    matches: &ArgMatches,
+    request: &mut SortRequest,
+    writes: Writes<'_>,
+    screen: &Screen,
+) -> Result<(), Failure> {
+    let notices = volume::find(matches, request, writes)?;
+    notices.iter().for_each(|notice| screen.warning(notice));
+    Ok(())
+}
+
+fn run_request(matches: &ArgMatches, mut sort_request: SortRequest) -> Result<u8, Failure> {
     let output_is_file = !matches!(sort_request.output, Output::Stdout) || sys::stdout_is_a_file();
     let screen = screen(matches, output_is_file);
     tell_notices(matches, &screen);
+    let named = values::path(matches, "view").filter(|view| view != Path::new("auto"));
+    let writes = named.as_deref().map_or(Writes::SpillsAndOutput, Writes::View);
+    find_volumes(matches, &mut sort_request, writes, &screen)?;
+    let sort_request = &sort_request;
     let view = view_of(matches, sort_request, &screen)?;
     if matches.get_flag("explain") {
         return explain(matches, sort_request, &screen, || match &view {
@@ -296,9 +314,13 @@ fn explain(
     Ok(if explanation.shortage.is_some() { STATUS_OF_ERROR } else { 0 })
 }
 
-fn check(sort_request: &SortRequest, mode: Mode) -> Result<u8, Failure> {
+fn check(matches: &ArgMatches, mut sort_request: SortRequest, mode: Mode) -> Result<u8, Failure> {
+    let notices = volume::find(matches, &mut sort_request, Writes::Nothing)?;
+    if mode == Mode::CheckAloud {
+        notices.iter().for_each(|notice| closing_notice(matches, notice));
+    }
     sys::standard_input_for(&sort_request.inputs)?;
-    match ascot_sort::is_sorted(sort_request, &Cancel::new())? {
+    match ascot_sort::is_sorted(&sort_request, &Cancel::new())? {
         Sortedness::Sorted => Ok(0),
         Sortedness::Disorder { input, record, line, .. } => {
             if mode == Mode::CheckAloud {

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 
+use ascot_device::Profile;
 use ascot_io::Compression;
 use ascot_model::units;
 use ascot_record::layout::Layout;
@@ -15,7 +16,6 @@ use crate::numbers;
 use crate::request::named_records;
 use crate::size;
 use crate::values;
-use crate::volume::Profile;
 
 /// Default bytes of a record: those of the sort benchmark.
 const DEFAULT_RECORD_BYTES: u64 = 100;

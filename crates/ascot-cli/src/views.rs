@@ -19,6 +19,7 @@ use crate::sys;
 use crate::terminal;
 use crate::values;
 use crate::view_flags::{refuse_others, say_an_order};
+use crate::volume;
 
 /// Default memory of a view, bytes.
 pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
@@ -45,12 +46,13 @@ fn write_range(matches: &ArgMatches, view: &dyn View, cancel: &Cancel) -> Result
 
 /// Opens a view with the requested memory and threads.
 pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> {
-    Ok(opening(matches)?.open(dir)?)
+    let volumes = volume::of_view(matches, dir)?;
+    Ok(OpenView { volumes, ..opening(matches)? }.open(dir)?)
 }
 
 fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {
     let memory_bytes = Some(memory_or(matches, DEFAULT_MEMORY_BYTES)?);
-    Ok(OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() })
+    Ok(OpenView { memory_bytes, threads: threads(matches)?, ..OpenView::default() })
 }
 
 /// `ascot merge` of views: to the output or, possibly together with files, to a view; `None` if files are merged to

@@ -1,100 +1,124 @@
-//! Reads profiles of volumes from files (docs/formats/volume.md).
+//! The profiles of volumes for a command: those that the user names, and those that are found (docs/formats/volume.md).
 
 use std::ffi::OsString;
 use std::path::Path;
 
-use ascot_model::measurement::{HostMeasurement, VolumeMeasurement, VolumeRequests};
+use ascot_device::{Profile, VolumeFinder};
+use ascot_model::known_volume::{Origin, VolumeOrigin};
 use ascot_model::volume::VolumeProfile;
+use ascot_model::volume_kind::VolumeKind;
+use ascot_sort::request::SortRequest;
+use ascot_sort::{Volumes, Writes, find_volumes};
 use clap::ArgMatches;
-use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
+use crate::progress::closing_notice;
 
 const INSTEAD: &str =
     "docs/formats/volume.md shows what a profile holds; ascot probe DIR -o FILE measures one";
+/// The default of `--volume`.
+const VARIABLE: &str = "ASCOT_VOLUME";
 
-/// The contents of a profile file.
-#[derive(Clone, Debug)]
-pub struct Profile {
-    /// The volume.
-    pub volume: VolumeProfile,
-    /// The processors, if they were measured.
-    pub host: Option<HostMeasurement>,
-    /// The fastest requests, if they were measured.
-    pub requests: Option<VolumeRequests>,
+/// A profile that the user names.
+pub struct Named {
+    /// The profile; `None`: that of flash, as without any.
+    pub profile: Option<Profile>,
+    /// The flag or variable.
+    by: &'static str,
 }
 
-/// The profile `--volume` names, or the assumed one.
-pub fn profile(matches: &ArgMatches) -> Result<Profile, Failure> {
-    let named = named(matches)?;
-    Ok(named.unwrap_or_else(|| Profile {
-        volume: VolumeProfile::assumed_flash(),
-        host: None,
-        requests: None,
-    }))
+/// The profile that `--volume` or `ASCOT_VOLUME` names, if one of them is given.
+pub fn named(matches: &ArgMatches) -> Result<Option<Named>, Failure> {
+    if let Some(value) = matches.try_get_one::<OsString>("volume").ok().flatten() {
+        return named_by(value, "--volume").map(Some);
+    }
+    let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    variable.map(|value| named_by(&value, VARIABLE)).transpose()
 }
 
-/// The profile `--volume` names, if it names one.
-pub fn named(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
-    matches.get_one::<OsString>("volume").map(|path| read(Path::new(path))).transpose()
-}
-
-/// The profile `--volume-in` names, if the command has the flag and it is given.
-pub fn for_inputs(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
-    let path = matches.try_get_one::<OsString>("volume-in").ok().flatten();
-    path.map(|path| read(Path::new(path))).transpose()
+fn named_by(value: &OsString, by: &'static str) -> Result<Named, Failure> {
+    let profile = match value.to_str().and_then(VolumeKind::from_word) {
+        Some(kind) => kind.profile().map(Profile::assumed),
+        None => Some(read(Path::new(value))?),
+    };
+    Ok(Named { profile, by })
 }
 
 fn read(path: &Path) -> Result<Profile, Failure> {
     let text = std::fs::read_to_string(path).map_err(Failure::file(path, "cannot read the profile"))?;
-    let refused = |what: String| Failure::usage(format!("{}: {what}", path.display()), INSTEAD);
-    let wrong = |error: toml::de::Error| refused(format!("not a volume's profile: {}", error.message()));
-    let mut table: toml::Table = toml::from_str(&text).map_err(wrong)?;
-    // Both are parsed even if unused: a file with invalid tables is not trusted.
-    let host = taken::<HostMeasurement>(&mut table, "host").map_err(wrong)?;
-    let measured = taken::<VolumeMeasurement>(&mut table, "measurement").map_err(wrong)?;
-    let volume: VolumeProfile = match toml::Value::Table(table.clone()).try_into() {
-        Ok(volume) => volume,
-        Err(error) => {
-            return Err(refused(format!(
-                "not a volume's profile: {}",
-                field_at_fault(&table).unwrap_or_else(|| error.message().to_owned())
-            )));
+    Profile::parse(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display()), INSTEAD))
+}
+
+/// The profiles of a job's volumes: those that flags name.
+pub fn given(matches: &ArgMatches) -> Result<Volumes, Failure> {
+    let mut volumes = Volumes::default();
+    let origin =
+        |of: &str, by: &str| VolumeOrigin { of: of.into(), mount: None, origin: Origin::Given(by.into()) };
+    let inputs = matches.try_get_one::<OsString>("volume-in").ok().flatten();
+    if let Some(Named { profile, by }) = named(matches)? {
+        let of = if inputs.is_some() { "spills and output" } else { "all files" };
+        volumes.origins.push(origin(of, by));
+        if let Some(Profile { volume, host, requests }) = profile {
+            volumes = Volumes { volume: Some(volume), host, requests, ..volumes };
         }
-    };
-    volume.check().map_err(|error| refused(error.to_string()))?;
-    if let Some(host) = &host {
-        host.check().map_err(|error| refused(error.to_string()))?;
     }
-    let requests = measured.map(|measured| measured.requests());
-    Ok(Profile { volume, host, requests })
+    if let Some(value) = inputs {
+        let named = named_by(value, "--volume-in")?;
+        let profile = named.profile.unwrap_or_else(|| Profile::assumed(VolumeProfile::assumed_flash()));
+        let Profile { volume, requests, .. } = profile;
+        volumes.origins.push(origin("inputs", named.by));
+        volumes = Volumes { input_volume: Some(volume), input_requests: requests, ..volumes };
+    }
+    Ok(volumes)
 }
 
-/// The field that makes a profile invalid, and its fault: a value that no valid profile has.
-fn field_at_fault(table: &toml::Table) -> Option<String> {
-    let right = toml::Table::try_from(VolumeProfile::simple("right", 1.0, 1.0, 0.0)).ok()?;
-    table.iter().find_map(|(field, value)| {
-        let mut tried = right.clone();
-        tried.insert(field.clone(), value.clone());
-        let error = toml::Value::Table(tried).try_into::<VolumeProfile>().err()?;
-        let what = match field.as_str() {
-            "switch_seconds" => "give seconds, or a list of [files, seconds]",
-            _ => error.message(),
-        };
-        Some(format!("{field}: {what}"))
-    })
+/// Finds the profiles of the volumes that no flag describes; returns notices about stored profiles that are ignored.
+pub fn find(
+    matches: &ArgMatches,
+    request: &mut SortRequest,
+    writes: Writes<'_>,
+) -> Result<Vec<String>, Failure> {
+    if named(matches)?.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut finder = VolumeFinder::here();
+    request.volumes = find_volumes(request, writes, &mut |path| finder.volume_of(path));
+    Ok(finder.into_notices())
 }
 
-/// Removes a table from the parsed file and returns it.
-fn taken<T: DeserializeOwned>(table: &mut toml::Table, name: &str) -> Result<Option<T>, toml::de::Error> {
-    table.remove(name).map(toml::Value::try_into).transpose()
+/// The volumes of a view that is read; `None`: those on which it was made.
+pub fn of_view(matches: &ArgMatches, dir: &Path) -> Result<Option<Volumes>, Failure> {
+    if let Some(named) = named(matches)? {
+        let volume = named.profile.map(|profile| profile.volume);
+        return Ok(Some(Volumes { volume, ..Volumes::default() }));
+    }
+    let mut finder = VolumeFinder::here();
+    let found = finder.volume_of(dir);
+    finder.into_notices().iter().for_each(|notice| closing_notice(matches, notice));
+    Ok(found.map(|found| Volumes { volume: found.profile, host: found.host, ..Volumes::default() }))
+}
+
+/// The profile for `ascot plan`: the one named, or that of the volume of this directory, and notices about it.
+pub fn for_plan(matches: &ArgMatches) -> Result<(Profile, Vec<String>), Failure> {
+    let flash = || Profile::assumed(VolumeProfile::assumed_flash());
+    if let Some(named) = named(matches)? {
+        return Ok((named.profile.unwrap_or_else(flash), Vec::new()));
+    }
+    let mut finder = VolumeFinder::here();
+    let found = finder.volume_of(Path::new("."));
+    let profile = found.and_then(|found| {
+        let mut volume = found.profile?;
+        if matches!(found.origin, Origin::Probed(_)) {
+            volume.name = format!("{}, {}", volume.name, found.origin);
+        }
+        Some(Profile { volume, host: found.host, requests: found.requests })
+    });
+    Ok((profile.unwrap_or_else(flash), finder.into_notices()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ascot_model::host::RecordClass;
-    use ascot_model::measurement::{Figure, KernelMeasurement, MeasuredProfile, Speed, SwitchPoint};
     use std::fs;
 
     const GOOD: &str = "name = \"array\"\nread_bytes_per_s = 4e9\nwrite_bytes_per_s = 3e9\n";
@@ -123,41 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_measurement_writes_is_read_again() {
-        let figure = |value: f64| Figure { value, spread: value / 7.0 };
-        let speed = Speed { rate: figure(1.4e9), request_bytes: 1 << 20, depth: 4 };
-        let switches = vec![SwitchPoint { files: 2, seconds: figure(1.25e-5) }];
-        let measurement = VolumeMeasurement {
-            read: speed,
-            write: speed,
-            duplex: figure(9.5e8),
-            run_bytes: 1 << 18,
-            read_switches: switches.clone(),
-            write_switches: vec![SwitchPoint { files: 2, seconds: figure(-3e-6) }],
-            used_bytes: 1 << 32,
-            repeats: 5,
-            seconds: 38.5,
-        };
-        let kernel = KernelMeasurement {
-            layout: "fixed:100".into(),
-            class: RecordClass::Fixed,
-            record_bytes: 100.0,
-            sort: figure(1e9),
-            merge: figure(8e8),
-            wide_merge: Some(figure(6e8)),
-        };
-        let host = HostMeasurement { threads: 2, fresh_memory: Some(figure(3e9)), kernels: vec![kernel] };
-        let volume = measurement.profile("a \"place\" (ext4)");
-        let written = MeasuredProfile { volume, measurement, host };
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("measured.toml");
-        fs::write(&path, written.to_string()).unwrap();
-        let profile = read(&path).unwrap();
-        assert_eq!(profile.volume, written.volume);
-        assert_eq!(profile.host, Some(written.host.clone()));
-        assert_eq!(profile.requests, Some(written.measurement.requests()));
-        let mut table: toml::Table = toml::from_str(&written.to_string()).unwrap();
-        let measured: Option<VolumeMeasurement> = taken(&mut table, "measurement").unwrap();
-        assert_eq!(measured, Some(written.measurement.clone()));
+    fn a_kind_stands_for_its_assumed_profile() {
+        let named = |word: &str| named_by(&OsString::from(word), "--volume").map(|named| named.profile);
+        assert_eq!(named("flash").unwrap(), None);
+        let disk = named("rotational").unwrap().unwrap();
+        assert_eq!(Some(disk.volume), VolumeKind::Rotational.profile());
+        assert!(named("./flash").is_err());
     }
 }

@@ -8,7 +8,7 @@ const ASCOT: &str = env!("CARGO_BIN_EXE_ascot");
 
 #[expect(clippy::unwrap_used, reason = "a helper of tests")]
 fn ascot(arguments: &[&str]) -> Output {
-    Command::new(ASCOT).args(arguments).stdin(Stdio::null()).output().unwrap()
+    Command::new(ASCOT).args(arguments).env("ASCOT_VOLUME", "flash").stdin(Stdio::null()).output().unwrap()
 }
 
 fn out(output: &Output) -> String {

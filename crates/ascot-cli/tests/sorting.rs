@@ -15,6 +15,7 @@ fn sort(dir: &Path, arguments: &[&str], input: &[u8]) -> Output {
         .args(arguments)
         .current_dir(dir)
         .env_remove("ASCOT_MEMORY")
+        .env("ASCOT_VOLUME", "flash")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -77,6 +77,12 @@ impl Area {
         Ok(())
     }
 
+    /// Waits until all written bytes are on the medium, or as safe as the device makes them.
+    pub(crate) fn sync(&self) -> Result<(), ProbeError> {
+        let mut files = self.files.iter();
+        files.try_for_each(|piece| piece.file.sync_data()).map_err(|error| self.failed("sync", error))
+    }
+
     /// Fills `buf` from byte `at` of the range; a request stays within one file.
     pub(crate) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), ProbeError> {
         let (piece, offset) = self.locate(at).map_err(|error| self.failed("read", error))?;

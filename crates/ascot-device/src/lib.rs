@@ -1,20 +1,36 @@
-//! Measures the host, and the volume of a directory, and makes the profile that plans use.
+//! Measures the host and the volume of a directory, and finds the profiles of the volumes that jobs use.
 //!
 //! ```text
 //!   target  whether the directory can be measured, and the space for it
 //!   area    nameless files on the volume: they vanish with the process, however it ends
 //!   drive   requests in flight against areas for a slice of time: bytes moved, and time
 //!   volume  the slices, their repetitions, and the resulting figures
+//!   cache   bursts of writes: the bytes after which a device is slower
 //!   host    sorting and merging in memory, with the kernels that jobs use
+//! ```
+//!
+//! It also knows the volumes that jobs use:
+//!
+//! ```text
+//!   recognise  the kind of a volume, and a key for its device   (mounts, block_device: what the kernel tells)
+//!   store      the measured profiles of this user, by device    (profile: their text)
+//!   known      the volume of a path: its stored profile, or a careful one for its kind
 //! ```
 //!
 //! Requests bypass the page cache. Every figure is measured several times, in rounds over all figures, so that a
 //! disturbance appears as spread and not as a property of one figure.
 
 mod area;
+mod block_device;
+mod cache;
 mod drive;
 mod error;
 mod host;
+mod known;
+mod mounts;
+mod profile;
+mod recognise;
+mod store;
 mod target;
 mod volume;
 
@@ -26,6 +42,10 @@ use ascot_model::measurement::MeasuredProfile;
 
 pub use error::ProbeError;
 pub use host::measure as measure_host;
+pub use known::VolumeFinder;
+pub use profile::{Profile, ProfileError};
+pub use recognise::{RecognisedVolume, System};
+pub use store::{ProfileStore, StoreError, Stored, StoredFile, StoredProfile, Unusable};
 
 /// Default duration in seconds.
 pub const DEFAULT_SECONDS: f64 = 40.0;

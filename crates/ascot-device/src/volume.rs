@@ -3,6 +3,7 @@
 //! ```text
 //!   pilot    approximate speed, to choose the bytes to lay out in the available time
 //!   layout   writes the files to be read
+//!   cache    bursts of writes after a sync
 //!   sweep    request sizes and numbers in flight; selects the smallest of those about as fast as the best
 //!   rounds   each figure once a round: reading, writing, both; switches by number of files, both directions
 //! ```
@@ -14,11 +15,12 @@
 use std::time::Instant;
 
 use ascot_io::{Buf, DEFAULT_DEPTH, Direction, Pool};
-use ascot_model::measurement::{Figure, Speed, SwitchPoint, VolumeMeasurement};
+use ascot_model::measurement::{CacheMeasurement, Figure, Speed, SwitchPoint, VolumeMeasurement};
 use ascot_model::random::SplitMix64;
 
 use crate::Clock;
 use crate::area::Area;
+use crate::cache;
 use crate::drive::{self, Lane, Moved, Pattern};
 use crate::error::ProbeError;
 use crate::target::Target;
@@ -48,6 +50,8 @@ const PILOT_SECONDS: f64 = 0.3;
 /// Ends of the layout and of the sweep, as shares of the time.
 const LAYOUT_SHARE: f64 = 0.2;
 const SWEEP_UNTIL: f64 = 0.45;
+/// The longest burst of writes, as a share of the time.
+const CACHE_SHARE: f64 = 0.04;
 /// Attempts per pattern; the best counts, because a disturbance only makes it slower.
 const TRIES: usize = 2;
 /// The measured share of a round; the rest is emptying files and starting threads.
@@ -65,6 +69,7 @@ const ROUND_SECONDS: f64 = 1.5;
 pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasurement, ProbeError> {
     let mut bench = Bench::new(target, clock)?;
     bench.lay_out()?;
+    let cache = bench.cache()?;
     let (read, write) = bench.sweep()?;
     let rounds = bench.rounds(read, write)?;
     let speed = |pattern: Pattern, rates: &[f64]| Speed {
@@ -88,6 +93,7 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
         run_bytes: RUN_BYTES,
         read_switches: switches(&rounds.read_switches),
         write_switches: switches(&rounds.write_switches),
+        cache,
         used_bytes: bench.areas.bytes(),
         repeats: rounds.read.len() as u32,
         seconds: clock.elapsed(),
@@ -184,6 +190,12 @@ impl<'a> Bench<'a> {
             drive::fill(Lane { area, direction: Direction::Write, pattern, memory }, self.clock.cancel)?;
         }
         Ok(())
+    }
+
+    /// The device's write cache, if bursts show it.
+    fn cache(&mut self) -> Result<Option<CacheMeasurement>, ProbeError> {
+        let seconds = CACHE_SHARE * self.clock.budget.as_secs_f64();
+        cache::measure(&self.areas.one[WRITE], &self.memory[WRITE], seconds, self.clock)
     }
 
     /// Selects the patterns for reading and for writing.

@@ -13,6 +13,7 @@
 
 mod direction;
 mod files;
+mod pace;
 
 use crate::sync::Unpoisoned;
 use std::collections::HashMap;
@@ -20,9 +21,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use ascot_model::volume_pace::VolumePace;
+
 pub use direction::Direction;
 pub use files::FileAccount;
 use files::{Files, Row};
+use pace::DevicePace;
 
 /// The bytes moved by one stream (all streams of one name, direction and device).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +97,7 @@ struct Device {
     /// The file (inode) and byte where the last request ended.
     head: Option<(u64, u64)>,
     clock: BusyClock,
+    pace: DevicePace,
 }
 
 /// The union of the intervals with something in flight.
@@ -176,6 +181,15 @@ impl Ledger {
         accounts.collect()
     }
 
+    /// The time of the requests to some devices so far, by what it tells about them.
+    pub fn pace(&self, devices: &[u64]) -> VolumePace {
+        let books = self.lock();
+        let mut seen = VolumePace::default();
+        let asked = books.devices.iter().filter(|device| devices.contains(&device.number));
+        asked.for_each(|device| seen.add(&device.pace.seen()));
+        seen
+    }
+
     /// The sums so far.
     pub fn totals(&self) -> Totals {
         let now = Instant::now();
@@ -200,7 +214,9 @@ impl Books {
         let device_at = match self.devices.iter().position(|device| device.number == number) {
             Some(at) => at,
             None => {
-                self.devices.push(Device { number, head: None, clock: BusyClock::default() });
+                let device =
+                    Device { number, head: None, clock: BusyClock::default(), pace: DevicePace::default() };
+                self.devices.push(device);
                 self.devices.len() - 1
             }
         };
@@ -242,7 +258,8 @@ impl Meter {
         let books = &mut *books;
         let entry = &mut books.streams[self.stream];
         let device = &mut books.devices[entry.device_at];
-        if device.head != Some((self.inode, offset)) {
+        let switched = device.head != Some((self.inode, offset));
+        if switched {
             entry.account.runs += 1;
             books.files.at(self.row).count_run(self.direction);
         }
@@ -254,8 +271,9 @@ impl Meter {
         entry.account.requests += requests;
         entry.clock.start(now);
         device.clock.start(now);
+        device.pace.start(self.direction);
         let Meter { stream, row, direction, .. } = *self;
-        Receipt { ledger: self.ledger.clone(), stream, row, direction }
+        Receipt { ledger: self.ledger.clone(), stream, row, direction, switched, since: now }
     }
 
     /// Notes time a caller spent waiting.
@@ -271,6 +289,8 @@ pub(crate) struct Receipt {
     stream: usize,
     row: Row,
     direction: Direction,
+    switched: bool,
+    since: Instant,
 }
 
 impl Receipt {
@@ -283,7 +303,9 @@ impl Receipt {
         entry.account.bytes += bytes;
         books.files.at(self.row).count(self.direction, bytes);
         entry.clock.stop(now);
-        books.devices[entry.device_at].clock.stop(now);
+        let device = &mut books.devices[entry.device_at];
+        device.clock.stop(now);
+        device.pace.stop(self.direction, self.switched, bytes, self.since, now);
     }
 }
 

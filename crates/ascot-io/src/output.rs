@@ -23,7 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::disk::Disk;
+use crate::backend::Backend;
+use crate::buf::Buf;
+use crate::disk::{Disk, DiskOptions};
 use crate::emergency;
 use crate::error::{Action, IoError};
 use crate::stream::WriteStream;
@@ -31,6 +33,8 @@ use crate::system;
 
 /// Attempts to create a temporary file before giving up; a cleaner may remove it before it is locked.
 const ATTEMPTS: usize = 8;
+/// Bytes that one system call moves for a small file.
+const BYTES_AT_ONCE: usize = 1 << 20;
 
 /// A file being written under a temporary name.
 pub struct AtomicOutput {
@@ -56,6 +60,18 @@ impl AtomicOutput {
         let target = resolve(path)?;
         let stream = disk.open_special(&target, name)?;
         Ok(Self::at(disk, stream, target, None))
+    }
+
+    /// A durable output of `bytes` that will be `path`, complete except for its name. It starts no threads.
+    pub fn with_bytes(path: &Path, name: &str, bytes: &[u8]) -> Result<Self, IoError> {
+        let backend = Backend::Sized(BYTES_AT_ONCE);
+        let disk = Disk::new(DiskOptions { backend, ..DiskOptions::default() });
+        let mut output = Self::create(&disk, path, name)?;
+        let mut buf = Buf::heap(bytes.len());
+        buf.copy_from_slice(bytes);
+        output.stream()?.begin(buf, bytes.len())?;
+        output.seal()?;
+        Ok(output)
     }
 
     /// A temporary name for an output that will be `path`, to be recorded before the file exists; `None` if the

@@ -7,6 +7,9 @@
 //! * [`volume`]: speeds and switch cost of a volume, and the time of a pass on it.
 //! * [`host`]: speeds of the compute kernels by kind of record.
 //! * [`measurement`]: measured figures of a volume and a host, with their spread.
+//! * [`volume_kind`]: kinds of volumes, and what is assumed of each without a measurement.
+//! * [`volume_pace`]: the rates and the switch cost that a job sees, and the profile that they correct.
+//! * [`known_volume`]: a volume of a job, with its profile and the origin of the profile.
 //! * [`run_length`]: the run length of a bowtie, by algorithm, group sizes and memory.
 //! * [`multipass`]: the best number of passes, and the number of files in each.
 //! * [`bowtie_plan`]: the plan of one bowtie.
@@ -23,6 +26,7 @@ pub mod account;
 pub mod bowtie_plan;
 pub mod disk_use;
 pub mod host;
+pub mod known_volume;
 pub mod measurement;
 pub mod multipass;
 pub mod passes_plan;
@@ -34,3 +38,5 @@ pub mod run_length;
 pub mod sort_plan;
 pub mod units;
 pub mod volume;
+pub mod volume_kind;
+pub mod volume_pace;

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::host::{HostProfile, KernelRates, RecordClass};
-use crate::volume::{BadProfile, SwitchCost, VolumeProfile};
+use crate::volume::{BadProfile, MAX_DUPLEX_GAIN, SwitchCost, VolumeProfile};
 
 /// A measured figure: the median of its repetitions and their spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -114,6 +114,18 @@ fn positive(value: f64, field: &'static str) -> Result<(), BadProfile> {
     (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
 }
 
+/// A cache that shows in a burst of writes: until it is full, the device is faster than after.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheMeasurement {
+    /// Bytes written before the rate falls.
+    pub bytes: u64,
+    /// Bytes/s before that.
+    pub filling: f64,
+    /// Bytes/s after that.
+    pub full: f64,
+}
+
 /// The parameters and figures of a volume's measurement. Reading refuses impossible figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -130,6 +142,9 @@ pub struct VolumeMeasurement {
     pub read_switches: Vec<SwitchPoint>,
     /// Switches between files that are written.
     pub write_switches: Vec<SwitchPoint>,
+    /// The device's write cache; `None`: it is not visible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheMeasurement>,
     /// Bytes of the files used.
     pub used_bytes: u64,
     /// Measurements of each figure.
@@ -163,6 +178,11 @@ impl VolumeMeasurement {
         positive(self.write.depth.into(), "measurement.write.depth")?;
         positive(self.duplex.value, "measurement.duplex.value")?;
         positive(self.run_bytes as f64, "measurement.run_bytes")?;
+        if let Some(cache) = self.cache {
+            positive(cache.bytes as f64, "measurement.cache.bytes")?;
+            positive(cache.filling, "measurement.cache.filling")?;
+            positive(cache.full, "measurement.cache.full")?;
+        }
         positive(self.used_bytes as f64, "measurement.used_bytes")?;
         positive(self.repeats.into(), "measurement.repeats")?;
         positive(self.seconds, "measurement.seconds")?;
@@ -196,11 +216,14 @@ impl VolumeMeasurement {
         VolumeRequests { read: requests(self.read), write: requests(self.write) }
     }
 
-    /// The profile for plans.
+    /// The profile for plans. If a short measurement found both directions together faster than any volume is, the
+    /// profile has the greatest possible rate.
     pub fn profile(&self, name: &str) -> VolumeProfile {
+        let max_duplex = MAX_DUPLEX_GAIN * self.read.rate.value.min(self.write.rate.value);
         VolumeProfile {
-            duplex_bytes_per_s: Some(self.duplex.value),
+            duplex_bytes_per_s: Some(self.duplex.value.min(max_duplex)),
             switch_seconds: self.switch_cost(),
+            cache_bytes: self.cache.map_or(0, |cache| cache.bytes),
             measured: true,
             ..VolumeProfile::simple(name, self.read.rate.value, self.write.rate.value, 0.0)
         }
@@ -306,6 +329,9 @@ impl fmt::Display for MeasuredProfile {
                 writeln!(f, "switch_seconds = [{}]", points.join(", "))?;
             }
         }
+        if self.volume.cache_bytes > 0 {
+            writeln!(f, "cache_bytes = {}", self.volume.cache_bytes)?;
+        }
         writeln!(f, "measured = {}", self.volume.measured)?;
         write_measurement(f, &self.measurement)?;
         writeln!(f, "\n[host]\nthreads = {}", self.host.threads)?;
@@ -337,6 +363,9 @@ fn write_measurement(f: &mut fmt::Formatter<'_>, measured: &VolumeMeasurement) -
             speed.request_bytes,
             speed.depth
         )?;
+    }
+    if let Some(CacheMeasurement { bytes, filling, full }) = measured.cache {
+        writeln!(f, "cache = {{ bytes = {bytes}, filling = {filling:e}, full = {full:e} }}")?;
     }
     for (name, points) in
         [("read_switches", &measured.read_switches), ("write_switches", &measured.write_switches)]
@@ -409,6 +438,14 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_is_valid_whatever_the_noise() {
+        let mut noisy = measurement();
+        noisy.duplex.value = 3.0 * noisy.read.rate.value;
+        assert_eq!(noisy.profile("x").check(), Ok(()));
+        assert_eq!(measurement().profile("x").duplex_bytes_per_s, Some(measurement().duplex.value));
+    }
+
+    #[test]
     fn measurements_that_cannot_be_are_refused() {
         assert_eq!(measurement().check(), Ok(()));
         for (change, field) in [
@@ -441,6 +478,7 @@ mod tests {
             run_bytes: 1 << 18,
             read_switches: vec![point(2, 4e-3), point(4, -1e-6), point(8, 9e-7)],
             write_switches: vec![point(2, 8e-3), point(4, 2e-3), point(8, 5e-7)],
+            cache: None,
             used_bytes: 1 << 30,
             repeats: 5,
             seconds: 20.0,

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::account::{FileAccount, PassAccount, StreamAccount};
 use crate::plan::Plan;
 use crate::units;
+use crate::volume::VolumeProfile;
+use crate::volume_pace::SeenRates;
 
 /// Version of the JSON schema.
 pub const REPORT_VERSION: u32 = 1;
@@ -52,6 +54,9 @@ pub struct Report {
     /// The bytes and runs of all other files: one sum each for inputs, spills and outputs.
     #[serde(default)]
     pub streams_left_out: Vec<FileAccount>,
+    /// The rates of its volumes, as predicted and as measured.
+    #[serde(default)]
+    pub volumes: Vec<VolumeSeen>,
     /// The columns of keys of CSV, in the order of the keys.
     #[serde(default)]
     pub columns: Vec<ColumnAccount>,
@@ -70,6 +75,42 @@ pub struct Report {
     pub resumed: bool,
     /// Notices for the user.
     pub notices: Vec<String>,
+}
+
+/// The rates of a volume in a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeSeen {
+    /// Its files: `inputs`, or `spills and output`, or `all files`.
+    pub of: String,
+    /// The profile by which the job was planned.
+    pub predicted: VolumeProfile,
+    /// The figures measured during the job.
+    pub measured: SeenRates,
+    /// Whether the passes after the first followed the measured figures.
+    pub corrected: bool,
+}
+
+impl fmt::Display for VolumeSeen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VolumeSeen { predicted, measured, .. } = self;
+        let rates = [
+            ("reads", measured.read_bytes_per_s, Some(predicted.read_bytes_per_s)),
+            ("writes", measured.write_bytes_per_s, Some(predicted.write_bytes_per_s)),
+            ("both at once", measured.duplex_bytes_per_s, predicted.duplex_bytes_per_s),
+        ];
+        let mut words: Vec<String> = Vec::new();
+        for (name, seen, predicted) in rates {
+            let Some(seen) = seen else { continue };
+            let of = predicted.map_or(String::new(), |rate| format!(" ({} predicted)", units::rate(rate)));
+            words.push(format!("{name} {}{of}", units::rate(seen)));
+        }
+        if let Some(seen) = measured.switch_seconds {
+            let predicted_ms = predicted.switch_seconds.seconds(2.0) * 1e3;
+            words.push(format!("a switch {:.3} ms ({predicted_ms:.3} predicted)", seen * 1e3));
+        }
+        let follows = if self.corrected { "; later passes followed these figures" } else { "" };
+        write!(f, "volume of {}: {}{follows}", self.of, words.join(", "))
+    }
 }
 
 /// The name of the line with the sums.
@@ -131,6 +172,9 @@ impl fmt::Display for Report {
         }
         if self.passes.len() > 1 {
             writeln!(f, "{}", self.moved_lines(width))?;
+        }
+        for volume in self.volumes.iter().filter(|volume| !volume.measured.is_empty()) {
+            writeln!(f, "  {volume}")?;
         }
         if self.records_dropped > 0 {
             writeln!(

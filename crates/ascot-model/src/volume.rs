@@ -19,6 +19,9 @@ const BLOCK_BYTES: f64 = 1_048_576.0;
 /// Bounds of the rates of real volumes, bytes/s: a figure beyond them is a typing error.
 const MIN_RATE: f64 = 1.0;
 const MAX_RATE: f64 = 1e15;
+/// The rate of each direction with both busy exceeds that of the slower one alone at most by this factor: more is no
+/// error of measuring.
+pub(crate) const MAX_DUPLEX_GAIN: f64 = 1.5;
 /// Minimum limit for requests of an object store: a sector, bytes.
 const MIN_REQUEST_BYTES: u64 = 512;
 
@@ -151,7 +154,7 @@ impl VolumeProfile {
         self.switch_seconds.check().map_err(BadProfile::Switch)?;
         if let Some(duplex) = self.duplex_bytes_per_s {
             rate(duplex, "duplex_bytes_per_s")?;
-            if duplex > 1.5 * self.read_bytes_per_s.min(self.write_bytes_per_s) {
+            if duplex > MAX_DUPLEX_GAIN * self.read_bytes_per_s.min(self.write_bytes_per_s) {
                 return Err(BadProfile::DuplexAboveAlone);
             }
         }

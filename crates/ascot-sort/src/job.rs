@@ -11,11 +11,11 @@ use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Caller, Cancel, Observer, Output, Parts, SortError, SortRequest};
+use crate::api::{Caller, Cancel, Observer, Output, Parts, SortError, SortRequest, Volumes};
 use crate::merge::EmitThreads;
 use crate::output::{Commit, OutputStream, OutputWriter, RollingFiles};
 use crate::partition::KeySample;
-use crate::plan::{Budget, output_dir, temp_dirs};
+use crate::plan::{Budget, corrected, merge_factor, output_dir, temp_dirs, volumes_seen};
 use crate::read::{InputPosition, Inputs, RecordReader};
 use crate::records::{Misfits, Records, Segment};
 use crate::report::{JobSums, Passes, files_of, report_of_records};
@@ -153,8 +153,22 @@ impl<'a, R: Records> Job<'a, R> {
         self.plan.chosen.method == "in memory"
     }
 
-    /// Maximum number of files merged at once, by the plan.
+    /// The volumes, with the profile of spills and output corrected by the requests so far, unless the user gave it.
+    pub fn volumes(&self) -> Volumes {
+        corrected(self.request, self.disk.ledger())
+    }
+
+    /// Maximum number of files merged at once, by the plan, or by the corrected profile of the volume.
     pub fn merge_factor(&self) -> usize {
+        let runs = &self.manifest.runs;
+        if let Some(volume) = self.volumes().volume
+            && !runs.is_empty()
+            && Some(&volume) != self.request.volumes.volume.as_ref()
+        {
+            let bytes = runs.iter().map(|run| run.bytes).sum();
+            let factor = merge_factor(&volume, runs.len(), bytes, self.budget.streams() as u64);
+            return factor.unwrap_or(usize::MAX).max(2);
+        }
         let factor = self.plan.chosen.merge_factor.unwrap_or(u64::MAX);
         usize::try_from(factor).unwrap_or(usize::MAX).max(2)
     }
@@ -302,7 +316,7 @@ impl<'a, R: Records> Job<'a, R> {
 
     /// The turns of a pass from some files or directories to others, if reading and writing must alternate.
     pub fn turns(&self, from: &[PathBuf], to: &[PathBuf]) -> Option<Arc<Turns>> {
-        Turns::between(self.request.volumes.volume.as_ref(), from, to)
+        Turns::between(self.volumes().volume.as_ref(), from, to)
     }
 
     /// The turns of a pass from the inputs to spills.
@@ -423,6 +437,7 @@ impl<'a, R: Records> Job<'a, R> {
             memory_bytes: self.budget.memory as u64,
             peak_spill_bytes,
             peak_disk_bytes: self.disk.space().peak(),
+            volumes: volumes_seen(self.request, self.disk.ledger(), self.plan.chosen.method == "merge"),
             moved: PassAccount::moved_by(&passes),
             passes,
             streams,

@@ -49,6 +49,7 @@ pub fn command() -> Command {
         .args(output())
         // The screen is full; `ascot reshape --help` shows it.
         .mut_arg("parts", |flag| flag.hide_short_help(true))
+        .mut_arg("progress", |flag| flag.hide_short_help(true))
         .arg(help_flag(None).hide_short_help(true))
         .arg(version_flag().hide_short_help(true))
         .version(env!("CARGO_PKG_VERSION"))
@@ -387,18 +388,19 @@ pub(super) fn resources() -> Vec<Arg> {
         )
         .visible_alias("parallel"),
         volume()
+            .help("the volume's profile (default: the stored one)")
             .long_help(
-                "File with the profile of the volume of spills and output, as ascot probe writes it. The \
-                 plan and its predicted time use its speeds; without it they use those of a typical \
-                 solid-state volume. With a measured profile, requests have the size and number that were \
-                 fastest.",
-            )
-            .hide_short_help(true),
+                "File with the profile of the volume of spills and output, as ascot probe -o writes it, or \
+                 one of rotational, flash, network, fuse, memory and virtual. The plan, its predicted time \
+                 and the length of runs follow it. If not given: ASCOT_VOLUME, or the profiles that ascot \
+                 probe stored for the volumes of inputs, spills and output, or one for the kind of each \
+                 volume. With a measured profile, requests have the size and number that were fastest.",
+            ),
         file_option(
             "volume-in",
             "the profile of another volume that inputs are on",
-            "File with the profile of the volume of the inputs, if that is not the volume of spills and \
-             output. Reading inputs and writing then do not slow each other, and the plan counts the slower \
+            "File with the profile of the volume of the inputs, or a kind as for --volume, if that is not \
+             the volume of spills and output. Reading inputs and writing then do not slow each other, and the plan counts the slower \
              of the two.",
         )
         .hide_short_help(true),

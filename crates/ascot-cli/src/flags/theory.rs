@@ -87,21 +87,30 @@ pub fn probe() -> Command {
              cost of a switch among 2, 4, 8, ... files that are read or written in turn. Also measure how \
              fast all threads together sort and merge in memory. Every figure is measured several times and \
              shown with its spread. The files have no names and disappear when the command ends for any \
-             reason. ascot plan and ascot sort accept the profile written by -o as --volume.",
+             reason. The profile is stored with the state of the user, below XDG_STATE_HOME or \
+             ~/.local/state, and all jobs on that volume use it from then on. -o writes it to a file for \
+             --volume, too.",
         )
-        .override_usage("ascot probe DIR [OPTION]...")
+        .override_usage(
+            "ascot probe DIR [OPTION]...\nascot probe --list [--json]\nascot probe --forget DIR|DEVICE|all",
+        )
         .after_help(
             "Examples:\n\
              \x20 ascot probe /data -o data.toml --plot data.svg\n\
              \x20 ascot probe /data --seconds 10 --bytes 512MiB\n\
+             \x20 ascot probe --list\n\
              \x20 ascot plan merge --inputs 8000 --input 64TB --volume data.toml",
         )
-        .arg(dir_operand(
-            "directory",
-            "DIR",
-            "a directory on the volume",
-            "A directory on the volume to measure, in which you may create files.",
-        ))
+        .arg(
+            dir_operand(
+                "directory",
+                "DIR",
+                "a directory on the volume",
+                "A directory on the volume to measure, in which you may create files.",
+            )
+            .required(false)
+            .required_unless_present_any(["list", "forget"]),
+        )
         .arg(
             file_option(
                 "output",
@@ -129,7 +138,30 @@ pub fn probe() -> Command {
             "Approximate duration of the measurement in seconds; 40 if not given. A shorter one has a larger \
              spread.",
         ))
+        .args(stored_profiles())
         .arg(json())
+}
+
+/// `--list` and `--forget` of `ascot probe`.
+fn stored_profiles() -> [Arg; 2] {
+    [
+        switch(
+            "list",
+            "show the stored profiles",
+            "Show the stored profiles: the device, where it was mounted, its rates, the cost of a switch among \
+             8 files, and the day of the measurement. With --json, with all their figures.",
+        )
+        .conflicts_with_all(["directory", "output", "plot", "bytes", "seconds", "forget"]),
+        option(
+            "forget",
+            "WHAT",
+            "remove a stored profile: DIR, DEVICE or all",
+            "Remove the stored profile of the volume of a directory, of a device as --list shows it, or of \
+             all.",
+        )
+        .value_parser(OsStringValueParser::new())
+        .conflicts_with_all(["directory", "output", "plot", "bytes", "seconds", "json"]),
+    ]
 }
 
 /// `ascot simulate`.
@@ -230,9 +262,10 @@ fn alpha() -> Arg {
 pub fn volume() -> Arg {
     file_option(
         "volume",
-        "the volume's profile (default: a typical SSD)",
+        "the volume's profile (default: that of this directory)",
         "File with the volume's speeds in bytes/s and its switch cost in seconds, as docs/formats/volume.md \
-         describes it; if not given, those of a typical solid-state volume.",
+         describes it, or one of rotational, flash, network, fuse, memory and virtual. If not given: \
+         ASCOT_VOLUME, or the stored profile of the volume of the current directory, or one for its kind.",
     )
 }
 

@@ -17,14 +17,13 @@ mod tests;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use ascot_sort::Volumes;
 use ascot_sort::request::{InputChecks, Output, Parts, SortRequest, SplitBy};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::size;
 use crate::values;
-use crate::volume::{self, Profile};
+use crate::volume;
 
 pub use records::{SORT_WORDS, are_text_by_name, named_records};
 pub use resources::{
@@ -70,7 +69,7 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         refuse_with_check(matches, mode, inputs.len())?;
     }
     let records = records::records(matches, &inputs)?;
-    let volumes = volumes(matches)?;
+    let volumes = volume::given(matches)?;
     Ok(SortRequest {
         inputs,
         output: output(matches)?,
@@ -91,18 +90,6 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         boundaries: boundaries(matches)?,
         volumes,
     })
-}
-
-/// The measurements of the volumes that the flags name.
-fn volumes(matches: &ArgMatches) -> Result<Volumes, Failure> {
-    let mut volumes = Volumes::default();
-    if let Some(Profile { volume, host, requests }) = volume::named(matches)? {
-        volumes = Volumes { volume: Some(volume), host, requests, ..volumes };
-    }
-    if let Some(Profile { volume, requests, .. }) = volume::for_inputs(matches)? {
-        volumes = Volumes { input_volume: Some(volume), input_requests: requests, ..volumes };
-    }
-    Ok(volumes)
 }
 
 /// Refuses flags that do not apply to a resumed job, which has its own settings.

@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use ascot_io::Compression;
+use ascot_model::known_volume::{Origin, VolumeOrigin};
 use ascot_model::measurement::{HostMeasurement, VolumeRequests};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
@@ -280,9 +281,18 @@ pub struct Volumes {
     /// The processors; none: usual ones are assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostMeasurement>,
+    /// Where these profiles come from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<VolumeOrigin>,
 }
 
 impl Volumes {
+    /// Whether the user described a volume.
+    pub fn are_given(&self) -> bool {
+        let given = |of: &VolumeOrigin| matches!(of.origin, Origin::Given(_));
+        self.origins.iter().any(given) || (self.origins.is_empty() && self.volume.is_some())
+    }
+
     /// The volume of spills and output, or the one that is assumed.
     pub fn profile(&self) -> VolumeProfile {
         self.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash)

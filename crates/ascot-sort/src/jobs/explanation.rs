@@ -176,6 +176,7 @@ fn volumes_beside_plan<S: Serializer>(volumes: &Volumes, serializer: S) -> Resul
     map.serialize_entry("requests", &volumes.requests)?;
     map.serialize_entry("input_volume", &volumes.input_volume)?;
     map.serialize_entry("input_requests", &volumes.input_requests)?;
+    map.serialize_entry("origins", &volumes.origins)?;
     map.end()
 }
 
@@ -257,7 +258,11 @@ impl Explanation {
                 one(requests.write)
             )
         };
-        let Volumes { requests, input_volume, input_requests, .. } = &self.volumes;
+        let Volumes { requests, input_volume, input_requests, origins, .. } = &self.volumes;
+        if !origins.is_empty() {
+            let origins: Vec<String> = origins.iter().map(ToString::to_string).collect();
+            writeln!(f, "  volumes  {}", origins.join("; "))?;
+        }
         if let Some(volume) = input_volume {
             let rate = units::rate(volume.read_bytes_per_s);
             writeln!(f, "  inputs   on {} (read {rate}), a volume of their own", volume.name)?;

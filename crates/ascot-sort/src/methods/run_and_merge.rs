@@ -453,7 +453,7 @@ impl<R: Records> Job<'_, R> {
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
             .collect();
-        let schedule: Box<dyn Schedule> = if merges_in_long_runs(&self.request.volumes, runs.len()) {
+        let schedule: Box<dyn Schedule> = if merges_in_long_runs(&self.volumes(), runs.len()) {
             Box::new(GroupedForecast::new(&keys, blocks as u32))
         } else {
             Box::new(Forecast::new(&keys))

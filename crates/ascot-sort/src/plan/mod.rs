@@ -1,7 +1,9 @@
 //! The plan of a job: its memory, volumes, disk space and method.
 
 pub mod budget;
+mod corrected;
 pub mod disk_space;
+pub mod find_volumes;
 pub mod planner;
 mod simulated;
 pub mod volumes;
@@ -10,6 +12,7 @@ pub(crate) use budget::{
     Budget, MIN_MEMORY_BYTES, default_memory, merge_carry_bytes, merge_fan_in, part_block, spare_bytes,
     too_little,
 };
+pub(crate) use corrected::{corrected, merge_factor, volumes_seen};
 pub(crate) use disk_space::{
     Shortage, check_output_space, disk_is_estimate, explain_view_space, free_of_plan, keep_within,
     no_space_for_spills, refuse_without_space, shortage,

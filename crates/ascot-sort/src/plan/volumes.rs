@@ -62,7 +62,7 @@ fn measured(request: &SortRequest, budget: &Budget) -> Vec<(u64, VolumeRequests)
     inputs.chain(written).filter_map(|(device, requests)| Some((device, requests?))).collect()
 }
 
-fn input_paths(request: &SortRequest) -> Vec<PathBuf> {
+pub(crate) fn input_paths(request: &SortRequest) -> Vec<PathBuf> {
     let path = |input: &Input| match input {
         Input::Path(path) => Some(path.clone()),
         Input::Stdin => None,
@@ -71,7 +71,7 @@ fn input_paths(request: &SortRequest) -> Vec<PathBuf> {
 }
 
 /// The directories of spills and of the output.
-fn written_dirs(request: &SortRequest) -> Vec<PathBuf> {
+pub(crate) fn written_dirs(request: &SortRequest) -> Vec<PathBuf> {
     let mut dirs = temp_dirs(request);
     dirs.extend(output_dir(&request.output));
     dirs
@@ -88,7 +88,7 @@ pub fn output_dir(output: &Output) -> Option<PathBuf> {
     Some(dir.to_path_buf())
 }
 
-fn devices(paths: &[PathBuf]) -> Vec<u64> {
+pub(crate) fn devices(paths: &[PathBuf]) -> Vec<u64> {
     let mut devices: Vec<u64> = paths.iter().filter_map(|path| device_of(path)).collect();
     devices.sort_unstable();
     devices.dedup();

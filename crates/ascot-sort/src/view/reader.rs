@@ -14,7 +14,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 
-use crate::api::{Cancel, Keys, Output, SortError, SortRequest};
+use crate::api::{Cancel, Keys, Output, SortError, SortRequest, Volumes};
 use crate::merge::EmitThreads;
 use crate::output::OutputStream;
 use crate::plan::{
@@ -66,6 +66,9 @@ pub struct OpenView {
     pub threads: Option<usize>,
     /// How its files are read.
     pub options: RunOptions,
+    /// The volume of the view, as far as it is known; none: the one on which it was made. A volume that the user
+    /// described when making the view stays.
+    pub volumes: Option<Volumes>,
 }
 
 impl OpenView {
@@ -75,7 +78,7 @@ impl OpenView {
     }
 
     /// Opens the view that `manifest` describes; `dir` is its directory, or a name for messages.
-    pub fn open_manifest(&self, manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>, SortError> {
+    pub fn open_manifest(&self, mut manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>, SortError> {
         let memory = self.memory_bytes.unwrap_or_else(default_memory);
         if memory < MIN_MEMORY_BYTES {
             return Err(too_little(memory, MIN_MEMORY_BYTES));
@@ -83,6 +86,9 @@ impl OpenView {
         let bad =
             || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };
         let head = manifest.head().ok_or_else(bad)?;
+        if let Some(volumes) = self.volumes.as_ref().filter(|_| !manifest.request.volumes.are_given()) {
+            manifest.request.volumes = volumes.clone();
+        }
         let pool = Pool::new(usize::try_from(memory).unwrap_or(usize::MAX));
         let records = AnyRecords::new(&manifest.request, &head)?;
         let header = head.header.unwrap_or_default();

@@ -1,0 +1,136 @@
+//! Reads the text of a volume's profile (docs/formats/volume.md).
+
+use ascot_model::measurement::{HostMeasurement, VolumeMeasurement, VolumeRequests};
+use ascot_model::volume::VolumeProfile;
+use serde::de::DeserializeOwned;
+
+/// The contents of a profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The volume.
+    pub volume: VolumeProfile,
+    /// The processors, if they were measured.
+    pub host: Option<HostMeasurement>,
+    /// The fastest requests, if they were measured.
+    pub requests: Option<VolumeRequests>,
+}
+
+/// A text that is no profile.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// It is not TOML, or has other fields.
+    #[error("not a volume's profile: {0}")]
+    Text(String),
+    /// Its figures are impossible.
+    #[error(transparent)]
+    Figures(#[from] ascot_model::volume::BadProfile),
+}
+
+impl Profile {
+    /// A profile without measurements.
+    pub fn assumed(volume: VolumeProfile) -> Self {
+        Profile { volume, host: None, requests: None }
+    }
+
+    /// The profile of a text.
+    pub fn parse(text: &str) -> Result<Profile, ProfileError> {
+        let table: toml::Table = toml::from_str(text).map_err(not_a_profile)?;
+        Profile::of_table(table)
+    }
+
+    pub(crate) fn of_table(mut table: toml::Table) -> Result<Profile, ProfileError> {
+        // Both are parsed even if unused: a file with invalid tables is not trusted.
+        let host = taken::<HostMeasurement>(&mut table, "host").map_err(not_a_profile)?;
+        let measured = taken::<VolumeMeasurement>(&mut table, "measurement").map_err(not_a_profile)?;
+        let volume: VolumeProfile = match toml::Value::Table(table.clone()).try_into() {
+            Ok(volume) => volume,
+            Err(error) => {
+                let field = field_at_fault(&table);
+                return Err(ProfileError::Text(field.unwrap_or_else(|| error.message().to_owned())));
+            }
+        };
+        volume.check()?;
+        if let Some(host) = &host {
+            host.check()?;
+        }
+        let requests = measured.map(|measured| measured.requests());
+        Ok(Profile { volume, host, requests })
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn not_a_profile(error: toml::de::Error) -> ProfileError {
+    ProfileError::Text(error.message().to_owned())
+}
+
+/// The field that makes a profile invalid, and its fault: a value that no valid profile has.
+fn field_at_fault(table: &toml::Table) -> Option<String> {
+    let right = toml::Table::try_from(VolumeProfile::simple("right", 1.0, 1.0, 0.0)).ok()?;
+    table.iter().find_map(|(field, value)| {
+        let mut tried = right.clone();
+        tried.insert(field.clone(), value.clone());
+        let error = toml::Value::Table(tried).try_into::<VolumeProfile>().err()?;
+        let what = match field.as_str() {
+            "switch_seconds" => "give seconds, or a list of [files, seconds]",
+            _ => error.message(),
+        };
+        Some(format!("{field}: {what}"))
+    })
+}
+
+/// Removes a table from the parsed text and returns it.
+pub(crate) fn taken<T: DeserializeOwned>(
+    table: &mut toml::Table,
+    name: &str,
+) -> Result<Option<T>, toml::de::Error> {
+    table.remove(name).map(toml::Value::try_into).transpose()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use ascot_model::host::RecordClass;
+    use ascot_model::measurement::{Figure, KernelMeasurement, MeasuredProfile, Speed, SwitchPoint};
+
+    /// A profile as `ascot probe` measures it.
+    pub(crate) fn measured() -> MeasuredProfile {
+        let figure = |value: f64| Figure { value, spread: value / 7.0 };
+        let speed = Speed { rate: figure(1.4e9), request_bytes: 1 << 20, depth: 4 };
+        let switches = vec![SwitchPoint { files: 2, seconds: figure(1.25e-5) }];
+        let measurement = VolumeMeasurement {
+            read: speed,
+            write: speed,
+            duplex: figure(9.5e8),
+            run_bytes: 1 << 18,
+            read_switches: switches,
+            write_switches: vec![SwitchPoint { files: 2, seconds: figure(-3e-6) }],
+            cache: None,
+            used_bytes: 1 << 32,
+            repeats: 5,
+            seconds: 38.5,
+        };
+        let kernel = KernelMeasurement {
+            layout: "fixed:100".into(),
+            class: RecordClass::Fixed,
+            record_bytes: 100.0,
+            sort: figure(1e9),
+            merge: figure(8e8),
+            wide_merge: Some(figure(6e8)),
+        };
+        let host = HostMeasurement { threads: 2, fresh_memory: Some(figure(3e9)), kernels: vec![kernel] };
+        let volume = measurement.profile("a \"place\" (ext4)");
+        MeasuredProfile { volume, measurement, host }
+    }
+
+    #[test]
+    fn what_a_measurement_writes_is_read_again() {
+        let written = measured();
+        let profile = Profile::parse(&written.to_string()).unwrap();
+        assert_eq!(profile.volume, written.volume);
+        assert_eq!(profile.host, Some(written.host.clone()));
+        assert_eq!(profile.requests, Some(written.measurement.requests()));
+        let mut table: toml::Table = toml::from_str(&written.to_string()).unwrap();
+        let measured: Option<VolumeMeasurement> = taken(&mut table, "measurement").unwrap();
+        assert_eq!(measured, Some(written.measurement));
+    }
+}

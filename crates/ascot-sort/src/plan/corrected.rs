@@ -1,0 +1,65 @@
+//! What a job learns about its volumes while it runs: the report of it, and the profiles that later passes follow.
+//!
+//! Invariants: a profile that the user gave stays. So does the assumption of flash where none is known: a job whose
+//! volume counts as flash never changes to long runs.
+
+use std::path::PathBuf;
+
+use ascot_io::Ledger;
+use ascot_model::known_volume::Origin;
+use ascot_model::multipass::DeviceCost;
+use ascot_model::passes_plan::FileJob;
+use ascot_model::report::VolumeSeen;
+use ascot_model::volume::VolumeProfile;
+
+use crate::api::{SortRequest, Volumes};
+use crate::plan::volumes::{devices, input_paths, written_dirs};
+
+/// Files among which a pass that forms runs switches: it reads one and writes one.
+const FILES_OF_FORMING: f64 = 2.0;
+
+/// The rates of the volumes of a job, as predicted and as measured. `has_choice`: its later passes follow corrected
+/// profiles.
+pub fn volumes_seen(request: &SortRequest, ledger: &Ledger, has_choice: bool) -> Vec<VolumeSeen> {
+    let volumes = &request.volumes;
+    let seen = |of: &str, paths: &[PathBuf], predicted: VolumeProfile, corrected: bool| {
+        let measured = ledger.pace(&devices(paths)).rates();
+        VolumeSeen { of: of.into(), predicted, measured, corrected: corrected && !measured.is_empty() }
+    };
+    let written = written_dirs(request);
+    let inputs = input_paths(request);
+    let follows = has_choice && may_correct(volumes);
+    match &volumes.input_volume {
+        None => vec![seen("all files", &[inputs, written].concat(), volumes.profile(), follows)],
+        Some(profile) => vec![
+            seen("inputs", &inputs, profile.clone(), false),
+            seen("spills and output", &written, volumes.profile(), follows),
+        ],
+    }
+}
+
+/// The volumes of a job with the volume of its spills corrected by its requests so far.
+pub fn corrected(request: &SortRequest, ledger: &Ledger) -> Volumes {
+    let mut volumes = request.volumes.clone();
+    if may_correct(&volumes)
+        && let Some(profile) = &mut volumes.volume
+    {
+        let seen = ledger.pace(&devices(&written_dirs(request))).rates();
+        *profile = seen.correct(profile, FILES_OF_FORMING);
+    }
+    volumes
+}
+
+fn may_correct(volumes: &Volumes) -> bool {
+    let found = |origin: &Origin| matches!(origin, Origin::Probed(_) | Origin::Recognised(_));
+    volumes.volume.is_some() && !volumes.are_given() && volumes.origins.iter().any(|of| found(&of.origin))
+}
+
+/// The largest number of runs that one merge should take, of `runs` runs of `bytes` bytes in all; none: all of them.
+pub fn merge_factor(volume: &VolumeProfile, runs: usize, bytes: u64, memory: u64) -> Option<usize> {
+    let inputs = u32::try_from(runs).ok()?;
+    let job = FileJob { what: "merge", inputs, outputs: 1, input_bytes: bytes as f64, alpha: 0.5 };
+    let cost = DeviceCost { volume, memory_bytes: memory as f64, max_streams: u32::MAX, baseline: None };
+    let way = job.best(&cost).ok()??;
+    way.factors().into_iter().map(|factor| factor as usize).max()
+}

@@ -1,0 +1,188 @@
+//! Which profile describes each volume of a job, where the user named none.
+//!
+//! ```text
+//!   spills (a merge: and output) ──> the one whose switches cost most ──> `volume`
+//!   inputs, if no device of theirs is written ──────────────────────────> `input_volume`
+//! ```
+//!
+//! Invariant: if all volumes behave as flash, the job is planned as without any profile.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use ascot_model::known_volume::{KnownVolume, VolumeOrigin};
+use ascot_model::volume::VolumeProfile;
+
+use crate::api::{SortRequest, Volumes};
+use crate::plan::volumes::{input_paths, output_dir, temp_dirs};
+use crate::resources::device_of;
+
+/// The files that a job writes.
+#[derive(Clone, Copy, Debug)]
+pub enum Writes<'a> {
+    /// Spills and an output.
+    SpillsAndOutput,
+    /// Only an output.
+    Output,
+    /// Spills that become the view of this name.
+    View(&'a Path),
+    /// Nothing.
+    Nothing,
+}
+
+/// The volumes of a request that names none for its spills and output. `find` looks one up; it is called once for each
+/// device.
+pub fn find_volumes(
+    request: &SortRequest,
+    writes: Writes<'_>,
+    find: &mut dyn FnMut(&Path) -> Option<KnownVolume>,
+) -> Volumes {
+    let mut found = Found { find, by_device: HashMap::new() };
+    let inputs = found.all(&input_paths(request));
+    let spills = match writes {
+        Writes::SpillsAndOutput => found.all(&temp_dirs(request)),
+        Writes::View(dir) => found.all(&[directory_of(dir)]),
+        Writes::Output | Writes::Nothing => Vec::new(),
+    };
+    let output = match writes {
+        Writes::SpillsAndOutput | Writes::Output => {
+            found.all(&output_dir(&request.output).into_iter().collect::<Vec<_>>())
+        }
+        Writes::View(_) | Writes::Nothing => Vec::new(),
+    };
+    let mut volumes = request.volumes.clone();
+    let deciding = match writes {
+        Writes::Nothing => inputs.clone(),
+        // One pass from the inputs to the output needs no spills.
+        _ if request.merge_only || spills.is_empty() => [output.as_slice(), &spills].concat(),
+        _ => spills.clone(),
+    };
+    let written = [output.as_slice(), &spills].concat();
+    if let Some(decided) = KnownVolume::most_careful(&deciding) {
+        volumes.volume.clone_from(&decided.profile);
+        volumes.requests = decided.requests;
+        volumes.host.clone_from(&decided.host);
+    }
+    if volumes.input_volume.is_none() && are_apart(&inputs, &written) {
+        let of_inputs = KnownVolume::most_careful(&inputs);
+        let known = |volume: &KnownVolume| volume.profile.is_some();
+        if let Some(apart) = of_inputs.filter(|volume| known(volume) || deciding.iter().any(known)) {
+            let profile = apart.profile.clone();
+            volumes.input_volume = Some(profile.unwrap_or_else(VolumeProfile::assumed_flash));
+            volumes.input_requests = apart.requests;
+            volumes.host = volumes.host.or_else(|| apart.host.clone());
+        }
+    }
+    let given = std::mem::take(&mut volumes.origins);
+    let inputs: &[KnownVolume] = if given.is_empty() { &inputs } else { &[] };
+    volumes.origins = given;
+    volumes.origins.extend(origins([("inputs", inputs), ("spills", &spills), ("output", &output)]));
+    volumes
+}
+
+/// Known volumes by device.
+struct Found<'f> {
+    find: &'f mut dyn FnMut(&Path) -> Option<KnownVolume>,
+    by_device: HashMap<u64, Option<KnownVolume>>,
+}
+
+impl Found<'_> {
+    /// The volumes of some files, each once.
+    fn all(&mut self, paths: &[PathBuf]) -> Vec<KnownVolume> {
+        let mut devices = Vec::new();
+        let mut volumes = Vec::new();
+        for path in paths {
+            let Some(device) = device_of(path) else { continue };
+            if devices.contains(&device) {
+                continue;
+            }
+            devices.push(device);
+            volumes.extend(self.by_device.entry(device).or_insert_with(|| (self.find)(path)).clone());
+        }
+        volumes
+    }
+}
+
+/// Whether the inputs have devices of their own.
+fn are_apart(inputs: &[KnownVolume], written: &[KnownVolume]) -> bool {
+    let is_written = |input: &KnownVolume| written.iter().any(|volume| volume.device == input.device);
+    !inputs.is_empty() && !written.is_empty() && !inputs.iter().any(is_written)
+}
+
+/// The origin of each volume, with all its roles.
+fn origins(roles: [(&str, &[KnownVolume]); 3]) -> Vec<VolumeOrigin> {
+    let mut origins: Vec<(Vec<&str>, &KnownVolume)> = Vec::new();
+    for (role, volumes) in roles {
+        for volume in volumes {
+            let same = |(_, other): &&mut (Vec<&str>, &KnownVolume)| {
+                other.mount == volume.mount && other.origin == volume.origin
+            };
+            match origins.iter_mut().find(same) {
+                Some((known, _)) => known.push(role),
+                None => origins.push((vec![role], volume)),
+            }
+        }
+    }
+    let origin = |(roles, volume): (Vec<&str>, &KnownVolume)| VolumeOrigin {
+        of: match roles.split_last() {
+            Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+            _ => roles.concat(),
+        },
+        mount: Some(volume.mount.clone()),
+        origin: volume.origin.clone(),
+    };
+    origins.into_iter().map(origin).collect()
+}
+
+/// The directory of a file that may not exist.
+fn directory_of(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_path_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ascot_model::known_volume::Origin;
+    use ascot_model::volume_kind::VolumeKind;
+
+    fn known(mount: &str, kind: VolumeKind) -> KnownVolume {
+        KnownVolume {
+            mount: mount.into(),
+            device: mount.into(),
+            profile: kind.profile(),
+            requests: None,
+            host: None,
+            origin: Origin::Recognised(kind),
+        }
+    }
+
+    #[test]
+    fn volumes_are_apart_if_no_device_is_shared() {
+        use VolumeKind::{Flash, Rotational};
+        let disk = known("/disk", Rotational);
+        let other = known("/flash", Flash);
+        assert!(are_apart(std::slice::from_ref(&disk), std::slice::from_ref(&other)));
+        // Another partition of the same disk.
+        let partition = KnownVolume { mount: "/disk2".into(), ..disk.clone() };
+        assert!(!are_apart(&[disk.clone(), other.clone()], &[partition]));
+        assert!(!are_apart(&[], std::slice::from_ref(&other)));
+        assert!(!are_apart(&[disk], &[]));
+    }
+
+    #[test]
+    fn roles_on_one_volume_are_named_together() {
+        use VolumeKind::{Flash, Fuse};
+        let here = [known("/", Flash)];
+        let there = [known("/m", Fuse)];
+        let text = |inputs: &[KnownVolume]| {
+            let all = origins([("inputs", inputs), ("spills", &here), ("output", &here)]);
+            all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(text(&here), "inputs, spills and output on /, recognised as flash");
+        assert_eq!(
+            text(&there),
+            "inputs on /m, recognised as a FUSE file system; spills and output on /, recognised as flash"
+        );
+    }
+}
