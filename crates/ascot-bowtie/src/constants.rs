@@ -72,6 +72,14 @@ pub(crate) const RATE_WINDOW_MEMORIES: f64 = 4.0;
 /// must not be taken to rest for ever.
 pub(crate) const MIN_RATE_SHARE: f64 = 0.05;
 
+/// A bowtie that learns its share of reading follows it when it has changed by this much. A scheme for a share that is
+/// wrong by 0.03 has runs that are shorter by less than one percent at the shapes from 2 x 2 to 32 x 32.
+pub(crate) const ALPHA_STEP: f64 = 0.03;
+
+/// The least share of reading and of writing that a bowtie with both is divided by: a function that only reads for a
+/// while may write later.
+pub(crate) const MIN_ALPHA: f64 = 0.05;
+
 /// The smallest rate and the smallest gain that a time is divided by.
 pub(crate) const MIN_RATE: f64 = 1e-12;
 pub(crate) const MIN_GAIN: f64 = 1e-9;

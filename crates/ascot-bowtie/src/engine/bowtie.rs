@@ -26,6 +26,7 @@ use ascot_io::{BlockPool, Filled, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 
 use crate::constants::{DEFAULT_DEPTH, MIN_DEVICE_DEPTH};
+use crate::engine::adaption::Adaption;
 use crate::engine::device_loads::DeviceLoads;
 use crate::engine::streams::{
     BlockInput, BlockOutput, Input, Output, PartBlock, Reader, TooFewBlocks, Writer,
@@ -42,6 +43,8 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     pub(super) pool: BlockPool,
     pub(super) occupancy: Occupancy,
     schedule: Box<dyn Schedule>,
+    /// The scheme that it follows as the share of reading changes; none: the share is given.
+    adaption: Option<Adaption>,
     loads: DeviceLoads,
     /// Requests in flight, in the order begun.
     pub(super) in_flight: VecDeque<Move>,
@@ -135,6 +138,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             pool,
             occupancy,
             schedule,
+            adaption: None,
             loads: DeviceLoads::new(input_devices, output_devices),
             in_flight: VecDeque::new(),
             deferred_writes: VecDeque::new(),
@@ -166,6 +170,18 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self
     }
 
+    /// Lets the bowtie, made with `scheme`, follow the share of reading as it is measured.
+    #[must_use]
+    pub fn adapting(mut self, scheme: &Scheme) -> Self {
+        self.adaption = Adaption::new(scheme, self.occupancy.split());
+        self
+    }
+
+    /// The share of reading in the bytes moved of late.
+    pub fn alpha(&self) -> f64 {
+        self.occupancy.alpha()
+    }
+
     /// The memory that its streams share.
     pub fn pool(&self) -> &BlockPool {
         &self.pool
@@ -174,6 +190,11 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Time for which the flow waited for data or memory.
     pub fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// Whether requests are in flight.
+    pub fn is_moving(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     /// Tells the schedule which input runs out first, if the flow knows.
@@ -189,6 +210,9 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             }
         }
         self.complete_written()?;
+        if let Some(adaption) = &mut self.adaption {
+            adaption.follow(&mut self.occupancy, &mut *self.schedule);
+        }
         while self.in_flight.len() + 1 < self.depth && self.begin_next(BlockedOn::Nothing)? {}
         self.begin_deferred()
     }

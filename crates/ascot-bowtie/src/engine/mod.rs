@@ -8,10 +8,12 @@
 //!        ╰────────── Schedule: the next block ────────╯
 //! ```
 //!
-//! Files, each using only those before it: `device_loads.rs` (the requests of each device), `streams.rs` (streams of
+//! Files, each using only those before it: `device_loads.rs` (the requests of each device), `adaption.rs` (a share of
+//! reading that is learned), `streams.rs` (streams of
 //! blocks, and files as such streams), `bowtie.rs` (asks the schedule, moves blocks, waits, and gives the flow its
 //! blocks and bytes).
 
+mod adaption;
 mod bowtie;
 mod device_loads;
 mod streams;

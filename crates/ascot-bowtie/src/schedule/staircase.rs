@@ -52,6 +52,10 @@ impl Schedule for Staircase {
         }
         self.tasks.next(view)
     }
+
+    fn adapt(&mut self, scheme: &Scheme, read_blocks: u32) {
+        self.targets = Targets { scheme: *scheme, read_blocks };
+    }
 }
 
 impl Staircase {

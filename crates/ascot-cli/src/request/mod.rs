@@ -7,6 +7,7 @@
 //!
 //! All errors that can be found without opening a file are reported here, with the correct form.
 
+mod flow;
 mod inputs;
 mod random;
 mod records;
@@ -26,6 +27,7 @@ use crate::size;
 use crate::values;
 use crate::volume::{self, Profile};
 
+pub use flow::flow_request;
 pub use records::{SORT_WORDS, are_text_by_name, named_records};
 pub use resources::{
     is_compression_program, keeps_on_interrupt, lowered_cap, memory_of_resumed, memory_or, threads,
