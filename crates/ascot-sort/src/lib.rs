@@ -7,7 +7,7 @@
 //!   jobs          the entries: sort, split, make views, explain, resume, generate, remove leftovers of killed jobs
 //!   flow          a user's program as the function of a bowtie
 //!   view          runs that stay, merged when they are read
-//!   methods       run and merge, partition and sort, merge inputs, split, small
+//!   methods       run and merge, partition and sort, merge inputs, reshape by a key, split, small
 //!   job           the state that the passes of one job share; its end: seal the output, write the report, commit
 //!   check         whether records are in order
 //!   partition     the partitioned write: records grouped by the part of their key, and written there

@@ -9,7 +9,7 @@
 
 use ascot_model::run_length::{Scheme, Shape};
 
-use crate::constants::{ALPHA_STEP, MIN_ALPHA};
+use crate::constants::{GAIN_STEP, MIN_ALPHA};
 use crate::occupancy::Occupancy;
 use crate::schedule::{Schedule, Split};
 
@@ -35,7 +35,8 @@ impl Adaption {
         let total = occupancy.split().total();
         let live = (0..occupancy.inputs()).any(|input| occupancy.is_live(input));
         let alpha = occupancy.alpha().clamp(MIN_ALPHA, 1.0 - MIN_ALPHA);
-        let changed = if live { (alpha - before).abs() >= ALPHA_STEP } else { inputs > 0 };
+        let gain = |alpha: f64| (1.0 - alpha) / alpha;
+        let changed = if live { (gain(alpha) / gain(before)).ln().abs() >= GAIN_STEP } else { inputs > 0 };
         if changed && live {
             *scheme = Scheme::best(Shape { inputs, outputs, alpha });
             *wanted = Split::new(scheme, total);

@@ -54,6 +54,10 @@ impl Schedule for Staircase {
     }
 
     fn adapt(&mut self, scheme: &Scheme, read_blocks: u32) {
+        if scheme.algorithm.reads_in_groups() {
+            // No input is streamed any more.
+            self.current = None;
+        }
         self.targets = Targets { scheme: *scheme, read_blocks };
     }
 }

@@ -30,7 +30,7 @@ pub fn flow() -> Command {
         .before_help("COMMAND reads descriptors ASCOT_IN_0, ... and writes ASCOT_OUT_0, ...")
         .after_help(
             "Examples:\n\
-             \x20 ascot flow --inputs a.log b.log --outputs c.log -- sh -c 'cat <&$ASCOT_IN_1 - <&$ASCOT_IN_0'\n\
+             \x20 ascot flow --inputs a.log b.log --outputs c.log -- sh -c 'paste -d, /dev/fd/$ASCOT_IN_0 /dev/fd/$ASCOT_IN_1'\n\
              \x20 ascot flow --inputs in-* --merge-by 0..10 --format fixed:100 --outputs x y -- ./route\n\
              \x20 ascot flow --inputs big.csv --outputs small.gz -- gzip",
         )

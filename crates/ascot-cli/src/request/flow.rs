@@ -44,12 +44,12 @@ fn names(matches: &ArgMatches, id: &str) -> Result<Vec<std::ffi::OsString>, Fail
 
 /// The inputs, their records if they are merged, and the resources.
 fn sort_part(matches: &ArgMatches, inputs: Vec<Input>, merged: bool) -> Result<SortRequest, Failure> {
-    let Records { layout, keys, header, any_format } = if merged {
+    let Records { layout, keys, header, any_format, .. } = if merged {
         records(matches, &inputs)?
     } else {
         refuse_records(matches)?;
         let keys = Keys::Ranges(Vec::new());
-        Records { layout: Layout::Fixed { len: 1 }, keys, header: false, any_format: true }
+        Records { layout: Layout::Fixed { len: 1 }, keys, header: false, any_format: true, route: None }
     };
     Ok(SortRequest {
         inputs,
@@ -69,6 +69,7 @@ fn sort_part(matches: &ArgMatches, inputs: Vec<Input>, merged: bool) -> Result<S
         threads: resources::threads(matches)?,
         batch_size: None,
         boundaries: None,
+        route: None,
         volumes: volumes(matches)?,
     })
 }

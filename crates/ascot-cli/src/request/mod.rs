@@ -91,6 +91,7 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         threads: resources::threads(matches)?,
         batch_size: resources::batch_size(matches)?,
         boundaries: boundaries(matches)?,
+        route: records.route,
         volumes,
     })
 }

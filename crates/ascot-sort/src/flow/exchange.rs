@@ -24,7 +24,7 @@ use ascot_model::report::FlowStream;
 use ascot_model::units;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::api::SortError;
+use crate::api::{Cancel, SortError};
 use crate::flow::ends::{FileOutput, Relay, is_passing};
 use crate::flow::program::Program;
 
@@ -42,11 +42,8 @@ pub(super) enum Source {
     Stream(usize),
     /// A pipe or socket.
     Relay(Relay),
-    /// Records that are handed over one block at a time; `over` when there are no more.
-    Records {
-        /// Whether all have been handed over.
-        over: bool,
-    },
+    /// Records that are handed over one block at a time.
+    Records,
 }
 
 /// Where the bytes of an output go.
@@ -438,6 +435,58 @@ impl Exchange {
             return None;
         }
         (0..inputs.len()).filter(ready).find_map(|at| inputs[at])
+    }
+}
+
+/// Records for the first input, handed over in order.
+impl Exchange {
+    /// Gives all of `bytes` to the program, and takes what it writes meanwhile.
+    pub(super) fn hand_over<I: BlockInput, O: BlockOutput>(
+        &mut self,
+        mut bytes: &[u8],
+        bowtie: &mut Bowtie<I, O>,
+        cancel: &Cancel,
+    ) -> Result<(), SortError> {
+        while !bytes.is_empty() {
+            cancel.check()?;
+            bowtie.pump()?;
+            let mut moved = self.take_outputs(bowtie)?;
+            if self.feeds[0].pipe.is_some() {
+                let given = self.feeds[0].give(bytes);
+                let count = self.given(0, given)?.unwrap_or(0);
+                bytes = &bytes[count..];
+                moved |= count > 0;
+                self.note(moved);
+            } else if self.patience.allow_unread {
+                return Ok(());
+            }
+            if !moved {
+                // An error if it has ended already.
+                self.is_over()?;
+                self.wait(&[], bowtie.is_moving());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the first input, and takes what the program still writes.
+    pub(super) fn end<I: BlockInput, O: BlockOutput>(
+        &mut self,
+        bowtie: &mut Bowtie<I, O>,
+        cancel: &Cancel,
+    ) -> Result<(), SortError> {
+        self.feeds[0].pipe = None;
+        loop {
+            cancel.check()?;
+            bowtie.pump()?;
+            if self.take_outputs(bowtie)? {
+                continue;
+            }
+            if self.is_over()? {
+                return Ok(());
+            }
+            self.wait(&[], bowtie.is_moving());
+        }
     }
 }
 

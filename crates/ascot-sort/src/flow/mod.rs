@@ -6,10 +6,13 @@
 //! ```
 //!
 //! In reading order: `request.rs` (what is run), `ends.rs` (files and pipes of the user), `program.rs` (the process),
-//! `exchange.rs` (bytes between both), `plan.rs` (memory, schedule and predicted switches), `run.rs` (the job).
+//! `exchange.rs` (bytes between both), `plan.rs` (memory, schedule and predicted switches), `job.rs` (what both
+//! kinds of jobs share), `merged.rs` (inputs merged into one), `run.rs` (each input by itself).
 
 mod ends;
 mod exchange;
+mod merged;
+mod job;
 mod plan;
 mod program;
 pub mod request;

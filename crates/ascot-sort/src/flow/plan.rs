@@ -5,7 +5,6 @@
 
 use std::fmt;
 
-use ascot_bowtie::simulate::{Setup, Skew, simulate};
 use ascot_model::plan::{MethodPlan, PassPlan, Plan};
 use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::units;
@@ -14,7 +13,7 @@ use serde::Serialize;
 use crate::api::{SortError, Volumes};
 use crate::flow::ends::{input_bytes, is_file};
 use crate::flow::request::FlowRequest;
-use crate::plan::{MIN_MEMORY_BYTES, default_memory, too_little};
+use crate::plan::{MIN_MEMORY_BYTES, default_memory, interconnect_switches, too_little};
 
 /// Bytes of the buffer between a pipe and the engine, or between two pipes.
 pub(super) const RELAY_BYTES: usize = 64 << 10;
@@ -25,8 +24,6 @@ const BLOCK_BYTES_MAX: usize = 1 << 20;
 const BLOCKS_PER_STREAM: usize = 130;
 /// Blocks of a stream where switches cost little: more memory would not be faster.
 const BLOCKS_WITHOUT_RUNS: usize = 16;
-/// Blocks of one pass above which the formula is exact enough, and a simulation would take long.
-const MAX_SIMULATED_BLOCKS: u64 = 1 << 17;
 
 /// The memory and the schedule of a flow.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +46,8 @@ impl Layout {
     /// Divides memory among the streams of a request.
     pub(super) fn new(request: &FlowRequest) -> Result<Layout, SortError> {
         let memory = request.sort.memory_bytes.unwrap_or_else(default_memory);
-        let inputs = request.sort.inputs.iter().filter(|input| input_bytes(input).is_some()).count();
+        let inputs = &request.sort.inputs;
+        let inputs = inputs.iter().filter(|input| request.merged || input_bytes(input).is_some()).count();
         let outputs = request.outputs.iter().filter(|output| is_file(output)).count();
         let streams = inputs + outputs;
         let pipes = request.sort.inputs.len() + request.outputs.len() - streams;
@@ -83,20 +81,7 @@ impl Layout {
         if !self.long_runs {
             return bytes / self.block as u64;
         }
-        let total_blocks = bytes / self.block as u64;
-        let setup = Setup {
-            scheme,
-            memory_blocks: self.blocks as u32,
-            total_blocks,
-            input_skew: Skew::Equal,
-            output_skew: Skew::Equal,
-            seed: 1,
-        };
-        let simulated = (1..=MAX_SIMULATED_BLOCKS).contains(&total_blocks).then(|| simulate(&setup, false).ok());
-        match simulated.flatten() {
-            Some(outcome) => outcome.runs,
-            None => (bytes as f64 / scheme.run_length((self.blocks * self.block) as f64)).ceil() as u64,
-        }
+        interconnect_switches(&scheme, self.blocks, self.block, bytes)
     }
 }
 

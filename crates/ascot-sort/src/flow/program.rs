@@ -96,14 +96,14 @@ impl Program {
             start.env(format!("ASCOT_OUT_{number}"), descriptor.to_string());
         }
         start.stdin(match inputs.pop() {
-            Some(only) if inputs.is_empty() => Stdio::from(only),
+            Some(only) if inputs.is_empty() => standard(only).map_err(failed)?,
             other => {
                 inputs.extend(other);
                 Stdio::null()
             }
         });
         start.stdout(match outputs.pop() {
-            Some(only) if outputs.is_empty() => Stdio::from(only),
+            Some(only) if outputs.is_empty() => standard(only).map_err(failed)?,
             other => {
                 outputs.extend(other);
                 messages(stdout_is_taken).map_err(failed)?
@@ -162,6 +162,12 @@ impl Drop for Program {
             let _ = self.child.wait();
         }
     }
+}
+
+/// An end as a standard stream. The program inherits it under that number only, so that it can close it.
+fn standard(end: OwnedFd) -> io::Result<Stdio> {
+    fcntl_setfd(&end, FdFlags::CLOEXEC)?;
+    Ok(Stdio::from(end))
 }
 
 /// The standard output of a program that has several outputs, or none.

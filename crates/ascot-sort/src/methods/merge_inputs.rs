@@ -126,7 +126,7 @@ const LONG_RECORDS: usize = 2;
 
 /// A sorted input, read block by block. The engine chooses the input whose next block is read. The cut record at the
 /// end of a block is the carry of the next one, and goes to the space kept for it before that block.
-struct RawInput<R> {
+pub(crate) struct RawInput<R> {
     records: Arc<R>,
     stream: Box<dyn ReadStream>,
     pool: Pool,
@@ -170,7 +170,8 @@ struct LongStart {
 }
 
 impl<R: Records> RawInput<R> {
-    fn open(
+    /// Opens input `number` of a job, one of `merged_at_once`.
+    pub(crate) fn open(
         job: &Job<'_, R>,
         (number, file): (usize, &InputFile),
         merged_at_once: usize,
@@ -198,6 +199,16 @@ impl<R: Records> RawInput<R> {
             order: OrderCheck::new(&job.records, EqualKeys::AnyOrder, CARRY_BYTES_MAX),
             block: 0,
         })
+    }
+
+    /// The misfits of the records read.
+    pub(crate) fn misfits(&self) -> &Misfits {
+        &self.misfits
+    }
+
+    /// Sum of the records read.
+    pub(crate) fn sum(&self) -> &RecordSum {
+        &self.sum
     }
 
     /// Stops the merge with an error of the records.
