@@ -49,10 +49,10 @@ def simulated(step, *flags):
     return json.loads(run("simulate", *map(str, words), *sizes, "--json", *flags).stdout)["switches"]
 
 
-@pytest.mark.parametrize("inputs, outputs", [(8, 8), (4, 16), (16, 4)])
-def test_a_reshape_by_hash_takes_the_switches_of_an_interconnect(inputs, outputs, array, disk):
+@pytest.mark.parametrize("inputs, outputs, memory", [(8, 8, "8MiB"), (4, 16, "8MiB"), (16, 4, "32MiB")])
+def test_a_reshape_by_hash_takes_the_switches_of_an_interconnect(inputs, outputs, memory, array, disk):
     names = sorted_records(disk, inputs, 1_600_000 // inputs)
-    words = [*names, *FIXED, "--by", "hash:20..30", "--parts", str(outputs), "--memory", "8MiB"]
+    words = [*names, *FIXED, "--by", "hash:20..30", "--parts", str(outputs), "--memory", memory]
     words += ["--volume", array, "--report", disk / "run.json", "-o", disk / "out{:02}"]
     run("reshape", *words, timeout=300)
     report = json.loads((disk / "run.json").read_text())

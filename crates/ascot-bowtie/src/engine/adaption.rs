@@ -7,7 +7,7 @@
 //!
 //! When all inputs have ended, all memory is for outputs, and they are written by A1.
 
-use ascot_model::run_length::{Scheme, Shape};
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 use crate::constants::{GAIN_STEP, MIN_ALPHA};
 use crate::occupancy::Occupancy;
@@ -38,7 +38,10 @@ impl Adaption {
         let gain = |alpha: f64| (1.0 - alpha) / alpha;
         let changed = if live { (gain(alpha) / gain(before)).ln().abs() >= GAIN_STEP } else { inputs > 0 };
         if changed && live {
-            *scheme = Scheme::best(Shape { inputs, outputs, alpha });
+            let shape = Shape { inputs, outputs, alpha };
+            // Whoever chose A5 wants no rounds.
+            let same = Scheme::best_of(shape, Algorithm::A5).filter(|_| scheme.algorithm == Algorithm::A5);
+            *scheme = same.unwrap_or_else(|| Scheme::best(shape));
             *wanted = Split::new(scheme, total);
         } else if changed {
             *scheme = Scheme::best(Shape { inputs: 0, outputs, alpha: 0.0 });

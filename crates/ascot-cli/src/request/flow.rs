@@ -37,7 +37,10 @@ pub fn flow_request(matches: &ArgMatches) -> Result<FlowRequest, Failure> {
 fn names(matches: &ArgMatches, id: &str) -> Result<Vec<std::ffi::OsString>, Failure> {
     let names: Vec<_> = values::all(matches, id).cloned().collect();
     match names.iter().any(|name| name.is_empty()) {
-        true => Err(Failure::usage(format!("--{id} has an empty name"), "name a file, or - for a standard stream")),
+        true => Err(Failure::usage(
+            format!("--{id} has an empty name"),
+            "name a file, or - for a standard stream",
+        )),
         false => Ok(names),
     }
 }
@@ -76,7 +79,8 @@ fn sort_part(matches: &ArgMatches, inputs: Vec<Input>, merged: bool) -> Result<S
 
 /// Refuses flags of records if there is no merge that would use them.
 fn refuse_records(matches: &ArgMatches) -> Result<(), Failure> {
-    let unused = ["format", "csv", "header", "separator", "zero-terminated", "null", "quote", "strict", "reverse"];
+    let unused =
+        ["format", "csv", "header", "separator", "zero-terminated", "null", "quote", "strict", "reverse"];
     match unused.into_iter().find(|id| values::is_given(matches, id)) {
         None => Ok(()),
         Some(id) => Err(Failure::usage(

@@ -194,7 +194,9 @@ pub enum SortError {
         why: String,
     },
     /// A user's program failed, or is stuck.
-    #[error("the program {program} {what}\n  no file was written; it must read all of its inputs and end with status 0")]
+    #[error(
+        "the program {program} {what}\n  no file was written; it must read all of its inputs and end with status 0"
+    )]
     Program {
         /// The program.
         program: String,
@@ -202,7 +204,9 @@ pub enum SortError {
         what: String,
     },
     /// A user's program cannot be started.
-    #[error("the program {program} cannot be started: {source}\n  name a program that exists and may be executed")]
+    #[error(
+        "the program {program} cannot be started: {source}\n  name a program that exists and may be executed"
+    )]
     ProgramStart {
         /// The program.
         program: String,

@@ -289,8 +289,7 @@ impl Exchange {
     /// What became of bytes given to the program: their number, 0 if the pipe is full, none if it is closed, which is
     /// early.
     fn given(&mut self, at: usize, given: io::Result<Option<usize>>) -> Result<Option<usize>, SortError> {
-        let given =
-            given.map_err(|error| self.program.failure(format!("cannot be written to: {error}")))?;
+        let given = given.map_err(|error| self.program.failure(format!("cannot be written to: {error}")))?;
         if given.is_none() {
             let feed = &mut self.feeds[at];
             feed.pipe = None;

@@ -103,8 +103,7 @@ impl FlowJob<'_> {
         let stdout_is_taken = self.request.outputs.contains(&Output::Stdout);
         let ends = Inherited { inputs: streams.inputs, outputs: streams.outputs, stdout_is_taken };
         let program = Program::start(&self.request.command, ends)?;
-        let patience =
-            Patience { idle: self.request.idle_timeout, allow_unread: self.request.allow_unread };
+        let patience = Patience { idle: self.request.idle_timeout, allow_unread: self.request.allow_unread };
         Ok(Exchange::new(program, streams.feeds, streams.takes, patience, buffer))
     }
 

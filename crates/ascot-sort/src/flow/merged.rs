@@ -27,8 +27,6 @@ use crate::read::{Inputs, open_inputs};
 use crate::records::{AnyRecords, InputHead, Merged, MergedBlock, Records, Rules, with_records};
 use crate::report::Passes;
 
-/// The least batch, in blocks of each input.
-const BATCH_BLOCKS: usize = 1;
 /// Inverse of the share of a batch in the memory of all streams.
 const BATCH_SHARE: usize = 32;
 
@@ -73,7 +71,8 @@ impl FlowJob<'_> {
         let budget = budget_of(request, inputs.record_bytes())?;
         let budget = Budget { block: budget.block.min(self.layout.block), ..budget };
         let caller = Caller { observer: self.observer, cancel: self.cancel };
-        let mut job = Job::new(records, request, self.plan.clone(), self.disk.clone(), budget, inputs, caller)?;
+        let mut job =
+            Job::new(records, request, self.plan.clone(), self.disk.clone(), budget, inputs, caller)?;
         let pool = job.pool.clone();
         let passes = std::mem::replace(&mut job.passes, Passes::new(self.disk.ledger().clone()));
         let mut streams = Streams::default();
@@ -86,13 +85,11 @@ impl FlowJob<'_> {
         let fault = Arc::new(Mutex::new(None));
         let count = job.inputs.iter().count();
         let readers = (0..count).filter_map(|number| Some((number, job.inputs.get(number)?)));
-        let readers = readers
-            .map(|input| RawInput::open(&job, input, count, &fault))
-            .collect::<Result<Vec<_>, _>>()?;
+        let readers =
+            readers.map(|input| RawInput::open(&job, input, count, &fault)).collect::<Result<Vec<_>, _>>()?;
         let memory = self.memory_of_merge(&job);
         let mut bowtie = self.bowtie(&pool, memory, readers, writers)?;
-        let least = (BATCH_BLOCKS * count * memory.block) as u64;
-        let batch_bytes = ((memory.blocks * memory.block / BATCH_SHARE) as u64).max(least);
+        let batch_bytes = (memory.blocks * memory.block / BATCH_SHARE) as u64;
         let mut target = Ordered { exchange, records: &*job.records, cancel: self.cancel, batch_bytes };
         let header = head.header.unwrap_or_default();
         target.exchange.hand_over(&header, &mut bowtie, self.cancel)?;

@@ -11,8 +11,8 @@
 
 mod ends;
 mod exchange;
-mod merged;
 mod job;
+mod merged;
 mod plan;
 mod program;
 pub mod request;

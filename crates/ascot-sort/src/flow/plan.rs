@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::api::{SortError, Volumes};
 use crate::flow::ends::{input_bytes, is_file};
 use crate::flow::request::FlowRequest;
+use crate::methods::merging_scheme;
 use crate::plan::{MIN_MEMORY_BYTES, default_memory, interconnect_switches, too_little};
 
 /// Bytes of the buffer between a pipe and the engine, or between two pipes.
@@ -40,6 +41,8 @@ pub(super) struct Layout {
     pub(super) blocks: usize,
     /// Whether files are moved in long runs.
     pub(super) long_runs: bool,
+    /// Whether inputs are merged.
+    pub(super) merged: bool,
 }
 
 impl Layout {
@@ -66,13 +69,15 @@ impl Layout {
         let blocks = blocks.min(u32::MAX as usize);
         let alpha = request.first_alpha();
         let shape = Shape { inputs: inputs as u32, outputs: outputs as u32, alpha };
-        Ok(Layout { shape, pipes, memory, block, blocks, long_runs })
+        Ok(Layout { shape, pipes, memory, block, blocks, long_runs, merged: request.merged })
     }
 
     /// The scheme to begin with; none without files.
     pub(super) fn scheme(&self) -> Option<Scheme> {
         let Shape { inputs, outputs, alpha } = self.shape;
-        (inputs + outputs > 0).then(|| Scheme::best(Shape::moving(inputs, outputs, alpha, 1.0 - alpha)))
+        let shape = Shape::moving(inputs, outputs, alpha, 1.0 - alpha);
+        let best = if self.merged { merging_scheme } else { Scheme::best };
+        (inputs + outputs > 0).then(|| best(shape))
     }
 
     /// The switches of a flow that moves `bytes` of files.
@@ -179,7 +184,13 @@ impl fmt::Display for FlowExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { chosen, volume, memory_bytes, input_bytes, .. } = &self.plan;
         let memory = units::memory(*memory_bytes);
-        writeln!(f, "memory {memory}, {} blocks of {}, volume {}", self.blocks, units::memory(self.block_bytes as u64), volume.name)?;
+        writeln!(
+            f,
+            "memory {memory}, {} blocks of {}, volume {}",
+            self.blocks,
+            units::memory(self.block_bytes as u64),
+            volume.name
+        )?;
         writeln!(f, "\n  plan     {}", chosen.summary)?;
         if self.pipes > 0 {
             writeln!(f, "  beside   pipes and sockets: {}, at no switch", self.pipes)?;

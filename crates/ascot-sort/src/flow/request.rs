@@ -41,10 +41,14 @@ impl FlowRequest {
     pub(super) fn check(&self) -> Result<(), SortError> {
         let refuse = |text: String| Err(SortError::Request(text));
         if self.command.is_empty() {
-            return refuse("there is no program to run\n  name it after --: ascot flow ... -- COMMAND".into());
+            return refuse(
+                "there is no program to run\n  name it after --: ascot flow ... -- COMMAND".into(),
+            );
         }
         if self.sort.inputs.is_empty() && self.outputs.is_empty() {
-            return refuse("a flow without streams\n  name files: --inputs FILE... or --outputs FILE...".into());
+            return refuse(
+                "a flow without streams\n  name files: --inputs FILE... or --outputs FILE...".into(),
+            );
         }
         for (at, output) in self.outputs.iter().enumerate() {
             if self.outputs[..at].contains(output) {

@@ -8,6 +8,6 @@ pub mod small;
 pub mod split;
 
 pub(crate) use merge_inputs::{RawInput, merge_inputs};
-pub(crate) use reshape_by::{plan_reshape_by, reshape_by};
+pub(crate) use reshape_by::{merging_scheme, plan_reshape_by, reshape_by};
 pub(crate) use small::SmallJob;
 pub(crate) use split::split_inputs;

@@ -22,7 +22,7 @@ use ascot_io::sync::Unpoisoned;
 use ascot_io::{AtomicOutput, BlockPool, Buf, Growable, Pool};
 use ascot_model::plan::{PassPlan, Plan};
 use ascot_model::report::Report;
-use ascot_model::run_length::{HALF, Scheme, Shape};
+use ascot_model::run_length::{Algorithm, HALF, Scheme, Shape};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Output, Route, RouteBy, SortError, SortRequest};
@@ -79,7 +79,7 @@ pub fn reshape_by<R: Records>(
         long: None,
         pool: job.pool.clone(),
         sum: RecordSum::new(),
-        batch_bytes: (memory / BATCH_SHARE).max(count * job.budget.block) as u64,
+        batch_bytes: (memory / BATCH_SHARE) as u64,
     };
     let merge = Merge {
         records: &*job.records,
@@ -108,10 +108,19 @@ pub fn reshape_by<R: Records>(
     job.finish(files, &out, &RecordSum::new()).map(|report| Report { verb: "reshaped".into(), ..report })
 }
 
+/// The best scheme for a merge into several files. A merge consumes its inputs unevenly, by chance, so that they run out
+/// in other rounds than those of A6w. A5 has no rounds. Measured on 16 x 4 within 8 MiB: 640 switches by A6w, 518 by A5,
+/// of 460 and 440 at even rates.
+pub fn merging_scheme(shape: Shape) -> Scheme {
+    let best = Scheme::best(shape);
+    let without_rounds = Scheme::best_of(shape, Algorithm::A5).filter(|_| best.algorithm == Algorithm::A6w);
+    without_rounds.unwrap_or(best)
+}
+
 /// The scheme of `inputs` and `outputs` on one volume, if long runs are better.
 fn scheme_of(request: &SortRequest, inputs: usize, outputs: usize) -> Option<Scheme> {
     let shape = Shape { inputs: inputs as u32, outputs: outputs as u32, alpha: HALF };
-    request.volumes.wants_runs(inputs + outputs).then(|| Scheme::best(shape))
+    request.volumes.wants_runs(inputs + outputs).then(|| merging_scheme(shape))
 }
 
 /// The streams of a reshape, which share the memory that is left.
@@ -127,7 +136,8 @@ fn open_streams<R: Records>(
     let few = |error: TooFewBlocks| SortError::Request(error.to_string());
     match scheme {
         Some(scheme) => {
-            Ok(Bowtie::new(inputs, files, blocks, &scheme).map_err(few)?.adapting(&scheme))
+            // What is read is written: the share of reading is one half, and need not be measured.
+            Ok(Bowtie::new(inputs, files, blocks, &scheme).map_err(few)?)
         }
         None => {
             let read = blocks.total() as u32 / 2;
@@ -308,7 +318,8 @@ pub fn plan_reshape_by(
     };
     let mut plan = merging;
     plan.chosen.method = "reshape".into();
-    plan.chosen.summary = format!("merge {inputs} sorted files and split them into {outputs}, in one pass{by}");
+    plan.chosen.summary =
+        format!("merge {inputs} sorted files and split them into {outputs}, in one pass{by}");
     plan.chosen.factors = Vec::new();
     plan.chosen.merge_factor = None;
     plan.chosen.passes = vec![pass];
