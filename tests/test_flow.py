@@ -1,5 +1,5 @@
-"""`ascot flow`: a user's program between n inputs and m outputs. Its bytes arrive, the engine takes the switches of the
-theory, pipes and sockets take part, and a program that fails leaves nothing behind."""
+"""`ascot flow`: a user's program between n inputs and m outputs. Its bytes arrive, the engine takes the switches of
+the theory, pipes and sockets take part, and a program that fails leaves nothing behind."""
 
 import io
 import json

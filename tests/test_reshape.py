@@ -1,5 +1,5 @@
-"""`ascot reshape --by hash` and `--by value`: n sorted inputs become m sorted outputs, ordered by one key and routed by
-another, in one pass with the switches of an interconnect."""
+"""`ascot reshape --by hash` and `--by value`: n sorted inputs become m sorted outputs, ordered by one key and routed
+by another, in one pass with the switches of an interconnect."""
 
 import json
 import random

@@ -71,7 +71,7 @@ pub struct Report {
     /// Notices for the user.
     pub notices: Vec<String>,
     /// The program of a flow, and its streams.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub flow: Option<FlowAccount>,
 }
 
