@@ -184,3 +184,11 @@ def test_a_reshape_keeps_the_cap(volume, array, disk):
     measured = measure("reshape", *words, *(["--volume", array] if volume else []))
     assert measured.returncode == 0, measured.stderr
     assert measured.peak_resident_bytes <= 64 * MIB + ALLOWANCE
+
+
+def test_plans_say_which_reshape_is_an_interconnect():
+    words = ["--inputs", "20", "--outputs", "5", "--input", "2GB"]
+    told = run("plan", "reshape", *words).stdout.decode()
+    assert "by range is a merge, n x 1" in told and "by hash or value it is n x m" in told
+    split = run("plan", "split", *words[2:]).stdout.decode()
+    assert "1 x 5" in split and "n x m" not in split

@@ -26,12 +26,12 @@ pub fn flow() -> Command {
              all of its inputs and end with status 0; the outputs then appear together, otherwise none does. \
              Inputs and outputs may also be pipes, sockets and devices, which cost no switch.",
         )
-        .override_usage("ascot flow [OPTION]... [--inputs FILE...] [--outputs FILE...] -- COMMAND [ARGUMENT]...")
+        .override_usage("ascot flow [OPTION]... -- COMMAND [ARGUMENT]...")
         .before_help("COMMAND reads descriptors ASCOT_IN_0, ... and writes ASCOT_OUT_0, ...")
         .after_help(
             "Examples:\n\
-             \x20 ascot flow --inputs a.log b.log --outputs c.log -- sh -c 'paste -d, /dev/fd/$ASCOT_IN_0 /dev/fd/$ASCOT_IN_1'\n\
-             \x20 ascot flow --inputs in-* --merge-by 0..10 --format fixed:100 --outputs x y -- ./route\n\
+             \x20 ascot flow --inputs a b --outputs x y z -- ./distribute\n\
+             \x20 ascot flow --inputs a b --merge-by 2,2n --outputs x y -- ./route\n\
              \x20 ascot flow --inputs big.csv --outputs small.gz -- gzip",
         )
         .disable_help_flag(true)
@@ -48,7 +48,7 @@ pub fn flow() -> Command {
         .args(only(job(), &["explain"]))
         .next_help_heading(RESOURCES)
         .args(only(memory_and_disks(), &["memory", "buffer-size"]))
-        .args(only(resources(), &["volume", "threads"]))
+        .args(only(resources(), &["volume", "threads"]).into_iter().map(|flag| flag.hide_short_help(false)))
         .next_help_heading(OUTPUT)
         .args(only(output(), &["report", "progress", "quiet", "verbose"]))
         .arg(help_flag(None).hide_short_help(true))
