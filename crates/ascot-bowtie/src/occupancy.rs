@@ -141,6 +141,32 @@ impl Occupancy {
         self.split.write
     }
 
+    /// Memory of both sides.
+    pub fn split(&self) -> Split {
+        self.split
+    }
+
+    /// Moves free memory from one side to the other until it is divided as `wanted`; says whether any moved. Inputs that
+    /// hold no block keep a free one each. Memory in use moves later, when this is called again.
+    pub fn divide(&mut self, wanted: Split) -> bool {
+        let starving = (0..self.held.len()).filter(|&input| self.held[input] == 0).count() as u32;
+        let to_write = self.split.read.saturating_sub(wanted.read);
+        let to_write = to_write.min(self.free_to_read().saturating_sub(starving));
+        let to_read = self.split.write.saturating_sub(wanted.write).min(self.free_to_write());
+        let moved = if self.split.read > wanted.read { to_write } else { to_read };
+        if self.split.read > wanted.read {
+            self.split = Split { read: self.split.read - moved, write: self.split.write + moved };
+        } else {
+            self.split = Split { read: self.split.read + moved, write: self.split.write - moved };
+        }
+        moved > 0
+    }
+
+    /// The share of reading in all bytes moved of late.
+    pub fn alpha(&self) -> f64 {
+        1.0 / (1.0 + self.gain.value())
+    }
+
     /// Sets the blocks of an input that are not yet requested.
     pub fn set_remaining(&mut self, input: usize, blocks: u32) {
         self.shares_are_current &= (self.remaining[input] > 0) == (blocks > 0);
@@ -368,6 +394,18 @@ mod tests {
         occupancy.consume(1, 5);
         let view = occupancy.view(BlockedOn::Nothing, 0, Some(2), &[]);
         assert!(view.runs_out[2] < view.runs_out[0] && view.runs_out[2] < view.runs_out[1]);
+    }
+
+    #[test]
+    fn free_memory_moves_between_the_sides() {
+        let mut occupancy = loaded();
+        assert!(!occupancy.divide(Split { read: 4, write: 14 }), "inputs hold all of their memory");
+        (0..4).for_each(|_| occupancy.release(2));
+        assert!(occupancy.divide(Split { read: 4, write: 14 }));
+        assert_eq!(occupancy.split(), Split { read: 9, write: 9 }, "input 2 keeps a block");
+        (0..5).for_each(|_| assert!(occupancy.queue(0)));
+        assert!(occupancy.divide(Split { read: 18, write: 0 }));
+        assert_eq!(occupancy.split(), Split { read: 11, write: 7 }, "blocks in use stay");
     }
 
     #[test]

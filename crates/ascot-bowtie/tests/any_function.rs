@@ -52,33 +52,57 @@ impl Flow for Swell {
     }
 }
 
+/// Runs the function with memory divided for `guess`, the assumed share of reading, and checks that everything arrives;
+/// the mean run as a share of the formula for the true share.
+fn share_of_formula(read: usize, written: usize, guess: f64, adapting: bool) -> f64 {
+    let alpha = read as f64 / (read + written) as f64;
+    let disk = VirtualDisk::new(VolumeProfile::simple("array", 1e9, 1e9, 0.01));
+    let readers = (0..INPUTS).map(|input| {
+        let name = format!("in {input}");
+        disk.store(&name, vec![input as u8 + 1; INPUT_BYTES]);
+        Reader::new(disk.open_read(&name, 0..u64::MAX), BLOCK_BYTES)
+    });
+    let readers = readers.collect();
+    let writers = (0..OUTPUTS).map(|output| Writer::new(disk.create(&format!("out {output}")))).collect();
+    let blocks = BlockPool::new(Buf::heap(MEMORY_BLOCKS * BLOCK_BYTES), BLOCK_BYTES);
+    let shape = |alpha| Shape { inputs: INPUTS as u32, outputs: OUTPUTS as u32, alpha };
+    let scheme = Scheme::best(shape(guess));
+    let mut bowtie = Bowtie::new(readers, writers, blocks, &scheme).unwrap().depth(1);
+    if adapting {
+        bowtie = bowtie.adapting(&scheme);
+    }
+    let mut flow = Swell { read, written, next: 0, leaving: None, random: 9 };
+    run(&mut bowtie, &mut flow, || Ok(())).unwrap();
+
+    let mut counts = [0_usize; INPUTS];
+    for output in 0..OUTPUTS {
+        disk.contents(&format!("out {output}")).iter().for_each(|&byte| counts[byte as usize - 1] += 1);
+    }
+    assert_eq!(counts, [INPUT_BYTES * written / read; INPUTS], "alpha {alpha}");
+    let input = INPUTS * INPUT_BYTES;
+    let moved = (input + input * written / read) as f64;
+    let formula = Scheme::best(shape(alpha)).run_length((MEMORY_BLOCKS * BLOCK_BYTES) as f64);
+    moved / disk.switches() as f64 / formula
+}
+
 #[test]
 fn runs_are_as_long_as_the_formulas_say_for_any_share_of_reading() {
     for (read, written) in [(1, 4), (1, 1), (4, 1)] {
         let alpha = read as f64 / (read + written) as f64;
-        let disk = VirtualDisk::new(VolumeProfile::simple("array", 1e9, 1e9, 0.01));
-        let readers = (0..INPUTS).map(|input| {
-            let name = format!("in {input}");
-            disk.store(&name, vec![input as u8 + 1; INPUT_BYTES]);
-            Reader::new(disk.open_read(&name, 0..u64::MAX), BLOCK_BYTES)
-        });
-        let readers = readers.collect();
-        let writers = (0..OUTPUTS).map(|output| Writer::new(disk.create(&format!("out {output}")))).collect();
-        let blocks = BlockPool::new(Buf::heap(MEMORY_BLOCKS * BLOCK_BYTES), BLOCK_BYTES);
-        let scheme = Scheme::best(Shape { inputs: INPUTS as u32, outputs: OUTPUTS as u32, alpha });
-        let mut bowtie = Bowtie::new(readers, writers, blocks, &scheme).unwrap().depth(1);
-        let mut flow = Swell { read, written, next: 0, leaving: None, random: 9 };
-        run(&mut bowtie, &mut flow, || Ok(())).unwrap();
-
-        let mut counts = [0_usize; INPUTS];
-        for output in 0..OUTPUTS {
-            disk.contents(&format!("out {output}")).iter().for_each(|&byte| counts[byte as usize - 1] += 1);
-        }
-        assert_eq!(counts, [INPUT_BYTES * written / read; INPUTS], "alpha {alpha}");
-        let input = INPUTS * INPUT_BYTES;
-        let moved = (input + input * written / read) as f64;
-        let share = moved / disk.switches() as f64 / scheme.run_length((MEMORY_BLOCKS * BLOCK_BYTES) as f64);
+        let share = share_of_formula(read, written, alpha, false);
         assert!((0.85..1.3).contains(&share), "alpha {alpha}: {share:.3} of the formula");
         println!("alpha {alpha}: {share:.3} of the formula's run length");
+    }
+}
+
+#[test]
+fn a_wrong_guess_of_the_share_of_reading_is_corrected() {
+    for (read, written, guess) in [(1, 4, 0.9), (1, 4, 0.5), (4, 1, 0.5)] {
+        let alpha = read as f64 / (read + written) as f64;
+        let [known, learned, kept] = [(alpha, false), (guess, true), (guess, false)]
+            .map(|(guess, adapting)| share_of_formula(read, written, guess, adapting));
+        println!("alpha {alpha}, {guess} at first: {learned:.3}, {known:.3} if known, {kept:.3} if kept");
+        assert!(learned > 0.95 * known, "alpha {alpha}, {guess} at first: {learned:.3}, {known:.3} if known");
+        assert!(learned > 1.02 * kept, "alpha {alpha}, {guess} at first: {learned:.3}, {kept:.3} if kept");
     }
 }

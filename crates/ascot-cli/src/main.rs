@@ -8,9 +8,9 @@
 //!   flags/, arguments, values, size, numbers    a command line: every flag defined once; its value
 //!   help, manual, completion                    the same definitions as text
 //!   request/, view_flags, volume                the request that the library gets
-//!   sort, views, index, index_build, mounting,  the commands, one file each
-//!     planning, sort_planning, simulation,
-//!     probe, tools
+//!   sort, flow, views, index, index_build,      the commands, one file each
+//!     mounting, planning, sort_planning,
+//!     simulation, probe, tools
 //!   progress, chart, index_output, terminal,    what the user sees
 //!     report_file, failure, unpacking
 //!   allocator, signals, stack_signals, sys      the process
@@ -22,6 +22,7 @@ mod chart;
 mod completion;
 mod failure;
 mod flags;
+mod flow;
 mod help;
 mod index;
 mod index_build;
@@ -137,6 +138,7 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("sort", matches)) => sort::run(matches),
         Some(("merge" | "reshape", matches)) => sort::merge(matches),
         Some(("split", matches)) => sort::split(matches),
+        Some(("flow", matches)) => flow::flow(matches),
         Some(("view", matches)) => views::view(matches),
         Some(("mount", matches)) => mounting::mount(matches),
         Some(("index", matches)) => index::run(matches),

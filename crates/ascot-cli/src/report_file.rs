@@ -136,7 +136,7 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
     Failure::file(path, "cannot write the report")
 }
 
-fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>) -> Result<(), Failure> {
+pub fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>) -> Result<(), Failure> {
     let Some(identity) = FileIdentity::from_path(report) else { return Ok(()) };
     let is_input = |input: &&Input| match input {
         Input::Path(path) => FileIdentity::from_path(path).as_ref() == Some(&identity),

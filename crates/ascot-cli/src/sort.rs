@@ -74,7 +74,7 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// Prints notices; a lowered cap is also reported to batch jobs.
-fn tell_notices(matches: &ArgMatches, screen: &Screen) {
+pub(crate) fn tell_notices(matches: &ArgMatches, screen: &Screen) {
     if let Some(text) = request::lowered_cap(matches) {
         screen.warning(&text);
     }
@@ -82,7 +82,7 @@ fn tell_notices(matches: &ArgMatches, screen: &Screen) {
 }
 
 /// Finds the volumes that no flag describes.
-fn find_volumes(
+pub(crate) fn find_volumes(
     matches: &ArgMatches,
     request: &mut SortRequest,
     writes: Writes<'_>,
@@ -221,7 +221,7 @@ fn mention_leftovers(sort_request: &SortRequest, screen: &Screen) {
 }
 
 /// Runs a job with signals watched, and reports the result.
-fn job(
+pub(crate) fn job(
     matches: &ArgMatches,
     report_file: Option<ReportFile>,
     screen: &Screen,
@@ -349,7 +349,7 @@ fn shown(record: &[u8], layout: Layout) -> Vec<u8> {
     record.strip_suffix(&[end]).unwrap_or(record).to_vec()
 }
 
-fn screen(matches: &ArgMatches, output_is_file: bool) -> Screen {
+pub(crate) fn screen(matches: &ArgMatches, output_is_file: bool) -> Screen {
     let style = match values::word(matches, "progress") {
         Some("none") => Some(Style::Silent),
         Some("bar") => Some(Style::Bar),

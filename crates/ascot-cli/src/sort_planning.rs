@@ -118,5 +118,6 @@ fn request(
             ..Volumes::default()
         },
         boundaries: None,
+        route: None,
     })
 }

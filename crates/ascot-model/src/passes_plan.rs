@@ -263,6 +263,13 @@ impl std::fmt::Display for PassesPlan<'_> {
                 "ascot     split and reshape write all parts in one pass; for more, split the parts again"
             )?;
         }
+        if self.job.starts_with("reshape ") {
+            writeln!(
+                f,
+                "ascot     reshape by range is a merge, n x 1, whose parts are written one after the other; by hash \
+                 or value it is n x m, in one pass"
+            )?;
+        }
         for (number, other) in self.alternatives.iter().enumerate() {
             let label = if number == 0 { "why not" } else { "" };
             match other.seconds {

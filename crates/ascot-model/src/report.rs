@@ -75,6 +75,31 @@ pub struct Report {
     pub resumed: bool,
     /// Notices for the user.
     pub notices: Vec<String>,
+    /// The program of a flow, and its streams.
+    #[serde(default)]
+    pub flow: Option<FlowAccount>,
+}
+
+/// A user's program, and the bytes of its streams.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowAccount {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The measured share of reading in the bytes of files; `None` if no files were moved.
+    pub alpha: Option<f64>,
+    /// Bytes given to each input of the program.
+    pub inputs: Vec<FlowStream>,
+    /// Bytes taken from each of its outputs.
+    pub outputs: Vec<FlowStream>,
+}
+
+/// A stream of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowStream {
+    /// The file, pipe or socket.
+    pub file: String,
+    /// Bytes moved.
+    pub bytes: u64,
 }
 
 /// The rates of a volume in a job.
@@ -151,16 +176,15 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = self.bytes_in as f64 / self.seconds.max(1e-9);
-        write!(
-            f,
-            "{} {} records, {}, in {} ({}",
-            self.verb,
-            units::count(self.records_in),
-            units::bytes(self.bytes_in),
-            units::seconds(self.seconds),
-            units::rate(rate)
-        )?;
+        let rate = self.bytes_in.max(self.bytes_out) as f64 / self.seconds.max(1e-9);
+        match &self.flow {
+            Some(_) => write!(f, "{} {} in", self.verb, units::bytes(self.bytes_in))?,
+            None => write!(f, "{} {} records", self.verb, units::count(self.records_in))?,
+        }
+        let moved = if self.flow.is_some() { self.bytes_out } else { self.bytes_in };
+        let out = if self.flow.is_some() { " out" } else { "" };
+        let seconds = units::seconds(self.seconds);
+        write!(f, ", {}{out}, in {seconds} ({}", units::bytes(moved), units::rate(rate))?;
         match self.predicted_seconds {
             Some(predicted_s) => writeln!(f, "; predicted {})", units::seconds(predicted_s))?,
             None => writeln!(f, ")")?,
@@ -195,12 +219,14 @@ impl fmt::Display for Report {
             Some(predicted) if predicted > 0 => format!(" of {} predicted", units::bytes(predicted)),
             _ => String::new(),
         };
-        write!(
-            f,
-            "  memory {memory}\n  disk {}{disk}; records in and out agree (checksum {})",
-            units::bytes(self.peak_disk_bytes),
-            self.checksum
-        )
+        write!(f, "  memory {memory}\n  disk {}{disk}", units::bytes(self.peak_disk_bytes))?;
+        match &self.flow {
+            Some(FlowAccount { alpha: Some(alpha), .. }) => {
+                write!(f, "; {:.0} percent of the bytes of files were read", alpha * 100.0)
+            }
+            Some(_) => Ok(()),
+            None => write!(f, "; records in and out agree (checksum {})", self.checksum),
+        }
     }
 }
 

@@ -5,8 +5,9 @@
 //!
 //! ```text
 //!   jobs          the entries: sort, split, make views, explain, resume, generate, remove leftovers of killed jobs
+//!   flow          a user's program as the function of a bowtie
 //!   view          runs that stay, merged when they are read
-//!   methods       run and merge, partition and sort, merge inputs, split, small
+//!   methods       run and merge, partition and sort, merge inputs, reshape by a key, split, small
 //!   job           the state that the passes of one job share; its end: seal the output, write the report, commit
 //!   check         whether records are in order
 //!   partition     the partitioned write: records grouped by the part of their key, and written there
@@ -24,6 +25,7 @@
 
 pub mod api;
 pub mod check;
+pub mod flow;
 pub mod job;
 pub mod jobs;
 pub mod merge;
@@ -44,6 +46,7 @@ pub use api::observe::{Cancel, Observer, Progress, Silent};
 pub use api::request::{Input, Keys, Method, Output, SortRequest, Volumes};
 pub use api::{error, observe, request};
 pub use check::is_sorted::{Sortedness, is_sorted};
+pub use flow::{FlowExplanation, FlowRequest, explain_flow, run_flow};
 pub use jobs::explanation::{Explanation, SortPlan, explain, explain_view};
 pub use jobs::generate;
 pub use jobs::leftovers::{Leftover, Removal, clean, is_running, leftovers};

@@ -18,25 +18,22 @@
 //!
 //! Invariants: a thread has blocks of its own, so that the thread with the first unfinished task always continues; the
 //! memory of a task is freed before the task reports its end.
+//!
+//! `merge/threads.rs` has the threads and cuts batches into tasks.
+
+mod threads;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ascot_bowtie::engine::{BlockInput, Bowtie};
+use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, Writer};
 use ascot_bowtie::flow::{self, Flow, Step};
-use ascot_io::threads::{Thread, spawn, start_some};
-use ascot_io::waits::{Need, receive, wait_for};
-use ascot_io::{BlockPool, Buf, Pool};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::api::{Cancel, SortError};
-use crate::records::{
-    Clocks, Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task, add, take,
-};
+use crate::records::{Merged, MergedBlock, Records, Rules, Segment, Side};
 use crate::runs::{RunBlock, RunStart};
+
+pub use threads::{CutRules, EmitThreads, cut_tasks};
 
 /// Takes the merged records of a merge, and may store its progress.
 pub trait MergeSink {
@@ -50,6 +47,43 @@ pub trait MergeSink {
     /// progress ignores it.
     fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<(), SortError> {
         Ok(())
+    }
+}
+
+/// Takes the merged records of a merge whose outputs share the memory of its inputs.
+pub trait MergeTarget<I: BlockInput, O: BlockOutput> {
+    /// Takes merged records, in order.
+    fn block(&mut self, block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<(), SortError>;
+    /// As [`MergeSink::batch_bytes_max`].
+    fn batch_bytes_max(&self) -> u64 {
+        u64::MAX
+    }
+    /// As [`MergeSink::batch`].
+    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<(), SortError> {
+        Ok(())
+    }
+    /// All records are merged; the outputs end after this.
+    fn end(&mut self, _streams: &mut Bowtie<I, O>) -> Result<(), SortError> {
+        Ok(())
+    }
+}
+
+/// A sink that is written apart from the merge.
+struct Apart<'a>(&'a mut dyn MergeSink);
+
+impl<I: BlockInput> MergeTarget<I, Writer> for Apart<'_> {
+    fn block(&mut self, block: MergedBlock, streams: &mut Bowtie<I>) -> Result<(), SortError> {
+        self.0.block(block)?;
+        // Blocks are freed while the batch is merged: the device must not become idle.
+        Ok(streams.pump()?)
+    }
+
+    fn batch_bytes_max(&self) -> u64 {
+        self.0.batch_bytes_max()
+    }
+
+    fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, so_far: &Merged) -> Result<(), SortError> {
+        self.0.batch(done, so_far)
     }
 }
 
@@ -75,10 +109,20 @@ impl<R: Records> Merge<'_, R> {
     /// Merges `inputs`, whose first blocks have the numbers `starts`, into `sink`. Returns the sums of all records
     /// merged so far, and the time waited for blocks.
     pub fn run<I: BlockInput<Block = RunBlock>>(
-        mut self,
+        self,
         inputs: &mut Bowtie<I>,
         starts: Vec<usize>,
         sink: &mut dyn MergeSink,
+    ) -> Result<(Merged, Duration), SortError> {
+        self.run_into(inputs, starts, &mut Apart(sink))
+    }
+
+    /// The same into a target that may fill the outputs of `streams`.
+    pub fn run_into<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
+        mut self,
+        streams: &mut Bowtie<I, O>,
+        starts: Vec<usize>,
+        target: &mut impl MergeTarget<I, O>,
     ) -> Result<(Merged, Duration), SortError> {
         let cancel = self.cancel;
         let mut held: Vec<VecDeque<Held>> = starts.iter().map(|_| VecDeque::new()).collect();
@@ -89,9 +133,10 @@ impl<R: Records> Merge<'_, R> {
                 source.into_iter().enumerate().map(|(block, segment)| self.hold(segment, block)).collect(),
             );
         }
-        let mut flow = MergeFlow { held, next_block, merge: self, sink, small_batch: false, bounding: None };
-        flow::run(inputs, &mut flow, || cancel.check())?;
-        Ok((flow.merge.so_far, inputs.waited()))
+        let mut flow =
+            MergeFlow { held, next_block, merge: self, target, small_batch: false, bounding: None };
+        flow::run(streams, &mut flow, || cancel.check())?;
+        Ok((flow.merge.so_far, streams.waited()))
     }
 }
 
@@ -109,9 +154,9 @@ struct Held {
     long: bool,
 }
 
-struct MergeFlow<'a, R> {
+struct MergeFlow<'a, R, T> {
     merge: Merge<'a, R>,
-    sink: &'a mut dyn MergeSink,
+    target: &'a mut T,
     held: Vec<VecDeque<Held>>,
     /// The block of each input after those taken.
     next_block: Vec<usize>,
@@ -127,8 +172,8 @@ const SMALL_BATCH_BYTES: u64 = 4 << 20;
 /// Minimum bytes of a task; smaller ones cost more to cut than they gain.
 const TASK_BYTES: u64 = 1 << 20;
 
-impl<R: Records> MergeFlow<'_, R> {
-    fn gather<I: BlockInput<Block = RunBlock>>(&mut self, inputs: &mut Bowtie<I>) {
+impl<R: Records, T> MergeFlow<'_, R, T> {
+    fn gather<I: BlockInput<Block = RunBlock>, O: BlockOutput>(&mut self, inputs: &mut Bowtie<I, O>) {
         for (index, held) in self.held.iter_mut().enumerate().take(inputs.inputs()) {
             while let Some(RunBlock { segment, block, end, long }) = inputs.take(index) {
                 self.next_block[index] = end;
@@ -139,7 +184,10 @@ impl<R: Records> MergeFlow<'_, R> {
     }
 
     /// The smallest last record of the inputs that have more to come, and its input.
-    fn bound<I: BlockInput<Block = RunBlock>>(&self, inputs: &Bowtie<I>) -> Option<(R::Bound, usize)> {
+    fn bound<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
+        &self,
+        inputs: &Bowtie<I, O>,
+    ) -> Option<(R::Bound, usize)> {
         self.smallest_last(|index, held| held.back().filter(|_| has_more(inputs, index)))
     }
 
@@ -175,11 +223,14 @@ impl<R: Records> MergeFlow<'_, R> {
         sources.find(|source| !source.is_empty()).into_iter().collect()
     }
 
-    fn emit<I: BlockInput<Block = RunBlock>>(
+    fn emit<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
         &mut self,
         batch: Vec<Vec<Segment>>,
-        inputs: &mut Bowtie<I>,
-    ) -> Result<(), SortError> {
+        inputs: &mut Bowtie<I, O>,
+    ) -> Result<(), SortError>
+    where
+        T: MergeTarget<I, O>,
+    {
         let bytes: u64 = batch.iter().flatten().map(|segment| self.merge.records.bytes_in(segment)).sum();
         let Merge { records, threads, rules, limit, cancel, so_far, .. } = &mut self.merge;
         let most = 8 * threads.count() as u64;
@@ -188,18 +239,17 @@ impl<R: Records> MergeFlow<'_, R> {
         // The last task returns the key, or a later one.
         let cut = CutRules { previous: so_far.last_key.take(), limit: left, keeps_key: true };
         let tasks = cut_tasks(*records, batch, tasks, cut);
-        let sink = &mut *self.sink;
-        let merged = threads.run(tasks, *rules, cancel, &mut |block| {
-            sink.block(block)?;
-            // Blocks are freed while the batch is merged: the device must not become idle.
-            Ok(inputs.pump()?)
-        })?;
+        let target = &mut *self.target;
+        let merged = threads.run(tasks, *rules, cancel, &mut |block| target.block(block, inputs))?;
         so_far.add(merged);
         Ok(())
     }
 
-    /// Reports the progress of the merge to the sink.
-    fn report_progress(&mut self) -> Result<(), SortError> {
+    /// Reports the progress of the merge to the target.
+    fn report_progress<I: BlockInput, O: BlockOutput>(&mut self) -> Result<(), SortError>
+    where
+        T: MergeTarget<I, O>,
+    {
         let held = &self.held;
         let next_block = &self.next_block;
         let records = self.merge.records;
@@ -210,12 +260,12 @@ impl<R: Records> MergeFlow<'_, R> {
             };
             held.iter().zip(next_block).map(position).collect()
         };
-        self.sink.batch(&done, &self.merge.so_far)
+        self.target.batch(&done, &self.merge.so_far)
     }
 }
 
 /// Whether source number `index` is an input with more blocks to come; a source in memory has none.
-fn has_more<I: BlockInput<Block = RunBlock>>(inputs: &Bowtie<I>, index: usize) -> bool {
+fn has_more<I: BlockInput<Block = RunBlock>, O: BlockOutput>(inputs: &Bowtie<I, O>, index: usize) -> bool {
     index < inputs.inputs() && !inputs.exhausted(index)
 }
 
@@ -242,10 +292,16 @@ fn take_up_to<R: Records>(
     source
 }
 
-impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
+impl<R, T, I, O> Flow<I, O> for MergeFlow<'_, R, T>
+where
+    R: Records,
+    I: BlockInput<Block = RunBlock>,
+    O: BlockOutput,
+    T: MergeTarget<I, O>,
+{
     type Error = SortError;
 
-    fn step(&mut self, inputs: &mut Bowtie<I>) -> Result<Step, SortError> {
+    fn step(&mut self, inputs: &mut Bowtie<I, O>) -> Result<Step, SortError> {
         self.gather(inputs);
         if let Some(empty) = (0..inputs.inputs()).find(|&i| self.held[i].is_empty() && !inputs.exhausted(i)) {
             return Ok(Step::Need(empty));
@@ -275,6 +331,7 @@ impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
             }
         };
         if batch.is_empty() {
+            self.target.end(inputs)?;
             return Ok(Step::Done);
         }
         // Before the blocks are freed one by one: by then the schedule must know which input starves.
@@ -285,7 +342,7 @@ impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
             inputs.release(index, (before[index] - held.len()) as u32, consumed);
         }
         self.emit(batch, inputs)?;
-        self.report_progress()?;
+        self.report_progress::<I, O>()?;
         Ok(Step::Progress)
     }
 
@@ -294,11 +351,17 @@ impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
     }
 }
 
-impl<R: Records> MergeFlow<'_, R> {
+impl<R: Records, T> MergeFlow<'_, R, T> {
     /// A record that bounds a batch of about as many bytes as the sink takes at most; none if all records in
     /// memory are fewer, or no smaller batch exists.
-    fn nearer_bound<I: BlockInput<Block = RunBlock>>(&self, inputs: &Bowtie<I>) -> Option<R::Bound> {
-        let most = self.sink.batch_bytes_max();
+    fn nearer_bound<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
+        &self,
+        inputs: &Bowtie<I, O>,
+    ) -> Option<R::Bound>
+    where
+        T: MergeTarget<I, O>,
+    {
+        let most = self.target.batch_bytes_max();
         let held: u64 =
             self.held.iter().flatten().map(|held| self.merge.records.bytes_in(&held.segment)).sum();
         if held <= most {
@@ -338,264 +401,4 @@ impl<R: Records> MergeFlow<'_, R> {
         }
         bytes
     }
-}
-
-/// Threads left for other uses if the system refuses some: a reader, a sorter, two for devices and pipes.
-const THREADS_OF_OTHERS: usize = 4;
-
-/// Interval at which a thread that waits for blocks checks whether the job is cancelled.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-
-enum Order {
-    Merge(Work),
-    /// Ends one thread.
-    End,
-}
-
-struct Work {
-    task: Task,
-    rules: Rules,
-    send: Sender<Message>,
-    /// Set when the rest of its run is not needed any more.
-    stopped: Arc<AtomicBool>,
-}
-
-/// Stops the tasks of a run, however the run ends: no thread then waits for a block any longer.
-struct StopOnDrop(Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-/// Threads that merge tasks.
-pub struct EmitThreads {
-    orders: Option<Sender<Order>>,
-    threads: Vec<Thread<()>>,
-    clocks: Arc<Clocks>,
-}
-
-/// Time spent, summed over threads.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EmitTimes {
-    /// Merging.
-    pub busy: Duration,
-    /// Merging threads waiting for a free block.
-    pub waited: Duration,
-    /// The sequencer in the sink.
-    pub sink: Duration,
-}
-
-impl EmitThreads {
-    /// Starts `threads` threads, each with `blocks` blocks of `block_bytes` from `pool`.
-    pub fn start<R: Records>(
-        records: &Arc<R>,
-        pool: &Pool,
-        threads: usize,
-        blocks: usize,
-        block_bytes: usize,
-    ) -> Result<Self, SortError> {
-        let (send, receive) = unbounded::<Order>();
-        let clocks = Arc::new(Clocks::default());
-        let threads = threads.max(1);
-        let region = || pool.region(blocks * block_bytes, "merged records");
-        let mut regions = (0..threads).map(|_| region()).collect::<Result<Vec<_>, _>>()?;
-        let started = start_some(threads, |number| {
-            let blocks = BlockPool::new(regions.pop().unwrap_or_else(|| Buf::heap(0)), block_bytes);
-            let records = Arc::clone(records);
-            let receive = receive.clone();
-            let clocks = Arc::clone(&clocks);
-            spawn(&format!("merge {number}"), move || emit_thread(&*records, &receive, &blocks, &clocks))
-        })?;
-        let mut this = EmitThreads { orders: Some(send), threads: started, clocks };
-        if this.threads.len() < threads {
-            this.leave_threads_to_others();
-        }
-        Ok(this)
-    }
-
-    /// Ends some threads, because the system starts no more and the job's other threads are indispensable.
-    fn leave_threads_to_others(&mut self) {
-        let left = self.threads.len().saturating_sub(THREADS_OF_OTHERS).max(1);
-        let surplus = self.threads.len() - left;
-        for _ in 0..surplus {
-            let _ = self.orders.as_ref().map(|orders| orders.send(Order::End));
-        }
-        while self.threads.len() > left {
-            std::thread::sleep(Duration::from_millis(1));
-            self.threads.retain(|thread| !thread.is_finished());
-        }
-        // The system counts a thread for a moment after its end.
-        std::thread::sleep(Duration::from_millis(5));
-    }
-
-    /// Number of threads.
-    pub fn count(&self) -> usize {
-        self.threads.len()
-    }
-
-    /// Merges `tasks`; `sink` gets their blocks in order. Returns the sums over all of them.
-    pub fn run(
-        &self,
-        tasks: Vec<Task>,
-        rules: Rules,
-        cancel: &Cancel,
-        sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
-    ) -> Result<Merged, SortError> {
-        let stop = StopOnDrop(Arc::default());
-        let mut receivers = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            let (send, receive) = unbounded();
-            receivers.push(receive);
-            if let Some(orders) = &self.orders {
-                let _ = orders.send(Order::Merge(Work { task, rules, send, stopped: Arc::clone(&stop.0) }));
-            }
-        }
-        let mut total = Merged::default();
-        for receive in receivers {
-            total.add(sequence(&receive, cancel, &self.clocks, sink)?);
-        }
-        Ok(total)
-    }
-
-    /// The time spent since the last call.
-    pub fn take_times(&self) -> EmitTimes {
-        let waited = take(&self.clocks.waited_ns);
-        let busy = take(&self.clocks.working_ns).saturating_sub(waited);
-        EmitTimes { busy, waited, sink: take(&self.clocks.sink_ns) }
-    }
-}
-
-impl Drop for EmitThreads {
-    fn drop(&mut self) {
-        self.orders = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn sequence(
-    receive: &Receiver<Message>,
-    cancel: &Cancel,
-    clocks: &Clocks,
-    sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
-) -> Result<Merged, SortError> {
-    let mut waiting = None;
-    loop {
-        match receive.recv_timeout(BETWEEN_LOOKS) {
-            // The merging thread may wait for blocks that the reader of a pipe does not take.
-            Err(RecvTimeoutError::Timeout) => {
-                cancel.check()?;
-                waiting.get_or_insert_with(|| wait_for("blocks of merged records", Need::Blocked, None));
-            }
-            Ok(Message::Block(block)) => {
-                waiting = None;
-                cancel.check()?;
-                let since = Instant::now();
-                sink(block)?;
-                add(&clocks.sink_ns, since.elapsed());
-            }
-            Ok(Message::Done(merged)) => return Ok(merged),
-            // Only a thread that died leaves a task unfinished.
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(SortError::Internal("a merging thread ended early"));
-            }
-        }
-    }
-}
-
-fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &BlockPool, clocks: &Arc<Clocks>) {
-    while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::Idle) {
-        let Work { task, rules, send, stopped } = work;
-        let since = Instant::now();
-        let mut emitter = Emitter::new(blocks.clone(), send, Arc::clone(clocks), stopped);
-        let merged = records.merge(&task, rules, &mut emitter);
-        drop(task);
-        if let Ok(merged) = merged {
-            emitter.finish(merged);
-        }
-        add(&clocks.working_ns, since.elapsed());
-    }
-}
-
-/// Number of samples per task.
-const SAMPLES_PER_TASK: usize = 12;
-
-/// Conditions that tasks must respect.
-#[derive(Clone, Debug, Default)]
-pub struct CutRules {
-    /// Key emitted before, if duplicates are dropped.
-    pub previous: Option<Vec<u8>>,
-    /// Whether the key of the last record is needed.
-    pub keeps_key: bool,
-    /// Maximum number of records to emit; if set, there is only one task.
-    pub limit: Option<u64>,
-}
-
-/// Cuts sources into about `tasks` tasks of similar size. Records with equal keys stay in one
-/// task.
-pub fn cut_tasks<R: Records>(
-    records: &R,
-    sources: Vec<Vec<Segment>>,
-    tasks: usize,
-    rules: CutRules,
-) -> Vec<Task> {
-    let limit = rules.limit.unwrap_or(u64::MAX);
-    let splitters =
-        if tasks <= 1 || rules.limit.is_some() { Vec::new() } else { splitters(records, &sources, tasks) };
-    let mut cut: Vec<Task> = (0..=splitters.len())
-        .map(|_| Task { sources: Vec::with_capacity(sources.len()), previous: None, last: false, limit })
-        .collect();
-    for source in sources {
-        let mut shares: Vec<Vec<Segment>> = vec![Vec::new(); cut.len()];
-        for mut segment in source {
-            for (share, splitter) in shares.iter_mut().zip(&splitters) {
-                let at = records.position(&segment, splitter, Side::Lower, true);
-                if at > segment.lo {
-                    share.push(Segment { hi: at, ..segment.clone() });
-                    segment.lo = at;
-                }
-            }
-            if !segment.is_empty()
-                && let Some(last) = shares.last_mut()
-            {
-                last.push(segment);
-            }
-        }
-        for (task, share) in cut.iter_mut().zip(shares) {
-            if !share.is_empty() {
-                task.sources.push(share);
-            }
-        }
-    }
-    // A task without records does not know the key before it.
-    cut.retain(|task| !task.sources.is_empty());
-    if let Some(first) = cut.first_mut() {
-        first.previous = rules.previous;
-    }
-    if let Some(last) = cut.last_mut() {
-        last.last = rules.keeps_key;
-    }
-    cut
-}
-
-fn splitters<R: Records>(records: &R, sources: &[Vec<Segment>], tasks: usize) -> Vec<R::Bound> {
-    let total: u64 = sources.iter().flatten().map(|segment| records.bytes_in(segment)).sum();
-    let wanted = (tasks * SAMPLES_PER_TASK) as u64;
-    let mut samples = Vec::new();
-    let mut owed = 0;
-    for segment in sources.iter().flatten().filter(|segment| !segment.is_empty()) {
-        // Small segments are sampled in turn.
-        owed += records.bytes_in(segment) * wanted;
-        let count = owed / total.max(1);
-        owed -= count * total.max(1);
-        records.sample(segment, count as usize, &mut samples);
-    }
-    samples.sort_by(|a, b| records.compare_keys(a, b));
-    let mut splitters: Vec<R::Bound> =
-        (1..tasks).filter_map(|i| samples.get(samples.len() * i / tasks).cloned()).collect();
-    splitters.dedup_by(|a, b| records.compare_keys(a, b).is_eq());
-    splitters
 }

@@ -98,6 +98,7 @@ fn run(dir: &Path, case: &Case, input: &[u8]) -> (Vec<u8>, Report) {
         batch_size: None,
         volumes: Volumes::default(),
         boundaries: None,
+        route: None,
     };
     let report = sort(&request, &RunOptions::default(), &Silent, &Cancel::default()).expect("sorts");
     (std::fs::read(to).expect("there is output"), report)

@@ -22,10 +22,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use ascot_io::{BlockPool, Filled, IoError};
+use ascot_io::{BlockPool, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 
 use crate::constants::{DEFAULT_DEPTH, MIN_DEVICE_DEPTH};
+use crate::engine::adaption::Adaption;
 use crate::engine::device_loads::DeviceLoads;
 use crate::engine::streams::{
     BlockInput, BlockOutput, Input, Output, PartBlock, Reader, TooFewBlocks, Writer,
@@ -42,6 +43,8 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     pub(super) pool: BlockPool,
     pub(super) occupancy: Occupancy,
     schedule: Box<dyn Schedule>,
+    /// The scheme that it follows as the share of reading changes; none: the share is given.
+    adaption: Option<Adaption>,
     loads: DeviceLoads,
     /// Requests in flight, in the order begun.
     pub(super) in_flight: VecDeque<Move>,
@@ -135,6 +138,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             pool,
             occupancy,
             schedule,
+            adaption: None,
             loads: DeviceLoads::new(input_devices, output_devices),
             in_flight: VecDeque::new(),
             deferred_writes: VecDeque::new(),
@@ -166,6 +170,18 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self
     }
 
+    /// Lets the bowtie, made with `scheme`, follow the share of reading as it is measured.
+    #[must_use]
+    pub fn adapting(mut self, scheme: &Scheme) -> Self {
+        self.adaption = Adaption::new(scheme, self.occupancy.split());
+        self
+    }
+
+    /// The share of reading in the bytes moved of late.
+    pub fn alpha(&self) -> f64 {
+        self.occupancy.alpha()
+    }
+
     /// The memory that its streams share.
     pub fn pool(&self) -> &BlockPool {
         &self.pool
@@ -174,6 +190,11 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Time for which the flow waited for data or memory.
     pub fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// Whether requests are in flight.
+    pub fn is_moving(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     /// Tells the schedule which input runs out first, if the flow knows.
@@ -189,6 +210,9 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             }
         }
         self.complete_written()?;
+        if let Some(adaption) = &mut self.adaption {
+            adaption.follow(&mut self.occupancy, &mut *self.schedule);
+        }
         while self.in_flight.len() + 1 < self.depth && self.begin_next(BlockedOn::Nothing)? {}
         self.begin_deferred()
     }
@@ -426,66 +450,6 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
 
 fn misuse(what: &'static str) -> IoError {
     IoError::Misuse { path: "the streams".into(), offset: 0, what }
-}
-
-/// Inputs, by blocks.
-impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
-    /// Number of inputs.
-    pub fn inputs(&self) -> usize {
-        self.inputs.len()
-    }
-
-    /// The next filled block of `input`, if one has arrived. When its memory is back in the pool, the caller calls
-    /// [`Bowtie::release`].
-    pub fn take(&mut self, input: usize) -> Option<I::Block> {
-        self.inputs[input].filled.pop_front()
-    }
-
-    /// The flow has dropped `count` blocks of `input`, and has consumed this share of the next one.
-    pub fn release(&mut self, input: usize, count: u32, consumed: f64) {
-        let block = self.pool.block_bytes() as u64;
-        for _ in 0..count {
-            self.occupancy.consume_to(input, block);
-            self.occupancy.release(input);
-        }
-        self.occupancy.consume_to(input, (consumed * block as f64) as u64);
-    }
-
-    /// Blocks of `input` that are requested and have not arrived.
-    pub fn in_flight(&self, input: usize) -> u32 {
-        self.inputs[input].in_flight
-    }
-
-    /// The input streams, when the flow is done.
-    pub fn streams(&self) -> impl Iterator<Item = &I> {
-        self.inputs.iter().map(|input| &input.stream)
-    }
-}
-
-/// Inputs, by bytes.
-impl<I: BlockInput<Block = Filled>, O: BlockOutput> Bowtie<I, O> {
-    /// The data of `input`, up to the end of a block. If it is empty, the input is
-    /// [`exhausted`](Self::exhausted) or must be waited for ([`Step::Need`](crate::flow::Step)).
-    pub fn data(&self, input: usize) -> &[u8] {
-        self.inputs[input].filled.front().map_or(&[], Filled::bytes)
-    }
-
-    /// Consumes the first `bytes` of [`data`](Self::data).
-    pub fn consume(&mut self, input: usize, bytes: usize) {
-        let filled = &mut self.inputs[input].filled;
-        let Some(front) = filled.front_mut() else {
-            debug_assert_eq!(bytes, 0, "bytes are consumed that have not arrived");
-            return;
-        };
-        debug_assert!(bytes <= front.len(), "more bytes are consumed than have arrived");
-        let bytes = bytes.min(front.len());
-        front.start += bytes;
-        self.occupancy.consume(input, bytes as u64);
-        if front.is_empty() {
-            filled.pop_front();
-            self.occupancy.release(input);
-        }
-    }
 }
 
 /// Outputs.

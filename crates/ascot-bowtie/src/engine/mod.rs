@@ -8,11 +8,13 @@
 //!        ╰────────── Schedule: the next block ────────╯
 //! ```
 //!
-//! Files, each using only those before it: `device_loads.rs` (the requests of each device), `streams.rs` (streams of
-//! blocks, and files as such streams), `bowtie.rs` (asks the schedule, moves blocks, waits, and gives the flow its
-//! blocks and bytes).
+//! Files, each using only those before it: `device_loads.rs` (the requests of each device), `adaption.rs` (a share of
+//! reading that is learned), `streams.rs` (streams of blocks, and files as such streams), `bowtie.rs` (asks the
+//! schedule, moves blocks, waits, and takes the flow's bytes), `consume.rs` (gives the flow its blocks and bytes).
 
+mod adaption;
 mod bowtie;
+mod consume;
 mod device_loads;
 mod streams;
 #[cfg(test)]

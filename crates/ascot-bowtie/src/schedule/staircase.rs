@@ -52,6 +52,19 @@ impl Schedule for Staircase {
         }
         self.tasks.next(view)
     }
+
+    fn adapt(&mut self, scheme: &Scheme, read_blocks: u32) {
+        if scheme.algorithm.reads_in_groups() {
+            // No input is streamed any more.
+            self.current = None;
+        }
+        // Inputs that ran out together before would go on doing so: the staircase begins anew.
+        let before = self.targets.scheme;
+        if (before.algorithm, before.write_group) != (scheme.algorithm, scheme.write_group) {
+            self.is_preloaded = false;
+        }
+        self.targets = Targets { scheme: *scheme, read_blocks };
+    }
 }
 
 impl Staircase {

@@ -6,6 +6,8 @@
 
 use std::cmp::Reverse;
 
+use ascot_model::run_length::Scheme;
+
 /// What a schedule sees. Memory is counted in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerView<'a> {
@@ -71,6 +73,10 @@ pub enum Move {
 pub trait Schedule: Send {
     /// The next block to move; none: nothing moves before something changes.
     fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move>;
+
+    /// Goes on with another scheme for the same streams, and with this number of blocks for inputs. A schedule that
+    /// follows no scheme ignores it.
+    fn adapt(&mut self, _scheme: &Scheme, _read_blocks: u32) {}
 }
 
 impl SchedulerView<'_> {

@@ -4,6 +4,7 @@
 //! Each flag has two texts: a few words for the screen (`help`) and the full description for the manual
 //! (`long_help`). A test fails for a flag without either.
 
+mod flow;
 mod index;
 mod parts;
 mod sort;
@@ -68,11 +69,12 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 16] = [
+const COMMANDS: [Named; 17] = [
     ("sort", sort::command),
     ("merge", parts::merge),
     ("split", parts::split),
     ("reshape", parts::reshape),
+    ("flow", flow::flow),
     ("view", views::view),
     ("mount", views::mount),
     ("index", index::index),

@@ -4,7 +4,7 @@
 use clap::{Arg, Command};
 
 use super::sort::{job, layouts, memory_and_disks, ordering, output, records, resources};
-use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, file_option, files, help_flag};
+use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, file_option, files, help_flag, option};
 
 /// Flags of `ascot sort` that only sorting needs.
 const SORTING_ONLY: &[&str] = &["resume", "keep-on-interrupt", "method", "compress-program", "debug"];
@@ -34,18 +34,34 @@ pub fn merge() -> Command {
 /// `ascot reshape`.
 pub fn reshape() -> Command {
     moving("reshape", "FILE... --parts N -o PATTERN", SORTING_ONLY)
-        .about("Turn n sorted files into m, each with a range of keys")
+        .about("Turn n sorted files into m sorted ones")
         .long_about(
-            "Merge FILEs that are sorted already and write the result as N files of equal size, each with a \
-             range of keys: all keys of one file come before those of the next, and equal keys share a file. \
-             All data is read once and written once, unless there are more files than can be open. All parts \
-             appear when the last one is complete, or none.",
+            "Merge FILEs that are sorted already and write the result as N sorted files. --by range, the default: \
+             each has a range of keys and an equal share of the bytes; all keys of one file come before those of \
+             the next, and equal keys share a file. --by hash or value: the hash or the value of a key, which may \
+             be another one than that of the order, decides on the file of each record. All data is read once and \
+             written once, unless a reshape by range has more files than can be open. All parts appear when the \
+             last one is complete, or none.",
         )
-        .before_help("The parts together, in order of their names, are the merged file.")
+        .before_help("--by range: the parts, in order of their names, are the merged file.")
         .after_help(
             "Examples:\n\
              \x20 ascot reshape in-* --format fixed:100 --key 0..10 --parts 9 -o 'out-{}'\n\
-             \x20 ascot reshape a.csv b.csv --key ts --parts 4 -o 'quarter{}.csv'",
+             \x20 ascot reshape a.csv b.csv --key ts --parts 4 -o 'quarter{}.csv'\n\
+             \x20 ascot reshape a.csv b.csv --key ts --by hash:tenant --parts 9 -o 't{}.csv'",
+        )
+        .arg(
+            option(
+                "route",
+                "WHAT",
+                "range (of keys), hash or value; hash:KEY, value:KEY",
+                "How the file of a record is chosen: range, by the range of its key; hash, by the XXH3 hash of its \
+                 key, as ascot split does; value, one file for each value, in the order in which values first \
+                 come. hash:KEY and value:KEY use another key than the order, in the syntax of -k. Each file is \
+                 sorted by -k in any case.",
+            )
+            .long("by")
+            .help_heading(JOB),
         )
         .mut_arg("parts", |flag| flag.required(true))
         .mut_arg("output", |flag| flag.required(true))

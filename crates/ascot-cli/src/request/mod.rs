@@ -7,6 +7,7 @@
 //!
 //! All errors that can be found without opening a file are reported here, with the correct form.
 
+mod flow;
 mod inputs;
 mod random;
 mod records;
@@ -25,6 +26,7 @@ use crate::size;
 use crate::values;
 use crate::volume;
 
+pub use flow::flow_request;
 pub use records::{SORT_WORDS, are_text_by_name, named_records};
 pub use resources::{
     is_compression_program, keeps_on_interrupt, lowered_cap, memory_of_resumed, memory_or, threads,
@@ -88,6 +90,7 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         threads: resources::threads(matches)?,
         batch_size: resources::batch_size(matches)?,
         boundaries: boundaries(matches)?,
+        route: records.route,
         volumes,
     })
 }

@@ -19,7 +19,7 @@ use ascot_record::keys::{
 use ascot_record::layout::Layout;
 use ascot_sort::SortError;
 use ascot_sort::read::open::recognise_file;
-use ascot_sort::request::{Input, Keys};
+use ascot_sort::request::{Input, Keys, Route, RouteBy};
 use clap::ArgMatches;
 
 use super::{one_of, random};
@@ -37,6 +37,8 @@ pub struct Records {
     pub header: bool,
     /// Lines, regardless of the format that the files seem to have.
     pub any_format: bool,
+    /// The key that decides on the file of a record, and how.
+    pub route: Option<Route>,
 }
 
 /// Flags that order lines: identifier, letter.
@@ -88,7 +90,9 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
         Layout::Number(_) => number_keys(&texts, reverse)?,
     };
     refuse_without_csv(matches, layout)?;
-    let header = matches.get_flag("header") || names_a_column(&keys);
+    let route = route(matches, layout)?;
+    let routed = route.as_ref().and_then(|route| route.keys.as_ref());
+    let header = matches.get_flag("header") || names_a_column(&keys) || routed.is_some_and(names_a_column);
     if header && !matches!(layout, Layout::Lines { .. } | Layout::Csv { .. }) {
         return Err(Failure::usage(
             format!("--header applies only to lines and CSV; the format is {layout}"),
@@ -96,7 +100,7 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
         ));
     }
     let any_format = matches!(named, Some(Layout::Lines { .. }));
-    Ok(Records { layout, keys, header, any_format })
+    Ok(Records { layout, keys, header, any_format, route })
 }
 
 /// Layout and keys for commands that use neither order letters nor file names.
@@ -128,6 +132,34 @@ pub fn named_records(
         Layout::Number(_) => number_keys(&texts, false)?,
     };
     Ok((layout, keys))
+}
+
+/// `--by` of a reshape: hash or value, of the key that orders the records or of another one.
+fn route(matches: &ArgMatches, layout: Layout) -> Result<Option<Route>, Failure> {
+    let Some(text) = values::word(matches, "route") else { return Ok(None) };
+    let (rule, key) = text.split_once(':').map_or((text, None), |(rule, key)| (rule, Some(key)));
+    let by = match rule {
+        "range" if key.is_none() => return Ok(None),
+        "hash" => RouteBy::Hash,
+        "value" => RouteBy::Value,
+        _ => {
+            return Err(Failure::usage(
+                format!("invalid argument '{text}' for --by"),
+                "accepted: range, hash, value, hash:KEY, value:KEY, with KEY as in -k",
+            ));
+        }
+    };
+    let Some(key) = key else { return Ok(Some(Route { by, keys: None })) };
+    let texts = [key.to_owned()];
+    let keys = match layout {
+        Layout::Lines { delimiter } => line_keys(matches, &texts, &[], false, delimiter)?,
+        Layout::Csv { .. } => Keys::Columns(with_nulls(column_keys(&texts, false)?, matches)?),
+        Layout::Fixed { .. } | Layout::Prefixed { .. } => Keys::Ranges(range_keys(&texts, false)?),
+        Layout::Number(_) => {
+            return Err(Failure::usage("a number has no other key than its value", "write: --by hash"));
+        }
+    };
+    Ok(Some(Route { by, keys: Some(keys) }))
 }
 
 fn key_texts(matches: &ArgMatches) -> Result<Vec<String>, Failure> {

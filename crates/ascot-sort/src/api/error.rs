@@ -193,6 +193,26 @@ pub enum SortError {
         /// The problem, and advice.
         why: String,
     },
+    /// A user's program failed, or is stuck.
+    #[error(
+        "the program {program} {what}\n  no file was written; it must read all of its inputs and end with status 0"
+    )]
+    Program {
+        /// The program.
+        program: String,
+        /// What it did.
+        what: String,
+    },
+    /// A user's program cannot be started.
+    #[error(
+        "the program {program} cannot be started: {source}\n  name a program that exists and may be executed"
+    )]
+    ProgramStart {
+        /// The program.
+        program: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// Cancelled by the caller.
     #[error("stopped")]
     Cancelled,

@@ -153,6 +153,25 @@ pub enum SplitBy {
     Size,
 }
 
+/// The file of a record among several that are all ordered by the same key: by another key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Route {
+    /// The rule.
+    pub by: RouteBy,
+    /// The key that decides; none: the one that orders the records.
+    pub keys: Option<Keys>,
+}
+
+/// How a key decides on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RouteBy {
+    /// By its hash.
+    Hash,
+    /// Each value has a file of its own, in the order in which values first come.
+    Value,
+}
+
 /// The keys that order records.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Keys {
@@ -231,6 +250,9 @@ pub struct SortRequest {
     /// A file of records whose keys bound the parts of a split by range; none: bounds are sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boundaries: Option<PathBuf>,
+    /// Of a merge into several files: the file of each record; none: each file has a range of keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<Route>,
     /// Measurements of its volumes and processors.
     #[serde(flatten)]
     pub volumes: Volumes,

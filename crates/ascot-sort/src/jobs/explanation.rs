@@ -156,6 +156,9 @@ fn describe_parts(request: &SortRequest, goal: Goal<'_>) -> Option<String> {
         return Some(format!("{}, a range of keys each, cut at those in {}", parts.count, path.display()));
     }
     let rule = match goal {
+        _ if request.route.is_some() => {
+            "each sorted; another key, or its hash, decides on the file of a record"
+        }
         Goal::Split(SplitBy::Range) => "a range of keys each, of about equal bytes by a sample",
         Goal::Split(SplitBy::Hash) => "keys by their hash: equal keys share a file",
         Goal::Split(SplitBy::Size) => "equal bytes each, in the order of the inputs",

@@ -13,7 +13,7 @@ use ascot_record::layout::Layout;
 use crate::api::{Caller, Cancel, Method, Observer, Output, SortError, SortRequest, SplitBy};
 use crate::job::Job;
 use crate::methods::small;
-use crate::methods::{SmallJob, merge_inputs, split_inputs};
+use crate::methods::{SmallJob, merge_inputs, plan_reshape_by, reshape_by, split_inputs};
 use crate::plan::{
     Budget, GUESSED_RECORD_BYTES, Lengths, RunOptions, budget_of, check_apart, disk_for, explain_view_space,
     keep_within, make_plan, plan_split, refuse_without_space, view_disk,
@@ -187,7 +187,13 @@ impl Execution<'_> {
         let report = with_progress(&plan, &ledger, moved_before, caller.observer, || match goal {
             Goal::View(view) => job.make_view(view, &head.records),
             Goal::Split(by) => split_inputs(job, by),
-            Goal::Sort if request.merge_only => merge_inputs(job),
+            Goal::Sort if request.merge_only => match &request.route {
+                None => merge_inputs(job),
+                Some(route) => {
+                    let head = InputHead { header: job.header.clone(), ..head };
+                    reshape_by(job, route, &head)
+                }
+            },
             Goal::Sort if method == Method::Distribute => job.sort_by_distribution(),
             Goal::Sort => job.sort_by_merge(),
         });
@@ -264,6 +270,10 @@ impl Prepared {
         match (goal, &request.output) {
             (Goal::Split(by), Output::Parts(parts)) => {
                 plan_split(request, inputs, budget, &lengths, records, by, parts.count)
+            }
+            _ if request.route.is_some() => {
+                let plan = make_plan(request, inputs, budget, &lengths, records, false)?;
+                Ok(plan_reshape_by(plan, request, budget, records.record_bytes()))
             }
             _ => make_plan(request, inputs, budget, &lengths, records, !goal.is_view()),
         }

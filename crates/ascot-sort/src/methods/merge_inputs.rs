@@ -126,7 +126,7 @@ const LONG_RECORDS: usize = 2;
 
 /// A sorted input, read block by block. The engine chooses the input whose next block is read, and its records are cut
 /// by a [`RecordCutter`]: the carry goes to the space kept for it before the next block.
-struct RawInput<R> {
+pub(crate) struct RawInput<R> {
     cutter: RecordCutter<R>,
     stream: Box<dyn ReadStream>,
     /// Memory of records that are longer than the space for the carry.
@@ -154,7 +154,8 @@ struct RawInput<R> {
 type Fault = Arc<Mutex<Option<SortError>>>;
 
 impl<R: Records> RawInput<R> {
-    fn open(
+    /// Opens input `number` of a job, one of `merged_at_once`.
+    pub(crate) fn open(
         job: &Job<'_, R>,
         number: usize,
         merged_at_once: usize,
@@ -181,6 +182,16 @@ impl<R: Records> RawInput<R> {
             order: OrderCheck::new(&job.records, EqualKeys::AnyOrder, CARRY_BYTES_MAX),
             block: 0,
         })
+    }
+
+    /// The misfits of the records read.
+    pub(crate) fn misfits(&self) -> &Misfits {
+        &self.misfits
+    }
+
+    /// Sum of the records read.
+    pub(crate) fn sum(&self) -> &RecordSum {
+        &self.sum
     }
 
     /// Makes a block of the whole records in `bytes` of a buffer; the rest is the carry. The input lacks the last

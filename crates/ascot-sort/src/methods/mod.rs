@@ -3,10 +3,12 @@
 pub mod freeing_sink;
 pub mod merge_inputs;
 pub mod partition_and_sort;
+pub mod reshape_by;
 pub mod run_and_merge;
 pub mod small;
 pub mod split;
 
-pub(crate) use merge_inputs::merge_inputs;
+pub(crate) use merge_inputs::{RawInput, merge_inputs};
+pub(crate) use reshape_by::{merging_scheme, plan_reshape_by, reshape_by};
 pub(crate) use small::SmallJob;
 pub(crate) use split::split_inputs;

@@ -75,7 +75,7 @@ impl Router<'_> {
 }
 
 /// The upper bits of a hash spread keys evenly over any number of parts.
-fn part_of_hash(key: &[u8], parts: u32) -> u32 {
+pub(crate) fn part_of_hash(key: &[u8], parts: u32) -> u32 {
     ((u128::from(xxh3_64(key)) * u128::from(parts)) >> 64) as u32
 }
 

@@ -4,6 +4,7 @@ pub mod budget;
 mod corrected;
 pub mod disk_space;
 pub mod find_volumes;
+mod interconnect;
 pub mod planner;
 mod simulated;
 pub mod volumes;
@@ -17,6 +18,7 @@ pub(crate) use disk_space::{
     Shortage, check_output_space, disk_is_estimate, explain_view_space, free_of_plan, keep_within,
     no_space_for_spills, refuse_without_space, shortage,
 };
+pub(crate) use interconnect::interconnect_switches;
 pub(crate) use planner::{
     GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, inputs_want_runs, make_plan,
     merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,

@@ -76,7 +76,7 @@ impl<'a> ProgressMeter<'a> {
         let number =
             if passes.len() > 1 { format!("pass {} of {}", at + 1, passes.len()) } else { String::new() };
         Progress {
-            phase: if known { pass.name.clone() } else { "sort".into() },
+            phase: if known || passes.len() == 1 { pass.name.clone() } else { "sort".into() },
             done_bytes: if known { (share * bytes as f64) as u64 } else { totals.read_bytes },
             total_bytes: known.then_some(bytes),
             rate_bytes_per_s: self.rate,

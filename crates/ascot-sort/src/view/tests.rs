@@ -33,6 +33,7 @@ fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
         batch_size: None,
         volumes: Volumes::default(),
         boundaries: None,
+        route: None,
     }
 }
 

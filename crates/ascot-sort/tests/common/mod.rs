@@ -149,6 +149,7 @@ impl Place {
             batch_size: None,
             volumes: Volumes::default(),
             boundaries: None,
+            route: None,
         }
     }
 

@@ -38,6 +38,7 @@ fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortReques
         batch_size: None,
         volumes: Volumes::default(),
         boundaries: None,
+        route: None,
     }
 }
 

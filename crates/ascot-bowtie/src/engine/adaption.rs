@@ -1,0 +1,55 @@
+//! A bowtie that learns its share of reading while it runs.
+//!
+//! ```text
+//!   bytes consumed and put of late ─▶ alpha ─▶ scheme ─▶ the schedule
+//!                                                 ╰────▶ memory of both sides, as blocks become free
+//! ```
+//!
+//! When all inputs have ended, all memory is for outputs, and they are written by A1.
+
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
+
+use crate::constants::{GAIN_STEP, MIN_ALPHA};
+use crate::occupancy::Occupancy;
+use crate::schedule::{Schedule, Split};
+
+/// What a bowtie adapts to.
+pub(super) struct Adaption {
+    /// The scheme in use.
+    scheme: Scheme,
+    /// How memory is to be divided.
+    wanted: Split,
+}
+
+impl Adaption {
+    /// Begins with `scheme` and the memory that it has; none if one side has no streams.
+    pub(super) fn new(scheme: &Scheme, split: Split) -> Option<Self> {
+        let Shape { inputs, outputs, .. } = scheme.shape;
+        (inputs > 0 && outputs > 0).then_some(Adaption { scheme: *scheme, wanted: split })
+    }
+
+    /// Follows the share of reading, if it has changed enough.
+    pub(super) fn follow(&mut self, occupancy: &mut Occupancy, schedule: &mut dyn Schedule) {
+        let Adaption { scheme, wanted } = self;
+        let Shape { inputs, outputs, alpha: before } = scheme.shape;
+        let total = occupancy.split().total();
+        let live = (0..occupancy.inputs()).any(|input| occupancy.is_live(input));
+        let alpha = occupancy.alpha().clamp(MIN_ALPHA, 1.0 - MIN_ALPHA);
+        let gain = |alpha: f64| (1.0 - alpha) / alpha;
+        let changed = if live { (gain(alpha) / gain(before)).ln().abs() >= GAIN_STEP } else { inputs > 0 };
+        if changed && live {
+            let shape = Shape { inputs, outputs, alpha };
+            // Whoever chose A5 wants no rounds.
+            let same = Scheme::best_of(shape, Algorithm::A5).filter(|_| scheme.algorithm == Algorithm::A5);
+            *scheme = same.unwrap_or_else(|| Scheme::best(shape));
+            *wanted = Split::new(scheme, total);
+        } else if changed {
+            *scheme = Scheme::best(Shape { inputs: 0, outputs, alpha: 0.0 });
+            *wanted = Split { read: 0, write: total };
+        }
+        let moved = occupancy.split() != *wanted && occupancy.divide(*wanted);
+        if changed || moved {
+            schedule.adapt(scheme, occupancy.split().read);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What the jobs of flows share: streams, the engine's schedule, and the report.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use ascot_bowtie::engine::{BlockInput, Bowtie, Reader, TooFewBlocks};
+use ascot_bowtie::schedule::{FewestHeld, Split};
+use ascot_io::{AtomicOutput, BlockPool, Disk, Pool};
+use ascot_model::account::{BufferAccount, PassAccount};
+use ascot_model::plan::Plan;
+use ascot_model::report::{FlowAccount, Report};
+use ascot_record::checksum::RecordSum;
+
+use crate::api::{Cancel, Observer, Output, SortError};
+use crate::flow::ends::{FileOutput, OutputEnd, Relay, open_output, output_name};
+use crate::flow::exchange::{Exchange, Feed, Patience, Sink, Take};
+use crate::flow::plan::{Layout, RELAY_BYTES};
+use crate::flow::program::{Inherited, Pipe, Program};
+use crate::flow::request::FlowRequest;
+use crate::report::{JobSums, PassFacts, Passes, files_of, report_of_records};
+
+/// A flow that is run.
+pub(super) struct FlowJob<'a> {
+    pub(super) request: &'a FlowRequest,
+    pub(super) layout: Layout,
+    pub(super) plan: &'a Plan,
+    pub(super) disk: Disk,
+    pub(super) observer: &'a dyn Observer,
+    pub(super) cancel: &'a Cancel,
+    pub(super) started: Instant,
+}
+
+/// The streams of a flow, before its program starts.
+#[derive(Default)]
+pub(super) struct Streams {
+    /// Files read by the engine.
+    pub(super) readers: Vec<Reader>,
+    /// Files written by the engine.
+    pub(super) writers: Vec<FileOutput>,
+    pub(super) feeds: Vec<Feed>,
+    takes: Vec<Take>,
+    /// The program's ends.
+    pub(super) inputs: Vec<OwnedFd>,
+    outputs: Vec<OwnedFd>,
+}
+
+/// The memory that the engine of a flow has.
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) blocks: usize,
+    pub(super) block: usize,
+}
+
+impl FlowJob<'_> {
+    /// Opens the outputs.
+    pub(super) fn open_outputs(&self, pool: &Pool, streams: &mut Streams) -> Result<(), SortError> {
+        for output in &self.request.outputs {
+            let name = output_name(output);
+            let sink = match open_output(&self.disk, output, self.cancel)? {
+                OutputEnd::File(file) => {
+                    streams.writers.push(file);
+                    Sink::Stream(streams.writers.len() - 1)
+                }
+                OutputEnd::Pipe(end) => {
+                    Sink::Relay(Relay::new(end, &name, pool.region(RELAY_BYTES, "bytes for a pipe")?))
+                }
+            };
+            let Pipe { ours, theirs } = Pipe::from_program().map_err(no_pipe)?;
+            streams.takes.push(Take::new(&name, ours, sink));
+            streams.outputs.push(theirs);
+        }
+        Ok(())
+    }
+
+    /// The engine of the files, which follows the measured share of reading if switches cost much.
+    pub(super) fn bowtie<I: BlockInput>(
+        &self,
+        pool: &Pool,
+        memory: Memory,
+        readers: Vec<I>,
+        writers: Vec<FileOutput>,
+    ) -> Result<Bowtie<I, FileOutput>, SortError> {
+        let Memory { blocks, block } = memory;
+        let blocks = BlockPool::new(pool.region(blocks * block, "blocks of streams")?, block);
+        let total = blocks.total() as u32;
+        let few = |error: TooFewBlocks| SortError::Request(error.to_string());
+        if let Some(scheme) = self.layout.scheme().filter(|_| self.layout.long_runs) {
+            return Ok(Bowtie::new(readers, writers, blocks, &scheme).map_err(few)?.adapting(&scheme));
+        }
+        let read = match (readers.len(), writers.len()) {
+            (0, _) => 0,
+            (_, 0) => total,
+            _ => total / 2,
+        };
+        let split = Split { read, write: total - read };
+        let alpha = self.layout.shape.alpha;
+        Bowtie::with_schedule(readers, writers, blocks, alpha, split, Box::new(FewestHeld)).map_err(few)
+    }
+
+    /// Starts the program with the program's ends of `streams`.
+    pub(super) fn start(&self, pool: &Pool, streams: Streams) -> Result<Exchange, SortError> {
+        let buffer = pool.region(RELAY_BYTES, "bytes from a program")?;
+        let stdout_is_taken = self.request.outputs.contains(&Output::Stdout);
+        let ends = Inherited { inputs: streams.inputs, outputs: streams.outputs, stdout_is_taken };
+        let program = Program::start(&self.request.command, ends)?;
+        let patience = Patience { idle: self.request.idle_timeout, allow_unread: self.request.allow_unread };
+        Ok(Exchange::new(program, streams.feeds, streams.takes, patience, buffer))
+    }
+
+    /// Reports the flow, and gives the files of `bowtie` their names. `sum`: of the records merged, if any were.
+    pub(super) fn finish<I: BlockInput>(
+        &self,
+        mut passes: Passes,
+        bowtie: Bowtie<I, FileOutput>,
+        exchange: &Exchange,
+        sum: &RecordSum,
+    ) -> Result<Report, SortError> {
+        let blocks = bowtie.pool().total();
+        let block = bowtie.pool().block_bytes();
+        let memory_share = (blocks * block) as f64 / self.layout.memory as f64;
+        let buffers = BufferAccount { blocks: blocks as u64, block_bytes: block as u64, memory_share };
+        let facts = PassFacts {
+            inputs: u64::from(self.layout.shape.inputs),
+            outputs: u64::from(self.layout.shape.outputs),
+            stages: Vec::new(),
+            buffers: Some(buffers),
+        };
+        passes.done("flow", facts);
+        let files: Vec<AtomicOutput> = bowtie.into_outputs().map(FileOutput::into_file).collect();
+        let report = self.report(passes, exchange, sum);
+        self.observer.complete(&report)?;
+        AtomicOutput::commit_all(files)?;
+        Ok(report)
+    }
+
+    fn report(&self, passes: Passes, exchange: &Exchange, sum: &RecordSum) -> Report {
+        let (inputs, outputs) = exchange.streams();
+        let (streams, streams_left_out) = files_of(self.disk.ledger());
+        let passes = passes.into_accounts();
+        let moved = PassAccount::moved_by(&passes);
+        let read = moved.read_bytes as f64;
+        let all = (moved.read_bytes + moved.written_bytes) as f64;
+        let command = self.request.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let of_records = report_of_records(&self.request.sort, JobSums { read: sum, out: sum, dropped: sum });
+        Report {
+            verb: "streamed".into(),
+            bytes_in: inputs.iter().map(|stream| stream.bytes).sum(),
+            bytes_out: outputs.iter().map(|stream| stream.bytes).sum(),
+            records_dropped: 0,
+            records_out: 0,
+            checksum: if self.request.merged { of_records.checksum.clone() } else { String::new() },
+            plan: Some(self.plan.clone()),
+            seconds: self.started.elapsed().as_secs_f64(),
+            memory_bytes: self.layout.memory as u64,
+            peak_disk_bytes: self.disk.space().peak(),
+            flow: Some(FlowAccount {
+                command: command.collect(),
+                alpha: (all > 0.0).then(|| read / all),
+                inputs,
+                outputs,
+            }),
+            moved,
+            passes,
+            streams,
+            streams_left_out,
+            notices: self.disk.notices(),
+            ..of_records
+        }
+    }
+}
+
+/// The error for a pipe that the system refuses.
+pub(super) fn no_pipe(source: std::io::Error) -> SortError {
+    SortError::Request(format!(
+        "no pipe to the program can be made: {source}\n  raise the limit of open files (ulimit -n), or use \
+         fewer streams"
+    ))
+}

@@ -1,0 +1,191 @@
+//! A user's program: its start with one pipe for each stream, its end, and errors that name it.
+//!
+//! ```text
+//!   environment    ASCOT_INPUTS=2  ASCOT_IN_0=7  ASCOT_IN_1=9     descriptors to read from
+//!                  ASCOT_OUTPUTS=1 ASCOT_OUT_0=1                  descriptors to write to
+//!   standard input / output    the stream itself if there is only one
+//! ```
+//!
+//! Invariants: the program inherits the ends of its pipes, the standard streams, and no other descriptor of ours; when
+//! a [`Program`] is dropped, no process of its group runs any more, unless it has ended by itself.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::api::SortError;
+
+/// Time that a program has to end by itself after SIGTERM.
+const GRACE: Duration = Duration::from_millis(500);
+/// Time between two looks whether it has ended.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// The two ends of a pipe between this process and the program.
+pub(super) struct Pipe {
+    /// Never blocks.
+    pub(super) ours: OwnedFd,
+    /// Inherited by the program.
+    pub(super) theirs: OwnedFd,
+}
+
+impl Pipe {
+    /// A pipe that the program reads.
+    pub(super) fn to_program() -> io::Result<Pipe> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        Pipe { ours: write, theirs: read }.prepared()
+    }
+
+    /// A pipe that the program writes.
+    pub(super) fn from_program() -> io::Result<Pipe> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        Pipe { ours: read, theirs: write }.prepared()
+    }
+
+    fn prepared(self) -> io::Result<Pipe> {
+        fcntl_setfl(&self.ours, OFlags::NONBLOCK)?;
+        fcntl_setfd(&self.theirs, FdFlags::empty())?;
+        Ok(self)
+    }
+}
+
+/// The ends of its pipes that a program inherits.
+pub(super) struct Inherited {
+    /// Its inputs.
+    pub(super) inputs: Vec<OwnedFd>,
+    /// Its outputs.
+    pub(super) outputs: Vec<OwnedFd>,
+    /// Whether standard output is an output of the job: the program's messages must not go there.
+    pub(super) stdout_is_taken: bool,
+}
+
+/// A running program.
+pub(super) struct Program {
+    name: String,
+    child: Child,
+    /// Readable when it has ended; none on kernels without such descriptors.
+    end: Option<OwnedFd>,
+    status: Option<ExitStatus>,
+}
+
+impl Program {
+    /// Starts `command` with its arguments.
+    pub(super) fn start(command: &[OsString], ends: Inherited) -> Result<Program, SortError> {
+        let Inherited { mut inputs, mut outputs, stdout_is_taken } = ends;
+        let (program, arguments) =
+            command.split_first().ok_or_else(|| SortError::Request("there is no program to run".into()))?;
+        let name = program.to_string_lossy().into_owned();
+        let failed = |source: io::Error| SortError::ProgramStart { program: name.clone(), source };
+        let mut start = Command::new(program);
+        start.args(arguments).process_group(0);
+        start.env("ASCOT_INPUTS", inputs.len().to_string());
+        start.env("ASCOT_OUTPUTS", outputs.len().to_string());
+        for (number, end) in inputs.iter().enumerate() {
+            let descriptor = if inputs.len() == 1 { 0 } else { end.as_raw_fd() };
+            start.env(format!("ASCOT_IN_{number}"), descriptor.to_string());
+        }
+        for (number, end) in outputs.iter().enumerate() {
+            let descriptor = if outputs.len() == 1 { 1 } else { end.as_raw_fd() };
+            start.env(format!("ASCOT_OUT_{number}"), descriptor.to_string());
+        }
+        start.stdin(match inputs.pop() {
+            Some(only) if inputs.is_empty() => standard(only).map_err(failed)?,
+            other => {
+                inputs.extend(other);
+                Stdio::null()
+            }
+        });
+        start.stdout(match outputs.pop() {
+            Some(only) if outputs.is_empty() => standard(only).map_err(failed)?,
+            other => {
+                outputs.extend(other);
+                messages(stdout_is_taken).map_err(failed)?
+            }
+        });
+        let child = start.spawn().map_err(failed)?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Ok(Program { name, child, end, status: None })
+    }
+
+    /// A descriptor that becomes readable when it ends.
+    pub(super) fn end(&self) -> Option<&OwnedFd> {
+        self.end.as_ref().filter(|_| self.status.is_none())
+    }
+
+    /// Whether it has ended; an error if it has failed.
+    pub(super) fn has_ended(&mut self) -> Result<bool, SortError> {
+        if self.status.is_none() {
+            let status = self.child.try_wait();
+            self.status = status.map_err(|error| self.failure(format!("cannot be waited for: {error}")))?;
+        }
+        match self.status {
+            Some(status) if !status.success() => Err(self.failure(end_of(status))),
+            status => Ok(status.is_some()),
+        }
+    }
+
+    /// The error that names this program; `what` it did.
+    pub(super) fn failure(&self, what: String) -> SortError {
+        SortError::Program { program: self.name.clone(), what }
+    }
+
+    /// Sends a signal to all processes of its group.
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // There may be no process left.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.status.is_some_and(|status| status.success()) {
+            return;
+        }
+        self.signal(Signal::TERM);
+        let since = Instant::now();
+        while self.status.is_none() && since.elapsed() < GRACE {
+            self.status = self.child.try_wait().ok().flatten();
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        self.signal(Signal::KILL);
+        if self.status.is_none() {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// An end as a standard stream. The program inherits it under that number only, so that it can close it.
+fn standard(end: OwnedFd) -> io::Result<Stdio> {
+    fcntl_setfd(&end, FdFlags::CLOEXEC)?;
+    Ok(Stdio::from(end))
+}
+
+/// The standard output of a program that has several outputs, or none.
+fn messages(stdout_is_taken: bool) -> io::Result<Stdio> {
+    if !stdout_is_taken {
+        return Ok(Stdio::inherit());
+    }
+    Ok(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?))
+}
+
+/// How a program failed.
+fn end_of(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit status {code}"),
+        (None, Some(_)) => {
+            let text = status.to_string();
+            format!("was killed by signal {}", text.trim_start_matches("signal: "))
+        }
+        (None, None) => format!("ended: {status}"),
+    }
+}

@@ -1,0 +1,63 @@
+//! What a flow runs.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use ascot_model::run_length::HALF;
+
+use crate::api::{Output, SortError, SortRequest};
+
+/// A program and its streams.
+#[derive(Clone, Debug)]
+pub struct FlowRequest {
+    /// Its inputs, memory and volumes; with `merged`, the layout and keys of its records. The output is not used.
+    pub sort: SortRequest,
+    /// Whether the inputs are sorted files, of which the program gets one ordered stream.
+    pub merged: bool,
+    /// Its outputs.
+    pub outputs: Vec<Output>,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The share of reading to begin with, in the bytes of files that move; none: one half.
+    pub alpha: Option<f64>,
+    /// Time without a byte after which the program counts as stuck; none: it may take any time.
+    pub idle_timeout: Option<Duration>,
+    /// The program may close its streams before it has read its inputs.
+    pub allow_unread: bool,
+}
+
+impl FlowRequest {
+    /// The share of reading to begin with.
+    pub(super) fn first_alpha(&self) -> f64 {
+        self.alpha.unwrap_or(HALF)
+    }
+
+    /// The program's name.
+    pub(super) fn program(&self) -> String {
+        self.command.first().map_or_else(String::new, |program| program.to_string_lossy().into_owned())
+    }
+
+    /// Refuses a flow without streams or without a program, and outputs of one name.
+    pub(super) fn check(&self) -> Result<(), SortError> {
+        let refuse = |text: String| Err(SortError::Request(text));
+        if self.command.is_empty() {
+            return refuse(
+                "there is no program to run\n  name it after --: ascot flow ... -- COMMAND".into(),
+            );
+        }
+        if self.sort.inputs.is_empty() && self.outputs.is_empty() {
+            return refuse(
+                "a flow without streams\n  name files: --inputs FILE... or --outputs FILE...".into(),
+            );
+        }
+        for (at, output) in self.outputs.iter().enumerate() {
+            if self.outputs[..at].contains(output) {
+                return refuse(format!(
+                    "output {at} has the name of another output: {}\n  give each a name of its own",
+                    super::ends::output_name(output).display()
+                ));
+            }
+        }
+        Ok(())
+    }
+}

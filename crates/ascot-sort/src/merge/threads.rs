@@ -1,0 +1,278 @@
+//! The threads that merge tasks, and the cut of a batch into tasks of similar size.
+//!
+//! Invariants: a thread has blocks of its own; records with equal keys stay in one task.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use ascot_io::threads::{Thread, spawn, start_some};
+use ascot_io::waits::{Need, receive, wait_for};
+use ascot_io::{BlockPool, Buf, Pool};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+
+use crate::api::{Cancel, SortError};
+use crate::records::{
+    Clocks, Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task, add, take,
+};
+
+/// Threads left for other uses if the system refuses some: a reader, a sorter, two for devices and pipes.
+const THREADS_OF_OTHERS: usize = 4;
+
+/// Interval at which a thread that waits for blocks checks whether the job is cancelled.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+enum Order {
+    Merge(Work),
+    /// Ends one thread.
+    End,
+}
+
+struct Work {
+    task: Task,
+    rules: Rules,
+    send: Sender<Message>,
+    /// Set when the rest of its run is not needed any more.
+    stopped: Arc<AtomicBool>,
+}
+
+/// Stops the tasks of a run, however the run ends: no thread then waits for a block any longer.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Threads that merge tasks.
+pub struct EmitThreads {
+    orders: Option<Sender<Order>>,
+    threads: Vec<Thread<()>>,
+    clocks: Arc<Clocks>,
+}
+
+/// Time spent, summed over threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmitTimes {
+    /// Merging.
+    pub busy: Duration,
+    /// Merging threads waiting for a free block.
+    pub waited: Duration,
+    /// The sequencer in the sink.
+    pub sink: Duration,
+}
+
+impl EmitThreads {
+    /// Starts `threads` threads, each with `blocks` blocks of `block_bytes` from `pool`.
+    pub fn start<R: Records>(
+        records: &Arc<R>,
+        pool: &Pool,
+        threads: usize,
+        blocks: usize,
+        block_bytes: usize,
+    ) -> Result<Self, SortError> {
+        let (send, receive) = unbounded::<Order>();
+        let clocks = Arc::new(Clocks::default());
+        let threads = threads.max(1);
+        let region = || pool.region(blocks * block_bytes, "merged records");
+        let mut regions = (0..threads).map(|_| region()).collect::<Result<Vec<_>, _>>()?;
+        let started = start_some(threads, |number| {
+            let blocks = BlockPool::new(regions.pop().unwrap_or_else(|| Buf::heap(0)), block_bytes);
+            let records = Arc::clone(records);
+            let receive = receive.clone();
+            let clocks = Arc::clone(&clocks);
+            spawn(&format!("merge {number}"), move || emit_thread(&*records, &receive, &blocks, &clocks))
+        })?;
+        let mut this = EmitThreads { orders: Some(send), threads: started, clocks };
+        if this.threads.len() < threads {
+            this.leave_threads_to_others();
+        }
+        Ok(this)
+    }
+
+    /// Ends some threads, because the system starts no more and the job's other threads are indispensable.
+    fn leave_threads_to_others(&mut self) {
+        let left = self.threads.len().saturating_sub(THREADS_OF_OTHERS).max(1);
+        let surplus = self.threads.len() - left;
+        for _ in 0..surplus {
+            let _ = self.orders.as_ref().map(|orders| orders.send(Order::End));
+        }
+        while self.threads.len() > left {
+            std::thread::sleep(Duration::from_millis(1));
+            self.threads.retain(|thread| !thread.is_finished());
+        }
+        // The system counts a thread for a moment after its end.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+
+    /// Number of threads.
+    pub fn count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Merges `tasks`; `sink` gets their blocks in order. Returns the sums over all of them.
+    pub fn run(
+        &self,
+        tasks: Vec<Task>,
+        rules: Rules,
+        cancel: &Cancel,
+        sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
+    ) -> Result<Merged, SortError> {
+        let stop = StopOnDrop(Arc::default());
+        let mut receivers = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let (send, receive) = unbounded();
+            receivers.push(receive);
+            if let Some(orders) = &self.orders {
+                let _ = orders.send(Order::Merge(Work { task, rules, send, stopped: Arc::clone(&stop.0) }));
+            }
+        }
+        let mut total = Merged::default();
+        for receive in receivers {
+            total.add(sequence(&receive, cancel, &self.clocks, sink)?);
+        }
+        Ok(total)
+    }
+
+    /// The time spent since the last call.
+    pub fn take_times(&self) -> EmitTimes {
+        let waited = take(&self.clocks.waited_ns);
+        let busy = take(&self.clocks.working_ns).saturating_sub(waited);
+        EmitTimes { busy, waited, sink: take(&self.clocks.sink_ns) }
+    }
+}
+
+impl Drop for EmitThreads {
+    fn drop(&mut self) {
+        self.orders = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn sequence(
+    receive: &Receiver<Message>,
+    cancel: &Cancel,
+    clocks: &Clocks,
+    sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
+) -> Result<Merged, SortError> {
+    let mut waiting = None;
+    loop {
+        match receive.recv_timeout(BETWEEN_LOOKS) {
+            // The merging thread may wait for blocks that the reader of a pipe does not take.
+            Err(RecvTimeoutError::Timeout) => {
+                cancel.check()?;
+                waiting.get_or_insert_with(|| wait_for("blocks of merged records", Need::Blocked, None));
+            }
+            Ok(Message::Block(block)) => {
+                waiting = None;
+                cancel.check()?;
+                let since = Instant::now();
+                sink(block)?;
+                add(&clocks.sink_ns, since.elapsed());
+            }
+            Ok(Message::Done(merged)) => return Ok(merged),
+            // Only a thread that died leaves a task unfinished.
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(SortError::Internal("a merging thread ended early"));
+            }
+        }
+    }
+}
+
+fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &BlockPool, clocks: &Arc<Clocks>) {
+    while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::Idle) {
+        let Work { task, rules, send, stopped } = work;
+        let since = Instant::now();
+        let mut emitter = Emitter::new(blocks.clone(), send, Arc::clone(clocks), stopped);
+        let merged = records.merge(&task, rules, &mut emitter);
+        drop(task);
+        if let Ok(merged) = merged {
+            emitter.finish(merged);
+        }
+        add(&clocks.working_ns, since.elapsed());
+    }
+}
+
+/// Number of samples per task.
+const SAMPLES_PER_TASK: usize = 12;
+
+/// Conditions that tasks must respect.
+#[derive(Clone, Debug, Default)]
+pub struct CutRules {
+    /// Key emitted before, if duplicates are dropped.
+    pub previous: Option<Vec<u8>>,
+    /// Whether the key of the last record is needed.
+    pub keeps_key: bool,
+    /// Maximum number of records to emit; if set, there is only one task.
+    pub limit: Option<u64>,
+}
+
+/// Cuts sources into about `tasks` tasks of similar size. Records with equal keys stay in one
+/// task.
+pub fn cut_tasks<R: Records>(
+    records: &R,
+    sources: Vec<Vec<Segment>>,
+    tasks: usize,
+    rules: CutRules,
+) -> Vec<Task> {
+    let limit = rules.limit.unwrap_or(u64::MAX);
+    let splitters =
+        if tasks <= 1 || rules.limit.is_some() { Vec::new() } else { splitters(records, &sources, tasks) };
+    let mut cut: Vec<Task> = (0..=splitters.len())
+        .map(|_| Task { sources: Vec::with_capacity(sources.len()), previous: None, last: false, limit })
+        .collect();
+    for source in sources {
+        let mut shares: Vec<Vec<Segment>> = vec![Vec::new(); cut.len()];
+        for mut segment in source {
+            for (share, splitter) in shares.iter_mut().zip(&splitters) {
+                let at = records.position(&segment, splitter, Side::Lower, true);
+                if at > segment.lo {
+                    share.push(Segment { hi: at, ..segment.clone() });
+                    segment.lo = at;
+                }
+            }
+            if !segment.is_empty()
+                && let Some(last) = shares.last_mut()
+            {
+                last.push(segment);
+            }
+        }
+        for (task, share) in cut.iter_mut().zip(shares) {
+            if !share.is_empty() {
+                task.sources.push(share);
+            }
+        }
+    }
+    // A task without records does not know the key before it.
+    cut.retain(|task| !task.sources.is_empty());
+    if let Some(first) = cut.first_mut() {
+        first.previous = rules.previous;
+    }
+    if let Some(last) = cut.last_mut() {
+        last.last = rules.keeps_key;
+    }
+    cut
+}
+
+fn splitters<R: Records>(records: &R, sources: &[Vec<Segment>], tasks: usize) -> Vec<R::Bound> {
+    let total: u64 = sources.iter().flatten().map(|segment| records.bytes_in(segment)).sum();
+    let wanted = (tasks * SAMPLES_PER_TASK) as u64;
+    let mut samples = Vec::new();
+    let mut owed = 0;
+    for segment in sources.iter().flatten().filter(|segment| !segment.is_empty()) {
+        // Small segments are sampled in turn.
+        owed += records.bytes_in(segment) * wanted;
+        let count = owed / total.max(1);
+        owed -= count * total.max(1);
+        records.sample(segment, count as usize, &mut samples);
+    }
+    samples.sort_by(|a, b| records.compare_keys(a, b));
+    let mut splitters: Vec<R::Bound> =
+        (1..tasks).filter_map(|i| samples.get(samples.len() * i / tasks).cloned()).collect();
+    splitters.dedup_by(|a, b| records.compare_keys(a, b).is_eq());
+    splitters
+}

@@ -1,0 +1,429 @@
+"""`ascot flow`: a user's program between n inputs and m outputs. Its bytes arrive, the engine takes the switches of
+the theory, pipes and sockets take part, and a program that fails leaves nothing behind."""
+
+import io
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from flow_program import pieces
+from support import (
+    ALLOWANCE,
+    FIXED,
+    MIB,
+    clean_environment,
+    leave_free,
+    leftovers,
+    measure,
+    run,
+    small_disk,
+    start,
+)
+
+PROGRAM = Path(__file__).with_name("flow_program.py")
+ARRAY = """name = "24 disks"
+read_bytes_per_s = 3.549e9
+write_bytes_per_s = 3.549e9
+switch_seconds = 0.0155
+"""
+NO_FILE = "no file was written"
+
+
+@pytest.fixture
+def array(tmp_path):
+    path = tmp_path / "array.toml"
+    path.write_text(ARRAY)
+    return path
+
+
+def make_inputs(directory, count, size):
+    names = [directory / f"in{number}" for number in range(count)]
+    for number, name in enumerate(names):
+        block = random.Random(number).randbytes(MIB + number)
+        name.write_bytes((block * (size // len(block) + 1))[:size])
+    return names
+
+
+def swelling(factor):
+    return ["--", sys.executable, PROGRAM, str(factor)]
+
+
+def expected(inputs, outputs, factor):
+    """The bytes of each output of the program."""
+    files = [io.BytesIO(name.read_bytes()) for name in inputs]
+    written = [bytearray() for _ in range(outputs)]
+    for turn, piece in enumerate(pieces(files, factor)):
+        written[turn % outputs] += piece
+    return [bytes(output) for output in written]
+
+
+def simulated(step, alpha, *flags):
+    """Switches of `ascot simulate` for the streams, bytes and buffers of a pass."""
+    blocks, block_bytes = step["buffers"]["blocks"], step["buffers"]["block_bytes"]
+    moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"])
+    words = ["--inputs", step["inputs"], "--outputs", step["outputs"], "--alpha", alpha]
+    sizes = ["--memory", f"{blocks * block_bytes}b", "--block", f"{block_bytes}b", "--total", f"{moved}b"]
+    return json.loads(run("simulate", *map(str, words), *sizes, "--json", *flags).stdout)["switches"]
+
+
+# ---------------------------------------------------------------- runs
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("shape", [(4, 6), (1, 9), (9, 1)])
+def test_a_flow_takes_the_switches_of_the_simulation(shape, alpha, array, disk):
+    inputs, outputs = shape
+    factor = (1 - alpha) / alpha
+    # Forty times the memory moves, of which alpha is read.
+    names = make_inputs(disk, inputs, int(40 * 8 * MIB * alpha / inputs))
+    out = [disk / f"out{number}" for number in range(outputs)]
+    words = ["--inputs", *names, "--outputs", *out, "--memory", "8MiB", "--volume", array]
+    run("flow", *words, "--report", disk / "run.json", *swelling(factor), timeout=300)
+    assert [name.read_bytes() for name in out] == expected(names, outputs, factor)
+    report = json.loads((disk / "run.json").read_text())
+    [step] = report["passes"]
+    assert report["flow"]["alpha"] == pytest.approx(alpha, abs=0.01)
+    theory = simulated(step, alpha)
+    assert step["switches"] <= 1.10 * theory, (step["switches"], theory)
+    equal = simulated(step, alpha, "--schedule", "equal")
+    assert step["switches"] < 0.75 * equal, (step["switches"], equal)
+    assert step["buffers"]["memory_share"] >= 0.9
+
+
+def test_the_share_of_reading_is_measured_and_not_only_guessed(array, disk):
+    names = make_inputs(disk, 8, 12 * MIB)
+    out = [disk / f"out{number}" for number in range(8)]
+    words = ["--inputs", *names, "--outputs", *out, "--memory", "8MiB", "--volume", array]
+    switches = {}
+    for guess in ["0.9", "0.5", "0.2"]:
+        run("flow", *words, "--alpha", guess, "--report", disk / "run.json", *swelling(4), timeout=300)
+        switches[guess] = json.loads((disk / "run.json").read_text())["passes"][0]["switches"]
+    assert max(switches.values()) <= 1.05 * switches["0.2"], switches
+
+
+def test_without_a_volume_whose_switches_cost_blocks_are_moved_as_they_come(disk):
+    names = make_inputs(disk, 3, 3 * MIB + 17)
+    out = [disk / f"out{number}" for number in range(2)]
+    run("flow", "--inputs", *names, "--outputs", *out, *swelling(1.5))
+    assert [name.read_bytes() for name in out] == expected(names, 2, 1.5)
+
+
+def test_a_merged_flow_gives_one_ordered_stream(array, disk):
+    names = []
+    for number in range(6):
+        run("gen", "150k", "--start", str(150_000 * number), "-o", disk / "part")
+        names.append(disk / f"{number}.rec")
+        run("sort", disk / "part", *FIXED, "-o", names[-1])
+    (disk / "part").unlink()
+    merged = run("merge", *names, *FIXED).stdout
+    out = [disk / f"out{number}" for number in range(4)]
+    words = ["--inputs", *names, "--merge-by", "0..10", "--format", "fixed:100", "--memory", "8MiB"]
+    words += ["--volume", array, "--report", disk / "run.json", "--outputs", *out]
+    run("flow", *words, *swelling(1), timeout=300)
+    portions = [merged[at : at + 4096] for at in range(0, len(merged), 4096)]
+    assert [name.read_bytes() for name in out] == [b"".join(portions[number::4]) for number in range(4)]
+    report = json.loads((disk / "run.json").read_text())
+    [step] = report["passes"]
+    assert report["records_in"] == 900_000
+    theory, equal = simulated(step, 0.5), simulated(step, 0.5, "--schedule", "equal")
+    assert step["switches"] <= 1.25 * theory, (step["switches"], theory)
+    assert step["switches"] < 0.75 * equal, (step["switches"], equal)
+
+
+def test_a_merged_flow_refuses_an_input_out_of_order(disk):
+    (disk / "a").write_text("1\n2\n")
+    (disk / "b").write_text("2\n1\n")
+    words = ["--inputs", disk / "a", disk / "b", "--merge-by", "1n", "--outputs", disk / "out"]
+    done = run("flow", *words, "--", "cat", expect=2)
+    assert "not sorted" in done.stderr and "record 2" in done.stderr
+    assert leftovers(disk) == ["a", "b"]
+    (disk / "b").write_text("1\n3\n")
+    run("flow", *words, "--", "cat")
+    assert (disk / "out").read_text() == "1\n1\n2\n3\n"
+
+
+# ---------------------------------------------------------------- any order
+
+
+def test_a_program_may_read_and_write_in_any_order(disk):
+    names = make_inputs(disk, 3, 5 * MIB)
+    code = (
+        "import os, subprocess\n"
+        "i = [int(os.environ[f'ASCOT_IN_{k}']) for k in range(3)]\n"
+        "o = [int(os.environ[f'ASCOT_OUT_{k}']) for k in range(2)]\n"
+        "read = lambda k: open(i[k], 'rb').read()\n"
+        "outs = [open(k, 'wb') for k in o]\n"
+        "last = read(2); outs[1].write(last); outs[0].write(read(0)); outs[1].write(read(1))\n"
+    )
+    out = [disk / "x", disk / "y"]
+    words = ["--inputs", *names, "--outputs", *out, "--memory", "8MiB"]
+    for volume in [[], ["--volume", array_of(disk)]]:
+        run("flow", *words, *volume, "--", sys.executable, "-c", code)
+        a, b, c = (name.read_bytes() for name in names)
+        assert [name.read_bytes() for name in out] == [a, c + b]
+
+
+def array_of(directory):
+    (directory / "array.toml").write_text(ARRAY)
+    return directory / "array.toml"
+
+
+def test_a_program_that_reads_all_before_it_writes(array, disk):
+    names = make_inputs(disk, 4, 6 * MIB)
+    out = [disk / f"out{number}" for number in range(3)]
+    code = (
+        "import os\n"
+        "i = [open(int(os.environ[f'ASCOT_IN_{k}']), 'rb') for k in range(4)]\n"
+        "o = [open(int(os.environ[f'ASCOT_OUT_{k}']), 'wb') for k in range(3)]\n"
+        "data = [f.read() for f in i]\n"
+        "[o[(at // 4096) % 3].write(d[at:at + 4096]) for d in data for at in range(0, len(d), 4096)]\n"
+    )
+    words = ["--inputs", *names, "--outputs", *out, "--memory", "8MiB", "--volume", array]
+    run("flow", *words, "--", sys.executable, "-c", code)
+    assert sum(name.stat().st_size for name in out) == 24 * MIB
+
+
+def test_one_stream_is_a_standard_stream(disk):
+    (disk / "in").write_bytes(b"b\na\n")
+    words = ["--inputs", disk / "in", "--outputs", disk / "out"]
+    run("flow", *words, "--", "sh", "-c", "echo $ASCOT_INPUTS $ASCOT_IN_0 $ASCOT_OUTPUTS $ASCOT_OUT_0; sort")
+    assert (disk / "out").read_text() == "1 0 1 1\na\nb\n"
+
+
+def test_a_program_has_no_other_descriptor(disk):
+    names = make_inputs(disk, 2, 10)
+    code = "import os; print(*sorted(map(int, os.listdir('/proc/self/fd')))); print(os.environ['ASCOT_IN_0'])"
+    read = "; [os.read(int(os.environ[f'ASCOT_IN_{k}']), 99) for k in (0, 1)]"
+    run("flow", "--inputs", *names, "--outputs", disk / "out", "--", sys.executable, "-c", code + read)
+    listed, _ = (disk / "out").read_text().split("\n", 1)
+    # Standard streams, the two inputs, and the directory that is being listed.
+    assert len(listed.split()) == 6, listed
+
+
+# ---------------------------------------------------------------- pipes and sockets
+
+
+def test_pipes_on_both_ends(array, disk):
+    [name] = make_inputs(disk, 1, 3 * MIB)
+    with open(name, "rb") as file:
+        source = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
+        done = run("flow", "--inputs", "-", "--outputs", "-", "--volume", array, "--", "tr", "a-z", "A-Z",
+                   stdin=source.stdout)  # fmt: skip
+        source.stdout.close()
+        source.wait()
+    assert done.stdout == name.read_bytes().translate(bytes.maketrans(*(bytes(range(97, 123)), bytes(range(65, 91)))))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.parametrize("side", ["inputs", "outputs"])
+def test_the_other_side_of_pipes_and_sockets_takes_its_own_schedule(kind, side, array, disk):
+    """Inputs from pipes: the outputs are written by A1. Outputs to pipes: the inputs are read by A3."""
+    count, factor = 6, 1
+    files = make_inputs(disk, count, 40 * MIB // count)
+    ends = [disk / f"end{number}" for number in range(count)]
+    gotten = [b""] * count
+    threads = [
+        threading.Thread(target=serve, args=(kind, side, ends[number], files[number], gotten, number), daemon=True)
+        for number in range(count)
+    ]
+    for end in ends if kind == "pipe" else []:
+        os.mkfifo(end)
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 10
+    while not all(end.exists() for end in ends) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    out = [disk / f"out{number}" for number in range(count)]
+    inputs, outputs = (ends, out) if side == "inputs" else (files, ends)
+    words = ["--inputs", *inputs, "--outputs", *outputs, "--memory", "8MiB", "--volume", array]
+    run("flow", *words, "--report", disk / "run.json", *swelling(factor), timeout=300)
+    for thread in threads:
+        thread.join(20)
+    written = gotten if side == "outputs" else [name.read_bytes() for name in out]
+    assert written == expected(files, count, factor)
+    report = json.loads((disk / "run.json").read_text())
+    [step] = report["passes"]
+    moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"])
+    # Only files are moved by the engine, in the runs of an n x 0 or 0 x m bowtie.
+    assert moved == sum(name.stat().st_size for name in files)
+    assert (step["inputs"], step["outputs"]) == ((0, count) if side == "inputs" else (count, 0))
+    assert report["flow"]["alpha"] == (0 if side == "inputs" else 1)
+    theory = simulated(step, report["flow"]["alpha"])
+    assert step["switches"] <= 1.10 * theory, (step["switches"], theory)
+
+
+def serve(kind, side, end, file, gotten, number):
+    """Gives the bytes of a file to whoever reads `end`, or takes those written there."""
+    if kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(end))
+            listener.listen()
+            peer, _ = listener.accept()
+        stream = peer.makefile("wb" if side == "inputs" else "rb")
+        peer.close()
+    else:
+        stream = open(end, "wb" if side == "inputs" else "rb")  # noqa: SIM115
+    with stream:
+        if side == "inputs":
+            stream.write(file.read_bytes())
+        else:
+            gotten[number] = stream.read()
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("volume", [False, True])
+def test_a_flow_keeps_the_cap(merged, volume, array, disk):
+    names = []
+    lines = b"".join(b"%012d %040d\n" % (7 * k, k) for k in range(250_000))
+    for number in range(8):
+        names.append(disk / f"in{number}")
+        names[-1].write_bytes(lines)
+    out = [disk / f"out{number}" for number in range(8)]
+    words = ["--inputs", *names, "--outputs", *out, "--memory", "64MiB"]
+    words += ["--merge-by", "1n"] if merged else []
+    words += ["--volume", array] if volume else []
+    measured = measure("flow", *words, *swelling(2), timeout=120)
+    assert measured.returncode == 0, measured.stderr
+    assert measured.peak_resident_bytes <= 64 * MIB + ALLOWANCE
+    assert sum(name.stat().st_size for name in out) == 2 * sum(name.stat().st_size for name in names)
+
+
+def test_too_little_memory_names_what_suffices(disk):
+    names = make_inputs(disk, 150, 10)
+    done = run("flow", "--inputs", *names, "--outputs", disk / "out", "--memory", "8MiB", "--", "cat", expect=2)
+    assert "needs at least" in done.stderr
+
+
+# ---------------------------------------------------------------- programs that fail
+
+
+@pytest.mark.parametrize(
+    "script, words",
+    [
+        ("cat > /dev/null; exit 3", "sh ended with exit status 3"),
+        ("kill -9 $$", "sh was killed by signal 9"),
+        ("head -c 1000", "sh closed input 0"),
+        ("echo early; exec >&-; sleep 0.2; cat > /dev/null; sleep 60", "sh closed output 0"),
+        ("cat; echo more > /dev/fd/99", "sh ended with exit status"),
+        ("cat; echo more >&$ASCOT_OUT_1", "sh ended with exit status"),
+    ],
+)
+def test_a_program_that_fails_leaves_nothing(script, words, disk):
+    make_inputs(disk, 1, 20 * MIB)
+    flow = ["flow", "--inputs", disk / "in0", "--outputs", disk / "out", "--", "sh", "-c", script]
+    done = run(*flow, expect=2, timeout=30)
+    assert words in done.stderr and NO_FILE in done.stderr
+    assert leftovers(disk) == ["in0"]
+    assert not running(script)
+
+
+def running(script):
+    """Whether a shell still runs this script."""
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return f"sh -c {script}" in listed
+
+
+def test_a_program_that_does_not_exist(disk):
+    make_inputs(disk, 1, 10)
+    done = run("flow", "--inputs", disk / "in0", "--outputs", disk / "out", "--", "./nosuch", expect=2)
+    assert "the program ./nosuch cannot be started" in done.stderr
+    assert leftovers(disk) == ["in0"]
+
+
+def test_inputs_may_be_left_unread_only_if_asked(disk):
+    make_inputs(disk, 1, 5 * MIB)
+    words = ["--inputs", disk / "in0", "--outputs", disk / "out"]
+    run("flow", *words, "--allow-unread", "--", "head", "-c", "9")
+    assert (disk / "out").stat().st_size == 9
+    assert "--allow-unread" in run("flow", "--help").stdout.decode()
+
+
+@pytest.mark.parametrize(
+    "script, words",
+    [("exec sleep 600", "input 0"), ("cat > /dev/null; exec sleep 600", "output 0"), ("sleep 600; :", "input 0")],
+)
+def test_a_program_that_does_nothing_ends_with_a_timeout(script, words, disk):
+    make_inputs(disk, 1, MIB)
+    flow = ["--inputs", disk / "in0", "--outputs", disk / "out", "--idle-timeout", "500ms"]
+    done = run("flow", *flow, "--", "sh", "-c", script, expect=2, timeout=30)
+    assert "sh has neither read nor written for" in done.stderr and words in done.stderr
+    assert leftovers(disk) == ["in0"]
+    assert not running(script)
+
+
+def test_a_full_disk_ends_the_program(disk):
+    script = "cat; exec cat /dev/zero"
+    with small_disk(disk, 64 * MIB) as small:
+        make_inputs(small, 1, MIB)
+        leave_free(small, 4 * MIB)
+        before = leftovers(small)
+        words = ["--inputs", small / "in0", "--outputs", small / "out"]
+        done = run("flow", *words, "--", "sh", "-c", script, expect=2, timeout=60)
+        assert "no space left on the volume" in done.stderr
+        assert leftovers(small) == before
+    assert not running(script)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_program_and_removes_the_files(number, disk):
+    make_inputs(disk, 1, 9 * MIB)
+    script = "head -c 100; trap '' TERM; sleep 611; :"
+    words = ["--inputs", disk / "in0", "--outputs", disk / "out", "--", "sh", "-c", script]
+    process = start("flow", *words)
+    deadline = time.monotonic() + 20
+    while not running(script) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert running(script)
+    process.send_signal(number)
+    assert process.wait(20) == -number
+    assert leftovers(disk) == ["in0"]
+    assert not running(script)
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "sleep 611" not in listed
+
+
+# ---------------------------------------------------------------- requests
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--inputs", "in0"], "no program"),
+        (["--", "cat"], "without streams"),
+        (["--inputs", "in0", "--outputs", "x", "x", "--", "cat"], "name of another output"),
+        (["--inputs", "nosuch", "--outputs", "x", "--", "cat"], "nosuch"),
+        (["--inputs", "in0", "--format", "fixed:9", "--outputs", "x", "--", "cat"], "--merge-by"),
+        (["--inputs", "in0", "--outputs", "x", "--report", "x", "--", "cat"], "the report would replace it"),
+        (["--inputs", "in0", "--outputs", "nodir/x", "--", "cat"], "nodir"),
+    ],
+)
+def test_requests_that_cannot_be(words, told, disk):
+    make_inputs(disk, 1, 10)
+    done = run("flow", *words, expect=2, cwd=disk)
+    assert told in done.stderr
+    assert leftovers(disk) == ["in0"]
+
+
+def test_explain_runs_nothing(array, disk):
+    names = make_inputs(disk, 4, MIB)
+    words = ["--inputs", *names, "--outputs", disk / "x", disk / "y", "--volume", array, "--memory", "8MiB"]
+    told = run("flow", *words, "--explain", "--", "./nosuch").stdout.decode()
+    assert "4 x 2 files by A6" in told and "switches" in told and "./nosuch" in told
+    assert leftovers(disk) == [f"in{number}" for number in range(4)]
+
+
+def test_an_output_may_replace_an_input(disk):
+    (disk / "file").write_bytes(b"abc" * 100_000)
+    run("flow", "--inputs", disk / "file", "--outputs", disk / "file", "--", "tr", "a", "x", env=clean_environment())
+    assert (disk / "file").read_bytes() == b"xbc" * 100_000
