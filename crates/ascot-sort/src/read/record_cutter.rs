@@ -214,6 +214,10 @@ mod tests {
     struct Lines;
 
     impl RecordEnds for Lines {
+        fn record_bytes(&self) -> Option<usize> {
+            None
+        }
+
         fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
             LineFraming(b'\n').cut(bytes, max_records)
         }
