@@ -78,6 +78,25 @@ def test_merges_of_files_take_the_switches_of_the_simulation(switch_seconds, arr
     check_merges(json.loads((tmp_path / "run.json").read_text()))
 
 
+# 8 GB in 8 files within 1 GiB, where a run of 4 MB is one usual request and 2 MB another; here a sixteenth of all that.
+SCALE = 16
+
+
+def test_eight_files_take_54_times_fewer_switches_than_runs_of_4_mb(array, tmp_path):
+    files = []
+    for number in range(8):
+        run("gen", "625k", "--start", str(625_000 * number), "-o", tmp_path / "part")
+        files.append(tmp_path / f"{number}.rec")
+        run("sort", tmp_path / "part", *RECORDS, "--memory", "512MiB", "-o", files[-1])
+    words = [*files, *RECORDS, "--memory", "64MiB", "--volume", array(0.0155 / SCALE)]
+    run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
+    run("check", tmp_path / "out.rec")
+    [step] = json.loads((tmp_path / "run.json").read_text())["passes"]
+    moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"])
+    for run_bytes, fewer in ((4e6 / SCALE, 54), (2e6 / SCALE, 108)):
+        assert moved / run_bytes >= fewer * step["switches"], (moved / run_bytes, step["switches"])
+
+
 @pytest.mark.parametrize("memory", ["8MiB", "64MiB"])
 def test_splits_take_the_switches_of_the_plan(memory, array, tmp_path):
     run("gen", "1M", "-o", tmp_path / "in.rec")

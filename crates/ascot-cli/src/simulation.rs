@@ -1,6 +1,6 @@
 //! `ascot simulate`: runs the schedules on numbers, and compares them with the formulas.
 
-use ascot_bowtie::simulate::{EQUAL_PARTS, Setup, Simulation, SimulationReport, Skew};
+use ascot_bowtie::simulate::{EQUAL_PARTS, Setup, Simulation, SimulationReport, Skew, best_scheme};
 use ascot_model::run_length::{Algorithm, Scheme};
 use ascot_model::units;
 use clap::ArgMatches;
@@ -61,7 +61,7 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
         ));
     }
     let mut scheme = match algorithm(matches) {
-        None => Scheme::best(shape),
+        None => best_scheme(shape, memory_blocks as u32),
         Some(algorithm) => Scheme::best_of(shape, algorithm).ok_or_else(|| {
             Failure::usage(
                 format!("{} does not apply to {inputs} x {outputs}", algorithm.name()),

@@ -6,14 +6,17 @@
 //! model (section II.A: the device is the bottleneck).
 //!
 //! Files, each using only those before it: `rate_model.rs` (what to simulate, and the function),
-//! `simulator.rs` (the loop), `report.rs` (the outcome in bytes, beside the formulas).
+//! `simulator.rs` (the loop), `choose.rs` (the scheme of an interconnect), `report.rs` (the outcome in bytes, beside the
+//! formulas).
 
+mod choose;
 mod rate_model;
 mod report;
 mod simulator;
 #[cfg(test)]
 mod tests;
 
+pub use choose::{best_scheme, best_scheme_of};
 pub use rate_model::UNITS;
 #[cfg(test)]
 pub(crate) use rate_model::{RateModel, StreamState};

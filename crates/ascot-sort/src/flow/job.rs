@@ -84,7 +84,7 @@ impl FlowJob<'_> {
         let blocks = BlockPool::new(pool.region(blocks * block, "blocks of streams")?, block);
         let total = blocks.total() as u32;
         let few = |error: TooFewBlocks| SortError::Request(error.to_string());
-        if let Some(scheme) = self.layout.scheme().filter(|_| self.layout.long_runs) {
+        if let Some(scheme) = self.layout.scheme {
             return Ok(Bowtie::new(readers, writers, blocks, &scheme).map_err(few)?.adapting(&scheme));
         }
         let read = match (readers.len(), writers.len()) {

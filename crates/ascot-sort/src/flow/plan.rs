@@ -42,8 +42,8 @@ pub(super) struct Layout {
     pub(super) blocks: usize,
     /// Whether files are moved in long runs.
     pub(super) long_runs: bool,
-    /// Whether inputs are merged.
-    pub(super) merged: bool,
+    /// The scheme to begin with, if files are moved in long runs.
+    pub(super) scheme: Option<Scheme>,
 }
 
 impl Layout {
@@ -70,24 +70,20 @@ impl Layout {
         let blocks = blocks.min(u32::MAX as usize);
         let alpha = request.first_alpha();
         let shape = Shape { inputs: inputs as u32, outputs: outputs as u32, alpha };
-        Ok(Layout { shape, pipes, memory, block, blocks, long_runs, merged: request.merged })
-    }
-
-    /// The scheme to begin with; none without files.
-    pub(super) fn scheme(&self) -> Option<Scheme> {
-        let Shape { inputs, outputs, alpha } = self.shape;
-        let shape = Shape::moving(inputs, outputs, alpha, 1.0 - alpha);
-        let best = if self.merged { merging_scheme } else { Scheme::best };
-        (inputs + outputs > 0).then(|| best(shape))
+        let scheme = long_runs.then(|| {
+            let shape = Shape::moving(shape.inputs, shape.outputs, alpha, 1.0 - alpha);
+            if request.merged { merging_scheme(shape, blocks) } else { Scheme::best(shape) }
+        });
+        Ok(Layout { shape, pipes, memory, block, blocks, long_runs, scheme })
     }
 
     /// The switches of a flow that moves `bytes` of files.
     fn switches(&self, bytes: u64) -> u64 {
-        let Some(scheme) = self.scheme() else { return 0 };
-        if !self.long_runs {
-            return bytes / self.block as u64;
+        match self.scheme {
+            Some(scheme) => interconnect_switches(&scheme, self.blocks, self.block, bytes),
+            None if self.shape.streams() == 0 => 0,
+            None => bytes / self.block as u64,
         }
-        interconnect_switches(&scheme, self.blocks, self.block, bytes)
     }
 }
 
@@ -117,7 +113,7 @@ pub(super) fn plan_flow(request: &FlowRequest, layout: &Layout) -> Plan {
         compute_seconds: 0.0,
     };
     pass.set_switches(layout.switches(read_bytes + written_bytes), &volume);
-    let by = match layout.scheme().filter(|_| layout.long_runs) {
+    let by = match layout.scheme {
         None => String::new(),
         Some(scheme) => format!(" by {}{}", scheme.algorithm.name().to_uppercase(), groups(&scheme)),
     };

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, TooFewBlocks};
 use ascot_bowtie::schedule::{FewestHeld, Split};
+use ascot_bowtie::simulate::best_scheme_of;
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{AtomicOutput, BlockPool, Buf, Growable, Pool};
 use ascot_model::plan::{PassPlan, Plan};
@@ -109,19 +110,21 @@ pub fn reshape_by<R: Records>(
     job.finish(files, &out, &RecordSum::new()).map(|report| Report { verb: "reshaped".into(), ..report })
 }
 
-/// The best scheme for a merge into several files. A merge consumes its inputs unevenly, by chance, so that they run out
-/// in other rounds than those of A6w. A5 has no rounds. Measured on 16 x 4 within 8 MiB: 640 switches by A6w, 518 by A5,
-/// of 460 and 440 at even rates.
-pub fn merging_scheme(shape: Shape) -> Scheme {
-    let best = Scheme::best(shape);
-    let without_rounds = Scheme::best_of(shape, Algorithm::A5).filter(|_| best.algorithm == Algorithm::A6w);
-    without_rounds.unwrap_or(best)
+/// The best scheme for a merge into several files within `blocks` blocks. A merge consumes its inputs unevenly, by chance,
+/// so that they run out in other rounds than those of A6w. Measured on 16 x 4 within 8 MiB: 640 switches by A6w, 518 by
+/// A5, of 460 and 440 at even rates.
+pub fn merging_scheme(shape: Shape, blocks: usize) -> Scheme {
+    let algorithms = match Scheme::best(shape).algorithm {
+        Algorithm::A6w => [Algorithm::A5].as_slice(),
+        _ => [Algorithm::A5, Algorithm::A6r].as_slice(),
+    };
+    best_scheme_of(shape, blocks as u32, algorithms)
 }
 
 /// The scheme of `inputs` and `outputs` on one volume, if long runs are better.
-fn scheme_of(request: &SortRequest, inputs: usize, outputs: usize) -> Option<Scheme> {
+fn scheme_of(request: &SortRequest, inputs: usize, outputs: usize, blocks: usize) -> Option<Scheme> {
     let shape = Shape { inputs: inputs as u32, outputs: outputs as u32, alpha: HALF };
-    request.volumes.wants_runs(inputs + outputs).then(|| merging_scheme(shape))
+    request.volumes.wants_runs(inputs + outputs).then(|| merging_scheme(shape, blocks))
 }
 
 /// The streams of a reshape, which share the memory that is left.
@@ -131,8 +134,8 @@ fn open_streams<R: Records>(
     files: Vec<PartFile<R>>,
 ) -> Result<Bowtie<RawInput<R>, PartFile<R>>, SortError> {
     let block = job.budget.block;
-    let scheme = scheme_of(job.request, inputs.len(), files.len());
     let blocks = blocks_of(job.request, job.pool.available(), block, job.records.record_bytes());
+    let scheme = scheme_of(job.request, inputs.len(), files.len(), blocks);
     let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of streams")?, block);
     let few = |error: TooFewBlocks| SortError::Request(error.to_string());
     match scheme {
@@ -306,7 +309,7 @@ pub fn plan_reshape_by(
     };
     let available = budget.memory.saturating_sub(budget.threads * budget.emit_blocks * budget.block);
     let blocks = blocks_of(request, available.saturating_sub(budget.block), budget.block, record_bytes);
-    let by = match scheme_of(request, inputs, outputs) {
+    let by = match scheme_of(request, inputs, outputs, blocks) {
         None => {
             pass.set_switches(2 * bytes / budget.block as u64, &merging.volume);
             String::new()

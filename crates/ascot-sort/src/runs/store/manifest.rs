@@ -111,13 +111,7 @@ impl Manifest {
     /// Keeps the indexes of the first runs, as far as memory for indexes holds them. Those of later runs are read from
     /// their files.
     pub fn limit_indexes(&mut self) {
-        let mut bytes = 0;
-        for run in &mut self.runs {
-            bytes += run.index.as_ref().map_or(0, |index| size_of_val(index.blocks.as_slice()));
-            if bytes > INDEX_BYTES_MAX {
-                run.index = None;
-            }
-        }
+        limit_indexes(&mut self.runs, INDEX_BYTES_MAX);
     }
 
     /// All spills that a resumed job needs.
@@ -140,6 +134,17 @@ impl Manifest {
             return None;
         }
         serde_json::from_slice(line).ok()
+    }
+}
+
+/// Drops the indexes of the last runs, so that those of the others take at most `bytes_max`.
+fn limit_indexes(runs: &mut [Run], bytes_max: usize) {
+    let mut bytes = 0;
+    for run in runs {
+        bytes += run.index.as_ref().map_or(0, |index| size_of_val(index.blocks.as_slice()));
+        if bytes > bytes_max {
+            run.index = None;
+        }
     }
 }
 
@@ -271,5 +276,43 @@ impl FileIdentity {
     pub fn from_path(path: &Path) -> Option<Self> {
         let stat = fs::metadata(path).ok()?;
         Some(FileIdentity { device: stat.dev(), inode: stat.ino(), bytes: stat.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ascot_io::{BlockEntry, Codec, RunId, RunIndex};
+
+    use super::*;
+
+    /// A run of `blocks` blocks with its index in memory.
+    fn run(blocks: usize) -> Run {
+        let mut index = RunIndex::new(RunId(1), Codec::None);
+        index.blocks = vec![BlockEntry { offset: 0, stored: 0, raw: 0, crc: 0, first_record: 0 }; blocks];
+        Run {
+            path: PathBuf::new(),
+            number: 1,
+            bytes: 0,
+            records: 0,
+            longest: 0,
+            block_bytes: 0,
+            first_keys: Vec::new(),
+            start: RunStart::default(),
+            input: None,
+            raw: false,
+            index: Some(Arc::new(index)),
+        }
+    }
+
+    #[test]
+    fn indexes_beyond_their_memory_are_dropped() {
+        let entry_bytes = size_of::<BlockEntry>();
+        let mut runs = vec![run(10), run(20), run(30)];
+        limit_indexes(&mut runs, 30 * entry_bytes);
+        assert_eq!(runs.iter().map(|run| run.index.is_some()).collect::<Vec<_>>(), [true, true, false]);
+        limit_indexes(&mut runs, 5 * entry_bytes);
+        assert!(runs.iter().all(|run| run.index.is_none()));
     }
 }
