@@ -313,7 +313,7 @@ def test_too_little_memory_names_what_suffices(disk):
     [
         ("cat > /dev/null; exit 3", "sh ended with exit status 3"),
         ("kill -9 $$", "sh was killed by signal 9"),
-        ("head -c 1000", "sh closed input 0"),
+        ("head -c 1000", "sh ended before it had read all of input 0"),
         ("echo early; exec >&-; sleep 0.2; cat > /dev/null; sleep 60", "sh closed output 0"),
         ("cat; echo more > /dev/fd/99", "sh ended with exit status"),
         ("cat; echo more >&$ASCOT_OUT_1", "sh ended with exit status"),

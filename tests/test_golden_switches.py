@@ -1,6 +1,6 @@
 """Golden numbers: the switches that `ascot simulate` takes for the merges, splits and reads of measured jobs, and for
-every schedule at three shares of reading. They may only fall: a schedule that became worse fails here, one that became
-better asks for smaller numbers.
+every schedule at three shares of reading. They may only fall: a schedule that became worse fails here, and one that
+became better asks for smaller numbers.
 
 `python tests/test_golden_switches.py ASCOT` writes the numbers anew.
 """
@@ -87,4 +87,5 @@ def test_every_golden_number_has_its_case():
 
 
 if __name__ == "__main__":
-    GOLDEN.write_text(json.dumps({name: switches(sys.argv[1], words) for name, words in cases().items()}, indent=1) + "\n")
+    numbers = {name: switches(sys.argv[1], words) for name, words in cases().items()}
+    GOLDEN.write_text(json.dumps(numbers, indent=1) + "\n")

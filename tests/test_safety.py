@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -354,7 +355,9 @@ def test_all_directories_for_spills_are_full(method, records, disk):
         (small / "other").mkdir()
         words = sort_words(records[0], disk / "out", small / "one", method)
         told = run(*words, "--temp", small / "other", expect=2).stderr
-        assert "300 MB needed" in told
+        needed = int(re.search(r"(\d+) MB needed", told)[1])
+        # A merge holds the end of the input in memory.
+        assert needed == 300 if method == "distribute" else 240 <= needed < 300
         assert f"left on {small / 'one'}" in told
         assert f"left on {small / 'other'}" in told
         assert leftovers(small) == ["one", "other"]

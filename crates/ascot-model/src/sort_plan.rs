@@ -167,7 +167,7 @@ impl RecordJob<'_> {
                 plan.remark = "a pipe: its size is not known".into();
             }
         }
-        let (chosen, others) = Plan::cheapest(plans)?;
+        let (chosen, others) = Plan::cheapest(plans, self.volume)?;
         Some(Plan { others, forced: methods.forced, ..self.plan_of(chosen) })
     }
 

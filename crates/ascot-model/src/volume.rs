@@ -138,6 +138,11 @@ impl VolumeProfile {
         VolumeProfile { duplex_bytes_per_s, ..Self::simple("flash, assumed", 1.4e9, 1.8e9, 100e-6) }
     }
 
+    /// Whether these are the rates assumed where nothing is known of the volume.
+    pub fn is_assumed_flash(&self) -> bool {
+        *self == Self::assumed_flash()
+    }
+
     /// Checks that the figures are possible.
     pub fn check(&self) -> Result<(), BadProfile> {
         let rate = |value: f64, field| {

@@ -61,6 +61,8 @@ pub(super) struct Feed {
     pipe: Option<OwnedFd>,
     source: Source,
     given: u64,
+    /// The program has closed it before its end.
+    is_left: bool,
 }
 
 /// An output of the program.
@@ -103,7 +105,7 @@ pub(super) struct Exchange {
 impl Feed {
     /// An input that is given through `pipe`.
     pub(super) fn new(name: &Path, pipe: OwnedFd, source: Source) -> Feed {
-        Feed { name: name.to_path_buf(), pipe: Some(pipe), source, given: 0 }
+        Feed { name: name.to_path_buf(), pipe: Some(pipe), source, given: 0, is_left: false }
     }
 
     /// Gives bytes to the program; none if it closed the pipe, 0 if the pipe is full.
@@ -293,6 +295,7 @@ impl Exchange {
         if given.is_none() {
             let feed = &mut self.feeds[at];
             feed.pipe = None;
+            feed.is_left = true;
             let what = format!("closed input {at} ({}) before it had read all of it", feed.name.display());
             self.note_early(what);
         }
@@ -354,16 +357,14 @@ impl Exchange {
         if self.patience.allow_unread {
             return Ok(());
         }
-        if let Some(early) = self.early.take() {
-            return Err(self.program.failure(early.what));
+        if let Some((at, feed)) =
+            self.feeds.iter().enumerate().find(|(_, feed)| feed.pipe.is_some() || feed.is_left)
+        {
+            let name = feed.name.display();
+            return Err(self.program.failure(format!("ended before it had read all of input {at} ({name})")));
         }
-        match self.feeds.iter().enumerate().find(|(_, feed)| feed.pipe.is_some()) {
-            None => Ok(()),
-            Some((at, feed)) => {
-                let name = feed.name.display();
-                Err(self.program.failure(format!("ended before it had read all of input {at} ({name})")))
-            }
-        }
+        // It has read its inputs after all, but closed an output before.
+        self.early.take().map_or(Ok(()), |early| Err(self.program.failure(early.what)))
     }
 
     /// The stream at which a program that does nothing may be stuck.
