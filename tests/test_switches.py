@@ -78,7 +78,7 @@ def test_merges_of_files_take_the_switches_of_the_simulation(switch_seconds, arr
     check_merges(json.loads((tmp_path / "run.json").read_text()))
 
 
-# 8 GB in 8 files within 1 GiB, beside runs of 4 and 2 MB, the usual requests of a merge; here a sixteenth of all that.
+# 8 GB in 8 files within 1 GiB, beside runs of 4 and 2 MB, usual requests of a merge; here a sixteenth of all that.
 SCALE = 16
 
 
