@@ -248,7 +248,8 @@ impl RunKeys {
             // All runs of a view keep keys, or all keep records.
             _ => Ordering::Equal,
         };
-        let (mut lo, mut hi) = (range.start, range.end);
+        let mut lo = range.start;
+        let mut hi = range.end;
         while lo < hi {
             let middle = lo.midpoint(hi);
             if compare(middle) <= most {

@@ -222,7 +222,8 @@ fn cut_between<R: Records>(
     above: &Segment,
     backward: bool,
 ) -> Option<Option<R::Bound>> {
-    let (last, first) = (records.last(below), records.first(above));
+    let last = records.last(below);
+    let first = records.first(above);
     let order = records.compare(&last, &first);
     // Equal records keep their order in the input.
     if order.is_lt() || (order.is_eq() && !backward) {

@@ -163,7 +163,8 @@ impl<R: Records> RunInput<R> {
     pub fn from_file(
         records: &Arc<R>,
         pool: &Pool,
-        (run, file): (&Run, &Arc<RunFile>),
+        run: &Run,
+        file: &Arc<RunFile>,
         index: Arc<RunIndex>,
     ) -> Result<Self, SortError> {
         let reader = RunReader::from_file(file, index, run.start.block)?;

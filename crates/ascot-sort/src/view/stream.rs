@@ -235,7 +235,7 @@ impl<R: Records> Merge<R> {
         let open = |&run: &usize| {
             let of_view = &part.runs[run];
             let (run, index) = of_view.part(part.starts[run], part.ends[run]);
-            RunInput::from_file(records, pool, (&run, &of_view.file(disk)?), Arc::new(index))
+            RunInput::from_file(records, pool, &run, &of_view.file(disk)?, Arc::new(index))
         };
         let inputs = live.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Ok(Merge { records: Arc::clone(records), emitters, inputs, blocks })
