@@ -17,6 +17,7 @@
 mod arena;
 mod backend;
 mod buf;
+pub mod clocks;
 mod descriptor;
 mod direct;
 mod disk;
@@ -39,6 +40,7 @@ mod stream;
 mod stream_context;
 pub mod sync;
 mod system;
+mod thread_time;
 pub mod threads;
 mod virtual_disk;
 pub mod waits;

@@ -13,7 +13,7 @@ use crate::volume::VolumeProfile;
 use crate::volume_pace::SeenRates;
 
 /// Version of the JSON schema.
-pub const REPORT_VERSION: u32 = 1;
+pub const REPORT_VERSION: u32 = 2;
 
 /// A finished job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -102,7 +102,6 @@ pub fn reshape_by<R: Records>(
     let facts = PassFacts {
         inputs: count as u64,
         outputs: streams.outputs() as u64,
-        stages: Vec::new(),
         buffers: Some(buffers),
     };
     job.passes.done("reshape", facts);

@@ -4,6 +4,7 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use ascot_io::clocks::{State, in_state};
 use ascot_io::{Ledger, threads};
 use ascot_model::plan::{PassPlan, Plan};
 
@@ -25,7 +26,11 @@ pub fn with_progress<T>(
         let (done, wait) = channel::<()>();
         let report = move || {
             let mut meter = ProgressMeter::new(plan, ledger, moved_before);
-            while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(INTERVAL) {
+            let next = || {
+                let _waiting = in_state(State::Input);
+                wait.recv_timeout(INTERVAL)
+            };
+            while let Err(RecvTimeoutError::Timeout) = next() {
                 observer.progress(&meter.progress());
             }
         };
