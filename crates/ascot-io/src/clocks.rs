@@ -16,7 +16,7 @@
 //! A switch takes one look at the time and one lock that others take only when the account is read. Threads that work
 //! for no job have no clock, and their switches do nothing.
 //!
-//! Lock order: `book` before `run`; `device` alone.
+//! Lock order: `book`, then `run` or `device`.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -86,7 +86,7 @@ impl ThreadTimes {
     }
 }
 
-/// The times of all threads of a job since the last time they were taken.
+/// The times of all threads of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// By stage and thread.
@@ -112,6 +112,7 @@ struct Inner {
 struct Book {
     running: Vec<Arc<ThreadClock>>,
     ended: Vec<ThreadTimes>,
+    taken: Times,
 }
 
 /// The union of intervals.
@@ -205,13 +206,31 @@ impl Clocks {
         let mut book = self.book();
         let mut threads = std::mem::take(&mut book.ended);
         let now = Instant::now();
+        book.settle(now);
+        book.running.iter().for_each(|clock| clock.run().take_into(&mut threads));
+        let times = Times { threads, device: self.device().take(now) };
+        book.taken.add(&times);
+        times
+    }
+
+    /// The times from the start, whether they were taken or not.
+    pub fn so_far(&self) -> Times {
+        let book = self.book();
+        let now = Instant::now();
+        book.settle(now);
+        let mut times = book.taken.clone();
+        times.add(&Times { threads: book.ended.clone(), device: self.device().open_until(now) });
         for clock in &book.running {
-            // The thread cannot end meanwhile: it would need the book.
-            let processor = clock.processor.and_then(ProcessorClock::read);
-            clock.run().take_into(&mut threads, now, processor);
+            times.add(&Times { threads: clock.run().stages.clone(), device: Duration::ZERO });
         }
-        drop(book);
-        Times { threads, device: self.device().take(now) }
+        times
+    }
+}
+
+impl Times {
+    fn add(&mut self, more: &Times) {
+        more.threads.iter().for_each(|times| add_to(&mut self.threads, times.clone()));
+        self.device += more.device;
     }
 }
 
@@ -221,6 +240,15 @@ fn stage_of(thread: &str) -> &str {
 }
 
 impl Book {
+    /// Counts the intervals of running threads up to `now`.
+    fn settle(&self, now: Instant) {
+        for clock in &self.running {
+            // The thread cannot end meanwhile: it would need the book.
+            let processor = clock.processor.and_then(ProcessorClock::read);
+            clock.run().settle(now, processor);
+        }
+    }
+
     /// A name that no running thread has: `name`, or with a number after it.
     fn free_name(&self, name: &str) -> String {
         let is_free = |wanted: &str| self.running.iter().all(|clock| clock.thread != wanted);
@@ -253,12 +281,19 @@ impl Union {
         }
     }
 
-    fn take(&mut self, now: Instant) -> Duration {
+    /// The total, with the open interval up to `now`.
+    fn open_until(&mut self, now: Instant) -> Duration {
         if let Some(since) = &mut self.since {
             self.total += now.saturating_duration_since(*since);
             *since = now;
         }
-        std::mem::take(&mut self.total)
+        self.total
+    }
+
+    fn take(&mut self, now: Instant) -> Duration {
+        let total = self.open_until(now);
+        self.total = Duration::ZERO;
+        total
     }
 }
 
@@ -341,11 +376,15 @@ impl Run {
         times.processor += worked;
     }
 
-    /// Moves the times up to `now` to `threads`. `processor`: the processor time of the thread, if it is known.
-    fn take_into(&mut self, threads: &mut Vec<ThreadTimes>, now: Instant, processor: Option<Duration>) {
+    /// Counts the intervals up to `now`. `processor`: the processor time of the thread, if it is known.
+    fn settle(&mut self, now: Instant, processor: Option<Duration>) {
         self.end_state(now);
         let processor = processor.unwrap_or(self.processor);
         self.end_stage(now, processor);
+    }
+
+    /// Moves the times counted to `threads`.
+    fn take_into(&mut self, threads: &mut Vec<ThreadTimes>) {
         let ThreadTimes { stage, thread, .. } = self.times();
         let current = ThreadTimes::new(stage, thread);
         for times in std::mem::replace(&mut self.stages, vec![current]) {
@@ -371,7 +410,8 @@ impl Drop for Entered {
         book.running.retain(|clock| !Arc::ptr_eq(clock, &self.clock));
         let mut run = self.clock.run();
         let state = run.state;
-        run.take_into(&mut book.ended, now, Some(thread_time::own()));
+        run.settle(now, Some(thread_time::own()));
+        run.take_into(&mut book.ended);
         drop(run);
         drop(book);
         self.clock.note_device(state, State::Busy, now);
@@ -485,6 +525,7 @@ mod tests {
         }
         assert!(times.device >= SHORT && times.device <= sort.device + SHORT, "{times:?}");
         assert!(clocks.take().threads.is_empty(), "times are given once");
+        assert_eq!(of(&clocks.so_far(), "sort"), sort);
     }
 
     #[test]
@@ -492,8 +533,9 @@ mod tests {
         let clocks = Clocks::new();
         let _main = clocks.enter("main");
         let (go, gone) = std::sync::mpsc::channel::<()>();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
+        let first = std::thread::scope(|scope| {
+            let clocks = &clocks;
+            scope.spawn(move || {
                 let _merge = clocks.enter("merge 0");
                 let _waiting = in_state(State::Input);
                 gone.recv().unwrap_or_default();
@@ -505,8 +547,11 @@ mod tests {
             assert!(of(&first, "main").wall >= 2 * SHORT);
             sleep(SHORT);
             drop(go);
+            first
         });
+        let so_far = clocks.so_far();
         let second = clocks.take();
+        assert_eq!(of(&so_far, "merge").wall, of(&first, "merge").wall + of(&second, "merge").wall);
         let times = of(&second, "merge");
         assert!(times.input >= SHORT && sum(times) == times.wall, "{times:?}");
     }

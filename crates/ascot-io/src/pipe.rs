@@ -21,7 +21,7 @@ use rustix::event::{EventfdFlags, PollFlags};
 
 use crate::backend::{NOTHING_BEGUN, TOO_LONG};
 use crate::buf::Buf;
-use crate::clocks::{State, count};
+use crate::clocks::{State, call, count};
 use crate::error::{Action, IoError, nothing_written};
 use crate::fault_hook::Effect;
 use crate::stream::{Filled, ReadStream, WriteStream};
@@ -177,7 +177,7 @@ impl Source {
             self.ended = true;
             return Ok(0);
         }
-        match self.file.read(to) {
+        match call(State::Input, || self.file.read(to)) {
             Ok(0) => {
                 self.ended = true;
                 Ok(0)
@@ -297,7 +297,8 @@ impl Sink {
         if !system::wait(self.file.as_ref(), self.stop.as_ref(), PollFlags::OUT)? {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        match (&*self.file).write(bytes) {
+        // A pipe that has some space may still keep the writer waiting.
+        match call(State::Memory, || (&*self.file).write(bytes)) {
             Ok(0) => Err(nothing_written()),
             Ok(more) => Ok(more),
             Err(error) if is_passing(&error) => Ok(0),

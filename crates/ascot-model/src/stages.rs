@@ -70,9 +70,26 @@ impl TimeSpent {
         self.waiting_memory_seconds += more.waiting_memory_seconds;
         self.waiting_device_seconds += more.waiting_device_seconds;
     }
+
+    fn less(&self, part: &TimeSpent) -> TimeSpent {
+        TimeSpent {
+            wall_seconds: self.wall_seconds - part.wall_seconds,
+            processor_seconds: self.processor_seconds - part.processor_seconds,
+            busy_seconds: self.busy_seconds - part.busy_seconds,
+            waiting_input_seconds: self.waiting_input_seconds - part.waiting_input_seconds,
+            waiting_memory_seconds: self.waiting_memory_seconds - part.waiting_memory_seconds,
+            waiting_device_seconds: self.waiting_device_seconds - part.waiting_device_seconds,
+        }
+    }
 }
 
 impl StageAccount {
+    /// The stage after an earlier time `before`, without its threads one by one.
+    #[must_use]
+    pub fn since(&self, before: &TimeSpent) -> StageAccount {
+        StageAccount { time: self.time.less(before), by_thread: Vec::new(), ..self.clone() }
+    }
+
     /// A stage of these threads.
     pub fn new(name: &str, by_thread: Vec<ThreadAccount>) -> Self {
         let mut stage = StageAccount { name: name.into(), ..StageAccount::default() };

@@ -12,11 +12,12 @@ use ascot_record::checksum::RecordSum;
 use crate::api::SortRequest;
 use crate::resources::peak_memory_bytes;
 
-/// The passes done, and the current one. The thread that makes it works for the job until it is dropped.
+/// The passes done, and the current one. The thread that makes it works for the job, at the latest from then on until it
+/// is dropped.
 pub struct Passes {
     ledger: Ledger,
     clocks: Clocks,
-    _entered: Entered,
+    _entered: Option<Entered>,
     before: Vec<ascot_io::StreamAccount>,
     since: Instant,
     done: Vec<PassAccount>,
@@ -37,11 +38,32 @@ pub struct PassFacts {
     pub buffers: Option<BufferAccount>,
 }
 
+/// The clocks of a job.
+pub struct JobClocks {
+    /// All of them.
+    pub clocks: Clocks,
+    /// Of the thread that runs the job, unless it works for the job already.
+    pub entered: Option<Entered>,
+}
+
+impl JobClocks {
+    /// Those of the job for which this thread works, or of a new job, for which it works from now on.
+    pub fn of_thread() -> Self {
+        match Clocks::of_thread() {
+            Some(clocks) => JobClocks { clocks, entered: None },
+            None => {
+                let clocks = Clocks::new();
+                let entered = Some(clocks.enter("main"));
+                JobClocks { clocks, entered }
+            }
+        }
+    }
+}
+
 impl Passes {
     /// No passes yet; the first one begins. To be made before the job starts threads.
     pub fn new(ledger: Ledger) -> Self {
-        let clocks = Clocks::new();
-        let entered = clocks.enter("main");
+        let JobClocks { clocks, entered } = JobClocks::of_thread();
         Passes {
             before: ledger.account(),
             ledger,
@@ -141,13 +163,18 @@ impl Passes {
 
     /// The passes, with their bottlenecks.
     pub fn take_accounts(&mut self) -> Vec<PassAccount> {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = processors();
         for pass in &mut self.done {
             pass.stages.iter_mut().for_each(StageAccount::set_rate);
             pass.bound_by = bottleneck(&pass.stages, pass.seconds, pass.device_seconds, processors);
         }
         std::mem::take(&mut self.done)
     }
+}
+
+/// Processors that the threads of a job may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Stages in the order of the data; others follow.
@@ -157,7 +184,7 @@ const ORDER: [&str; 9] = ["main", "pipe in", "read", "sort", "split", "merge", "
 const PART_SHARE: f64 = 1e-3;
 
 /// The stages of a pass that moved the bytes `moved`, without those whose threads have only waited for work.
-fn stages_of(threads: Vec<ThreadTimes>, moved: &StreamAccount) -> Vec<StageAccount> {
+pub fn stages_of(threads: Vec<ThreadTimes>, moved: &StreamAccount) -> Vec<StageAccount> {
     let mut stages: Vec<StageAccount> = Vec::new();
     for thread in threads {
         let time = TimeSpent {
