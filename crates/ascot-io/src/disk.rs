@@ -362,7 +362,8 @@ impl Disk {
     pub fn remove_file(&self, path: &Path) -> Result<(), IoError> {
         self.inject_fault(Action::Remove, path, 0)?;
         let stat = std::fs::symlink_metadata(path);
-        call(State::Device, || std::fs::remove_file(path)).map_err(|error| IoError::from_os(Action::Remove, path, 0, error))?;
+        call(State::Device, || std::fs::remove_file(path))
+            .map_err(|error| IoError::from_os(Action::Remove, path, 0, error))?;
         stat.iter().for_each(|stat| self.inner.space.forget(stat));
         Ok(())
     }

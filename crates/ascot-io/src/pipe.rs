@@ -98,7 +98,8 @@ impl<Q: Send + 'static, A: Send + 'static> PipeThread<Q, A> {
             _ => Ok(()),
         };
         let (what, need) = ("the thread of a pipe", Need::Blocked(self.caller));
-        receive_looking(&self.answers, what, need, BETWEEN_LOOKS, &mut look).unwrap_or_else(|stopped| Some(Err(stopped)))
+        receive_looking(&self.answers, what, need, BETWEEN_LOOKS, &mut look)
+            .unwrap_or_else(|stopped| Some(Err(stopped)))
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) fn free_space_of(file: &File) -> io::Result<u64> {
 
 /// Allocates `[offset, offset + bytes)` and extends the file over it.
 pub(crate) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
-    let allocated = call(State::Device, || rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes));
+    let allocated =
+        call(State::Device, || rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes));
     Ok(allocated?)
 }
 

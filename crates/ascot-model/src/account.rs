@@ -45,7 +45,6 @@ pub struct FileAccount {
     pub moved: StreamAccount,
 }
 
-
 /// The memory that the schedule of a pass divides among streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BufferAccount {

@@ -157,20 +157,22 @@ pub fn bottleneck(stages: &[StageAccount], seconds: f64, device_seconds: f64, pr
     let computing = || stages.iter().filter(|stage| stage.computes());
     let busy: f64 = stages.iter().map(|stage| stage.time.busy_seconds).sum();
     let processors_share = share(busy, processors.max(1) as f64 * seconds).min(1.0);
-    let by_share = |a: &&StageAccount, b: &&StageAccount| {
-        a.working_share(seconds).total_cmp(&b.working_share(seconds))
-    };
+    let by_share =
+        |a: &&StageAccount, b: &&StageAccount| a.working_share(seconds).total_cmp(&b.working_share(seconds));
     let busiest = computing().max_by(by_share);
     let busiest_share = busiest.map_or(0.0, |stage| stage.working_share(seconds));
     // If the processors are short, the stage that takes most of their time limits the pass, however many threads it has.
-    let by_time =
-        |a: &&StageAccount, b: &&StageAccount| a.time.busy_seconds.total_cmp(&b.time.busy_seconds);
+    let by_time = |a: &&StageAccount, b: &&StageAccount| a.time.busy_seconds.total_cmp(&b.time.busy_seconds);
     let stage = if processors_share >= busiest_share { computing().max_by(by_time) } else { busiest };
     let computed = stage.map_or("", |stage| stage.name.as_str());
-    let others = [(DEVICE, share(device_seconds, seconds)), ("input", pipe(PIPE_IN)), ("output", pipe(PIPE_OUT))];
+    let others =
+        [(DEVICE, share(device_seconds, seconds)), ("input", pipe(PIPE_IN)), ("output", pipe(PIPE_OUT))];
     let all = others.into_iter().chain([(computed, busiest_share.max(processors_share))]);
     // Of equal shares the last counts.
-    all.filter(|(_, share)| *share > 0.0).max_by(|a, b| a.1.total_cmp(&b.1)).map_or("", |(name, _)| name).into()
+    all.filter(|(_, share)| *share > 0.0)
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map_or("", |(name, _)| name)
+        .into()
 }
 
 #[cfg(test)]
@@ -194,7 +196,9 @@ mod tests {
 
     #[test]
     fn the_bottleneck_works_while_others_wait() {
-        let chain = |sort, write| [stage("read", 1, 0.1, 0.2), stage("sort", 4, sort, 0.0), stage("write", 1, write, 0.1)];
+        let chain = |sort, write| {
+            [stage("read", 1, 0.1, 0.2), stage("sort", 4, sort, 0.0), stage("write", 1, write, 0.1)]
+        };
         assert_eq!(bottleneck(&chain(0.9, 0.2), 1.0, 0.5, 8), "sort");
         assert_eq!(bottleneck(&chain(0.3, 0.9), 1.0, 0.5, 8), "write");
         assert_eq!(bottleneck(&chain(0.3, 0.5), 1.0, 0.95, 8), "device");

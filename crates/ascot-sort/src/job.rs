@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use ascot_io::clocks::in_stage;
 use ascot_io::{AtomicOutput, BlockPool, Disk, Pool};
 use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
@@ -406,7 +407,9 @@ impl<'a, R: Records> Job<'a, R> {
             self.manifest.finished = Some(Finished { file, out: *out, dropped: all_dropped });
             self.store()?;
         }
+        let stage = in_stage("write");
         output.seal()?;
+        drop(stage);
         self.passes.committed();
         let report = self.report(out, &all_dropped);
         self.observer.complete(&report).inspect_err(|_| {

@@ -225,16 +225,7 @@ impl<'a, O> InOrder<'a, O> {
         turns: Option<Arc<Turns>>,
         cancel: &'a Cancel,
     ) -> Self {
-        InOrder {
-            messages,
-            shared,
-            turns,
-            cancel,
-            arrived: BTreeMap::new(),
-            next: 0,
-            ready: 0,
-            total: None,
-        }
+        InOrder { messages, shared, turns, cancel, arrived: BTreeMap::new(), next: 0, ready: 0, total: None }
     }
 
     /// The caller's seat at the device, for writes while the reader reads.
@@ -317,7 +308,6 @@ impl<'a, O> InOrder<'a, O> {
     pub fn all_arrived(&self) -> bool {
         self.shared.handed_on.load(Relaxed) == self.next + self.ready
     }
-
 }
 
 impl<O> Drop for InOrder<'_, O> {

@@ -142,7 +142,7 @@ pub fn register(what: &'static str, need: Need, holders: Option<&Holders>) -> Re
     if matches!(need, Need::Blocked(_)) {
         WATCHDOG.call_once(|| {
             // If its thread cannot start, there is no watchdog.
-            let _ = thread::Builder::new().stack_size(STACK_BYTES).spawn(watch);
+            let _ = thread::Builder::new().name("watchdog".into()).stack_size(STACK_BYTES).spawn(watch);
         });
     }
     Registered { thread: Some(number) }
@@ -174,8 +174,7 @@ impl Registry {
         if since.elapsed() < patience || waits.iter().all(|(_, wait)| matches!(wait.need, Need::Idle(_))) {
             return None;
         }
-        let mut text =
-            String::from("ascot: nothing goes on any more; the threads wait for each other:\n");
+        let mut text = String::from("ascot: nothing goes on any more; the threads wait for each other:\n");
         for (thread, Wait { what, since, holders, .. }) in waits {
             let seconds = since.elapsed().as_secs();
             let _ = write!(text, "  {} has waited {seconds} s for {what}", thread.name);
@@ -209,8 +208,7 @@ mod tests {
         registry.threads.insert(2, thread("read", Need::WORK, None));
         assert!(registry.standstill(Duration::from_secs(60)).is_none(), "too early");
         let (_, text) = registry.standstill(Duration::from_secs(1)).unwrap();
-        let held_by =
-            format!("merge 0 has waited 5 s for a free block: 1 taken by {}\n", name_of_thread());
+        let held_by = format!("merge 0 has waited 5 s for a free block: 1 taken by {}\n", name_of_thread());
         assert!(text.contains(&held_by) && text.contains("read has waited"), "{text}");
         // A running thread may release the others.
         registry.threads.insert(3, Thread { name: "main".into(), waits: Vec::new() });

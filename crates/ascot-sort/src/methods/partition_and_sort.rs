@@ -350,27 +350,19 @@ impl<R: Records> Job<'_, R> {
         };
         let grouping: Option<Grouping<'_>> = if key_sample.is_some() { Some(&bounds) } else { None };
         let gather = Gather::ByInput(grouping);
-        sort_run_buffers(
-            &records,
-            reader,
-            &memory,
-            threads,
-            gather,
-            cancel,
-            &mut |buffer: RunBuffer| {
-                if buffer.sources.is_empty() {
-                    return Ok(());
-                }
-                let end = buffer.input + 1;
-                let last = buffer.last || end == parts.len();
-                let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-                sums.add(self.run_buffer_to_output(buffer, limit, output)?);
-                // Parts without records are removed together with the one after them.
-                let freed = if last { parts.len() - done } else { end - done };
-                done += freed;
-                self.parts_done(freed, output, sums)
-            },
-        )?;
+        sort_run_buffers(&records, reader, &memory, threads, gather, cancel, &mut |buffer: RunBuffer| {
+            if buffer.sources.is_empty() {
+                return Ok(());
+            }
+            let end = buffer.input + 1;
+            let last = buffer.last || end == parts.len();
+            let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
+            sums.add(self.run_buffer_to_output(buffer, limit, output)?);
+            // Parts without records are removed together with the one after them.
+            let freed = if last { parts.len() - done } else { end - done };
+            done += freed;
+            self.parts_done(freed, output, sums)
+        })?;
         self.parts_done(parts.len() - done, output, sums)?;
         self.key_sample = key_sample.and_then(|sample| sample.into_inner().ok());
         let facts = PassFacts { inputs: parts.len() as u64, outputs: 1, buffers: None };

@@ -31,8 +31,8 @@ use ascot_record::checksum::RecordSum;
 use crate::api::{Output, Parts, SortError, SplitBy};
 use crate::job::Job;
 use crate::partition::{
-    BetweenChunks, Grouped, PartFile, Parts as OpenParts, Router, SPLIT_CHUNK_BYTES, open_parts, split_chunks,
-    write_partitioned,
+    BetweenChunks, Grouped, PartFile, Parts as OpenParts, Router, SPLIT_CHUNK_BYTES, open_parts,
+    split_chunks, write_partitioned,
 };
 use crate::plan::{part_block, partition_in_long_runs};
 use crate::records::{Records, Splitters};

@@ -1,8 +1,8 @@
 //! Collects the merged records of one task into blocks for its sequencer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ascot_io::{BlockPool, Buf, clocks};
 use ascot_record::checksum::RecordSum;

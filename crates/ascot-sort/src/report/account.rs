@@ -102,7 +102,13 @@ impl Passes {
         self.since = now;
         let streams = self.moved();
         let stages = stages_of(threads, &PassAccount::sum_of(&streams));
-        PassAccount { seconds, streams, stages, device_seconds: device.as_secs_f64(), ..PassAccount::default() }
+        PassAccount {
+            seconds,
+            streams,
+            stages,
+            device_seconds: device.as_secs_f64(),
+            ..PassAccount::default()
+        }
     }
 
     /// The bytes that streams have moved since the latest call.
@@ -220,7 +226,8 @@ pub fn stages_of(threads: Vec<ThreadTimes>, moved: &StreamAccount) -> Vec<StageA
         stage.bytes > 0 || wall_seconds - waiting_input_seconds > PART_SHARE * wall_seconds
     };
     stages.retain(takes_part);
-    let place = |stage: &StageAccount| ORDER.iter().position(|name| *name == stage.name).unwrap_or(ORDER.len());
+    let place =
+        |stage: &StageAccount| ORDER.iter().position(|name| *name == stage.name).unwrap_or(ORDER.len());
     stages.sort_by_key(place);
     stages
 }

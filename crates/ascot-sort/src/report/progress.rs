@@ -73,7 +73,8 @@ impl<'a> ProgressMeter<'a> {
         let now = Instant::now();
         let (pass, share) = pass_after(&plan.chosen.passes, moved_before);
         let clock = PassClock { pass, since: now, from: share, slower: 1.0, weight: 0.0 };
-        let latest = Sample { at: now, read_bytes: 0, written_bytes: 0, stages: Vec::new(), device_seconds: 0.0 };
+        let latest =
+            Sample { at: now, read_bytes: 0, written_bytes: 0, stages: Vec::new(), device_seconds: 0.0 };
         ProgressMeter { plan, ledger, clocks, moved_before, latest, rate: 0.0, clock }
     }
 
