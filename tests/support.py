@@ -324,8 +324,8 @@ def tasks_cgroup(limit):
 
 
 @contextlib.contextmanager
-def throttled_cgroup(path, bytes_per_s):
-    """A control group whose disk of `path` has this rate in each direction; yields its directory or skips."""
+def throttled_cgroup(path, bytes_per_s, ways=("read", "write")):
+    """A control group whose disk of `path` has this rate in some directions; yields its directory or skips."""
     number = os.stat(path).st_dev
     device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     if not device.exists():
@@ -336,10 +336,10 @@ def throttled_cgroup(path, bytes_per_s):
     disk = (device / "dev").read_text().strip()
     root, limit_file = _hierarchy("io", ("io.max", None))
     if limit_file:
-        limits = {limit_file: f"{disk} rbps={bytes_per_s} wbps={bytes_per_s}"}
+        limits = {limit_file: " ".join([disk, *(f"{way[0]}bps={bytes_per_s}" for way in ways)])}
     else:
         root = root.parent / "blkio"
-        limits = {f"blkio.throttle.{way}_bps_device": f"{disk} {bytes_per_s}" for way in ("read", "write")}
+        limits = {f"blkio.throttle.{way}_bps_device": f"{disk} {bytes_per_s}" for way in ways}
     group = _own_cgroup(root)
     try:
         group.mkdir()

@@ -51,6 +51,9 @@ JOBS = {
 }  # fmt: skip
 
 
+# Rate of a disk that is slower than any processor sorts.
+SLOW_BYTES_PER_S = 40_000_000
+
 # Threads that live from the start of a job to its end.
 OF_THE_JOB = ("merge", "device")
 
@@ -132,15 +135,16 @@ def check_against_kernel(report, watched):
         assert name in told, f"{name} worked for {seen.processor_seconds} s and is not in the report"
         mine = told[name]
         if name != MAIN:
-            least = 0.97 * seen.least_seconds - 0.005
+            # A thread that is there and gets no processor has not begun to work.
+            least = 0.97 * seen.least_seconds - 0.005 - seen.delay_seconds
             if name.startswith(OF_THE_JOB):
                 # They live on after the report, and a pass leaves them out if they only wait for work.
                 left_out = sum(step["seconds"] for step in report["passes"] if step["name"] not in stages[name])
                 least -= left_out + watched.threads[MAIN].most_seconds - report["seconds"]
             assert least <= mine["wall_seconds"] <= 1.03 * seen.most_seconds + 0.005, (name, mine, seen)
         lost = seen.unseen_seconds
-        assert mine["processor_seconds"] >= 0.9 * seen.processor_seconds - 0.03, (name, mine, seen)
-        assert mine["busy_seconds"] >= 0.8 * seen.processor_seconds - 0.03, (name, mine, seen)
+        assert mine["processor_seconds"] >= 0.9 * seen.processor_seconds - 0.005, (name, mine, seen)
+        assert mine["busy_seconds"] >= 0.8 * seen.processor_seconds - 0.005, (name, mine, seen)
         # On a processor, or waiting for one.
         at_work = seen.processor_seconds + seen.delay_seconds + lost
         assert mine["busy_seconds"] <= 1.15 * at_work + 0.05 * mine["wall_seconds"] + 0.03, (name, mine, seen)
@@ -214,18 +218,19 @@ def test_programs_at_pipes_are_waited_for(files, disk):
     assert waited >= 0.5 * min(2.7, seconds)
 
 
-def test_a_slow_volume_is_the_bottleneck(files, disk):
-    with throttled_cgroup(disk, 60_000_000) as group:
+@pytest.mark.parametrize("ways", [("read", "write"), ("write",)], ids=["both", "writing"])
+def test_a_slow_volume_is_the_bottleneck(ways, files, disk):
+    """Also if it is slow to write: then threads wait for each other and for memory, only its requests are late."""
+    with throttled_cgroup(disk, SLOW_BYTES_PER_S, ways) as group:
         options = {"preexec_fn": enter_cgroup(group)}
         report, watched = job_watched(words_of("records by merging", files), disk, **options)
     check_sums(report)
-    assert report["seconds"] >= 2 * RECORDS * 100 / 60e6 * 0.8, "the volume is not slow"
+    assert report["seconds"] >= 1.5 * RECORDS * 100 / SLOW_BYTES_PER_S, "the volume is not slow"
     for step in report["passes"]:
         assert step["bound_by"] == "device", step
-        assert step["device_seconds"] >= 0.8 * step["seconds"]
+        assert step["device_seconds"] >= 0.4 * step["seconds"]
         device = next(stage for stage in step["stages"] if stage["name"] == "device")
-        assert device["bytes_per_s"] <= 2.2 * 60e6
-    assert sum(stage["busy_seconds"] for step in report["passes"] for stage in step["stages"]) <= report["seconds"]
+        assert device["bytes_per_s"] <= 3 * SLOW_BYTES_PER_S
     assert watched.processor_seconds <= report["seconds"]
 
 

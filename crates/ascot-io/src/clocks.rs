@@ -342,10 +342,13 @@ impl ThreadClock {
         }
     }
 
-    /// Switches to a stage; returns the stage before.
-    fn switch_stage(&self, stage: &str) -> String {
+    /// Switches to a stage; returns the stage before, if it is another.
+    fn switch_stage(&self, stage: &str) -> Option<String> {
         let now = Instant::now();
         let mut run = self.run();
+        if run.times().stage == stage {
+            return None;
+        }
         run.end_state(now);
         run.end_stage(now, thread_time::own());
         let before = run.times().stage.clone();
@@ -353,7 +356,7 @@ impl ThreadClock {
             run.stages.push(ThreadTimes::new(stage, &self.thread));
             run.stages.len() - 1
         });
-        before
+        Some(before)
     }
 }
 
@@ -454,7 +457,7 @@ pub fn in_state(state: State) -> Switched<State> {
 
 /// This thread works for the stage `name` until the answer is dropped.
 pub fn in_stage(name: &'static str) -> Switched<String> {
-    let before = with_clock(|clock| clock.switch_stage(name));
+    let before = with_clock(|clock| clock.switch_stage(name)).flatten();
     let back = |clock: &ThreadClock, before: String| {
         clock.switch_stage(&before);
     };

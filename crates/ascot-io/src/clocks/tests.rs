@@ -101,6 +101,26 @@ fn a_thread_works_for_stages_in_turns() {
 }
 
 #[test]
+fn a_thread_works_for_the_job_of_the_thread_that_starts_it() {
+    let clocks = Clocks::new();
+    let main = clocks.enter("main");
+    let nap = || sleep(SHORT);
+    crate::threads::spawn("device", nap).and_then(crate::threads::Thread::join).expect("the thread ends");
+    crate::threads::scope(|scope| {
+        let started = crate::threads::start_some(2, |number| scope.spawn(&format!("sort {number}"), nap))?;
+        started.into_iter().try_for_each(crate::threads::ScopedThread::join)
+    })
+    .expect("the threads end");
+    drop(main);
+    let times = clocks.take();
+    let sorting: Vec<_> = times.threads.iter().filter(|times| times.stage == "sort").collect();
+    assert!(sorting.len() == 2 && sorting.iter().all(|times| times.wall >= SHORT), "{times:?}");
+    assert!(of(&times, "device").wall >= SHORT);
+    // It waited for the others to end.
+    assert!(of(&times, "main").input >= 2 * SHORT - SHORT / 2, "{times:?}");
+}
+
+#[test]
 fn waits_for_the_device_at_once_count_once() {
     let clocks = Clocks::new();
     let since = Instant::now();
