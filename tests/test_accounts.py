@@ -144,7 +144,8 @@ def check_against_kernel(report, watched):
             assert least <= mine["wall_seconds"] <= 1.03 * seen.most_seconds + 0.005, (name, mine, seen)
         lost = seen.unseen_seconds
         assert mine["processor_seconds"] >= 0.9 * seen.processor_seconds - 0.005, (name, mine, seen)
-        assert mine["busy_seconds"] >= 0.8 * seen.processor_seconds - 0.005, (name, mine, seen)
+        # A thread that waits takes a processor for a moment, before it sleeps and when it wakes up.
+        assert mine["busy_seconds"] >= 0.5 * seen.processor_seconds - 0.003, (name, mine, seen)
         # On a processor, or waiting for one.
         at_work = seen.processor_seconds + seen.delay_seconds + lost
         assert mine["busy_seconds"] <= 1.15 * at_work + 0.05 * mine["wall_seconds"] + 0.03, (name, mine, seen)
