@@ -89,9 +89,11 @@ impl ThreadTimes {
     }
 }
 
-/// The times of all threads of a job.
-#[derive(Clone, Debug, Default)]
+/// The times of all threads of a job up to a moment.
+#[derive(Clone, Debug)]
 pub struct Times {
+    /// The moment.
+    pub until: Instant,
     /// By stage and thread.
     pub threads: Vec<ThreadTimes>,
     /// Time in which at least one thread waited for a device, or a device thread had requests in flight.
@@ -115,7 +117,14 @@ struct Inner {
 struct Book {
     running: Vec<Arc<ThreadClock>>,
     ended: Vec<ThreadTimes>,
-    taken: Times,
+    taken: Taken,
+}
+
+/// The times that were taken.
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    threads: Vec<ThreadTimes>,
+    device: Duration,
 }
 
 /// The union of intervals.
@@ -211,7 +220,7 @@ impl Clocks {
         let now = Instant::now();
         book.settle(now);
         book.running.iter().for_each(|clock| clock.run().take_into(&mut threads));
-        let times = Times { threads, device: self.device().take(now) };
+        let times = Times { until: now, threads, device: self.device().take(now) };
         book.taken.add(&times);
         times
     }
@@ -221,20 +230,23 @@ impl Clocks {
         let book = self.book();
         let now = Instant::now();
         book.settle(now);
-        let mut times = book.taken.clone();
-        times.add(&Times { threads: book.ended.clone(), device: self.device().open_until(now) });
-        for clock in &book.running {
-            times.add(&Times { threads: clock.run().stages.clone(), device: Duration::ZERO });
-        }
-        times
+        let Taken { mut threads, device } = book.taken.clone();
+        add_all(&mut threads, &book.ended);
+        book.running.iter().for_each(|clock| add_all(&mut threads, &clock.run().stages));
+        Times { until: now, threads, device: device + self.device().open_until(now) }
     }
 }
 
-impl Times {
+impl Taken {
     fn add(&mut self, more: &Times) {
-        more.threads.iter().for_each(|times| add_to(&mut self.threads, times.clone()));
+        add_all(&mut self.threads, &more.threads);
         self.device += more.device;
     }
+}
+
+/// Adds `more` times, by stage and thread.
+fn add_all(threads: &mut Vec<ThreadTimes>, more: &[ThreadTimes]) {
+    more.iter().for_each(|times| add_to(threads, times.clone()));
 }
 
 /// The name of a thread without its number.

@@ -96,10 +96,9 @@ impl Passes {
 
     /// The time, the bytes and the stages since the latest call.
     fn since_the_last(&mut self) -> PassAccount {
-        let Times { threads, device } = self.clocks.take();
-        let now = Instant::now();
-        let seconds = (now - self.since).as_secs_f64();
-        self.since = now;
+        let Times { until, threads, device } = self.clocks.take();
+        let seconds = (until - self.since).as_secs_f64();
+        self.since = until;
         let streams = self.moved();
         let stages = stages_of(threads, &PassAccount::sum_of(&streams));
         PassAccount {

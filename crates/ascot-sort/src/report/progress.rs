@@ -104,9 +104,9 @@ impl<'a> ProgressMeter<'a> {
 
     /// The bottleneck of the job in the latest interval; updates the rate.
     fn bound_by(&mut self, read_bytes: u64, written_bytes: u64) -> String {
-        let Times { threads, device } = self.clocks.so_far();
+        let Times { until, threads, device } = self.clocks.so_far();
         let now = Sample {
-            at: Instant::now(),
+            at: until,
             read_bytes,
             written_bytes,
             stages: stages_of(threads, &StreamAccount::default()),
