@@ -17,8 +17,11 @@
 
 use ascot_model::run_length::Shape;
 
-use crate::constants::{MIN_RATE, MIN_RATE_SHARE, RATE_WINDOW_MEMORIES};
+use crate::constants::{LENGTH_MEMORIES, MIN_RATE, MIN_RATE_SHARE, RATE_WINDOW_MEMORIES};
 use crate::schedule::{BlockedOn, SchedulerView, Split};
+
+/// The least number of blocks to come that stands for a length that is not known.
+pub const UNKNOWN_BLOCKS: u32 = u32::MAX / 2;
 
 /// What streams hold.
 #[derive(Clone, Debug)]
@@ -173,6 +176,15 @@ impl Occupancy {
         self.remaining[input] = blocks;
     }
 
+    /// Expects inputs to be consumed at rates in proportion to their lengths, so that they end together. Where one has an
+    /// unknown length, equal rates are expected.
+    pub fn expect_rates_by_length(&mut self) {
+        if self.remaining.iter().all(|&blocks| blocks < UNKNOWN_BLOCKS) {
+            self.rates.expect(&self.remaining);
+            self.shares_are_current = false;
+        }
+    }
+
     /// A read of a block of `input` has begun.
     pub fn begin_read(&mut self, input: usize) {
         self.held[input] += 1;
@@ -303,6 +315,19 @@ impl Rates {
     pub fn new(inputs: usize, window: f64) -> Self {
         let equal = window / inputs.max(1) as f64;
         Rates { consumed: vec![equal; inputs], window: window.max(1.0) }
+    }
+
+    /// Shares in proportion to `lengths`, to be corrected within a memory if they differ.
+    pub fn expect(&mut self, lengths: &[u32]) {
+        let (shortest, longest) = (lengths.iter().min(), lengths.iter().max());
+        if shortest.zip(longest).is_none_or(|(shortest, longest)| longest - shortest <= 1) {
+            return;
+        }
+        let all: f64 = lengths.iter().map(|&length| f64::from(length)).sum();
+        let weight = self.window / RATE_WINDOW_MEMORIES * LENGTH_MEMORIES;
+        for (consumed, &length) in self.consumed.iter_mut().zip(lengths) {
+            *consumed = weight * f64::from(length) / all;
+        }
     }
 
     /// Counts `blocks`, or a part of one, consumed of `input`.

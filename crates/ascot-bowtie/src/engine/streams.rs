@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use ascot_io::{Buf, Filled, IoError, ReadStream, WriteStream};
 
+use crate::occupancy::UNKNOWN_BLOCKS;
+
 /// A stream of blocks, read forward.
 pub trait BlockInput: Send {
     /// A filled block as the flow gets it.
@@ -194,10 +196,10 @@ impl BlockInput for Reader {
         let bytes = match self.stream.len_hint() {
             _ if self.ended => 0,
             Some(bytes) => bytes,
-            None => return u32::MAX / 2,
+            None => return UNKNOWN_BLOCKS,
         };
         let requested = self.arrived + self.stream.in_flight() as u64 * self.block_bytes;
-        bytes.saturating_sub(requested).div_ceil(self.block_bytes).min(u64::from(u32::MAX / 2)) as u32
+        bytes.saturating_sub(requested).div_ceil(self.block_bytes).min(u64::from(UNKNOWN_BLOCKS - 1)) as u32
     }
 
     fn begin(&mut self, buf: Buf) -> Result<(), IoError> {

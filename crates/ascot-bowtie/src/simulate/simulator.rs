@@ -178,6 +178,7 @@ impl<'a> Simulator<'a> {
         for (input, blocks) in setup.input_blocks().into_iter().enumerate() {
             occupancy.set_remaining(input, blocks);
         }
+        occupancy.expect_rates_by_length();
         let consumed = vec![0; shape.inputs as usize];
         let filled = vec![0; shape.outputs as usize];
         Simulator {
