@@ -123,6 +123,23 @@ def write_lines(path, size, seed):
     return path
 
 
+def test_merges_of_files_of_uneven_lengths_take_few_switches(array, tmp_path):
+    """Two short files among eight: hardly more switches than for as many bytes in files of one length."""
+    files, start = [], 0
+    for number, records in enumerate([400_000] * 6 + [100_000] * 2):
+        run("gen", str(records), "--start", str(start), "-o", tmp_path / "part")
+        files.append(tmp_path / f"{number}.rec")
+        run("sort", tmp_path / "part", *RECORDS, "-o", files[-1])
+        start += records
+    words = [*files, *RECORDS, "--memory", "32MiB", "--volume", array(0.0039)]
+    run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
+    run("check", tmp_path / "out.rec")
+    [step] = json.loads((tmp_path / "run.json").read_text())["passes"]
+    moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"])
+    even = simulated(step, moved)
+    assert step["switches"] <= 1.10 * even, (step["switches"], even)
+
+
 # 8 GB in 8 files within 1 GiB, beside runs of 4 and 2 MB, usual requests of a merge; here a sixteenth of all that.
 SCALE = 16
 

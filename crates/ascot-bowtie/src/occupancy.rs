@@ -23,6 +23,9 @@ use crate::schedule::{BlockedOn, SchedulerView, Split};
 /// The least number of blocks to come that stands for a length that is not known.
 pub const UNKNOWN_BLOCKS: u32 = u32::MAX / 2;
 
+/// Lengths that differ by no more than this inverse part are taken to be equal.
+const EVEN_PART: u64 = 50;
+
 /// What streams hold.
 #[derive(Clone, Debug)]
 pub struct Occupancy {
@@ -176,11 +179,11 @@ impl Occupancy {
         self.remaining[input] = blocks;
     }
 
-    /// Expects inputs to be consumed at rates in proportion to their lengths, so that they end together. Where one has an
-    /// unknown length, equal rates are expected.
-    pub fn expect_rates_by_length(&mut self) {
-        if self.remaining.iter().all(|&blocks| blocks < UNKNOWN_BLOCKS) {
-            self.rates.expect(&self.remaining);
+    /// Expects inputs to be consumed at rates in proportion to their lengths, so that they end together. Where a length
+    /// is not known, equal rates are expected.
+    pub fn expect_rates_by_length(&mut self, lengths: Option<Vec<u64>>) {
+        if let Some(lengths) = lengths {
+            self.rates.expect(&lengths);
             self.shares_are_current = false;
         }
     }
@@ -317,16 +320,19 @@ impl Rates {
         Rates { consumed: vec![equal; inputs], window: window.max(1.0) }
     }
 
-    /// Shares in proportion to `lengths`, to be corrected within a memory if they differ.
-    pub fn expect(&mut self, lengths: &[u32]) {
+    /// Shares in proportion to `lengths` if they differ, to be corrected within a memory.
+    pub fn expect(&mut self, lengths: &[u64]) {
         let (shortest, longest) = (lengths.iter().min(), lengths.iter().max());
-        if shortest.zip(longest).is_none_or(|(shortest, longest)| longest - shortest <= 1) {
+        if shortest
+            .zip(longest)
+            .is_none_or(|(&shortest, &longest)| longest <= shortest + shortest / EVEN_PART)
+        {
             return;
         }
-        let all: f64 = lengths.iter().map(|&length| f64::from(length)).sum();
+        let all: f64 = lengths.iter().map(|&length| length as f64).sum();
         let weight = self.window / RATE_WINDOW_MEMORIES * LENGTH_MEMORIES;
         for (consumed, &length) in self.consumed.iter_mut().zip(lengths) {
-            *consumed = weight * f64::from(length) / all;
+            *consumed = weight * length as f64 / all;
         }
     }
 

@@ -13,6 +13,10 @@ pub trait BlockInput: Send {
     type Block: Send;
     /// Blocks not yet requested; an upper bound where the end is unknown.
     fn remaining(&self) -> u32;
+    /// Its length, in a unit that all inputs of a bowtie have in common; none if it is not known.
+    fn length(&self) -> Option<u64> {
+        Some(self.remaining()).filter(|&blocks| blocks < UNKNOWN_BLOCKS).map(u64::from)
+    }
     /// Requests the next block into `buf`.
     fn begin(&mut self, buf: Buf) -> Result<(), IoError>;
     /// Waits for the oldest request.
@@ -34,6 +38,10 @@ impl<I: BlockInput + ?Sized> BlockInput for Box<I> {
 
     fn remaining(&self) -> u32 {
         (**self).remaining()
+    }
+
+    fn length(&self) -> Option<u64> {
+        (**self).length()
     }
 
     fn begin(&mut self, buf: Buf) -> Result<(), IoError> {

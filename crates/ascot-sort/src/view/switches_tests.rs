@@ -54,7 +54,8 @@ struct Read {
     /// To open all parts.
     opening: u64,
     switches: u64,
-    bytes: u64,
+    /// Blocks read: each is a request.
+    blocks: u64,
     buffers: BufferAccount,
 }
 
@@ -74,19 +75,19 @@ fn read_through(view: &Path, memory_bytes: u64) -> Read {
     Read {
         opening: opened.runs,
         switches: after.runs - opened.runs,
-        bytes: after.read_bytes - opened.read_bytes,
+        blocks: after.requests - opened.requests,
         buffers: stream.buffers(),
     }
 }
 
-/// Switches of the simulator for the same files, lengths and memory; with equal parts of memory if so asked.
+/// Switches of the simulator for as many files, blocks and blocks of memory; with equal parts of memory if so asked.
 fn simulated(inputs: usize, read: &Read, equal_parts: bool) -> f64 {
     let BufferAccount { blocks, block_bytes, .. } = read.buffers;
     let shape = Shape { inputs: inputs as u32, outputs: 0, alpha: 1.0 };
     let setup = Setup {
         scheme: Scheme::best_of(shape, Algorithm::A3).expect("A3 fits every merge into memory"),
         memory_blocks: blocks as u32,
-        total_blocks: read.bytes / block_bytes,
+        total_blocks: read.blocks,
         input_skew: Skew::Equal,
         output_skew: Skew::Equal,
         seed: 1,
