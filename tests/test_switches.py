@@ -123,6 +123,24 @@ def write_lines(path, size, seed):
     return path
 
 
+def test_merges_of_files_of_uneven_lengths_take_few_switches(array, tmp_path):
+    """Two short files among eight: not many more switches than for as many bytes in files of one length. A schedule that
+    expects equal rates takes 1.31 times as many."""
+    files, start = [], 0
+    for number, records in enumerate([400_000] * 6 + [100_000] * 2):
+        run("gen", str(records), "--start", str(start), "-o", tmp_path / "part")
+        files.append(tmp_path / f"{number}.rec")
+        run("sort", tmp_path / "part", *RECORDS, "-o", files[-1])
+        start += records
+    words = [*files, *RECORDS, "--memory", "32MiB", "--volume", array(0.0039)]
+    run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
+    run("check", tmp_path / "out.rec")
+    [step] = json.loads((tmp_path / "run.json").read_text())["passes"]
+    moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"])
+    even = simulated(step, moved)
+    assert step["switches"] <= 1.18 * even, (step["switches"], even)
+
+
 # 8 GB in 8 files within 1 GiB, beside runs of 4 and 2 MB, usual requests of a merge; here a sixteenth of all that.
 SCALE = 16
 
@@ -154,3 +172,39 @@ def test_splits_take_the_switches_of_the_plan(memory, array, tmp_path):
     memory_bytes = step["buffers"]["blocks"] * step["buffers"]["block_bytes"]
     moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"])
     assert step["switches"] < 0.75 * moved / (memory_bytes / 33), (step["switches"], moved, memory_bytes)
+
+
+def view_of_files(files, records, directory):
+    """A view of sorted files with this number of records each."""
+    parts = []
+    for number in range(files):
+        run("gen", str(records), "--start", str(records * number), "-o", directory / "part")
+        parts.append(directory / f"{number}.rec")
+        run("sort", directory / "part", *RECORDS, "-o", parts[-1])
+    run("merge", *parts, *RECORDS, "--view", directory / "all.view")
+    return directory / "all.view"
+
+
+# Files, records of each, and memory.
+VIEWS = [(4, 100_000, "8MiB"), (16, 60_000, "16MiB"), (64, 20_000, "32MiB")]
+
+
+@pytest.mark.parametrize("files, records, memory", VIEWS)
+def test_reading_a_view_takes_the_switches_of_the_simulation(files, records, memory, array, tmp_path):
+    view = view_of_files(files, records, tmp_path)
+    words = [view, "--memory", memory, "--report", tmp_path / "run.json"]
+    told = run("view", *words, "--volume", array(0.0155))
+    (tmp_path / "out.rec").write_bytes(told.stdout)
+    run("check", tmp_path / "out.rec")
+    opened, read = json.loads((tmp_path / "run.json").read_text())["passes"]
+    assert (opened["name"], read["name"], read["inputs"]) == ("open", "read", files)
+    buffers = read["buffers"]
+    sizes = ["--memory", f"{buffers['blocks'] * buffers['block_bytes']}b", "--block", f"{buffers['block_bytes']}b"]
+    bytes_read = sum(stream["read_bytes"] for stream in read["streams"])
+    words = ["simulate", "--inputs", files, "--outputs", 0, *sizes, "--total", f"{bytes_read}b", "--json"]
+    schedule, equal = (
+        json.loads(run(*map(str, words), *flags).stdout)["switches"] for flags in ([], ["--schedule", "equal"])
+    )
+    assert read["switches"] <= 1.10 * schedule, (read["switches"], schedule, equal)
+    assert equal > 1.25 * read["switches"], (read["switches"], schedule, equal)
+    assert buffers["memory_share"] >= 0.85, buffers

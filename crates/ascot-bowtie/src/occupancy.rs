@@ -17,8 +17,14 @@
 
 use ascot_model::run_length::Shape;
 
-use crate::constants::{MIN_RATE, MIN_RATE_SHARE, RATE_WINDOW_MEMORIES};
+use crate::constants::{LENGTH_MEMORIES, MIN_RATE, MIN_RATE_SHARE, RATE_WINDOW_MEMORIES};
 use crate::schedule::{BlockedOn, SchedulerView, Split};
+
+/// The least number of blocks to come that stands for a length that is not known.
+pub const UNKNOWN_BLOCKS: u32 = u32::MAX / 2;
+
+/// Lengths that differ by no more than this inverse part are taken to be equal.
+const EVEN_PART: u64 = 50;
 
 /// What streams hold.
 #[derive(Clone, Debug)]
@@ -173,6 +179,15 @@ impl Occupancy {
         self.remaining[input] = blocks;
     }
 
+    /// Expects inputs to be consumed at rates in proportion to their lengths, so that they end together. Where a length
+    /// is not known, equal rates are expected.
+    pub fn expect_rates_by_length(&mut self, lengths: Option<Vec<u64>>) {
+        if let Some(lengths) = lengths {
+            self.rates.expect(&lengths);
+            self.shares_are_current = false;
+        }
+    }
+
     /// A read of a block of `input` has begun.
     pub fn begin_read(&mut self, input: usize) {
         self.held[input] += 1;
@@ -303,6 +318,22 @@ impl Rates {
     pub fn new(inputs: usize, window: f64) -> Self {
         let equal = window / inputs.max(1) as f64;
         Rates { consumed: vec![equal; inputs], window: window.max(1.0) }
+    }
+
+    /// Shares in proportion to `lengths` if they differ, to be corrected within a memory.
+    pub fn expect(&mut self, lengths: &[u64]) {
+        let (shortest, longest) = (lengths.iter().min(), lengths.iter().max());
+        if shortest
+            .zip(longest)
+            .is_none_or(|(&shortest, &longest)| longest <= shortest + shortest / EVEN_PART)
+        {
+            return;
+        }
+        let all: f64 = lengths.iter().map(|&length| length as f64).sum();
+        let weight = self.window / RATE_WINDOW_MEMORIES * LENGTH_MEMORIES;
+        for (consumed, &length) in self.consumed.iter_mut().zip(lengths) {
+            *consumed = weight * length as f64 / all;
+        }
     }
 
     /// Counts `blocks`, or a part of one, consumed of `input`.

@@ -10,8 +10,11 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
-use ascot_io::{AtomicOutput, Backend, Disk, DiskOptions, IoError};
+use ascot_io::{AtomicOutput, Backend, Disk, DiskOptions, IoError, Unpoisoned};
+use ascot_model::report::Report;
+use ascot_sort::SortError;
 use ascot_sort::request::{Input, Output, SortRequest};
 use clap::ArgMatches;
 use serde::Serialize;
@@ -91,6 +94,13 @@ impl ReportFile {
         self.write(value).map_err(failed(&self.path))?;
         self.commit()
     }
+}
+
+/// Writes the report of a job to the file, if one is requested, when the job's output lacks only its name.
+pub fn complete(file: &Mutex<Option<ReportFile>>, report: &Report) -> Result<(), SortError> {
+    let mut file = file.lock().unpoisoned();
+    let Some(file) = file.as_mut() else { return Ok(()) };
+    file.write(report).map_err(|source| SortError::Report { path: file.path().to_path_buf(), source })
 }
 
 /// Decides how the file can be written. The attempt leaves nothing behind.

@@ -17,7 +17,7 @@ use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::progress::{Screen, Style, Wishes, closing_notice};
-use crate::report_file::ReportFile;
+use crate::report_file::{self, ReportFile};
 use crate::request::{self, Mode};
 use crate::signals::Stop;
 use crate::sys::{self, print};
@@ -291,9 +291,7 @@ impl Observer for Reporter<'_> {
     }
 
     fn complete(&self, report: &Report) -> Result<(), SortError> {
-        let mut file = self.file.lock().unpoisoned();
-        let Some(file) = file.as_mut() else { return Ok(()) };
-        file.write(report).map_err(|source| SortError::Report { path: file.path().to_path_buf(), source })
+        report_file::complete(&self.file, report)
     }
 }
 

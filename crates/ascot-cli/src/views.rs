@@ -2,16 +2,21 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use ascot_io::Unpoisoned;
+use ascot_model::report::Report;
 use ascot_model::units;
-use ascot_sort::request::Output;
-use ascot_sort::view::{OpenView, View, is_view, join_parts, join_views, same_order, write_part};
-use ascot_sort::{Cancel, RunOptions};
+use ascot_sort::request::{Input, Output, SortRequest};
+use ascot_sort::view::{
+    OpenView, View, ViewManifest, is_view, join_parts, join_views, same_order, write_part,
+};
+use ascot_sort::{Cancel, Observer, RunOptions, Silent, SortError};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::progress::Screen;
+use crate::report_file::{self, ReportFile};
 use crate::request::{Mode, count, memory_or, output, sort_request, threads};
 use crate::signals::stoppable;
 use crate::size;
@@ -27,21 +32,54 @@ pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 /// `ascot view`.
 pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let dir = values::path(matches, "dir").unwrap_or_default();
-    stoppable(|cancel| write_range(matches, &*open(matches, &dir)?, cancel))
-}
-
-fn write_range(matches: &ArgMatches, view: &dyn View, cancel: &Cancel) -> Result<u8, Failure> {
-    let range = range_of(matches, view)?;
     let file = values::path(matches, "materialize").or_else(|| values::path(matches, "output"));
     let output = file.map_or(Output::Stdout, Output::Path);
-    sys::standard_streams(&[], &output)?;
+    let reporter = ReadReporter(Mutex::new(report_file(matches, &dir, &output)?));
+    stoppable(|cancel| write_range(matches, &*open(matches, &dir)?, &output, &reporter, cancel))?;
+    if let Some(file) = reporter.0.into_inner().unpoisoned() {
+        file.commit()?;
+    }
+    Ok(0)
+}
+
+/// Writes the report of a read.
+struct ReadReporter(Mutex<Option<ReportFile>>);
+
+impl Observer for ReadReporter {
+    fn complete(&self, report: &Report) -> Result<(), SortError> {
+        report_file::complete(&self.0, report)
+    }
+}
+
+/// The file of `--report`, which must be neither the output nor a file of the view.
+fn report_file(matches: &ArgMatches, dir: &Path, output: &Output) -> Result<Option<ReportFile>, Failure> {
+    if !values::is_given(matches, "report") {
+        return Ok(None);
+    }
+    let ViewManifest { request, members, .. } = ViewManifest::load(dir)?;
+    let beside = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let runs = members.iter().map(|member| dir.join(&member.path));
+    let inputs = beside.chain(runs).map(Input::Path).collect();
+    let request = SortRequest { inputs, output: output.clone(), ..request };
+    ReportFile::prepare(matches, Some(&request))
+}
+
+fn write_range(
+    matches: &ArgMatches,
+    view: &dyn View,
+    output: &Output,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<(), Failure> {
+    let range = range_of(matches, view)?;
+    sys::standard_streams(&[], output)?;
     if matches!(output, Output::Stdout) {
         let looked_at =
             terminal::SAMPLED_BYTES.min(usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
         terminal::spare(&view.read_at(range.start, looked_at)?)?;
     }
-    write_part(view, range, &output, &RunOptions::default(), cancel)?;
-    Ok(0)
+    write_part(view, range, output, &RunOptions::default(), observer, cancel)?;
+    Ok(())
 }
 
 /// Opens a view with the requested memory and threads.
@@ -83,7 +121,7 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
     let opening = opening(matches)?;
     stoppable(|cancel| {
         let view = opening.open_manifest(joined, &name)?;
-        write_part(&*view, 0..view.bytes(), &output, &RunOptions::default(), cancel)
+        write_part(&*view, 0..view.bytes(), &output, &RunOptions::default(), &Silent, cancel)
     })?;
     Ok(Some(0))
 }

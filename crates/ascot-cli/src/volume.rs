@@ -88,14 +88,16 @@ pub fn find(
 
 /// The volumes of a view that is read; `None`: those on which it was made.
 pub fn of_view(matches: &ArgMatches, dir: &Path) -> Result<Option<Volumes>, Failure> {
-    if let Some(named) = named(matches)? {
-        let volume = named.profile.map(|profile| profile.volume);
-        return Ok(Some(Volumes { volume, ..Volumes::default() }));
+    if named(matches)?.is_some() {
+        return given(matches).map(Some);
     }
     let mut finder = VolumeFinder::here();
     let found = finder.volume_of(dir);
     finder.into_notices().iter().for_each(|notice| closing_notice(matches, notice));
-    Ok(found.map(|found| Volumes { volume: found.profile, host: found.host, ..Volumes::default() }))
+    Ok(found.map(|found| {
+        let origin = VolumeOrigin { of: "all files".into(), mount: None, origin: found.origin };
+        Volumes { volume: found.profile, host: found.host, origins: vec![origin], ..Volumes::default() }
+    }))
 }
 
 /// The profile for `ascot plan`: the one named, or that of the volume of this directory, and notices about it.

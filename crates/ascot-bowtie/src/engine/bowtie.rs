@@ -128,6 +128,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         for (index, input) in inputs.iter().enumerate() {
             occupancy.set_remaining(index, input.remaining());
         }
+        occupancy.expect_rates_by_length(inputs.iter().map(BlockInput::length).collect());
         let input_devices = inputs.iter().map(BlockInput::channel).collect();
         let output_devices = outputs.iter().map(BlockOutput::channel).collect();
         let this = Bowtie {

@@ -5,12 +5,18 @@ use std::collections::VecDeque;
 
 use ascot_io::{AtomicOutput, Buf, Filled, IoError, ReadStream, WriteStream};
 
+use crate::occupancy::UNKNOWN_BLOCKS;
+
 /// A stream of blocks, read forward.
 pub trait BlockInput: Send {
     /// A filled block as the flow gets it.
     type Block: Send;
     /// Blocks not yet requested; an upper bound where the end is unknown.
     fn remaining(&self) -> u32;
+    /// Its length, in a unit that all inputs of a bowtie have in common; none if it is not known.
+    fn length(&self) -> Option<u64> {
+        Some(self.remaining()).filter(|&blocks| blocks < UNKNOWN_BLOCKS).map(u64::from)
+    }
     /// Requests the next block into `buf`.
     fn begin(&mut self, buf: Buf) -> Result<(), IoError>;
     /// Waits for the oldest request.
@@ -32,6 +38,10 @@ impl<I: BlockInput + ?Sized> BlockInput for Box<I> {
 
     fn remaining(&self) -> u32 {
         (**self).remaining()
+    }
+
+    fn length(&self) -> Option<u64> {
+        (**self).length()
     }
 
     fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
@@ -202,10 +212,10 @@ impl BlockInput for Reader {
         let bytes = match self.stream.len_hint() {
             _ if self.ended => 0,
             Some(bytes) => bytes,
-            None => return u32::MAX / 2,
+            None => return UNKNOWN_BLOCKS,
         };
         let requested = self.arrived + self.stream.in_flight() as u64 * self.block_bytes;
-        bytes.saturating_sub(requested).div_ceil(self.block_bytes).min(u64::from(u32::MAX / 2)) as u32
+        bytes.saturating_sub(requested).div_ceil(self.block_bytes).min(u64::from(UNKNOWN_BLOCKS - 1)) as u32
     }
 
     fn begin(&mut self, buf: Buf) -> Result<(), IoError> {

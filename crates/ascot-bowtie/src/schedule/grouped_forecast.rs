@@ -42,6 +42,15 @@ pub(super) fn order_of_need(first_keys: &[Vec<u64>]) -> Vec<u32> {
     blocks.into_iter().map(|(_, input)| input).collect()
 }
 
+/// The positions of the blocks of each input in that order, ascending.
+pub(super) fn positions_of_need(first_keys: &[Vec<u64>]) -> Vec<Vec<u32>> {
+    let mut positions: Vec<Vec<u32>> = first_keys.iter().map(|keys| Vec::with_capacity(keys.len())).collect();
+    for (position, input) in order_of_need(first_keys).into_iter().enumerate() {
+        positions[input as usize].push(position as u32);
+    }
+    positions
+}
+
 /// Fills groups of inputs, knowing when each block is needed.
 #[derive(Clone, Debug)]
 pub struct GroupedForecast {
@@ -74,13 +83,8 @@ impl GroupedForecast {
     /// For a merge into a file on the same device (A4). `first_keys[i]` holds the prefixes of the first keys of all
     /// blocks of input `i`, ascending; `memory` is in blocks.
     pub fn new(first_keys: &[Vec<u64>], memory: u32) -> Self {
-        let mut positions: Vec<Vec<u32>> =
-            first_keys.iter().map(|keys| Vec::with_capacity(keys.len())).collect();
-        let order = order_of_need(first_keys);
-        for (position, &input) in order.iter().enumerate() {
-            positions[input as usize].push(position as u32);
-        }
-        let end = order.len() as u32;
+        let positions = positions_of_need(first_keys);
+        let end = positions.iter().map(Vec::len).sum::<usize>() as u32;
         GroupedForecast { positions, end, memory, tasks: Tasks::default(), filled_until: None }
     }
 
@@ -224,68 +228,8 @@ impl State<'_> {
 mod tests {
     use super::*;
     use crate::schedule::Staircase;
-    use ascot_model::random::SplitMix64;
+    use crate::schedule::played::{play, uniform};
     use proptest::prelude::*;
-
-    /// Merges inputs in memory: returns the number of runs of reads and of writes between them. Panics on deadlock.
-    fn play(schedule: &mut dyn Schedule, keys: &[Vec<u64>], memory: u32) -> u32 {
-        let order = order_of_need(keys);
-        let inputs = keys.len();
-        let mut held = vec![0u32; inputs];
-        let mut begun = vec![false; inputs];
-        let mut remaining: Vec<u32> = keys.iter().map(|keys| keys.len() as u32).collect();
-        let mut runs = 0;
-        for &input in &order {
-            let input = input as usize;
-            if std::mem::replace(&mut begun[input], true) {
-                held[input] -= 1;
-            }
-            if held[input] == 0 {
-                runs += 1;
-                let mut last = None;
-                loop {
-                    let used: u32 = held.iter().sum();
-                    assert!(used <= memory, "memory above the budget");
-                    let shares = vec![1.0 / inputs as f64; inputs];
-                    let runs_out: Vec<f64> =
-                        held.iter().map(|&held| f64::from(held) * inputs as f64).collect();
-                    let view = SchedulerView {
-                        held: &held,
-                        remaining: &remaining,
-                        free_to_read: memory - used,
-                        full: &[],
-                        free_to_write: 0,
-                        shares: &shares,
-                        runs_out: &runs_out,
-                        gain: 1.0,
-                        busy: &[],
-                        blocked_on: if held[input] > 0 {
-                            BlockedOn::Nothing
-                        } else {
-                            BlockedOn::Input(input)
-                        },
-                    };
-                    let Some(Move::Read(read)) = schedule.next(&view) else { break };
-                    held[read] += 1;
-                    remaining[read] -= 1;
-                    runs += u32::from(last.replace(read) != Some(read));
-                }
-                assert!(held[input] > 0, "deadlock");
-            }
-        }
-        assert!(remaining.iter().all(|&remaining| remaining == 0), "blocks are left");
-        runs
-    }
-
-    /// First keys of inputs with these numbers of blocks, spread evenly over all keys but for a random offset.
-    fn uniform(blocks: &[usize], seed: u64) -> Vec<Vec<u64>> {
-        let mut random = SplitMix64(seed);
-        let keys = |&blocks: &usize| {
-            let step = u64::MAX / blocks as u64;
-            (0..blocks as u64).map(|block| block * step + random.below(step / 4)).collect()
-        };
-        blocks.iter().map(keys).collect()
-    }
 
     fn staircase(inputs: usize, memory: u32) -> (Scheme, Staircase) {
         let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
@@ -304,13 +248,13 @@ mod tests {
         let mut all_by_rates = 0;
         for (lengths, memory) in shapes {
             let keys = uniform(&lengths, 3);
-            let runs = play(&mut GroupedForecast::new(&keys, memory), &keys, memory);
+            let runs = play(&mut GroupedForecast::new(&keys, memory), &keys, memory).with_writes;
             let (scheme, mut by_rates) = staircase(lengths.len(), memory);
             let blocks = 2.0 * lengths.iter().sum::<usize>() as f64;
             let formula = blocks / scheme.run_length(f64::from(memory));
             assert!(f64::from(runs) < 1.25 * formula, "{} inputs: {runs}, formula {formula}", lengths.len());
             all += runs;
-            all_by_rates += play(&mut by_rates, &keys, memory);
+            all_by_rates += play(&mut by_rates, &keys, memory).with_writes;
         }
         assert!(f64::from(all) < 0.95 * f64::from(all_by_rates), "{all}, by rates {all_by_rates}");
     }

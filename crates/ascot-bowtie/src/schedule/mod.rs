@@ -19,6 +19,7 @@
 //! | memory of both sides, `M_r` and `M_w` | IV.A | `Split::new` |
 //! | optimal group sizes | theorems 5, 9, 12, 13 | [`Scheme::best_of`](ascot_model::run_length::Scheme::best_of) |
 //! | A4 with forecasting | III.D; Knuth, volume 3, 5.4.6 | `GroupedForecast` |
+//! | A3 with forecasting | III.C; Knuth, volume 3, 5.4.6 | `PlannedReads` |
 //! | naive allocators | III.A, III.B | `EqualParts` |
 //! | forecasting | Knuth, volume 3, 5.4.6 | `Forecast` |
 //! | two sides kept in step | not in the paper | `interconnect`: `make_room`, `interrupt`, `fill_before` |
@@ -28,12 +29,15 @@
 //! Files, each using only those before it: `view.rs` (what a schedule sees and answers), `split.rs` (memory of both
 //! sides), `targets.rs` (buckets to fill and drain, and how full a bucket is made), `interconnect.rs` (two
 //! sides in step), `staircase.rs` (A1 to A6), `equal_parts.rs`, `grouped_forecast.rs`,
-//! `forecast.rs`.
+//! `planned_reads.rs`, `forecast.rs`.
 
 mod equal_parts;
 mod forecast;
 mod grouped_forecast;
 mod interconnect;
+mod planned_reads;
+#[cfg(test)]
+mod played;
 mod split;
 mod staircase;
 mod targets;
@@ -42,6 +46,7 @@ mod view;
 pub use equal_parts::EqualParts;
 pub use forecast::{FewestHeld, Forecast};
 pub use grouped_forecast::GroupedForecast;
+pub use planned_reads::PlannedReads;
 pub use split::Split;
 pub use staircase::Staircase;
 pub use view::{BlockedOn, Move, Schedule, SchedulerView};

@@ -136,20 +136,42 @@ impl Targets {
             }
             return;
         }
-        let groups = self.groups();
         let cycle = self.cycle();
-        let mut group = 0;
-        let mut group_end = groups.size(0);
-        for input in 0..inputs {
-            if input as u32 == group_end && input > 0 {
-                group += 1;
-                group_end += groups.size(group);
+        let mut ends = 0;
+        for group in balanced(view.shares, self.groups()) {
+            ends += group.len();
+            let lasts = cycle * ends as f64 / inputs as f64;
+            for input in group {
+                let target = (lasts * view.shares[input]).floor() as u32;
+                tasks.fill(input, target.max(1));
             }
-            let lasts = cycle * f64::from(group_end) / inputs as f64;
-            let target = (lasts * view.shares[input]).floor() as u32;
-            tasks.fill(input, target.max(1));
         }
     }
+}
+
+/// Divides inputs among groups that are consumed at nearly the same rate for each input: memory is then equally full
+/// whenever a group runs out.
+fn balanced(shares: &[f64], groups: Groups) -> Vec<Vec<usize>> {
+    let mut inputs: Vec<usize> = (0..shares.len()).collect();
+    // Stable: equal inputs stay in order.
+    inputs.sort_by(|&a, &b| shares[b].total_cmp(&shares[a]));
+    let sizes: Vec<usize> = (0..groups.number).map(|group| groups.size(group) as usize).collect();
+    let mut divided: Vec<Vec<usize>> = vec![Vec::new(); sizes.len()];
+    let is_even =
+        inputs.first().zip(inputs.last()).is_none_or(|(&most, &least)| shares[most] <= shares[least]);
+    if is_even {
+        let mut inputs = inputs.into_iter();
+        return sizes.into_iter().map(|size| inputs.by_ref().take(size).collect()).collect();
+    }
+    for input in inputs {
+        let sum = |group: &Vec<usize>| group.iter().map(|&input| shares[input]).sum::<f64>();
+        let open = (0..sizes.len()).filter(|&group| divided[group].len() < sizes[group]);
+        let least = open.min_by(|&a, &b| sum(&divided[a]).total_cmp(&sum(&divided[b])));
+        if let Some(group) = least {
+            divided[group].push(input);
+        }
+    }
+    divided
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -203,6 +203,8 @@ pub enum Skew {
     Zipf(f64),
     /// The first stream this number of times as fast as each other one.
     OneFast(f64),
+    /// Each stream at its own rate.
+    Rates(Vec<f64>),
     /// Each stream at a random rate, up to this share more or less than the mean, drawn again for every block.
     Noise(f64),
     /// One stream after the other has the whole rate, for this number of blocks.
@@ -217,6 +219,7 @@ impl Skew {
         let rate = |k: usize| match self {
             Skew::Zipf(exponent) => (k as f64).powf(-exponent),
             Skew::OneFast(times) if k == 1 => *times,
+            Skew::Rates(rates) => rates[(k - 1) % rates.len().max(1)],
             _ => 1.0,
         };
         (1..=count).map(rate).collect()

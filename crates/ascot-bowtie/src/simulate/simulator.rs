@@ -175,9 +175,11 @@ impl<'a> Simulator<'a> {
     fn new(setup: &'a Setup, split: Split, schedule: &'a mut dyn Schedule) -> Self {
         let shape = setup.scheme.shape;
         let mut occupancy = Occupancy::new(&shape, split, UNITS);
-        for (input, blocks) in setup.input_blocks().into_iter().enumerate() {
+        let lengths = setup.input_blocks();
+        for (input, &blocks) in lengths.iter().enumerate() {
             occupancy.set_remaining(input, blocks);
         }
+        occupancy.expect_rates_by_length(lengths.into_iter().map(|blocks| Some(u64::from(blocks))).collect());
         let consumed = vec![0; shape.inputs as usize];
         let filled = vec![0; shape.outputs as usize];
         Simulator {

@@ -302,3 +302,24 @@ proptest! {
         reaches_its_formula(shape, alpha, blocks, noise, seed)?;
     }
 }
+
+/// Merges of files of different lengths take hardly more switches than merges of as many bytes in files of one length,
+/// wherever the short files are, and whether keys end together or not.
+#[test]
+fn short_files_cost_few_switches() {
+    for files in [8, 16] {
+        let base = Setup { total_blocks: 8000, ..setup(files, 1, 0.5, Algorithm::A4, 60 * files) };
+        let runs =
+            |input_skew| simulate(&Setup { input_skew, ..base.clone() }, false).expect("it ends").runs as f64;
+        let even = runs(Skew::Equal);
+        let short = [
+            vec![1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.25, 0.25],
+            vec![0.25, 1.0, 1.0, 0.25, 1.0, 1.0, 1.0, 1.0],
+            vec![0.25, 0.25, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+        ];
+        for skew in short.into_iter().map(Skew::Rates).chain([Skew::Ends]) {
+            let uneven = runs(skew.clone());
+            assert!(uneven <= 1.11 * even, "{files} files, {skew:?}: {uneven} switches for {even}");
+        }
+    }
+}

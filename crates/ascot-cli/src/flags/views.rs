@@ -65,6 +65,7 @@ pub fn view() -> Command {
         .next_help_heading(RESOURCES)
         .arg(memory())
         .arg(threads())
+        .arg(volume())
         .next_help_heading(OUTPUT)
         .arg(
             file_option(
@@ -82,6 +83,23 @@ pub fn view() -> Command {
             )
             .conflicts_with_all(["part", "output"]),
         )
+        .arg(file_option(
+            "report",
+            "write an account of the read as JSON",
+            "When the output is complete, write an account of the read to FILE as JSON: bytes and runs of opening \
+             and of reading the view, and the memory that its runs shared.",
+        ))
+}
+
+fn volume() -> Arg {
+    file_option(
+        "volume",
+        "the volume's profile (default: the stored one)",
+        "File with the profile of the view's volume, as ascot probe -o writes it, or one of rotational, flash, network, \
+         fuse, memory and virtual. The length of runs follows it. If not given: ASCOT_VOLUME, or the volume that was \
+         given when the view was made, or the profile that ascot probe stored for the view's volume, or one for its \
+         kind.",
+    )
 }
 
 /// The flags that select a part of a view.

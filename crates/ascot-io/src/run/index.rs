@@ -245,7 +245,11 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(field)
 }
 
-/// Reads the index at the end of a run file.
+/// Bytes of data for each byte of the index in the last bytes of a file that are read first: fewer than in any run of
+/// usual blocks.
+const DATA_BYTES_PER_INDEX_BYTE: u64 = 2048;
+
+/// Reads the index at the end of a run file: in one request, unless blocks are unusually short.
 pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
     let size =
         std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?.len();
@@ -253,19 +257,25 @@ pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
     let Some(footer_at) = size.checked_sub(FOOTER_BYTES as u64) else {
         return Err(bad(0, "the file is shorter than a footer"));
     };
-    let mut stream = disk.open_read(path, footer_at..size, "run index")?;
-    let (buf, start) = read_range(stream.as_mut(), path, footer_at, FOOTER_BYTES)?;
+    let tail_at = footer_at.saturating_sub(size / DATA_BYTES_PER_INDEX_BYTE + PAGE);
+    let mut stream = disk.open_read(path, tail_at..size, "run index")?;
+    let (tail, start) = read_range(stream.as_mut(), path, tail_at, (size - tail_at) as usize)?;
+    let tail = &tail[start..start + (size - tail_at) as usize];
     let mut footer = [0; FOOTER_BYTES];
-    footer.copy_from_slice(&buf[start..start + FOOTER_BYTES]);
+    footer.copy_from_slice(&tail[tail.len() - FOOTER_BYTES..]);
     let footer = Footer::parse(&footer).map_err(|what| bad(footer_at, what))?;
     if footer.data_end.checked_add(footer.entries_bytes()) != Some(footer_at) {
         return Err(bad(footer_at, "the file's size is not what the footer says"));
+    }
+    let damaged = |what| bad(footer.data_end, what);
+    if let Some(before) = footer.data_end.checked_sub(tail_at) {
+        return footer.index(&tail[before as usize..tail.len() - FOOTER_BYTES]).map_err(damaged);
     }
     // Fits: no longer than the file, and its memory is at most a 256th of the file.
     let len = usize::try_from(footer.entries_bytes()).unwrap_or(usize::MAX);
     let mut stream = disk.open_read(path, footer.data_end..footer_at, "run index")?;
     let (buf, start) = read_range(stream.as_mut(), path, footer.data_end, len)?;
-    footer.index(&buf[start..start + len]).map_err(|what| bad(footer.data_end, what))
+    footer.index(&buf[start..start + len]).map_err(damaged)
 }
 
 /// Reads the `len` bytes of a whole stream, which begins at the offset `at` of `path`; also returns their start in

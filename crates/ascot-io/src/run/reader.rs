@@ -1,5 +1,14 @@
 //! Run files being read: each held open, its blocks read in any order, or in theirs and several ahead. Every block is
 //! verified.
+//!
+//! In a user's file blocks do not begin with pages, but requests do. A reader in order requests the page in which one
+//! block ends and the next begins only once, so that each request continues where the last one ended:
+//!
+//! ```text
+//!   blocks    |----- 0 -----|------ 1 ------|---- 2 ----|
+//!   pages     |    |    |    |    |    |    |    |    |
+//!   requests  [------- 0 ----][----- 1 -----][--- 2 ---]      the first page of 1 is the last of 0
+//! ```
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -8,6 +17,7 @@ use std::sync::Arc;
 use super::codec::BlockDecoder;
 use super::index::{BlockEntry, RunIndex};
 use super::{RunId, block_checksum};
+use crate::PAGE_BYTES;
 use crate::backend::NOTHING_BEGUN;
 use crate::buf::Buf;
 use crate::descriptor::{Descriptor, PendingRead};
@@ -17,6 +27,13 @@ use crate::stream::Filled;
 
 /// The ledger's name for run files being read.
 const NAME: &str = "run read";
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// The page in which the bytes of a block end.
+fn last_page(filled: &Filled) -> &[u8] {
+    let start = (filled.end - 1) / PAGE_BYTES * PAGE_BYTES;
+    &filled.buf[start..start + PAGE_BYTES]
+}
 
 /// A run file, or a file whose bytes are a run's, that stays open for any number of readers.
 pub struct RunFile {
@@ -48,10 +65,33 @@ impl RunFile {
         Ok(PendingBlock { read, number: number as u64, block: *block })
     }
 
+    /// Begins the read of a block without its first page.
+    fn begin_after_page(&self, number: usize, block: &BlockEntry, mut buf: Buf) -> Result<Begun, IoError> {
+        if buf.len() < block.buffer_bytes() {
+            let what = "a buffer is smaller than the block to be read";
+            return Err(IoError::Misuse { path: self.path.clone(), offset: block.offset, what });
+        }
+        let first_page = buf.split_to(PAGE_BYTES);
+        let in_page = PAGE - block.offset % PAGE;
+        let read = self.file.begin(block.offset + in_page, block.stored as usize - in_page as usize, buf)?;
+        let pending = PendingBlock { read, number: number as u64, block: *block };
+        Ok(Begun { pending, first_page: Some(first_page) })
+    }
+
     /// Waits for a block, and verifies it: an error if it is not the block in the index.
     pub fn complete(&self, pending: PendingBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
         let PendingBlock { read, number, block } = pending;
-        let Filled { mut buf, start, .. } = read.complete()?;
+        self.verify(number, &block, read.complete()?, decoder)
+    }
+
+    fn verify(
+        &self,
+        number: u64,
+        block: &BlockEntry,
+        filled: Filled,
+        decoder: &mut BlockDecoder,
+    ) -> Result<Filled, IoError> {
+        let Filled { mut buf, start, .. } = filled;
         let corrupt =
             |what| IoError::Corrupt { path: self.path.clone(), offset: block.offset, block: number, what };
         let stored = block.stored as usize;
@@ -76,8 +116,17 @@ pub struct RunReader {
     /// The block that the next `begin` requests.
     next: usize,
     /// The oldest first.
-    begun: VecDeque<PendingBlock>,
+    begun: VecDeque<Begun>,
+    /// The page in which the block completed last ends, if the next one begins in it.
+    shared_page: Option<Box<[u8]>>,
     decoder: BlockDecoder,
+}
+
+/// A block that a reader in order has begun.
+struct Begun {
+    pending: PendingBlock,
+    /// The first page of its buffer, which comes from the block before.
+    first_page: Option<Buf>,
 }
 
 impl RunReader {
@@ -92,6 +141,7 @@ impl RunReader {
             file: Arc::clone(file),
             next: from_block.min(index.blocks.len()),
             begun: VecDeque::new(),
+            shared_page: None,
             decoder: BlockDecoder::new(&file.path, index.codec)?,
             index,
         })
@@ -107,20 +157,52 @@ impl RunReader {
         let Some(block) = self.index.blocks.get(self.next) else {
             return Err(self.misuse("a block was asked for after the last"));
         };
-        self.begun.push_back(self.file.begin(self.next, block, buf)?);
+        let begun = if self.shares_page(self.next) && self.expects_page() {
+            self.file.begin_after_page(self.next, block, buf)?
+        } else {
+            Begun { pending: self.file.begin(self.next, block, buf)?, first_page: None }
+        };
+        self.begun.push_back(begun);
         self.next += 1;
         Ok(())
     }
 
+    /// Whether block `number` begins in the page in which the one before ends, and ends in another.
+    fn shares_page(&self, number: usize) -> bool {
+        let pair = number.checked_sub(1).and_then(|before| self.index.blocks.get(before..=number));
+        let Some([before, block]) = pair else { return false };
+        let end = before.offset + u64::from(before.stored);
+        end == block.offset && !end.is_multiple_of(PAGE) && before.stored > 0 && block.padded() > PAGE
+    }
+
+    /// Whether this reader has read the block before the next one, or is reading it.
+    fn expects_page(&self) -> bool {
+        !self.begun.is_empty() || self.shared_page.is_some()
+    }
+
     /// Waits for the oldest block begun and verifies it.
     pub fn complete(&mut self) -> Result<Filled, IoError> {
-        let Some(pending) = self.begun.pop_front() else { return Err(self.misuse(NOTHING_BEGUN)) };
-        self.file.complete(pending, &mut self.decoder)
+        let number = self.next - self.begun.len();
+        let Some(Begun { pending, first_page }) = self.begun.pop_front() else {
+            return Err(self.misuse(NOTHING_BEGUN));
+        };
+        let PendingBlock { read, number: of_run, block } = pending;
+        let mut filled = read.complete()?;
+        if let Some(mut page) = first_page {
+            let Some(shared) = self.shared_page.take() else { return Err(self.misuse(NOTHING_BEGUN)) };
+            page.copy_from_slice(&shared);
+            page.unsplit(filled.buf).map_err(|_| self.misuse("two parts of a buffer do not fit together"))?;
+            let start = (block.offset % PAGE) as usize;
+            filled = Filled { buf: page, start, end: start + block.stored as usize };
+        }
+        let shares = self.shares_page(number + 1);
+        self.shared_page = shares.then(|| last_page(&filled).into());
+        self.file.verify(of_run, &block, filled, &mut self.decoder)
     }
 
     /// Whether [`complete`](Self::complete) would not wait for the device.
     pub fn ready(&mut self) -> bool {
-        self.begun.front().is_some_and(|block| block.read.is_finished())
+        self.begun.front().is_some_and(|begun| begun.pending.read.is_finished())
     }
 
     /// Blocks begun and not completed.

@@ -281,6 +281,10 @@ impl<R: Records> BlockInput for RawInput<R> {
         if self.ended { 0 } else { u32::MAX / 2 }
     }
 
+    fn length(&self) -> Option<u64> {
+        self.stream.len_hint()
+    }
+
     fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
         let area = buf.split_off(self.carry_bytes);
         self.fronts.push_back(buf);

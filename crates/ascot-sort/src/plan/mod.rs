@@ -21,8 +21,7 @@ pub(crate) use interconnect::interconnect_switches;
 pub(crate) use planner::{
     GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, inputs_want_runs, make_plan,
     merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
-    read_in_long_runs,
 };
 pub(crate) use volumes::{
-    RunOptions, check_apart, disk_for, job_disk, output_dir, temp_dirs, view_disk, within_memory,
+    RunOptions, check_apart, disk_for, job_disk, output_dir, output_disk, temp_dirs, view_disk, within_memory,
 };

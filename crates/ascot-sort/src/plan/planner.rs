@@ -419,11 +419,6 @@ pub fn merge_inputs_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize
     Some(Staircase::new(Scheme::best_of(shape, Algorithm::A4)?, blocks as u32))
 }
 
-/// The schedule of reading `inputs` runs of a view, if long runs are better.
-pub fn read_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
-    read_only(inputs, blocks).filter(|_| merges_in_long_runs(volumes, inputs))
-}
-
 /// The algorithm of a partitioned write to `files`, if long runs are better: A2, or A1 if the inputs are on another
 /// volume and reading them costs no switch.
 pub fn partition_in_long_runs(volumes: &Volumes, files: usize) -> Option<Algorithm> {

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook};
+use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook, Ledger};
 use ascot_model::measurement::{Requests, VolumeRequests};
 
 use crate::api::{Input, Output, SortError, SortRequest, Volumes};
@@ -107,6 +107,12 @@ pub struct RunOptions {
 /// A disk without measured requests.
 pub fn job_disk(options: &RunOptions) -> Disk {
     Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
+}
+
+/// A disk for an output, which counts in the ledger of its source.
+pub fn output_disk(options: &RunOptions, ledger: &Ledger) -> Disk {
+    let ledger = ledger.clone();
+    Disk::new(DiskOptions { faults: options.faults.clone(), ledger, ..DiskOptions::default() })
 }
 
 /// Requests in flight for small blocks: their total length is that of a few large ones.

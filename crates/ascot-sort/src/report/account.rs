@@ -77,6 +77,11 @@ impl Passes {
         }
     }
 
+    /// No passes yet; the first one includes everything that the ledger has counted before.
+    pub fn from_start(ledger: Ledger) -> Self {
+        Passes { before: Vec::new(), ..Passes::new(ledger) }
+    }
+
     /// Ends the current pass. A pass that a job repeats, for each part or group of runs, has one account.
     pub fn done(&mut self, name: &str, facts: PassFacts) {
         let pass = PassAccount {

@@ -72,7 +72,9 @@ fn read_and_stop(dir: &Path, sorted: &[u8], (memory, threads): (u64, usize), sto
     for (from, to) in [(0, at), (at / 2, at), (at, bytes), (0, bytes)] {
         let out = dir.join("out");
         let output = Output::Path(out.clone());
-        match write_part(&*view, from as u64..to as u64, &output, &RunOptions::default(), &Cancel::new()) {
+        let cancel = Cancel::new();
+        let part = from as u64..to as u64;
+        match write_part(&*view, part, &output, &RunOptions::default(), &Silent, &cancel) {
             Ok(_) => assert!(std::fs::read(&out).expect("an output") == sorted[from..to], "{from} to {to}"),
             // Long records of many runs at once may need more memory than there is: that is not a hang.
             Err(error) => assert!(error.is_out_of_memory(), "{error}"),

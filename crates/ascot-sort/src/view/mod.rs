@@ -24,6 +24,8 @@ mod selection;
 mod sorted_file;
 mod stream;
 #[cfg(test)]
+mod switches_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use block_size::kept_bytes;

@@ -7,21 +7,25 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, Buf, Disk, Ledger, PAGE_BYTES, Pool, WriteStream, threads};
+use ascot_model::account::{BufferAccount, PassAccount};
+use ascot_model::report::{REPORT_VERSION, Report};
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 
-use crate::api::{Cancel, Keys, Output, SortError, SortRequest, Volumes};
+use crate::api::{Cancel, Keys, Observer, Output, SortError, SortRequest, Volumes};
 use crate::merge::EmitThreads;
 use crate::output::OutputStream;
 use crate::plan::{
-    MIN_MEMORY_BYTES, RunOptions, check_output_space, default_memory, job_disk, too_little, view_disk,
+    MIN_MEMORY_BYTES, RunOptions, check_output_space, default_memory, output_disk, too_little, view_disk,
 };
 use crate::records::{AnyRecords, Records, Rules, Task, with_records};
-use crate::resources::{Lease, descriptors};
+use crate::report::{PassFacts, Passes, files_of};
+use crate::resources::{Lease, descriptors, peak_memory_bytes};
 use crate::runs::{RunKeys, RunStart};
 use crate::view::load::{Loader, Measure, ViewRun};
 use crate::view::manifest::{Member, ViewManifest};
@@ -53,6 +57,8 @@ pub trait View: Send + Sync {
     fn sum(&self) -> RecordSum;
     /// The pool of all its memory.
     fn pool(&self) -> &Pool;
+    /// Number of its runs.
+    fn runs(&self) -> u64;
     /// The I/O that reading it has caused.
     fn ledger(&self) -> &Ledger;
 }
@@ -67,7 +73,7 @@ pub struct OpenView {
     /// How its files are read.
     pub options: RunOptions,
     /// The volume of the view, as far as it is known; none: the one on which it was made. A volume that the user
-    /// described when making the view stays.
+    /// described when making the view stays, unless the user describes another one now.
     pub volumes: Option<Volumes>,
 }
 
@@ -86,7 +92,8 @@ impl OpenView {
         let bad =
             || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };
         let head = manifest.head().ok_or_else(bad)?;
-        if let Some(volumes) = self.volumes.as_ref().filter(|_| !manifest.request.volumes.are_given()) {
+        let replaces = |found: &&Volumes| found.are_given() || !manifest.request.volumes.are_given();
+        if let Some(volumes) = self.volumes.as_ref().filter(replaces) {
             manifest.request.volumes = volumes.clone();
         }
         let pool = Pool::new(usize::try_from(memory).unwrap_or(usize::MAX));
@@ -342,6 +349,10 @@ impl<R: Records> View for Opened<R> {
         &self.pool
     }
 
+    fn runs(&self) -> u64 {
+        self.runs.len() as u64
+    }
+
     fn ledger(&self) -> &Ledger {
         self.disk.ledger()
     }
@@ -428,7 +439,7 @@ fn too_long(text: &str, have: usize, max_bytes: usize) -> Result<(), SortError> 
 }
 
 /// Inverse of the output's share of the memory.
-const OUTPUT_SHARE: usize = 8;
+const OUTPUT_SHARE: usize = 32;
 /// Number of output blocks, and maximum size of each in bytes.
 const BLOCKS: usize = 4;
 const BLOCK_BYTES: usize = 1 << 20;
@@ -439,27 +450,56 @@ pub fn write_part(
     part: Range<u64>,
     output: &Output,
     options: &RunOptions,
+    observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<u64, SortError> {
-    let disk = job_disk(options);
+) -> Result<Report, SortError> {
+    let started = Instant::now();
+    // One ledger for both ends: on the same device, a request of one ends a run of the other.
+    let disk = output_disk(options, view.ledger());
     disk.stop_when(cancel.flag());
+    let mut passes = Passes::from_start(disk.ledger().clone());
+    passes.done("open", PassFacts { inputs: view.runs(), ..PassFacts::default() });
     if let Output::Path(path) = output {
         check_output_space(&disk, path, part.end - part.start)?;
     }
     let is_whole_file = matches!(output, Output::Path(_)) && part == (0..view.bytes());
+    let outputs = u64::from(matches!(output, Output::Path(_)));
     let mut output = OutputStream::create(&disk, output, None)?;
-    copy(view, part, is_whole_file, output.stream()?, cancel)?;
-    Ok(output.commit()?)
+    let buffers = Some(copy(view, part.clone(), is_whole_file, output.stream()?, cancel)?);
+    output.seal()?;
+    passes.done("read", PassFacts { inputs: view.runs(), outputs, stages: Vec::new(), buffers });
+    let (streams, streams_left_out) = files_of(disk.ledger());
+    let passes = passes.into_accounts();
+    let report = Report {
+        version: REPORT_VERSION,
+        verb: "read".into(),
+        seconds: started.elapsed().as_secs_f64(),
+        records_in: view.sum().count,
+        bytes_in: view.sum().bytes,
+        bytes_out: part.end - part.start,
+        moved: PassAccount::moved_by(&passes),
+        passes,
+        streams,
+        streams_left_out,
+        memory_bytes: view.pool().budget() as u64,
+        peak_memory_bytes: peak_memory_bytes(),
+        peak_disk_bytes: disk.space().peak(),
+        notices: disk.notices(),
+        ..Report::default()
+    };
+    observer.complete(&report)?;
+    output.commit()?;
+    Ok(report)
 }
 
-/// Copies the bytes `part`. If `verifies`, which needs all bytes, compares their sum with the view's.
+/// Copies the bytes `part`; returns the memory that the runs shared. If `verifies`, which needs all bytes, compares their sum with the view's.
 fn copy(
     view: &dyn View,
     part: Range<u64>,
     verifies: bool,
     out: &mut dyn WriteStream,
     cancel: &Cancel,
-) -> Result<(), SortError> {
+) -> Result<BufferAccount, SortError> {
     // The memory comes from the view's pool, so that its cap includes the output.
     let min_bytes = BLOCKS * PAGE_BYTES;
     let bytes = (view.pool().available() / OUTPUT_SHARE).clamp(min_bytes, BLOCKS * BLOCK_BYTES);
@@ -481,5 +521,5 @@ fn copy(
     {
         return Err(SortError::Checksum { read: view.sum(), written });
     }
-    Ok(())
+    Ok(stream.buffers())
 }

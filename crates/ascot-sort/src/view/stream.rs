@@ -1,5 +1,5 @@
-//! A stream of merged records: a thread drives the merge by the n x 0 schedule with forecasting, and merges ahead
-//! within its memory.
+//! A stream of merged records: a thread drives the merge, and merges ahead within its memory. The first keys of all blocks
+//! are known, so blocks are read in the order in which they are needed, or, if switches cost time, in the long runs of A3.
 //!
 //! Merged records wait in the blocks of the merging threads; if the reader takes none, the merge pauses. When it is
 //! dropped, the stream ends its threads and returns all memory.
@@ -7,17 +7,18 @@
 use std::sync::{Arc, Mutex};
 
 use ascot_bowtie::engine::Bowtie;
-use ascot_bowtie::schedule::{Forecast, Schedule};
+use ascot_bowtie::schedule::{Forecast, PlannedReads, Schedule};
 use ascot_io::sync::Unpoisoned;
 use ascot_io::threads::{Thread, spawn};
 use ascot_io::waits::{Need, receive};
 use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
+use ascot_model::account::BufferAccount;
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::api::{Cancel, SortError, SortRequest};
 use crate::merge::{EmitThreads, Merge as Merging, MergeSink};
-use crate::plan::read_in_long_runs;
+use crate::plan::merges_in_long_runs;
 use crate::records::{Merged, MergedBlock, Records, Rules};
 use crate::runs::{RunInput, RunStart};
 use crate::view::load::ViewRun;
@@ -27,8 +28,9 @@ const EMIT_BLOCKS: usize = 6;
 /// Minimum and maximum size of these blocks, bytes.
 const MIN_EMIT_BYTES: usize = 32 << 10;
 const MAX_EMIT_BYTES: usize = 1 << 20;
-/// Inverse of their share of a stream's memory.
+/// Inverse of their share of a stream's memory; and the same if each block of the runs' memory saves switches.
 const EMIT_SHARE: usize = 4;
+const EMIT_SHARE_BESIDE_LONG_RUNS: usize = 16;
 /// Memory for the schedule's data about each future block, bytes.
 const BLOCK_FACTS_BYTES: usize = 24;
 
@@ -64,6 +66,7 @@ pub struct Stream {
     left: u64,
     /// The sum of its records, once the thread has merged them all.
     sum: Arc<Mutex<Option<RecordSum>>>,
+    buffers: BufferAccount,
 }
 
 enum Current {
@@ -93,7 +96,13 @@ impl Stream {
             skip: 0,
             left: 0,
             sum: Arc::default(),
+            buffers: BufferAccount::default(),
         }
+    }
+
+    /// The memory that it divides among the runs.
+    pub fn buffers(&self) -> BufferAccount {
+        self.buffers
     }
 
     /// A stream of `front` followed by a part of a view, with the given memory in bytes and number of merging threads.
@@ -111,6 +120,7 @@ impl Stream {
         let (send, receive) = unbounded();
         let mut this = Stream::from_bytes(front);
         let merge = Merge::prepare(records, disk, pool, &part, memory, threads)?;
+        this.buffers = merge.buffers(pool);
         let cancel = this.cancel.clone();
         let sum = Arc::clone(&this.sum);
         this.thread = Some(spawn("view", move || merge.run(part, &send, &cancel, &sum))?);
@@ -190,6 +200,11 @@ impl Drop for Stream {
     }
 }
 
+/// Whether the `live` runs of a part are read in long runs.
+fn in_long_runs(part: &Part, live: usize) -> bool {
+    merges_in_long_runs(&part.request.volumes, live)
+}
+
 /// A merge with all its memory.
 struct Merge<R: Records> {
     records: Arc<R>,
@@ -210,7 +225,8 @@ impl<R: Records> Merge<R> {
         let live: Vec<usize> =
             (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]).collect();
         let memory = memory.min(pool.available());
-        let emit = memory / EMIT_SHARE / (EMIT_BLOCKS * threads);
+        let share = if in_long_runs(part, live.len()) { EMIT_SHARE_BESIDE_LONG_RUNS } else { EMIT_SHARE };
+        let emit = memory / share / (EMIT_BLOCKS * threads);
         let emit = emit.clamp(MIN_EMIT_BYTES, MAX_EMIT_BYTES) / PAGE_BYTES * PAGE_BYTES;
         let block = live
             .iter()
@@ -240,6 +256,15 @@ impl<R: Records> Merge<R> {
         Ok(Merge { records: Arc::clone(records), emitters, inputs, blocks })
     }
 
+    fn buffers(&self, pool: &Pool) -> BufferAccount {
+        let (blocks, block_bytes) = (self.blocks.total() as u64, self.blocks.block_bytes() as u64);
+        BufferAccount {
+            blocks,
+            block_bytes,
+            memory_share: (blocks * block_bytes) as f64 / pool.budget() as f64,
+        }
+    }
+
     fn run(
         self,
         part: Part,
@@ -255,11 +280,11 @@ impl<R: Records> Merge<R> {
                 (from, part.runs[run].keys.block_prefixes(from..part.ends[run]))
             })
             .unzip();
-        let schedule: Box<dyn Schedule> =
-            match read_in_long_runs(&part.request.volumes, inputs.len(), blocks.total()) {
-                Some(staircase) => Box::new(staircase),
-                None => Box::new(Forecast::new(&keys)),
-            };
+        let schedule: Box<dyn Schedule> = if in_long_runs(&part, inputs.len()) {
+            Box::new(PlannedReads::new(&keys, blocks.total() as u32))
+        } else {
+            Box::new(Forecast::new(&keys))
+        };
         let mut bowtie = Bowtie::from_inputs(inputs, blocks, schedule);
         drop(keys);
         let mut sink = Hand { records: &*records, send };

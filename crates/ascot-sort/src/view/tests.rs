@@ -13,7 +13,7 @@ use crate::api::error::SortError;
 use crate::api::request::{Input, InputChecks, Keys, Method, Output, SortRequest, Volumes};
 use crate::{Cancel, RunOptions, Silent};
 
-fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
+pub(super) fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
     SortRequest {
         inputs: vec![Input::Path(input.to_path_buf())],
         output: Output::Stdout,
@@ -38,7 +38,7 @@ fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
 }
 
 /// A layout, its keys, and about `bytes` bytes of data with `different` distinct keys.
-fn data(kind: usize, bytes: usize, different: u64, seed: u64) -> (Layout, Keys, Vec<u8>) {
+pub(super) fn data(kind: usize, bytes: usize, different: u64, seed: u64) -> (Layout, Keys, Vec<u8>) {
     let mut state = seed | 1;
     let mut next = move || {
         state ^= state << 13;
