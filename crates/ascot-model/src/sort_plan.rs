@@ -25,10 +25,12 @@ use crate::volume::VolumeProfile;
 
 mod early_merges;
 mod held;
+mod splits;
 #[cfg(test)]
 mod tests;
 
 use early_merges::{EarlyPass, Merging, early_passes};
+pub use splits::SplitShape;
 
 /// Bytes assumed for a pipe, whose size is unknown.
 const GUESSED_BYTES: u64 = 8 << 30;
@@ -206,28 +208,6 @@ impl RecordJob<'_> {
         })
     }
 
-    /// Plans splitting into `parts` files: one pass.
-    pub fn split(&self, parts: u64) -> Plan {
-        let data = self.data();
-        let moved = Moved {
-            read_bytes: data,
-            written_bytes: data,
-            switches: self.split_switches(parts),
-            inputs: 1,
-            outputs: parts,
-            times: 1,
-        };
-        let mut pass = self.pass("split", moved, &[(data, self.host.rates.split_bytes_per_s)]);
-        self.read_elsewhere(&mut pass, Many::Outputs);
-        let summary = format!("split into {} in one pass", units::plural(parts, "part"));
-        let disk = self.disk.output_alone(data);
-        self.plan_of(MethodPlan {
-            pieces: parts,
-            factors: vec![parts],
-            ..method("split", summary, vec![pass], disk, "each record is moved once")
-        })
-    }
-
     /// A plan with a single method.
     fn plan_of(&self, chosen: MethodPlan) -> Plan {
         Plan {
@@ -387,7 +367,7 @@ impl RecordJob<'_> {
         let (sorting, merging) = self.load_rates();
         let wanted = part_count(data, self.shares.part);
         let parts = wanted.min(self.shares.fan_out);
-        let switches = self.split_switches(parts);
+        let switches = self.split_switches(parts, data);
         let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };
         let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
         let splitting = self.host.rates.split_bytes_per_s;
@@ -421,20 +401,6 @@ impl RecordJob<'_> {
         let disk = self.disk.parts(data, parts, self.shares.part.min(uneven_part_bytes(data, parts)));
         let remark = "needs a sample of the keys";
         MethodPlan { pieces: parts, factors, ..method("distribute", summary, passes, disk, remark) }
-    }
-
-    /// Switches of splitting all data into `parts`: by the runs of A2 if the volume wants long runs, otherwise one for
-    /// each block, which is written when it is full.
-    fn split_switches(&self, parts: u64) -> u64 {
-        let data = self.data() as f64;
-        let block = self.shares.block.max(1) as f64;
-        if !self.volume.wants_runs((parts + 1) as f64) {
-            return (data / block) as u64;
-        }
-        let scheme = Scheme::best_of(Shape::moving(1, parts.max(1) as u32, data, data), Algorithm::A2);
-        let memory = long_run_bytes(self.shares.streams) as f64;
-        let run = scheme.map_or(block, |scheme| scheme.run_length(memory)).max(block);
-        (2.0 * data / run).max((parts + 1) as f64) as u64
     }
 
     /// The fan-in of merges, if it is smaller than memory allows.

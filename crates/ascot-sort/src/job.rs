@@ -111,6 +111,7 @@ impl<'a, R: Records> Job<'a, R> {
             large: None,
             finished: None,
             view: None,
+            split: None,
             moved: (0, 0),
             seconds: 0.0,
         };

@@ -330,7 +330,7 @@ impl SortPlan {
     /// # Errors
     /// A request that does not fit in memory.
     pub fn new(request: &SortRequest, input_bytes: u64, mean_bytes: f64) -> Result<Self, SortError> {
-        let plan = plan_ahead(request, input_bytes, mean_bytes)?;
+        let plan = plan_ahead(request, input_bytes, mean_bytes, None)?;
         let memory = units::memory(request.memory_bytes.unwrap_or_else(default_memory));
         let chosen = &plan.chosen;
         Ok(SortPlan {

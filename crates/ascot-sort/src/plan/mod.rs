@@ -10,8 +10,8 @@ mod simulated;
 pub mod volumes;
 
 pub(crate) use budget::{
-    Budget, MIN_MEMORY_BYTES, default_memory, merge_carry_bytes, merge_fan_in, part_block, spare_bytes,
-    too_little,
+    Budget, MIN_MEMORY_BYTES, default_memory, max_intermediates, max_parts, merge_carry_bytes, merge_fan_in,
+    part_block, spare_bytes, too_little,
 };
 pub(crate) use corrected::{corrected, merge_factor, volumes_seen};
 pub(crate) use disk_space::{
@@ -22,7 +22,7 @@ pub(crate) use interconnect::interconnect_switches;
 pub(crate) use planner::{
     GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, inputs_want_runs, make_plan,
     merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
-    read_in_long_runs,
+    read_in_long_runs, split_again_in_long_runs,
 };
 pub(crate) use volumes::{
     RunOptions, check_apart, disk_for, job_disk, output_dir, temp_dirs, view_disk, within_memory,
