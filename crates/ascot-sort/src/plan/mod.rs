@@ -13,14 +13,14 @@ pub(crate) use budget::{
     Budget, MIN_MEMORY_BYTES, default_memory, max_intermediates, max_parts, merge_carry_bytes, merge_fan_in,
     part_block, spare_bytes, too_little,
 };
-pub(crate) use corrected::{corrected, merge_factor, volumes_seen};
+pub(crate) use corrected::{FormedRuns, corrected, merge_factor, volumes_seen};
 pub(crate) use disk_space::{
     Shortage, check_output_space, disk_is_estimate, explain_view_space, free_of_plan, keep_within,
     no_space_for_spills, refuse_without_space, shortage,
 };
 pub(crate) use interconnect::interconnect_switches;
 pub(crate) use planner::{
-    GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, inputs_want_runs, make_plan,
+    Ahead, GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, inputs_want_runs, make_plan,
     merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
     read_in_long_runs, split_again_in_long_runs,
 };

@@ -306,18 +306,23 @@ impl<'a, R: Records> Facts<'a, R> {
     /// Plans a split of the records by this rule into `parts` parts.
     fn split(&self, by: SplitBy, parts: u32) -> Result<Plan, SortError> {
         let budget = self.budget;
+        let most = self.request.batch_size.unwrap_or(usize::MAX);
         let uneven = if self.request.boundaries.is_some() { f64::INFINITY } else { UNEVENNESS };
         let shape = SplitShape {
             parts: parts.into(),
-            max_intermediates: max_intermediates(budget) as u64,
-            max_parts: max_parts(budget, parts as usize) as u64,
+            max_intermediates: max_intermediates(budget).min(most) as u64,
+            max_parts: max_parts(budget, parts as usize).min(most) as u64,
             unevenness: uneven,
             in_turn: by == SplitBy::Size,
         };
         let job = self.job(false);
         let Some(mut plan) = job.split(&shape) else {
             part_block(budget, 2)?;
-            return Err(SortError::Internal("a split without passes"));
+            // Memory suffices.
+            return Err(SortError::Request(format!(
+                "{parts} parts need more open files than this process may have\n  raise the limit (ulimit -n), or \
+                 ask for fewer parts"
+            )));
         };
         let block_of = |pass: &PassPlan| match pass.name.as_str() {
             "split" => part_block(budget, pass.outputs as usize).map_or(budget.block, |(_, block)| block),
@@ -394,24 +399,36 @@ pub(crate) fn plan_split<R: Records>(
     Facts::new(request, inputs.into(), budget, lengths, records).split(by, parts.count)
 }
 
-/// Plans the sort of a file of `data_bytes` bytes that need not exist, or its split into `parts` by key. Its records have
-/// about `record_bytes` bytes, unless their layout has a fixed length. The inputs and the output of the request are
-/// ignored.
+/// A job on files that need not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// A sort of one file.
+    Sort,
+    /// A split of one file by key into this number of parts.
+    Split(u32),
+    /// A merge of this number of sorted files.
+    Merge(u32),
+}
+
+/// Plans a job on `data_bytes` bytes in files that need not exist. Their records have about `record_bytes` bytes, unless
+/// their layout has a fixed length. The inputs and the output of the request are ignored.
 pub fn plan_ahead(
     request: &SortRequest,
     data_bytes: u64,
     record_bytes: f64,
-    parts: Option<u32>,
+    what: Ahead,
 ) -> Result<Plan, SortError> {
     let budget = budget_of(request, Some(data_bytes))?;
-    let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs: 1 };
+    let inputs = if let Ahead::Merge(inputs) = what { inputs.into() } else { 1 };
+    let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs };
     let lengths = Lengths::from_mean(Some(record_bytes), None);
     with_records!(AnyRecords::new(request, &InputHead::default())?, records => {
         let facts = Facts::new(request, extent, &budget, &lengths, &*records);
         // The request does not name the output: files are assumed.
-        match parts {
-            Some(parts) => Facts { output_files: parts.into(), ..facts }.split(SplitBy::Hash, parts),
-            None => Facts { output_files: 1, ..facts }.sort(request.method, false),
+        match what {
+            Ahead::Sort => Facts { output_files: 1, ..facts }.sort(request.method, false),
+            Ahead::Split(parts) => Facts { output_files: parts.into(), ..facts }.split(SplitBy::Hash, parts),
+            Ahead::Merge(_) => Ok(Facts { output_files: 1, ..facts }.merge_inputs()),
         }
     })
 }
