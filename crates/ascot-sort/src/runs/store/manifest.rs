@@ -141,7 +141,21 @@ impl Manifest {
         if sum != check_line(line).as_bytes() {
             return None;
         }
-        serde_json::from_slice(line).ok()
+        serde_json::from_slice(line).ok().filter(Manifest::is_consistent)
+    }
+
+    /// Whether the parts of a split and its files correspond.
+    fn is_consistent(&self) -> bool {
+        let Some(split) = &self.split else { return true };
+        let parts = split.temporaries.len() as u64;
+        let is_inside = |node: &SplitNode| {
+            node.count > 0 && u64::from(node.first) + u64::from(node.count) <= parts && node.pass > 0
+        };
+        self.request.output.parts_held() as u64 == parts
+            && !split.factors.is_empty()
+            && split.nodes.iter().all(is_inside)
+            && (!self.all_read || split.nodes.len() == self.runs.len())
+            && split.done.iter().all(|done| u64::from(done.part) < parts)
     }
 }
 
