@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use ascot_io::{Buf, Filled, IoError, ReadStream, WriteStream};
+use ascot_io::{AtomicOutput, Buf, Filled, IoError, ReadStream, WriteStream};
 
 /// A stream of blocks, read forward.
 pub trait BlockInput: Send {
@@ -284,6 +284,49 @@ impl BlockOutput for Writer {
             self.written = stream.finish()?;
         }
         Ok(self.written)
+    }
+}
+
+/// A file of an output, written forward under a temporary name.
+pub struct FileWriter {
+    file: AtomicOutput,
+    /// Blocks begun and not completed.
+    begun: usize,
+}
+
+impl FileWriter {
+    /// Writes to `file`.
+    pub fn new(file: AtomicOutput) -> Self {
+        FileWriter { file, begun: 0 }
+    }
+
+    /// The file, sealed if it is finished.
+    pub fn into_file(self) -> AtomicOutput {
+        self.file
+    }
+}
+
+impl BlockOutput for FileWriter {
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+        self.begun += 1;
+        self.file.stream()?.begin(buf, len)
+    }
+
+    fn complete(&mut self) -> Result<(), IoError> {
+        self.begun = self.begun.saturating_sub(1);
+        complete_down_to(self.file.stream()?, self.begun)
+    }
+
+    fn ready(&mut self) -> bool {
+        self.file.stream().map_or(true, |stream| stream.in_flight() < self.begun)
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.file.channel()
+    }
+
+    fn finish(&mut self) -> Result<u64, IoError> {
+        self.file.seal()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::merge::{Merge, MergeTarget};
 use crate::methods::RawInput;
 use crate::plan::{Budget, budget_of, spare_bytes};
 use crate::read::{Inputs, open_inputs};
-use crate::records::{AnyRecords, InputHead, Merged, MergedBlock, Records, Rules, with_records};
+use crate::records::{AnyRecords, InputHead, MergedBlock, Records, Rules, with_records};
 use crate::report::Passes;
 use crate::resources::ChunkPool;
 
@@ -94,15 +94,8 @@ impl FlowJob<'_> {
         let mut target = Ordered { exchange, records: &*job.records, cancel: self.cancel, batch_bytes };
         let header = head.header.unwrap_or_default();
         target.exchange.hand_over(&header, &mut bowtie, self.cancel)?;
-        let merge = Merge {
-            records: &*job.records,
-            threads: &job.emitters,
-            rules: Rules { unique: false, sum: true },
-            limit: None,
-            cancel: self.cancel,
-            so_far: Merged::default(),
-            in_memory: Vec::new(),
-        };
+        let rules = Rules { unique: false, sum: true };
+        let merge = Merge::new(&*job.records, &job.emitters, rules, self.cancel);
         let result = merge.run_into(&mut bowtie, vec![0; count], &mut target);
         let fault = fault.lock().unpoisoned().take();
         let (merged, _) = result.map_err(|error| fault.unwrap_or(error))?;

@@ -101,15 +101,8 @@ fn merge_range<R: Records>(
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
     let mut inputs = Bowtie::from_inputs(streams, blocks, schedule).alternating(turns.is_some());
     let buffers = job.buffers_of(&inputs);
-    let merge = Merge {
-        records: &*job.records,
-        threads: &job.emitters,
-        rules,
-        limit: job.request.top,
-        cancel: job.cancel,
-        so_far: Merged::default(),
-        in_memory: Vec::new(),
-    };
+    let merge = Merge::new(&*job.records, &job.emitters, rules, job.cancel);
+    let merge = Merge { limit: job.request.top, ..merge };
     let result = merge.run(&mut inputs, starts, sink);
     let fault = fault.lock().unpoisoned().take();
     let (sums, waited) = result.map_err(|error| fault.unwrap_or(error))?;

@@ -32,7 +32,7 @@ use crate::merge::{Merge, MergeTarget};
 use crate::methods::merge_inputs::RawInput;
 use crate::partition::{PartFile, part_of_hash};
 use crate::plan::{Budget, interconnect_switches, spare_bytes};
-use crate::records::{AnyRecords, InputHead, Merged, MergedBlock, Records, Rules, groups_of, with_records};
+use crate::records::{AnyRecords, InputHead, MergedBlock, Records, Rules, groups_of, with_records};
 use crate::report::PassFacts;
 use crate::resources::{ChunkPool, descriptors};
 
@@ -82,15 +82,8 @@ pub fn reshape_by<R: Records>(
         sum: RecordSum::new(),
         batch_bytes: (memory / BATCH_SHARE) as u64,
     };
-    let merge = Merge {
-        records: &*job.records,
-        threads: &job.emitters,
-        rules: Rules { unique: false, sum: true },
-        limit: None,
-        cancel: job.cancel,
-        so_far: Merged::default(),
-        in_memory: Vec::new(),
-    };
+    let rules = Rules { unique: false, sum: true };
+    let merge = Merge::new(&*job.records, &job.emitters, rules, job.cancel);
     let result = merge.run_into(&mut streams, vec![0; count], &mut target);
     let fault = fault.lock().unpoisoned().take();
     result.map_err(|error| fault.unwrap_or(error))?;
