@@ -222,7 +222,7 @@ def test_fixed_requests_reshape_in_one_pass_if_they_fit():
         others = json.loads(run(*words, memory).stdout)["alternatives"]
         return next(other for other in others if "4 MB" in other["name"])
 
-    assert by_requests("240MB")["passes"] == 1 and by_requests("240MB")["bytes"] == pytest.approx(2e12)
+    assert by_requests("260MB")["passes"] == 1 and by_requests("260MB")["bytes"] == pytest.approx(2e12)
     assert by_requests("230MB")["passes"] == 2
 
 
@@ -370,4 +370,4 @@ def test_a_split_in_two_passes_explains_itself(files):
     words = ["--input", "1024GB", "--memory", "2GB", "--volume", files / "array.toml"]
     told = run("plan", "split", "--outputs", "512", *words).stdout.decode()
     assert re.search(r"pass 1    1 x (\d+) by a2, once.*pass 2    1 x \d+ by a2, \1 times", told, re.DOTALL), told
-    assert "why not   in one pass" in told
+    assert "in one pass:" in told

@@ -30,7 +30,8 @@ mod splits;
 mod tests;
 
 use early_merges::{EarlyPass, Merging, early_passes};
-pub use splits::SplitShape;
+use splits::in_words;
+pub use splits::{MAX_PARTS, SplitShape};
 
 /// Bytes assumed for a pipe, whose size is unknown.
 const GUESSED_BYTES: u64 = 8 << 30;
@@ -362,10 +363,53 @@ impl RecordJob<'_> {
         }
     }
 
+    /// The fastest distribution: in one split, or in several if fewer files at once are faster or memory allows no more.
     fn distribute(&self) -> MethodPlan {
+        let wanted = part_count(self.data(), self.shares.part);
+        let several = self.split_fan_outs(wanted).into_iter().filter(|factors| factors.len() > 1);
+        let several = several.map(|factors| self.distribute_in_passes(wanted, &factors));
+        let faster =
+            |best: MethodPlan, next: MethodPlan| if next.seconds() < best.seconds() { next } else { best };
+        several.fold(self.distribute_at_once(wanted), faster)
+    }
+
+    /// The distribution whose splits have these fan-outs.
+    fn distribute_in_passes(&self, parts: u64, factors: &[u64]) -> MethodPlan {
         let data = self.data();
         let (sorting, merging) = self.load_rates();
-        let wanted = part_count(data, self.shares.part);
+        let mut passes = self.split_passes(parts, factors);
+        let sort = Moved {
+            read_bytes: data,
+            written_bytes: data,
+            switches: 2 * parts,
+            inputs: 1,
+            outputs: 1,
+            times: parts,
+        };
+        let splitting = self.host.rates.split_bytes_per_s;
+        let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
+        passes.push(self.pass("sort parts", sort, &work));
+        let first = factors.first().copied().unwrap_or(1);
+        let summary = format!(
+            "split into {} by key in {} passes ({}), then sort each",
+            units::plural(parts, "part"),
+            factors.len(),
+            in_words(factors)
+        );
+        let disk = self.disk.parts(data, first, uneven_part_bytes(data, first));
+        let remark = "needs a sample of the keys";
+        MethodPlan {
+            pieces: parts,
+            factors: factors.to_vec(),
+            ..method("distribute", summary, passes, disk, remark)
+        }
+    }
+
+    /// The distribution in one split. If memory does not allow all parts at once, larger parts are sorted by runs and
+    /// merges.
+    fn distribute_at_once(&self, wanted: u64) -> MethodPlan {
+        let data = self.data();
+        let (sorting, merging) = self.load_rates();
         let parts = wanted.min(self.shares.fan_out);
         let switches = self.split_switches(parts, data);
         let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };

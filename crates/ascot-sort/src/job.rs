@@ -112,6 +112,7 @@ impl<'a, R: Records> Job<'a, R> {
             finished: None,
             view: None,
             split: None,
+            groups: Vec::new(),
             moved: (0, 0),
             seconds: 0.0,
         };

@@ -14,6 +14,8 @@ use crate::plan::{MethodPlan, PassPlan, Plan};
 use crate::run_length::{Algorithm, Scheme, Shape};
 use crate::units;
 
+/// Maximum number of parts of a distribution in several splits: a part has a number of 16 bits.
+pub const MAX_PARTS: u64 = 1 << 15;
 /// Maximum number of passes of equal fan-out that are tried.
 const MAX_EQUAL_PASSES: u32 = 8;
 
@@ -84,17 +86,7 @@ impl RecordJob<'_> {
     /// A split by these fan-outs.
     fn split_by(&self, shape: &SplitShape, factors: &[u64]) -> MethodPlan {
         let data = self.data();
-        let mut passes = Vec::with_capacity(factors.len());
-        let mut times = 1;
-        for (number, &factor) in factors.iter().enumerate() {
-            let name = match (number + 1 == factors.len(), number) {
-                (true, _) => "split",
-                (false, 0) => "split some",
-                (false, _) => "split some again",
-            };
-            passes.push(self.split_pass(name, factor, times, data, number == 0));
-            times = times.saturating_mul(factor).min(shape.parts);
-        }
+        let passes = self.split_passes(shape.parts, factors);
         let parts = units::plural(shape.parts, "part");
         let disk = match factors {
             [first, _, ..] => {
@@ -109,11 +101,10 @@ impl RecordJob<'_> {
             }
             [] | [_] => (format!("split into {parts} in one pass"), "each record is moved once"),
             [first, ..] => {
-                let at_a_time: Vec<String> = factors.iter().map(u64::to_string).collect();
                 let text = format!(
                     "split into {parts} in {} passes: into {first} files, and these again ({})",
                     factors.len(),
-                    at_a_time.join(" x ")
+                    in_words(factors)
                 );
                 (text, "fewer files at once move in longer runs, or fit in memory")
             }
@@ -123,6 +114,31 @@ impl RecordJob<'_> {
             factors: factors.to_vec(),
             ..method("split", summary, passes, disk, remark)
         }
+    }
+
+    /// The passes of a split into `parts` by these fan-outs.
+    pub(super) fn split_passes(&self, parts: u64, factors: &[u64]) -> Vec<PassPlan> {
+        let data = self.data();
+        let mut times = 1;
+        let mut passes = Vec::with_capacity(factors.len());
+        for (number, &factor) in factors.iter().enumerate() {
+            let name = match (number + 1 == factors.len(), number) {
+                (true, _) => "split",
+                (false, 0) => "split some",
+                (false, _) => "split some again",
+            };
+            passes.push(self.split_pass(name, factor, times, data, number == 0));
+            times = times.saturating_mul(factor).min(parts);
+        }
+        passes
+    }
+
+    /// Candidates for the fan-outs of the splits of a distribution.
+    pub(super) fn split_fan_outs(&self, parts: u64) -> Vec<Vec<u64>> {
+        let max = if parts <= MAX_PARTS { self.shares.fan_out } else { 0 };
+        let shape =
+            SplitShape { parts, max_intermediates: max, max_parts: max, unevenness: 1.0, in_turn: false };
+        self.fan_outs(&shape)
     }
 
     /// A pass that splits files into `factor` each, `times` times; it moves `data` bytes twice. `first`: it reads the
@@ -151,6 +167,11 @@ impl RecordJob<'_> {
         let run = scheme.map_or(block, |scheme| scheme.run_length(memory)).max(block);
         (2.0 * data / run).max((parts + 1) as f64) as u64
     }
+}
+
+/// Fan-outs as a product.
+pub(super) fn in_words(factors: &[u64]) -> String {
+    factors.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
 }
 
 /// About equal fan-outs of `passes` passes into `parts`.

@@ -1,5 +1,6 @@
 //! The methods of a job, each a short list of passes.
 
+pub mod distribute_in_passes;
 pub mod freeing_sink;
 pub mod merge_inputs;
 pub mod part_files;

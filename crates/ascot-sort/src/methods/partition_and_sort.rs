@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, PAGE_BYTES};
 use ascot_model::report::Report;
-use ascot_model::sort_plan::{long_run_bytes, uneven_part_bytes};
+use ascot_model::sort_plan::{MAX_PARTS, long_run_bytes, uneven_part_bytes};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::error::SortError;
@@ -81,13 +81,25 @@ impl<R: Records> Job<'_, R> {
         self.begin_spilling()?;
         let mut output = self.open_output()?;
         if !self.manifest.all_read {
-            self.key_sample = self.new_key_sample();
-            let splitters = self.splitters()?;
-            self.store()?;
-            self.split_to_runs("split", Router::Ranges(&splitters), splitters.parts())?;
+            self.distribute()?;
         }
+        self.split_groups()?;
         let sums = self.sort_parts(&mut output)?;
         self.finish(output, &sums.out, &sums.dropped)
+    }
+
+    /// Splits the inputs into parts, or into groups of them if the plan has several splits.
+    fn distribute(&mut self) -> Result<(), SortError> {
+        let several = self.planned_fan_outs().len() > 1 || !self.manifest.groups.is_empty();
+        if several {
+            let splitters = self.splitters(MAX_PARTS as usize)?;
+            return self.split_to_groups(&splitters);
+        }
+        self.key_sample = self.new_key_sample();
+        let most = self.budget.streams() / PARTS_SHARE / (2 * self.budget.block);
+        let splitters = self.splitters(most.min(crate::resources::limits::descriptors()))?;
+        self.store()?;
+        self.split_to_runs("split", Router::Ranges(&splitters), splitters.parts())
     }
 
     /// Memory for a sample of each part; none for a resumed job, which has not seen all records.
@@ -97,17 +109,15 @@ impl<R: Records> Job<'_, R> {
         KeySample::new(&self.pool, bytes, width as u64, self.budget.block)
     }
 
-    /// The splitters of the killed job, or new ones from a sample.
-    fn splitters(&mut self) -> Result<Splitters, SortError> {
+    /// The splitters of the killed job, or new ones from a sample, for at most `most` parts.
+    fn splitters(&mut self, most: usize) -> Result<Splitters, SortError> {
         if let StoredMethod::Distribute(keys) = &self.manifest.method {
             return Ok(Splitters::new(keys, self.records.descending()));
         }
         let total = self.inputs.record_bytes().unwrap_or(0);
         let memory = self.sort_memory(self.part_stream_bytes());
         let buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
-        let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block))
-            .min(crate::resources::limits::descriptors()) as u64;
-        let parts = part_count(total, buffer).min(most.max(2)) as usize;
+        let parts = part_count(total, buffer).min(most.max(2) as u64) as usize;
         let chosen = self.sampled_bounds(parts, total)?;
         self.manifest.method = StoredMethod::Distribute(chosen.clone());
         Ok(Splitters::new(&chosen, self.records.descending()))

@@ -82,7 +82,7 @@ fn new_split<R: Records>(
 }
 
 /// Divides the parts of a file about evenly among `count` files of the pass after it.
-fn children(node: SplitNode, count: usize) -> Vec<SplitNode> {
+pub(super) fn children(node: SplitNode, count: usize) -> Vec<SplitNode> {
     let count = count.clamp(1, node.count.max(1) as usize) as u64;
     let first = |child: u64| node.first + (u64::from(node.count) * child / count) as u32;
     (0..count)
@@ -95,9 +95,11 @@ fn children(node: SplitNode, count: usize) -> Vec<SplitNode> {
 }
 
 /// Assigns records to files that have the records of several parts.
-enum FileRule {
+pub(super) enum FileRule {
     Hash(HashGroups),
     Ranges(Splitters),
+    /// The part of a key, and the file of each part.
+    RangeGroups(Splitters, Vec<usize>),
 }
 
 impl FileRule {
@@ -105,6 +107,7 @@ impl FileRule {
         match self {
             FileRule::Hash(groups) => Router::HashGroups(groups),
             FileRule::Ranges(splitters) => Router::Ranges(splitters),
+            FileRule::RangeGroups(splitters, file_of) => Router::RangeGroups(splitters, file_of),
         }
     }
 }
@@ -114,6 +117,7 @@ struct Again<'a, P: PartStream> {
     run: &'a Run,
     rule: &'a FileRule,
     files: OpenParts<P>,
+    /// The name of the pass.
     pass: &'a str,
 }
 
@@ -171,18 +175,30 @@ impl<R: Records> Job<'_, R> {
         let parts = self.split_state()?.temporaries.len() as u32;
         let new = children(node, count);
         let rule = self.rule_of(&new, parts)?;
-        let long_runs = split_again_in_long_runs(&self.request.volumes, new.len());
-        let blocks = self.part_blocks(new.len(), long_runs.is_some())?;
-        let sinks = self.new_part_runs(new.len(), run.bytes / new.len().max(1) as u64)?;
+        let runs = self.split_run_to_runs(&run, &rule, new.len(), "split some again")?;
+        self.manifest.runs.extend(runs);
+        self.split_state()?.nodes.extend(new);
+        self.first_run_done()
+    }
+
+    /// Splits an intermediate file into `count` smaller ones, in the pass `pass`.
+    pub(super) fn split_run_to_runs(
+        &mut self,
+        run: &Run,
+        rule: &FileRule,
+        count: usize,
+        pass: &str,
+    ) -> Result<Vec<Run>, SortError> {
+        let long_runs = split_again_in_long_runs(&self.request.volumes, count);
+        let blocks = self.part_blocks(count, long_runs.is_some())?;
+        let sinks = self.new_part_runs(count, run.bytes / count.max(1) as u64)?;
         let files = open_parts(sinks, blocks, long_runs)?;
-        let again = Again { run: &run, rule: &rule, files, pass: "split some again" };
+        let again = Again { run, rule, files, pass };
         let files = self.split_run(again, &mut |_, _| Ok(()))?;
         let runs: Vec<Run> = files.into_outputs().filter_map(PartRun::into_run).collect();
         self.spill_dirs()?.end_reservations();
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
-        self.manifest.runs.extend(runs);
-        self.split_state()?.nodes.extend(new);
-        self.first_run_done()
+        Ok(runs)
     }
 
     /// The last pass over an intermediate file: into its parts. Returns them, complete under their temporary names.

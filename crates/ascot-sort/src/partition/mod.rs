@@ -11,7 +11,8 @@ pub mod write_parts;
 
 pub(crate) use key_sample::KeySample;
 pub(crate) use route::{
-    Grouped, HashGroups, Router, SPLIT_CHUNK_BYTES, SplitTimes, part_of_hash, split_chunks, split_stages,
+    Grouped, HashGroups, Router, SPLIT_CHUNK_BYTES, SplitTimes, files_of_parts, part_of_hash, split_chunks,
+    split_stages,
 };
 pub(crate) use write_parts::{
     BetweenChunks, PartFile, PartRun, PartStream, Parts, open_parts, write_partitioned,

@@ -32,6 +32,27 @@ pub enum Router<'a> {
     Hash(u32),
     /// By the same hash, to files that have the records of several parts.
     HashGroups(&'a HashGroups),
+    /// By ranges of keys, to files that have the records of several parts. Records of one chunk are ordered by part.
+    RangeGroups(&'a Splitters, &'a [usize]),
+}
+
+/// The file of each of `parts` parts, if files begin with the parts in `firsts`, which ascend. Parts before the first are
+/// in the first file.
+pub fn files_of_parts(parts: usize, firsts: &[usize]) -> Vec<usize> {
+    (0..parts).map(|part| firsts.partition_point(|&first| first <= part).saturating_sub(1)).collect()
+}
+
+/// The groups of parts as groups of files, each of consecutive parts.
+fn by_file(groups: Vec<(usize, Range<usize>)>, file_of: &[usize]) -> Vec<(usize, Range<usize>)> {
+    let mut joined: Vec<(usize, Range<usize>)> = Vec::new();
+    for (part, range) in groups {
+        let file = file_of.get(part).copied().unwrap_or(0);
+        match joined.last_mut() {
+            Some((last, before)) if *last == file && before.end == range.start => before.end = range.end,
+            _ => joined.push((file, range)),
+        }
+    }
+    joined
 }
 
 /// Consecutive parts by hash that share a file.
@@ -74,6 +95,9 @@ impl Router<'_> {
             Router::HashGroups(groups) => {
                 group_by(records, bytes, out, groups.files, &|key| groups.file_of(key))
             }
+            Router::RangeGroups(splitters, file_of) => {
+                by_file(records.group(bytes, splitters, out, scratch), file_of)
+            }
         }
     }
 
@@ -85,6 +109,9 @@ impl Router<'_> {
                 let mut part = 0;
                 records.each_key(record, &mut |_, key| part = part_of_hash(key, parts));
                 part as usize
+            }
+            Router::RangeGroups(splitters, file_of) => {
+                file_of.get(records.part_of(record, splitters)).copied().unwrap_or(0)
             }
             Router::HashGroups(groups) => {
                 let mut file = 0;

@@ -266,7 +266,10 @@ impl<'a, R: Records> Facts<'a, R> {
         };
         let job = self.job(in_order);
         let mut plan = job.sort(methods).ok_or(SortError::Internal("a sort without a method"))?;
-        self.count_switches(&mut plan, &job.shares, &|_| self.budget.block);
+        let budget = self.budget;
+        let block_of =
+            |pass: &PassPlan| intermediate_block(budget.block, pass.outputs as usize, budget.streams());
+        self.count_switches(&mut plan, &job.shares, &block_of);
         Ok(plan)
     }
 

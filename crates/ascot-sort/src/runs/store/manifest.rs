@@ -82,6 +82,9 @@ pub struct Manifest {
     /// A split in several passes.
     #[serde(default)]
     pub split: Option<SplitState>,
+    /// Of a distribution in several splits: the parts of each run, while one has several.
+    #[serde(default)]
+    pub groups: Vec<SplitNode>,
     /// Bytes read and written so far.
     pub moved: (u64, u64),
     /// Seconds worked so far.
@@ -146,6 +149,9 @@ impl Manifest {
 
     /// Whether the parts of a split and its files correspond.
     fn is_consistent(&self) -> bool {
+        if self.all_read && !self.groups.is_empty() && self.groups.len() != self.runs.len() {
+            return false;
+        }
         let Some(split) = &self.split else { return true };
         let parts = split.temporaries.len() as u64;
         let is_inside = |node: &SplitNode| {
