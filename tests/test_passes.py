@@ -16,7 +16,18 @@ import zlib
 
 import pytest
 from support import (
-    FIXED, MIB, job_directories, kill, leave_free, leftovers, limit_open_files, measure, run, small_disk, start,
+    FIXED,
+    MIB,
+    digest,
+    job_directories,
+    kill,
+    leave_free,
+    leftovers,
+    limit_open_files,
+    measure,
+    run,
+    small_disk,
+    start,
     stop_where,
 )  # fmt: skip
 
@@ -173,7 +184,7 @@ def test_parts_that_cannot_be_open_at_once_take_several_passes(disk):
 def simulated(step, *flags):
     """Switches of `ascot simulate` for the files, the memory and the bytes of one split of a pass."""
     blocks, block_bytes = step["buffers"]["blocks"], step["buffers"]["block_bytes"]
-    words = ["--inputs", 1, "--outputs", step["outputs"] // step["times"], "--memory", f"{blocks * block_bytes}b"]
+    words = ["--inputs", 1, "--outputs", -(-step["outputs"] // step["times"]), "--memory", f"{blocks * block_bytes}b"]
     sizes = ["--block", f"{block_bytes}b", "--total", f"{moved_of(step) // step['times']}b"]
     return json.loads(run("simulate", *map(str, words), *sizes, "--json", *flags).stdout)["switches"]
 
@@ -417,6 +428,76 @@ def test_a_disk_that_fills_up_ends_the_split_cleanly(records, array, disk):
             assert job.returncode == 2 and ("room" in told or "space" in told), told
             (full / "filler").unlink()
             assert leftovers(full) == []
+
+
+# ---------------------------------------------------------------- distributions
+
+
+def distribution(source, disk, array, *more, memory="16MiB"):
+    words = ["sort", source, *FIXED, "--memory", memory, "--method", "distribute", "--volume", array()]
+    return [*map(str, [*words, "--temp", disk, "-o", disk / "out", *more])]
+
+
+@pytest.fixture(scope="module")
+def large(module_disk):
+    source = module_disk / "large.rec"
+    if not source.exists():
+        run("gen", "2M", "-o", source)
+    run("sort", str(source), *FIXED, "--memory", "512MiB", "-o", str(module_disk / "large.sorted"))
+    return source, digest(module_disk / "large.sorted")
+
+
+def test_a_distribution_splits_in_the_passes_of_its_plan(large, array, disk):
+    run(*distribution(large[0], disk, array, "--report", disk / "run.json"))
+    assert digest(disk / "out") == large[1]
+    report = json.loads((disk / "run.json").read_text())
+    planned = {one["name"]: one for one in report["plan"]["chosen"]["passes"]}
+    assert [step["name"] for step in report["passes"]] == list(planned) == ["split some", "split", "sort parts"]
+    assert report["peak_disk_bytes"] <= report["predicted_peak_disk_bytes"]
+    for step in report["passes"][:2]:
+        switches = step["switches"] / step["times"]
+        assert switches <= 1.10 * simulated(step), (step["name"], switches, simulated(step))
+        assert abs(planned[step["name"]]["switches"] / step["switches"] - 1) <= 0.10, (planned, step["switches"])
+
+
+def test_a_distribution_in_passes_is_stable_and_knows_frequent_keys(array, disk):
+    rng = random.Random(4)
+    lines = [f"{rng.choice([7, 7, rng.randrange(10**6)])} {at} {'x' * 20}\n" for at in range(1_100_000)]
+    (disk / "in").write_text("".join(lines))
+    words = ["sort", disk / "in", "-s", "-k1,1n", "--memory", "8MiB", "--method", "distribute", "--volume", array()]
+    run(*map(str, [*words, "--temp", disk, "-o", disk / "out", "--report", disk / "run.json"]))
+    assert "split some" in [step["name"] for step in json.loads((disk / "run.json").read_text())["passes"]]
+    assert (disk / "out").read_text() == "".join(sorted(lines, key=lambda line: int(line.split()[0])))
+
+
+def in_first_split(manifest):
+    return manifest["groups"] and not manifest["all_read"]
+
+
+def between_splits(manifest):
+    return manifest["all_read"] and any(group["count"] > 1 for group in manifest["groups"][1:])
+
+
+def after_splits(manifest):
+    return manifest["output"] is not None
+
+
+@pytest.mark.parametrize("point", [in_first_split, between_splits, after_splits], ids=lambda point: point.__name__)
+def test_a_killed_distribution_in_passes_goes_on(point, large, array, disk):
+    job = start(*distribution(large[0], disk, array))
+    manifest = stop_where(job, disk, point)
+    kill(job)
+    (kept,) = job_directories(disk)
+    run("sort", "--resume", str(kept), "--report", str(disk / "run.json"))
+    assert digest(disk / "out") == large[1]
+    assert leftovers(disk) == ["out", "run.json"]
+    read = read_by_stream(json.loads((disk / "run.json").read_text()))
+    if point is not in_first_split:
+        assert read.get("input", 0) == 0
+        left = sum(group["bytes"] for group in manifest["runs"])
+        again = sum(run["bytes"] for run, group in zip(manifest["runs"], manifest["groups"], strict=False)
+                    if group["count"] > 1)  # fmt: skip
+        assert read["spills"] <= 1.02 * (left + again) + MIB
 
 
 # ---------------------------------------------------------------- plans

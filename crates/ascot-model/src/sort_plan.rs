@@ -25,13 +25,14 @@ use crate::volume::VolumeProfile;
 
 mod early_merges;
 mod held;
+mod split_shape;
 mod splits;
 #[cfg(test)]
 mod tests;
 
 use early_merges::{EarlyPass, Merging, early_passes};
-use splits::in_words;
-pub use splits::{MAX_PARTS, SplitShape};
+use split_shape::in_words;
+pub use split_shape::{MAX_PARTS, SplitShape};
 
 /// Bytes assumed for a pipe, whose size is unknown.
 const GUESSED_BYTES: u64 = 8 << 30;

@@ -8,31 +8,15 @@
 //! Memory allows a limited number of files at once, and where switches cost time, fewer files at once move in longer
 //! runs. The fan-out of each pass is the one that [`multipass`] finds, or a root of the number of parts.
 
+use super::split_shape::{MAX_PARTS, SplitShape, in_words};
 use super::{Moved, RecordJob, files, long_run_bytes, method};
 use crate::multipass;
 use crate::plan::{MethodPlan, PassPlan, Plan};
 use crate::run_length::{Algorithm, Scheme, Shape};
 use crate::units;
 
-/// Maximum number of parts of a distribution in several splits: a part has a number of 16 bits.
-pub const MAX_PARTS: u64 = 1 << 15;
 /// Maximum number of passes of equal fan-out that are tried.
 const MAX_EQUAL_PASSES: u32 = 8;
-
-/// The split of a job: its parts, and the files that it may write at once.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SplitShape {
-    /// Number of parts.
-    pub parts: u64,
-    /// Maximum number of intermediate files written at once.
-    pub max_intermediates: u64,
-    /// Maximum number of parts written at once.
-    pub max_parts: u64,
-    /// Bytes of the largest intermediate file, as a share of the mean of its pass; infinite if one may have all records.
-    pub unevenness: f64,
-    /// Whether a part can be any range of bytes: parts are written one after another, in one pass.
-    pub in_turn: bool,
-}
 
 impl RecordJob<'_> {
     /// Plans a split; `None` if memory does not suffice for two files at once.
@@ -167,11 +151,6 @@ impl RecordJob<'_> {
         let run = scheme.map_or(block, |scheme| scheme.run_length(memory)).max(block);
         (2.0 * data / run).max((parts + 1) as f64) as u64
     }
-}
-
-/// Fan-outs as a product.
-pub(super) fn in_words(factors: &[u64]) -> String {
-    factors.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
 }
 
 /// About equal fan-outs of `passes` passes into `parts`.

@@ -21,8 +21,8 @@ use crate::api::{Parts, SortError, SplitBy};
 use crate::job::Job;
 use crate::methods::part_files::open_files;
 use crate::partition::{
-    BetweenChunks, Grouped, HashGroups, PartFile, PartRun, PartStream, Parts as OpenParts, Router,
-    open_parts, split_chunks, split_stages, write_partitioned,
+    AfterChunk, BetweenChunks, Grouped, HashGroups, PartFile, PartRun, PartStream, Parts as OpenParts,
+    Router, open_parts, split_chunks, split_stages, write_partitioned,
 };
 use crate::plan::{max_intermediates, max_parts, split_again_in_long_runs};
 use crate::read::{InputPosition, Inputs, RecordReader, part_ahead_bytes};
@@ -237,7 +237,7 @@ impl<R: Records> Job<'_, R> {
     fn split_run<P: PartStream>(
         &mut self,
         again: Again<'_, P>,
-        after_chunk: &mut dyn FnMut(&Grouped, &mut BetweenChunks<'_, P>) -> Result<(), SortError>,
+        after_chunk: AfterChunk<'_, P>,
     ) -> Result<OpenParts<P>, SortError> {
         let Again { run, rule, files, pass } = again;
         let turns = self.turns_of_spills();

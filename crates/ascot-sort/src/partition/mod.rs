@@ -15,5 +15,5 @@ pub(crate) use route::{
     split_stages,
 };
 pub(crate) use write_parts::{
-    BetweenChunks, PartFile, PartRun, PartStream, Parts, open_parts, write_partitioned,
+    AfterChunk, BetweenChunks, PartFile, PartRun, PartStream, Parts, open_parts, write_partitioned,
 };
