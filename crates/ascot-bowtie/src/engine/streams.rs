@@ -15,6 +15,10 @@ pub trait BlockInput: Send {
     fn begin(&mut self, buf: Buf) -> Result<(), IoError>;
     /// Waits for the oldest request.
     fn complete(&mut self) -> Result<Completed<Self::Block>, IoError>;
+    /// Whether there is memory to complete a block. Where there is none, it is completed only if the flow needs it.
+    fn has_room(&self) -> bool {
+        true
+    }
     /// Whether `complete` would return at once.
     fn ready(&mut self) -> bool;
     /// The device of the stream, as [`ascot_io::ReadStream::channel`] gives it.
@@ -36,6 +40,10 @@ impl<I: BlockInput + ?Sized> BlockInput for Box<I> {
 
     fn complete(&mut self) -> Result<Completed<I::Block>, IoError> {
         (**self).complete()
+    }
+
+    fn has_room(&self) -> bool {
+        (**self).has_room()
     }
 
     fn ready(&mut self) -> bool {
@@ -77,7 +85,7 @@ impl<I: BlockInput> Input<I> {
 
     /// Whether the oldest request is complete.
     pub(super) fn ready(&mut self) -> bool {
-        self.in_flight > 0 && self.stream.ready()
+        self.in_flight > 0 && self.stream.has_room() && self.stream.ready()
     }
 
     pub(super) fn begin(&mut self, buf: Buf) -> Result<(), IoError> {

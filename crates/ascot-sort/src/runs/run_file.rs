@@ -299,8 +299,12 @@ impl<R: Records> BlockInput for RunInput<R> {
         self.blocks.take(filled)
     }
 
+    fn has_room(&self) -> bool {
+        self.blocks.has_room()
+    }
+
     fn ready(&mut self) -> bool {
-        self.blocks.has_room() && self.reader.ready()
+        self.reader.ready()
     }
 
     fn channel(&self) -> Option<u64> {
