@@ -15,7 +15,7 @@ use crate::api::{Caller, Cancel, Observer, Output, Parts, SortError, SortRequest
 use crate::merge::EmitThreads;
 use crate::output::{Commit, OutputStream, OutputWriter, RollingFiles};
 use crate::partition::KeySample;
-use crate::plan::{Budget, FormedRuns, corrected, merge_factor, output_dir, temp_dirs, volumes_seen};
+use crate::plan::{Budget, corrected, merge_factor, output_dir, temp_dirs, volumes_seen};
 use crate::read::{InputPosition, Inputs, RecordReader};
 use crate::records::{Misfits, Records, Segment};
 use crate::report::{JobSums, Passes, files_of, report_of_records};
@@ -160,21 +160,15 @@ impl<'a, R: Records> Job<'a, R> {
         corrected(self.request, self.disk.ledger())
     }
 
-    /// Maximum number of files merged at once: by the plan, or by the corrected profile of the volume. If records are
-    /// dropped, by the bytes of the runs that are left and of the result.
+    /// Maximum number of files merged at once, by the plan, or by the corrected profile of the volume.
     pub fn merge_factor(&self) -> usize {
         let runs = &self.manifest.runs;
-        let drops = self.request.unique || self.request.top.is_some();
         if let Some(volume) = self.volumes().volume
             && !runs.is_empty()
-            && (drops || Some(&volume) != self.request.volumes.volume.as_ref())
+            && Some(&volume) != self.request.volumes.volume.as_ref()
         {
-            let bytes = runs.iter().map(|run| run.bytes).sum::<u64>();
-            let records = runs.iter().map(|run| run.records).sum::<u64>().max(1);
-            let kept_bytes =
-                self.request.top.map_or(bytes, |top| top.saturating_mul(bytes / records).min(bytes));
-            let formed = FormedRuns { count: runs.len(), bytes, kept_bytes };
-            let factor = merge_factor(&volume, formed, self.budget.streams() as u64);
+            let bytes = runs.iter().map(|run| run.bytes).sum();
+            let factor = merge_factor(&volume, runs.len(), bytes, self.budget.streams() as u64);
             return factor.unwrap_or(usize::MAX).max(2);
         }
         let factor = self.plan.chosen.merge_factor.unwrap_or(u64::MAX);

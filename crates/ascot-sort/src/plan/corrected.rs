@@ -55,39 +55,11 @@ fn may_correct(volumes: &Volumes) -> bool {
     volumes.volume.is_some() && !volumes.are_given() && volumes.origins.iter().any(|of| found(&of.origin))
 }
 
-/// Runs to be merged, as the first pass left them.
-#[derive(Clone, Copy, Debug)]
-pub struct FormedRuns {
-    /// Number of runs.
-    pub count: usize,
-    /// Bytes of all of them.
-    pub bytes: u64,
-    /// Maximum bytes of the result.
-    pub kept_bytes: u64,
-}
-
-/// The largest number of runs that one merge should take; none: all of them.
-pub fn merge_factor(volume: &VolumeProfile, runs: FormedRuns, memory: u64) -> Option<usize> {
-    let inputs = u32::try_from(runs.count).ok()?;
-    let bytes = runs.bytes as f64;
-    // The share of reading in the last merge.
-    let alpha = bytes / (bytes + runs.kept_bytes.max(1) as f64);
-    let job = FileJob { alpha, ..FileJob::moving("merge", inputs, 1, bytes) };
+/// The largest number of runs that one merge should take, of `runs` runs of `bytes` bytes in all; none: all of them.
+pub fn merge_factor(volume: &VolumeProfile, runs: usize, bytes: u64, memory: u64) -> Option<usize> {
+    let inputs = u32::try_from(runs).ok()?;
+    let job = FileJob::moving("merge", inputs, 1, bytes as f64);
     let cost = DeviceCost { volume, memory_bytes: memory as f64, max_streams: u32::MAX, baseline: None };
     let way = job.best(&cost).ok()??;
     way.factors().into_iter().map(|factor| factor as usize).max()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A merge that keeps little writes little, in the last pass alone: another pass before it costs relatively more.
-    #[test]
-    fn a_merge_that_keeps_little_takes_more_runs_at_once() {
-        let array = VolumeProfile::simple("array", 3.549e9, 3.549e9, 0.0155);
-        let runs = |kept_bytes| FormedRuns { count: 100, bytes: 40 << 30, kept_bytes };
-        let factor = |kept| merge_factor(&array, runs(kept), 512 << 20).expect("there are passes");
-        assert!(factor(1 << 20) > factor(40 << 30), "{} {}", factor(1 << 20), factor(40 << 30));
-    }
 }
