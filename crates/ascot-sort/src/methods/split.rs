@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use ascot_io::clocks::in_stage;
 use ascot_io::{Action, IoError};
 use ascot_model::account::BufferAccount;
 use ascot_model::report::Report;
@@ -31,10 +32,8 @@ use crate::job::Job;
 use crate::methods::part_files::open_files;
 use crate::methods::split_in_passes::split_in_passes;
 use crate::partition::{
-    BetweenChunks, Grouped, PartFile, Router, SPLIT_CHUNK_BYTES, SplitTimes, split_chunks, split_stages,
-    write_partitioned,
+    BetweenChunks, Grouped, PartFile, Router, SPLIT_CHUNK_BYTES, split_chunks, write_partitioned,
 };
-use crate::pipeline::Times;
 use crate::plan::partition_in_long_runs;
 use crate::records::{Records, Splitters};
 use crate::report::PassFacts;
@@ -92,7 +91,12 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
     let chunks = chunk_pool(&job);
     let mut reader = job.reader(&chunks);
     let mut out = RecordSum::new();
-    while let Some(mut placed) = reader.next(&|| ())? {
+    let mut next = || {
+        let _stage = in_stage("read");
+        reader.next(&|| ())
+    };
+    let _stage = in_stage("write");
+    while let Some(mut placed) = next()? {
         job.cancel.check()?;
         let range = placed.chunk.bytes.clone();
         let bytes = &mut placed.chunk.lease.bytes_mut()[range];
@@ -103,12 +107,7 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
         output.write_records(bytes, 0, true)?;
         out.combine(&sum);
     }
-    let times = SplitTimes {
-        pipeline: Times { read: reader.waited, ..Times::default() },
-        blocks: output.waited,
-        ..SplitTimes::default()
-    };
-    account_split(&mut job, parts, None, &times);
+    account_split(&mut job, parts, None);
     job.finish(output, &out, &RecordSum::new())
 }
 
@@ -132,11 +131,10 @@ fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) ->
         }
         Ok(())
     };
-    let times = split_chunks(&records, reader, &chunks, router, threads, cancel, |chunks| {
-        write_partitioned(&*records, chunks, &mut files, cancel, &mut after_chunk)?;
-        Ok(files.waited())
+    split_chunks(&records, reader, &chunks, router, threads, cancel, |chunks| {
+        write_partitioned(&*records, chunks, &mut files, cancel, &mut after_chunk)
     })?;
-    account_split(&mut job, parts, Some(buffers), &times);
+    account_split(&mut job, parts, Some(buffers));
     let files: Vec<_> = files.into_outputs().map(PartFile::into_file).collect();
     job.finish(files, &out, &RecordSum::new())
 }
@@ -148,15 +146,9 @@ fn chunk_pool<R: Records>(job: &Job<'_, R>) -> ChunkPool {
     ChunkPool::new(&job.pool, chunk, (share / chunk).clamp(4, CHUNKS), share)
 }
 
-fn account_split<R: Records>(
-    job: &mut Job<'_, R>,
-    parts: &Parts,
-    buffers: Option<BufferAccount>,
-    times: &SplitTimes,
-) {
+fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, buffers: Option<BufferAccount>) {
     let inputs = job.inputs.iter().count() as u64;
-    let stages = split_stages(times, job.budget.threads);
-    job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), stages, buffers });
+    job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), buffers });
 }
 
 /// Inverse of the maximum memory share of the boundaries.

@@ -22,7 +22,7 @@ use crate::job::Job;
 use crate::methods::part_files::open_files;
 use crate::partition::{
     AfterChunk, BetweenChunks, Grouped, HashGroups, PartFile, PartRun, PartStream, Parts as OpenParts,
-    Router, open_parts, split_chunks, split_stages, write_partitioned,
+    Router, open_parts, split_chunks, write_partitioned,
 };
 use crate::plan::{max_intermediates, max_parts, split_again_in_long_runs};
 use crate::read::{InputPosition, Inputs, RecordReader, part_ahead_bytes};
@@ -253,13 +253,11 @@ impl<R: Records> Job<'_, R> {
         let records = self.records.clone();
         let threads = self.budget.threads;
         let cancel = self.cancel;
-        let times = split_chunks(&records, reader, &chunks, rule.router(), threads, cancel, |chunks| {
-            write_partitioned(&*records, chunks, &mut files, cancel, after_chunk)?;
-            Ok(files.waited())
+        split_chunks(&records, reader, &chunks, rule.router(), threads, cancel, |chunks| {
+            write_partitioned(&*records, chunks, &mut files, cancel, after_chunk)
         })?;
         let outputs = files.outputs() as u64;
-        let stages = split_stages(&times, threads);
-        self.passes.done(pass, PassFacts { inputs: 1, outputs, stages, buffers: Some(buffers) });
+        self.passes.done(pass, PassFacts { inputs: 1, outputs, buffers: Some(buffers) });
         Ok(files)
     }
 

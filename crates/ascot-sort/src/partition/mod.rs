@@ -11,8 +11,7 @@ pub mod write_parts;
 
 pub(crate) use key_sample::KeySample;
 pub(crate) use route::{
-    Grouped, HashGroups, Router, SPLIT_CHUNK_BYTES, SplitTimes, files_of_parts, part_of_hash, split_chunks,
-    split_stages,
+    Grouped, HashGroups, Router, SPLIT_CHUNK_BYTES, files_of_parts, part_of_hash, split_chunks,
 };
 pub(crate) use write_parts::{
     AfterChunk, BetweenChunks, PartFile, PartRun, PartStream, Parts, open_parts, write_partitioned,
