@@ -170,11 +170,10 @@ def test_merges_of_files_follow_the_factor(files):
 def test_a_refusal_names_the_memory_that_suffices(files):
     words = ["--input", "1GB", "--memory", "1MiB"]
     assert "8 MiB" in run("plan", "sort", *words, expect=2).stderr
+    # A split takes more passes instead.
     split = ["split", files / "fixed:100", *LAYOUTS["fixed:100"], "--parts", "5000", "--explain", "--memory"]
-    told = run(*split, "8MiB", "-o", files / "p{}", expect=2).stderr
-    least = re.search(r"at least (\d+) MiB", told)
-    assert least, told
-    run(*split, f"{least[1]}MiB", "-o", files / "p{}")
+    assert "in 3 passes" in run(*split, "8MiB", "-o", files / "p{}").stdout.decode()
+    assert "in one pass" in run(*split, "1GiB", "-o", files / "p{}").stdout.decode()
 
 
 def test_inputs_larger_than_any_disk_can_be_planned(files):
@@ -210,18 +209,20 @@ def test_an_empty_plan_takes_no_time():
         assert "in all    0 " in text and "-0" not in text, text
         told = run("plan", *words, "--input", "1GB", "--json").stdout.decode()
         assert "-0" not in told and json.loads(told)["seconds"] == 0
-    one = json.loads(run("plan", "reshape", "--inputs", "1", "--outputs", "1", "--input", "1GB", "--json").stdout)
+    words = ["--inputs", "1", "--outputs", "1", "--input", "1GB", "--by", "hash", "--json"]
+    one = json.loads(run("plan", "reshape", *words).stdout)
     assert one["alternatives"] and all(other["seconds"] > 0 for other in one["alternatives"])
 
 
 def test_fixed_requests_reshape_in_one_pass_if_they_fit():
-    words = ["plan", "reshape", "--inputs", "20", "--outputs", "10", "--input", "1TB", "--json", "--memory"]
+    words = ["plan", "reshape", "--inputs", "20", "--outputs", "10", "--input", "1TB", "--by", "hash", "--json"]
+    words += ["--memory"]
 
     def by_requests(memory):
         others = json.loads(run(*words, memory).stdout)["alternatives"]
         return next(other for other in others if "4 MB" in other["name"])
 
-    assert by_requests("240MB")["passes"] == 1 and by_requests("240MB")["bytes"] == pytest.approx(2e12)
+    assert by_requests("260MB")["passes"] == 1 and by_requests("260MB")["bytes"] == pytest.approx(2e12)
     assert by_requests("230MB")["passes"] == 2
 
 
@@ -365,21 +366,8 @@ def test_inputs_must_be_on_another_volume(files, disk):
     assert not (disk / "out").exists()
 
 
-def test_a_split_in_two_passes_explains_the_command(files):
+def test_a_split_in_two_passes_explains_itself(files):
     words = ["--input", "1024GB", "--memory", "2GB", "--volume", files / "array.toml"]
     told = run("plan", "split", "--outputs", "512", *words).stdout.decode()
-    assert "pass 2" in told
-    assert "write all parts in one pass" in told
-
-
-def test_on_assumed_rates_integers_are_distributed_and_records_merged():
-    def chosen(size, *layout):
-        size = ["--input", f"{size}MiB", "--memory", "128MiB", "--volume", "flash"]
-        told = run("plan", "sort", *size, *layout, "--json")
-        return json.loads(told.stdout)["plan"]["chosen"]["method"]
-
-    for mib in (320, 400, 640):
-        assert chosen(mib, "--format", "u64-le") == "distribute"
-        assert chosen(mib, "--format", "fixed:100", "--key", "0..10") == "merge"
-    # Memory holds most of the input: a merge moves far less.
-    assert chosen(140, "--format", "u64-le") == "merge"
+    assert re.search(r"pass 1    1 x (\d+) by a2, once.*pass 2    1 x \d+ by a2, \1 times", told, re.DOTALL), told
+    assert "in one pass:" in told

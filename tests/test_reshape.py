@@ -189,6 +189,8 @@ def test_a_reshape_keeps_the_cap(volume, array, disk):
 def test_plans_say_which_reshape_is_an_interconnect():
     words = ["--inputs", "20", "--outputs", "5", "--input", "2GB"]
     told = run("plan", "reshape", *words).stdout.decode()
-    assert "by range is a merge, n x 1" in told and "by hash or value it is n x m" in told
+    assert "20 x 1" in told and "by range is a merge, n x 1" in told
+    told = run("plan", "reshape", *words, "--by", "hash").stdout.decode()
+    assert "20 x 5" in told and "by hash or value is n x m" in told
     split = run("plan", "split", *words[2:]).stdout.decode()
     assert "1 x 5" in split and "n x m" not in split

@@ -59,7 +59,7 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     refuse_views(&split_request.inputs)?;
     let screen = screen(matches, true);
     tell_notices(matches, &screen);
-    find_volumes(matches, &mut split_request, Writes::Output, &screen)?;
+    find_volumes(matches, &mut split_request, Writes::SpillsAndParts, &screen)?;
     if matches.get_flag("explain") {
         return explain(matches, &split_request, &screen, || {
             ascot_sort::explain(&split_request, Some(by), &RunOptions::default())
@@ -260,7 +260,7 @@ fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> R
         Failure::usage(
             "stopped; no files are kept",
             "the job cannot be resumed: it has spilled nothing yet, reads a pipe, merges, or writes to \
-             standard output or several parts",
+             standard output or several parts in one pass",
         )
     };
     let speaks = cancel.keeps() || matches!(failure, Failure::Sort(SortError::Kept { .. }));

@@ -60,13 +60,13 @@ pub fn plan_sort(
             format!("sorts of up to {max} can be computed"),
         ));
     }
-    let request = request(matches, record_bytes, memory_bytes, profile)?;
+    let request = planned_request(matches, record_bytes, memory_bytes, profile)?;
     let mean_bytes = record_bytes.unwrap_or(DEFAULT_RECORD_BYTES) as f64;
     Ok(SortPlan::new(&request, input_bytes, mean_bytes)?)
 }
 
-/// The request of a sort of a file that need not exist.
-fn request(
+/// The request of a job on files that need not exist.
+pub fn planned_request(
     matches: &ArgMatches,
     record_bytes: Option<u64>,
     memory_bytes: u64,

@@ -164,6 +164,39 @@ impl AtomicOutput {
         Ok(Self::at(disk, stream, target, Some((temporary, file))))
     }
 
+    /// Takes over the complete temporary file of a killed job, for the same `path`: it only needs its name. It must be
+    /// the file with inode number `inode` and `bytes` bytes.
+    pub fn resume_sealed(
+        disk: &Disk,
+        path: &Path,
+        temporary: &Path,
+        inode: u64,
+        bytes: u64,
+    ) -> Result<Self, IoError> {
+        let target = resolve(path)?;
+        let failed = |error| IoError::from_os(Action::Open, temporary, 0, error);
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(temporary).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        let me = rustix::process::geteuid().as_raw();
+        let own = stat.is_file() && stat.nlink() == 1 && stat.uid() == me;
+        if !own || stat.ino() != inode || stat.len() != bytes {
+            return Err(IoError::Replaced { path: temporary.to_path_buf() });
+        }
+        // On a volume without locks, other processes clean nothing up.
+        let _ = file.try_lock();
+        Ok(Self {
+            disk: disk.clone(),
+            stream: None,
+            target,
+            temporary: Some(temporary.to_path_buf()),
+            file: Some(file),
+            sealed: Some(bytes),
+            kept: true,
+        })
+    }
+
     /// The stream to write to.
     pub fn stream(&mut self) -> Result<&mut dyn WriteStream, IoError> {
         match &mut self.stream {

@@ -12,10 +12,11 @@
 //! * [`known_volume`]: a volume of a job, with its profile and the origin of the profile.
 //! * [`run_length`]: the run length of a bowtie, by algorithm, group sizes and memory.
 //! * [`multipass`]: the best number of passes, and the number of files in each.
+//! * [`growth`]: the bytes that a user's function leaves, pass by pass.
 //! * [`bowtie_plan`]: the plan of one bowtie.
-//! * [`passes_plan`]: the plan of a merge, split or reshape of many files.
 //! * [`disk_use`]: the peak disk use of a sort.
 //! * [`plan`]: the methods for a job, costed, and the one chosen.
+//! * [`passes_plan`]: the plan of a merge, split or reshape of many files.
 //! * [`sort_plan`]: the methods to sort, merge and split records.
 //! * [`routing_plan`]: the cost of routing records among many processes.
 //! * [`stages`]: the time that the stages of a pass spent, and its bottleneck.
@@ -26,6 +27,7 @@
 pub mod account;
 pub mod bowtie_plan;
 pub mod disk_use;
+pub mod growth;
 pub mod host;
 pub mod known_volume;
 pub mod measurement;

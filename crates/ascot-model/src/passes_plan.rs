@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
+use crate::growth::{Growth, Narrow, best_by_pass, merged_bytes, split_bytes};
 use crate::multipass::{self, DeviceCost, PassCost, Passes};
+use crate::plan::PassPlan;
 use crate::run_length::{Baseline, Shape};
 use crate::units;
 use crate::volume::VolumeProfile;
@@ -12,6 +14,7 @@ use crate::volume::VolumeProfile;
 pub struct NoEnds;
 
 /// A job on files, in one pass or several.
+#[derive(Clone, Copy, Debug)]
 pub struct FileJob<'a> {
     /// `merge`, `split` or `reshape`.
     pub what: &'a str,
@@ -23,11 +26,60 @@ pub struct FileJob<'a> {
     pub input_bytes: f64,
     /// The share of reading in all bytes that move.
     pub alpha: f64,
+    /// The bytes that passes leave, of a split after its one file, otherwise before the one file; none: as `alpha` says,
+    /// in the pass with one file.
+    pub growth: Option<&'a Growth>,
+    /// The same of a reshape, after its one file.
+    pub growth_out: Option<&'a Growth>,
 }
 
 impl FileJob<'_> {
+    /// A merge or split that writes the bytes that it reads.
+    pub fn moving(what: &str, inputs: u32, outputs: u32, input_bytes: f64) -> FileJob<'_> {
+        FileJob { what, inputs, outputs, input_bytes, alpha: 0.5, growth: None, growth_out: None }
+    }
+
+    /// Bytes of all outputs.
     fn output_bytes(&self) -> f64 {
+        match (self.what, self.growth) {
+            ("merge", Some(Growth::ByFiles(_))) => self.merged(1.0),
+            (_, Some(Growth::ByPass(shares))) => self.input_bytes * shares.first().unwrap_or(&1.0),
+            (_, None) if self.growth_out.is_none() => self.after(),
+            _ => self.split(self.outputs.into()),
+        }
+    }
+
+    /// Bytes after the pass with one file, by `alpha`.
+    fn after(&self) -> f64 {
         self.input_bytes * (1.0 - self.alpha) / self.alpha
+    }
+
+    /// Bytes in a number of files before the pass that splits.
+    fn merged(&self, files: f64) -> f64 {
+        match self.growth {
+            Some(Growth::ByFiles(points)) if self.what != "split" => {
+                merged_bytes(points, self.inputs, self.input_bytes, files)
+            }
+            _ if self.what == "merge" && files <= 1.0 => self.after(),
+            _ => self.input_bytes,
+        }
+    }
+
+    /// Bytes in a number of files after the pass that merges.
+    fn split(&self, files: f64) -> f64 {
+        let growth = if self.what == "split" { self.growth } else { self.growth_out };
+        match (growth, self.growth) {
+            (Some(Growth::ByFiles(points)), _) => split_bytes(points, self.merged(1.0), files),
+            (None, Some(Growth::ByFiles(_))) => self.merged(1.0),
+            _ if self.what == "split" && files <= 1.0 => self.input_bytes,
+            _ => self.after(),
+        }
+    }
+
+    /// Its files and bytes in words.
+    pub fn name(&self) -> String {
+        let (inputs, outputs) = self.ends();
+        format!("{} {inputs} x {outputs}, {}", self.what, units::bytes(self.input_bytes as u64))
     }
 
     /// Numbers of files at both ends.
@@ -41,15 +93,14 @@ impl FileJob<'_> {
 
     /// The same job with the same fan-in or fan-out in all passes.
     fn by(&self, factor: u32, cost: &DeviceCost<'_>) -> Option<Passes> {
-        let before = self.input_bytes;
-        let after = self.output_bytes();
-        let merging = move |files: f64| if files <= 1.0 { after } else { before };
-        let splitting = move |files: f64| if files <= 1.0 { before } else { after };
+        let merging = |files: f64| self.merged(files);
+        let splitting = |files: f64| self.split(files);
         match self.what {
+            _ if matches!(self.growth, Some(Growth::ByPass(_))) => None,
             "merge" => multipass::merge_by(factor, self.inputs, &merging, cost),
             "split" => multipass::split_by(factor, self.outputs, &splitting, cost),
             _ => {
-                let into_one = multipass::merge_by(factor, self.inputs, &|_| before, cost)?;
+                let into_one = multipass::merge_by(factor, self.inputs, &merging, cost)?;
                 let out_of_one = multipass::split_by(factor, self.outputs, &splitting, cost)?;
                 let seconds = into_one.seconds + out_of_one.seconds;
                 Some(Passes { passes: [into_one.passes, out_of_one.passes].concat(), seconds })
@@ -64,9 +115,9 @@ impl FileJob<'_> {
         const REQUEST_BYTES: f64 = 4e6;
         let (inputs, outputs) = self.ends();
         let mut others = Vec::new();
-        let shape = Shape { inputs, outputs, alpha: self.alpha };
         let read_bytes = self.input_bytes;
         let written_bytes = self.output_bytes();
+        let shape = Shape::moving(inputs, outputs, read_bytes, written_bytes);
         let at_once = |cost: &DeviceCost<'_>| {
             let seconds = cost.seconds(&shape, read_bytes, written_bytes);
             let pass = multipass::Pass { shape, bowties: 1, read_bytes, written_bytes, seconds };
@@ -74,6 +125,10 @@ impl FileJob<'_> {
         };
         if way.passes.len() > 1 {
             others.push(Alternative::new("in one pass".into(), Some(at_once(cost)), cost));
+        }
+        if matches!(self.growth, Some(Growth::ByPass(_))) {
+            // Other numbers of passes leave other bytes.
+            return others;
         }
         if way.factors().iter().any(|&factor| factor > 2) {
             others.push(Alternative::new("two files at a time".into(), self.by(2, cost), cost));
@@ -110,14 +165,18 @@ impl FileJob<'_> {
         if !(self.alpha > 0.0 && self.alpha < 1.0) || self.inputs == 0 || self.outputs == 0 {
             return Err(NoEnds);
         }
-        let before = self.input_bytes;
-        let after = self.output_bytes();
-        let merging = move |files: f64| if files <= 1.0 { after } else { before };
-        let splitting = move |files: f64| if files <= 1.0 { before } else { after };
-        Ok(match self.what {
-            "merge" => multipass::merge(self.inputs, &merging, cost),
-            "split" => multipass::split(self.outputs, &splitting, cost),
-            _ => multipass::interconnect(self.inputs, self.outputs, &|_| before, &|_| after, cost),
+        let merging = |files: f64| self.merged(files);
+        let splitting = |files: f64| self.split(files);
+        Ok(match (self.what, self.growth) {
+            ("merge", Some(Growth::ByPass(shares))) => {
+                best_by_pass(Narrow::Output, self.inputs, self.input_bytes, shares, cost)
+            }
+            ("split", Some(Growth::ByPass(shares))) => {
+                best_by_pass(Narrow::Input, self.outputs, self.input_bytes, shares, cost)
+            }
+            ("merge", _) => multipass::merge(self.inputs, &merging, cost),
+            ("split", _) => multipass::split(self.outputs, &splitting, cost),
+            _ => multipass::interconnect(self.inputs, self.outputs, &merging, &splitting, cost),
         })
     }
 }
@@ -135,6 +194,8 @@ pub struct PassesPlan<'a> {
     /// Alternatives, the fastest first.
     alternatives: Vec<Alternative>,
     volume: &'a VolumeProfile,
+    /// Remarks for users.
+    notes: Vec<&'static str>,
 }
 
 /// Other passes for the same job.
@@ -199,22 +260,72 @@ impl<'a> PassesPlan<'a> {
             }
         };
         let passes: Vec<PassLine> = way.passes.iter().map(line).collect();
-        let money = way.passes.iter().zip(&passes).map(|(pass, line)| {
-            let share = pass.read_bytes / (pass.read_bytes + pass.written_bytes);
-            cost.volume.money(line.switches * share, line.switches * (1.0 - share), line.seconds)
-        });
-        let (inputs, outputs) = job.ends();
-        PassesPlan {
-            job: format!("{} {inputs} x {outputs}, {}", job.what, units::bytes(job.input_bytes as u64)),
+        let mut plan = PassesPlan {
+            job: job.name(),
             memory_bytes,
             seconds: way.seconds,
             bytes: way.bytes(),
-            switches: passes.iter().map(|pass| pass.switches).fold(0.0, |all, one| all + one),
-            money: money.fold(0.0, |all, one| all + one),
+            switches: 0.0,
+            money: 0.0,
             alternatives: if way.passes.is_empty() { Vec::new() } else { job.alternatives(&way, cost) },
             passes,
             volume: cost.volume,
+            notes: Vec::new(),
+        };
+        plan.add_up();
+        plan
+    }
+
+    /// The plan that a job of Ascot carries out, in the passes `planned`; `job` is compared with other passes.
+    pub fn of_job(job: &FileJob<'_>, planned: &[PassPlan], cost: &DeviceCost<'a>, memory_bytes: u64) -> Self {
+        let count = |files: u64| u32::try_from(files).unwrap_or(u32::MAX);
+        let pass = |plan: &PassPlan| {
+            let inputs = count(plan.inputs);
+            // A pass of several merges has as many outputs.
+            let outputs = if plan.name.starts_with("merge") { 1 } else { count(plan.outputs) };
+            let read_bytes = plan.read_bytes as f64;
+            let written_bytes = plan.written_bytes as f64;
+            multipass::Pass {
+                shape: Shape::moving(inputs, outputs, read_bytes, written_bytes),
+                bowties: count(plan.times),
+                read_bytes,
+                written_bytes,
+                seconds: plan.device_seconds,
+            }
+        };
+        let passes: Vec<multipass::Pass> = planned.iter().map(pass).collect();
+        let seconds = passes.iter().map(|pass| pass.seconds).fold(0.0, |all, one| all + one);
+        let mut plan = Self::new(job, Passes { passes, seconds }, cost, memory_bytes);
+        for (line, of) in plan.passes.iter_mut().zip(planned) {
+            line.switches = of.switches as f64;
+            if !cost.volume.wants_runs(f64::from(line.inputs + line.outputs)) {
+                line.schedule = "blocks";
+                let runs = line.switches.max(1.0);
+                line.run_bytes = Some((line.read_bytes + line.written_bytes) / runs);
+            }
         }
+        plan.add_up();
+        plan
+    }
+
+    /// The same plan under another name of the job, with remarks.
+    pub fn described(self, job: String, notes: Vec<&'static str>) -> Self {
+        PassesPlan { job, notes, ..self }
+    }
+
+    /// The sums of all passes.
+    fn add_up(&mut self) {
+        let sum = |figure: &dyn Fn(&PassLine) -> f64| {
+            // Not `sum`: the sum of no numbers is -0.
+            self.passes.iter().map(figure).fold(0.0, |all, one| all + one)
+        };
+        let switches = sum(&|pass| pass.switches);
+        let money = sum(&|pass| {
+            let share = pass.read_bytes / (pass.read_bytes + pass.written_bytes);
+            self.volume.money(pass.switches * share, pass.switches * (1.0 - share), pass.seconds)
+        });
+        self.switches = switches;
+        self.money = money;
     }
 }
 
@@ -227,9 +338,15 @@ impl std::fmt::Display for PassesPlan<'_> {
             let run = pass
                 .run_bytes
                 .map_or_else(|| "one run".into(), |run| format!("runs of {}", units::bytes(run as u64)));
+            let grown = if (pass.read_bytes - pass.written_bytes).abs() < 1.0 {
+                String::new()
+            } else {
+                let read = units::bytes(pass.read_bytes as u64);
+                format!("{read} to {}, ", units::bytes(pass.written_bytes as u64))
+            };
             writeln!(
                 f,
-                "pass {:<4} {} x {} by {}, {}: {run}, {}",
+                "pass {:<4} {} x {} by {}, {}: {run}, {grown}{}",
                 number + 1,
                 pass.inputs,
                 pass.outputs,
@@ -255,20 +372,8 @@ impl std::fmt::Display for PassesPlan<'_> {
         if self.passes.is_empty() {
             writeln!(f, "why       one file is there already")?;
         }
-        // The plan moves files on a volume with any tool; these commands do not split parts again.
-        let splits = self.passes.iter().filter(|pass| pass.outputs > 1).count();
-        if splits > 1 {
-            writeln!(
-                f,
-                "ascot     split and reshape write all parts in one pass; for more, split the parts again"
-            )?;
-        }
-        if self.job.starts_with("reshape ") {
-            writeln!(
-                f,
-                "ascot     reshape by range is a merge, n x 1, whose parts are written one after the other; by hash \
-                 or value it is n x m, in one pass"
-            )?;
+        for note in &self.notes {
+            writeln!(f, "note      {note}")?;
         }
         for (number, other) in self.alternatives.iter().enumerate() {
             let label = if number == 0 { "why not" } else { "" };

@@ -25,10 +25,14 @@ use crate::volume::VolumeProfile;
 
 mod early_merges;
 mod held;
+mod split_shape;
+mod splits;
 #[cfg(test)]
 mod tests;
 
 use early_merges::{EarlyPass, Merging, early_passes};
+use split_shape::in_words;
+pub use split_shape::{MAX_PARTS, SplitShape};
 
 /// Bytes assumed for a pipe, whose size is unknown.
 const GUESSED_BYTES: u64 = 8 << 30;
@@ -206,28 +210,6 @@ impl RecordJob<'_> {
         })
     }
 
-    /// Plans splitting into `parts` files: one pass.
-    pub fn split(&self, parts: u64) -> Plan {
-        let data = self.data();
-        let moved = Moved {
-            read_bytes: data,
-            written_bytes: data,
-            switches: self.split_switches(parts),
-            inputs: 1,
-            outputs: parts,
-            times: 1,
-        };
-        let mut pass = self.pass("split", moved, &[(data, self.host.rates.split_bytes_per_s)]);
-        self.read_elsewhere(&mut pass, Many::Outputs);
-        let summary = format!("split into {} in one pass", units::plural(parts, "part"));
-        let disk = self.disk.output_alone(data);
-        self.plan_of(MethodPlan {
-            pieces: parts,
-            factors: vec![parts],
-            ..method("split", summary, vec![pass], disk, "each record is moved once")
-        })
-    }
-
     /// A plan with a single method.
     fn plan_of(&self, chosen: MethodPlan) -> Plan {
         Plan {
@@ -382,12 +364,55 @@ impl RecordJob<'_> {
         }
     }
 
+    /// The fastest distribution: in one split, or in several if fewer files at once are faster or memory allows no more.
     fn distribute(&self) -> MethodPlan {
+        let wanted = part_count(self.data(), self.shares.part);
+        let several = self.split_fan_outs(wanted).into_iter().filter(|factors| factors.len() > 1);
+        let several = several.map(|factors| self.distribute_in_passes(wanted, &factors));
+        let faster =
+            |best: MethodPlan, next: MethodPlan| if next.seconds() < best.seconds() { next } else { best };
+        several.fold(self.distribute_at_once(wanted), faster)
+    }
+
+    /// The distribution whose splits have these fan-outs.
+    fn distribute_in_passes(&self, parts: u64, factors: &[u64]) -> MethodPlan {
         let data = self.data();
         let (sorting, merging) = self.load_rates();
-        let wanted = part_count(data, self.shares.part);
+        let mut passes = self.split_passes(parts, factors);
+        let sort = Moved {
+            read_bytes: data,
+            written_bytes: data,
+            switches: 2 * parts,
+            inputs: 1,
+            outputs: 1,
+            times: parts,
+        };
+        let splitting = self.host.rates.split_bytes_per_s;
+        let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
+        passes.push(self.pass("sort parts", sort, &work));
+        let first = factors.first().copied().unwrap_or(1);
+        let summary = format!(
+            "split into {} by key in {} passes ({}), then sort each",
+            units::plural(parts, "part"),
+            factors.len(),
+            in_words(factors)
+        );
+        let disk = self.disk.parts(data, first, uneven_part_bytes(data, first));
+        let remark = "needs a sample of the keys";
+        MethodPlan {
+            pieces: parts,
+            factors: factors.to_vec(),
+            ..method("distribute", summary, passes, disk, remark)
+        }
+    }
+
+    /// The distribution in one split. If memory does not allow all parts at once, larger parts are sorted by runs and
+    /// merges.
+    fn distribute_at_once(&self, wanted: u64) -> MethodPlan {
+        let data = self.data();
+        let (sorting, merging) = self.load_rates();
         let parts = wanted.min(self.shares.fan_out);
-        let switches = self.split_switches(parts);
+        let switches = self.split_switches(parts, data);
         let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };
         let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
         let splitting = self.host.rates.split_bytes_per_s;
@@ -421,20 +446,6 @@ impl RecordJob<'_> {
         let disk = self.disk.parts(data, parts, self.shares.part.min(uneven_part_bytes(data, parts)));
         let remark = "needs a sample of the keys";
         MethodPlan { pieces: parts, factors, ..method("distribute", summary, passes, disk, remark) }
-    }
-
-    /// Switches of splitting all data into `parts`: by the runs of A2 if the volume wants long runs, otherwise one for
-    /// each block, which is written when it is full.
-    fn split_switches(&self, parts: u64) -> u64 {
-        let data = self.data() as f64;
-        let block = self.shares.block.max(1) as f64;
-        if !self.volume.wants_runs((parts + 1) as f64) {
-            return (data / block) as u64;
-        }
-        let scheme = Scheme::best_of(Shape::moving(1, parts.max(1) as u32, data, data), Algorithm::A2);
-        let memory = long_run_bytes(self.shares.streams) as f64;
-        let run = scheme.map_or(block, |scheme| scheme.run_length(memory)).max(block);
-        (2.0 * data / run).max((parts + 1) as f64) as u64
     }
 
     /// The fan-in of merges, if it is smaller than memory allows.

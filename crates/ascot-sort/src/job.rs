@@ -113,6 +113,8 @@ impl<'a, R: Records> Job<'a, R> {
             large: None,
             finished: None,
             view: None,
+            split: None,
+            groups: Vec::new(),
             moved: (0, 0),
             seconds: 0.0,
         };

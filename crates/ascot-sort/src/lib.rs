@@ -48,6 +48,7 @@ pub use api::{error, observe, request};
 pub use check::is_sorted::{Sortedness, is_sorted};
 pub use flow::{FlowExplanation, FlowRequest, explain_flow, run_flow};
 pub use jobs::explanation::{Explanation, SortPlan, explain, explain_view};
+pub use jobs::files_plan::{FilesJob, FilesPlan, plan_files};
 pub use jobs::generate;
 pub use jobs::leftovers::{Leftover, Removal, clean, is_running, leftovers};
 pub use jobs::resume::resume;

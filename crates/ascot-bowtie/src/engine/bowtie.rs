@@ -443,7 +443,10 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             self.complete(step)?;
         }
         self.occupancy.close(|output| self.outputs[output].block.is_some());
-        self.outputs.iter_mut().for_each(Output::queue);
+        for output in &mut self.outputs {
+            output.queue();
+            output.ending = true;
+        }
         self.write_full_blocks()?;
         for output in &mut self.outputs {
             output.written = output.stream.finish()?;

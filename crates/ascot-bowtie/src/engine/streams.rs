@@ -124,6 +124,11 @@ impl<I: BlockInput> Input<I> {
 pub trait BlockOutput: Send {
     /// Appends the first `len` bytes of `buf`.
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError>;
+    /// The block begun before was the last one. What follows the blocks, such as an index, can be begun now, without a
+    /// switch: later another stream is written.
+    fn end(&mut self) -> Result<(), IoError> {
+        Ok(())
+    }
     /// Waits until the oldest block is written and its memory is free.
     fn complete(&mut self) -> Result<(), IoError>;
     /// Whether `complete` would return at once.
@@ -163,13 +168,15 @@ pub(super) struct Output<O> {
     /// The block being filled; none before its first byte.
     pub(super) block: Option<PartBlock>,
     full: VecDeque<PartBlock>,
+    /// Whether no more blocks will be filled.
+    pub(super) ending: bool,
     /// Bytes written, once the stream has ended.
     pub(super) written: u64,
 }
 
 impl<O: BlockOutput> Output<O> {
     pub(super) fn new(stream: O) -> Self {
-        Output { stream, block: None, full: VecDeque::new(), written: 0 }
+        Output { stream, block: None, full: VecDeque::new(), ending: false, written: 0 }
     }
 
     /// Bytes in the block being filled.
@@ -186,6 +193,9 @@ impl<O: BlockOutput> Output<O> {
     pub(super) fn begin(&mut self) -> Result<bool, IoError> {
         let Some(PartBlock { buf, len }) = self.full.pop_front() else { return Ok(false) };
         self.stream.begin(buf, len)?;
+        if self.ending && self.full.is_empty() {
+            self.stream.end()?;
+        }
         Ok(true)
     }
 }

@@ -8,8 +8,9 @@ use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, file_option, file
 
 /// Flags of `ascot sort` that only sorting needs.
 const SORTING_ONLY: &[&str] = &["resume", "keep-on-interrupt", "method", "compress-program", "debug"];
-/// Flags that a split does not use, either.
-const ORDERED_ONLY: &[&str] = &["unique", "stable", "top", "temp", "compress", "batch-size"];
+/// Flags of `ascot sort` that a split does not use.
+const NOT_OF_SPLIT: &[&str] =
+    &["resume", "method", "compress-program", "debug", "unique", "stable", "top", "batch-size"];
 
 /// `ascot merge`.
 pub fn merge() -> Command {
@@ -69,15 +70,16 @@ pub fn reshape() -> Command {
 
 /// `ascot split`.
 pub fn split() -> Command {
-    let omitted: Vec<&str> = [SORTING_ONLY, ORDERED_ONLY].concat();
-    moving("split", "FILE... --parts N -o PATTERN", &omitted)
+    moving("split", "FILE... --parts N -o PATTERN", NOT_OF_SPLIT)
         .about("Split files into parts by key, by hash or by size")
         .long_about(
             "Write the records of all FILEs to N files. --by range: each file has a range of keys; the \
              ranges are sampled so that files have about the same size. --by hash: records of equal keys \
              share a file. --by size (the default without a key): each file has an equal share of the bytes, \
              cut between records. Files hold records in the order of the inputs. All data is read once and \
-             written once. All parts appear when the last one is complete, or none.",
+             written once, unless memory does not allow so many files at once or several passes are faster on \
+             the volume: then intermediate files are split again, and a killed job can be resumed (ascot sort \
+             --resume DIR). All parts appear when the last one is complete, or none.",
         )
         .before_help("Records are never cut in two; within a part they keep their order.")
         .after_help(

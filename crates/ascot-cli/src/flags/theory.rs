@@ -39,6 +39,14 @@ pub fn plan() -> Command {
         .arg(option("input", "SIZE", "bytes read: 8TB, 500GiB", "Bytes of all inputs together."))
         .arg(memory())
         .arg(alpha())
+        .args(growth())
+        .arg(choice(
+            "by",
+            "HOW",
+            ["range", "hash", "value"],
+            "of a reshape: range, hash or value",
+            "For a reshape: how the file of a record is chosen, as in ascot reshape; range if not given.",
+        ))
         .arg(volume())
         .arg(option(
             "most-streams",
@@ -49,6 +57,28 @@ pub fn plan() -> Command {
         ))
         .args(of_a_sort())
         .arg(json())
+}
+
+/// Flags for the bytes that a user's own function leaves.
+fn growth() -> [Arg; 2] {
+    [
+        option(
+            "growth",
+            "SHARES",
+            "bytes that passes leave: 0.8, or 1:0.3,50:0.8",
+            "For a function of your own: the bytes that its passes leave. 0.8: every pass writes 0.8 of the bytes \
+             that it reads; 0.5,0.9: the first pass writes a half, all others 0.9. 1:0.3,50:0.8: one file has 0.3 \
+             of the bytes of all inputs, 50 files have 0.8; of a split, shares of the bytes of its one input. For a \
+             reshape, shares by number of files, before the splits.",
+        ),
+        option(
+            "growth-out",
+            "SHARES",
+            "of a reshape: the same for its splits",
+            "For a reshape by a function of your own: the bytes in a number of its output files, as shares of those \
+             in one file.",
+        ),
+    ]
 }
 
 /// Flags about records, for the plan of a sort.

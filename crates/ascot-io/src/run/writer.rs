@@ -23,6 +23,8 @@ pub struct RunWriter {
     stream: Box<dyn WriteStream>,
     index: RunIndex,
     compressor: Option<Compressor>,
+    /// Whether the index after the blocks is begun.
+    ended: bool,
 }
 
 impl RunWriter {
@@ -55,7 +57,7 @@ impl RunWriter {
             Compressor::new(compression).map_err(|error| IoError::from_os(Action::Create, path, 0, error))?;
         let path = path.to_path_buf();
         let disk = disk.clone();
-        Ok(Self { disk, path, stream, index, compressor })
+        Ok(Self { disk, path, stream, index, compressor, ended: false })
     }
 
     /// The blocks written so far.
@@ -140,12 +142,20 @@ impl RunWriter {
         Buf::try_heap(len).map_err(failed)
     }
 
-    /// Writes the index, makes the file durable and closes it.
-    pub fn finish(mut self) -> Result<RunIndex, IoError> {
+    /// Begins to write the index: no more blocks follow.
+    pub fn end(&mut self) -> Result<(), IoError> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
         let bytes = self.index.to_bytes();
         let mut buf = self.buffer(bytes.len())?;
         buf.copy_from_slice(&bytes);
-        self.stream.begin(buf, bytes.len())?;
+        self.stream.begin(buf, bytes.len())
+    }
+
+    /// Writes the index, makes the file durable and closes it.
+    pub fn finish(mut self) -> Result<RunIndex, IoError> {
+        self.end()?;
         self.stream.sync()?;
         self.stream.finish()?;
         Ok(self.index)

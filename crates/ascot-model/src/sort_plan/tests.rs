@@ -63,6 +63,11 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
     }
 }
 
+/// A split that memory limits to 512 files at once.
+fn into(parts: u64) -> SplitShape {
+    SplitShape { parts, max_intermediates: 512, max_parts: 512, unevenness: 1.0, in_turn: false }
+}
+
 /// No request of an object store exceeds its limit, in any pass and method.
 #[test]
 fn every_pass_has_the_requests_that_a_limit_makes() {
@@ -77,7 +82,7 @@ fn every_pass_has_the_requests_that_a_limit_makes() {
             let one = RecordJob { inputs: 30, ..job(gib * 1024 * MIB, memory * MIB, volume, &host) };
             for input_volume in [None, Some(volume)] {
                 let job = RecordJob { input_volume, ..one.clone() };
-                let mut plans = vec![job.merge_inputs(), job.split(30)];
+                let mut plans = vec![job.merge_inputs(), job.split(&into(30)).expect("it fits")];
                 plans.extend([MERGE, distribute].into_iter().filter_map(|methods| job.sort(methods)));
                 assert_eq!(plans.len(), 4);
                 for pass in plans.iter().flat_map(|plan| &plan.chosen.passes) {
@@ -106,7 +111,7 @@ fn volumes_that_differ_work_side_by_side() {
         for (alone, apart) in [
             (one.sort(MERGE).expect("a plan"), two.sort(MERGE).expect("a plan")),
             (one.merge_inputs(), two.merge_inputs()),
-            (one.split(30), two.split(30)),
+            (one.split(&into(30)).expect("it fits"), two.split(&into(30)).expect("it fits")),
         ] {
             let (alone, apart) = (&alone.chosen.passes[0], &apart.chosen.passes[0]);
             assert_eq!((alone.read_bytes, alone.written_bytes), (apart.read_bytes, apart.written_bytes));
@@ -279,4 +284,22 @@ fn a_volume_that_wants_long_runs_holds_what_is_fastest() {
             plan.summary
         );
     }
+}
+
+#[test]
+fn a_split_takes_the_passes_that_memory_and_switches_ask_for() {
+    let array = VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155);
+    let flash = VolumeProfile::assumed_flash();
+    let passes = |volume: &VolumeProfile, shape: SplitShape| {
+        let host = host();
+        let job = job(1 << 40, 2 << 30, volume, &host);
+        job.split(&shape).map(|plan| plan.chosen.factors)
+    };
+    assert_eq!(passes(&flash, into(512)), Some(vec![512]));
+    assert_eq!(passes(&flash, into(513)), Some(vec![23, 23]));
+    assert_eq!(passes(&array, into(512)).map(|factors| factors.len()), Some(2));
+    let few = SplitShape { max_intermediates: 8, max_parts: 5, ..into(36) };
+    assert_eq!(passes(&flash, few), Some(vec![8, 5]));
+    assert_eq!(passes(&flash, SplitShape { max_parts: 1, ..few }), None);
+    assert_eq!(passes(&array, SplitShape { in_turn: true, ..into(5000) }), Some(vec![5000]));
 }

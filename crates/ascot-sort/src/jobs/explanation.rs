@@ -16,8 +16,8 @@ use serde::{Serialize, Serializer};
 use crate::api::{Method, Output, SortError, SortRequest, SplitBy, Volumes};
 use crate::jobs::sort::{Goal, Prepared, prepare, prepare_view};
 use crate::plan::{
-    RunOptions, Shortage, check_apart, default_memory, disk_is_estimate, free_of_plan, job_disk, plan_ahead,
-    shortage, temp_dirs, within_memory,
+    Ahead, RunOptions, Shortage, check_apart, default_memory, disk_is_estimate, free_of_plan, job_disk,
+    plan_ahead, shortage, temp_dirs, within_memory,
 };
 use crate::read::{Inputs, notice_of_unnamed};
 use crate::records::{AnyRecords, Misfits, Records, with_records};
@@ -330,7 +330,7 @@ impl SortPlan {
     /// # Errors
     /// A request that does not fit in memory.
     pub fn new(request: &SortRequest, input_bytes: u64, mean_bytes: f64) -> Result<Self, SortError> {
-        let plan = plan_ahead(request, input_bytes, mean_bytes)?;
+        let plan = plan_ahead(request, input_bytes, mean_bytes, Ahead::Sort)?;
         let memory = units::memory(request.memory_bytes.unwrap_or_else(default_memory));
         let chosen = &plan.chosen;
         Ok(SortPlan {

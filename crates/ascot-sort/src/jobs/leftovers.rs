@@ -72,7 +72,7 @@ pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortE
         }
         seen.push(real(&dir));
         let mut leftover = describe(&dir);
-        outputs.extend(load(&dir).ok().and_then(|manifest| manifest.temporary).map(|path| real(&path)));
+        outputs.extend(load(&dir).iter().flat_map(Manifest::unfinished).map(|path| real(path)));
         if removal.takes(!leftover.resumable) {
             let Some(held) = hold_dead(&dir) else { continue };
             remove_output(&dir);
@@ -96,8 +96,8 @@ pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortE
 }
 
 fn remove_output(dir: &Path) {
-    let Ok(Manifest { temporary: Some(path), .. }) = load(dir) else { return };
-    if is_temporary(&path) {
+    let Ok(manifest) = load(dir) else { return };
+    for path in manifest.unfinished().filter(|path| is_temporary(path)) {
         let _ = fs::remove_file(path);
     }
 }
@@ -178,7 +178,10 @@ fn describe(dir: &Path) -> Leftover {
 /// Reading all inputs counts as half of the work; writing the result, which a view does not have, as the other half.
 fn done_percent(manifest: &Manifest) -> u32 {
     let total: u64 = manifest.inputs.iter().map(|print| print.size).sum();
-    let written = manifest.output.as_ref().map_or(0, |output| output.durable.bytes);
+    let written = match &manifest.split {
+        Some(split) => split.out.bytes,
+        None => manifest.output.as_ref().map_or(0, |output| output.durable.bytes),
+    };
     let whole = if manifest.view.is_some() { 100 } else { 50 };
     (whole * (manifest.sum_in.bytes + written)).checked_div(total).unwrap_or(0).min(100) as u32
 }

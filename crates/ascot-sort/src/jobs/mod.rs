@@ -8,6 +8,7 @@
 //! ```
 
 pub mod explanation;
+pub mod files_plan;
 pub mod generate;
 pub mod leftovers;
 pub mod resume;

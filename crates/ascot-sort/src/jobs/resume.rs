@@ -68,7 +68,10 @@ fn resume_within(
         make::check_name(view)?;
         prepared.use_view_blocks(&request)?;
     }
-    let goal = view.as_deref().map_or(Goal::Sort, Goal::View);
+    let goal = match &manifest.split {
+        Some(split) => Goal::Split(split.by),
+        None => view.as_deref().map_or(Goal::Sort, Goal::View),
+    };
     let killed = Some(KilledJob { dir: job_dir, manifest });
     Execution { request: &request, goal, prepared, disk, caller, killed }.execute()
 }

@@ -267,10 +267,8 @@ impl Prepared {
     ) -> Result<Plan, SortError> {
         let Prepared { inputs, head, budget } = self;
         let lengths = Lengths::from_head(records, head);
-        match (goal, &request.output) {
-            (Goal::Split(by), Output::Parts(parts)) => {
-                plan_split(request, inputs, budget, &lengths, records, by, parts.count)
-            }
+        match goal {
+            Goal::Split(by) => plan_split(request, inputs, budget, &lengths, records, by),
             _ if request.route.is_some() => {
                 let plan = make_plan(request, inputs, budget, &lengths, records, false)?;
                 Ok(plan_reshape_by(plan, request, budget, records.record_bytes()))

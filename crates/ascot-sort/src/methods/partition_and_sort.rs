@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, PAGE_BYTES};
 use ascot_model::report::Report;
-use ascot_model::sort_plan::{long_run_bytes, uneven_part_bytes};
+use ascot_model::sort_plan::{MAX_PARTS, long_run_bytes, uneven_part_bytes};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::error::SortError;
@@ -26,6 +26,7 @@ use crate::output::writer::OutputWriter;
 use crate::partition::key_sample::KeySample;
 use crate::partition::route::{Grouped, Router, SPLIT_CHUNK_BYTES, split_chunks};
 use crate::partition::write_parts::{BetweenChunks, PartRun, open_parts, write_partitioned};
+use crate::plan::budget::intermediate_block;
 use crate::plan::planner::{part_count, partition_in_long_runs};
 use crate::read::inputs::{InputPosition, Inputs, part_ahead_bytes};
 use crate::read::record_reader::{CARRY_BYTES_MIN, RecordReader};
@@ -56,6 +57,8 @@ const MAX_KEY_BYTES: usize = 1 << 10;
 const CHECKPOINTS: u64 = 12;
 /// Inverse of the fraction by which a part may exceed its fair share.
 const UNEVEN_SHARE: u64 = 4;
+/// Bytes between two checkpoints, as a multiple of the memory, if parts are written in long runs.
+const MEMORIES_BETWEEN_CHECKPOINTS: u64 = 32;
 /// Inverse of the memory share for the blocks of the parts.
 const PARTS_SHARE: usize = 2;
 
@@ -78,13 +81,25 @@ impl<R: Records> Job<'_, R> {
         self.begin_spilling()?;
         let mut output = self.open_output()?;
         if !self.manifest.all_read {
-            self.key_sample = self.new_key_sample();
-            let splitters = self.splitters()?;
-            self.store()?;
-            self.split(&splitters)?;
+            self.distribute()?;
         }
+        self.split_groups()?;
         let sums = self.sort_parts(&mut output)?;
         self.finish(output, &sums.out, &sums.dropped)
+    }
+
+    /// Splits the inputs into parts, or into groups of them if the plan has several splits.
+    fn distribute(&mut self) -> Result<(), SortError> {
+        let several = self.planned_fan_outs().len() > 1 || !self.manifest.groups.is_empty();
+        if several {
+            let splitters = self.splitters(MAX_PARTS as usize)?;
+            return self.split_to_groups(&splitters);
+        }
+        self.key_sample = self.new_key_sample();
+        let most = self.budget.streams() / PARTS_SHARE / (2 * self.budget.block);
+        let splitters = self.splitters(most.min(crate::resources::limits::descriptors()))?;
+        self.store()?;
+        self.split_to_runs("split", Router::Ranges(&splitters), splitters.parts())
     }
 
     /// Memory for a sample of each part; none for a resumed job, which has not seen all records.
@@ -94,17 +109,15 @@ impl<R: Records> Job<'_, R> {
         KeySample::new(&self.pool, bytes, width as u64, self.budget.block)
     }
 
-    /// The splitters of the killed job, or new ones from a sample.
-    fn splitters(&mut self) -> Result<Splitters, SortError> {
+    /// The splitters of the killed job, or new ones from a sample, for at most `most` parts.
+    fn splitters(&mut self, most: usize) -> Result<Splitters, SortError> {
         if let StoredMethod::Distribute(keys) = &self.manifest.method {
             return Ok(Splitters::new(keys, self.records.descending()));
         }
         let total = self.inputs.record_bytes().unwrap_or(0);
         let memory = self.sort_memory(self.part_stream_bytes());
         let buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
-        let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block))
-            .min(crate::resources::limits::descriptors()) as u64;
-        let parts = part_count(total, buffer).min(most.max(2)) as usize;
+        let parts = part_count(total, buffer).min(most.max(2) as u64) as usize;
         let chosen = self.sampled_bounds(parts, total)?;
         self.manifest.method = StoredMethod::Distribute(chosen.clone());
         Ok(Splitters::new(&chosen, self.records.descending()))
@@ -162,15 +175,17 @@ impl<R: Records> Job<'_, R> {
         Ok(keys)
     }
 
-    /// Pass one: writes every record to its part.
-    fn split(&mut self, splitters: &Splitters) -> Result<(), SortError> {
-        let long_runs = partition_in_long_runs(&self.request.volumes, splitters.parts());
-        let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
-        let share = self.pool.available();
-        let chunk = SPLIT_CHUNK_BYTES.min(share / 16).max(MIN_SPLIT_CHUNK_BYTES) / PAGE_BYTES * PAGE_BYTES;
-        let chunks = ChunkPool::new(&self.pool, chunk, (share / chunk).min(64), share);
-        let parts = open_parts(self.part_runs(splitters)?, blocks, long_runs)?;
-        let count = parts.outputs();
+    /// Pass one, called `name`: writes every record to its part.
+    pub(super) fn split_to_runs(
+        &mut self,
+        name: &str,
+        router: Router<'_>,
+        count: usize,
+    ) -> Result<(), SortError> {
+        let long_runs = partition_in_long_runs(&self.request.volumes, count);
+        let blocks = self.part_blocks(count, long_runs.is_some())?;
+        let chunks = self.split_chunk_pool(0);
+        let parts = open_parts(self.part_runs(count)?, blocks, long_runs)?;
         let mut key_sample = self.key_sample.take();
         if let Some(sample) = &mut key_sample {
             sample.divide(count);
@@ -182,7 +197,8 @@ impl<R: Records> Job<'_, R> {
         let every =
             split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);
         // A checkpoint writes all parts: if switches cost time, only after many natural runs of each.
-        let every = if long_runs.is_some() { every.max(8 * self.budget.streams() as u64) } else { every };
+        let memories = MEMORIES_BETWEEN_CHECKPOINTS * self.budget.streams() as u64;
+        let every = if long_runs.is_some() { every.max(memories) } else { every };
         let mut next = self.manifest.sum_in.bytes + every;
         let records = Arc::clone(&self.records);
         let cancel = self.cancel;
@@ -206,7 +222,7 @@ impl<R: Records> Job<'_, R> {
             }
             Ok(())
         };
-        split_chunks(&records, reader, &chunks, Router::Ranges(splitters), threads, cancel, |chunks| {
+        split_chunks(&records, reader, &chunks, router, threads, cancel, |chunks| {
             write_partitioned(&*records, chunks, &mut parts, cancel, &mut after_chunk)
         })?;
         self.key_sample = key_sample;
@@ -218,21 +234,18 @@ impl<R: Records> Job<'_, R> {
         self.manifest.parts.clear();
         self.manifest.all_read = true;
         let inputs = self.inputs.iter().count() as u64;
-        self.passes.done("split", PassFacts { inputs, outputs: count as u64, buffers: Some(buffers) });
+        self.passes.done(name, PassFacts { inputs, outputs: count as u64, buffers: Some(buffers) });
         self.store()
     }
 
     /// Blocks of the parts, at least two each: a third is filled while others are written, and long
     /// runs take the memory there is. They are smaller if a resumed job has less memory than the one that
     /// chose the parts.
-    fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
+    pub(super) fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
         let memory = self.budget.streams().min(self.pool.available());
         let max_bytes = memory.saturating_sub(MIN_SPLIT_CHUNKS * MIN_SPLIT_CHUNK_BYTES);
         let min_blocks = 2 * parts;
-        let mut block = self.budget.block;
-        while min_blocks * block > max_bytes && block > PAGE_BYTES {
-            block /= 2;
-        }
+        let block = intermediate_block(self.budget.block, parts, max_bytes);
         if min_blocks * block > max_bytes {
             let given_bytes = self.budget.memory as u64;
             let min_bytes = given_bytes + (min_blocks * block - max_bytes) as u64;
@@ -247,22 +260,42 @@ impl<R: Records> Job<'_, R> {
         Ok(BlockPool::new(self.pool.region(blocks * block, "blocks of parts")?, block))
     }
 
-    fn part_runs(&mut self, splitters: &Splitters) -> Result<Vec<PartRun<R>>, SortError> {
+    /// Memory for chunks that are split: all that is left, but for `bytes`.
+    pub(super) fn split_chunk_pool(&self, bytes: usize) -> ChunkPool {
+        let share = self.pool.available().saturating_sub(bytes);
+        let chunk = SPLIT_CHUNK_BYTES.min(share / 16).max(MIN_SPLIT_CHUNK_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        ChunkPool::new(&self.pool, chunk, (share / chunk).min(64), share)
+    }
+
+    /// The `count` parts of pass one, new or as the killed job left them.
+    fn part_runs(&mut self, count: usize) -> Result<Vec<PartRun<R>>, SortError> {
         let stored = std::mem::take(&mut self.manifest.parts);
         if stored.is_empty() {
             self.manifest.read_end = InputPosition::default();
             self.manifest.sum_in = RecordSum::new();
             self.manifest.misfits = Misfits::default();
         }
-        let mut parts = Vec::with_capacity(splitters.parts());
+        let mut parts = Vec::with_capacity(count);
         for part in stored {
             let sink = RunSink::resume(&self.records, &self.disk, part.run, decode_index(&part.index)?)?;
             parts.push(PartRun::new(sink));
         }
+        let fair = self.inputs.record_bytes().unwrap_or(0) / count.max(1) as u64;
+        let new = self.new_part_runs(count.saturating_sub(parts.len()), fair)?;
+        parts.extend(new);
+        Ok(parts)
+    }
+
+    /// `count` new parts of about `fair_bytes` each.
+    pub(super) fn new_part_runs(
+        &mut self,
+        count: usize,
+        fair_bytes: u64,
+    ) -> Result<Vec<PartRun<R>>, SortError> {
+        let mut parts = Vec::with_capacity(count);
         let dirs = self.spill_dirs()?;
-        let fair = self.inputs.record_bytes().unwrap_or(0) / splitters.parts() as u64;
-        let expected = fair + fair / UNEVEN_SHARE;
-        for number in self.new_numbers((splitters.parts() - parts.len()) as u64) {
+        let expected = fair_bytes + fair_bytes / UNEVEN_SHARE;
+        for number in self.new_numbers(count as u64) {
             let dir = dirs.choose(expected, &[]).ok_or_else(|| dirs.no_space(expected))?;
             dirs.reserve(dir, expected);
             let path = dirs.run_path(dir, number);

@@ -22,27 +22,25 @@ use std::io::Read;
 use std::path::Path;
 
 use ascot_io::clocks::in_stage;
-use ascot_io::{Action, AtomicOutput, BlockPool, IoError};
+use ascot_io::{Action, IoError};
 use ascot_model::account::BufferAccount;
 use ascot_model::report::Report;
-use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Output, Parts, SortError, SplitBy};
 use crate::job::Job;
+use crate::methods::part_files::open_files;
+use crate::methods::split_in_passes::split_in_passes;
 use crate::partition::{
-    BetweenChunks, Grouped, PartFile, Parts as OpenParts, Router, SPLIT_CHUNK_BYTES, open_parts,
-    split_chunks, write_partitioned,
+    BetweenChunks, Grouped, PartFile, Router, SPLIT_CHUNK_BYTES, split_chunks, write_partitioned,
 };
-use crate::plan::{part_block, partition_in_long_runs};
+use crate::plan::partition_in_long_runs;
 use crate::records::{Records, Splitters};
 use crate::report::PassFacts;
-use crate::resources::{ChunkPool, descriptors};
+use crate::resources::ChunkPool;
 
 /// Maximum number of chunks in memory.
 const CHUNKS: usize = 64;
-/// Descriptors of a file being written: the file, twice, and its lock.
-const DESCRIPTORS_PER_PART: usize = 3;
 
 /// Splits the inputs of a job into the parts of its output.
 pub fn split_inputs<R: Records>(job: Job<'_, R>, by: SplitBy) -> Result<Report, SortError> {
@@ -52,28 +50,40 @@ pub fn split_inputs<R: Records>(job: Job<'_, R>, by: SplitBy) -> Result<Report, 
     let parts = parts.clone();
     let report = match by {
         SplitBy::Size => by_size(job, &parts),
-        SplitBy::Hash => by_key(job, &parts, Router::Hash(parts.count)),
-        SplitBy::Range if job.request.boundaries.is_some() => {
-            let path = job.request.boundaries.as_deref().unwrap_or(Path::new(""));
-            let splitters =
-                Splitters::new(&read_boundaries(&job, path, parts.count)?, job.records.descending());
-            by_key(job, &parts, Router::Ranges(&splitters))
-        }
-        SplitBy::Range => {
-            let total = job.inputs.record_bytes().filter(|_| job.inputs.are_files()).ok_or_else(|| {
-                SortError::Request(
-                    "ranges of keys are sampled, and what comes through a pipe is read only once\n  write it to a file first, or split --by hash"
-                        .into(),
-                )
-            })?;
-            let mut bounds = job.sampled_bounds(parts.count as usize, total)?;
-            // A frequent key gets no part of its own, because the number of files is given.
-            bounds.dedup();
-            let splitters = Splitters::new(&bounds, job.records.descending());
-            by_key(job, &parts, Router::Ranges(&splitters))
+        _ => {
+            let several = job.plan.chosen.factors.len() > 1;
+            let bounds = match (by, &job.manifest.split) {
+                (SplitBy::Range, None) => bounds_of(&job, &parts)?,
+                _ => Vec::new(),
+            };
+            if several || job.manifest.split.is_some() {
+                split_in_passes(job, &parts, by, bounds)
+            } else if by == SplitBy::Hash {
+                by_key(job, &parts, Router::Hash(parts.count))
+            } else {
+                let splitters = Splitters::new(&bounds, job.records.descending());
+                by_key(job, &parts, Router::Ranges(&splitters))
+            }
         }
     };
     report.map(|report| Report { verb: "split".into(), ..report })
+}
+
+/// The first keys of the parts of a split by range, except the first part: the user's, or sampled ones.
+fn bounds_of<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Vec<Vec<u8>>, SortError> {
+    if let Some(path) = job.request.boundaries.as_deref() {
+        return read_boundaries(job, path, parts.count);
+    }
+    let total = job.inputs.record_bytes().filter(|_| job.inputs.are_files()).ok_or_else(|| {
+        SortError::Request(
+            "ranges of keys are sampled, and what comes through a pipe is read only once\n  write it to a file first, or split --by hash"
+                .into(),
+        )
+    })?;
+    let mut bounds = job.sampled_bounds(parts.count as usize, total)?;
+    // A frequent key gets no part of its own, because the number of files is given.
+    bounds.dedup();
+    Ok(bounds)
 }
 
 fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, SortError> {
@@ -103,7 +113,9 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
 
 fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) -> Result<Report, SortError> {
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
-    let mut files = open_files(&job, parts)?.alternating(turns.is_some());
+    let long_runs = partition_in_long_runs(&job.request.volumes, parts.count as usize);
+    let names = parts.paths().map(|path| (path, None)).collect();
+    let mut files = open_files(&job, names, long_runs)?.alternating(turns.is_some());
     let buffers = job.buffers_of(&files);
     let chunks = chunk_pool(&job);
     let reader = job.reader(&chunks).in_turn(turns);
@@ -137,36 +149,6 @@ fn chunk_pool<R: Records>(job: &Job<'_, R>) -> ChunkPool {
 fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, buffers: Option<BufferAccount>) {
     let inputs = job.inputs.iter().count() as u64;
     job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), buffers });
-}
-
-/// The files of a split, each with the header. A block of each is filled while others are written.
-fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<OpenParts<PartFile<R>>, SortError> {
-    let count = parts.count as usize;
-    parts.check(descriptors() / DESCRIPTORS_PER_PART)?;
-    let long_runs = partition_in_long_runs(&job.request.volumes, count);
-    let (blocks_min, block) = part_block(&job.budget, count)?;
-    let blocks = match long_runs {
-        Some(_) => blocks_min.max(long_run_bytes(job.budget.streams() as u64) as usize / block),
-        None => blocks_min,
-    };
-    let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
-    let mut files = Vec::with_capacity(count);
-    for path in parts.paths() {
-        job.cancel.check()?;
-        files.push(PartFile::new(&job.records, AtomicOutput::create(&job.disk, &path, "output")?));
-    }
-    let mut files = open_parts(files, blocks, long_runs)?;
-    for part in 0..count {
-        let mut header = job.header.as_deref().unwrap_or_default();
-        while !header.is_empty() {
-            let taken = files.put(part, header);
-            header = &header[taken..];
-            if taken == 0 {
-                files.flush()?;
-            }
-        }
-    }
-    Ok(files)
 }
 
 /// Inverse of the maximum memory share of the boundaries.

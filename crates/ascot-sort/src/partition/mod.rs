@@ -10,5 +10,9 @@ pub mod route;
 pub mod write_parts;
 
 pub(crate) use key_sample::KeySample;
-pub(crate) use route::{Grouped, Router, SPLIT_CHUNK_BYTES, part_of_hash, split_chunks};
-pub(crate) use write_parts::{BetweenChunks, PartFile, Parts, open_parts, write_partitioned};
+pub(crate) use route::{
+    Grouped, HashGroups, Router, SPLIT_CHUNK_BYTES, files_of_parts, part_of_hash, split_chunks,
+};
+pub(crate) use write_parts::{
+    AfterChunk, BetweenChunks, PartFile, PartRun, PartStream, Parts, open_parts, write_partitioned,
+};

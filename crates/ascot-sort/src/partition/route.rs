@@ -28,6 +28,51 @@ pub enum Router<'a> {
     Ranges(&'a Splitters),
     /// By the XXH3 hash of the normalised key, scaled to this many parts.
     Hash(u32),
+    /// By the same hash, to files that have the records of several parts.
+    HashGroups(&'a HashGroups),
+    /// By ranges of keys, to files that have the records of several parts. Records of one chunk are ordered by part.
+    RangeGroups(&'a Splitters, &'a [usize]),
+}
+
+/// The file of each of `parts` parts, if files begin with the parts in `firsts`, which ascend. Parts before the first are
+/// in the first file.
+pub fn files_of_parts(parts: usize, firsts: &[usize]) -> Vec<usize> {
+    (0..parts).map(|part| firsts.partition_point(|&first| first <= part).saturating_sub(1)).collect()
+}
+
+/// The groups of parts as groups of files, each of consecutive parts.
+fn by_file(groups: Vec<(usize, Range<usize>)>, file_of: &[usize]) -> Vec<(usize, Range<usize>)> {
+    let mut joined: Vec<(usize, Range<usize>)> = Vec::new();
+    for (part, range) in groups {
+        let file = file_of.get(part).copied().unwrap_or(0);
+        match joined.last_mut() {
+            Some((last, before)) if *last == file && before.end == range.start => before.end = range.end,
+            _ => joined.push((file, range)),
+        }
+    }
+    joined
+}
+
+/// Consecutive parts by hash that share a file.
+pub struct HashGroups {
+    /// The file of each part.
+    file_of: Vec<u32>,
+    /// Number of files.
+    files: usize,
+}
+
+impl HashGroups {
+    /// Files for `parts` parts; each begins with a part in `firsts`, which ascend. Parts before the first are in the
+    /// first file.
+    pub fn new(parts: u32, firsts: &[u32]) -> Self {
+        let file = |part: u32| firsts.partition_point(|&first| first <= part).saturating_sub(1) as u32;
+        HashGroups { file_of: (0..parts).map(file).collect(), files: firsts.len().max(1) }
+    }
+
+    fn file_of(&self, key: &[u8]) -> usize {
+        let part = part_of_hash(key, self.file_of.len() as u32);
+        self.file_of.get(part as usize).copied().unwrap_or(0) as usize
+    }
 }
 
 impl Router<'_> {
@@ -43,18 +88,13 @@ impl Router<'_> {
         match self {
             Router::Ranges(splitters) => records.group(bytes, splitters, out, scratch),
             Router::Hash(parts) => {
-                // Hashed twice rather than stored: records may consist of their terminators only.
-                let mut sizes = vec![0; parts as usize];
-                records.each_key(bytes, &mut |range, key| {
-                    sizes[part_of_hash(key, parts) as usize] += range.len();
-                });
-                let (mut ends, groups) = groups_of(&sizes);
-                records.each_key(bytes, &mut |range, key| {
-                    let end = &mut ends[part_of_hash(key, parts) as usize];
-                    out[*end..*end + range.len()].copy_from_slice(&bytes[range.clone()]);
-                    *end += range.len();
-                });
-                groups
+                group_by(records, bytes, out, parts as usize, &|key| part_of_hash(key, parts) as usize)
+            }
+            Router::HashGroups(groups) => {
+                group_by(records, bytes, out, groups.files, &|key| groups.file_of(key))
+            }
+            Router::RangeGroups(splitters, file_of) => {
+                by_file(records.group(bytes, splitters, out, scratch), file_of)
             }
         }
     }
@@ -68,8 +108,36 @@ impl Router<'_> {
                 records.each_key(record, &mut |_, key| part = part_of_hash(key, parts));
                 part as usize
             }
+            Router::RangeGroups(splitters, file_of) => {
+                file_of.get(records.part_of(record, splitters)).copied().unwrap_or(0)
+            }
+            Router::HashGroups(groups) => {
+                let mut file = 0;
+                records.each_key(record, &mut |_, key| file = groups.file_of(key));
+                file
+            }
         }
     }
+}
+
+/// Copies records to `out`, grouped by the part, of `parts`, that `part_of` finds for their key.
+fn group_by<R: Records>(
+    records: &R,
+    bytes: &[u8],
+    out: &mut [u8],
+    parts: usize,
+    part_of: &dyn Fn(&[u8]) -> usize,
+) -> Vec<(usize, Range<usize>)> {
+    // Computed twice rather than stored: records may consist of their terminators only.
+    let mut sizes = vec![0; parts];
+    records.each_key(bytes, &mut |range, key| sizes[part_of(key)] += range.len());
+    let (mut ends, groups) = groups_of(&sizes);
+    records.each_key(bytes, &mut |range, key| {
+        let end = &mut ends[part_of(key)];
+        out[*end..*end + range.len()].copy_from_slice(&bytes[range.clone()]);
+        *end += range.len();
+    });
+    groups
 }
 
 /// The upper bits of a hash spread keys evenly over any number of parts.
@@ -120,7 +188,9 @@ fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: 
     let spilled = placed.chunk.spilled;
     let bytes = placed.chunk.record_bytes_mut();
     clocks::count(bytes.len() as u64);
-    records.normalise(bytes);
+    if !spilled {
+        records.normalise(bytes);
+    }
     records.sum(bytes, &mut sum);
     // The key of every record is written, since it decides the record's part.
     let before = misfits_written();

@@ -317,6 +317,10 @@ impl<R: Records> BlockOutput for PartRun<R> {
         sink.write(MergedBlock { buf, len, first_record, longest, records })
     }
 
+    fn end(&mut self) -> Result<(), IoError> {
+        self.sink.as_mut().map_or(Ok(()), RunSink::end)
+    }
+
     fn complete(&mut self) -> Result<(), IoError> {
         self.begun = self.begun.saturating_sub(1);
         let Some(sink) = &mut self.sink else { return Ok(()) };

@@ -161,6 +161,27 @@ pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortE
     Ok((blocks, block))
 }
 
+/// Maximum number of parts of a split that memory and descriptors allow to write at once, out of `all` parts. A complete
+/// part keeps one descriptor, a part being written two more.
+pub fn max_parts(budget: &Budget, all: usize) -> usize {
+    let blocks = budget.streams() / PARTS_SHARE / BLOCK_BYTES_MIN;
+    let open = descriptors().saturating_sub(all) / 2;
+    (blocks.saturating_sub(budget.output_blocks) / 2).min(open)
+}
+
+/// Maximum number of intermediate files of a split that memory and descriptors allow to write at once.
+pub fn max_intermediates(budget: &Budget) -> usize {
+    (budget.streams() / PARTS_SHARE / (2 * BLOCK_BYTES_MIN)).min(descriptors() / 3)
+}
+
+/// Bytes of a block of `parts` intermediate files: at most `block`, and two for each file within `max_bytes`.
+pub fn intermediate_block(mut block: usize, parts: usize, max_bytes: usize) -> usize {
+    while 2 * parts * block > max_bytes && block > PAGE_BYTES {
+        block /= 2;
+    }
+    block
+}
+
 /// The memory that leaves `streams` bytes for streams. It is found step by step, because more memory also makes the
 /// blocks of threads and output larger and allows more threads.
 fn min_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {

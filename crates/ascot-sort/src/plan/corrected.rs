@@ -58,7 +58,7 @@ fn may_correct(volumes: &Volumes) -> bool {
 /// The largest number of runs that one merge should take, of `runs` runs of `bytes` bytes in all; none: all of them.
 pub fn merge_factor(volume: &VolumeProfile, runs: usize, bytes: u64, memory: u64) -> Option<usize> {
     let inputs = u32::try_from(runs).ok()?;
-    let job = FileJob { what: "merge", inputs, outputs: 1, input_bytes: bytes as f64, alpha: 0.5 };
+    let job = FileJob::moving("merge", inputs, 1, bytes as f64);
     let cost = DeviceCost { volume, memory_bytes: memory as f64, max_streams: u32::MAX, baseline: None };
     let way = job.best(&cost).ok()??;
     way.factors().into_iter().map(|factor| factor as usize).max()

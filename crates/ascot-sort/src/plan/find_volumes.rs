@@ -22,6 +22,8 @@ use crate::resources::device_of;
 pub enum Writes<'a> {
     /// Spills and an output.
     SpillsAndOutput,
+    /// Several files, and perhaps spills before.
+    SpillsAndParts,
     /// Only an output.
     Output,
     /// Spills that become the view of this name.
@@ -40,12 +42,12 @@ pub fn find_volumes(
     let mut found = Found { find, by_device: HashMap::new() };
     let inputs = found.all(&input_paths(request));
     let spills = match writes {
-        Writes::SpillsAndOutput => found.all(&temp_dirs(request)),
+        Writes::SpillsAndOutput | Writes::SpillsAndParts => found.all(&temp_dirs(request)),
         Writes::View(dir) => found.all(&[directory_of(dir)]),
         Writes::Output | Writes::Nothing => Vec::new(),
     };
     let output = match writes {
-        Writes::SpillsAndOutput | Writes::Output => {
+        Writes::SpillsAndOutput | Writes::SpillsAndParts | Writes::Output => {
             found.all(&output_dir(&request.output).into_iter().collect::<Vec<_>>())
         }
         Writes::View(_) | Writes::Nothing => Vec::new(),
@@ -54,6 +56,7 @@ pub fn find_volumes(
     let deciding = match writes {
         Writes::Nothing => inputs.clone(),
         // One pass from the inputs to the output needs no spills.
+        Writes::SpillsAndParts => [output.as_slice(), &spills].concat(),
         _ if request.merge_only || spills.is_empty() => [output.as_slice(), &spills].concat(),
         _ => spills.clone(),
     };

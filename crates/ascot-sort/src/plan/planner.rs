@@ -10,15 +10,18 @@ use ascot_bowtie::schedule::Staircase;
 use ascot_io::{PAGE_BYTES, ahead_bytes};
 use ascot_model::disk_use::{DiskUse, MIN_STEP_BYTES};
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
-use ascot_model::plan::{MethodPlan, Plan};
+use ascot_model::plan::{MethodPlan, PassPlan, Plan};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 pub use ascot_model::sort_plan::part_count;
-use ascot_model::sort_plan::{Methods, RecordJob, Shares, long_run_bytes};
+use ascot_model::sort_plan::{Methods, RecordJob, Shares, SplitShape, long_run_bytes};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
 use crate::api::{Keys, Method, Output, SortError, SortRequest, SplitBy, Volumes};
-use crate::plan::budget::{Budget, MergeShare, default_memory, merge_fan_in, part_block};
+use crate::plan::budget::{
+    Budget, MergeShare, default_memory, intermediate_block, max_intermediates, max_parts, merge_fan_in,
+    part_block,
+};
 use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
@@ -263,20 +266,26 @@ impl<'a, R: Records> Facts<'a, R> {
         };
         let job = self.job(in_order);
         let mut plan = job.sort(methods).ok_or(SortError::Internal("a sort without a method"))?;
-        self.count_switches(&mut plan, &job.shares, self.budget.block);
+        let budget = self.budget;
+        let block_of =
+            |pass: &PassPlan| intermediate_block(budget.block, pass.outputs as usize, budget.streams());
+        self.count_switches(&mut plan, &job.shares, &block_of);
         Ok(plan)
     }
 
-    /// Counts the switches of merges by simulation, and those of a split into blocks of `part_block` bytes.
-    fn count_switches(&self, plan: &mut Plan, shares: &Shares, part_block: usize) {
+    /// Counts the switches of merges by simulation, and those of splits into blocks of `part_block` bytes.
+    fn count_switches(&self, plan: &mut Plan, shares: &Shares, part_block: &dyn Fn(&PassPlan) -> usize) {
         let merged = |held| Buffers {
             bytes: shares.streams.saturating_sub(shares.memory_of(held)),
             block: self.budget.block as u64,
         };
-        let parts = Buffers { bytes: long_run_bytes(self.budget.streams() as u64), block: part_block as u64 };
+        let bytes = long_run_bytes(self.budget.streams() as u64);
         // Inputs on a volume of their own cost no switch of a split.
-        let parts = Some(parts).filter(|_| self.request.volumes.input_volume.is_none());
-        count_switches(plan, &self.volume, &merged, parts);
+        let apart = self.request.volumes.input_volume.is_some();
+        let parts = |pass: &PassPlan, first: bool| {
+            (!(first && apart)).then(|| Buffers { bytes, block: part_block(pass) as u64 })
+        };
+        count_switches(plan, &self.volume, &merged, &parts);
     }
 
     fn merge_inputs(&self) -> Plan {
@@ -291,11 +300,43 @@ impl<'a, R: Records> Facts<'a, R> {
         job.shares.streams = (blocks * (block - share.carry_bytes)) as u64;
         let mut plan = job.merge_inputs();
         if self.request.volumes.input_volume.is_none() {
-            self.count_switches(&mut plan, &job.shares, self.budget.block);
+            self.count_switches(&mut plan, &job.shares, &|_| self.budget.block);
         }
         plan
     }
+
+    /// Plans a split of the records by this rule into `parts` parts.
+    fn split(&self, by: SplitBy, parts: u32) -> Result<Plan, SortError> {
+        let budget = self.budget;
+        let most = self.request.batch_size.unwrap_or(usize::MAX);
+        let uneven = if self.request.boundaries.is_some() { f64::INFINITY } else { UNEVENNESS };
+        let shape = SplitShape {
+            parts: parts.into(),
+            max_intermediates: max_intermediates(budget).min(most) as u64,
+            max_parts: max_parts(budget, parts as usize).min(most) as u64,
+            unevenness: uneven,
+            in_turn: by == SplitBy::Size,
+        };
+        let job = self.job(false);
+        let Some(mut plan) = job.split(&shape) else {
+            part_block(budget, 2)?;
+            // Memory suffices.
+            return Err(SortError::Request(format!(
+                "{parts} parts need more open files than this process may have\n  raise the limit (ulimit -n), or \
+                 ask for fewer parts"
+            )));
+        };
+        let block_of = |pass: &PassPlan| match pass.name.as_str() {
+            "split" => part_block(budget, pass.outputs as usize).map_or(budget.block, |(_, block)| block),
+            _ => intermediate_block(budget.block, pass.outputs as usize, budget.streams()),
+        };
+        self.count_switches(&mut plan, &job.shares, &block_of);
+        Ok(plan)
+    }
 }
+
+/// Expected size of the largest intermediate file of a split, as a share of the mean.
+const UNEVENNESS: f64 = 1.125;
 
 /// Number of files of an output. A device or a pipe counts as 0: it takes no space on a volume.
 pub(crate) fn output_files(output: &Output) -> u64 {
@@ -343,7 +384,7 @@ pub(crate) fn make_plan<R: Records>(
     Ok(merging)
 }
 
-/// Plans a split; an error if memory has no blocks for that many open files.
+/// Plans a split; an error if so many files cannot be open.
 pub(crate) fn plan_split<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,
@@ -351,29 +392,46 @@ pub(crate) fn plan_split<R: Records>(
     lengths: &Lengths,
     records: &R,
     by: SplitBy,
-    parts: u32,
 ) -> Result<Plan, SortError> {
-    if by != SplitBy::Size {
-        part_block(budget, parts as usize)?;
-    }
-    let facts = Facts::new(request, inputs.into(), budget, lengths, records);
-    let job = facts.job(false);
-    let mut plan = job.split(parts.into());
-    let block = part_block(budget, parts as usize).map_or(budget.block, |(_, block)| block);
-    facts.count_switches(&mut plan, &job.shares, block);
-    Ok(plan)
+    let Output::Parts(parts) = &request.output else {
+        return Err(SortError::Internal("a split without parts"));
+    };
+    // A complete part stays open until all parts have their names.
+    parts.check(descriptors() / 2)?;
+    Facts::new(request, inputs.into(), budget, lengths, records).split(by, parts.count)
 }
 
-/// Plans the sort of a file of `data_bytes` bytes that need not exist. Its records have about `record_bytes` bytes,
-/// unless their layout has a fixed length. The inputs and the output of the request are ignored.
-pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64) -> Result<Plan, SortError> {
+/// A job on files that need not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// A sort of one file.
+    Sort,
+    /// A split of one file by key into this number of parts.
+    Split(u32),
+    /// A merge of this number of sorted files.
+    Merge(u32),
+}
+
+/// Plans a job on `data_bytes` bytes in files that need not exist. Their records have about `record_bytes` bytes, unless
+/// their layout has a fixed length. The inputs and the output of the request are ignored.
+pub fn plan_ahead(
+    request: &SortRequest,
+    data_bytes: u64,
+    record_bytes: f64,
+    what: Ahead,
+) -> Result<Plan, SortError> {
     let budget = budget_of(request, Some(data_bytes))?;
-    let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs: 1 };
+    let inputs = if let Ahead::Merge(inputs) = what { inputs.into() } else { 1 };
+    let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs };
     let lengths = Lengths::from_mean(Some(record_bytes), None);
     with_records!(AnyRecords::new(request, &InputHead::default())?, records => {
         let facts = Facts::new(request, extent, &budget, &lengths, &*records);
-        // The request does not name the output: a file is assumed.
-        Facts { output_files: 1, ..facts }.sort(request.method, false)
+        // The request does not name the output: files are assumed.
+        match what {
+            Ahead::Sort => Facts { output_files: 1, ..facts }.sort(request.method, false),
+            Ahead::Split(parts) => Facts { output_files: parts.into(), ..facts }.split(SplitBy::Hash, parts),
+            Ahead::Merge(_) => Ok(Facts { output_files: 1, ..facts }.merge_inputs()),
+        }
     })
 }
 
@@ -391,6 +449,11 @@ pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
 /// Whether long runs are better for a merge of `inputs` spills into a file on the same volume.
 pub fn merges_in_long_runs(volumes: &Volumes, inputs: usize) -> bool {
     inputs > 1 && volumes.wants_runs(inputs + 1)
+}
+
+/// The algorithm of a split of an intermediate file into `files` on the same volume, if long runs are better.
+pub fn split_again_in_long_runs(volumes: &Volumes, files: usize) -> Option<Algorithm> {
+    volumes.wants_runs(files + 1).then_some(Algorithm::A2)
 }
 
 /// The schedule of a merge of `inputs` files that is written elsewhere (A3).

@@ -17,13 +17,17 @@ pub(super) struct Buffers {
     pub(super) block: u64,
 }
 
-/// Counts the switches of all merges and splits of a plan on `volume`, with these buffers for the parts of a split, if it
-/// reads and writes on that volume. `merged`: the buffers of merged files beside some bytes held in memory.
+/// The buffers of the files that a pass splits into; `first`: it reads the inputs. None if it does not both read and write
+/// on the volume.
+pub(super) type SplitBuffers<'a> = &'a dyn Fn(&PassPlan, bool) -> Option<Buffers>;
+
+/// Counts the switches of all merges and splits of a plan on `volume`. `merged`: the buffers of merged files beside some
+/// bytes held in memory; `parts`: those of a split.
 pub(super) fn count_switches(
     plan: &mut Plan,
     volume: &VolumeProfile,
     merged: &dyn Fn(u64) -> Buffers,
-    parts: Option<Buffers>,
+    parts: SplitBuffers<'_>,
 ) {
     for method in std::iter::once(&mut plan.chosen).chain(&mut plan.others) {
         let merged = merged(method.held_bytes);
@@ -31,13 +35,14 @@ pub(super) fn count_switches(
     }
 }
 
-fn count_in(method: &mut MethodPlan, volume: &VolumeProfile, merged: Buffers, parts: Option<Buffers>) {
-    for pass in &mut method.passes {
+fn count_in(method: &mut MethodPlan, volume: &VolumeProfile, merged: Buffers, parts: SplitBuffers<'_>) {
+    for (number, pass) in method.passes.iter_mut().enumerate() {
         let runs = match pass.name.as_str() {
             "merge" | "merge some" | "merge some again" => {
                 runs_of(pass, Algorithm::A4, pass.inputs, 1, volume, merged)
             }
-            "split" => parts.and_then(|parts| runs_of(pass, Algorithm::A2, 1, pass.outputs, volume, parts)),
+            "split" | "split some" | "split some again" => parts(pass, number == 0)
+                .and_then(|parts| runs_of(pass, Algorithm::A2, 1, pass.outputs, volume, parts)),
             _ => None,
         };
         if let Some(runs) = runs {

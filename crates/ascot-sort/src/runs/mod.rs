@@ -23,6 +23,6 @@ pub(crate) use run_file::{Assembly, Run, RunBlock, RunInput, RunSink, RunStart, 
 pub(crate) use spill::{Spill, SpillDirs};
 pub(crate) use store::{
     FileIdentity, Finished, JobDir, Keeping, LOCK, MANIFEST, MANIFEST_VERSION, Manifest, MergingGroup,
-    OpenPart, OpenSpill, OutputState, PREFIX, StoredMethod, StoredView, UNSEEN, VIEW_MANIFEST, check_line,
-    hold_dead, is_empty, load, remove_ours,
+    OpenPart, OpenSpill, OutputState, PREFIX, SealedPart, SplitNode, SplitState, StoredMethod, StoredView,
+    UNSEEN, VIEW_MANIFEST, check_line, hold_dead, is_empty, load, remove_ours,
 };

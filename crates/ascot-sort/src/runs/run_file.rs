@@ -83,6 +83,11 @@ impl<R: Records> RunSink<R> {
         self.writer.complete()
     }
 
+    /// Begins to write the index: no more blocks follow.
+    pub fn end(&mut self) -> Result<(), IoError> {
+        self.writer.end()
+    }
+
     /// Reserves space for a block of `len` bytes and for finishing the run after it. If the volume is full, this
     /// fails and the run can still be finished without the block.
     pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {

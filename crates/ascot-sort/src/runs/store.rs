@@ -37,7 +37,7 @@ use ascot_model::units;
 use manifest::OLDEST_VERSION;
 pub use manifest::{
     FileIdentity, Finished, LargePart, MANIFEST_VERSION, Manifest, MergingGroup, OpenPart, OpenSpill,
-    OutputState, StoredMethod, StoredView,
+    OutputState, SealedPart, SplitNode, SplitState, StoredMethod, StoredView,
 };
 
 use crate::api::{Cancel, Output, SortError};
@@ -63,8 +63,8 @@ pub struct JobDir {
     kept: bool,
     /// Decides whether the directories are left for a resume; none: they are removed.
     keeping: Option<Keeping>,
-    /// The unfinished output that is kept or removed with them.
-    temporary: Option<PathBuf>,
+    /// The unfinished outputs that are kept or removed with them.
+    temporaries: Vec<PathBuf>,
     /// Final names of the directories made by this process: they are removed if it must exit at once.
     registered: Vec<PathBuf>,
     /// Next run number when the manifest was last stored: the names of earlier runs are durable.
@@ -135,7 +135,7 @@ impl JobDir {
             disk,
             kept: false,
             keeping: None,
-            temporary: None,
+            temporaries: Vec::new(),
             registered: Vec::new(),
             synced,
         }
@@ -164,7 +164,9 @@ impl JobDir {
         if !self.registered.is_empty() {
             emergency::register_file(temporary);
         }
-        self.temporary = Some(temporary.to_path_buf());
+        if self.temporaries.last().is_none_or(|last| last != temporary) {
+            self.temporaries.push(temporary.to_path_buf());
+        }
     }
 
     /// The first directory, which holds the manifest.
@@ -285,7 +287,7 @@ impl JobDir {
         let me = rustix::process::geteuid().as_raw();
         let ours =
             |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && it.uid() == me);
-        if let Some(temporary) = self.temporary.as_ref().filter(ours) {
+        for temporary in self.temporaries.iter().filter(ours) {
             // If this fails, the leftover is found by its name.
             let _ = fs::remove_file(temporary);
         }
@@ -294,7 +296,7 @@ impl JobDir {
     /// Removes the registrations: nothing is removed any more if the process must exit at once.
     fn forget(&self) {
         self.registered.iter().for_each(|dir| forget(dir));
-        self.temporary.iter().for_each(|temporary| emergency::forget(temporary));
+        self.temporaries.iter().for_each(|temporary| emergency::forget(temporary));
     }
 }
 

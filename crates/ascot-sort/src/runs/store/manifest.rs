@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
-use crate::api::SortRequest;
+use crate::api::{SortRequest, SplitBy};
 use crate::output::DurableOutput;
 use crate::read::{Fingerprint, InputPosition};
 use crate::records::{Merged, Misfits};
 use crate::runs::run_file::{Run, RunStart};
 
 /// Version of the manifest; another version cannot be resumed.
-pub const MANIFEST_VERSION: u32 = 2;
+pub const MANIFEST_VERSION: u32 = 3;
 
-/// The version before had no spellings of null and no date formats; all else is the same.
+/// Version 2 had no splits, version 1 no spellings of null and no date formats either; all else is the same.
 pub(super) const OLDEST_VERSION: u32 = 1;
 
 /// Memory for the indexes of runs, bytes: part of the constant that a job uses beside its cap. It holds the indexes of
@@ -79,6 +79,12 @@ pub struct Manifest {
     /// The view to be made of the runs.
     #[serde(default)]
     pub view: Option<StoredView>,
+    /// A split in several passes.
+    #[serde(default)]
+    pub split: Option<SplitState>,
+    /// Of a distribution in several splits: the parts of each run, while one has several.
+    #[serde(default)]
+    pub groups: Vec<SplitNode>,
     /// Bytes read and written so far.
     pub moved: (u64, u64),
     /// Seconds worked so far.
@@ -125,6 +131,11 @@ impl Manifest {
         self.runs.iter().chain(parts).chain(merging).chain(large).filter(|run| run.input.is_none())
     }
 
+    /// Unfinished outputs that the job names.
+    pub fn unfinished(&self) -> impl Iterator<Item = &PathBuf> {
+        self.temporary.iter().chain(self.split.iter().flat_map(|split| &split.temporaries))
+    }
+
     /// None if the checksum does not match, or the first line is not a valid manifest.
     pub(super) fn from_bytes(text: &[u8]) -> Option<Self> {
         let end = text.iter().position(|&byte| byte == b'\n')?;
@@ -133,7 +144,24 @@ impl Manifest {
         if sum != check_line(line).as_bytes() {
             return None;
         }
-        serde_json::from_slice(line).ok()
+        serde_json::from_slice(line).ok().filter(Manifest::is_consistent)
+    }
+
+    /// Whether the parts of a split and its files correspond.
+    fn is_consistent(&self) -> bool {
+        if self.all_read && !self.groups.is_empty() && self.groups.len() != self.runs.len() {
+            return false;
+        }
+        let Some(split) = &self.split else { return true };
+        let parts = split.temporaries.len() as u64;
+        let is_inside = |node: &SplitNode| {
+            node.count > 0 && u64::from(node.first) + u64::from(node.count) <= parts && node.pass > 0
+        };
+        self.request.output.parts_held() as u64 == parts
+            && !split.factors.is_empty()
+            && split.nodes.iter().all(is_inside)
+            && (!self.all_read || split.nodes.len() == self.runs.len())
+            && split.done.iter().all(|done| u64::from(done.part) < parts)
     }
 }
 
@@ -174,6 +202,45 @@ impl<W: Write> Write for Summed<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// A split in several passes: `runs` of the manifest are its intermediate files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SplitState {
+    /// The rule by which a record belongs to a part.
+    pub by: SplitBy,
+    /// The first key of each part, except the first part; empty by hash.
+    pub bounds: Vec<Vec<u8>>,
+    /// The fan-out of each pass.
+    pub factors: Vec<u64>,
+    /// The temporary name of each part.
+    pub temporaries: Vec<PathBuf>,
+    /// The parts of each intermediate file.
+    pub nodes: Vec<SplitNode>,
+    /// The complete parts.
+    pub done: Vec<SealedPart>,
+    /// Sum of the records in them.
+    pub out: RecordSum,
+}
+
+/// The parts whose records an intermediate file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitNode {
+    /// The first of them.
+    pub first: u32,
+    /// Their number.
+    pub count: u32,
+    /// Number of the pass that splits it, from 0.
+    pub pass: usize,
+}
+
+/// A complete part under its temporary name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedPart {
+    /// Its number.
+    pub part: u32,
+    /// Its file, whose identity does not change when it is renamed.
+    pub file: FileIdentity,
 }
 
 /// A view that is being made.

@@ -1,0 +1,24 @@
+//! The shape of a split: its parts, and the numbers of files that it may write at once.
+
+/// Maximum number of parts of a distribution in several splits: a part has a number of 16 bits.
+pub const MAX_PARTS: u64 = 1 << 15;
+
+/// The split of a job: its parts, and the files that it may write at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SplitShape {
+    /// Number of parts.
+    pub parts: u64,
+    /// Maximum number of intermediate files written at once.
+    pub max_intermediates: u64,
+    /// Maximum number of parts written at once.
+    pub max_parts: u64,
+    /// Bytes of the largest intermediate file, as a share of the mean of its pass; infinite if one may have all records.
+    pub unevenness: f64,
+    /// Whether a part can be any range of bytes: parts are written one after another, in one pass.
+    pub in_turn: bool,
+}
+
+/// Fan-outs as a product.
+pub(super) fn in_words(factors: &[u64]) -> String {
+    factors.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
+}
