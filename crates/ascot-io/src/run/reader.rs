@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::codec::BlockDecoder;
+use super::codec::expand;
 use super::index::{BlockEntry, RunIndex};
 use super::{RunId, block_checksum};
 use crate::backend::NOTHING_BEGUN;
@@ -49,7 +49,7 @@ impl RunFile {
     }
 
     /// Waits for a block, and verifies it: an error if it is not the block in the index.
-    pub fn complete(&self, pending: PendingBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
+    pub fn complete(&self, pending: PendingBlock) -> Result<Filled, IoError> {
         let PendingBlock { read, number, block } = pending;
         let Filled { mut buf, start, .. } = read.complete()?;
         let corrupt =
@@ -61,7 +61,7 @@ impl RunFile {
         }
         if stored < raw {
             // Compressed blocks occur only in run files, where blocks start with pages.
-            if start != 0 || !decoder.expand(&mut buf, stored, raw) {
+            if start != 0 || !expand(block.codec, &mut buf, stored, raw) {
                 return Err(corrupt("it does not decompress to its length"));
             }
         }
@@ -77,7 +77,6 @@ pub struct RunReader {
     next: usize,
     /// The oldest first.
     begun: VecDeque<PendingBlock>,
-    decoder: BlockDecoder,
 }
 
 impl RunReader {
@@ -92,7 +91,6 @@ impl RunReader {
             file: Arc::clone(file),
             next: from_block.min(index.blocks.len()),
             begun: VecDeque::new(),
-            decoder: BlockDecoder::new(&file.path, index.codec)?,
             index,
         })
     }
@@ -115,7 +113,7 @@ impl RunReader {
     /// Waits for the oldest block begun and verifies it.
     pub fn complete(&mut self) -> Result<Filled, IoError> {
         let Some(pending) = self.begun.pop_front() else { return Err(self.misuse(NOTHING_BEGUN)) };
-        self.file.complete(pending, &mut self.decoder)
+        self.file.complete(pending)
     }
 
     /// Whether [`complete`](Self::complete) would not wait for the device.

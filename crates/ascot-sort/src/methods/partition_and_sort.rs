@@ -258,9 +258,11 @@ impl<R: Records> Job<'_, R> {
             self.manifest.sum_in = RecordSum::new();
             self.manifest.misfits = Misfits::default();
         }
+        let codec = self.compression.of_pass("split");
         let mut parts = Vec::with_capacity(splitters.parts());
         for part in stored {
-            let sink = RunSink::resume(&self.records, &self.disk, part.run, decode_index(&part.index)?)?;
+            let index = decode_index(&part.index)?;
+            let sink = RunSink::resume(&self.records, &self.disk, part.run, index, &codec)?;
             parts.push(PartRun::new(sink));
         }
         let dirs = self.spill_dirs()?;
@@ -270,7 +272,7 @@ impl<R: Records> Job<'_, R> {
             let dir = dirs.choose(expected, &[]).ok_or_else(|| dirs.no_space(expected))?;
             dirs.reserve(dir, expected);
             let path = dirs.run_path(dir, number);
-            let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
+            let sink = RunSink::create(&self.records, &self.disk, path, number, &codec)?;
             parts.push(PartRun::new(sink));
         }
         Ok(parts)

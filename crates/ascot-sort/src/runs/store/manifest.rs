@@ -289,7 +289,7 @@ mod tests {
 
     /// A run of `blocks` blocks with its index in memory.
     fn run(blocks: usize) -> Run {
-        let mut index = RunIndex::new(RunId(1), Codec::None);
+        let mut index = RunIndex::new(RunId(1));
         index.blocks = vec![BlockEntry { offset: 0, stored: 0, raw: 0, crc: 0, first_record: 0 }; blocks];
         Run {
             path: PathBuf::new(),
