@@ -16,6 +16,9 @@ pub enum Codec {
 }
 
 impl Codec {
+    /// All, in the order of their numbers.
+    pub const ALL: [Codec; 3] = [Codec::None, Codec::Lz4, Codec::Zstd];
+
     /// The codecs that compress.
     pub const COMPRESSING: [Codec; 2] = [Codec::Lz4, Codec::Zstd];
 

@@ -130,13 +130,15 @@ pub struct SpillCost<'a> {
     pub threads: f64,
     /// Measured time of computing, in predicted times.
     pub compute_factor: f64,
+    /// Measured time of the volume, in predicted times, with each codec of [`Codec::ALL`].
+    pub device_factors: [f64; Codec::ALL.len()],
     /// Bytes stored for each byte of the spills that exist already.
     pub read_ratio: f64,
 }
 
 impl SpillCost<'_> {
-    /// Seconds of all passes, if all further spills are written with a codec of these figures.
-    pub fn seconds(&self, figures: &CodecFigures) -> f64 {
+    /// Seconds of all passes, if all further spills are written with `codec`, which has these figures.
+    pub fn seconds(&self, codec: Codec, figures: &CodecFigures) -> f64 {
         let of = |(at, pass): (usize, &SpillPass)| {
             let read_ratio = if at == 0 { self.read_ratio } else { figures.ratio };
             let expand_s = if at == 0 { 0.0 } else { pass.spills_read / figures.expand_bytes_per_s };
@@ -155,14 +157,19 @@ impl SpillCost<'_> {
                     self.volume.seconds(read, written, pass.switches, pass.files)
                 }
             };
+            let device_s = device_s * self.device_factors[codec as usize];
             device_s.max(computing_s).max(compress_s).max(expand_s)
         };
         self.passes.iter().enumerate().map(of).sum()
     }
 
+    fn seconds_of_none(&self) -> f64 {
+        self.seconds(Codec::None, &CodecFigures::NONE)
+    }
+
     /// Whether a codec could save a clear share of the time, if the data shrank well.
     pub fn may_pay(&self) -> bool {
-        self.seconds(&CodecFigures::BOUND) < WORTH * self.seconds(&CodecFigures::NONE)
+        self.seconds(Codec::None, &CodecFigures::BOUND) < WORTH * self.seconds_of_none()
     }
 }
 
@@ -174,6 +181,8 @@ const BETTER: f64 = 0.95;
 /// changes nothing.
 const REVIEW_BYTES: u64 = 8 << 20;
 const MAX_REVIEW_BYTES: u64 = 64 << 20;
+/// Changes after which the time between two reviews is no longer doubled.
+const MAX_DOUBLINGS: u32 = 3;
 /// Blocks in sequence that did not shrink, after which a codec is reviewed at once.
 const USELESS_BLOCKS: u32 = 6;
 /// Bytes after which the blocks written tell more about a codec than its sample.
@@ -201,6 +210,8 @@ pub struct CodecChoice {
     /// Bytes from the last review to the next.
     interval: u64,
     decided: bool,
+    /// Changes so far.
+    changes: u32,
     /// Bytes of spills so far.
     bytes: u64,
     account: SpillsAccount,
@@ -216,6 +227,7 @@ impl CodecChoice {
             useless_blocks: 0,
             interval: REVIEW_BYTES,
             decided: asked.fixed().is_some(),
+            changes: 0,
             bytes: 0,
             account: SpillsAccount::new(asked),
         }
@@ -299,7 +311,7 @@ impl CodecChoice {
         let seconds = |codec: Codec| {
             let usable = codec == Codec::None || !samples.is_empty();
             let figures = self.figures_of(codec).filter(|_| usable);
-            figures.map_or(f64::INFINITY, |figures| cost.seconds(&figures))
+            figures.map_or(f64::INFINITY, |figures| cost.seconds(codec, &figures))
         };
         let next = next_codec(self.codec, &seconds);
         let changes = next != self.codec;
@@ -309,19 +321,22 @@ impl CodecChoice {
             let after_bytes = self.bytes;
             self.account.decide(Decision { pass: pass.into(), after_bytes, from, to: next, reason });
         }
+        // A choice that has changed often is changed less often.
         let calm = self.decided && !changes;
-        self.interval = if calm { (2 * self.interval).min(MAX_REVIEW_BYTES) } else { REVIEW_BYTES };
+        self.changes += u32::from(self.decided && changes);
+        let least = REVIEW_BYTES << self.changes.min(MAX_DOUBLINGS);
+        self.interval = if calm { (2 * self.interval).max(least).min(MAX_REVIEW_BYTES) } else { least };
         self.codec = next;
         self.decided = true;
     }
 
     /// Why `next` is the codec from now on.
     fn reason(&self, next: Codec, cost: &SpillCost<'_>, no_codec_pays: bool) -> String {
-        let none_s = units::seconds(cost.seconds(&CodecFigures::NONE));
+        let none_s = units::seconds(cost.seconds_of_none());
         let percent = |figures: CodecFigures| (figures.ratio * 100.0).round();
         let volume = units::rate(cost.volume.write_bytes_per_s);
         if let Some(figures) = self.figures_of(next).filter(|_| next != Codec::None) {
-            let with_s = units::seconds(cost.seconds(&figures));
+            let with_s = units::seconds(cost.seconds(next, &figures));
             return format!(
                 "the data shrinks to {} percent, and the volume writes {volume}: {with_s} instead of {none_s} \
                  for the passes left",
@@ -338,7 +353,7 @@ impl CodecChoice {
             }
             Some(figures) => format!(
                 "the volume writes {volume}: {} with {} instead of {none_s} for the passes left",
-                units::seconds(cost.seconds(&figures)),
+                units::seconds(cost.seconds(tried, &figures)),
                 tried.word()
             ),
             None => "no sample of the data was taken".into(),

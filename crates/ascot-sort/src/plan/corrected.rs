@@ -11,7 +11,6 @@ use ascot_model::multipass::{self, DeviceCost, PassCost};
 use ascot_model::report::VolumeSeen;
 use ascot_model::run_length::Shape;
 use ascot_model::volume::VolumeProfile;
-use ascot_model::volume_pace::SeenRates;
 
 use crate::api::{SortRequest, Volumes};
 use crate::plan::volumes::{devices, input_paths, written_dirs};
@@ -54,22 +53,6 @@ pub fn corrected(request: &SortRequest, ledger: &Ledger) -> Volumes {
 fn may_correct(volumes: &Volumes) -> bool {
     let found = |origin: &Origin| matches!(origin, Origin::Probed(_) | Origin::Recognised(_));
     volumes.volume.is_some() && !volumes.are_given() && volumes.origins.iter().any(|of| found(&of.origin))
-}
-
-/// A found profile with the rates that a job has seen. If it saw both directions only together, either one alone is no
-/// faster than both are.
-pub fn seen_profile(profile: &VolumeProfile, seen: &SeenRates) -> VolumeProfile {
-    let mut corrected = seen.correct(profile, FILES_OF_FORMING);
-    if let Some(each) = seen.duplex_bytes_per_s {
-        let both = 2.0 * each;
-        if seen.read_bytes_per_s.is_none() {
-            corrected.read_bytes_per_s = corrected.read_bytes_per_s.min(both);
-        }
-        if seen.write_bytes_per_s.is_none() {
-            corrected.write_bytes_per_s = corrected.write_bytes_per_s.min(both);
-        }
-    }
-    corrected
 }
 
 /// The runs that are to be merged.
@@ -115,15 +98,5 @@ mod tests {
         };
         assert_eq!(factor(1.0), 40);
         assert!(factor(0.1) < 40, "{}", factor(0.1));
-    }
-
-    #[test]
-    fn a_direction_seen_only_with_the_other_is_no_faster_than_both() {
-        let flash = VolumeProfile::assumed_flash();
-        let seen = SeenRates { duplex_bytes_per_s: Some(50e6), ..SeenRates::default() };
-        let corrected = seen_profile(&flash, &seen);
-        assert_eq!((corrected.read_bytes_per_s, corrected.write_bytes_per_s), (100e6, 100e6));
-        let read = SeenRates { read_bytes_per_s: Some(90e6), ..seen };
-        assert_eq!(seen_profile(&flash, &read).read_bytes_per_s, 90e6);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use budget::{
     Budget, MIN_MEMORY_BYTES, default_memory, merge_carry_bytes, merge_fan_in, part_block, spare_bytes,
     too_little,
 };
-pub(crate) use corrected::{MergeBytes, corrected, merge_factor, seen_profile, volumes_seen};
+pub(crate) use corrected::{MergeBytes, corrected, merge_factor, volumes_seen};
 pub(crate) use disk_space::{
     Shortage, check_output_space, disk_is_estimate, explain_view_space, free_of_plan, keep_within,
     no_space_for_spills, refuse_without_space, shortage,

@@ -4,8 +4,9 @@
 //! with each, and takes the fastest. While it writes it compares what it measures with what it assumed:
 //!
 //! ```text
-//!   volume       its profile, corrected by the requests so far, unless the user gave it
-//!   processors   the time of this process so far, without codecs, beside that of the plan
+//!   volume       its profile, corrected by the requests so far, unless the user gave it; and the time for which the job
+//!                waited for it with each codec, beside the time that the profile predicts for the same bytes
+//!   processors   the time of this process so far, without codecs, and the time in which it did not wait for the volume
 //!   data         the blocks written since the last review, and a sample for the codecs not in use
 //! ```
 //!
@@ -15,23 +16,32 @@
 //! rates are measured.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ascot_io::{ChooseCodec, Codec, Direction, Disk, Ledger, SpillCodec, Unpoisoned, sample_codec};
 use ascot_model::account_of_spills::SpillsAccount;
 use ascot_model::codec::StoredBlock;
 use ascot_model::compression::{CodecChoice, Sample, SpillCost, SpillPass, spill_passes, two_passes};
 use ascot_model::plan::Plan;
+use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 
 use crate::api::{SortRequest, Volumes};
-use crate::plan::{devices, seen_profile, written_dirs};
+use crate::plan::{devices, written_dirs};
 
 /// Bytes that a pass moves before its processor time tells anything.
 const TOLD_BYTES: u64 = 32 << 20;
 /// Bounds of the processor time of a pass, in predicted times: a measurement beyond them says nothing.
 const MIN_FACTOR: f64 = 0.1;
-const MAX_FACTOR: f64 = 30.0;
+const MAX_FACTOR: f64 = 100.0;
+/// Bytes that a volume moves before the time for which the job waits for it tells anything.
+const PACE_BYTES: u64 = 8 << 20;
+/// A shorter block, the last one of a run, is no sample.
+const MIN_SAMPLE_BYTES: usize = 16 << 10;
+/// Bound of the time of a volume, in predicted times.
+const MAX_DEVICE_FACTOR: f64 = 4.0;
+/// Files among which a pass that writes spills switches; the predicted time of their bytes hardly depends on it.
+const FILES: f64 = 2.0;
 
 /// The compression of a job's spills; clones share it.
 #[derive(Clone)]
@@ -62,14 +72,49 @@ struct State {
     spilled: u64,
     /// Bytes stored for each byte of spills that the pass reads.
     read_ratio: f64,
+    /// What the volume did in the pass with each codec.
+    paces: [Pace; Codec::ALL.len()],
+    /// Figures at the last review.
+    reviewed: Figures,
 }
 
+/// What the volume did for a job.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    /// Time for which the job waited for it, seconds.
+    hindered_s: f64,
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+/// Figures of the job so far.
 #[derive(Clone, Copy, Default)]
 struct Figures {
+    time: Option<Instant>,
     /// Processor time without codecs, seconds.
     computing_s: f64,
+    /// Time in which the job waited for reads, and in which writes waited behind each other, seconds.
+    read_waited_s: f64,
+    writes_queued_s: f64,
     input_bytes: u64,
     spilled_bytes: u64,
+    /// Bytes that the volume read and wrote.
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+impl Figures {
+    /// Seconds since `began` for which the job waited for the volume.
+    fn hindered_s(&self, began: &Figures) -> f64 {
+        let reads_s = self.read_waited_s - began.read_waited_s;
+        reads_s.max(self.writes_queued_s - began.writes_queued_s)
+    }
+
+    /// Seconds since `began` in which the job did not wait for it.
+    fn unhindered_s(&self, began: &Figures) -> f64 {
+        let (Some(now), Some(then)) = (self.time, began.time) else { return 0.0 };
+        (now - then).as_secs_f64() - self.hindered_s(began)
+    }
 }
 
 impl SpillCompression {
@@ -77,7 +122,15 @@ impl SpillCompression {
     pub fn new(request: &SortRequest, plan: &Plan, disk: &Disk) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let choice = CodecChoice::new(request.compression);
-        let state = State { choice, pass: "", began: Figures::default(), spilled: 0, read_ratio: 1.0 };
+        let state = State {
+            choice,
+            pass: "",
+            began: Figures::default(),
+            spilled: 0,
+            read_ratio: 1.0,
+            paces: Default::default(),
+            reviewed: Figures::default(),
+        };
         SpillCompression(Arc::new(Choice {
             volumes: request.volumes.clone(),
             devices: devices(&written_dirs(request)),
@@ -90,12 +143,41 @@ impl SpillCompression {
         }))
     }
 
+    /// What is known of it before the job begins, in words; none if the plan spills nothing.
+    pub fn forecast(request: &SortRequest, plan: &Plan, disk: &Disk) -> Option<String> {
+        if plan.chosen.disk.spills_bytes == 0 {
+            return None;
+        }
+        let asked = request.compression;
+        let choice = match asked.fixed() {
+            Some(Codec::None) => return Some("as they are (--compress none)".into()),
+            Some(codec) => return Some(format!("compressed with {} (--compress)", codec.word())),
+            None => Self::new(request, plan, disk).0,
+        };
+        let state = choice.state.lock().unpoisoned();
+        let words = match choice.volume() {
+            None if choice.volumes.are_given() => "as they are: the volume counts as flash".into(),
+            None => "as they are, unless the volume turns out to be the bottleneck".into(),
+            Some(volume) if choice.cost(&state, &volume).may_pay() => format!(
+                "compressed if the first sorted records shrink: the volume writes {}",
+                units::rate(volume.write_bytes_per_s)
+            ),
+            Some(volume) => format!(
+                "as they are: the volume, which writes {}, is not the bottleneck",
+                units::rate(volume.write_bytes_per_s)
+            ),
+        };
+        Some(words)
+    }
+
     /// The codec of the spills of the pass `pass`, which begins unless it has begun before.
     pub fn of_pass(&self, pass: &'static str) -> SpillCodec {
         let mut state = self.0.state.lock().unpoisoned();
         if state.pass != pass {
             state.read_ratio = state.choice.account().ratio_of(state.pass);
             state.began = self.0.figures(&state);
+            state.reviewed = state.began;
+            state.paces = Default::default();
             state.pass = pass;
             state.choice.pass_begins();
         }
@@ -118,9 +200,11 @@ impl ChooseCodec for Choice {
     fn choose(&self, block: &[u8]) -> Codec {
         let mut state = self.state.lock().unpoisoned();
         if state.choice.is_due()
-            && let Some(volume) = self.volume()
+            && block.len() >= MIN_SAMPLE_BYTES
+            && let Some(volume) = self.volume_of(&state)
         {
             let pass = state.pass;
+            self.note_requests(&mut state);
             let cost = self.cost(&state, &volume);
             let samples: Vec<Sample> = if cost.may_pay() {
                 state.choice.to_sample().filter_map(|codec| sample_codec(codec, block)).collect()
@@ -141,54 +225,102 @@ impl ChooseCodec for Choice {
 }
 
 impl Choice {
-    /// The volume of the spills; none if nothing is known of it.
+    /// The volume of the spills; none as long as nothing is known of it.
     fn volume(&self) -> Option<VolumeProfile> {
         if self.volumes.are_given() {
             // What counts as flash on request is never the bottleneck.
             return self.volumes.volume.clone();
         }
-        let seen = self.ledger.pace(&self.devices).rates();
-        let written = seen.write_bytes_per_s.is_some() || seen.duplex_bytes_per_s.is_some();
-        (self.volumes.volume.is_some() || written).then(|| seen_profile(&self.volumes.profile(), &seen))
+        let pace = self.ledger.pace(&self.devices);
+        let Some(write_bytes_per_s) = pace.queued_write.queued_rate() else {
+            return self.volumes.volume.clone();
+        };
+        let profile = self.volumes.profile();
+        let read_bytes_per_s = pace.rates().read_bytes_per_s.unwrap_or(profile.read_bytes_per_s);
+        // Whether one direction disturbs the other shows in the measured time of all requests.
+        Some(VolumeProfile { read_bytes_per_s, write_bytes_per_s, duplex_bytes_per_s: None, ..profile })
+    }
+
+    /// The volume of the spills, if enough of it was seen.
+    fn volume_of(&self, state: &State) -> Option<VolumeProfile> {
+        let known = self.volumes.are_given() || self.volumes.volume.is_some();
+        self.volume().filter(|_| known || state.spilled >= TOLD_BYTES)
+    }
+
+    /// Counts the work of the volume since the last review for the codec in use.
+    fn note_requests(&self, state: &mut State) {
+        let now = self.figures(state);
+        let pace = &mut state.paces[state.choice.codec() as usize];
+        pace.hindered_s += now.hindered_s(&state.reviewed);
+        pace.read_bytes += now.read_bytes - state.reviewed.read_bytes;
+        pace.written_bytes += now.written_bytes - state.reviewed.written_bytes;
+        state.reviewed = now;
     }
 
     /// The cost of the passes left.
     fn cost<'a>(&'a self, state: &State, volume: &'a VolumeProfile) -> SpillCost<'a> {
         let at = self.planned.iter().position(|pass| pass.name == state.pass);
         let passes = at.map_or(&self.unplanned[..], |at| &self.planned[at..]);
+        let present = self.device_factor(state, volume, state.choice.codec()).unwrap_or(1.0);
+        let factor = |codec| self.device_factor(state, volume, codec).unwrap_or(present);
         SpillCost {
             passes,
             volume,
             input_volume: self.volumes.input_volume.as_ref(),
             threads: self.threads,
             compute_factor: passes.first().map_or(1.0, |pass| self.compute_factor(state, pass)),
+            device_factors: Codec::ALL.map(factor),
             read_ratio: state.read_ratio,
         }
     }
 
-    /// Processor time of the present pass so far, in times of the prediction for its part that is done.
+    /// Time for which the present pass waited for the volume with `codec`, in times of the prediction for the same bytes;
+    /// none if little was moved with it, or the profile is not to be corrected.
+    fn device_factor(&self, state: &State, volume: &VolumeProfile, codec: Codec) -> Option<f64> {
+        let pace = &state.paces[codec as usize];
+        let measured = !self.volumes.are_given() && self.volumes.input_volume.is_none();
+        if !measured || pace.read_bytes + pace.written_bytes < PACE_BYTES {
+            return None;
+        }
+        let predicted_s = volume.seconds(pace.read_bytes as f64, pace.written_bytes as f64, 0.0, FILES);
+        Some((pace.hindered_s / predicted_s).min(MAX_DEVICE_FACTOR))
+    }
+
+    /// Time of computing in the present pass so far, in times of the prediction for its part that is done.
     fn compute_factor(&self, state: &State, pass: &SpillPass) -> f64 {
         let now = self.figures(state);
-        let read = now.input_bytes - state.began.input_bytes;
-        let spilled = now.spilled_bytes - state.began.spilled_bytes;
+        let began = &state.began;
+        let read = now.input_bytes - began.input_bytes;
+        let spilled = now.spilled_bytes - began.spilled_bytes;
         let moved = if pass.inputs_read > 0.0 { read + spilled } else { spilled };
         let share = moved as f64 / (pass.inputs_read + pass.spills_written).max(1.0);
-        let predicted_s = pass.compute_seconds * self.planned_threads * share;
+        let predicted_s = pass.compute_seconds * share;
         if moved < TOLD_BYTES || predicted_s <= 0.0 {
             return self.planned_threads / self.threads;
         }
-        let factor = (now.computing_s - state.began.computing_s) / predicted_s;
-        factor.clamp(MIN_FACTOR, MAX_FACTOR) * self.planned_threads / self.threads
+        let computing_s = (now.computing_s - began.computing_s) / self.threads;
+        (computing_s.max(now.unhindered_s(began)) / predicted_s).clamp(MIN_FACTOR, MAX_FACTOR)
     }
 
     fn figures(&self, state: &State) -> Figures {
-        let inputs = self.ledger.account().into_iter();
-        let inputs = inputs.filter(|stream| stream.direction == Direction::Read && stream.name == "input");
-        Figures {
+        let pace = self.ledger.pace(&self.devices);
+        let totals = self.ledger.totals();
+        let mut figures = Figures {
+            time: Some(Instant::now()),
             computing_s: processor_time().as_secs_f64() - state.choice.account().seconds(),
-            input_bytes: inputs.map(|stream| stream.bytes).sum(),
             spilled_bytes: state.spilled,
+            writes_queued_s: pace.queued_write.seconds,
+            read_bytes: totals.read_bytes,
+            written_bytes: totals.written_bytes,
+            ..Figures::default()
+        };
+        for stream in self.ledger.account() {
+            if stream.direction == Direction::Read {
+                figures.read_waited_s += stream.waited.as_secs_f64();
+                figures.input_bytes += if stream.name == "input" { stream.bytes } else { 0 };
+            }
         }
+        figures
     }
 }
 
