@@ -130,8 +130,10 @@ pub struct SpillCost<'a> {
     pub threads: f64,
     /// Measured time of computing, in predicted times.
     pub compute_factor: f64,
-    /// Measured time of the volume, in predicted times, with each codec of [`Codec::ALL`].
-    pub device_factors: [f64; Codec::ALL.len()],
+    /// Measured time of the volume, in predicted times.
+    pub device_factor: f64,
+    /// The part of the saving predicted for each codec of [`Codec::ALL`] that was seen.
+    pub realised: [f64; Codec::ALL.len()],
     /// Bytes stored for each byte of the spills that exist already.
     pub read_ratio: f64,
 }
@@ -139,6 +141,16 @@ pub struct SpillCost<'a> {
 impl SpillCost<'_> {
     /// Seconds of all passes, if all further spills are written with `codec`, which has these figures.
     pub fn seconds(&self, codec: Codec, figures: &CodecFigures) -> f64 {
+        let predicted_s = self.predicted_s(figures);
+        if codec == Codec::None {
+            return predicted_s;
+        }
+        let none_s = self.seconds_of_none();
+        let saved_s = none_s - predicted_s;
+        none_s - if saved_s > 0.0 { saved_s * self.realised[codec as usize] } else { saved_s }
+    }
+
+    fn predicted_s(&self, figures: &CodecFigures) -> f64 {
         let of = |(at, pass): (usize, &SpillPass)| {
             let read_ratio = if at == 0 { self.read_ratio } else { figures.ratio };
             let expand_s = if at == 0 { 0.0 } else { pass.spills_read / figures.expand_bytes_per_s };
@@ -157,8 +169,7 @@ impl SpillCost<'_> {
                     self.volume.seconds(read, written, pass.switches, pass.files)
                 }
             };
-            let device_s = device_s * self.device_factors[codec as usize];
-            device_s.max(computing_s).max(compress_s).max(expand_s)
+            (device_s * self.device_factor).max(computing_s).max(compress_s).max(expand_s)
         };
         self.passes.iter().enumerate().map(of).sum()
     }

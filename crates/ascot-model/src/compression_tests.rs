@@ -25,14 +25,14 @@ fn slow() -> VolumeProfile {
 }
 
 fn cost<'a>(passes: &'a [SpillPass], volume: &'a VolumeProfile) -> SpillCost<'a> {
-    let device_factors = [1.0; 3];
     SpillCost {
         passes,
         volume,
         input_volume: None,
         threads: 2.0,
         compute_factor: 1.0,
-        device_factors,
+        device_factor: 1.0,
+        realised: [1.0; 3],
         read_ratio: 1.0,
     }
 }
@@ -170,7 +170,7 @@ fn a_codec_that_saves_bytes_but_no_time_is_given_up() {
     let mut choice = CodecChoice::new(Compression::Auto);
     choice.review("form runs", &cost(&passes, &volume), &samples(LZ4, ZSTD));
     write(&mut choice, 0.3, 64 << 20);
-    let useless = SpillCost { device_factors: [1.0, 1.7, 1.7], ..cost(&passes, &volume) };
+    let useless = SpillCost { realised: [1.0, 0.0, 0.0], ..cost(&passes, &volume) };
     choice.review("form runs", &useless, &samples(LZ4, ZSTD)[..1]);
     assert_eq!(choice.codec(), Codec::None);
     write(&mut choice, 0.3, 64 << 20);

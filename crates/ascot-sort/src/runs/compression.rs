@@ -12,8 +12,8 @@
 //!
 //! Every block carries its codec, so the choice may change within a run.
 //!
-//! Invariant: a volume that only counts as flash, because nothing is known of it, is never the bottleneck before its
-//! rates are measured.
+//! Invariant: a volume that counts as flash without a measurement is never the bottleneck: a job there compresses nothing,
+//! and takes no sample.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -34,12 +34,12 @@ const TOLD_BYTES: u64 = 32 << 20;
 /// Bounds of the processor time of a pass, in predicted times: a measurement beyond them says nothing.
 const MIN_FACTOR: f64 = 0.1;
 const MAX_FACTOR: f64 = 100.0;
-/// Bytes that a volume moves before the time for which the job waits for it tells anything.
+/// Bytes that a pass spills with a codec before the time for which the job waits for it tells anything.
 const PACE_BYTES: u64 = 8 << 20;
 /// A shorter block, the last one of a run, is no sample.
 const MIN_SAMPLE_BYTES: usize = 16 << 10;
 /// Bound of the time of a volume, in predicted times.
-const MAX_DEVICE_FACTOR: f64 = 4.0;
+const MAX_DEVICE_FACTOR: f64 = 1.5;
 /// Files among which a pass that writes spills switches; the predicted time of their bytes hardly depends on it.
 const FILES: f64 = 2.0;
 
@@ -85,6 +85,8 @@ struct Pace {
     hindered_s: f64,
     read_bytes: u64,
     written_bytes: u64,
+    /// Bytes of spills, before compression.
+    spilled_bytes: u64,
 }
 
 /// Figures of the job so far.
@@ -156,8 +158,7 @@ impl SpillCompression {
         };
         let state = choice.state.lock().unpoisoned();
         let words = match choice.volume() {
-            None if choice.volumes.are_given() => "as they are: the volume counts as flash".into(),
-            None => "as they are, unless the volume turns out to be the bottleneck".into(),
+            None => "as they are: the volume counts as flash".into(),
             Some(volume) if choice.cost(&state, &volume).may_pay() => format!(
                 "compressed if the first sorted records shrink: the volume writes {}",
                 units::rate(volume.write_bytes_per_s)
@@ -201,7 +202,7 @@ impl ChooseCodec for Choice {
         let mut state = self.state.lock().unpoisoned();
         if state.choice.is_due()
             && block.len() >= MIN_SAMPLE_BYTES
-            && let Some(volume) = self.volume_of(&state)
+            && let Some(volume) = self.volume()
         {
             let pass = state.pass;
             self.note_requests(&mut state);
@@ -225,26 +226,17 @@ impl ChooseCodec for Choice {
 }
 
 impl Choice {
-    /// The volume of the spills; none as long as nothing is known of it.
+    /// The volume of the spills; none if it counts as flash without a measurement: it is never the bottleneck.
     fn volume(&self) -> Option<VolumeProfile> {
+        let profile = self.volumes.volume.clone()?;
         if self.volumes.are_given() {
-            // What counts as flash on request is never the bottleneck.
-            return self.volumes.volume.clone();
+            return Some(profile);
         }
         let pace = self.ledger.pace(&self.devices);
-        let Some(write_bytes_per_s) = pace.queued_write.queued_rate() else {
-            return self.volumes.volume.clone();
-        };
-        let profile = self.volumes.profile();
+        let Some(write_bytes_per_s) = pace.queued_write.queued_rate() else { return Some(profile) };
         let read_bytes_per_s = pace.rates().read_bytes_per_s.unwrap_or(profile.read_bytes_per_s);
-        // Whether one direction disturbs the other shows in the measured time of all requests.
+        // Whether one direction disturbs the other shows in the time for which the job waits.
         Some(VolumeProfile { read_bytes_per_s, write_bytes_per_s, duplex_bytes_per_s: None, ..profile })
-    }
-
-    /// The volume of the spills, if enough of it was seen.
-    fn volume_of(&self, state: &State) -> Option<VolumeProfile> {
-        let known = self.volumes.are_given() || self.volumes.volume.is_some();
-        self.volume().filter(|_| known || state.spilled >= TOLD_BYTES)
     }
 
     /// Counts the work of the volume since the last review for the codec in use.
@@ -254,6 +246,7 @@ impl Choice {
         pace.hindered_s += now.hindered_s(&state.reviewed);
         pace.read_bytes += now.read_bytes - state.reviewed.read_bytes;
         pace.written_bytes += now.written_bytes - state.reviewed.written_bytes;
+        pace.spilled_bytes += now.spilled_bytes - state.reviewed.spilled_bytes;
         state.reviewed = now;
     }
 
@@ -261,29 +254,53 @@ impl Choice {
     fn cost<'a>(&'a self, state: &State, volume: &'a VolumeProfile) -> SpillCost<'a> {
         let at = self.planned.iter().position(|pass| pass.name == state.pass);
         let passes = at.map_or(&self.unplanned[..], |at| &self.planned[at..]);
-        let present = self.device_factor(state, volume, state.choice.codec()).unwrap_or(1.0);
-        let factor = |codec| self.device_factor(state, volume, codec).unwrap_or(present);
         SpillCost {
             passes,
             volume,
             input_volume: self.volumes.input_volume.as_ref(),
             threads: self.threads,
             compute_factor: passes.first().map_or(1.0, |pass| self.compute_factor(state, pass)),
-            device_factors: Codec::ALL.map(factor),
+            device_factor: self.device_factor(state, volume),
+            realised: Codec::ALL.map(|codec| self.realised(state, volume, codec)),
             read_ratio: state.read_ratio,
         }
     }
 
-    /// Time for which the present pass waited for the volume with `codec`, in times of the prediction for the same bytes;
-    /// none if little was moved with it, or the profile is not to be corrected.
-    fn device_factor(&self, state: &State, volume: &VolumeProfile, codec: Codec) -> Option<f64> {
-        let pace = &state.paces[codec as usize];
-        let measured = !self.volumes.are_given() && self.volumes.input_volume.is_none();
-        if !measured || pace.read_bytes + pace.written_bytes < PACE_BYTES {
-            return None;
+    /// Time for which the present pass waited for the volume, in times of the prediction for the same bytes: without
+    /// codec, if that was seen.
+    fn device_factor(&self, state: &State, volume: &VolumeProfile) -> f64 {
+        let factor = |codec: Codec, max: f64| {
+            let pace = self.pace_of(state, codec)?;
+            let predicted_s = volume.seconds(pace.read_bytes as f64, pace.written_bytes as f64, 0.0, FILES);
+            Some((pace.hindered_s / predicted_s).min(max))
+        };
+        let plain = factor(Codec::None, MAX_DEVICE_FACTOR);
+        plain.or_else(|| factor(state.choice.codec(), 1.0)).unwrap_or(1.0)
+    }
+
+    /// The part of the saving predicted for `codec` that was seen in the present pass; all of it as long as the pass has
+    /// not been with and without it.
+    fn realised(&self, state: &State, volume: &VolumeProfile, codec: Codec) -> f64 {
+        let plain = self.pace_of(state, Codec::None);
+        let coded = self.pace_of(state, codec);
+        let (Some(plain), Some(coded)) = (plain, coded) else { return 1.0 };
+        let hindered_s = |pace: &Pace| pace.hindered_s / pace.spilled_bytes as f64;
+        let predicted_s = |pace: &Pace| {
+            let moved_s = volume.seconds(pace.read_bytes as f64, pace.written_bytes as f64, 0.0, FILES);
+            moved_s / pace.spilled_bytes as f64
+        };
+        let saving_s = predicted_s(plain) - predicted_s(coded);
+        if saving_s <= 0.0 {
+            return 1.0;
         }
-        let predicted_s = volume.seconds(pace.read_bytes as f64, pace.written_bytes as f64, 0.0, FILES);
-        Some((pace.hindered_s / predicted_s).min(MAX_DEVICE_FACTOR))
+        ((hindered_s(plain) - hindered_s(coded)) / saving_s).clamp(0.0, 1.0)
+    }
+
+    /// What the volume did in the present pass with a codec; none if that was little, or the profile is not to be
+    /// corrected.
+    fn pace_of<'s>(&self, state: &'s State, codec: Codec) -> Option<&'s Pace> {
+        let measured = !self.volumes.are_given() && self.volumes.input_volume.is_none();
+        Some(&state.paces[codec as usize]).filter(|pace| measured && pace.spilled_bytes >= PACE_BYTES)
     }
 
     /// Time of computing in the present pass so far, in times of the prediction for its part that is done.
