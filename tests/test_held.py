@@ -104,13 +104,14 @@ def digest_of_sorted(path):
     return digest(whole)
 
 
-@pytest.mark.parametrize("memory", ["16MiB", "64MiB", "8MiB"], ids=lambda it: f"resumed in {it}")
-def test_a_resumed_job_reads_again_what_was_held(memory, disk):
+# The chunks of 128 MiB are larger than those of 8.
+@pytest.mark.parametrize("first, memory", [(16, 16), (16, 64), (16, 8), (128, 8)])
+def test_a_resumed_job_reads_again_what_was_held(first, memory, disk):
     """A job that is killed in its last pass, before and after its first step there."""
-    run("gen", "600k", "-o", disk / "in")
-    job = start(
-        "sort", disk / "in", *FIXED, "--memory", "16MiB", "--temp", disk, "--method", "merge", "-o", disk / "out"
-    )
+    run("gen", f"{600 * first // 16}k", "-o", disk / "in")
+    words = ["--memory", f"{first}MiB", "--temp", disk, "--method", "merge", "-o", disk / "out"]
+    job = start("sort", disk / "in", *FIXED, *words)
+    memory = f"{memory}MiB"
     stop_where(job, disk, lambda manifest: manifest["all_read"])
     kill(job)
     (manifest,) = manifests(disk)

@@ -370,3 +370,16 @@ def test_a_split_in_two_passes_explains_the_command(files):
     told = run("plan", "split", "--outputs", "512", *words).stdout.decode()
     assert "pass 2" in told
     assert "write all parts in one pass" in told
+
+
+def test_on_assumed_rates_integers_are_distributed_and_records_merged():
+    def chosen(size, *layout):
+        size = ["--input", f"{size}MiB", "--memory", "128MiB", "--volume", "flash"]
+        told = run("plan", "sort", *size, *layout, "--json")
+        return json.loads(told.stdout)["plan"]["chosen"]["method"]
+
+    for mib in (320, 400, 640):
+        assert chosen(mib, "--format", "u64-le") == "distribute"
+        assert chosen(mib, "--format", "fixed:100", "--key", "0..10") == "merge"
+    # Memory holds most of the input: a merge moves far less.
+    assert chosen(140, "--format", "u64-le") == "merge"

@@ -257,4 +257,19 @@ mod tests {
         assert_eq!(others.len(), 2);
         assert!(Plan::cheapest(Vec::new(), &volume).is_none());
     }
+
+    #[test]
+    fn on_assumed_rates_less_computing_is_worth_a_third_of_the_time() {
+        let assumed = VolumeProfile::assumed_flash();
+        let measured = VolumeProfile { name: "measured".into(), ..assumed.clone() };
+        let chosen_bytes = |slower: f64, volume: &VolumeProfile| {
+            // Both are bound by the device; the first computes all the time.
+            let methods = vec![method(1_000_000_000, 5e8), method((slower * 1e9) as u64, 1e10)];
+            Plan::cheapest(methods, volume).expect("two methods").0.read_bytes()
+        };
+        assert_eq!(chosen_bytes(1.30, &assumed), 1_300_000_000);
+        assert_eq!(chosen_bytes(1.38, &assumed), 1_000_000_000);
+        assert_eq!(chosen_bytes(1.30, &measured), 1_000_000_000);
+        assert_eq!(chosen_bytes(1.02, &measured), 1_020_000_000);
+    }
 }

@@ -105,7 +105,13 @@ pub struct Merge<'a, R> {
     pub in_memory: Vec<Vec<Segment>>,
 }
 
-impl<R: Records> Merge<'_, R> {
+impl<'a, R: Records> Merge<'a, R> {
+    /// A merge of all records of its inputs, without any in memory.
+    pub fn new(records: &'a R, threads: &'a EmitThreads, rules: Rules, cancel: &'a Cancel) -> Self {
+        let so_far = Merged::default();
+        Merge { records, threads, rules, limit: None, cancel, so_far, in_memory: Vec::new() }
+    }
+
     /// Merges `inputs`, whose first blocks have the numbers `starts`, into `sink`. Returns the sums of all records
     /// merged so far, and the time waited for blocks.
     pub fn run<I: BlockInput<Block = RunBlock>>(

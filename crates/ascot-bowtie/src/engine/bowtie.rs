@@ -352,7 +352,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         let since = Instant::now();
         let mut result = self.wait_for(blocked_on);
         while self.alternating && result.is_ok() {
-            let Some(step) = self.in_flight.front().copied() else { break };
+            let Some(step) = self.first_with_room() else { break };
             result = self.complete(step);
         }
         self.waited += since.elapsed();
@@ -379,7 +379,8 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
                 }
                 _ => None,
             };
-            let Some(step) = step.or_else(|| self.in_flight.front().copied()) else {
+            let first = || self.first_with_room().or_else(|| self.in_flight.front().copied());
+            let Some(step) = step.or_else(first) else {
                 return self.wait_for_foreign_blocks();
             };
             debug_assert!(
@@ -392,6 +393,15 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
                 return Ok(());
             }
         }
+    }
+
+    /// The oldest request in flight that can be completed before the flow takes more of its stream.
+    fn first_with_room(&self) -> Option<Move> {
+        let has_room = |step: &Move| match *step {
+            Move::Read(index) => self.inputs[index].stream.has_room(),
+            Move::Write(_) => true,
+        };
+        self.in_flight.iter().copied().find(has_room)
     }
 
     /// What the flow is blocked on, seen with the requests in flight.

@@ -21,4 +21,6 @@ mod streams;
 mod tests;
 
 pub use bowtie::Bowtie;
-pub use streams::{BlockInput, BlockOutput, Completed, Reader, TooFewBlocks, Writer, complete_down_to};
+pub use streams::{
+    BlockInput, BlockOutput, Completed, FileWriter, Reader, TooFewBlocks, Writer, complete_down_to,
+};

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use ascot_io::{Buf, Filled, IoError, ReadStream, WriteStream};
+use ascot_io::{AtomicOutput, Buf, Filled, IoError, ReadStream, WriteStream};
 
 /// A stream of blocks, read forward.
 pub trait BlockInput: Send {
@@ -15,6 +15,10 @@ pub trait BlockInput: Send {
     fn begin(&mut self, buf: Buf) -> Result<(), IoError>;
     /// Waits for the oldest request.
     fn complete(&mut self) -> Result<Completed<Self::Block>, IoError>;
+    /// Whether there is memory to complete a block. Where there is none, it is completed only if the flow needs it.
+    fn has_room(&self) -> bool {
+        true
+    }
     /// Whether `complete` would return at once.
     fn ready(&mut self) -> bool;
     /// The device of the stream, as [`ascot_io::ReadStream::channel`] gives it.
@@ -36,6 +40,10 @@ impl<I: BlockInput + ?Sized> BlockInput for Box<I> {
 
     fn complete(&mut self) -> Result<Completed<I::Block>, IoError> {
         (**self).complete()
+    }
+
+    fn has_room(&self) -> bool {
+        (**self).has_room()
     }
 
     fn ready(&mut self) -> bool {
@@ -77,7 +85,7 @@ impl<I: BlockInput> Input<I> {
 
     /// Whether the oldest request is complete.
     pub(super) fn ready(&mut self) -> bool {
-        self.in_flight > 0 && self.stream.ready()
+        self.in_flight > 0 && self.stream.has_room() && self.stream.ready()
     }
 
     pub(super) fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
@@ -274,6 +282,49 @@ impl BlockOutput for Writer {
             self.written = stream.finish()?;
         }
         Ok(self.written)
+    }
+}
+
+/// A file of an output, written forward under a temporary name.
+pub struct FileWriter {
+    file: AtomicOutput,
+    /// Blocks begun and not completed.
+    begun: usize,
+}
+
+impl FileWriter {
+    /// Writes to `file`.
+    pub fn new(file: AtomicOutput) -> Self {
+        FileWriter { file, begun: 0 }
+    }
+
+    /// The file, sealed if it is finished.
+    pub fn into_file(self) -> AtomicOutput {
+        self.file
+    }
+}
+
+impl BlockOutput for FileWriter {
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+        self.begun += 1;
+        self.file.stream()?.begin(buf, len)
+    }
+
+    fn complete(&mut self) -> Result<(), IoError> {
+        self.begun = self.begun.saturating_sub(1);
+        complete_down_to(self.file.stream()?, self.begun)
+    }
+
+    fn ready(&mut self) -> bool {
+        self.file.stream().map_or(true, |stream| stream.in_flight() < self.begun)
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.file.channel()
+    }
+
+    fn finish(&mut self) -> Result<u64, IoError> {
+        self.file.seal()
     }
 }
 

@@ -1,14 +1,16 @@
 //! The engine against the simulator, and flows that are hard to serve.
 
 use ascot_io::{BlockPool, Buf, Direction, IoError, VirtualDisk};
-use ascot_model::run_length::{Algorithm, Scheme, Shape};
+use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 use proptest::prelude::*;
 
 use super::*;
 use crate::flow::{Flow, Step, run};
-use crate::schedule::{BlockedOn, FewestHeld, Forecast, Move, Schedule, SchedulerView, Split, Staircase};
-use crate::simulate::{RateModel, Setup, Skew, StreamState, UNITS, simulate};
+use crate::schedule::{
+    BlockedOn, EqualParts, FewestHeld, Forecast, Move, Schedule, SchedulerView, Split, Staircase,
+};
+use crate::simulate::{RateModel, Setup, Skew, StreamState, UNITS, simulate, simulate_by};
 
 const BLOCK: usize = UNITS as usize;
 
@@ -62,6 +64,16 @@ impl Flow for Simulated {
 
 /// The streams of a setup on a virtual disk, and the engine that drives them with its scheme.
 fn bowtie_of(setup: &Setup, disk: &VirtualDisk) -> Bowtie {
+    let Streams { inputs, outputs } = streams_of(setup, disk);
+    Bowtie::new(inputs, outputs, blocks(setup.memory_blocks), &setup.scheme).expect("there is memory")
+}
+
+struct Streams {
+    inputs: Vec<Reader>,
+    outputs: Vec<Writer>,
+}
+
+fn streams_of(setup: &Setup, disk: &VirtualDisk) -> Streams {
     let lengths = setup.input_blocks();
     for (input, &length) in lengths.iter().enumerate() {
         disk.store(&format!("in {input}"), vec![0; length as usize * BLOCK]);
@@ -69,8 +81,7 @@ fn bowtie_of(setup: &Setup, disk: &VirtualDisk) -> Bowtie {
     let reader = |input| Reader::new(disk.open_read(&format!("in {input}"), 0..u64::MAX), BLOCK);
     let inputs = (0..lengths.len()).map(reader).collect();
     let writer = |output| Writer::new(disk.create(&format!("out {output}")));
-    let outputs = (0..setup.scheme.shape.outputs).map(writer).collect();
-    Bowtie::new(inputs, outputs, blocks(setup.memory_blocks), &setup.scheme).expect("there is memory")
+    Streams { inputs, outputs: (0..setup.scheme.shape.outputs).map(writer).collect() }
 }
 
 fn steps(disk: &VirtualDisk) -> Vec<(Move, u64)> {
@@ -153,6 +164,51 @@ fn requests_that_follow_each_other_cost_few_switches() {
         };
         let (one, several) = (runs_at(1), runs_at(8));
         assert!(several < 1.1 * one, "{n} x {m} by {algorithm:?}: {several} runs for {one}");
+    }
+}
+
+/// Over a whole job that moves 40 times the memory, the engine gains over equal parts of memory, through the same
+/// engine, what the simulator and the formulas promise.
+#[test]
+fn jobs_gain_over_equal_parts_what_the_theory_promises() {
+    for (n, m, alpha, algorithm) in [
+        (0, 32, 0.0, Algorithm::A1),
+        (1, 32, 0.5, Algorithm::A2),
+        (32, 0, 1.0, Algorithm::A3),
+        (19, 1, 0.5, Algorithm::A4),
+        (16, 16, 0.5, Algorithm::A6r),
+        (4, 16, 0.3, Algorithm::A6r),
+        (16, 4, 0.5, Algorithm::A6w),
+    ] {
+        let blocks_of_memory = 1024;
+        let setup = Setup {
+            total_blocks: 40 * u64::from(blocks_of_memory),
+            ..setup(n, m, alpha, algorithm, blocks_of_memory)
+        };
+        let shape = setup.scheme.shape;
+        let split = EqualParts::split(&shape, setup.memory_blocks);
+        let equal = || EqualParts::new(n, split.read);
+        let runs = |by_scheme: bool| {
+            let disk = disk();
+            let mut bowtie = if by_scheme {
+                bowtie_of(&setup, &disk)
+            } else {
+                let Streams { inputs, outputs } = streams_of(&setup, &disk);
+                let pool = blocks(setup.memory_blocks);
+                let schedule = Box::new(equal());
+                Bowtie::with_schedule(inputs, outputs, pool, alpha, split, schedule).expect("there is memory")
+            };
+            run(&mut bowtie, &mut Simulated { function: RateModel::new(&setup) }, || Ok(()))
+                .expect("it runs");
+            disk.ledger().totals().runs as f64
+        };
+        let gain = runs(false) / runs(true);
+        let simulated = simulate_by(&setup, split, &mut equal(), false).expect("no deadlock").runs as f64
+            / simulate(&setup, false).expect("no deadlock").runs as f64;
+        let memory = f64::from(blocks_of_memory);
+        let formulas = setup.scheme.run_length(memory) / Baseline::EqualParts.run_length(&shape, memory);
+        assert!(gain >= 0.9 * simulated, "{n} x {m}: {gain:.2} times fewer, {simulated:.2} simulated");
+        assert!(gain >= 0.85 * formulas, "{n} x {m}: {gain:.2} times fewer, {formulas:.2} by the formulas");
     }
 }
 

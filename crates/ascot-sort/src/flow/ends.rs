@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ascot_bowtie::engine::{BlockOutput, complete_down_to};
+use ascot_bowtie::engine::FileWriter;
 use ascot_io::{Action, AtomicOutput, Buf, Disk, IoError, ReadStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -36,7 +36,7 @@ pub(super) enum InputEnd {
 /// An output as it was opened.
 pub(super) enum OutputEnd {
     /// A file.
-    File(FileOutput),
+    File(FileWriter),
     /// A pipe, socket or device.
     Pipe(PipeEnd),
 }
@@ -130,10 +130,7 @@ pub(super) fn input_bytes(input: &Input) -> Option<u64> {
 pub(super) fn open_output(disk: &Disk, output: &Output, cancel: &Cancel) -> Result<OutputEnd, SortError> {
     let path = match output {
         Output::Path(path) if is_file(output) => {
-            return Ok(OutputEnd::File(FileOutput {
-                file: AtomicOutput::create(disk, path, "output")?,
-                begun: 0,
-            }));
+            return Ok(OutputEnd::File(FileWriter::new(AtomicOutput::create(disk, path, "output")?)));
         }
         Output::Path(path) => path,
         Output::Stdout => return Ok(OutputEnd::Pipe(open_stdout()?)),
@@ -166,44 +163,6 @@ fn open_stdout() -> Result<PipeEnd, SortError> {
         }
     }
     Ok(PipeEnd { file, call_bytes: if kind.is_file() { usize::MAX } else { PIPE_ROOM } })
-}
-
-/// A file of the output, under a temporary name.
-pub(super) struct FileOutput {
-    file: AtomicOutput,
-    /// Blocks begun and not completed.
-    begun: usize,
-}
-
-impl FileOutput {
-    /// The file, sealed if it is finished.
-    pub(super) fn into_file(self) -> AtomicOutput {
-        self.file
-    }
-}
-
-impl BlockOutput for FileOutput {
-    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
-        self.begun += 1;
-        self.file.stream()?.begin(buf, len)
-    }
-
-    fn complete(&mut self) -> Result<(), IoError> {
-        self.begun = self.begun.saturating_sub(1);
-        complete_down_to(self.file.stream()?, self.begun)
-    }
-
-    fn ready(&mut self) -> bool {
-        self.file.stream().map_or(true, |stream| stream.in_flight() < self.begun)
-    }
-
-    fn channel(&self) -> Option<u64> {
-        self.file.channel()
-    }
-
-    fn finish(&mut self) -> Result<u64, IoError> {
-        self.file.seal()
-    }
 }
 
 /// Bytes on their way between a descriptor of the user and a pipe of the program.

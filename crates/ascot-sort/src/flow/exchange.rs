@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, Reader};
+use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, FileWriter, Reader};
 use ascot_bowtie::flow::{Flow, Step};
 use ascot_io::{Buf, Filled};
 use ascot_model::report::FlowStream;
@@ -25,7 +25,7 @@ use ascot_model::units;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::api::{Cancel, SortError};
-use crate::flow::ends::{FileOutput, Relay, is_passing};
+use crate::flow::ends::{Relay, is_passing};
 use crate::flow::program::Program;
 
 /// Time for which the program may run after it has closed a stream early; then this is an error.
@@ -495,10 +495,10 @@ pub(super) struct ProgramFlow {
     pub(super) exchange: Exchange,
 }
 
-impl Flow<Reader, FileOutput> for ProgramFlow {
+impl Flow<Reader, FileWriter> for ProgramFlow {
     type Error = SortError;
 
-    fn step(&mut self, bowtie: &mut Bowtie<Reader, FileOutput>) -> Result<Step, SortError> {
+    fn step(&mut self, bowtie: &mut Bowtie<Reader, FileWriter>) -> Result<Step, SortError> {
         let exchange = &mut self.exchange;
         let mut moved = exchange.feed_streams(bowtie)?;
         moved |= exchange.feed_relays()?;

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use ascot_bowtie::engine::{BlockInput, Bowtie, Reader, TooFewBlocks};
+use ascot_bowtie::engine::{BlockInput, Bowtie, FileWriter, Reader, TooFewBlocks};
 use ascot_bowtie::schedule::{FewestHeld, Split};
 use ascot_io::{AtomicOutput, BlockPool, Disk, Pool};
 use ascot_model::account::{BufferAccount, PassAccount};
@@ -12,7 +12,7 @@ use ascot_model::report::{FlowAccount, Report};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, Observer, Output, SortError};
-use crate::flow::ends::{FileOutput, OutputEnd, Relay, open_output, output_name};
+use crate::flow::ends::{OutputEnd, Relay, open_output, output_name};
 use crate::flow::exchange::{Exchange, Feed, Patience, Sink, Take};
 use crate::flow::plan::{Layout, RELAY_BYTES};
 use crate::flow::program::{Inherited, Pipe, Program};
@@ -36,7 +36,7 @@ pub(super) struct Streams {
     /// Files read by the engine.
     pub(super) readers: Vec<Reader>,
     /// Files written by the engine.
-    pub(super) writers: Vec<FileOutput>,
+    pub(super) writers: Vec<FileWriter>,
     pub(super) feeds: Vec<Feed>,
     takes: Vec<Take>,
     /// The program's ends.
@@ -78,8 +78,8 @@ impl FlowJob<'_> {
         pool: &Pool,
         memory: Memory,
         readers: Vec<I>,
-        writers: Vec<FileOutput>,
-    ) -> Result<Bowtie<I, FileOutput>, SortError> {
+        writers: Vec<FileWriter>,
+    ) -> Result<Bowtie<I, FileWriter>, SortError> {
         let Memory { blocks, block } = memory;
         let blocks = BlockPool::new(pool.region(blocks * block, "blocks of streams")?, block);
         let total = blocks.total() as u32;
@@ -111,7 +111,7 @@ impl FlowJob<'_> {
     pub(super) fn finish<I: BlockInput>(
         &self,
         mut passes: Passes,
-        bowtie: Bowtie<I, FileOutput>,
+        bowtie: Bowtie<I, FileWriter>,
         exchange: &Exchange,
         sum: &RecordSum,
     ) -> Result<Report, SortError> {
@@ -126,7 +126,7 @@ impl FlowJob<'_> {
             buffers: Some(buffers),
         };
         passes.done("flow", facts);
-        let files: Vec<AtomicOutput> = bowtie.into_outputs().map(FileOutput::into_file).collect();
+        let files: Vec<AtomicOutput> = bowtie.into_outputs().map(FileWriter::into_file).collect();
         let report = self.report(passes, exchange, sum);
         self.observer.complete(&report)?;
         AtomicOutput::commit_all(files)?;

@@ -22,9 +22,9 @@ use crate::flow::program::Pipe;
 use crate::job::Job;
 use crate::merge::{Merge, MergeTarget};
 use crate::methods::RawInput;
-use crate::plan::{Budget, budget_of, spare_bytes};
+use crate::plan::{Budget, MergeShare, budget_of};
 use crate::read::{Inputs, open_inputs};
-use crate::records::{AnyRecords, InputHead, Merged, MergedBlock, Records, Rules, with_records};
+use crate::records::{AnyRecords, InputHead, MergedBlock, Records, Rules, with_records};
 use crate::report::Passes;
 use crate::resources::ChunkPool;
 
@@ -86,24 +86,24 @@ impl FlowJob<'_> {
         let fault = Arc::new(Mutex::new(None));
         let count = job.inputs.iter().count();
         let long_records = ChunkPool::new(&job.pool, budget.block, 0, job.pool.budget());
-        let open = |number| RawInput::open(&job, number, count, &long_records, &fault);
+        let block = budget.block;
+        let available = job.pool.available();
+        let share =
+            MergeShare::new(available, block, count, job.records.record_bytes(), self.layout.long_runs);
+        let open = |number| RawInput::open(&job, number, share, &long_records, &fault);
         let readers = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
-        let memory = self.memory_of_merge(&job);
+        let blocks = available.saturating_sub(share.long_bytes) / block;
+        let blocks = if self.layout.long_runs { blocks } else { blocks.min(self.layout.blocks) };
+        let memory = Memory { blocks, block };
         let mut bowtie = self.bowtie(&pool, memory, readers, writers)?;
         let batch_bytes = (memory.blocks * memory.block / BATCH_SHARE) as u64;
         let mut target = Ordered { exchange, records: &*job.records, cancel: self.cancel, batch_bytes };
         let header = head.header.unwrap_or_default();
-        target.exchange.hand_over(&header, &mut bowtie, self.cancel)?;
-        let merge = Merge {
-            records: &*job.records,
-            threads: &job.emitters,
-            rules: Rules { unique: false, sum: true },
-            limit: None,
-            cancel: self.cancel,
-            so_far: Merged::default(),
-            in_memory: Vec::new(),
-        };
-        let result = merge.run_into(&mut bowtie, vec![0; count], &mut target);
+        let rules = Rules { unique: false, sum: true };
+        let merge = Merge::new(&*job.records, &job.emitters, rules, self.cancel);
+        // Inputs are read from the first write on, so that either step may find a fault of theirs.
+        let headed = target.exchange.hand_over(&header, &mut bowtie, self.cancel);
+        let result = headed.and_then(|()| merge.run_into(&mut bowtie, vec![0; count], &mut target));
         let fault = fault.lock().unpoisoned().take();
         let (merged, _) = result.map_err(|error| fault.unwrap_or(error))?;
         let mut sum = RecordSum::new();
@@ -112,14 +112,5 @@ impl FlowJob<'_> {
             return Err(SortError::Checksum { read: sum, written: merged.out });
         }
         self.finish(passes, bowtie, &target.exchange, &sum)
-    }
-
-    /// The blocks of inputs and outputs: all memory but that of records which span blocks.
-    fn memory_of_merge<R: Records>(&self, job: &Job<'_, R>) -> Memory {
-        let block = job.budget.block;
-        let available = job.pool.available();
-        let spare = spare_bytes(available, block, job.records.record_bytes(), self.layout.long_runs);
-        let blocks = available.saturating_sub(spare) / block;
-        Memory { blocks: if self.layout.long_runs { blocks } else { blocks.min(self.layout.blocks) }, block }
     }
 }

@@ -17,9 +17,7 @@ use crate::check::{EqualKeys, OrderCheck};
 use crate::job::Job;
 use crate::merge::{Merge, MergeSink};
 use crate::methods::freeing_sink::Destination;
-use crate::plan::{
-    inputs_want_runs, merge_carry_bytes, merge_fan_in, merge_inputs_in_long_runs, spare_bytes,
-};
+use crate::plan::{MergeShare, inputs_want_runs, merge_fan_in, merge_inputs_in_long_runs};
 use crate::read::record_reader::CARRY_BYTES_MAX;
 use crate::read::{InputFile, InputPosition, LongRecord, Patience, RecordCutter, RecordStart};
 use crate::records::{InputStart, Merged, Misfits, Records, Rules, Sorted};
@@ -84,12 +82,12 @@ fn merge_range<R: Records>(
     let block = job.budget.block;
     let available = job.pool.available();
     let long_runs = inputs_want_runs(&job.request.volumes, range.len());
-    let spare = spare_bytes(available, block, job.records.record_bytes(), long_runs);
-    let blocks = (available.saturating_sub(spare) / block).max(range.len());
+    let share = MergeShare::new(available, block, range.len(), job.records.record_bytes(), long_runs);
+    let blocks = (available.saturating_sub(share.long_bytes) / block).max(range.len());
     let region = job.pool.region(blocks * block, "blocks of inputs")?;
     let fault = Arc::new(Mutex::new(None));
     let long_records = ChunkPool::new(&job.pool, block, 0, job.pool.budget());
-    let open = |number| RawInput::open(job, number, range.len(), &long_records, &fault);
+    let open = |number| RawInput::open(job, number, share, &long_records, &fault);
     let streams = range.clone().map(open).collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
@@ -101,15 +99,8 @@ fn merge_range<R: Records>(
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
     let mut inputs = Bowtie::from_inputs(streams, blocks, schedule).alternating(turns.is_some());
     let buffers = job.buffers_of(&inputs);
-    let merge = Merge {
-        records: &*job.records,
-        threads: &job.emitters,
-        rules,
-        limit: job.request.top,
-        cancel: job.cancel,
-        so_far: Merged::default(),
-        in_memory: Vec::new(),
-    };
+    let merge = Merge::new(&*job.records, &job.emitters, rules, job.cancel);
+    let merge = Merge { limit: job.request.top, ..merge };
     let result = merge.run(&mut inputs, starts, sink);
     let fault = fault.lock().unpoisoned().take();
     let (sums, waited) = result.map_err(|error| fault.unwrap_or(error))?;
@@ -120,9 +111,6 @@ fn merge_range<R: Records>(
     job.merge_done(pass, range.len(), buffers, waited);
     Ok(sums)
 }
-
-/// Maximum number of long records of an input in memory: one being merged, one being read.
-const LONG_RECORDS: usize = 2;
 
 /// A sorted input, read block by block. The engine chooses the input whose next block is read, and its records are cut
 /// by a [`RecordCutter`]: the carry goes to the space kept for it before the next block.
@@ -154,17 +142,17 @@ pub(crate) struct RawInput<R> {
 type Fault = Arc<Mutex<Option<SortError>>>;
 
 impl<R: Records> RawInput<R> {
-    /// Opens input `number` of a job, one of `merged_at_once`.
+    /// Opens input `number` of a job.
     pub(crate) fn open(
         job: &Job<'_, R>,
         number: usize,
-        merged_at_once: usize,
+        share: MergeShare,
         long_records: &ChunkPool,
         fault: &Fault,
     ) -> Result<Self, SortError> {
         let from = InputPosition { input: number, ..InputPosition::default() };
         let mut cutter = RecordCutter::new(&job.records, job.inputs.clone(), from, job.cancel);
-        cutter.memory_per_length = (2 * LONG_RECORDS * merged_at_once + 1) as u64;
+        cutter.memory_per_length = share.memory_per_length;
         let stream = cutter.open(&job.disk)?.ok_or(SortError::Internal("an input to merge is missing"))?;
         Ok(RawInput {
             cutter,
@@ -174,7 +162,7 @@ impl<R: Records> RawInput<R> {
             fronts: VecDeque::new(),
             ended: false,
             long_given: Weak::new(),
-            carry_bytes: merge_carry_bytes(job.budget.block, job.records.record_bytes()),
+            carry_bytes: share.carry_bytes,
             sum: RecordSum::new(),
             misfits: Misfits::default(),
             strict: job.request.checks.strict,
@@ -311,8 +299,12 @@ impl<R: Records> BlockInput for RawInput<R> {
         })
     }
 
+    fn has_room(&self) -> bool {
+        self.long_given.strong_count() == 0
+    }
+
     fn ready(&mut self) -> bool {
-        self.long_given.strong_count() == 0 && self.stream.ready()
+        self.stream.ready()
     }
 
     fn channel(&self) -> Option<u64> {

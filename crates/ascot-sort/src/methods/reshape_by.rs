@@ -31,8 +31,8 @@ use crate::job::Job;
 use crate::merge::{Merge, MergeTarget};
 use crate::methods::merge_inputs::RawInput;
 use crate::partition::{PartFile, part_of_hash};
-use crate::plan::{Budget, interconnect_switches, spare_bytes};
-use crate::records::{AnyRecords, InputHead, Merged, MergedBlock, Records, Rules, groups_of, with_records};
+use crate::plan::{Budget, MergeShare, interconnect_switches};
+use crate::records::{AnyRecords, InputHead, MergedBlock, Records, Rules, groups_of, with_records};
 use crate::report::PassFacts;
 use crate::resources::{ChunkPool, descriptors};
 
@@ -62,15 +62,15 @@ pub fn reshape_by<R: Records>(
     let files = files.collect::<Result<Vec<_>, SortError>>()?;
     let fault = Arc::new(Mutex::new(None));
     let long_records = ChunkPool::new(&job.pool, job.budget.block, 0, job.pool.budget());
-    let open = |number| RawInput::open(&job, number, count, &long_records, &fault);
-    let inputs = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
     let scratch = job.pool.region(job.budget.block, "records by file")?;
-    let mut streams = open_streams(&job, inputs, files)?;
+    let available = job.pool.available();
+    let share = share_of(job.request, available, job.budget.block, job.records.record_bytes());
+    let open = |number| RawInput::open(&job, number, share, &long_records, &fault);
+    let inputs = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
+    let blocks = available.saturating_sub(share.long_bytes) / job.budget.block;
+    let mut streams = open_streams(&job, inputs, files, blocks)?;
     let buffers = job.buffers_of(&streams);
     let header = job.header.clone().unwrap_or_default();
-    for file in 0..streams.outputs() {
-        streams.write_all(file, &header)?;
-    }
     let memory = streams.pool().total() * streams.pool().block_bytes();
     let mut target = Routed {
         records: &*job.records,
@@ -82,16 +82,14 @@ pub fn reshape_by<R: Records>(
         sum: RecordSum::new(),
         batch_bytes: (memory / BATCH_SHARE) as u64,
     };
-    let merge = Merge {
-        records: &*job.records,
-        threads: &job.emitters,
-        rules: Rules { unique: false, sum: true },
-        limit: None,
-        cancel: job.cancel,
-        so_far: Merged::default(),
-        in_memory: Vec::new(),
+    let rules = Rules { unique: false, sum: true };
+    let merge = Merge::new(&*job.records, &job.emitters, rules, job.cancel);
+    // Inputs are read from the first write on, so that either step may find a fault of theirs.
+    let headed = (0..streams.outputs()).try_for_each(|file| streams.write_all(file, &header));
+    let result = match headed {
+        Ok(()) => merge.run_into(&mut streams, vec![0; count], &mut target),
+        Err(error) => Err(error.into()),
     };
-    let result = merge.run_into(&mut streams, vec![0; count], &mut target);
     let fault = fault.lock().unpoisoned().take();
     result.map_err(|error| fault.unwrap_or(error))?;
     let out = target.sum;
@@ -127,14 +125,14 @@ fn scheme_of(request: &SortRequest, inputs: usize, outputs: usize, blocks: usize
     request.volumes.wants_runs(inputs + outputs).then(|| merging_scheme(shape, blocks))
 }
 
-/// The streams of a reshape, which share the memory that is left.
+/// The streams of a reshape, which share `blocks`.
 fn open_streams<R: Records>(
     job: &Job<'_, R>,
     inputs: Vec<RawInput<R>>,
     files: Vec<PartFile<R>>,
+    blocks: usize,
 ) -> Result<Bowtie<RawInput<R>, PartFile<R>>, SortError> {
     let block = job.budget.block;
-    let blocks = blocks_of(job.request, job.pool.available(), block, job.records.record_bytes());
     let scheme = scheme_of(job.request, inputs.len(), files.len(), blocks);
     let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of streams")?, block);
     let few = |error: TooFewBlocks| SortError::Request(error.to_string());
@@ -151,10 +149,16 @@ fn open_streams<R: Records>(
     }
 }
 
-/// Number of blocks in `available` bytes, without the memory of records that span blocks.
-fn blocks_of(request: &SortRequest, available: usize, block: usize, record_bytes: Option<usize>) -> usize {
-    let long_runs = request.volumes.wants_runs(request.inputs.len() + request.output.parts_held());
-    available.saturating_sub(spare_bytes(available, block, record_bytes, long_runs)) / block
+/// How a reshape divides `available` bytes.
+fn share_of(
+    request: &SortRequest,
+    available: usize,
+    block: usize,
+    record_bytes: Option<usize>,
+) -> MergeShare {
+    let inputs = request.inputs.len();
+    let long_runs = request.volumes.wants_runs(inputs + request.output.parts_held());
+    MergeShare::new(available, block, inputs, record_bytes, long_runs)
 }
 
 /// The function that finds the routing key of each record.
@@ -308,7 +312,9 @@ pub fn plan_reshape_by(
         ..last.clone()
     };
     let available = budget.memory.saturating_sub(budget.threads * budget.emit_blocks * budget.block);
-    let blocks = blocks_of(request, available.saturating_sub(budget.block), budget.block, record_bytes);
+    let available = available.saturating_sub(budget.block);
+    let share = share_of(request, available, budget.block, record_bytes);
+    let blocks = available.saturating_sub(share.long_bytes) / budget.block;
     let by = match scheme_of(request, inputs, outputs, blocks) {
         None => {
             pass.set_switches(2 * bytes / budget.block as u64, &merging.volume);

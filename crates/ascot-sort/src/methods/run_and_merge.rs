@@ -355,15 +355,9 @@ impl<R: Records> Job<'_, R> {
         let starts = spilled.iter().map(|run| run.start.block).collect();
         let records = Arc::clone(&self.records);
         let threads = Arc::clone(&self.emitters);
-        let merge = Merge {
-            records: &*records,
-            threads: &threads,
-            rules: Rules { unique: self.request.unique, sum: is_output },
-            limit: self.request.top,
-            cancel: self.cancel,
-            so_far,
-            in_memory,
-        };
+        let rules = Rules { unique: self.request.unique, sum: is_output };
+        let merge = Merge::new(&*records, &threads, rules, self.cancel);
+        let merge = Merge { limit: self.request.top, so_far, in_memory, ..merge };
         // The sink borrows the job, to store the progress of the merge.
         let buffers = self.buffers_of(&inputs);
         let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into, held_bytes));

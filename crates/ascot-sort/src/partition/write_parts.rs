@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ascot_bowtie::engine::{BlockOutput, Bowtie, Reader, complete_down_to};
+use ascot_bowtie::engine::{BlockOutput, Bowtie, FileWriter, Reader};
 use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_bowtie::schedule::{FewestHeld, Schedule, Staircase};
 use ascot_io::{AtomicOutput, BlockPool, Buf, IoError};
@@ -345,20 +345,18 @@ impl<R: Records> BlockOutput for PartRun<R> {
 /// A file of a split.
 pub struct PartFile<R> {
     records: Arc<R>,
-    file: AtomicOutput,
-    /// Blocks begun and not completed.
-    begun: usize,
+    file: FileWriter,
 }
 
 impl<R: Records> PartFile<R> {
     /// A part that is written to `file`.
     pub fn new(records: &Arc<R>, file: AtomicOutput) -> Self {
-        PartFile { records: Arc::clone(records), file, begun: 0 }
+        PartFile { records: Arc::clone(records), file: FileWriter::new(file) }
     }
 
     /// The file, which is sealed if the part is finished.
     pub fn into_file(self) -> AtomicOutput {
-        self.file
+        self.file.into_file()
     }
 }
 
@@ -368,26 +366,23 @@ impl<R: Records> PartStream for PartFile<R> {
 
 impl<R: Records> BlockOutput for PartFile<R> {
     fn begin(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        self.begun += 1;
         self.records.finish(&mut buf[..len]);
-        self.file.stream()?.begin(buf, len)
+        self.file.begin(buf, len)
     }
 
     fn complete(&mut self) -> Result<(), IoError> {
-        self.begun = self.begun.saturating_sub(1);
-        complete_down_to(self.file.stream()?, self.begun)
+        self.file.complete()
     }
 
     fn ready(&mut self) -> bool {
-        self.file.stream().map_or(true, |stream| stream.in_flight() < self.begun)
+        self.file.ready()
     }
 
     fn channel(&self) -> Option<u64> {
         self.file.channel()
     }
 
-    /// Seals the file.
     fn finish(&mut self) -> Result<u64, IoError> {
-        self.file.seal()
+        self.file.finish()
     }
 }

@@ -107,26 +107,45 @@ pub fn merge_fan_in(budget: &Budget, request: &SortRequest) -> usize {
     (budget.streams() / (3 * budget.block)).min(open).min(request.batch_size.unwrap_or(usize::MAX)).max(2)
 }
 
-/// Inverse of the memory share of records that span blocks.
-const SPARE_SHARE: usize = 2;
-
-/// Inverse of the carry's maximum share of a block.
-const CARRY_SHARE: usize = 4;
-
-/// Bytes before each block of an input of a merge, for the cut record at the end of the block before it. A longer one
-/// gets memory of its own.
-pub fn merge_carry_bytes(block: usize, record_bytes: Option<usize>) -> usize {
-    let max = block / CARRY_SHARE;
-    record_bytes.map_or(max, |len| len.min(max)).next_multiple_of(PAGE_BYTES)
+/// How a merge of inputs divides memory between blocks and records that span blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergeShare {
+    /// Memory of records that span blocks, bytes.
+    pub long_bytes: usize,
+    /// Bytes before each block of an input for the cut record at the end of the block before it. A longer one gets
+    /// memory of its own.
+    pub carry_bytes: usize,
+    /// Memory that surely suffices for a long record, in lengths of it.
+    pub memory_per_length: u64,
 }
 
-/// Memory, of `bytes` for the blocks of inputs, that a merge leaves to records that span blocks. If it reads in long
-/// runs, records of a fixed length that fit in the carry need only a block, for an error about the last one. Without
-/// long runs more blocks do not help: a merge of 16 files was 25 percent slower with all memory, which it must touch.
-pub fn spare_bytes(bytes: usize, block: usize, record_bytes: Option<usize>, long_runs: bool) -> usize {
-    match record_bytes {
-        Some(len) if long_runs && len <= merge_carry_bytes(block, record_bytes) => block,
-        _ => bytes / SPARE_SHARE,
+/// Maximum number of long records of an input in memory: one being merged, one being read.
+const LONG_RECORDS: usize = 2;
+
+impl MergeShare {
+    /// Divides `bytes` between blocks of `block` bytes of `inputs` and their long records. A merge that reads in
+    /// `long_runs` takes as many switches as its blocks are few, so it leaves a tenth to long records. Without long
+    /// runs more blocks do not help: a merge of 16 files was 25 percent slower with all memory, which it must touch.
+    /// Records of a fixed length that fit in the carry need only a block, for an error about the last one.
+    pub fn new(
+        bytes: usize,
+        block: usize,
+        inputs: usize,
+        record_bytes: Option<usize>,
+        long_runs: bool,
+    ) -> MergeShare {
+        // Inverses of the shares of long records in memory, and of the carry in a block.
+        let (long_share, carry_share) = if long_runs { (10, 16) } else { (2, 4) };
+        let carry_max = block / carry_share;
+        let fits = record_bytes.is_some_and(|len| len <= carry_max.next_multiple_of(PAGE_BYTES));
+        MergeShare {
+            long_bytes: if long_runs && fits { block } else { bytes / long_share },
+            carry_bytes: record_bytes
+                .map_or(carry_max, |len| len.min(carry_max))
+                .next_multiple_of(PAGE_BYTES),
+            // An eighth more: `bytes` are a little less than all memory.
+            memory_per_length: (long_share * LONG_RECORDS * inputs * 9 / 8 + 1) as u64,
+        }
     }
 }
 

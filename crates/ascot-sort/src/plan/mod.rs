@@ -10,8 +10,7 @@ mod simulated;
 pub mod volumes;
 
 pub(crate) use budget::{
-    Budget, MIN_MEMORY_BYTES, default_memory, merge_carry_bytes, merge_fan_in, part_block, spare_bytes,
-    too_little,
+    Budget, MIN_MEMORY_BYTES, MergeShare, default_memory, merge_fan_in, part_block, too_little,
 };
 pub(crate) use corrected::{MergeBytes, corrected, merge_factor, volumes_seen};
 pub(crate) use disk_space::{

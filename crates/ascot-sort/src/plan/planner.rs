@@ -18,7 +18,7 @@ use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
 use crate::api::{Keys, Method, Output, SortError, SortRequest, SplitBy, Volumes};
-use crate::plan::budget::{Budget, default_memory, merge_carry_bytes, merge_fan_in, part_block, spare_bytes};
+use crate::plan::budget::{Budget, MergeShare, default_memory, merge_fan_in, part_block};
 use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
@@ -286,10 +286,9 @@ impl<'a, R: Records> Facts<'a, R> {
         let streams = job.shares.streams as usize;
         let fan_in = (job.shares.fan_in).min(self.extent.inputs) as usize;
         let long_runs = inputs_want_runs(&self.request.volumes, fan_in);
-        let spare = spare_bytes(streams, block, self.records.record_bytes(), long_runs);
-        let blocks = streams.saturating_sub(spare) / block;
-        job.shares.streams =
-            (blocks * (block - merge_carry_bytes(block, self.records.record_bytes()))) as u64;
+        let share = MergeShare::new(streams, block, fan_in, self.records.record_bytes(), long_runs);
+        let blocks = streams.saturating_sub(share.long_bytes) / block;
+        job.shares.streams = (blocks * (block - share.carry_bytes)) as u64;
         let mut plan = job.merge_inputs();
         if self.request.volumes.input_volume.is_none() {
             self.count_switches(&mut plan, &job.shares, self.budget.block);

@@ -33,6 +33,8 @@ impl Span {
 pub struct Bench<R: Records> {
     scratch: Mutex<R::Scratch>,
     copies: Option<ChunkPool>,
+    /// Bytes of the largest chunk that it has memory for.
+    chunk_bytes: usize,
 }
 
 impl<R: Records> Bench<R> {
@@ -44,11 +46,12 @@ impl<R: Records> Bench<R> {
     /// For chunks of `chunk_bytes`, with memory from `pool`.
     pub fn new(records: &R, pool: &Pool, chunk_bytes: usize, block_bytes: usize) -> Self {
         let copies = records.gathers().then(|| ChunkPool::new(pool, block_bytes, 1, block_bytes));
-        Bench { scratch: Mutex::new(records.scratch(chunk_bytes)), copies }
+        Bench { scratch: Mutex::new(records.scratch(chunk_bytes)), copies, chunk_bytes }
     }
 
     /// Sorts the records in `bytes` of `buf`; none if they do not make one sorted chunk.
     fn sort(&self, records: &R, mut buf: Buf, bytes: Range<usize>) -> Result<Option<Segment>, PoolError> {
+        debug_assert!(bytes.len() <= self.chunk_bytes, "a chunk larger than the memory for sorting it");
         records.normalise(&mut buf[bytes.clone()]);
         if records.disorder(None, &buf[bytes.clone()], false).is_none() {
             return Ok(Some(records.whole(Arc::new(records.index(Lease::plain(buf), bytes)))));

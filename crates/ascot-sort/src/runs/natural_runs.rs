@@ -17,7 +17,7 @@ use std::ops::Range;
 use crate::read::Span;
 use crate::records::{Records, Segment, Side};
 use crate::runs::form::RunBuffer;
-use crate::runs::run_file::{InputChunk, InputRun, Run, RunStart};
+use crate::runs::run_file::{InputChunk, InputRun, Run};
 
 /// The natural runs of a run buffer.
 pub struct NaturalRuns {
@@ -246,19 +246,7 @@ impl Run {
             last_key: Vec::new(),
             open: true,
         };
-        Run {
-            path: std::path::PathBuf::new(),
-            number: 0,
-            bytes: 0,
-            records: 0,
-            longest: 0,
-            block_bytes: 0,
-            first_keys: Vec::new(),
-            start: RunStart::default(),
-            input: Some(inputs),
-            raw: false,
-            index: None,
-        }
+        Run { input: Some(inputs), ..Run::default() }
     }
 
     /// A run of one sorted chunk that memory holds. A resumed job reads its `span` of the inputs again; without a span

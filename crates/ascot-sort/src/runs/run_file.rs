@@ -36,19 +36,7 @@ impl<R: Records> RunSink<R> {
         codec: &SpillCodec,
     ) -> Result<Self, IoError> {
         let writer = RunWriter::create(disk, &path, RunId(number), codec.clone())?;
-        let run = Run {
-            path,
-            number,
-            bytes: 0,
-            records: 0,
-            longest: 0,
-            block_bytes: 0,
-            first_keys: Vec::new(),
-            start: RunStart::default(),
-            input: None,
-            raw: false,
-            index: None,
-        };
+        let run = Run { path, number, ..Run::default() };
         Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
     }
 
@@ -312,8 +300,12 @@ impl<R: Records> BlockInput for RunInput<R> {
         self.blocks.take(filled)
     }
 
+    fn has_room(&self) -> bool {
+        self.blocks.has_room()
+    }
+
     fn ready(&mut self) -> bool {
-        self.blocks.has_room() && self.reader.ready()
+        self.reader.ready()
     }
 
     fn channel(&self) -> Option<u64> {
@@ -342,7 +334,7 @@ pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
 }
 
 /// A run, or a part of a partitioned write, on disk.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Its file.
     pub path: PathBuf,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::{SortError, SortRequest};
 use crate::read::read_index_of;
 use crate::records::InputHead;
-use crate::runs::{Run, RunStart, VIEW_MANIFEST, check_line, write_whole};
+use crate::runs::{Run, VIEW_MANIFEST, check_line, write_whole};
 
 /// Version of the manifest; another version is not opened.
 pub const VIEW_VERSION: u32 = 3;
@@ -173,11 +173,8 @@ impl Member {
             records: self.records,
             longest: self.longest,
             block_bytes: self.block_bytes.max(index.buffer_bytes()),
-            first_keys: Vec::new(),
-            start: RunStart::default(),
-            input: None,
             raw: self.file.is_some(),
-            index: None,
+            ..Run::default()
         };
         Ok((run, index, kept))
     }

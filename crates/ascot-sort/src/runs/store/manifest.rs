@@ -291,19 +291,7 @@ mod tests {
     fn run(blocks: usize) -> Run {
         let mut index = RunIndex::new(RunId(1));
         index.blocks = vec![BlockEntry { offset: 0, stored: 0, raw: 0, crc: 0, first_record: 0 }; blocks];
-        Run {
-            path: PathBuf::new(),
-            number: 1,
-            bytes: 0,
-            records: 0,
-            longest: 0,
-            block_bytes: 0,
-            first_keys: Vec::new(),
-            start: RunStart::default(),
-            input: None,
-            raw: false,
-            index: Some(Arc::new(index)),
-        }
+        Run { number: 1, index: Some(Arc::new(index)), ..Run::default() }
     }
 
     #[test]
