@@ -330,7 +330,7 @@ def enter_cgroup(group):
 
 @contextlib.contextmanager
 def throttled_cgroup(directory, write_bytes_per_s):
-    """A control group (version 1) in which the disk of a directory writes slowly; yields a `preexec_fn` that enters it."""
+    """A control group (version 1) that lets the disk of a directory write slowly; yields a `preexec_fn`."""
     root = Path("/sys/fs/cgroup/blkio")
     device = os.stat(directory).st_dev
     group = _own_cgroup(root)

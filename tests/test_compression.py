@@ -1,6 +1,6 @@
 """Spills are compressed where the volume is the bottleneck and the data shrinks, and a wrong choice is reversed.
 
-Most tests give the job a profile of a slow volume (`--volume`): the device time is that of the bytes moved by its rates.
+Most tests give the job the profile of a slow volume (`--volume`): its time is that of the bytes moved, by its rates.
 """
 
 import json
@@ -99,7 +99,7 @@ def test_data_that_shrinks_takes_less_time_of_a_slow_volume(method, made, slow, 
     assert stored < 0.6 * bytes_in
     first = told["compression"]["decisions"][0]
     assert first["from"] is None and first["after_bytes"] == 0
-    assert re.search(r"shrinks to \d+ percent, and the volume writes 40 MB/s", first["reason"])
+    assert re.search(r"shrinks to \d+ percent, and the volume writes 40.0 MB/s", first["reason"])
     # What is reported is what was moved: the spills' own streams count stored bytes and the padding of blocks.
     [spills] = [stream for stream in told["passes"][0]["streams"] if stream["name"] == "spills"]
     assert stored <= spills["written_bytes"] <= stored + bytes_in * 0.15
@@ -181,7 +181,7 @@ def test_explain_says_whether_spills_are_compressed(made, slow):
         told = run("sort", made / source, "--memory", "8MiB", "-o", made / "out", "--explain", *words)
         return re.findall(r"^  spills   (.*)$", told.stdout.decode(), re.MULTILINE)
 
-    assert spills("--volume", slow) == ["compressed if the first sorted records shrink: the volume writes 40 MB/s"]
+    assert spills("--volume", slow) == ["compressed if the first sorted records shrink: the volume writes 40.0 MB/s"]
     assert spills("--volume", "flash") == ["as they are: the volume counts as flash"]
     assert spills("--compress", "lz4") == ["compressed with lz4 (--compress)"]
     assert spills("--compress", "none") == ["as they are (--compress none)"]

@@ -1,3 +1,5 @@
+//! Tests of the choice of a codec, on numbers alone.
+
 use super::*;
 
 const LZ4: CodecFigures = CodecFigures { ratio: 0.5, compress_bytes_per_s: 600e6, expand_bytes_per_s: 2e9 };
