@@ -101,8 +101,11 @@ def test_data_that_shrinks_takes_less_time_of_a_slow_volume(method, made, slow, 
     assert first["from"] is None and first["after_bytes"] == 0
     assert re.search(r"shrinks to \d+ percent, and the volume writes 40.0 MB/s", first["reason"])
     # What is reported is what was moved: the spills' own streams count stored bytes and the padding of blocks.
-    [spills] = [stream for stream in told["passes"][0]["streams"] if stream["name"] == "spills"]
-    assert stored <= spills["written_bytes"] <= stored + bytes_in * 0.15
+    first_pass = told["passes"][0]
+    [spills] = [stream for stream in first_pass["streams"] if stream["name"] == "spills"]
+    of_pass = [one for one in told["compression"]["passes"] if one["pass"] == first_pass["name"]]
+    stored = sum(one["stored_bytes"] for one in of_pass)
+    assert stored <= spills["written_bytes"] <= 1.3 * stored
 
 
 @pytest.mark.parametrize("method", METHODS)
