@@ -40,6 +40,8 @@ const PACE_BYTES: u64 = 8 << 20;
 const MIN_SAMPLE_BYTES: usize = 16 << 10;
 /// Bound of the time of a volume, in predicted times.
 const MAX_DEVICE_FACTOR: f64 = 1.5;
+/// A volume is much faster than assumed if the job waits for less than this part of the predicted time.
+const MUCH_FASTER: f64 = 0.5;
 /// Files among which a pass that writes spills switches; the predicted time of their bytes hardly depends on it.
 const FILES: f64 = 2.0;
 
@@ -275,7 +277,9 @@ impl Choice {
             Some((pace.hindered_s / predicted_s).min(max))
         };
         let plain = factor(Codec::None, MAX_DEVICE_FACTOR);
-        plain.or_else(|| factor(state.choice.codec(), 1.0)).unwrap_or(1.0)
+        let coded = factor(state.choice.codec(), 1.0);
+        // A volume that is much faster than assumed is tried without codec.
+        plain.or(coded.map(|coded| if coded < MUCH_FASTER { 0.0 } else { coded })).unwrap_or(1.0)
     }
 
     /// The part of the saving predicted for `codec` that was seen in the present pass; all of it as long as the pass has
