@@ -130,6 +130,8 @@ pub struct SpillCost<'a> {
     pub threads: f64,
     /// Measured time of computing, in predicted times.
     pub compute_factor: f64,
+    /// Time that a second of a processor takes: more than one if other programs compute, too.
+    pub processor_factor: f64,
     /// Measured time of the volume, in predicted times.
     pub device_factor: f64,
     /// The part of the saving predicted for each codec of [`Codec::ALL`] that was seen.
@@ -153,8 +155,9 @@ impl SpillCost<'_> {
     fn predicted_s(&self, figures: &CodecFigures) -> f64 {
         let of = |(at, pass): (usize, &SpillPass)| {
             let read_ratio = if at == 0 { self.read_ratio } else { figures.ratio };
-            let expand_s = if at == 0 { 0.0 } else { pass.spills_read / figures.expand_bytes_per_s };
-            let compress_s = pass.spills_written / figures.compress_bytes_per_s;
+            let expanded = if at == 0 { 0.0 } else { pass.spills_read };
+            let expand_s = expanded / figures.expand_bytes_per_s * self.processor_factor;
+            let compress_s = pass.spills_written / figures.compress_bytes_per_s * self.processor_factor;
             let computing_s =
                 pass.compute_seconds * self.compute_factor + (expand_s + compress_s) / self.threads.max(1.0);
             let written = pass.output_written + pass.spills_written * figures.ratio;

@@ -33,6 +33,7 @@ fn cost<'a>(passes: &'a [SpillPass], volume: &'a VolumeProfile) -> SpillCost<'a>
         input_volume: None,
         threads: 2.0,
         compute_factor: 1.0,
+        processor_factor: 1.0,
         device_factor: 1.0,
         realised: [1.0; 3],
         read_ratio: 1.0,

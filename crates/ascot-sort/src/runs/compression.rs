@@ -34,6 +34,8 @@ const TOLD_BYTES: u64 = 32 << 20;
 /// Bounds of the processor time of a pass, in predicted times: a measurement beyond them says nothing.
 const MIN_FACTOR: f64 = 0.1;
 const MAX_FACTOR: f64 = 100.0;
+/// Bound of the time that a second of a processor takes.
+const MAX_PROCESSOR_FACTOR: f64 = 10.0;
 /// Bytes that a pass spills with a codec before the time for which the job waits for it tells anything.
 const PACE_BYTES: u64 = 8 << 20;
 /// A shorter block, the last one of a run, is no sample.
@@ -262,6 +264,7 @@ impl Choice {
             input_volume: self.volumes.input_volume.as_ref(),
             threads: self.threads,
             compute_factor: passes.first().map_or(1.0, |pass| self.compute_factor(state, pass)),
+            processor_factor: self.processor_factor(state),
             device_factor: self.device_factor(state, volume),
             realised: Codec::ALL.map(|codec| self.realised(state, volume, codec)),
             read_ratio: state.read_ratio,
@@ -305,6 +308,16 @@ impl Choice {
     fn pace_of<'s>(&self, state: &'s State, codec: Codec) -> Option<&'s Pace> {
         let measured = !self.volumes.are_given() && self.volumes.input_volume.is_none();
         Some(&state.paces[codec as usize]).filter(|pace| measured && pace.spilled_bytes >= PACE_BYTES)
+    }
+
+    /// Time in which the present pass did not wait for the volume, in times of what all processors would need for it.
+    fn processor_factor(&self, state: &State) -> f64 {
+        let now = self.figures(state);
+        let computing_s = (now.computing_s - state.began.computing_s) / self.threads;
+        if now.spilled_bytes - state.began.spilled_bytes < PACE_BYTES || computing_s <= 0.0 {
+            return 1.0;
+        }
+        (now.unhindered_s(&state.began) / computing_s).clamp(1.0, MAX_PROCESSOR_FACTOR)
     }
 
     /// Time of computing in the present pass so far, in times of the prediction for its part that is done.
