@@ -21,6 +21,7 @@
 //! * [`sort_plan`]: the methods to sort, merge and split records.
 //! * [`routing_plan`]: the cost of routing records among many processes.
 //! * [`compression`]: whether compressing spills saves time, and with which codec.
+//! * [`stages`]: the time that the stages of a pass spent, and its bottleneck.
 //! * [`account`]: bytes moved and time spent by each pass.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`report`]: plan and account together, as written by `--report`.
@@ -42,6 +43,7 @@ pub mod report;
 pub mod routing_plan;
 pub mod run_length;
 pub mod sort_plan;
+pub mod stages;
 pub mod units;
 pub mod volume;
 pub mod volume_kind;
