@@ -364,32 +364,6 @@ def enter_cgroup(group):
     return lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
-@contextlib.contextmanager
-def throttled_cgroup(directory, write_bytes_per_s):
-    """A control group (version 1) that lets the disk of a directory write slowly; yields a `preexec_fn`."""
-    root = Path("/sys/fs/cgroup/blkio")
-    device = os.stat(directory).st_dev
-    group = _own_cgroup(root)
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"cannot make a blkio cgroup: {error}")
-    try:
-        limit = f"{os.major(device)}:{os.minor(device)} {write_bytes_per_s}"
-        try:
-            (group / "blkio.throttle.write_bps_device").write_text(limit)
-        except OSError as error:
-            pytest.skip(f"cannot slow this disk down: {error}")
-        yield enter_cgroup(group)
-    finally:
-        for _ in range(50):
-            try:
-                group.rmdir()
-                break
-            except OSError:
-                time.sleep(0.1)
-
-
 def limit_processes(number, user):
     """A `preexec_fn` that changes to `user`, with at most `number` processes and threads."""
 

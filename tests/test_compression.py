@@ -16,6 +16,7 @@ from support import (
     MIB,
     clean_environment,
     digest,
+    enter_cgroup,
     kill,
     run,
     small_disk,
@@ -236,10 +237,10 @@ def test_a_volume_that_turns_out_slow_is_spared(made, disk, tmp_path):
     for number in range(4):
         shutil.copy(made / "soft", disk / f"in-{number}")
     words = ["--memory", "32MiB", "--method", "merge", "--temp", disk, "-o", disk / "out"]
-    with throttled_cgroup(disk, write_bytes_per_s=20_000_000) as enter:
+    with throttled_cgroup(disk, 20_000_000, ("write",)) as group:
         run(
             "sort", *sorted(disk.glob("in-*")), *words, "--report", tmp_path / "r.json",
-            env=as_user(state), preexec_fn=enter,
+            env=as_user(state), preexec_fn=enter_cgroup(group),
         )  # fmt: skip
     report = json.loads((tmp_path / "r.json").read_text())
     assert codecs(report)[-1] in ("lz4", "zstd"), report["compression"]

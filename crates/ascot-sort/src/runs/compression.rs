@@ -99,8 +99,8 @@ struct Figures {
     time: Option<Instant>,
     /// Processor time without codecs, seconds.
     computing_s: f64,
-    /// Time in which the job waited for reads, and in which writes waited behind each other, seconds.
-    read_waited_s: f64,
+    /// Time in which something was read, and in which writes waited behind each other, seconds.
+    reading_s: f64,
     writes_queued_s: f64,
     input_bytes: u64,
     spilled_bytes: u64,
@@ -112,7 +112,7 @@ struct Figures {
 impl Figures {
     /// Seconds since `began` for which the job waited for the volume.
     fn hindered_s(&self, began: &Figures) -> f64 {
-        let reads_s = self.read_waited_s - began.read_waited_s;
+        let reads_s = self.reading_s - began.reading_s;
         reads_s.max(self.writes_queued_s - began.writes_queued_s)
     }
 
@@ -350,7 +350,7 @@ impl Choice {
         };
         for stream in self.ledger.account() {
             if stream.direction == Direction::Read {
-                figures.read_waited_s += stream.waited.as_secs_f64();
+                figures.reading_s += stream.busy.as_secs_f64();
                 figures.input_bytes += if stream.name == "input" { stream.bytes } else { 0 };
             }
         }
