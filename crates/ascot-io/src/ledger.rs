@@ -268,7 +268,7 @@ impl Meter {
         entry.account.requests += requests;
         entry.clock.start(now);
         device.clock.start(now);
-        device.pace.start(self.direction);
+        device.pace.start(self.direction, now);
         let Meter { stream, row, direction, .. } = *self;
         Receipt { ledger: self.ledger.clone(), stream, row, direction, switched, since: now }
     }

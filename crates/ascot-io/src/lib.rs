@@ -46,6 +46,7 @@ pub mod threads;
 mod virtual_disk;
 pub mod waits;
 
+pub use ascot_model::codec::{Codec, Compression};
 pub use backend::Backend;
 pub use buf::{BlockPool, Buf};
 pub use descriptor::PendingRead;
@@ -59,8 +60,8 @@ pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
 pub use random_access::{MetadataCalls, RandomAccessFile};
 pub use run::{
-    BlockDecoder, BlockEntry, Codec, Compression, Crc32c, RunFile, RunId, RunIndex, RunReader, RunWriter,
-    block_checksum, crc32c, read_index,
+    BlockEntry, ChooseCodec, Crc32c, RunFile, RunId, RunIndex, RunReader, RunWriter, SpillCodec,
+    block_checksum, crc32c, read_index, sample_codec,
 };
 pub use space_reservation::{PendingRemoval, SpaceReservation, ahead_bytes};
 pub use stream::{Filled, ReadStream, WriteStream};

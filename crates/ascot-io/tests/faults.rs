@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::{Action, Backend, Buf, Compression, Disk, Effect, IoError};
+use ascot_io::{Action, Backend, Buf, Codec, Disk, Effect, IoError};
 use ascot_io::{AtomicOutput, RunId, RunReader, RunWriter, read_index};
 use ascot_testing::faults::{FaultPlan, Faults};
 use common::*;
@@ -21,7 +21,7 @@ fn plan(at: u64, effect: Effect, operations: &[Action]) -> Faults {
 fn job(disk: &Disk, directory: &Path) -> Result<(), IoError> {
     let (run, out) = (directory.join("run"), directory.join("out"));
     let bytes = data(50_000);
-    let mut writer = RunWriter::create(disk, &run, RunId(7), Compression::Lz4)?;
+    let mut writer = RunWriter::create(disk, &run, RunId(7), Codec::Lz4)?;
     for block in bytes.chunks(10_000) {
         writer.write_block(buf_of(block), block.len(), 0)?;
     }

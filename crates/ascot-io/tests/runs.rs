@@ -5,9 +5,11 @@ mod common;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use ascot_io::{Backend, BlockPool, Buf, Compression, Disk, IoError, RunId, RunIndex, RunReader};
-use ascot_io::{Codec, RunWriter, read_index};
+use ascot_io::{Backend, BlockPool, Buf, ChooseCodec, Codec, Disk, IoError, RunId, RunIndex, RunReader};
+use ascot_io::{RunWriter, SpillCodec, read_index};
+use ascot_model::codec::StoredBlock;
 use common::*;
 use proptest::prelude::*;
 
@@ -29,10 +31,10 @@ fn write_run(
     disk: &Disk,
     path: &Path,
     lens: &[usize],
-    compression: Compression,
+    codec: impl Into<SpillCodec>,
 ) -> Result<RunIndex, IoError> {
     remove(path);
-    let mut writer = RunWriter::create(disk, path, RunId(0x1122_3344_5566_7788), compression)?;
+    let mut writer = RunWriter::create(disk, path, RunId(0x1122_3344_5566_7788), codec)?;
     for (number, len) in lens.iter().enumerate() {
         let bytes = block(number, *len);
         writer.write_block(buf_of(&bytes), *len, (*len / 3) as u32)?;
@@ -59,8 +61,24 @@ fn read_run(disk: &Disk, path: &Path, from: usize, depth: usize) -> Result<Vec<V
     }
 }
 
-const COMPRESSIONS: [Compression; 4] =
-    [Compression::None, Compression::Lz4, Compression::Zstd, Compression::Auto];
+/// Each codec in turn.
+#[derive(Default)]
+struct InTurn(AtomicUsize);
+
+impl ChooseCodec for InTurn {
+    fn choose(&self, _: &[u8]) -> Codec {
+        Codec::ALL[self.0.load(Relaxed) % Codec::ALL.len()]
+    }
+
+    fn note(&self, _: StoredBlock) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+fn codecs() -> Vec<SpillCodec> {
+    let in_turn = SpillCodec::new(Arc::new(InTurn::default()));
+    Codec::ALL.into_iter().map(SpillCodec::from).chain([in_turn]).collect()
+}
 
 #[test]
 fn runs_read_back_from_any_block() {
@@ -68,17 +86,31 @@ fn runs_read_back_from_any_block() {
     let lens = [10_000, 1, 4096, 70_000, 4095, 65536, 5];
     let expected: Vec<_> = lens.iter().enumerate().map(|(number, len)| block(number, *len)).collect();
     for disk in disks() {
-        for compression in COMPRESSIONS {
+        for (number, codec) in codecs().into_iter().enumerate() {
             let path = directory.path().join("run");
-            let index = write_run(&disk, &path, &lens, compression).unwrap();
+            let index = write_run(&disk, &path, &lens, codec).unwrap();
             assert_eq!(index.bytes, lens.iter().sum::<usize>() as u64);
             assert_eq!(read_index(&disk, &path).unwrap(), index);
             for from in 0..=lens.len() {
                 let blocks = read_run(&disk, &path, from, 1 + from % 3).unwrap();
-                assert!(blocks == expected[from..], "{compression:?} from {from}");
+                assert!(blocks == expected[from..], "codec {number} from {from}");
             }
         }
     }
+}
+
+#[test]
+fn blocks_of_one_run_have_codecs_of_their_own() {
+    let directory = directory();
+    let path = directory.path().join("run");
+    let disk = disk(Backend::Direct, None);
+    let index = write_run(&disk, &path, &[65536; 12], codecs().remove(3)).unwrap();
+    let stored: Vec<Codec> = index.blocks.iter().map(|block| block.codec).collect();
+    // Every second block does not shrink and is stored as it is.
+    let turn = [Codec::None, Codec::None, Codec::Zstd, Codec::None, Codec::Lz4, Codec::None];
+    assert_eq!(stored, [turn, turn].concat());
+    let blocks = read_run(&disk, &path, 0, 3).unwrap();
+    assert!((0..12).all(|number| blocks[number] == block(number, 65536)));
 }
 
 #[test]
@@ -86,12 +118,12 @@ fn compression_saves_pages_or_is_not_used() {
     let directory = directory();
     let path = directory.path().join("run");
     let disk = disk(Backend::Direct, None);
-    for compression in [Compression::Lz4, Compression::Zstd] {
-        let index = write_run(&disk, &path, &[65536, 65536], compression).unwrap();
+    for codec in Codec::COMPRESSING {
+        let index = write_run(&disk, &path, &[65536, 65536], codec).unwrap();
         assert!(index.blocks[0].stored < 8192, "{:?}", index.blocks[0]);
         assert_eq!(index.blocks[1].stored, 65536);
     }
-    let index = write_run(&disk, &path, &[], Compression::None).unwrap();
+    let index = write_run(&disk, &path, &[], Codec::None).unwrap();
     assert_eq!((index.blocks.len(), index.data_end()), (0, 0));
     assert!(read_run(&disk, &path, 0, 2).unwrap().is_empty());
 }
@@ -102,14 +134,14 @@ fn a_run_goes_on_after_a_checkpoint() {
     let path = directory.path().join("run");
     for disk in disks() {
         remove(&path);
-        let mut writer = RunWriter::create(&disk, &path, RunId(9), Compression::Lz4).unwrap();
+        let mut writer = RunWriter::create(&disk, &path, RunId(9), Codec::Lz4).unwrap();
         writer.write_block(buf_of(&block(0, 9000)), 9000, 0).unwrap();
         let kept = writer.checkpoint().unwrap();
         writer.write_block(buf_of(&block(5, 9000)), 9000, 0).unwrap();
         drop(writer);
         assert!(read_index(&disk, &path).is_err());
         let kept = RunIndex::from_bytes(&kept.to_bytes()).unwrap();
-        let mut writer = RunWriter::resume(&disk, &path, kept).unwrap();
+        let mut writer = RunWriter::resume(&disk, &path, kept, Codec::Zstd).unwrap();
         writer.write_block(buf_of(&block(1, 5000)), 5000, 0).unwrap();
         writer.finish().unwrap();
         assert!(read_run(&disk, &path, 0, 2).unwrap() == [block(0, 9000), block(1, 5000)]);
@@ -123,8 +155,8 @@ fn any_damage_is_found() {
     let disk = disk(Backend::Sized(65536), None);
     let lens = [5000, 4096, 9000];
     let expected: Vec<_> = lens.iter().enumerate().map(|(number, len)| block(number, *len)).collect();
-    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
-        let index = write_run(&disk, &path, &lens, compression).unwrap();
+    for codec in Codec::ALL {
+        let index = write_run(&disk, &path, &lens, codec).unwrap();
         let good = std::fs::read(&path).unwrap();
         let padding = |at: u64| {
             index
@@ -153,7 +185,7 @@ fn blocks_in_the_wrong_place_or_of_another_run_are_found() {
     let directory = directory();
     let (path, other) = (directory.path().join("run"), directory.path().join("other"));
     let disk = disk(Backend::Direct, None);
-    let index = write_run(&disk, &path, &[4096; 4], Compression::None).unwrap();
+    let index = write_run(&disk, &path, &[4096; 4], Codec::None).unwrap();
     let mut swapped = std::fs::read(&path).unwrap();
     let (first, second) = swapped.split_at_mut(2 * 4096);
     first[..4096].swap_with_slice(&mut second[..4096]);
@@ -174,7 +206,7 @@ fn readers_want_room_and_writers_want_sense() {
     let directory = directory();
     let path = directory.path().join("run");
     let disk = disk(Backend::Direct, None);
-    write_run(&disk, &path, &[5000], Compression::None).unwrap();
+    write_run(&disk, &path, &[5000], Codec::None).unwrap();
     let mut reader = RunReader::open(&disk, &path, Arc::new(read_index(&disk, &path).unwrap()), 0).unwrap();
     assert!(reader.complete().is_err());
     assert!(reader.begin(Buf::heap(4096)).is_err());
@@ -182,7 +214,7 @@ fn readers_want_room_and_writers_want_sense() {
     assert!(reader.begin(Buf::heap(8192)).is_err());
     assert!(reader.complete().is_ok());
     remove(&path);
-    let mut writer = RunWriter::create(&disk, &path, RunId(1), Compression::None).unwrap();
+    let mut writer = RunWriter::create(&disk, &path, RunId(1), Codec::None).unwrap();
     assert!(writer.write_block(Buf::heap(10), 11, 0).is_err());
     assert!(writer.write_block(Buf::heap(10), 10, 11).is_err());
     writer.write_block(Buf::heap(10), 0, 0).unwrap();
@@ -194,7 +226,7 @@ fn blocks_read_into_leased_memory_come_back_whole() {
     let directory = directory();
     let path = directory.path().join("run");
     let disk = disk(Backend::Direct, None);
-    write_run(&disk, &path, &[5000, 5000], Compression::Lz4).unwrap();
+    write_run(&disk, &path, &[5000, 5000], Codec::Lz4).unwrap();
     let blocks = BlockPool::new(Buf::heap(2 * 65536), 65536);
     let mut reader = RunReader::open(&disk, &path, Arc::new(read_index(&disk, &path).unwrap()), 0).unwrap();
     reader.begin(blocks.take(|| false).unwrap()).unwrap();
@@ -214,7 +246,7 @@ fn the_golden_file_is_written_and_read() {
     let path = directory.path().join("run");
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/two-blocks.run");
     let disk = disk(Backend::Direct, None);
-    let mut writer = RunWriter::create(&disk, &path, RunId(42), Compression::None).unwrap();
+    let mut writer = RunWriter::create(&disk, &path, RunId(42), Codec::None).unwrap();
     writer.write_block(buf_of(&[b'a'; 5000]), 5000, 0).unwrap();
     writer.write_block(buf_of(b"last\n"), 5, 5).unwrap();
     writer.finish().unwrap();
@@ -222,16 +254,22 @@ fn the_golden_file_is_written_and_read() {
         std::fs::copy(&path, &golden).unwrap();
     }
     assert!(std::fs::read(&path).unwrap() == std::fs::read(&golden).unwrap());
-    assert!(read_run(&disk, &golden, 0, 1).unwrap() == [vec![b'a'; 5000], b"last\n".to_vec()]);
+    // A file of version 1, in which all blocks had one codec, is read as well.
+    for golden in [golden.clone(), golden.with_file_name("two-blocks-1.run")] {
+        assert!(read_run(&disk, &golden, 0, 1).unwrap() == [vec![b'a'; 5000], b"last\n".to_vec()]);
+    }
 }
 
 fn small_index() -> impl Strategy<Value = RunIndex> {
-    let entry = (1..100_000u32).prop_flat_map(|raw| (1..=raw, Just(raw), any::<u32>(), 0..=raw));
+    let codec = prop::sample::select(Codec::COMPRESSING.to_vec());
+    let entry =
+        (1..100_000u32).prop_flat_map(move |raw| (1..=raw, Just(raw), any::<u32>(), 0..=raw, codec.clone()));
     (any::<u64>(), prop::collection::vec(entry, 0..20)).prop_map(|(id, entries)| {
-        let mut index = RunIndex { id: RunId(id), codec: Codec::Lz4, blocks: Vec::new(), bytes: 0 };
-        for (stored, raw, crc, first_record) in entries {
+        let mut index = RunIndex { id: RunId(id), blocks: Vec::new(), bytes: 0 };
+        for (stored, raw, crc, first_record, codec) in entries {
             let offset = index.data_end();
-            index.blocks.push(ascot_io::BlockEntry { offset, stored, raw, crc, first_record });
+            let codec = if stored < raw { codec } else { Codec::None };
+            index.blocks.push(ascot_io::BlockEntry { offset, stored, raw, crc, first_record, codec });
             index.bytes += u64::from(raw);
         }
         index

@@ -14,18 +14,24 @@
 //! * [`multipass`]: the best number of passes, and the number of files in each.
 //! * [`growth`]: the bytes that a user's function leaves, pass by pass.
 //! * [`bowtie_plan`]: the plan of one bowtie.
+//! * [`codec`]: the codecs of spills.
+//! * [`account_of_spills`]: the bytes of spills before and after compression, and the decisions of a job about it.
 //! * [`disk_use`]: the peak disk use of a sort.
 //! * [`plan`]: the methods for a job, costed, and the one chosen.
 //! * [`passes_plan`]: the plan of a merge, split or reshape of many files.
 //! * [`sort_plan`]: the methods to sort, merge and split records.
 //! * [`routing_plan`]: the cost of routing records among many processes.
+//! * [`compression`]: whether compressing spills saves time, and with which codec.
 //! * [`stages`]: the time that the stages of a pass spent, and its bottleneck.
 //! * [`account`]: bytes moved and time spent by each pass.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`report`]: plan and account together, as written by `--report`.
 
 pub mod account;
+pub mod account_of_spills;
 pub mod bowtie_plan;
+pub mod codec;
+pub mod compression;
 pub mod disk_use;
 pub mod growth;
 pub mod host;

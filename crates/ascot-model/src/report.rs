@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::account::{FileAccount, PassAccount, StreamAccount};
+use crate::account_of_spills::SpillsAccount;
 use crate::plan::Plan;
 use crate::stages::StageAccount;
 use crate::units;
@@ -58,6 +59,9 @@ pub struct Report {
     /// The rates of its volumes, as predicted and as measured.
     #[serde(default)]
     pub volumes: Vec<VolumeSeen>,
+    /// The compression of spills; `None` without spills.
+    #[serde(default)]
+    pub compression: Option<SpillsAccount>,
     /// The columns of keys of CSV, in the order of the keys.
     #[serde(default)]
     pub columns: Vec<ColumnAccount>,
@@ -205,6 +209,9 @@ impl fmt::Display for Report {
         }
         for volume in self.volumes.iter().filter(|volume| !volume.measured.is_empty()) {
             writeln!(f, "  {volume}")?;
+        }
+        if let Some(spills) = self.compression.as_ref().filter(|spills| spills.is_worth_a_word()) {
+            writeln!(f, "  {spills}")?;
         }
         if self.records_dropped > 0 {
             writeln!(

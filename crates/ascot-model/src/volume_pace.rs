@@ -11,6 +11,8 @@ use crate::volume::{MAX_DUPLEX_GAIN, SwitchCost, VolumeProfile};
 /// Fewer bytes or seconds give no rate: the first requests wait for the device to wake up, and caches hide the rest.
 const MIN_BYTES: u64 = 32 << 20;
 const MIN_SECONDS: f64 = 0.02;
+/// Fewer bytes of requests that wait behind each other give no rate; the device is awake when they wait.
+const MIN_QUEUED_BYTES: u64 = 8 << 20;
 /// Fewer switches give no cost.
 const MIN_SWITCHES: u64 = 8;
 /// A switch that costs more than predicted counts only from this factor on: a request that waits for another program
@@ -36,6 +38,12 @@ impl Pace {
         self.seconds += more.seconds;
     }
 
+    /// The rate of requests that waited in a queue, bytes/s; none if there were few.
+    pub fn queued_rate(self) -> Option<f64> {
+        let enough = self.bytes >= MIN_QUEUED_BYTES && self.seconds >= MIN_SECONDS;
+        enough.then(|| self.bytes as f64 / self.seconds)
+    }
+
     fn rate(self) -> Option<f64> {
         (self.bytes >= MIN_BYTES && self.seconds >= MIN_SECONDS).then(|| self.bytes as f64 / self.seconds)
     }
@@ -54,6 +62,8 @@ pub struct VolumePace {
     pub switched_read: Pace,
     /// Writes after a switch.
     pub switched_write: Pace,
+    /// Writes that ended while others waited behind them: the volume, and not the job, set their pace.
+    pub queued_write: Pace,
 }
 
 /// The figures of a volume in one job; those without enough requests are missing.
@@ -77,6 +87,7 @@ impl VolumePace {
         self.both.add(more.both);
         self.switched_read.add(more.switched_read);
         self.switched_write.add(more.switched_write);
+        self.queued_write.add(more.queued_write);
     }
 
     /// The figures.

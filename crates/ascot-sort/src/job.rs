@@ -16,14 +16,14 @@ use crate::api::{Caller, Cancel, Observer, Output, Parts, SortError, SortRequest
 use crate::merge::EmitThreads;
 use crate::output::{Commit, OutputStream, OutputWriter, RollingFiles};
 use crate::partition::KeySample;
-use crate::plan::{Budget, corrected, merge_factor, output_dir, temp_dirs, volumes_seen};
+use crate::plan::{Budget, MergeBytes, corrected, merge_factor, output_dir, temp_dirs, volumes_seen};
 use crate::read::{InputPosition, Inputs, RecordReader};
 use crate::records::{Misfits, Records, Segment};
 use crate::report::{JobSums, Passes, files_of, report_of_records};
 use crate::resources::{ChunkPool, Turns, descriptors};
 use crate::runs::{
     BackgroundUnlink, FileIdentity, Finished, JobDir, Keeping, MANIFEST_VERSION, Manifest, OpenSpill,
-    OutputState, Run, SortMemory, Spill, SpillDirs, StoredMethod,
+    OutputState, Run, SortMemory, Spill, SpillCompression, SpillDirs, StoredMethod,
 };
 
 /// The state that the passes of one job share.
@@ -50,6 +50,8 @@ pub struct Job<'a, R: Records> {
     pub header: Option<Vec<u8>>,
     /// The merging threads.
     pub emitters: Arc<EmitThreads>,
+    /// The compression of its spills.
+    pub compression: SpillCompression,
     /// Removes its spills, all of them before its directory is removed.
     unlink: BackgroundUnlink,
     /// Its directory, once it is created.
@@ -120,6 +122,7 @@ impl<'a, R: Records> Job<'a, R> {
         };
         Ok(Job {
             passes,
+            compression: SpillCompression::new(request, &plan, &disk),
             records,
             request,
             plan,
@@ -162,15 +165,18 @@ impl<'a, R: Records> Job<'a, R> {
         corrected(self.request, self.disk.ledger())
     }
 
-    /// Maximum number of files merged at once, by the plan, or by the corrected profile of the volume.
+    /// Maximum number of files merged at once, by the plan, or by what the job has learned: the profile of the volume,
+    /// and how much its runs shrink.
     pub fn merge_factor(&self) -> usize {
         let runs = &self.manifest.runs;
+        let ratio = self.compression.latest_ratio();
         if let Some(volume) = self.volumes().volume
             && !runs.is_empty()
-            && Some(&volume) != self.request.volumes.volume.as_ref()
+            && (Some(&volume) != self.request.volumes.volume.as_ref() || ratio < 1.0)
         {
             let bytes = runs.iter().map(|run| run.bytes).sum();
-            let factor = merge_factor(&volume, runs.len(), bytes, self.budget.streams() as u64);
+            let merge = MergeBytes { runs: runs.len(), bytes, ratio };
+            let factor = merge_factor(&volume, merge, self.budget.streams() as u64);
             return factor.unwrap_or(usize::MAX).max(2);
         }
         let factor = self.plan.chosen.merge_factor.unwrap_or(u64::MAX);
@@ -344,18 +350,20 @@ impl<'a, R: Records> Job<'a, R> {
         }
     }
 
-    /// Starts a sorted spill of about `bytes`.
-    pub fn new_spill(&mut self, bytes: u64) -> Result<Spill<R>, SortError> {
+    /// Starts a sorted spill of about `bytes` in the pass `pass`.
+    pub fn new_spill(&mut self, pass: &'static str, bytes: u64) -> Result<Spill<R>, SortError> {
         let dirs = self.spill_dirs()?;
         let numbers = self.new_numbers(dirs.count() as u64);
-        Spill::create(&self.records, &self.disk, dirs, numbers, self.request.compression, bytes)
+        let codec = self.compression.of_pass(pass);
+        Spill::create(&self.records, &self.disk, dirs, numbers, codec, bytes)
     }
 
-    /// Resumes a spill of a killed job.
+    /// Resumes a spill of a killed job: runs that were being merged.
     pub fn resume_spill(&mut self, state: OpenSpill) -> Result<Spill<R>, SortError> {
         let dirs = self.spill_dirs()?;
         let numbers = self.new_numbers(dirs.count() as u64);
-        Spill::resume(&self.records, &self.disk, dirs, numbers, self.request.compression, state)
+        let codec = self.compression.of_pass("merge some");
+        Spill::resume(&self.records, &self.disk, dirs, numbers, codec, state)
     }
 
     /// Numbers for new runs.
@@ -441,6 +449,7 @@ impl<'a, R: Records> Job<'a, R> {
             memory_bytes: self.budget.memory as u64,
             peak_spill_bytes,
             peak_disk_bytes: self.disk.space().peak(),
+            compression: Some(self.compression.account()).filter(|spills| !spills.passes.is_empty()),
             volumes: volumes_seen(self.request, self.disk.ledger(), self.plan.chosen.method == "merge"),
             moved: PassAccount::moved_by(&passes),
             passes,

@@ -375,10 +375,11 @@ pub(super) fn resources() -> Vec<Arg> {
         choice(
             "compress",
             "HOW",
-            ["none", "lz4", "zstd", "auto"],
-            "compress spills: none, lz4, zstd or auto",
-            "Compress spills: none (the default), lz4, zstd, or auto, which measures whether compression \
-             pays.",
+            ["auto", "none", "lz4", "zstd"],
+            "compress spills: auto, none, lz4 or zstd",
+            "Compress spills: none, lz4, zstd, or auto (the default). Auto takes the codec, or none, with which \
+             the passes left take the least time: by a sample of the sorted records, the rates of the volume \
+             and the work of the processors. It reviews its choice while it writes.",
         ),
         option(
             "threads",

@@ -112,8 +112,8 @@ pub fn compression(matches: &ArgMatches) -> Compression {
     match (values::word(matches, "compress"), program(matches)) {
         (Some("lz4"), _) | (None, Some("lz4")) => Compression::Lz4,
         (Some("zstd"), _) | (None, Some(_)) => Compression::Zstd,
-        (Some("auto"), _) => Compression::Auto,
-        _ => Compression::None,
+        (Some("none"), _) => Compression::None,
+        _ => Compression::Auto,
     }
 }
 

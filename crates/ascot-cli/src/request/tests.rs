@@ -49,7 +49,7 @@ fn nothing_said_sorts_lines_of_standard_input() {
     assert_eq!(request.layout, Layout::LINES);
     assert!(command_keys(&request).keys.is_empty());
     assert!(!(request.unique || request.stable || request.merge_only || request.header));
-    assert_eq!((request.method, request.compression), (Method::Auto, Compression::None));
+    assert_eq!((request.method, request.compression), (Method::Auto, Compression::Auto));
 }
 
 #[test]

@@ -1,16 +1,21 @@
 //! The index of a run file: the offset, length and checksum of each block.
 //!
 //! ```text
-//!   entry (16 bytes)   stored u32 | raw u32 | crc u32 | first_record u32
+//!   entry (16 bytes)   codec and stored u32 | raw u32 | crc u32 | first_record u32
 //!   footer (64 bytes)  magic 8 | version u32 | codec u32 | id u64 | index offset u64
 //!                      | blocks u64 | raw bytes u64 | entries crc u32 | zero 8 | footer crc u32
 //! ```
+//!
+//! Every block has its own codec, in the two highest bits of its first number. In version 1 all compressed blocks of a
+//! file have the codec of its footer, which is zero in version 2.
 //!
 //! All numbers are little-endian. Offsets are not stored: a block starts at the first multiple of
 //! 4096 after its predecessor. Nothing is allocated from a length that has not been checked
 //! against the file's size.
 
 use std::path::Path;
+
+use ascot_model::codec::Codec;
 
 use super::{RunId, crc32c};
 use crate::PAGE_BYTES;
@@ -22,35 +27,29 @@ use crate::stream::ReadStream;
 
 /// The first bytes of every footer.
 const MAGIC: [u8; 8] = *b"ASCOTRUN";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 pub(super) const ENTRY_BYTES: usize = 16;
 pub(super) const FOOTER_BYTES: usize = 64;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// The compression of a run's compressed blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Codec {
-    /// No block is compressed.
-    #[default]
-    None,
-    /// LZ4 block format.
-    Lz4,
-    /// One Zstandard frame each.
-    Zstd,
+/// The version whose codec is that of the whole file: a view of it is still read.
+const VERSION_OF_ONE_CODEC: u32 = 1;
+/// Bits of a block's first number that hold its length; those above hold its codec.
+const STORED_BITS: u32 = 30;
+/// Maximum bytes of a block.
+pub(super) const MAX_BLOCK_BYTES: u32 = (1 << STORED_BITS) - 1;
+
+/// The number of a codec in a run file.
+fn number_of(codec: Codec) -> u32 {
+    match codec {
+        Codec::None => 0,
+        Codec::Lz4 => 1,
+        Codec::Zstd => 2,
+    }
 }
 
-impl Codec {
-    fn number(self) -> u32 {
-        match self {
-            Self::None => 0,
-            Self::Lz4 => 1,
-            Self::Zstd => 2,
-        }
-    }
-
-    fn from_number(number: u32) -> Option<Self> {
-        [Self::None, Self::Lz4, Self::Zstd].into_iter().find(|codec| codec.number() == number)
-    }
+fn codec_of(number: u32) -> Option<Codec> {
+    [Codec::None, Codec::Lz4, Codec::Zstd].into_iter().find(|codec| number_of(*codec) == number)
 }
 
 /// One block of a run.
@@ -66,6 +65,17 @@ pub struct BlockEntry {
     pub crc: u32,
     /// Offset in the block of the first record that starts in it; `raw` if none does.
     pub first_record: u32,
+    /// Its compression; none if `stored` is `raw`.
+    pub codec: Codec,
+}
+
+/// A block to be appended to an index: a [`BlockEntry`] without an offset.
+pub(super) struct NewBlock {
+    pub(super) stored: u32,
+    pub(super) raw: u32,
+    pub(super) crc: u32,
+    pub(super) first_record: u32,
+    pub(super) codec: Codec,
 }
 
 impl BlockEntry {
@@ -85,8 +95,6 @@ impl BlockEntry {
 pub struct RunIndex {
     /// The run's number.
     pub id: RunId,
-    /// The compression of compressed blocks.
-    pub codec: Codec,
     /// The blocks, in file order.
     pub blocks: Vec<BlockEntry>,
     /// Raw bytes of all blocks.
@@ -95,17 +103,18 @@ pub struct RunIndex {
 
 impl RunIndex {
     /// An index of no blocks.
-    pub fn new(id: RunId, codec: Codec) -> Self {
-        Self { id, codec, blocks: Vec::new(), bytes: 0 }
+    pub fn new(id: RunId) -> Self {
+        Self { id, blocks: Vec::new(), bytes: 0 }
     }
 
     /// An index of consecutive blocks from `start` in a file that is not a run file, each with its length and its
     /// [checksum](super::block_checksum).
     pub fn from_ranges(id: RunId, start: u64, blocks: impl Iterator<Item = (u32, u32)>) -> Self {
-        let mut index = Self::new(id, Codec::None);
+        let mut index = Self::new(id);
         let mut offset = start;
         for (len, crc) in blocks {
-            index.blocks.push(BlockEntry { offset, stored: len, raw: len, crc, first_record: 0 });
+            let codec = Codec::None;
+            index.blocks.push(BlockEntry { offset, stored: len, raw: len, crc, first_record: 0, codec });
             offset = offset.saturating_add(len.into());
             index.bytes += u64::from(len);
         }
@@ -122,9 +131,10 @@ impl RunIndex {
         self.blocks.iter().map(BlockEntry::buffer_bytes).max().unwrap_or(PAGE_BYTES)
     }
 
-    pub(super) fn push(&mut self, stored: u32, raw: u32, crc: u32, first_record: u32) {
+    pub(super) fn push(&mut self, block: NewBlock) {
+        let NewBlock { stored, raw, crc, first_record, codec } = block;
         let offset = self.data_end();
-        self.blocks.push(BlockEntry { offset, stored, raw, crc, first_record });
+        self.blocks.push(BlockEntry { offset, stored, raw, crc, first_record, codec });
         self.bytes += u64::from(raw);
     }
 
@@ -132,7 +142,8 @@ impl RunIndex {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.blocks.len() * ENTRY_BYTES + FOOTER_BYTES);
         for block in &self.blocks {
-            for field in [block.stored, block.raw, block.crc, block.first_record] {
+            let stored = block.stored | number_of(block.codec) << STORED_BITS;
+            for field in [stored, block.raw, block.crc, block.first_record] {
                 bytes.extend_from_slice(&field.to_le_bytes());
             }
         }
@@ -140,7 +151,7 @@ impl RunIndex {
         let footer = bytes.len();
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&self.codec.number().to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
         for field in [self.id.0, self.data_end(), self.blocks.len() as u64, self.bytes] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
@@ -166,7 +177,8 @@ impl RunIndex {
 
 /// The parsed end of a run file.
 struct Footer {
-    codec: Codec,
+    /// The codec of all compressed blocks; none: each block has its own.
+    codec: Option<Codec>,
     id: RunId,
     data_end: u64,
     blocks: u64,
@@ -182,13 +194,15 @@ impl Footer {
         if u32_at(bytes, 60) != crc32c(&[&bytes[..60]]) {
             return Err("the footer's checksum is wrong");
         }
-        if u32_at(bytes, 8) != VERSION {
-            return Err("its version is not known here");
-        }
+        let codec = match (u32_at(bytes, 8), u32_at(bytes, 12)) {
+            (VERSION, 0) => None,
+            (VERSION_OF_ONE_CODEC, number) => Some(codec_of(number).ok_or("its codec is not known here")?),
+            (VERSION, _) => return Err("its reserved bytes are not zero"),
+            _ => return Err("its version is not known here"),
+        };
         if bytes[52..60] != [0; 8] {
             return Err("its reserved bytes are not zero");
         }
-        let codec = Codec::from_number(u32_at(bytes, 12)).ok_or("its codec is not known here")?;
         let footer = Self {
             codec,
             id: RunId(u64_at(bytes, 16)),
@@ -213,22 +227,39 @@ impl Footer {
         if crc32c(&[entries]) != self.entries_crc {
             return Err("the index's checksum is wrong");
         }
-        let mut index = RunIndex::new(self.id, self.codec);
+        let mut index = RunIndex::new(self.id);
         index.blocks.reserve_exact(entries.len() / ENTRY_BYTES);
         for entry in entries.chunks_exact(ENTRY_BYTES) {
-            let [stored, raw, crc, first] = [0, 4, 8, 12].map(|at| u32_at(entry, at));
-            if stored == 0 || stored > raw || first > raw {
+            let [stored, raw, crc, first_record] = [0, 4, 8, 12].map(|at| u32_at(entry, at));
+            let block =
+                self.block(stored, NewBlock { stored, raw, crc, first_record, codec: Codec::None })?;
+            if block.stored == 0 || block.stored > raw || first_record > raw {
                 return Err("a block's lengths contradict each other");
             }
-            if stored < raw && self.codec == Codec::None {
-                return Err("a block is compressed in a run without compression");
+            if (block.stored < raw) != (block.codec != Codec::None) {
+                return Err("a block's lengths and its codec contradict each other");
             }
-            index.push(stored, raw, crc, first);
+            index.push(block);
         }
         if index.data_end() != self.data_end || index.bytes != self.bytes {
             return Err("its blocks do not add up to the footer's sums");
         }
         Ok(index)
+    }
+}
+
+impl Footer {
+    /// A block with its length and codec, from the first number of its entry.
+    fn block(&self, number: u32, block: NewBlock) -> Result<NewBlock, &'static str> {
+        Ok(match self.codec {
+            Some(codec) if number < block.raw => NewBlock { codec, ..block },
+            Some(_) => block,
+            None => {
+                let codec =
+                    codec_of(number >> STORED_BITS).ok_or("the codec of a block is not known here")?;
+                NewBlock { stored: number & MAX_BLOCK_BYTES, codec, ..block }
+            }
+        })
     }
 }
 

@@ -15,8 +15,8 @@ mod index;
 mod reader;
 mod writer;
 
-pub use codec::{BlockDecoder, Compression};
-pub use index::{BlockEntry, Codec, RunIndex, read_index};
+pub use codec::{ChooseCodec, SpillCodec, sample_codec};
+pub use index::{BlockEntry, RunIndex, read_index};
 pub use reader::{RunFile, RunReader};
 pub use writer::RunWriter;
 

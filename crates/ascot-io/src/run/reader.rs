@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::codec::BlockDecoder;
+use super::codec::expand;
 use super::index::{BlockEntry, RunIndex};
 use super::{RunId, block_checksum};
 use crate::PAGE_BYTES;
@@ -79,18 +79,12 @@ impl RunFile {
     }
 
     /// Waits for a block, and verifies it: an error if it is not the block in the index.
-    pub fn complete(&self, pending: PendingBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
+    pub fn complete(&self, pending: PendingBlock) -> Result<Filled, IoError> {
         let PendingBlock { read, number, block } = pending;
-        self.verify(number, &block, read.complete()?, decoder)
+        self.verify(number, &block, read.complete()?)
     }
 
-    fn verify(
-        &self,
-        number: u64,
-        block: &BlockEntry,
-        filled: Filled,
-        decoder: &mut BlockDecoder,
-    ) -> Result<Filled, IoError> {
+    fn verify(&self, number: u64, block: &BlockEntry, filled: Filled) -> Result<Filled, IoError> {
         let Filled { mut buf, start, .. } = filled;
         let corrupt =
             |what| IoError::Corrupt { path: self.path.clone(), offset: block.offset, block: number, what };
@@ -101,7 +95,7 @@ impl RunFile {
         }
         if stored < raw {
             // Compressed blocks occur only in run files, where blocks start with pages.
-            if start != 0 || !decoder.expand(&mut buf, stored, raw) {
+            if start != 0 || !expand(block.codec, &mut buf, stored, raw) {
                 return Err(corrupt("it does not decompress to its length"));
             }
         }
@@ -119,7 +113,6 @@ pub struct RunReader {
     begun: VecDeque<Begun>,
     /// The page in which the block completed last ends, if the next one begins in it.
     shared_page: Option<Box<[u8]>>,
-    decoder: BlockDecoder,
 }
 
 /// A block that a reader in order has begun.
@@ -142,7 +135,6 @@ impl RunReader {
             next: from_block.min(index.blocks.len()),
             begun: VecDeque::new(),
             shared_page: None,
-            decoder: BlockDecoder::new(&file.path, index.codec)?,
             index,
         })
     }
@@ -197,7 +189,7 @@ impl RunReader {
         }
         let shares = self.shares_page(number + 1);
         self.shared_page = shares.then(|| last_page(&filled).into());
-        self.file.verify(of_run, &block, filled, &mut self.decoder)
+        self.file.verify(of_run, &block, filled)
     }
 
     /// Whether [`complete`](Self::complete) would not wait for the device.

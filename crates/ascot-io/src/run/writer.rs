@@ -1,16 +1,14 @@
 //! Writes a run file: blocks forward, then the index.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::codec::{Compression, Compressor};
-use super::index::{ENTRY_BYTES, FOOTER_BYTES, RunIndex};
+use super::codec::{Compressed, SpillCodec};
+use super::index::{ENTRY_BYTES, FOOTER_BYTES, MAX_BLOCK_BYTES, NewBlock, RunIndex};
 use super::{RunId, block_checksum};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
-use crate::ledger::{Direction, Ledger};
 use crate::stream::WriteStream;
 
 /// The ledger's name for the streams of run files being written.
@@ -18,46 +16,40 @@ const NAME: &str = "run write";
 
 /// Writes one run file.
 pub struct RunWriter {
-    disk: Disk,
     path: PathBuf,
     stream: Box<dyn WriteStream>,
     index: RunIndex,
-    compressor: Option<Compressor>,
+    codec: SpillCodec,
     /// Whether the index after the blocks is begun.
     ended: bool,
 }
 
 impl RunWriter {
     /// Creates the file, which must not exist yet.
-    pub fn create(disk: &Disk, path: &Path, id: RunId, compression: Compression) -> Result<Self, IoError> {
+    pub fn create(
+        disk: &Disk,
+        path: &Path,
+        id: RunId,
+        codec: impl Into<SpillCodec>,
+    ) -> Result<Self, IoError> {
         let stream = disk.create_new(path, NAME)?;
-        Self::new(disk, path, stream, RunIndex::new(id, compression.codec()), compression)
+        Ok(Self::new(path, stream, RunIndex::new(id), codec.into()))
     }
 
     /// Continues after the blocks of `index`, from a [`checkpoint`](Self::checkpoint); bytes of the file after them
     /// are cut off.
-    pub fn resume(disk: &Disk, path: &Path, index: RunIndex) -> Result<Self, IoError> {
-        let compression = match index.codec {
-            super::Codec::None => Compression::None,
-            super::Codec::Lz4 => Compression::Lz4,
-            super::Codec::Zstd => Compression::Zstd,
-        };
-        let stream = disk.open_append(path, index.data_end(), NAME)?;
-        Self::new(disk, path, stream, index, compression)
-    }
-
-    fn new(
+    pub fn resume(
         disk: &Disk,
         path: &Path,
-        stream: Box<dyn WriteStream>,
         index: RunIndex,
-        compression: Compression,
+        codec: impl Into<SpillCodec>,
     ) -> Result<Self, IoError> {
-        let compressor =
-            Compressor::new(compression).map_err(|error| IoError::from_os(Action::Create, path, 0, error))?;
-        let path = path.to_path_buf();
-        let disk = disk.clone();
-        Ok(Self { disk, path, stream, index, compressor, ended: false })
+        let stream = disk.open_append(path, index.data_end(), NAME)?;
+        Ok(Self::new(path, stream, index, codec.into()))
+    }
+
+    fn new(path: &Path, stream: Box<dyn WriteStream>, index: RunIndex, codec: SpillCodec) -> Self {
+        Self { path: path.to_path_buf(), stream, index, codec, ended: false }
     }
 
     /// The blocks written so far.
@@ -68,9 +60,9 @@ impl RunWriter {
     /// Appends `buf[..len]` as a block; `first_record` is the offset in it of the first record that starts in it,
     /// `len` if none does. Writes no block if `len` is 0.
     pub fn write_block(&mut self, mut buf: Buf, len: usize, first_record: u32) -> Result<(), IoError> {
-        let fits = u32::try_from(len).ok().filter(|_| len <= buf.len());
+        let fits = u32::try_from(len).ok().filter(|&raw| len <= buf.len() && raw <= MAX_BLOCK_BYTES);
         let Some(raw) = fits else {
-            return Err(self.misuse("a block's length is more than its buffer or 4 GiB hold"));
+            return Err(self.misuse("a block's length is more than its buffer or 1 GiB hold"));
         };
         if first_record > raw {
             return Err(self.misuse("a block's first record starts outside it"));
@@ -78,7 +70,7 @@ impl RunWriter {
         if len == 0 {
             return Ok(());
         }
-        let stored = self.compress(&mut buf, len)?;
+        let Compressed { codec, bytes: stored } = self.codec.compress(&mut buf, len);
         let crc = block_checksum(self.index.id, self.index.blocks.len() as u64, &buf[..stored]);
         let padded = stored.next_multiple_of(PAGE_BYTES);
         if padded > buf.len() {
@@ -89,19 +81,8 @@ impl RunWriter {
         buf[stored..padded].fill(0);
         self.stream.begin(buf, padded)?;
         // No more than `raw`.
-        self.index.push(stored as u32, raw, crc, first_record);
+        self.index.push(NewBlock { stored: stored as u32, raw, crc, first_record, codec });
         Ok(())
-    }
-
-    /// Compresses the block in place if that pays; returns the number of bytes to store.
-    fn compress(&mut self, buf: &mut Buf, len: usize) -> Result<usize, IoError> {
-        let Some(compressor) = &mut self.compressor else { return Ok(len) };
-        let ledger = self.disk.ledger();
-        let compressed = compressor.compress(&buf[..len], || write_rate(ledger));
-        let Some(compressed) = compressed else { return Ok(len) };
-        let stored = compressed.len();
-        buf[..stored].copy_from_slice(compressed);
-        Ok(stored)
     }
 
     /// Ensures that a block of `len` bytes and the index after it can be written, before the block is handed over. A
@@ -160,14 +141,4 @@ impl RunWriter {
         self.stream.finish()?;
         Ok(self.index)
     }
-}
-
-/// The rate at which run files have been written so far, in bytes per second, once enough is measured.
-fn write_rate(ledger: &Ledger) -> Option<f64> {
-    const ENOUGH: Duration = Duration::from_millis(20);
-    let account = ledger.account();
-    let runs = account.iter().filter(|one| one.direction == Direction::Write && one.name == NAME);
-    let (bytes, busy) =
-        runs.fold((0, Duration::ZERO), |(bytes, busy), one| (bytes + one.bytes, busy + one.busy));
-    (busy >= ENOUGH).then(|| bytes as f64 / busy.as_secs_f64())
 }

@@ -21,6 +21,7 @@ use crate::plan::{
 };
 use crate::read::{Inputs, notice_of_unnamed};
 use crate::records::{AnyRecords, Misfits, Records, with_records};
+use crate::runs::SpillCompression;
 use crate::view::ViewCost;
 
 /// The plan of a job, and its reasons.
@@ -40,6 +41,8 @@ pub struct Explanation {
     pub disk_is_estimate: bool,
     /// The space that is missing; none if everything fits.
     pub shortage: Option<Shortage>,
+    /// Whether spills will be compressed, in words; none without spills.
+    pub spills: Option<String>,
     /// The spill directories.
     pub temp_dirs: Vec<PathBuf>,
     /// The files of the output and the rule by which it is divided, in words.
@@ -90,6 +93,8 @@ fn explain_prepared(
     let disk = job_disk(options);
     let free_bytes = free_of_plan(request, &plan, &disk);
     let shortage = shortage(request, &mut plan, &disk);
+    let spills =
+        SpillCompression::forecast(request, &plan, &disk).filter(|_| !matches!(goal, Goal::Split(_)));
     let mut volumes = within_memory(budget, &request.volumes);
     let mut view_dir = None;
     if let Goal::View(dir) = goal {
@@ -105,6 +110,7 @@ fn explain_prepared(
         free_bytes,
         disk_is_estimate: disk_is_estimate(request),
         shortage,
+        spills,
         temp_dirs: temp_dirs(request),
         parts: describe_parts(request, goal),
         view,
@@ -214,6 +220,9 @@ impl fmt::Display for Explanation {
             writeln!(f, "  into     {}, a view", dir.display())?;
         }
         self.write_volumes(f)?;
+        if let Some(spills) = &self.spills {
+            writeln!(f, "  spills   {spills}")?;
+        }
         if plan.input_bytes.is_none() {
             writeln!(f, "  moves    all of it once, or twice where it does not fit")?;
             return write!(f, "  time     not known before all is read");

@@ -40,7 +40,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
     for first in (0..count).step_by(fan_in) {
         let group = first..(first + fan_in).min(count);
         let bytes = group.clone().filter_map(|index| job.inputs.get(index)?.size).sum();
-        let mut spill = job.new_spill(bytes)?;
+        let mut spill = job.new_spill("merge some", bytes)?;
         let rules = Rules { unique: job.request.unique, sum: false };
         let sums = merge_range(&mut job, "merge some", group, rules, &mut Destination::Spill(&mut spill))?;
         let runs = spill.finish()?;

@@ -275,9 +275,11 @@ impl<R: Records> Job<'_, R> {
             self.manifest.sum_in = RecordSum::new();
             self.manifest.misfits = Misfits::default();
         }
+        let codec = self.compression.of_pass("split");
         let mut parts = Vec::with_capacity(count);
         for part in stored {
-            let sink = RunSink::resume(&self.records, &self.disk, part.run, decode_index(&part.index)?)?;
+            let index = decode_index(&part.index)?;
+            let sink = RunSink::resume(&self.records, &self.disk, part.run, index, &codec)?;
             parts.push(PartRun::new(sink));
         }
         let fair = self.inputs.record_bytes().unwrap_or(0) / count.max(1) as u64;
@@ -292,6 +294,7 @@ impl<R: Records> Job<'_, R> {
         count: usize,
         fair_bytes: u64,
     ) -> Result<Vec<PartRun<R>>, SortError> {
+        let codec = self.compression.of_pass("split");
         let mut parts = Vec::with_capacity(count);
         let dirs = self.spill_dirs()?;
         let expected = fair_bytes + fair_bytes / UNEVEN_SHARE;
@@ -299,7 +302,7 @@ impl<R: Records> Job<'_, R> {
             let dir = dirs.choose(expected, &[]).ok_or_else(|| dirs.no_space(expected))?;
             dirs.reserve(dir, expected);
             let path = dirs.run_path(dir, number);
-            let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
+            let sink = RunSink::create(&self.records, &self.disk, path, number, &codec)?;
             parts.push(PartRun::new(sink));
         }
         Ok(parts)

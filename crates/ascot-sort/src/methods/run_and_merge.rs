@@ -216,7 +216,7 @@ impl<R: Records> Job<'_, R> {
 
     /// Merges sorted sources into a new run, or several if volumes fill up.
     fn spill(&mut self, sources: Vec<Vec<Segment>>, bytes: u64) -> Result<Vec<Run>, SortError> {
-        let mut spill = self.new_spill(bytes)?;
+        let mut spill = self.new_spill("form runs", bytes)?;
         if self.manifest.view.is_some() {
             spill.keep_keys();
         }
@@ -302,7 +302,7 @@ impl<R: Records> Job<'_, R> {
         let group = &self.manifest.runs[first..first + count];
         let mut spill = match &begun {
             Some(MergingGroup { open, .. }) => self.resume_spill(open.clone())?,
-            None => self.new_spill(group.iter().map(|run| run.bytes).sum())?,
+            None => self.new_spill("merge some", group.iter().map(|run| run.bytes).sum())?,
         };
         let so_far = begun.map(|group| group.so_far).unwrap_or_default();
         let sums = self.merge_freeing(first..first + count, Destination::Spill(&mut spill), so_far)?;

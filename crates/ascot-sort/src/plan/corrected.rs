@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use ascot_io::Ledger;
 use ascot_model::known_volume::Origin;
-use ascot_model::multipass::DeviceCost;
-use ascot_model::passes_plan::FileJob;
+use ascot_model::multipass::{self, DeviceCost, PassCost};
 use ascot_model::report::VolumeSeen;
+use ascot_model::run_length::Shape;
 use ascot_model::volume::VolumeProfile;
 
 use crate::api::{SortRequest, Volumes};
@@ -55,11 +55,48 @@ fn may_correct(volumes: &Volumes) -> bool {
     volumes.volume.is_some() && !volumes.are_given() && volumes.origins.iter().any(|of| found(&of.origin))
 }
 
-/// The largest number of runs that one merge should take, of `runs` runs of `bytes` bytes in all; none: all of them.
-pub fn merge_factor(volume: &VolumeProfile, runs: usize, bytes: u64, memory: u64) -> Option<usize> {
-    let inputs = u32::try_from(runs).ok()?;
-    let job = FileJob::moving("merge", inputs, 1, bytes as f64);
+/// The runs that are to be merged.
+#[derive(Clone, Copy, Debug)]
+pub struct MergeBytes {
+    /// Number of runs.
+    pub runs: usize,
+    /// Bytes of their records.
+    pub bytes: u64,
+    /// Bytes stored for each of them.
+    pub ratio: f64,
+}
+
+/// The largest number of runs that one merge should take; none: all of them. Compression changes the bytes that move. It
+/// does not change the length of runs and the share of reading in them, because blocks lie expanded in memory.
+pub fn merge_factor(volume: &VolumeProfile, merge: MergeBytes, memory: u64) -> Option<usize> {
+    let inputs = u32::try_from(merge.runs).ok()?;
+    let bytes = merge.bytes as f64;
     let cost = DeviceCost { volume, memory_bytes: memory as f64, max_streams: u32::MAX, baseline: None };
-    let way = job.best(&cost).ok()??;
+    // The last merge writes the output, which is not compressed.
+    let stored = |files: f64| if files <= 1.0 { bytes } else { bytes * merge.ratio };
+    let seconds = |shape: &Shape, read: f64, written: f64| {
+        let expanded = Shape::moving(shape.inputs, shape.outputs, bytes, bytes);
+        let files = f64::from(shape.streams());
+        cost.seconds(&expanded, bytes, bytes) - volume.seconds(bytes, bytes, 0.0, files)
+            + volume.seconds(read, written, 0.0, files)
+    };
+    let way = multipass::merge(inputs, &stored, &seconds).filter(|way| !way.passes.is_empty())?;
     way.factors().into_iter().map(|factor| factor as usize).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Passes in between cost little if their runs shrink: long runs of fewer files then win.
+    #[test]
+    fn runs_that_shrink_are_merged_in_more_passes() {
+        let array = VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155);
+        let factor = |ratio| {
+            let merge = MergeBytes { runs: 40, bytes: 20 << 30, ratio };
+            merge_factor(&array, merge, 1 << 30).expect("memory suffices")
+        };
+        assert_eq!(factor(1.0), 40);
+        assert!(factor(0.1) < 40, "{}", factor(0.1));
+    }
 }

@@ -1,12 +1,13 @@
 //! Whether a job fits on its volumes according to its plan. This is checked before records are read.
 //!
 //! Invariant: only jobs that would certainly fail are refused. An upper bound refuses no job that may stay far
-//! below it because it drops records or compresses spills.
+//! below it because it drops records or compresses spills. `--compress auto` counts as no compression, because it may
+//! choose none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Compression, Disk};
+use ascot_io::{Codec, Disk};
 use ascot_model::plan::Plan;
 use ascot_model::units;
 use ascot_record::layout::Layout;
@@ -86,7 +87,8 @@ pub(crate) fn shortage(request: &SortRequest, plan: &mut Plan, disk: &Disk) -> O
     let of_output = dir.as_ref().map(|dir| FreeSpace::new(disk, std::slice::from_ref(dir)));
     let output = of_output.as_ref().and_then(|free| short("the output", last.written_bytes, free));
     let need = plan.chosen.disk;
-    if output.is_some() || need.spills_bytes == 0 || request.compression != Compression::None {
+    let compresses = request.compression.fixed().is_some_and(|codec| codec != Codec::None);
+    if output.is_some() || need.spills_bytes == 0 || compresses {
         return output;
     }
     let mut dirs = temp_dirs(request);
@@ -137,7 +139,7 @@ pub fn no_space_for_spills(disk: &Disk, dirs: &[PathBuf], needed: u64) -> SortEr
         what: "spills",
         needed,
         left: dirs.iter().map(free).collect(),
-        advice: "give a larger volume (--temp DIR, repeatable), or compress spills (--compress auto)",
+        advice: "give a larger volume (--temp DIR, repeatable), or compress spills (--compress zstd)",
         remains: Some("no spills are left; the output is unchanged"),
     }
 }
@@ -158,7 +160,7 @@ pub fn check_output_space(disk: &Disk, path: &Path, needed: u64) -> Result<(), S
 /// Adapts an error about spills to a job that makes a view: its spills are the runs of the view.
 pub fn explain_view_space(error: SortError) -> SortError {
     let advice =
-        "free some space, name a view on another volume (--view DIR), or compress its runs (--compress auto)";
+        "free some space, name a view on another volume (--view DIR), or compress its runs (--compress zstd)";
     match error {
         SortError::NoSpace { what: "spills", needed, left, remains, .. } => {
             let remains = remains.map(|_| "nothing is left of it");

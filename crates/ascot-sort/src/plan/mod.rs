@@ -13,7 +13,7 @@ pub(crate) use budget::{
     Budget, MIN_MEMORY_BYTES, MergeShare, default_memory, max_intermediates, max_parts, merge_fan_in,
     part_block, too_little,
 };
-pub(crate) use corrected::{corrected, merge_factor, volumes_seen};
+pub(crate) use corrected::{MergeBytes, corrected, merge_factor, volumes_seen};
 pub(crate) use disk_space::{
     Shortage, check_output_space, disk_is_estimate, explain_view_space, free_of_plan, keep_within,
     no_space_for_spills, refuse_without_space, shortage,
@@ -25,5 +25,6 @@ pub(crate) use planner::{
     split_again_in_long_runs,
 };
 pub(crate) use volumes::{
-    RunOptions, check_apart, disk_for, job_disk, output_dir, output_disk, temp_dirs, view_disk, within_memory,
+    RunOptions, check_apart, devices, disk_for, job_disk, output_dir, output_disk, temp_dirs, view_disk,
+    within_memory, written_dirs,
 };

@@ -6,6 +6,7 @@
 //! ```
 
 pub mod background_unlink;
+pub mod compression;
 pub mod fence_keys;
 pub mod form;
 pub mod input_chunks;
@@ -15,6 +16,7 @@ pub mod spill;
 pub mod store;
 
 pub(crate) use background_unlink::BackgroundUnlink;
+pub(crate) use compression::SpillCompression;
 pub(crate) use fence_keys::{FenceKey, KeysWriter, Rest, RunKeys};
 pub(crate) use form::{Gather, RunBuffer, SortMemory, sort_run_buffers};
 pub(crate) use input_chunks::{Bench, ChunkInput};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Completed};
 use ascot_io::{
-    Buf, Compression, Disk, Filled, IoError, PAGE_BYTES, Pool, RunFile, RunId, RunIndex, RunReader, RunWriter,
+    Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, RunFile, RunId, RunIndex, RunReader, RunWriter, SpillCodec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,9 +33,9 @@ impl<R: Records> RunSink<R> {
         disk: &Disk,
         path: PathBuf,
         number: u64,
-        compression: Compression,
+        codec: &SpillCodec,
     ) -> Result<Self, IoError> {
-        let writer = RunWriter::create(disk, &path, RunId(number), compression)?;
+        let writer = RunWriter::create(disk, &path, RunId(number), codec.clone())?;
         let run = Run { path, number, ..Run::default() };
         Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
     }
@@ -46,8 +46,14 @@ impl<R: Records> RunSink<R> {
     }
 
     /// Resumes a run that was checkpointed as `run` with `index`.
-    pub fn resume(records: &Arc<R>, disk: &Disk, run: Run, index: RunIndex) -> Result<Self, IoError> {
-        let writer = RunWriter::resume(disk, &run.path, index)?;
+    pub fn resume(
+        records: &Arc<R>,
+        disk: &Disk,
+        run: Run,
+        index: RunIndex,
+        codec: &SpillCodec,
+    ) -> Result<Self, IoError> {
+        let writer = RunWriter::resume(disk, &run.path, index, codec.clone())?;
         Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
     }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use ascot_io::{Compression, Direction, Disk, Unpoisoned};
+use ascot_io::{Direction, Disk, SpillCodec, Unpoisoned};
 
 use crate::api::SortError;
 use crate::plan::no_space_for_spills;
@@ -32,7 +32,7 @@ pub struct Spill<R> {
     dirs: SpillDirs,
     /// Numbers for its runs, one for each directory.
     numbers: Range<u64>,
-    compression: Compression,
+    codec: SpillCodec,
     /// Bytes it is expected to have.
     expected: u64,
     sink: RunSink<R>,
@@ -51,18 +51,18 @@ impl<R: Records> Spill<R> {
         disk: &Disk,
         dirs: SpillDirs,
         mut numbers: Range<u64>,
-        compression: Compression,
+        codec: SpillCodec,
         expected: u64,
     ) -> Result<Self, SortError> {
         let dir = dirs.choose(expected, &[]).ok_or_else(|| dirs.no_space(expected))?;
         let number = next_number(&mut numbers)?;
         let path = dirs.run_path(dir, number);
-        let sink = RunSink::create(records, disk, path, number, compression)?;
+        let sink = RunSink::create(records, disk, path, number, &codec)?;
         let records = Arc::clone(records);
         let disk = disk.clone();
         let full = Vec::new();
         let done = Vec::new();
-        Ok(Spill { records, disk, dirs, numbers, compression, expected, sink, dir, full, done })
+        Ok(Spill { records, disk, dirs, numbers, codec, expected, sink, dir, full, done })
     }
 
     /// Resumes a spill that was checkpointed.
@@ -71,16 +71,16 @@ impl<R: Records> Spill<R> {
         disk: &Disk,
         dirs: SpillDirs,
         numbers: Range<u64>,
-        compression: Compression,
+        codec: SpillCodec,
         state: OpenSpill,
     ) -> Result<Self, SortError> {
         let OpenSpill { done, open, expected } = state;
         let dir = dirs.dir_of(&open.run.path);
-        let sink = RunSink::resume(records, disk, open.run, decode_index(&open.index)?)?;
+        let sink = RunSink::resume(records, disk, open.run, decode_index(&open.index)?, &codec)?;
         let records = Arc::clone(records);
         let disk = disk.clone();
         let full = Vec::new();
-        Ok(Spill { records, disk, dirs, numbers, compression, expected, sink, dir, full, done })
+        Ok(Spill { records, disk, dirs, numbers, codec, expected, sink, dir, full, done })
     }
 
     /// Makes the records written so far durable. Returns the state from which the spill can be resumed.
@@ -127,7 +127,7 @@ impl<R: Records> Spill<R> {
             };
             let number = next_number(&mut self.numbers)?;
             let path = self.dirs.run_path(dir, number);
-            let mut sink = RunSink::create(&self.records, &self.disk, path, number, self.compression)?;
+            let mut sink = RunSink::create(&self.records, &self.disk, path, number, &self.codec)?;
             let fits = sink.reserve(bytes as usize);
             let ended = if fits.is_ok() { std::mem::replace(&mut self.sink, sink) } else { sink };
             if ended.bytes() > 0 {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use ascot_bowtie::engine::Completed;
-use ascot_io::{BlockDecoder, BlockEntry, Codec, Disk, PAGE_BYTES, Pool, RunFile, RunId, RunIndex};
+use ascot_io::{BlockEntry, Disk, PAGE_BYTES, Pool, RunFile, RunId, RunIndex};
 
 use crate::api::SortError;
 use crate::records::{Records, Segment};
@@ -44,7 +44,7 @@ impl ViewRun {
 
     /// The run from `start` to block `end`, exclusive, and its index up to there.
     pub fn part(&self, start: RunStart, end: usize) -> (Run, RunIndex) {
-        let mut index = RunIndex::new(self.index.id, self.index.codec);
+        let mut index = RunIndex::new(self.index.id);
         index.blocks.extend_from_slice(&self.index.blocks[..end.min(self.index.blocks.len())]);
         (Run { start, ..self.run.clone() }, index)
     }
@@ -74,8 +74,6 @@ pub struct Loader<'v, R: Records> {
     disk: &'v Disk,
     pool: &'v Pool,
     runs: &'v [ViewRun],
-    /// One decoder for each codec used.
-    decoders: Vec<(Codec, BlockDecoder)>,
     /// Number of blocks read of each run.
     pub blocks_read: Vec<u64>,
 }
@@ -87,7 +85,7 @@ impl<'v, R: Records> Loader<'v, R> {
     /// Reads from `runs`, into memory of `pool`.
     pub fn new(records: &'v Arc<R>, disk: &'v Disk, pool: &'v Pool, runs: &'v [ViewRun]) -> Self {
         let blocks_read = vec![0; runs.len()];
-        Loader { records: &**records, shared: records, disk, pool, runs, decoders: Vec::new(), blocks_read }
+        Loader { records: &**records, shared: records, disk, pool, runs, blocks_read }
     }
 
     /// Number of runs.
@@ -164,7 +162,7 @@ impl<'v, R: Records> Loader<'v, R> {
                 units: units.clone(),
             };
             for block in of_run {
-                let filled = file.complete(block, self.decoder(run)?)?;
+                let filled = file.complete(block)?;
                 if let Completed::Block(RunBlock { segment, block, .. }) = assembly.take(filled)? {
                     loaded.segments.push(segment);
                     loaded.blocks.push(block);
@@ -173,16 +171,6 @@ impl<'v, R: Records> Loader<'v, R> {
             all.push(loaded);
         }
         Ok(())
-    }
-
-    fn decoder(&mut self, run: &ViewRun) -> Result<&mut BlockDecoder, SortError> {
-        let codec = run.index.codec;
-        let known = self.decoders.iter().position(|(of, _)| *of == codec);
-        let at = known.unwrap_or(self.decoders.len());
-        if known.is_none() {
-            self.decoders.push((codec, BlockDecoder::new(&run.run.path, codec)?));
-        }
-        Ok(&mut self.decoders[at].1)
     }
 }
 

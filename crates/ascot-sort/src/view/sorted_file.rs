@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::{Buf, Compression, Disk, IoError, RunId, RunIndex, block_checksum};
+use ascot_io::{Buf, Codec, Disk, IoError, RunId, RunIndex, block_checksum};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, SortError, SortRequest};
@@ -144,7 +144,7 @@ impl<R: Records> Taking<'_, R> {
     /// A run with the one record that lacks its terminator in the file.
     fn last_record(&self, tail: &[u8], number: u64) -> Result<Member, SortError> {
         let path = self.dir.join(format!("run-{number:06}.run"));
-        let mut sink = RunSink::create(self.records, self.disk, path, number, Compression::None)?;
+        let mut sink = RunSink::create(self.records, self.disk, path, number, &Codec::None.into())?;
         sink.keep_keys();
         let mut buf = Buf::heap(tail.len());
         buf[..tail.len()].copy_from_slice(tail);

@@ -356,8 +356,10 @@ mod tests {
 
     /// A run of `blocks` blocks with its index in memory.
     fn run(blocks: usize) -> Run {
-        let mut index = RunIndex::new(RunId(1), Codec::None);
-        index.blocks = vec![BlockEntry { offset: 0, stored: 0, raw: 0, crc: 0, first_record: 0 }; blocks];
+        let mut index = RunIndex::new(RunId(1));
+        let codec = Codec::None;
+        let entry = BlockEntry { offset: 0, stored: 0, raw: 0, crc: 0, first_record: 0, codec };
+        index.blocks = vec![entry; blocks];
         Run { number: 1, index: Some(Arc::new(index)), ..Run::default() }
     }
 
