@@ -323,6 +323,42 @@ def tasks_cgroup(limit):
     return _cgroup("pids", ("pids.max", "pids.max"), limit)
 
 
+@contextlib.contextmanager
+def throttled_cgroup(path, bytes_per_s, ways=("read", "write")):
+    """A control group whose disk of `path` has this rate in some directions; yields its directory or skips."""
+    number = os.stat(path).st_dev
+    device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    if not device.exists():
+        pytest.skip("the test directory is not on a disk whose rate can be limited")
+    device = device.resolve()
+    # The limit is one of whole disks.
+    device = device.parent if (device / "partition").exists() else device
+    disk = (device / "dev").read_text().strip()
+    root, limit_file = _hierarchy("io", ("io.max", None))
+    if limit_file:
+        limits = {limit_file: " ".join([disk, *(f"{way[0]}bps={bytes_per_s}" for way in ways)])}
+    else:
+        root = root.parent / "blkio"
+        limits = {f"blkio.throttle.{way}_bps_device": f"{disk} {bytes_per_s}" for way in ways}
+    group = _own_cgroup(root)
+    try:
+        group.mkdir()
+        for name, limit in limits.items():
+            (group / name).write_text(limit)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        pytest.skip(f"cannot limit the rate of a disk: {error}")
+    try:
+        yield group
+    finally:
+        for _ in range(50):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+                break
+            time.sleep(0.1)
+
+
 def enter_cgroup(group):
     """A `preexec_fn` that puts a process into a control group."""
     return lambda: (group / "cgroup.procs").write_text(str(os.getpid()))

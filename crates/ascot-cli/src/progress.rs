@@ -1,7 +1,7 @@
 //! Progress of a command on standard error: one redrawn line, JSON objects, or nothing.
 //!
 //! ```text
-//!   form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        reading binds     10 s left
+//!   form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        device binds      10 s left
 //! ```
 //!
 //! Invariants: at most one line of the terminal is in use, and it is cleared before anything else is written; the
@@ -62,6 +62,7 @@ pub struct Screen {
     started: Instant,
     state: Mutex<State>,
     quiet: bool,
+    verbose: bool,
 }
 
 #[derive(Default)]
@@ -90,11 +91,12 @@ impl Screen {
             _ => None,
         };
         let notices = !wishes.quiet && (terminal || asked_for);
-        let quiet = wishes.quiet;
+        let Wishes { quiet, verbose, .. } = wishes;
         Screen {
             style,
             notices,
             quiet,
+            verbose,
             summary_after,
             colour,
             started: Instant::now(),
@@ -116,6 +118,7 @@ impl Screen {
         }
         match self.style {
             Style::Json => write_json(&json!({ "type": "report", "report": report })),
+            _ if self.verbose => write_line(&format!("{report:#}")),
             _ => write_line(&report.to_string()),
         }
     }
@@ -306,7 +309,7 @@ mod tests {
             total_bytes: Some(8_000_000_000),
             rate_bytes_per_s: 1.18e9,
             detail: "6 of 9 runs".into(),
-            bound_by: "reading binds".into(),
+            bound_by: "device binds".into(),
             seconds_left: Some(10.0),
             fraction: Some(0.3),
         }
@@ -318,7 +321,7 @@ mod tests {
         assert_eq!(
             line,
             "  form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        \
-             reading binds     10 s left       "
+             device binds      10 s left       "
         );
     }
 
@@ -334,7 +337,7 @@ mod tests {
             )
         };
         let early = shown(99_000_000, 9.5e6, 1, "", None);
-        let later = shown(7_950_000_000, 1.18e9, 119, "computing binds", Some(4000.0));
+        let later = shown(7_950_000_000, 1.18e9, 119, "sort binds", Some(4000.0));
         let width = |line: &str| line.chars().count();
         assert_eq!(width(&early), width(&later), "{early}\n{later}");
         assert_eq!(early.find(" of 120"), later.find(" of 120").map(|at| at - 2), "{early}\n{later}");

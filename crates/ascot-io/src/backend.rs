@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::buf::Buf;
+use crate::clocks::{State, call};
 use crate::error::{Action, IoError, nothing_written};
 use crate::fault_hook::Effect;
 use crate::stream::{Filled, ReadStream, WriteStream};
@@ -71,7 +72,7 @@ impl Access for Calls {
     fn read(&mut self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError> {
         let len = to.len().min(self.bytes);
         loop {
-            match self.file.read_at(&mut to[..len], offset) {
+            match call(State::Device, || self.file.read_at(&mut to[..len], offset)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result.map_err(|error| context.error(Action::Read, offset, error)),
             }
@@ -81,7 +82,7 @@ impl Access for Calls {
     fn write(&mut self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError> {
         let len = from.len().min(self.bytes);
         let result = loop {
-            match self.file.write_at(&from[..len], offset) {
+            match call(State::Device, || self.file.write_at(&from[..len], offset)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(0) => break Err(nothing_written()),
                 result => break result,
@@ -234,7 +235,7 @@ impl<A: Access> WriteStream for SyncWrite<A> {
         self.check()?;
         self.access.trim(&self.context, self.next)?;
         self.context.inject_fault(Action::Sync, self.next)?;
-        let synced = self.context.waiting(|| self.file.sync_data());
+        let synced = call(State::Device, || self.file.sync_data());
         synced.map_err(|error| self.context.error(Action::Sync, self.next, error))
     }
 

@@ -287,8 +287,7 @@ impl BlockPool {
             if stopped() {
                 return None;
             }
-            waiting
-                .get_or_insert_with(|| wait_for("a free block", Need::Blocked, Some(&self.shared.holders)));
+            waiting.get_or_insert_with(|| wait_for("a free block", Need::MEMORY, Some(&self.shared.holders)));
             let woken = self.shared.returned.wait_timeout(free, BETWEEN_LOOKS);
             free = woken.unpoisoned().0;
         }

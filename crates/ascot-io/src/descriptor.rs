@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
 
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
@@ -106,10 +105,8 @@ impl PendingRead {
     /// A failed read, or a file that ends early.
     pub fn complete(self) -> Result<Filled, IoError> {
         let Self { base, ticket, start, end, at } = self;
-        let since = Instant::now();
         let (buf, moved) = ticket.wait();
         let context = &lock(&base).context;
-        context.meter.waited(since.elapsed());
         let moved = moved.map_err(|error| context.error(Action::Read, at, error))?;
         match buf {
             Some(buf) if moved >= end => Ok(Filled { buf, start, end }),

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use crate::PAGE_BYTES;
 use crate::backend::{NOTHING_BEGUN, TOO_LONG, apply_effect};
 use crate::buf::Buf;
+use crate::clocks::{self, State};
 use crate::error::{Action, IoError, nothing_written};
 use crate::fault_hook::Effect;
 use crate::io_queue::{IoQueue, Request, Ticket, part_count};
@@ -149,7 +150,7 @@ impl ReadStream for DirectRead {
             Some(Begun::Failed(error)) => Err(error),
             Some(Begun::End(buf)) => Ok(Filled { buf, start: 0, end: 0 }),
             Some(Begun::Asked { ticket, at, skip, wanted }) => {
-                let (buf, moved) = context.waiting(|| ticket.wait());
+                let (buf, moved) = ticket.wait();
                 let moved = moved.map_err(|error| context.error(Action::Read, at, error))?;
                 match buf {
                     Some(buf) if moved >= wanted => Ok(Filled { buf, start: skip, end: wanted }),
@@ -219,7 +220,7 @@ impl DirectWrite {
         }
         let Some((ticket, at, len)) = self.begun.pop_front() else { return Ok(false) };
         let context = &self.base.context;
-        let (_buf, moved) = if wait { context.waiting(|| ticket.wait()) } else { ticket.wait() };
+        let (_buf, moved) = ticket.wait();
         let result = match moved {
             Ok(moved) if moved == len => Ok(true),
             Ok(_) => Err(context.error(Action::Write, at, nothing_written())),
@@ -359,7 +360,7 @@ impl WriteStream for DirectWrite {
         let met = self.base.context.inject_fault(Action::Sync, self.next);
         self.keep(met)?;
         let context = &self.base.context;
-        let synced = context.waiting(|| self.base.file.sync_data());
+        let synced = clocks::call(State::Device, || self.base.file.sync_data());
         let synced = synced.map_err(|error| context.error(Action::Sync, self.next, error));
         self.keep(synced)
     }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ascot_model::measurement::{Requests, VolumeRequests};
 
 use crate::backend::{Backend, Calls, SyncRead};
+use crate::clocks::{State, call};
 use crate::descriptor::Descriptor;
 use crate::direct::{DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
@@ -361,7 +362,8 @@ impl Disk {
     pub fn remove_file(&self, path: &Path) -> Result<(), IoError> {
         self.inject_fault(Action::Remove, path, 0)?;
         let stat = std::fs::symlink_metadata(path);
-        std::fs::remove_file(path).map_err(|error| IoError::from_os(Action::Remove, path, 0, error))?;
+        call(State::Device, || std::fs::remove_file(path))
+            .map_err(|error| IoError::from_os(Action::Remove, path, 0, error))?;
         stat.iter().for_each(|stat| self.inner.space.forget(stat));
         Ok(())
     }
@@ -370,7 +372,7 @@ impl Disk {
     pub fn sync_dir(&self, directory: &Path) -> Result<(), IoError> {
         self.inject_fault(Action::Sync, directory, 0)?;
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-        let synced = File::open(directory).and_then(|file| file.sync_all());
+        let synced = call(State::Device, || File::open(directory).and_then(|file| file.sync_all()));
         match synced {
             // Some file systems cannot sync a directory, and need not.
             Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTSUP)) => {
@@ -394,7 +396,7 @@ impl Disk {
         if end == 0 {
             return Ok(true);
         }
-        let punched = system::punch(&file, end);
+        let punched = call(State::Device, || system::punch(&file, end));
         self.inner.space.note(&file);
         match punched {
             Ok(()) => Ok(true),

@@ -50,8 +50,6 @@ pub struct StreamAccount {
     pub file_runs: u64,
     /// Time with at least one request in flight.
     pub busy: Duration,
-    /// Time a caller waited for a request.
-    pub waited: Duration,
 }
 
 /// The sums over all streams.
@@ -230,7 +228,6 @@ impl Books {
             runs: 0,
             file_runs: 0,
             busy: Duration::ZERO,
-            waited: Duration::ZERO,
         };
         self.streams.push(Entry { account, device_at, clock: BusyClock::default() });
         self.by_key.insert(key, self.streams.len() - 1);
@@ -274,11 +271,6 @@ impl Meter {
         device.pace.start(self.direction);
         let Meter { stream, row, direction, .. } = *self;
         Receipt { ledger: self.ledger.clone(), stream, row, direction, switched, since: now }
-    }
-
-    /// Notes time a caller spent waiting.
-    pub(crate) fn waited(&self, time: Duration) {
-        self.ledger.lock().streams[self.stream].account.waited += time;
     }
 }
 
@@ -324,11 +316,9 @@ mod tests {
         b.issue(0, 50, 2).complete(50);
         b.issue(50, 50, 2).complete(50);
         a.issue(300, 100, 1).complete(90);
-        a.waited(Duration::from_millis(5));
         let account = ledger.account();
         assert_eq!((account[0].runs, account[0].file_runs, account[0].requests), (2, 1, 4));
         assert_eq!((account[1].runs, account[1].file_runs, account[1].requests), (1, 1, 4));
-        assert_eq!(account[0].waited, Duration::from_millis(5));
         let totals = ledger.totals();
         assert_eq!((totals.read_bytes, totals.written_bytes), (390, 100));
         assert_eq!((totals.runs, totals.requests), (3, 8));

@@ -1,4 +1,4 @@
-//! Streams, blocks, the memory pool, run files and the ledger of runs and switches.
+//! Streams, blocks, the memory pool, run files, the ledger of runs and switches, and the clocks of threads.
 //!
 //! All bytes a job reads or writes pass through here, and all memory it uses is accounted here:
 //!
@@ -9,6 +9,7 @@
 //!   RunWriter, RunReader               checksummed blocks on top of streams
 //!   AtomicOutput                       complete or not at all
 //!   Ledger                             what moved, in how many runs
+//!   Clocks                             what the threads of a job spend their time on
 //!   VirtualDisk                        files in memory, and the time a device would have taken
 //! ```
 //!
@@ -17,6 +18,7 @@
 mod arena;
 mod backend;
 mod buf;
+pub mod clocks;
 mod descriptor;
 mod direct;
 mod disk;
@@ -39,6 +41,7 @@ mod stream;
 mod stream_context;
 pub mod sync;
 mod system;
+mod thread_time;
 pub mod threads;
 mod virtual_disk;
 pub mod waits;

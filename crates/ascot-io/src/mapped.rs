@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::PAGE_BYTES;
 use crate::backend::Access;
+use crate::clocks::{State, call};
 use crate::error::{Action, IoError};
 use crate::memory::Mapping;
 use crate::stream_context::StreamContext;
@@ -95,14 +96,16 @@ impl Access for Mapped {
     fn read(&mut self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError> {
         let window = self.window_at(offset, |file, start| file.map_to_read(context, start))?;
         let bytes = to.len().min((window.end() - offset) as usize);
-        window.mapping.copy_out((offset - window.start) as usize, &mut to[..bytes]);
+        let at = (offset - window.start) as usize;
+        call(State::Device, || window.mapping.copy_out(at, &mut to[..bytes]));
         Ok(bytes)
     }
 
     fn write(&mut self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError> {
         let window = self.window_at(offset, |file, start| file.map_to_write(context, start))?;
         let bytes = from.len().min((window.end() - offset) as usize);
-        window.mapping.copy_in((offset - window.start) as usize, &from[..bytes]);
+        let at = (offset - window.start) as usize;
+        call(State::Device, || window.mapping.copy_in(at, &from[..bytes]));
         Ok(bytes)
     }
 

@@ -16,18 +16,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::event::{EventfdFlags, PollFlags};
 
 use crate::backend::{NOTHING_BEGUN, TOO_LONG};
 use crate::buf::Buf;
+use crate::clocks::{State, call, count};
 use crate::error::{Action, IoError, nothing_written};
 use crate::fault_hook::Effect;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::stream_context::StreamContext;
 use crate::system;
 use crate::threads::{Thread, spawn};
-use crate::waits::{Need, receive, wait_for};
+use crate::waits::{Need, receive, receive_looking};
 
 /// Interval at which a thread that waits for the other end of a pipe checks whether the job is to stop.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -42,13 +43,25 @@ struct PipeThread<Q, A> {
     thread: Option<Thread<()>>,
     path: PathBuf,
     job_stop: Option<Arc<AtomicBool>>,
+    /// The state of a caller that waits for an answer.
+    caller: State,
+}
+
+/// What the two sides of a pipe's thread wait for.
+struct Waits {
+    /// What the thread waits for, in words.
+    what: &'static str,
+    /// The state of the thread meanwhile.
+    thread: State,
+    /// The state of a caller that waits for the thread.
+    caller: State,
 }
 
 impl<Q: Send + 'static, A: Send + 'static> PipeThread<Q, A> {
-    /// Starts the thread, which waits for `what`; `server` makes the function that serves a request.
+    /// Starts the thread; `server` makes the function that serves a request.
     fn start<S: FnMut(Q) -> Result<A, IoError> + Send + 'static>(
         name: &str,
-        what: &'static str,
+        waits: Waits,
         context: StreamContext,
         server: impl FnOnce(StreamContext, Arc<OwnedFd>) -> S,
     ) -> Result<Self, IoError> {
@@ -59,15 +72,16 @@ impl<Q: Send + 'static, A: Send + 'static> PipeThread<Q, A> {
         let (requests, to_serve) = unbounded();
         let (answer, answers) = unbounded();
         let mut serve = server(context, Arc::clone(&stop));
+        let Waits { what, thread, caller } = waits;
         let run = move || {
-            while let Ok(request) = receive(&to_serve, what, Need::Idle) {
+            while let Ok(request) = receive(&to_serve, what, Need::Idle(thread)) {
                 // A caller that has gone needs no answer, and closes `to_serve` too.
                 let _ = answer.send(serve(request));
             }
         };
         let thread = spawn(name, run).map_err(|source| IoError::Thread { path: path.clone(), source })?;
         let requests = Some(requests);
-        Ok(Self { requests, answers, in_flight: 0, stop, thread: Some(thread), path, job_stop })
+        Ok(Self { requests, answers, in_flight: 0, stop, thread: Some(thread), path, job_stop, caller })
     }
 
     /// Hands a request to the thread; false if the thread has ended.
@@ -79,20 +93,13 @@ impl<Q: Send + 'static, A: Send + 'static> PipeThread<Q, A> {
 
     /// Waits for the next answer; none if the thread has ended.
     fn answer(&self) -> Option<Result<A, IoError>> {
-        let is_stopped = || self.job_stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
-        let mut waiting = None;
-        loop {
-            match self.answers.recv_timeout(BETWEEN_LOOKS) {
-                Ok(answer) => return Some(answer),
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) if is_stopped() => {
-                    return Some(Err(IoError::Stopped { path: self.path.clone() }));
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    waiting.get_or_insert_with(|| wait_for("the thread of a pipe", Need::Blocked, None));
-                }
-            }
-        }
+        let mut look = || match &self.job_stop {
+            Some(stop) if stop.load(Relaxed) => Err(IoError::Stopped { path: self.path.clone() }),
+            _ => Ok(()),
+        };
+        let (what, need) = ("the thread of a pipe", Need::Blocked(self.caller));
+        receive_looking(&self.answers, what, need, BETWEEN_LOOKS, &mut look)
+            .unwrap_or_else(|stopped| Some(Err(stopped)))
     }
 }
 
@@ -119,7 +126,9 @@ impl PipeRead {
             let mut source = Source { context, file, peeked, stop, at: 0, ended: false };
             move |buf| source.fill(buf)
         };
-        let thread = PipeThread::start("pipe in", "buffers to read a pipe into", context, server)?;
+        let what = "buffers to read a pipe into";
+        let waits = Waits { what, thread: State::Memory, caller: State::Input };
+        let thread = PipeThread::start("pipe in", waits, context, server)?;
         Ok(Self { thread })
     }
 
@@ -160,6 +169,7 @@ impl Source {
             receipt.complete((end - peeked) as u64);
             result?;
         }
+        count(end as u64);
         Ok(Filled { buf, start: 0, end })
     }
 
@@ -168,7 +178,7 @@ impl Source {
             self.ended = true;
             return Ok(0);
         }
-        match self.file.read(to) {
+        match call(State::Input, || self.file.read(to)) {
             Ok(0) => {
                 self.ended = true;
                 Ok(0)
@@ -226,7 +236,9 @@ impl PipeWrite {
             let mut sink = Sink { context, file: Arc::clone(&file), at: 0, stop };
             move |(buf, len)| sink.write(buf, len)
         };
-        let mut thread = PipeThread::start("pipe out", "bytes to write to a pipe", writing, server)?;
+        let what = "bytes to write to a pipe";
+        let waits = Waits { what, thread: State::Input, caller: State::Memory };
+        let mut thread = PipeThread::start("pipe out", waits, writing, server)?;
         // The thread is not joined: a write that blocks cannot be cancelled, and waiting for it would hang the caller
         // that drops this stream.
         thread.thread = None;
@@ -277,6 +289,7 @@ impl Sink {
             until = len;
         };
         receipt.complete(written as u64);
+        count(written as u64);
         self.at += written as u64;
         result
     }
@@ -285,7 +298,8 @@ impl Sink {
         if !system::wait(self.file.as_ref(), self.stop.as_ref(), PollFlags::OUT)? {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        match (&*self.file).write(bytes) {
+        // A pipe that has some space may still keep the writer waiting.
+        match call(State::Memory, || (&*self.file).write(bytes)) {
             Ok(0) => Err(nothing_written()),
             Ok(more) => Ok(more),
             Err(error) if is_passing(&error) => Ok(0),
@@ -315,7 +329,7 @@ impl WriteStream for PipeWrite {
 
     fn drain(&mut self) -> Result<(), IoError> {
         while self.thread.in_flight > 0 {
-            match self.context.waiting(|| self.thread.answer()) {
+            match self.thread.answer() {
                 Some(Err(stopped @ IoError::Stopped { .. })) => return Err(stopped),
                 Some(result) => self.note(result),
                 None => return Err(self.ended()),

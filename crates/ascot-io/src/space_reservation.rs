@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use crate::SECTOR_BYTES;
 use crate::sync::Unpoisoned;
+use crate::waits::{Need, wait_for};
 
 /// Space that may always be allocated ahead: this share of the job, within bounds; twice the share for a job so small
 /// that steps would be short.
@@ -148,7 +149,9 @@ impl WriterShare {
     pub(crate) fn wait_for_removals(&self, bytes: u64) {
         let mut state = self.space.lock();
         let needed = bytes + SPARE_BYTES;
+        let mut waiting = None;
         while state.removals > 0 && state.limit.is_some_and(|limit| state.held + needed > limit) {
+            waiting.get_or_insert_with(|| wait_for("files to be removed", Need::DEVICE, None));
             let waited = self.space.removed.wait_timeout(state, REMOVAL_POLL);
             state = waited.unpoisoned().0;
         }

@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use crate::error::{Action, IoError};
 use crate::fault_hook::{Effect, FaultHook, inject_fault};
@@ -42,13 +41,5 @@ impl StreamContext {
     /// The error of a caller that broke the stream's rules.
     pub(crate) fn misuse(&self, offset: u64, what: &'static str) -> IoError {
         IoError::Misuse { path: self.path.clone(), offset, what }
-    }
-
-    /// Runs `wait` and notes the time it took as waited.
-    pub(crate) fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let result = wait();
-        self.meter.waited(start.elapsed());
-        result
     }
 }

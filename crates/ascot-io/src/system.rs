@@ -8,6 +8,8 @@ use std::path::Path;
 use rustix::event::PollFlags;
 use rustix::fs::{FallocateFlags, OFlags};
 
+use crate::clocks::{State, call, in_state};
+
 /// Bytes an unprivileged user may still write on the volume of `path` or, if it does not exist yet, of its directory.
 pub(crate) fn free_space(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path).or_else(|error| match path.parent() {
@@ -26,7 +28,9 @@ pub(crate) fn free_space_of(file: &File) -> io::Result<u64> {
 
 /// Allocates `[offset, offset + bytes)` and extends the file over it.
 pub(crate) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
-    Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes)?)
+    let allocated =
+        call(State::Device, || rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes));
+    Ok(allocated?)
 }
 
 /// Frees the blocks of `[0, end)`; the file keeps its length.
@@ -41,9 +45,11 @@ pub(crate) fn leave_direct(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT)?)
 }
 
-/// Waits until `fd` can be read or written, per `flags`; false if `stop` can be read first.
+/// Waits until `fd` can be read or written, per `flags`; false if `stop` can be read first. The program at the other end
+/// has to bring data, or to make space.
 pub(crate) fn wait(fd: impl AsFd, stop: impl AsFd, flags: PollFlags) -> io::Result<bool> {
     use rustix::event::{PollFd, poll};
+    let _waiting = in_state(if flags.contains(PollFlags::IN) { State::Input } else { State::Memory });
     loop {
         let mut polled = [PollFd::new(&stop, PollFlags::IN), PollFd::new(&fd, flags)];
         match poll(&mut polled, None) {

@@ -3,6 +3,8 @@
 //! The system may refuse a thread (limits of processes, of tasks in a control group, of address space). A start can
 //! therefore fail, but never panics. A caller that can work with fewer threads continues, and [`notice`] reports it.
 //!
+//! A thread works for the job of the thread that starts it, and has a clock of that job ([`clocks`](crate::clocks)).
+//!
 //! Invariant: the caller that joins a panicked thread, or ends its scope, gets [`ThreadError::Died`]. The thread has
 //! then released everything it held, so no thread waits for it forever.
 
@@ -12,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, JoinHandle, ScopedJoinHandle};
 
+use crate::clocks::{Clocks, Entered};
 use crate::error::Lack;
 pub use crate::error::ThreadError;
 use crate::memory::Mapping;
@@ -63,13 +66,23 @@ fn begin(name: &str) -> io::Result<Builder> {
     Ok(Builder::new().name(name.into()))
 }
 
+/// What a new thread does before its work: it is registered, and works for the job of the thread that calls this.
+fn registered(name: &str) -> impl FnOnce() -> Option<Entered> + Send + 'static {
+    let clocks = Clocks::of_thread().map(|clocks| (clocks, name.to_owned()));
+    || {
+        register_thread();
+        clocks.map(|(clocks, name)| clocks.enter(&name))
+    }
+}
+
 /// Starts a thread.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Thread<T>, ThreadError> {
+    let register = registered(name);
     let registered = move || {
-        register_thread();
+        let _entered = register();
         work()
     };
     let handle = begin(name).and_then(|builder| builder.spawn(registered));
@@ -85,7 +98,7 @@ impl<T> Thread<T> {
 
     /// Waits for the thread to end.
     pub fn join(self) -> Result<T, ThreadError> {
-        let _waiting = wait_for("another thread to end", Need::Blocked, None);
+        let _waiting = wait_for("another thread to end", Need::DATA, None);
         self.handle.join().map_err(|_| died(self.name))
     }
 }
@@ -111,8 +124,9 @@ impl<'scope> Scope<'scope, '_> {
     ) -> Result<ScopedThread<'scope, T>, ThreadError> {
         let died = Arc::clone(&self.died);
         let own_name = name.to_owned();
+        let register = registered(name);
         let caught = move || {
-            register_thread();
+            let _entered = register();
             let result = catch_unwind(AssertUnwindSafe(work)).ok();
             if result.is_none() {
                 died.lock().unpoisoned().get_or_insert(own_name);
@@ -128,7 +142,7 @@ impl<'scope> Scope<'scope, '_> {
 impl<T> ScopedThread<'_, T> {
     /// Waits for the thread to end.
     pub fn join(self) -> Result<T, ThreadError> {
-        let _waiting = wait_for("another thread to end", Need::Blocked, None);
+        let _waiting = wait_for("another thread to end", Need::DATA, None);
         self.handle.join().ok().flatten().ok_or_else(|| died(self.name))
     }
 }
@@ -142,7 +156,7 @@ pub fn scope<'env, T, E: From<ThreadError>>(
     let mut waiting = None;
     let result = thread::scope(|inner| {
         let result = work(&Scope { inner, died: Arc::clone(&dead) });
-        waiting = Some(wait_for("the threads it started to end", Need::Blocked, None));
+        waiting = Some(wait_for("the threads it started to end", Need::DATA, None));
         result
     });
     drop(waiting);

@@ -3,6 +3,8 @@
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::stages::StageAccount;
+
 /// The bytes and runs of one stream, or of several of the same kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct StreamAccount {
@@ -43,23 +45,6 @@ pub struct FileAccount {
     pub moved: StreamAccount,
 }
 
-/// The time of one stage of a pass: seconds, summed over its threads.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StageAccount {
-    /// `read`, `sort`, `merge`, `write`.
-    pub name: String,
-    /// Threads of the stage.
-    pub threads: usize,
-    /// Working.
-    pub busy_seconds: f64,
-    /// Waiting for data from the stage before.
-    pub waiting_data_seconds: f64,
-    /// Waiting for a free buffer.
-    pub waiting_memory_seconds: f64,
-    /// Waiting for the device.
-    pub waiting_device_seconds: f64,
-}
-
 /// The memory that the schedule of a pass divides among streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BufferAccount {
@@ -85,7 +70,10 @@ pub struct PassAccount {
     pub streams: Vec<StreamAccount>,
     /// Stages.
     pub stages: Vec<StageAccount>,
-    /// The bottleneck: `reading`, `writing` or `computing`.
+    /// Time in which a thread waited for a device, or a device had requests in flight, seconds.
+    #[serde(default)]
+    pub device_seconds: f64,
+    /// The bottleneck: a stage, or `device`, `input` or `output`.
     pub bound_by: String,
     /// Maximum number of files read at once.
     pub inputs: u64,
@@ -120,7 +108,7 @@ impl Serialize for StreamAccount {
 impl Serialize for PassAccount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let moved = self.moved();
-        let mut fields = serializer.serialize_struct("PassAccount", 11)?;
+        let mut fields = serializer.serialize_struct("PassAccount", 12)?;
         fields.serialize_field("name", &self.name)?;
         fields.serialize_field("times", &self.times)?;
         fields.serialize_field("seconds", &self.seconds)?;
@@ -128,6 +116,7 @@ impl Serialize for PassAccount {
         fields.serialize_field("mean_run_bytes", &moved.mean_run())?;
         fields.serialize_field("streams", &self.streams)?;
         fields.serialize_field("stages", &self.stages)?;
+        fields.serialize_field("device_seconds", &self.device_seconds)?;
         fields.serialize_field("bound_by", &self.bound_by)?;
         fields.serialize_field("inputs", &self.inputs)?;
         fields.serialize_field("outputs", &self.outputs)?;
@@ -151,33 +140,25 @@ impl StreamAccount {
     }
 }
 
-impl StageAccount {
-    /// Adds later time of the same stage.
-    fn add(&mut self, more: &StageAccount) {
-        self.threads = self.threads.max(more.threads);
-        self.busy_seconds += more.busy_seconds;
-        self.waiting_data_seconds += more.waiting_data_seconds;
-        self.waiting_memory_seconds += more.waiting_memory_seconds;
-        self.waiting_device_seconds += more.waiting_device_seconds;
-    }
-}
-
 impl PassAccount {
-    /// Adds a further run of the same pass. Its bottleneck replaces the one before if it took longer than the mean.
+    /// Adds a further run of the same pass.
     pub fn add(&mut self, more: PassAccount) {
-        if more.seconds > self.seconds / self.times.max(1) as f64 {
-            self.bound_by = more.bound_by;
-        }
         self.times += more.times;
         self.seconds += more.seconds;
         self.inputs = self.inputs.max(more.inputs);
         self.outputs += more.outputs;
         let larger = |buffers: &BufferAccount| self.buffers.is_none_or(|known| known.blocks < buffers.blocks);
         self.buffers = more.buffers.filter(larger).or(self.buffers);
+        self.device_seconds += more.device_seconds;
         self.add_streams(&more.streams);
-        for stage in more.stages {
+        self.add_stages(more.stages);
+    }
+
+    /// Adds the time of stages, by name.
+    pub fn add_stages(&mut self, stages: Vec<StageAccount>) {
+        for stage in stages {
             match self.stages.iter_mut().find(|known| known.name == stage.name) {
-                Some(known) => known.add(&stage),
+                Some(known) => known.add(stage),
                 None => self.stages.push(stage),
             }
         }
@@ -200,8 +181,13 @@ impl PassAccount {
 
     /// The sum of all streams of all passes.
     pub fn moved_by(passes: &[PassAccount]) -> StreamAccount {
+        Self::sum_of(passes.iter().flat_map(|pass| &pass.streams))
+    }
+
+    /// The sum of some streams.
+    pub fn sum_of<'a>(streams: impl IntoIterator<Item = &'a StreamAccount>) -> StreamAccount {
         let mut moved = StreamAccount { name: "all".into(), ..StreamAccount::default() };
-        passes.iter().flat_map(|pass| &pass.streams).for_each(|stream| moved.add(stream));
+        streams.into_iter().for_each(|stream| moved.add(stream));
         moved
     }
 }
@@ -214,21 +200,19 @@ mod tests {
     fn runs_of_a_pass_add_up() {
         let stream =
             |name: &str, read_bytes| StreamAccount { name: name.into(), read_bytes, ..Default::default() };
-        let pass = |seconds, bound: &str, streams| PassAccount {
+        let pass = |seconds, streams| PassAccount {
             name: "merge".into(),
             times: 1,
             seconds,
             streams,
-            bound_by: bound.into(),
             inputs: 3,
             outputs: 1,
             ..PassAccount::default()
         };
-        let mut sum = pass(1.0, "reading", vec![stream("spills", 10)]);
-        sum.add(pass(3.0, "computing", vec![stream("input", 4), stream("spills", 5)]));
-        sum.add(pass(1.5, "writing", Vec::new()));
+        let mut sum = pass(1.0, vec![stream("spills", 10)]);
+        sum.add(pass(3.0, vec![stream("input", 4), stream("spills", 5)]));
+        sum.add(pass(1.5, Vec::new()));
         assert_eq!((sum.times, sum.seconds, sum.inputs, sum.outputs), (3, 5.5, 3, 3));
         assert_eq!(sum.streams, [stream("spills", 15), stream("input", 4)]);
-        assert_eq!(sum.bound_by, "computing");
     }
 }

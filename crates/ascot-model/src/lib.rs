@@ -18,6 +18,7 @@
 //! * [`plan`]: the methods for a job, costed, and the one chosen.
 //! * [`sort_plan`]: the methods to sort, merge and split records.
 //! * [`routing_plan`]: the cost of routing records among many processes.
+//! * [`stages`]: the time that the stages of a pass spent, and its bottleneck.
 //! * [`account`]: bytes moved and time spent by each pass.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`report`]: plan and account together, as written by `--report`.
@@ -36,6 +37,7 @@ pub mod report;
 pub mod routing_plan;
 pub mod run_length;
 pub mod sort_plan;
+pub mod stages;
 pub mod units;
 pub mod volume;
 pub mod volume_kind;

@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{FileAccount, PassAccount, StreamAccount};
 use crate::plan::Plan;
+use crate::stages::StageAccount;
 use crate::units;
 use crate::volume::VolumeProfile;
 use crate::volume_pace::SeenRates;
 
 /// Version of the JSON schema.
-pub const REPORT_VERSION: u32 = 1;
+pub const REPORT_VERSION: u32 = 2;
 
 /// A finished job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -174,6 +175,7 @@ impl Report {
     }
 }
 
+/// The alternate form (`{:#}`) shows the stages of each pass.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = self.bytes_in.max(self.bytes_out) as f64 / self.seconds.max(1e-9);
@@ -193,6 +195,10 @@ impl fmt::Display for Report {
         let width = names.max().unwrap_or(0).max(if self.passes.len() > 1 { IN_ALL.len() } else { 0 });
         for pass in &self.passes {
             writeln!(f, "{}", pass_line(pass, width))?;
+            if f.alternate() {
+                let names = pass.stages.iter().map(|stage| stage.name.len()).max().unwrap_or(0);
+                pass.stages.iter().try_for_each(|stage| writeln!(f, "{}", stage_line(stage, names)))?;
+            }
         }
         if self.passes.len() > 1 {
             writeln!(f, "{}", self.moved_lines(width))?;
@@ -250,6 +256,21 @@ fn pass_line(pass: &PassAccount, width: usize) -> String {
         text += &format!("   {} binds", pass.bound_by);
     }
     text
+}
+
+/// A stage: its threads, its rate while it worked, and the shares of their time.
+fn stage_line(stage: &StageAccount, width: usize) -> String {
+    let StageAccount { name, threads, time, .. } = stage;
+    let percent = |seconds: f64| format!("{:.0} %", 100.0 * seconds / time.wall_seconds.max(1e-9));
+    let threads = units::plural(*threads as u64, "thread");
+    let rate = stage.bytes_per_s.map_or(String::new(), units::rate);
+    format!(
+        "    {name:width$}  {threads:>10}  {rate:>11}   busy {:>5}, waits for input {:>5}, memory {:>5}, device {:>5}",
+        percent(time.busy_seconds),
+        percent(time.waiting_input_seconds),
+        percent(time.waiting_memory_seconds),
+        percent(time.waiting_device_seconds)
+    )
 }
 
 /// A column of a key.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use ascot_io::clocks::in_stage;
 use ascot_io::{AtomicOutput, BlockPool, Disk, Pool};
 use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
@@ -82,6 +83,7 @@ impl<'a, R: Records> Job<'a, R> {
         caller: Caller<'a>,
     ) -> Result<Self, SortError> {
         let Caller { observer, cancel } = caller;
+        let passes = Passes::new(disk.ledger().clone());
         let pool = Pool::new(budget.memory);
         disk.stop_when(cancel.flag());
         disk.space().reserve(inputs.record_bytes().unwrap_or(0));
@@ -115,7 +117,7 @@ impl<'a, R: Records> Job<'a, R> {
             seconds: 0.0,
         };
         Ok(Job {
-            passes: Passes::new(disk.ledger().clone()),
+            passes,
             records,
             request,
             plan,
@@ -397,7 +399,6 @@ impl<'a, R: Records> Job<'a, R> {
         self.unlink.wait()?;
         let mut all_dropped = *dropped;
         all_dropped.combine(&self.manifest.dropped);
-        let since = Instant::now();
         if self.dir.is_some()
             && let Some((temporary, bytes)) = output.unfinished()
             && let Some(file) = FileIdentity::from_path(temporary)
@@ -406,8 +407,10 @@ impl<'a, R: Records> Job<'a, R> {
             self.manifest.finished = Some(Finished { file, out: *out, dropped: all_dropped });
             self.store()?;
         }
+        let stage = in_stage("write");
         output.seal()?;
-        self.passes.committed(since.elapsed());
+        drop(stage);
+        self.passes.committed();
         let report = self.report(out, &all_dropped);
         self.observer.complete(&report).inspect_err(|_| {
             // The work is done: keep it even if the report cannot be written.
@@ -424,8 +427,7 @@ impl<'a, R: Records> Job<'a, R> {
     fn report(&mut self, out: &RecordSum, dropped: &RecordSum) -> Report {
         let (streams, streams_left_out) = files_of(self.disk.ledger());
         let peak_spill_bytes = self.passes.peak_spill_bytes();
-        let passes = std::mem::replace(&mut self.passes, Passes::new(self.disk.ledger().clone()));
-        let passes = passes.into_accounts();
+        let passes = self.passes.take_accounts();
         let sums = JobSums { read: &self.manifest.sum_in, out, dropped };
         let columns = self.records.key_columns();
         let plan = self.plan.clone();

@@ -24,10 +24,10 @@
 mod threads;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, Writer};
 use ascot_bowtie::flow::{self, Flow, Step};
+use ascot_io::clocks::in_stage;
 
 use crate::api::{Cancel, SortError};
 use crate::records::{Merged, MergedBlock, Records, Rules, Segment, Side};
@@ -113,13 +113,13 @@ impl<'a, R: Records> Merge<'a, R> {
     }
 
     /// Merges `inputs`, whose first blocks have the numbers `starts`, into `sink`. Returns the sums of all records
-    /// merged so far, and the time waited for blocks.
+    /// merged so far. This thread reads and writes in turns, for the stages of these names.
     pub fn run<I: BlockInput<Block = RunBlock>>(
         self,
         inputs: &mut Bowtie<I>,
         starts: Vec<usize>,
         sink: &mut dyn MergeSink,
-    ) -> Result<(Merged, Duration), SortError> {
+    ) -> Result<Merged, SortError> {
         self.run_into(inputs, starts, &mut Apart(sink))
     }
 
@@ -129,7 +129,7 @@ impl<'a, R: Records> Merge<'a, R> {
         streams: &mut Bowtie<I, O>,
         starts: Vec<usize>,
         target: &mut impl MergeTarget<I, O>,
-    ) -> Result<(Merged, Duration), SortError> {
+    ) -> Result<Merged, SortError> {
         let cancel = self.cancel;
         let mut held: Vec<VecDeque<Held>> = starts.iter().map(|_| VecDeque::new()).collect();
         let mut next_block = starts;
@@ -141,8 +141,9 @@ impl<'a, R: Records> Merge<'a, R> {
         }
         let mut flow =
             MergeFlow { held, next_block, merge: self, target, small_batch: false, bounding: None };
+        let _stage = in_stage("read");
         flow::run(streams, &mut flow, || cancel.check())?;
-        Ok((flow.merge.so_far, streams.waited()))
+        Ok(flow.merge.so_far)
     }
 }
 
@@ -347,6 +348,7 @@ where
             let consumed = held.front().map_or(0.0, |held| 1.0 - left(held));
             inputs.release(index, (before[index] - held.len()) as u32, consumed);
         }
+        let _stage = in_stage("write");
         self.emit(batch, inputs)?;
         self.report_progress::<I, O>()?;
         Ok(Step::Progress)

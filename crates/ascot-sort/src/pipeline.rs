@@ -17,14 +17,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ascot_io::threads::{self, ScopedThread};
-use ascot_io::waits::{Need, receive, wait_for};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use ascot_io::clocks::{State, in_stage, in_state};
+use ascot_io::threads;
+use ascot_io::waits::{Need, receive, receive_looking};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 
 use crate::api::{Cancel, SortError};
-use crate::read::{PlacedChunk, ReadTimes, RecordReader};
+use crate::read::{PlacedChunk, RecordReader};
 use crate::records::RecordEnds;
 use crate::resources::{ChunkPool, Lease, Role, Seat, Turns};
 
@@ -42,17 +43,6 @@ pub struct Pipeline<'a> {
     pub cancel: &'a Cancel,
 }
 
-/// Time the stages of a pipeline spent.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Times {
-    /// The reader.
-    pub read: ReadTimes,
-    /// The workers at work, summed over threads.
-    pub busy: Duration,
-    /// The caller waiting for results.
-    pub waited: Duration,
-}
-
 /// The state that the threads share beside the channels.
 #[derive(Default)]
 struct Shared {
@@ -67,8 +57,8 @@ enum Message<O> {
     Done(u64, O),
     /// The reader waits for memory.
     Starved,
-    /// The reader has ended: the number of items, and its times.
-    Read(Result<(u64, ReadTimes), SortError>),
+    /// The reader has ended: the number of items.
+    Read(Result<u64, SortError>),
     /// A worker has panicked.
     Died,
 }
@@ -84,7 +74,14 @@ impl<I, O> Feed<'_, I, O> {
     /// Passes an item to the workers; false once the pipeline has ended.
     pub fn hand_on(&self, item: I) -> bool {
         let number = self.shared.handed_on.load(Relaxed);
-        let sent = self.items.send((number, item)).is_ok();
+        let sent = match self.items.try_send((number, item)) {
+            Ok(()) => true,
+            Err(TrySendError::Disconnected(_)) => false,
+            Err(TrySendError::Full(item)) => {
+                let _waiting = in_state(State::Memory);
+                self.items.send(item).is_ok()
+            }
+        };
         if sent {
             // Stored after the item has been sent: the caller never waits for an item that waits for the queue.
             self.shared.handed_on.store(number + 1, Relaxed);
@@ -120,13 +117,14 @@ impl<O> Drop for Alarm<'_, O> {
 }
 
 impl Pipeline<'_> {
-    /// Runs `read` on a thread, the functions that `worker` makes on the workers' threads, and `sink` on this one.
+    /// Runs `read` on a thread, the functions that `worker` makes on the workers' threads, and `sink` on this one, which
+    /// works for the stage `write` meanwhile.
     pub fn run<I, O, T, W>(
         self,
-        read: impl FnOnce(&Feed<'_, I, O>) -> Result<ReadTimes, SortError> + Send,
+        read: impl FnOnce(&Feed<'_, I, O>) -> Result<(), SortError> + Send,
         worker: impl Fn() -> W + Sync,
         sink: impl FnOnce(&mut InOrder<'_, O>) -> Result<T, SortError>,
-    ) -> Result<(T, Times), SortError>
+    ) -> Result<T, SortError>
     where
         I: Send,
         O: Send,
@@ -134,16 +132,17 @@ impl Pipeline<'_> {
     {
         let shared = Shared::default();
         let worker = &worker;
+        let _stage = in_stage("write");
         threads::scope(|scope| {
             let (messages, results) = unbounded();
             let (items, work) = self.queue.map_or_else(unbounded, bounded);
             let feed = Feed { items, messages: messages.clone(), shared: &shared };
             scope.spawn("read", move || {
-                let times = read(&feed);
+                let end = read(&feed);
                 let number = feed.shared.handed_on.load(Relaxed);
-                notify(&feed.messages, Message::Read(times.map(|times| (number, times))));
+                notify(&feed.messages, Message::Read(end.map(|()| number)));
             })?;
-            let workers = threads::start_some(self.threads, |number| {
+            threads::start_some(self.threads, |number| {
                 let work = work.clone();
                 let messages = messages.clone();
                 scope.spawn(&format!("{} {number}", self.work), move || {
@@ -154,34 +153,19 @@ impl Pipeline<'_> {
             drop(messages);
             drop(work);
             let mut in_order = InOrder::new(results, &shared, self.turns, self.cancel);
-            let result = sink(&mut in_order);
-            let read = in_order.read_times;
-            let waited = in_order.waited();
-            // Frees memory, so that a reader that waits for it ends.
-            drop(in_order);
-            let result = result?;
-            let busy = workers.into_iter().map(ScopedThread::join).sum::<Result<Duration, _>>()?;
-            Ok((result, Times { read, busy, waited }))
+            sink(&mut in_order)
         })
     }
 }
 
-/// Works on items until no more come; returns the time that took.
-fn work_all<I, O>(
-    mut work: impl FnMut(I) -> O,
-    items: &Receiver<(u64, I)>,
-    messages: &Sender<Message<O>>,
-) -> Duration {
-    let mut busy = Duration::ZERO;
-    while let Ok((number, item)) = receive(items, "chunks to work on", Need::Idle) {
-        let since = Instant::now();
+/// Works on items until no more come.
+fn work_all<I, O>(mut work: impl FnMut(I) -> O, items: &Receiver<(u64, I)>, messages: &Sender<Message<O>>) {
+    while let Ok((number, item)) = receive(items, "chunks to work on", Need::WORK) {
         let result = work(item);
-        busy += since.elapsed();
         if messages.send(Message::Done(number, result)).is_err() {
             break;
         }
     }
-    busy
 }
 
 /// A chunk on its way to a worker.
@@ -198,7 +182,7 @@ pub fn read_chunks<R: RecordEnds + ?Sized, O>(
     buffers: Option<&ChunkPool>,
     feed: &Feed<'_, ChunkWork, O>,
     cancel: &Cancel,
-) -> Result<ReadTimes, SortError> {
+) -> Result<(), SortError> {
     let seat = reader.seat();
     let starving = || {
         seat.give_back();
@@ -212,7 +196,7 @@ pub fn read_chunks<R: RecordEnds + ?Sized, O>(
             break;
         }
     }
-    Ok(reader.waited)
+    Ok(())
 }
 
 /// Interval at which the caller is called while it waits.
@@ -232,8 +216,6 @@ pub struct InOrder<'a, O> {
     ready: u64,
     /// Number of results, once the reader has ended.
     total: Option<u64>,
-    read_times: ReadTimes,
-    waited: Duration,
 }
 
 impl<'a, O> InOrder<'a, O> {
@@ -243,18 +225,7 @@ impl<'a, O> InOrder<'a, O> {
         turns: Option<Arc<Turns>>,
         cancel: &'a Cancel,
     ) -> Self {
-        InOrder {
-            messages,
-            shared,
-            turns,
-            cancel,
-            arrived: BTreeMap::new(),
-            next: 0,
-            ready: 0,
-            total: None,
-            read_times: ReadTimes::default(),
-            waited: Duration::ZERO,
-        }
+        InOrder { messages, shared, turns, cancel, arrived: BTreeMap::new(), next: 0, ready: 0, total: None }
     }
 
     /// The caller's seat at the device, for writes while the reader reads.
@@ -292,11 +263,9 @@ impl<'a, O> InOrder<'a, O> {
     }
 
     fn wait_or(&mut self, idle: &mut dyn FnMut() -> Result<(), SortError>) -> Result<(), SortError> {
-        let since = Instant::now();
-        let message = self.receive(idle);
-        self.waited += since.elapsed();
+        let message = receive_looking(&self.messages, "results of workers", Need::DATA, IDLE_INTERVAL, idle);
         self.cancel.check()?;
-        match message? {
+        match message?.ok_or_else(died)? {
             Message::Done(number, result) => {
                 self.arrived.insert(number, result);
                 while self.arrived.contains_key(&(self.next + self.ready)) {
@@ -305,27 +274,11 @@ impl<'a, O> InOrder<'a, O> {
             }
             Message::Starved => {}
             Message::Read(end) => {
-                let (total, times) = end?;
-                self.total = Some(total);
-                self.read_times = times;
+                self.total = Some(end?);
             }
             Message::Died => return Err(died()),
         }
         Ok(())
-    }
-
-    fn receive(&self, idle: &mut dyn FnMut() -> Result<(), SortError>) -> Result<Message<O>, SortError> {
-        let mut waiting = None;
-        loop {
-            match self.messages.recv_timeout(IDLE_INTERVAL) {
-                Ok(message) => return Ok(message),
-                Err(RecvTimeoutError::Timeout) => {
-                    waiting.get_or_insert_with(|| wait_for("results of workers", Need::Blocked, None));
-                    idle()?;
-                }
-                Err(RecvTimeoutError::Disconnected) => return Err(died()),
-            }
-        }
     }
 
     /// Results that can be taken without waiting, in order.
@@ -354,11 +307,6 @@ impl<'a, O> InOrder<'a, O> {
     /// Whether the workers have finished every item that the reader has passed on.
     pub fn all_arrived(&self) -> bool {
         self.shared.handed_on.load(Relaxed) == self.next + self.ready
-    }
-
-    /// Time spent waiting for results.
-    pub fn waited(&self) -> Duration {
-        self.waited
     }
 }
 

@@ -20,8 +20,8 @@
 //! that reads bytes uses [`data`](Bowtie::data) and [`consume`](Bowtie::consume). Outputs always get bytes.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
+use ascot_io::clocks::{State, call, in_stage};
 use ascot_io::{BlockPool, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 
@@ -57,7 +57,6 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     alternating: bool,
     /// The input that the flow knows to run out first.
     first_out: Option<usize>,
-    waited: Duration,
 }
 
 impl<I: BlockInput> Bowtie<I> {
@@ -147,7 +146,6 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             depth: 1,
             alternating: false,
             first_out: None,
-            waited: Duration::ZERO,
         };
         this.depth(DEFAULT_DEPTH)
     }
@@ -186,11 +184,6 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// The memory that its streams share.
     pub fn pool(&self) -> &BlockPool {
         &self.pool
-    }
-
-    /// Time for which the flow waited for data or memory.
-    pub fn waited(&self) -> Duration {
-        self.waited
     }
 
     /// Whether requests are in flight.
@@ -350,13 +343,13 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
 
     /// Waits until what the flow is blocked on may have changed.
     pub(crate) fn wait(&mut self, blocked_on: BlockedOn) -> Result<(), IoError> {
-        let since = Instant::now();
+        let is_input = matches!(blocked_on, BlockedOn::Input(_) | BlockedOn::InputInFlight(_));
+        let _stage = in_stage(if is_input { "read" } else { "write" });
         let mut result = self.wait_for(blocked_on);
         while self.alternating && result.is_ok() {
             let Some(step) = self.first_with_room() else { break };
             result = self.complete(step);
         }
-        self.waited += since.elapsed();
         result
     }
 
@@ -419,7 +412,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         let arrived: usize = self.inputs.iter().map(|input| input.filled.len()).sum();
         let own = arrived + self.output_blocks as usize;
         if self.pool.total() - self.pool.free() > own {
-            std::thread::yield_now();
+            call(State::Memory, std::thread::yield_now);
             return Ok(());
         }
         Err(misuse(

@@ -459,7 +459,8 @@ pub(super) fn output() -> Vec<Arg> {
             "verbose",
             "always print the summary at the end",
             "Print the summary to standard error at the end of every job, even if the job is short or \
-             standard error is not a terminal.",
+             standard error is not a terminal. With this flag it shows the stages of each pass: their rate, and \
+             the time that their threads worked and waited.",
         )
         .hide_short_help(true),
     ]

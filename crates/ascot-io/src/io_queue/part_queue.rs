@@ -115,7 +115,7 @@ impl PartQueue {
             if state.closed {
                 return None;
             }
-            let _waiting = wait_for("requests to the device", Need::Idle, None);
+            let _waiting = wait_for("requests to the device", Need::WORK, None);
             state = self.arrived.wait(state).unpoisoned();
         }
     }

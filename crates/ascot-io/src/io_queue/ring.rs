@@ -14,6 +14,7 @@ use io_uring::{IoUring, Probe, opcode, types};
 
 use super::part_queue::PartQueue;
 use super::transfer::Part;
+use crate::clocks::{State, call};
 use crate::ledger::Direction;
 use crate::threads::{Thread, spawn};
 use crate::waits::{Need, wait_for};
@@ -99,13 +100,23 @@ impl Ring {
                 return;
             }
             self.poll_bell(queue);
-            let _waiting = idle.then(|| wait_for("requests to the device", Need::Idle, None));
-            // Interrupted, or the kernel lacks a resource: the requests it has taken complete, and the next round
-            // submits the rest.
-            if self.ring.submit_and_wait(1).is_err() {
-                thread::yield_now();
-            }
+            self.enter(idle);
             self.reap(queue);
+        }
+    }
+
+    /// Submits what is to be submitted, and waits for a completion.
+    fn enter(&mut self, idle: bool) {
+        let submitted = if idle {
+            let _waiting = wait_for("requests to the device", Need::WORK, None);
+            self.ring.submit_and_wait(1)
+        } else {
+            call(State::Device, || self.ring.submit_and_wait(1))
+        };
+        // Interrupted, or the kernel lacks a resource: the requests it has taken complete, and the next round submits
+        // the rest.
+        if submitted.is_err() {
+            thread::yield_now();
         }
     }
 

@@ -7,6 +7,7 @@ use std::thread;
 
 use super::part_queue::PartQueue;
 use super::transfer::Part;
+use crate::clocks::{self, State};
 use crate::ledger::Direction;
 use crate::threads::{Thread, ThreadError};
 
@@ -44,7 +45,7 @@ fn spawn(queue: &Arc<PartQueue>, direction: Direction) -> Result<Thread<()>, Thr
 pub(super) fn perform(part: Part) {
     let mut next = Some(part);
     while let Some(part) = next {
-        let result = call(&part);
+        let result = clocks::call(State::Device, || call(&part));
         if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
             thread::yield_now();
         }

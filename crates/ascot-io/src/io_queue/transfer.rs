@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::buf::Buf;
+use crate::clocks::count;
 use crate::ledger::{Direction, Receipt};
 use crate::sync::Unpoisoned;
 use crate::waits::{Need, wait_for};
@@ -124,7 +125,7 @@ impl Ticket {
     /// Waits for the number of bytes that moved, counted from the start without a gap, and for the buffer of a read.
     pub(crate) fn wait(self) -> (Option<Buf>, io::Result<usize>) {
         let mut state = self.transfer.lock();
-        let _waiting = (state.open_parts > 0).then(|| wait_for("a transfer", Need::Blocked, None));
+        let _waiting = (state.open_parts > 0).then(|| wait_for("a transfer", Need::DEVICE, None));
         while state.open_parts > 0 {
             state = self.transfer.finished.wait(state).unpoisoned();
         }
@@ -215,6 +216,7 @@ impl Part {
 
     fn close(&mut self, error: Option<io::Error>) {
         self.closed = true;
+        count(self.done as u64);
         let mut state = self.transfer.lock();
         if self.done < self.len {
             state.moved = state.moved.min(self.at + self.done);

@@ -21,7 +21,7 @@ pub struct Progress {
     pub rate_bytes_per_s: f64,
     /// Further detail: `pass 1 of 2`.
     pub detail: String,
-    /// The current bottleneck: `reading binds`.
+    /// The current bottleneck: `device binds`.
     pub bound_by: String,
     /// Seconds left of the whole job.
     pub seconds_left: Option<f64>,

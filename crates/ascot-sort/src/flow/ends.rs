@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ascot_bowtie::engine::FileWriter;
+use ascot_io::clocks::{State, in_state};
 use ascot_io::{Action, AtomicOutput, Buf, Disk, IoError, ReadStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -144,6 +145,7 @@ pub(super) fn open_output(disk: &Disk, output: &Output, cancel: &Cancel) -> Resu
             Ok(file) => return Ok(OutputEnd::Pipe(PipeEnd { file, call_bytes: usize::MAX })),
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
                 cancel.check()?;
+                let _waiting = in_state(State::Memory);
                 std::thread::sleep(BETWEEN_ATTEMPTS);
             }
             Err(error) => return Err(failed(Action::Open, path)(error)),

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, FileWriter, Reader};
 use ascot_bowtie::flow::{Flow, Step};
+use ascot_io::clocks::{State, in_state};
 use ascot_io::{Buf, Filled};
 use ascot_model::report::FlowStream;
 use ascot_model::units;
@@ -428,7 +429,9 @@ impl Exchange {
         let wait = if is_moving { WAIT_MOVING } else { WAIT_IDLE };
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
         // An interrupted wait is repeated by the caller.
+        let waiting = in_state(State::Input);
         let _ = poll(&mut polled, Some(&timeout));
+        drop(waiting);
         let ready = |at: &usize| !polled[*at].revents().is_empty();
         let others = (0..polled.len()).filter(|at| inputs.get(*at).is_none_or(Option::is_none));
         if others.filter(|at| ready(at)).count() > 0 {

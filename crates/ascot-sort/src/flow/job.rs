@@ -110,7 +110,7 @@ impl FlowJob<'_> {
     /// Reports the flow, and gives the files of `bowtie` their names. `sum`: of the records merged, if any were.
     pub(super) fn finish<I: BlockInput>(
         &self,
-        mut passes: Passes,
+        passes: &mut Passes,
         bowtie: Bowtie<I, FileWriter>,
         exchange: &Exchange,
         sum: &RecordSum,
@@ -122,7 +122,6 @@ impl FlowJob<'_> {
         let facts = PassFacts {
             inputs: u64::from(self.layout.shape.inputs),
             outputs: u64::from(self.layout.shape.outputs),
-            stages: Vec::new(),
             buffers: Some(buffers),
         };
         passes.done("flow", facts);
@@ -133,10 +132,10 @@ impl FlowJob<'_> {
         Ok(report)
     }
 
-    fn report(&self, passes: Passes, exchange: &Exchange, sum: &RecordSum) -> Report {
+    fn report(&self, passes: &mut Passes, exchange: &Exchange, sum: &RecordSum) -> Report {
         let (inputs, outputs) = exchange.streams();
         let (streams, streams_left_out) = files_of(self.disk.ledger());
-        let passes = passes.into_accounts();
+        let passes = passes.take_accounts();
         let moved = PassAccount::moved_by(&passes);
         let read = moved.read_bytes as f64;
         let all = (moved.read_bytes + moved.written_bytes) as f64;

@@ -25,7 +25,6 @@ use crate::methods::RawInput;
 use crate::plan::{Budget, MergeShare, budget_of};
 use crate::read::{Inputs, open_inputs};
 use crate::records::{AnyRecords, InputHead, MergedBlock, Records, Rules, with_records};
-use crate::report::Passes;
 use crate::resources::ChunkPool;
 
 /// Inverse of the share of a batch in the memory of all streams.
@@ -75,7 +74,6 @@ impl FlowJob<'_> {
         let mut job =
             Job::new(records, request, self.plan.clone(), self.disk.clone(), budget, inputs, caller)?;
         let pool = job.pool.clone();
-        let passes = std::mem::replace(&mut job.passes, Passes::new(self.disk.ledger().clone()));
         let mut streams = Streams::default();
         self.open_outputs(&pool, &mut streams)?;
         let Pipe { ours, theirs } = Pipe::to_program().map_err(no_pipe)?;
@@ -105,12 +103,12 @@ impl FlowJob<'_> {
         let headed = target.exchange.hand_over(&header, &mut bowtie, self.cancel);
         let result = headed.and_then(|()| merge.run_into(&mut bowtie, vec![0; count], &mut target));
         let fault = fault.lock().unpoisoned().take();
-        let (merged, _) = result.map_err(|error| fault.unwrap_or(error))?;
+        let merged = result.map_err(|error| fault.unwrap_or(error))?;
         let mut sum = RecordSum::new();
         bowtie.streams().for_each(|input| sum.combine(input.sum()));
         if merged.out != sum {
             return Err(SortError::Checksum { read: sum, written: merged.out });
         }
-        self.finish(passes, bowtie, &target.exchange, &sum)
+        self.finish(&mut job.passes, bowtie, &target.exchange, &sum)
     }
 }

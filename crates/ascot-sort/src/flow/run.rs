@@ -39,18 +39,18 @@ pub fn run_flow(
 impl FlowJob<'_> {
     /// Gives each input to the program by itself.
     fn run(&self) -> Result<Report, SortError> {
+        let mut passes = Passes::new(self.disk.ledger().clone());
         let pool = Pool::new(self.layout.memory);
         let mut streams = Streams::default();
         self.open_outputs(&pool, &mut streams)?;
         self.open_inputs(&pool, &mut streams)?;
-        let passes = Passes::new(self.disk.ledger().clone());
         let memory = Memory { blocks: self.layout.blocks, block: self.layout.block };
         let readers = std::mem::take(&mut streams.readers);
         let writers = std::mem::take(&mut streams.writers);
         let mut bowtie = self.bowtie(&pool, memory, readers, writers)?;
         let mut flow = ProgramFlow { exchange: self.start(&pool, streams)? };
         run(&mut bowtie, &mut flow, || self.cancel.check())?;
-        self.finish(passes, bowtie, &flow.exchange, &RecordSum::new())
+        self.finish(&mut passes, bowtie, &flow.exchange, &RecordSum::new())
     }
 
     fn open_inputs(&self, pool: &Pool, streams: &mut Streams) -> Result<(), SortError> {

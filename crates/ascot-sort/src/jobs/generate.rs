@@ -18,7 +18,6 @@ use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 use crate::api::{Cancel, Observer, Output, SortError};
 use crate::output::OutputStream;
 use crate::pipeline::{InOrder, Pipeline};
-use crate::read::ReadTimes;
 use crate::report::Watch;
 use crate::resources::{compute_threads, lowered};
 
@@ -100,7 +99,7 @@ fn make(
                     break;
                 }
             }
-            Ok(ReadTimes::default())
+            Ok(())
         },
         || |numbered| fill(request, numbered),
         |made| write_in_order(made, stream, blocks, watch),

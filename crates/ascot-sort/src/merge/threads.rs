@@ -5,17 +5,15 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ascot_io::threads::{Thread, spawn, start_some};
-use ascot_io::waits::{Need, receive, wait_for};
+use ascot_io::waits::{Need, receive, receive_looking};
 use ascot_io::{BlockPool, Buf, Pool};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::api::{Cancel, SortError};
-use crate::records::{
-    Clocks, Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task, add, take,
-};
+use crate::records::{Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task};
 
 /// Threads left for other uses if the system refuses some: a reader, a sorter, two for devices and pipes.
 const THREADS_OF_OTHERS: usize = 4;
@@ -50,18 +48,6 @@ impl Drop for StopOnDrop {
 pub struct EmitThreads {
     orders: Option<Sender<Order>>,
     threads: Vec<Thread<()>>,
-    clocks: Arc<Clocks>,
-}
-
-/// Time spent, summed over threads.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EmitTimes {
-    /// Merging.
-    pub busy: Duration,
-    /// Merging threads waiting for a free block.
-    pub waited: Duration,
-    /// The sequencer in the sink.
-    pub sink: Duration,
 }
 
 impl EmitThreads {
@@ -74,7 +60,6 @@ impl EmitThreads {
         block_bytes: usize,
     ) -> Result<Self, SortError> {
         let (send, receive) = unbounded::<Order>();
-        let clocks = Arc::new(Clocks::default());
         let threads = threads.max(1);
         let region = || pool.region(blocks * block_bytes, "merged records");
         let mut regions = (0..threads).map(|_| region()).collect::<Result<Vec<_>, _>>()?;
@@ -82,10 +67,9 @@ impl EmitThreads {
             let blocks = BlockPool::new(regions.pop().unwrap_or_else(|| Buf::heap(0)), block_bytes);
             let records = Arc::clone(records);
             let receive = receive.clone();
-            let clocks = Arc::clone(&clocks);
-            spawn(&format!("merge {number}"), move || emit_thread(&*records, &receive, &blocks, &clocks))
+            spawn(&format!("merge {number}"), move || emit_thread(&*records, &receive, &blocks))
         })?;
-        let mut this = EmitThreads { orders: Some(send), threads: started, clocks };
+        let mut this = EmitThreads { orders: Some(send), threads: started };
         if this.threads.len() < threads {
             this.leave_threads_to_others();
         }
@@ -131,16 +115,9 @@ impl EmitThreads {
         }
         let mut total = Merged::default();
         for receive in receivers {
-            total.add(sequence(&receive, cancel, &self.clocks, sink)?);
+            total.add(sequence(&receive, cancel, sink)?);
         }
         Ok(total)
-    }
-
-    /// The time spent since the last call.
-    pub fn take_times(&self) -> EmitTimes {
-        let waited = take(&self.clocks.waited_ns);
-        let busy = take(&self.clocks.working_ns).saturating_sub(waited);
-        EmitTimes { busy, waited, sink: take(&self.clocks.sink_ns) }
     }
 }
 
@@ -156,44 +133,32 @@ impl Drop for EmitThreads {
 fn sequence(
     receive: &Receiver<Message>,
     cancel: &Cancel,
-    clocks: &Clocks,
     sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
 ) -> Result<Merged, SortError> {
-    let mut waiting = None;
+    let what = "blocks of merged records";
     loop {
-        match receive.recv_timeout(BETWEEN_LOOKS) {
-            // The merging thread may wait for blocks that the reader of a pipe does not take.
-            Err(RecvTimeoutError::Timeout) => {
+        // The merging thread may wait for blocks that the reader of a pipe does not take.
+        match receive_looking(receive, what, Need::DATA, BETWEEN_LOOKS, &mut || cancel.check())? {
+            Some(Message::Block(block)) => {
                 cancel.check()?;
-                waiting.get_or_insert_with(|| wait_for("blocks of merged records", Need::Blocked, None));
-            }
-            Ok(Message::Block(block)) => {
-                waiting = None;
-                cancel.check()?;
-                let since = Instant::now();
                 sink(block)?;
-                add(&clocks.sink_ns, since.elapsed());
             }
-            Ok(Message::Done(merged)) => return Ok(merged),
+            Some(Message::Done(merged)) => return Ok(merged),
             // Only a thread that died leaves a task unfinished.
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(SortError::Internal("a merging thread ended early"));
-            }
+            None => return Err(SortError::Internal("a merging thread ended early")),
         }
     }
 }
 
-fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &BlockPool, clocks: &Arc<Clocks>) {
-    while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::Idle) {
+fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &BlockPool) {
+    while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::WORK) {
         let Work { task, rules, send, stopped } = work;
-        let since = Instant::now();
-        let mut emitter = Emitter::new(blocks.clone(), send, Arc::clone(clocks), stopped);
+        let mut emitter = Emitter::new(blocks.clone(), send, stopped);
         let merged = records.merge(&task, rules, &mut emitter);
         drop(task);
         if let Ok(merged) = merged {
             emitter.finish(merged);
         }
-        add(&clocks.working_ns, since.elapsed());
     }
 }
 

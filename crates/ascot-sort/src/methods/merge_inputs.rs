@@ -103,12 +103,12 @@ fn merge_range<R: Records>(
     let merge = Merge { limit: job.request.top, ..merge };
     let result = merge.run(&mut inputs, starts, sink);
     let fault = fault.lock().unpoisoned().take();
-    let (sums, waited) = result.map_err(|error| fault.unwrap_or(error))?;
+    let sums = result.map_err(|error| fault.unwrap_or(error))?;
     inputs.streams().for_each(|stream| {
         job.manifest.sum_in.combine(&stream.sum);
         job.manifest.misfits.combine(&stream.misfits);
     });
-    job.merge_done(pass, range.len(), buffers, waited);
+    job.merge_done(pass, range.len(), buffers);
     Ok(sums)
 }
 

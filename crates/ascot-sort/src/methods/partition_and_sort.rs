@@ -24,7 +24,7 @@ use crate::job::Job;
 use crate::methods::freeing_sink::Destination;
 use crate::output::writer::OutputWriter;
 use crate::partition::key_sample::KeySample;
-use crate::partition::route::{Grouped, Router, SPLIT_CHUNK_BYTES, split_chunks, split_stages};
+use crate::partition::route::{Grouped, Router, SPLIT_CHUNK_BYTES, split_chunks};
 use crate::partition::write_parts::{BetweenChunks, PartRun, open_parts, write_partitioned};
 use crate::plan::planner::{part_count, partition_in_long_runs};
 use crate::read::inputs::{InputPosition, Inputs, part_ahead_bytes};
@@ -206,11 +206,9 @@ impl<R: Records> Job<'_, R> {
             }
             Ok(())
         };
-        let times =
-            split_chunks(&records, reader, &chunks, Router::Ranges(splitters), threads, cancel, |chunks| {
-                write_partitioned(&*records, chunks, &mut parts, cancel, &mut after_chunk)?;
-                Ok(parts.waited())
-            })?;
+        split_chunks(&records, reader, &chunks, Router::Ranges(splitters), threads, cancel, |chunks| {
+            write_partitioned(&*records, chunks, &mut parts, cancel, &mut after_chunk)
+        })?;
         self.key_sample = key_sample;
         let runs: Vec<Run> = parts.into_outputs().filter_map(PartRun::into_run).collect();
         self.spill_dirs()?.end_reservations();
@@ -220,9 +218,7 @@ impl<R: Records> Job<'_, R> {
         self.manifest.parts.clear();
         self.manifest.all_read = true;
         let inputs = self.inputs.iter().count() as u64;
-        let stages = split_stages(&times, threads);
-        self.passes
-            .done("split", PassFacts { inputs, outputs: count as u64, stages, buffers: Some(buffers) });
+        self.passes.done("split", PassFacts { inputs, outputs: count as u64, buffers: Some(buffers) });
         self.store()
     }
 
@@ -354,30 +350,22 @@ impl<R: Records> Job<'_, R> {
         };
         let grouping: Option<Grouping<'_>> = if key_sample.is_some() { Some(&bounds) } else { None };
         let gather = Gather::ByInput(grouping);
-        let times = sort_run_buffers(
-            &records,
-            reader,
-            &memory,
-            threads,
-            gather,
-            cancel,
-            &mut |buffer: RunBuffer| {
-                if buffer.sources.is_empty() {
-                    return Ok(());
-                }
-                let end = buffer.input + 1;
-                let last = buffer.last || end == parts.len();
-                let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-                sums.add(self.run_buffer_to_output(buffer, limit, output)?);
-                // Parts without records are removed together with the one after them.
-                let freed = if last { parts.len() - done } else { end - done };
-                done += freed;
-                self.parts_done(freed, output, sums)
-            },
-        )?;
+        sort_run_buffers(&records, reader, &memory, threads, gather, cancel, &mut |buffer: RunBuffer| {
+            if buffer.sources.is_empty() {
+                return Ok(());
+            }
+            let end = buffer.input + 1;
+            let last = buffer.last || end == parts.len();
+            let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
+            sums.add(self.run_buffer_to_output(buffer, limit, output)?);
+            // Parts without records are removed together with the one after them.
+            let freed = if last { parts.len() - done } else { end - done };
+            done += freed;
+            self.parts_done(freed, output, sums)
+        })?;
         self.parts_done(parts.len() - done, output, sums)?;
         self.key_sample = key_sample.and_then(|sample| sample.into_inner().ok());
-        let facts = PassFacts { inputs: parts.len() as u64, ..self.form_facts(&times, 1) };
+        let facts = PassFacts { inputs: parts.len() as u64, outputs: 1, buffers: None };
         self.passes.done("sort parts", facts);
         Ok(())
     }

@@ -97,12 +97,7 @@ pub fn reshape_by<R: Records>(
         job.manifest.sum_in.combine(input.sum());
         job.manifest.misfits.combine(input.misfits());
     });
-    let facts = PassFacts {
-        inputs: count as u64,
-        outputs: streams.outputs() as u64,
-        stages: Vec::new(),
-        buffers: Some(buffers),
-    };
+    let facts = PassFacts { inputs: count as u64, outputs: streams.outputs() as u64, buffers: Some(buffers) };
     job.passes.done("reshape", facts);
     let files: Vec<_> = streams.into_outputs().map(PartFile::into_file).collect();
     job.finish(files, &out, &RecordSum::new()).map(|report| Report { verb: "reshaped".into(), ..report })

@@ -12,7 +12,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie};
 use ascot_bowtie::schedule::{Forecast, GroupedForecast, Schedule};
@@ -25,11 +24,10 @@ use crate::job::Job;
 use crate::merge::{CutRules, Merge, MergeSink, cut_tasks};
 use crate::methods::freeing_sink::{Destination, FreeingSink};
 use crate::output::OutputWriter;
-use crate::pipeline::Times;
 use crate::plan::merges_in_long_runs;
 use crate::read::{RecordReader, Span};
 use crate::records::{Merged, Records, Rules, Segment};
-use crate::report::{PassFacts, stage};
+use crate::report::PassFacts;
 use crate::resources::descriptors;
 use crate::runs::{
     Bench, ChunkInput, Gather, MergingGroup, NaturalRuns, Run, RunBlock, RunBuffer, RunInput, SortMemory,
@@ -88,7 +86,7 @@ impl<R: Records> Job<'_, R> {
         let cancel = self.cancel;
         let mut straight = None;
         let mut runs = 0;
-        let times = sort_run_buffers(
+        sort_run_buffers(
             &records,
             reader,
             memory,
@@ -110,22 +108,9 @@ impl<R: Records> Job<'_, R> {
             },
         )?;
         let name = if straight.is_some() { "sort" } else { "form runs" };
-        self.passes.done(name, self.form_facts(&times, runs));
+        let inputs = self.inputs.iter().count() as u64;
+        self.passes.done(name, PassFacts { inputs, outputs: runs, buffers: None });
         Ok(straight)
-    }
-
-    /// The facts of a pass that sorted, for its account.
-    pub fn form_facts(&self, times: &Times, runs: u64) -> PassFacts {
-        let none = Duration::ZERO;
-        let threads = self.budget.threads;
-        let emitted = self.emitters.take_times();
-        let stages = vec![
-            stage("read", 1, none, none, times.read.memory, times.read.device),
-            stage("sort", threads, times.busy, none, none, none),
-            stage("merge", threads, emitted.busy, none, emitted.waited, none),
-            stage("write", 1, none, times.waited, none, emitted.sink),
-        ];
-        PassFacts { inputs: self.inputs.iter().count() as u64, outputs: runs, stages, buffers: None }
     }
 
     /// Merges a run buffer into the output.
@@ -362,8 +347,8 @@ impl<R: Records> Job<'_, R> {
         let buffers = self.buffers_of(&inputs);
         let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into, held_bytes));
         drop(inputs);
-        let (merged, waited) = result?;
-        self.merge_done(if is_output { "merge" } else { "merge some" }, runs.len(), buffers, waited);
+        let merged = result?;
+        self.merge_done(if is_output { "merge" } else { "merge some" }, runs.len(), buffers);
         Ok(merged)
     }
 
@@ -383,17 +368,9 @@ impl<R: Records> Job<'_, R> {
         BufferAccount { blocks, block_bytes, memory_share }
     }
 
-    /// Adds a merge to the account; `waited`: for blocks of its inputs.
-    pub fn merge_done(&mut self, name: &str, inputs: usize, buffers: BufferAccount, waited: Duration) {
-        let none = Duration::ZERO;
-        let emitted = self.emitters.take_times();
-        let stages = vec![
-            stage("read", 1, none, none, none, waited),
-            stage("merge", self.budget.threads, emitted.busy, none, emitted.waited, none),
-            stage("write", 1, none, none, none, emitted.sink),
-        ];
-        let facts = PassFacts { inputs: inputs as u64, outputs: 1, stages, buffers: Some(buffers) };
-        self.passes.done(name, facts);
+    /// Adds a merge to the account.
+    pub fn merge_done(&mut self, name: &str, inputs: usize, buffers: BufferAccount) {
+        self.passes.done(name, PassFacts { inputs: inputs as u64, outputs: 1, buffers: Some(buffers) });
     }
 
     /// Memory for sorting chunks of inputs again, if any run refers to inputs, bytes.

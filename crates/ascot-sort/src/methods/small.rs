@@ -13,10 +13,10 @@ mod tests;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use ascot_io::clocks::{count, in_stage};
 use ascot_io::{Backend, Buf, Disk, DiskOptions, Filled, PAGE_BYTES, WriteStream};
-use ascot_model::account::{PassAccount, StreamAccount};
+use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
@@ -28,7 +28,7 @@ use crate::output::OutputStream;
 use crate::plan::{Budget, Lengths, MIN_MEMORY_BYTES, RunOptions, default_memory, make_plan};
 use crate::read::{COMPLETION_BYTES, InputPosition, Inputs, RecordCutter};
 use crate::records::{InputStart, Misfits, RawChunk, Records};
-use crate::report::{JobSums, Passes, files_of, report_of_records, stage};
+use crate::report::{JobSums, PassFacts, Passes, files_of, report_of_records};
 use crate::resources::Lease;
 
 /// Maximum bytes of records.
@@ -98,26 +98,20 @@ struct Sums {
     misfits: Misfits,
 }
 
-/// When each stage ended.
-struct Clock {
-    started: Instant,
-    read: Duration,
-    sorted: Duration,
-    written: Duration,
-}
-
 impl SmallJob<'_> {
     /// Runs the job. Returns its report; none if the job turns out not to be small.
     pub(crate) fn run<R: Records>(self, records: &Arc<R>) -> Result<Option<Report>, SortError> {
-        let mut clock = Clock::start();
         let faults = self.options.faults.clone();
         let disk =
             Disk::new(DiskOptions { backend: Backend::Sized(CALL_BYTES), faults, ..DiskOptions::default() });
         disk.stop_when(self.caller.cancel.flag());
         let mut passes = Passes::new(disk.ledger().clone());
         let mut output = OutputStream::create(&disk, &self.request.output, None)?;
+        let stage = in_stage("read");
         let Some(raw) = self.read(records, &disk)? else { return Ok(None) };
-        clock.read = clock.started.elapsed();
+        drop(stage);
+        let stage = in_stage("sort");
+        count(raw.len as u64);
         self.caller.cancel.check()?;
         let records = &**records;
         let Some(plan) = self.plan(records, &raw)? else { return Ok(None) };
@@ -128,12 +122,14 @@ impl SmallJob<'_> {
         }
         self.choose(records, &mut sorted, &mut sums);
         sums.check()?;
-        clock.sorted = clock.started.elapsed();
+        drop(stage);
+        let stage = in_stage("write");
         self.write(sorted, output.stream()?)?;
         output.seal()?;
-        clock.written = clock.started.elapsed();
-        let pass = clock.pass(self.inputs.iter().count() as u64, passes.moved());
-        let report = self.report(plan, &sums, pass, &disk, records.key_columns());
+        drop(stage);
+        let inputs = self.inputs.iter().count() as u64;
+        passes.done("sort", PassFacts { inputs, outputs: 0, buffers: None });
+        let report = self.report(plan, &sums, passes.take_accounts(), &disk, records.key_columns());
         self.caller.observer.complete(&report)?;
         output.commit()?;
         Ok(Some(report))
@@ -201,12 +197,11 @@ impl SmallJob<'_> {
         &self,
         plan: Plan,
         sums: &Sums,
-        pass: PassAccount,
+        passes: Vec<PassAccount>,
         disk: &Disk,
         columns: &[KeyColumn],
     ) -> Report {
         let (streams, streams_left_out) = files_of(disk.ledger());
-        let passes = vec![pass];
         let records = JobSums { read: &sums.read, out: &sums.out, dropped: &sums.dropped };
         Report {
             predicted_seconds: Some(plan.chosen.seconds()),
@@ -301,41 +296,6 @@ impl Sums {
             Ok(())
         } else {
             Err(SortError::Checksum { read: self.read, written: accounted })
-        }
-    }
-}
-
-impl Clock {
-    fn start() -> Clock {
-        let none = Duration::ZERO;
-        Clock { started: Instant::now(), read: none, sorted: none, written: none }
-    }
-
-    /// The account of the one pass.
-    fn pass(&self, inputs: u64, streams: Vec<StreamAccount>) -> PassAccount {
-        let none = Duration::ZERO;
-        let sorting = self.sorted - self.read;
-        let writing = self.written - self.sorted;
-        let longest = self.read.max(sorting).max(writing);
-        let bound_by = match longest {
-            time if time == sorting => "computing",
-            time if time == writing => "writing",
-            _ => "reading",
-        };
-        PassAccount {
-            name: "sort".into(),
-            times: 1,
-            seconds: self.written.as_secs_f64(),
-            streams,
-            stages: vec![
-                stage("read", 1, none, none, none, self.read),
-                stage("sort", 1, sorting, none, none, none),
-                stage("write", 1, none, none, none, writing),
-            ],
-            bound_by: bound_by.into(),
-            inputs,
-            outputs: 0,
-            buffers: None,
         }
     }
 }

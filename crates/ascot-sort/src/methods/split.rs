@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use ascot_io::clocks::in_stage;
 use ascot_io::{Action, AtomicOutput, BlockPool, IoError};
 use ascot_model::account::BufferAccount;
 use ascot_model::report::Report;
@@ -30,10 +31,9 @@ use ascot_record::checksum::RecordSum;
 use crate::api::{Output, Parts, SortError, SplitBy};
 use crate::job::Job;
 use crate::partition::{
-    BetweenChunks, Grouped, PartFile, Parts as OpenParts, Router, SPLIT_CHUNK_BYTES, SplitTimes, open_parts,
-    split_chunks, split_stages, write_partitioned,
+    BetweenChunks, Grouped, PartFile, Parts as OpenParts, Router, SPLIT_CHUNK_BYTES, open_parts,
+    split_chunks, write_partitioned,
 };
-use crate::pipeline::Times;
 use crate::plan::{part_block, partition_in_long_runs};
 use crate::records::{Records, Splitters};
 use crate::report::PassFacts;
@@ -81,7 +81,12 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
     let chunks = chunk_pool(&job);
     let mut reader = job.reader(&chunks);
     let mut out = RecordSum::new();
-    while let Some(mut placed) = reader.next(&|| ())? {
+    let mut next = || {
+        let _stage = in_stage("read");
+        reader.next(&|| ())
+    };
+    let _stage = in_stage("write");
+    while let Some(mut placed) = next()? {
         job.cancel.check()?;
         let range = placed.chunk.bytes.clone();
         let bytes = &mut placed.chunk.lease.bytes_mut()[range];
@@ -92,12 +97,7 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
         output.write_records(bytes, 0, true)?;
         out.combine(&sum);
     }
-    let times = SplitTimes {
-        pipeline: Times { read: reader.waited, ..Times::default() },
-        blocks: output.waited,
-        ..SplitTimes::default()
-    };
-    account_split(&mut job, parts, None, &times);
+    account_split(&mut job, parts, None);
     job.finish(output, &out, &RecordSum::new())
 }
 
@@ -119,11 +119,10 @@ fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) ->
         }
         Ok(())
     };
-    let times = split_chunks(&records, reader, &chunks, router, threads, cancel, |chunks| {
-        write_partitioned(&*records, chunks, &mut files, cancel, &mut after_chunk)?;
-        Ok(files.waited())
+    split_chunks(&records, reader, &chunks, router, threads, cancel, |chunks| {
+        write_partitioned(&*records, chunks, &mut files, cancel, &mut after_chunk)
     })?;
-    account_split(&mut job, parts, Some(buffers), &times);
+    account_split(&mut job, parts, Some(buffers));
     let files: Vec<_> = files.into_outputs().map(PartFile::into_file).collect();
     job.finish(files, &out, &RecordSum::new())
 }
@@ -135,15 +134,9 @@ fn chunk_pool<R: Records>(job: &Job<'_, R>) -> ChunkPool {
     ChunkPool::new(&job.pool, chunk, (share / chunk).clamp(4, CHUNKS), share)
 }
 
-fn account_split<R: Records>(
-    job: &mut Job<'_, R>,
-    parts: &Parts,
-    buffers: Option<BufferAccount>,
-    times: &SplitTimes,
-) {
+fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, buffers: Option<BufferAccount>) {
     let inputs = job.inputs.iter().count() as u64;
-    let stages = split_stages(times, job.budget.threads);
-    job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), stages, buffers });
+    job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), buffers });
 }
 
 /// The files of a split, each with the header. A block of each is filled while others are written.

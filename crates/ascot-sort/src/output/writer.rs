@@ -12,7 +12,6 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use ascot_io::{
     Action, AtomicOutput, BlockPool, Buf, Disk, IoError, PAGE_BYTES, STANDARD_OUTPUT, WriteStream,
@@ -52,8 +51,6 @@ pub struct OutputWriter<R> {
     written: u64,
     /// The files, if there are several.
     rolling: Option<RollingFiles>,
-    /// Time spent waiting for the device or the reader.
-    pub waited: Duration,
 }
 
 impl<R: Records> OutputWriter<R> {
@@ -68,7 +65,6 @@ impl<R: Records> OutputWriter<R> {
             len: 0,
             written: 0,
             rolling: None,
-            waited: Duration::ZERO,
         }
     }
 
@@ -150,7 +146,6 @@ impl<R: Records> OutputWriter<R> {
     /// Appends bytes of records or of a header.
     pub fn append(&mut self, mut bytes: &[u8]) -> Result<(), SortError> {
         while !bytes.is_empty() {
-            let since = Instant::now();
             let block = match &mut self.block {
                 Some(block) => block,
                 // A pipe's reader may keep blocks until the job stops.
@@ -159,7 +154,6 @@ impl<R: Records> OutputWriter<R> {
                     empty.insert(block.ok_or(SortError::Cancelled)?)
                 }
             };
-            self.waited += since.elapsed();
             let (now, later) = bytes.split_at(bytes.len().min(block.len() - self.len));
             block[self.len..self.len + now.len()].copy_from_slice(now);
             self.len += now.len();
@@ -182,10 +176,7 @@ impl<R: Records> OutputWriter<R> {
     fn write_block(&mut self, mut block: Buf, len: usize) -> Result<(), SortError> {
         self.records.finish(&mut block[..len]);
         self.written += len as u64;
-        let since = Instant::now();
-        let result = self.stream()?.begin(block, len);
-        self.waited += since.elapsed();
-        Ok(result?)
+        Ok(self.stream()?.begin(block, len)?)
     }
 
     fn stream(&mut self) -> Result<&mut dyn WriteStream, IoError> {

@@ -10,7 +10,5 @@ pub mod route;
 pub mod write_parts;
 
 pub(crate) use key_sample::KeySample;
-pub(crate) use route::{
-    Grouped, Router, SPLIT_CHUNK_BYTES, SplitTimes, part_of_hash, split_chunks, split_stages,
-};
+pub(crate) use route::{Grouped, Router, SPLIT_CHUNK_BYTES, part_of_hash, split_chunks};
 pub(crate) use write_parts::{BetweenChunks, PartFile, Parts, open_parts, write_partitioned};

@@ -6,18 +6,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use ascot_model::account::StageAccount;
+use ascot_io::clocks;
 use ascot_record::checksum::RecordSum;
 use ascot_record::keys::misfits_written;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::{Cancel, SortError};
-use crate::pipeline::{ChunkWork, InOrder, Pipeline, Times, read_chunks};
+use crate::pipeline::{ChunkWork, InOrder, Pipeline, read_chunks};
 use crate::read::{InputPosition, RecordReader};
 use crate::records::{ChunkMisfits, Misfits, Records, Splitters, groups_of};
-use crate::report::stage;
 use crate::resources::{ChunkPool, Lease};
 
 /// Bytes of a chunk being split: two of them fit a second-level cache.
@@ -93,19 +91,7 @@ pub struct Grouped {
     pub end: InputPosition,
 }
 
-/// Time the stages of the splitting pass spent.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SplitTimes {
-    /// The reader and the splitting threads.
-    pub pipeline: Times,
-    /// The caller waiting for free blocks of the parts.
-    pub blocks: Duration,
-    /// The caller at work.
-    pub writing: Duration,
-}
-
-/// Reads and groups all chunks of `reader`; `take` gets the chunks, and returns how long it waited for memory of
-/// the parts.
+/// Reads and groups all chunks of `reader`; `take` gets the chunks.
 pub fn split_chunks<R: Records>(
     records: &Arc<R>,
     reader: RecordReader<R>,
@@ -113,25 +99,18 @@ pub fn split_chunks<R: Records>(
     router: Router<'_>,
     threads: usize,
     cancel: &Cancel,
-    take: impl FnOnce(&mut InOrder<'_, Grouped>) -> Result<Duration, SortError>,
-) -> Result<SplitTimes, SortError> {
+    take: impl FnOnce(&mut InOrder<'_, Grouped>) -> Result<(), SortError>,
+) -> Result<(), SortError> {
     let turns = reader.turns().cloned();
     let pipeline = Pipeline { work: "split", threads, queue: None, turns, cancel };
-    let mut took = Duration::ZERO;
-    let (blocks, pipeline) = pipeline.run(
+    pipeline.run(
         |feed| read_chunks(reader, Some(chunks), feed, cancel),
         || {
             let mut scratch = records.scratch(SPLIT_CHUNK_BYTES);
             move |work| group(&**records, router, work, &mut scratch)
         },
-        |grouped| {
-            let since = Instant::now();
-            let blocks = take(grouped)?;
-            took = since.elapsed();
-            Ok(blocks)
-        },
-    )?;
-    Ok(SplitTimes { pipeline, blocks, writing: took.saturating_sub(blocks + pipeline.waited) })
+        take,
+    )
 }
 
 fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: &mut R::Scratch) -> Grouped {
@@ -140,6 +119,7 @@ fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: 
     let mut sum = RecordSum::new();
     let spilled = placed.chunk.spilled;
     let bytes = placed.chunk.record_bytes_mut();
+    clocks::count(bytes.len() as u64);
     records.normalise(bytes);
     records.sum(bytes, &mut sum);
     // The key of every record is written, since it decides the record's part.
@@ -152,15 +132,4 @@ fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: 
     let misfits = if misfit { records.misfits(bytes) } else { ChunkMisfits::default() };
     let misfits = misfits.placed(&placed.starts);
     Grouped { lease: out.unwrap_or(placed.chunk.lease), groups, sum, misfits, end: placed.end }
-}
-
-/// The stages of a splitting pass, for its account.
-pub fn split_stages(times: &SplitTimes, threads: usize) -> Vec<StageAccount> {
-    let none = Duration::ZERO;
-    let Times { read, busy, waited } = times.pipeline;
-    vec![
-        stage("read", 1, none, none, read.memory, read.device),
-        stage("split", threads, busy, none, none, none),
-        stage("write", 1, times.writing, waited, none, times.blocks),
-    ]
 }

@@ -21,4 +21,4 @@ pub(crate) use open::{
     refuse_unless_text,
 };
 pub(crate) use record_cutter::{LongRecord, Patience, RecordCutter};
-pub(crate) use record_reader::{PlacedChunk, ReadTimes, RecordReader, carry_bytes};
+pub(crate) use record_reader::{PlacedChunk, RecordReader, carry_bytes};

@@ -13,8 +13,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ascot_io::clocks::{State, in_state};
 use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, ReadStream};
 
 use crate::api::{Cancel, SortError};
@@ -54,17 +55,6 @@ pub struct RecordReader<R: ?Sized> {
     /// The turns on the device, if it serves reads and writes in turns.
     turns: Option<Arc<Turns>>,
     seat: Arc<Seat>,
-    /// The times it waited so far.
-    pub waited: ReadTimes,
-}
-
-/// The times that a reader waited.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReadTimes {
-    /// For the device.
-    pub device: Duration,
-    /// For free memory.
-    pub memory: Duration,
 }
 
 /// An input being read.
@@ -126,7 +116,6 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             after_long: None,
             turns: None,
             seat: Arc::new(Seat::new(None, Role::Reader)),
-            waited: ReadTimes::default(),
         }
     }
 
@@ -197,10 +186,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     }
 
     fn lease(&mut self, starving: Starving<'_>) -> Result<Lease, SortError> {
-        let since = Instant::now();
-        let lease = self.chunks.take_for(starving);
-        self.waited.memory += since.elapsed();
-        Ok(lease?)
+        Ok(self.chunks.take_for(starving)?)
     }
 
     /// Keeps several chunks of a large input in flight.
@@ -235,9 +221,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         let Some(Ahead { mut lease, mut front, rest }) = open.ahead.pop_front() else {
             return Err(SortError::Internal("an input ended unseen"));
         };
-        let since = Instant::now();
         let Filled { buf, start, end } = open.stream.complete()?;
-        self.waited.device += since.elapsed();
         let last = open.to_ask == Some(0) && open.ahead.is_empty();
         let carry = front.len();
         assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
@@ -282,10 +266,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     fn start_long(&mut self, read: usize, starving: Starving<'_>) -> Result<(), SortError> {
         let carry = std::mem::take(&mut self.cutter.carry);
         let patience = self.patience(starving);
-        let since = Instant::now();
-        let started = self.cutter.start_long(self.chunks.long()?, &carry, read, patience);
-        self.waited.memory += since.elapsed();
-        started
+        self.cutter.start_long(self.chunks.long()?, &carry, read, patience)
     }
 
     fn patience<'a>(&self, starving: Starving<'a>) -> Patience<'a> {
@@ -296,14 +277,12 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Continues the long record; returns it as a chunk once it is whole.
     fn lengthen(&mut self, mut fill: Fill, starving: Starving<'_>) -> Result<Option<PlacedChunk>, SortError> {
         let patience = self.patience(starving);
-        let since = Instant::now();
         let mut end = self.cutter.lengthen(&fill.lease.bytes()[fill.bytes.clone()], patience)?;
         let mut added = 0;
         if end.is_none() && fill.ends {
             added = self.cutter.complete_long(patience)?;
             end = Some(fill.bytes.len());
         }
-        self.waited.memory += since.elapsed();
         let Some(end) = end else { return Ok(None) };
         let Some(long) = self.cutter.long.take() else { return Ok(None) };
         fill.skip(end);
@@ -401,7 +380,6 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Reads up to `space` bytes after the bytes there are; true if the input has ended.
     fn read(&mut self, fill: &mut Fill, space: usize) -> Result<bool, SortError> {
         let Some(open) = &mut self.open else { return Ok(true) };
-        let since = Instant::now();
         let Some(mut front) = fill.lease.lend() else {
             return Err(SortError::Internal("a chunk without memory"));
         };
@@ -413,10 +391,10 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         open.stream.begin(area)?;
         while open.pipe && !open.stream.ready() {
             self.cancel.check()?;
+            let _waiting = in_state(State::Input);
             std::thread::sleep(PIPE_POLL);
         }
         let Filled { buf, start, end } = open.stream.complete()?;
-        self.waited.device += since.elapsed();
         assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
         fill.lease.put(front);
         if start > 0 {

@@ -1,11 +1,10 @@
 //! Collects the merged records of one task into blocks for its sequencer.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::time::{Duration, Instant};
 
-use ascot_io::{BlockPool, Buf};
+use ascot_io::{BlockPool, Buf, clocks};
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
@@ -58,19 +57,13 @@ pub(crate) enum Message {
 pub struct Emitter {
     blocks: BlockPool,
     send: Sender<Message>,
-    clocks: Arc<Clocks>,
     stopped: Arc<AtomicBool>,
     current: Option<MergedBlock>,
 }
 
 impl Emitter {
-    pub(crate) fn new(
-        blocks: BlockPool,
-        send: Sender<Message>,
-        clocks: Arc<Clocks>,
-        stopped: Arc<AtomicBool>,
-    ) -> Self {
-        Emitter { blocks, send, clocks, stopped, current: None }
+    pub(crate) fn new(blocks: BlockPool, send: Sender<Message>, stopped: Arc<AtomicBool>) -> Self {
+        Emitter { blocks, send, stopped, current: None }
     }
 
     /// Appends one record.
@@ -140,17 +133,8 @@ impl Emitter {
         match &mut self.current {
             Some(block) => Ok(block),
             empty => {
-                let since = Instant::now();
-                let blocks = &self.blocks;
                 let stopped = &self.stopped;
-                let buf = match blocks.try_take() {
-                    Some(buf) => buf,
-                    None => {
-                        let buf = blocks.take(|| stopped.load(Relaxed)).ok_or(Stopped)?;
-                        add(&self.clocks.waited_ns, since.elapsed());
-                        buf
-                    }
-                };
+                let buf = self.blocks.take(|| stopped.load(Relaxed)).ok_or(Stopped)?;
                 Ok(empty.insert(MergedBlock { buf, len: 0, first_record: 0, longest: 0, records: 0 }))
             }
         }
@@ -158,6 +142,7 @@ impl Emitter {
 
     fn flush(&mut self) -> Result<(), Stopped> {
         let Some(block) = self.current.take_if(|block| block.len > 0) else { return Ok(()) };
+        clocks::count(block.len as u64);
         self.send.send(Message::Block(block)).map_err(|_| Stopped)
     }
 
@@ -167,19 +152,4 @@ impl Emitter {
             let _ = self.send.send(Message::Done(merged));
         }
     }
-}
-
-#[derive(Default)]
-pub(crate) struct Clocks {
-    pub(crate) working_ns: AtomicU64,
-    pub(crate) waited_ns: AtomicU64,
-    pub(crate) sink_ns: AtomicU64,
-}
-
-pub(crate) fn add(clock: &AtomicU64, time: Duration) {
-    clock.fetch_add(time.as_nanos() as u64, Relaxed);
-}
-
-pub(crate) fn take(clock: &AtomicU64) -> Duration {
-    Duration::from_nanos(clock.swap(0, Relaxed))
 }

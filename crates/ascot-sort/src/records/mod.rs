@@ -18,7 +18,7 @@ mod numbers;
 mod splitters;
 
 pub(crate) use dispatch::{AnyRecords, with_records};
-pub(crate) use emitter::{Clocks, Emitter, Merged, MergedBlock, Message, add, take};
+pub(crate) use emitter::{Emitter, Merged, MergedBlock, Message};
 pub(crate) use misfits::{ChunkMisfits, InputStart, KeyMisfits, Misfit, Misfits, fix_of, title};
 
 use std::cmp::Ordering;

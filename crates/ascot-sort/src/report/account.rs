@@ -1,18 +1,23 @@
-//! The account of a job's passes: bytes from the ledger, and times from the clocks of the stages.
+//! The account of a job's passes: bytes from the ledger, and times from the clocks of its threads.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use ascot_io::clocks::{Clocks, Entered, ThreadTimes, Times};
 use ascot_io::{Direction, Ledger};
-use ascot_model::account::{BufferAccount, FileAccount, PassAccount, StageAccount, StreamAccount};
+use ascot_model::account::{BufferAccount, FileAccount, PassAccount, StreamAccount};
 use ascot_model::report::{REPORT_VERSION, Report};
+use ascot_model::stages::{StageAccount, ThreadAccount, TimeSpent, bottleneck};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::SortRequest;
 use crate::resources::peak_memory_bytes;
 
-/// The passes done, and the current one.
+/// The passes done, and the current one. The thread that makes it works for the job, at the latest from then on until it
+/// is dropped.
 pub struct Passes {
     ledger: Ledger,
+    clocks: Clocks,
+    _entered: Option<Entered>,
     before: Vec<ascot_io::StreamAccount>,
     since: Instant,
     done: Vec<PassAccount>,
@@ -29,37 +34,41 @@ pub struct PassFacts {
     pub inputs: u64,
     /// Files written to.
     pub outputs: u64,
-    /// Its stages.
-    pub stages: Vec<StageAccount>,
     /// The buffers of its streams, if a schedule divides them.
     pub buffers: Option<BufferAccount>,
 }
 
-/// The account of a stage: its time at work and waiting.
-pub fn stage(
-    name: &str,
-    threads: usize,
-    busy: Duration,
-    data: Duration,
-    memory: Duration,
-    device: Duration,
-) -> StageAccount {
-    StageAccount {
-        name: name.into(),
-        threads,
-        busy_seconds: busy.as_secs_f64(),
-        waiting_data_seconds: data.as_secs_f64(),
-        waiting_memory_seconds: memory.as_secs_f64(),
-        waiting_device_seconds: device.as_secs_f64(),
+/// The clocks of a job.
+pub struct JobClocks {
+    /// All of them.
+    pub clocks: Clocks,
+    /// Of the thread that runs the job, unless it works for the job already.
+    pub entered: Option<Entered>,
+}
+
+impl JobClocks {
+    /// Those of the job for which this thread works, or of a new job, for which it works from now on.
+    pub fn of_thread() -> Self {
+        match Clocks::of_thread() {
+            Some(clocks) => JobClocks { clocks, entered: None },
+            None => {
+                let clocks = Clocks::new();
+                let entered = Some(clocks.enter("main"));
+                JobClocks { clocks, entered }
+            }
+        }
     }
 }
 
 impl Passes {
-    /// No passes yet.
+    /// No passes yet; the first one begins. To be made before the job starts threads.
     pub fn new(ledger: Ledger) -> Self {
+        let JobClocks { clocks, entered } = JobClocks::of_thread();
         Passes {
             before: ledger.account(),
             ledger,
+            clocks,
+            _entered: entered,
             since: Instant::now(),
             done: Vec::new(),
             latest: 0,
@@ -75,28 +84,40 @@ impl Passes {
 
     /// Ends the current pass. A pass that a job repeats, for each part or group of runs, has one account.
     pub fn done(&mut self, name: &str, facts: PassFacts) {
-        let seconds = self.since.elapsed().as_secs_f64();
         let pass = PassAccount {
             name: name.into(),
             times: 1,
-            seconds,
-            streams: self.moved(),
-            bound_by: bound_by(&facts.stages, seconds),
-            stages: facts.stages,
             inputs: facts.inputs,
             outputs: facts.outputs,
             buffers: facts.buffers,
+            ..self.since_the_last()
         };
         match self.done.iter_mut().find(|done| done.name == name) {
             Some(done) => done.add(pass),
             None => self.done.push(pass),
         }
         self.latest = self.done.iter().position(|done| done.name == name).unwrap_or(0);
-        self.since = Instant::now();
+    }
+
+    /// The time, the bytes and the stages since the latest call.
+    fn since_the_last(&mut self) -> PassAccount {
+        let Times { threads, device } = self.clocks.take();
+        let now = Instant::now();
+        let seconds = (now - self.since).as_secs_f64();
+        self.since = now;
+        let streams = self.moved();
+        let stages = stages_of(threads, &PassAccount::sum_of(&streams));
+        PassAccount {
+            seconds,
+            streams,
+            stages,
+            device_seconds: device.as_secs_f64(),
+            ..PassAccount::default()
+        }
     }
 
     /// The bytes that streams have moved since the latest call.
-    pub fn moved(&mut self) -> Vec<StreamAccount> {
+    fn moved(&mut self) -> Vec<StreamAccount> {
         let now = self.ledger.account();
         let mut streams: Vec<StreamAccount> = Vec::new();
         for account in &now {
@@ -128,11 +149,10 @@ impl Passes {
     }
 
     /// Adds to the latest pass the time in which its output was sealed.
-    pub fn committed(&mut self, took: Duration) {
-        let streams = self.moved();
+    pub fn committed(&mut self) {
+        let sealing = self.since_the_last();
         if let Some(last) = self.done.get_mut(self.latest) {
-            last.seconds += took.as_secs_f64();
-            last.add_streams(&streams);
+            last.add(PassAccount { times: 0, ..sealing });
         }
     }
 
@@ -152,10 +172,69 @@ impl Passes {
         self.peak_spilled
     }
 
-    /// The passes.
-    pub fn into_accounts(self) -> Vec<PassAccount> {
-        self.done
+    /// The passes, with their bottlenecks.
+    pub fn take_accounts(&mut self) -> Vec<PassAccount> {
+        let processors = processors();
+        for pass in &mut self.done {
+            pass.stages.iter_mut().for_each(StageAccount::set_rate);
+            pass.bound_by = bottleneck(&pass.stages, pass.seconds, pass.device_seconds, processors);
+        }
+        std::mem::take(&mut self.done)
     }
+}
+
+/// Processors that the threads of a job may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Stages in the order of the data; others follow.
+const ORDER: [&str; 9] = ["main", "pipe in", "read", "sort", "split", "merge", "write", "pipe out", "device"];
+
+/// Share of its time for which a thread does something if it takes part in a pass.
+const PART_SHARE: f64 = 1e-3;
+
+/// The stages of a pass that moved the bytes `moved`, without those whose threads have only waited for work.
+pub fn stages_of(threads: Vec<ThreadTimes>, moved: &StreamAccount) -> Vec<StageAccount> {
+    let mut stages: Vec<StageAccount> = Vec::new();
+    for thread in threads {
+        let time = TimeSpent {
+            wall_seconds: thread.wall.as_secs_f64(),
+            processor_seconds: thread.processor.as_secs_f64(),
+            busy_seconds: thread.busy.as_secs_f64(),
+            waiting_input_seconds: thread.input.as_secs_f64(),
+            waiting_memory_seconds: thread.memory.as_secs_f64(),
+            waiting_device_seconds: thread.device.as_secs_f64(),
+        };
+        let bytes = match thread.stage.as_str() {
+            // Whichever thread requests them.
+            "read" | "write" => 0,
+            _ => thread.bytes,
+        };
+        let account = StageAccount::new(&thread.stage, vec![ThreadAccount { name: thread.thread, time }]);
+        let account = StageAccount { bytes, ..account };
+        match stages.iter_mut().find(|stage| stage.name == account.name) {
+            Some(known) => known.add(account),
+            None => stages.push(account),
+        }
+    }
+    for stage in &mut stages {
+        match stage.name.as_str() {
+            "read" => stage.bytes = moved.read_bytes,
+            "write" => stage.bytes = moved.written_bytes,
+            _ => {}
+        }
+        stage.by_thread.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+    }
+    let takes_part = |stage: &StageAccount| {
+        let TimeSpent { wall_seconds, waiting_input_seconds, .. } = stage.time;
+        stage.bytes > 0 || wall_seconds - waiting_input_seconds > PART_SHARE * wall_seconds
+    };
+    stages.retain(takes_part);
+    let place =
+        |stage: &StageAccount| ORDER.iter().position(|name| *name == stage.name).unwrap_or(ORDER.len());
+    stages.sort_by_key(place);
+    stages
 }
 
 /// Sums of the records of a job.
@@ -213,23 +292,4 @@ const SPILLS: &str = "spills";
 /// The name of a stream for users: run files and their indexes are spills.
 fn stream_name(name: &str) -> &str {
     if name.split(' ').next() == Some(RUN_KIND) { SPILLS } else { name }
-}
-
-/// The bottleneck of a pass: computing, or the stage that waited most for its device.
-fn bound_by(stages: &[StageAccount], seconds: f64) -> String {
-    let share = |time: f64, threads: usize| time / (seconds.max(1e-9) * threads.max(1) as f64);
-    let device =
-        stages.iter().map(|stage| (share(stage.waiting_device_seconds, stage.threads), stage.name.as_str()));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let busy: f64 = stages.iter().map(|stage| stage.busy_seconds).sum();
-    let (max_share, name) = device.fold((0.0, ""), |best, stage| if stage.0 > best.0 { stage } else { best });
-    let computing = share(busy, cores);
-    match name {
-        _ if stages.is_empty() => "",
-        _ if computing >= max_share => "computing",
-        "write" => "writing",
-        "read" => "reading",
-        _ => "the device",
-    }
-    .into()
 }

@@ -4,10 +4,14 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use ascot_io::clocks::{Clocks, State, Times, in_state};
 use ascot_io::{Ledger, threads};
+use ascot_model::account::StreamAccount;
 use ascot_model::plan::{PassPlan, Plan};
+use ascot_model::stages::{StageAccount, TimeSpent, bottleneck};
 
 use crate::api::{Cancel, Observer, Progress, SortError};
+use crate::report::account::{JobClocks, processors, stages_of};
 
 /// Time between two progress reports.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -21,11 +25,17 @@ pub fn with_progress<T>(
     observer: &dyn Observer,
     work: impl FnOnce() -> Result<T, SortError>,
 ) -> Result<T, SortError> {
+    // The thread that reports must be one of the job's.
+    let JobClocks { clocks, entered: _entered } = JobClocks::of_thread();
     threads::scope(|scope| {
         let (done, wait) = channel::<()>();
         let report = move || {
-            let mut meter = ProgressMeter::new(plan, ledger, moved_before);
-            while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(INTERVAL) {
+            let mut meter = ProgressMeter::new(plan, ledger, clocks, moved_before);
+            let next = || {
+                let _waiting = in_state(State::Input);
+                wait.recv_timeout(INTERVAL)
+            };
+            while let Err(RecvTimeoutError::Timeout) = next() {
                 observer.progress(&meter.progress());
             }
         };
@@ -40,6 +50,7 @@ pub fn with_progress<T>(
 struct ProgressMeter<'a> {
     plan: &'a Plan,
     ledger: &'a Ledger,
+    clocks: Clocks,
     moved_before: u64,
     latest: Sample,
     rate: f64,
@@ -51,16 +62,20 @@ struct Sample {
     at: Instant,
     read_bytes: u64,
     written_bytes: u64,
-    cpu_time: Duration,
+    /// The time of the stages, from the start of the job.
+    stages: Vec<StageAccount>,
+    /// The time of the devices.
+    device_seconds: f64,
 }
 
 impl<'a> ProgressMeter<'a> {
-    fn new(plan: &'a Plan, ledger: &'a Ledger, moved_before: u64) -> Self {
+    fn new(plan: &'a Plan, ledger: &'a Ledger, clocks: Clocks, moved_before: u64) -> Self {
         let now = Instant::now();
         let (pass, share) = pass_after(&plan.chosen.passes, moved_before);
         let clock = PassClock { pass, since: now, from: share, slower: 1.0, weight: 0.0 };
-        let latest = Sample { at: now, read_bytes: 0, written_bytes: 0, cpu_time: cpu_time() };
-        ProgressMeter { plan, ledger, moved_before, latest, rate: 0.0, clock }
+        let latest =
+            Sample { at: now, read_bytes: 0, written_bytes: 0, stages: Vec::new(), device_seconds: 0.0 };
+        ProgressMeter { plan, ledger, clocks, moved_before, latest, rate: 0.0, clock }
     }
 
     fn progress(&mut self) -> Progress {
@@ -89,25 +104,27 @@ impl<'a> ProgressMeter<'a> {
 
     /// The bottleneck of the job in the latest interval; updates the rate.
     fn bound_by(&mut self, read_bytes: u64, written_bytes: u64) -> String {
-        let now = Sample { at: Instant::now(), read_bytes, written_bytes, cpu_time: cpu_time() };
+        let Times { threads, device } = self.clocks.so_far();
+        let now = Sample {
+            at: Instant::now(),
+            read_bytes,
+            written_bytes,
+            stages: stages_of(threads, &StreamAccount::default()),
+            device_seconds: device.as_secs_f64(),
+        };
         let before = std::mem::replace(&mut self.latest, now);
         let seconds = (self.latest.at - before.at).as_secs_f64().max(1e-3);
-        let busy = self.latest.cpu_time.saturating_sub(before.cpu_time).as_secs_f64();
-        let busy = busy / (seconds * self.plan.threads as f64);
         let read_rate = (read_bytes - before.read_bytes) as f64 / seconds;
         let write_rate = (written_bytes - before.written_bytes) as f64 / seconds;
         self.rate = 0.7 * self.rate + 0.3 * read_rate.max(write_rate);
-        if busy > 0.85 {
-            "computing binds".into()
-        } else if read_rate > 4.0 * write_rate {
-            "reading binds".into()
-        } else if write_rate > 4.0 * read_rate {
-            "writing binds".into()
-        } else if read_rate + write_rate < 1e6 {
-            "waiting".into()
-        } else {
-            "reading and writing bind".into()
-        }
+        let since = |stage: &StageAccount| {
+            let known = before.stages.iter().find(|known| known.name == stage.name);
+            stage.since(&known.map_or(TimeSpent::default(), |known| known.time))
+        };
+        let stages: Vec<StageAccount> = self.latest.stages.iter().map(since).collect();
+        let device_seconds = self.latest.device_seconds - before.device_seconds;
+        let bound_by = bottleneck(&stages, seconds, device_seconds, processors());
+        if bound_by.is_empty() { "waiting".into() } else { format!("{bound_by} binds") }
     }
 }
 
@@ -184,12 +201,6 @@ fn fraction(passes: &[PassPlan], at: usize, share: f64) -> f64 {
     let before: f64 = passes[..at].iter().map(PassPlan::seconds).sum();
     let now = passes.get(at).map_or(0.0, |pass| pass.seconds() * share);
     ((before + now) / total.max(1e-9)).min(1.0)
-}
-
-/// Processor time of all threads of this process.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Time between two progress reports of a job of one pass.

@@ -181,7 +181,7 @@ impl Inner {
     ) -> MutexGuard<'s, Shelf> {
         shelf.wanted = bytes;
         starving();
-        let _waiting = wait_for("memory for records", Need::Blocked, Some(&self.holders));
+        let _waiting = wait_for("memory for records", Need::MEMORY, Some(&self.holders));
         self.returned.wait(shelf).unpoisoned()
     }
 }

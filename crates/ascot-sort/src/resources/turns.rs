@@ -64,7 +64,7 @@ impl Turns {
         state.waiting[role as usize] += 1;
         let mut waiting = None;
         while state.held.is_some() || (state.last == Some(role) && state.waiting[other] > 0) {
-            waiting.get_or_insert_with(|| wait_for("the turn on the device", Need::Blocked, None));
+            waiting.get_or_insert_with(|| wait_for("the turn on the device", Need::DEVICE, None));
             state = self.changed.wait(state).unpoisoned();
         }
         state.waiting[role as usize] -= 1;

@@ -15,10 +15,11 @@
 
 use std::sync::Arc;
 
+use ascot_io::clocks;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, SortError};
-use crate::pipeline::{ChunkWork, InOrder, Pipeline, Times, read_chunks};
+use crate::pipeline::{ChunkWork, InOrder, Pipeline, read_chunks};
 use crate::read::{InputPosition, RecordReader, Span};
 use crate::records::{ChunkMisfits, Misfits, RawChunk, Records, Segment, Sorted, Splitters};
 use crate::resources::ChunkPool;
@@ -87,12 +88,12 @@ pub fn sort_run_buffers<R: Records>(
     gather: Gather<'_>,
     cancel: &Cancel,
     take: &mut dyn FnMut(RunBuffer) -> Result<(), SortError>,
-) -> Result<Times, SortError> {
+) -> Result<(), SortError> {
     let grouping = if let Gather::ByInput(grouping) = gather { grouping } else { None };
     let copies = records.gathers() || grouping.is_some();
     let turns = reader.turns().cloned();
     let pipeline = Pipeline { work: "sort", threads, queue: Some(QUEUED_CHUNKS), turns, cancel };
-    let ((), times) = pipeline.run(
+    pipeline.run(
         |feed| read_chunks(reader, copies.then_some(&memory.chunks), feed, cancel),
         || {
             let mut scratch = records.scratch(memory.chunks.chunk_bytes());
@@ -102,14 +103,14 @@ pub fn sort_run_buffers<R: Records>(
             }
         },
         |sorted| Collector { records, memory, gather }.collect(sorted, take),
-    )?;
-    Ok(times)
+    )
 }
 
 fn sort_chunk<R: Records>(records: &R, work: ChunkWork, scratch: &mut R::Scratch) -> SortedChunk {
     let ChunkWork { placed, out } = work;
     let mut sum = RecordSum::new();
     let bytes = placed.chunk.bytes.len() as u64;
+    clocks::count(bytes);
     let (parts, misfits) = if placed.long {
         let spilled = placed.chunk.spilled;
         let sorted = long_record(records, placed.chunk, &mut sum);

@@ -467,9 +467,9 @@ pub fn write_part(
     let mut output = OutputStream::create(&disk, output, None)?;
     let buffers = Some(copy(view, part.clone(), is_whole_file, output.stream()?, cancel)?);
     output.seal()?;
-    passes.done("read", PassFacts { inputs: view.runs(), outputs, stages: Vec::new(), buffers });
+    passes.done("read", PassFacts { inputs: view.runs(), outputs, buffers });
     let (streams, streams_left_out) = files_of(disk.ledger());
-    let passes = passes.into_accounts();
+    let passes = passes.take_accounts();
     let report = Report {
         version: REPORT_VERSION,
         verb: "read".into(),

@@ -137,8 +137,7 @@ impl Stream {
             self.current = Current::Bytes(Vec::new());
             self.given = 0;
             let ended = |_| Err(SortError::Internal("a view ended before its last record"));
-            let mut block =
-                receive(blocks, "merged records of a view", Need::Blocked).unwrap_or_else(ended)?;
+            let mut block = receive(blocks, "merged records of a view", Need::DATA).unwrap_or_else(ended)?;
             let skipped = self.skip.min(block.len as u64);
             self.skip -= skipped;
             self.given = skipped as usize;
@@ -300,7 +299,7 @@ impl<R: Records> Merge<R> {
             in_memory: Vec::new(),
         };
         match merging.run(&mut bowtie, starts, &mut sink) {
-            Ok((merged, _)) if part.sums => *sum.lock().unpoisoned() = Some(merged.out),
+            Ok(merged) if part.sums => *sum.lock().unpoisoned() = Some(merged.out),
             Ok(_) => {}
             // Without a receiver the error is of no use.
             Err(error) => drop(send.send(Err(error))),

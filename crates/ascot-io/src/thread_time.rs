@@ -1,0 +1,37 @@
+//! The processor time of threads.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time of the calling thread.
+pub(crate) fn own() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// The kernel's clock of a thread's processor time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProcessorClock {
+    id: libc::clockid_t,
+}
+
+impl ProcessorClock {
+    /// The clock of the calling thread; none if the system has no such clock.
+    #[expect(unsafe_code, reason = "only the C library gives the clock of a thread")]
+    pub(crate) fn of_caller() -> Option<Self> {
+        let mut id = 0;
+        // SAFETY: the calling thread exists, and `id` outlives the call.
+        let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut id) };
+        (failed == 0).then_some(Self { id })
+    }
+
+    /// The time so far; none if the thread has ended.
+    #[expect(unsafe_code, reason = "the number of the clock is not known beforehand")]
+    pub(crate) fn read(self) -> Option<Duration> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` outlives the call, and the kernel refuses the number of a thread that has ended.
+        let failed = unsafe { libc::clock_gettime(self.id, &raw mut time) };
+        (failed == 0).then(|| Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32))
+    }
+}
