@@ -7,9 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::flow::{Flow, Step, run};
-use crate::schedule::{
-    BlockedOn, EqualParts, FewestHeld, Forecast, Move, Schedule, SchedulerView, Split, Staircase,
-};
+use crate::schedule::{BlockedOn, FewestHeld, Forecast, Move, Schedule, SchedulerView, Split, Staircase};
 use crate::simulate::{RateModel, Setup, Skew, StreamState, UNITS, simulate};
 
 mod gain;
