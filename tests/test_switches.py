@@ -124,8 +124,8 @@ def write_lines(path, size, seed):
 
 
 def test_merges_of_files_of_uneven_lengths_take_few_switches(array, tmp_path):
-    """Two short files among eight: not many more switches than for as many bytes in files of one length. A schedule that
-    expects equal rates takes 1.31 times as many."""
+    """Two short files among eight: not many more switches than for as many bytes in files of one length. A schedule
+    that expects equal rates takes 1.31 times as many."""
     files, start = [], 0
     for number, records in enumerate([400_000] * 6 + [100_000] * 2):
         run("gen", str(records), "--start", str(start), "-o", tmp_path / "part")
