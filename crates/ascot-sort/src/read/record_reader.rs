@@ -221,6 +221,10 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         let Some(Ahead { mut lease, mut front, rest }) = open.ahead.pop_front() else {
             return Err(SortError::Internal("an input ended unseen"));
         };
+        if self.cutter.spilled {
+            // A spill requests its next blocks while it completes these.
+            self.seat.take();
+        }
         let Filled { buf, start, end } = open.stream.complete()?;
         let last = open.to_ask == Some(0) && open.ahead.is_empty();
         let carry = front.len();
