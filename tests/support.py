@@ -158,6 +158,18 @@ def digest(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def sorted_files(directory, counts):
+    """Files of these numbers of records (FIXED), each sorted; no two have a record in common."""
+    files, start = [], 0
+    for number, count in enumerate(counts):
+        run("gen", str(count), "--start", str(start), "-o", directory / "part")
+        files.append(directory / f"{number}.rec")
+        run("sort", directory / "part", *FIXED, "-o", files[-1])
+        start += count
+    (directory / "part").unlink()
+    return files
+
+
 def sorted_records(data):
     """100-byte benchmark records in the order of their 10-byte keys, equal keys in the order of the input."""
     starts = sorted(range(0, len(data), 100), key=lambda at: data[at : at + 10])

@@ -25,6 +25,7 @@ from support import (
     measure,
     run,
     small_disk,
+    sorted_files,
     start,
 )
 
@@ -117,12 +118,7 @@ def test_without_a_volume_whose_switches_cost_blocks_are_moved_as_they_come(disk
 
 
 def test_a_merged_flow_gives_one_ordered_stream(array, disk):
-    names = []
-    for number in range(6):
-        run("gen", "150k", "--start", str(150_000 * number), "-o", disk / "part")
-        names.append(disk / f"{number}.rec")
-        run("sort", disk / "part", *FIXED, "-o", names[-1])
-    (disk / "part").unlink()
+    names = sorted_files(disk, [150_000] * 6)
     merged = run("merge", *names, *FIXED).stdout
     out = [disk / f"out{number}" for number in range(4)]
     words = ["--inputs", *names, "--merge-by", "0..10", "--format", "fixed:100", "--memory", "8MiB"]

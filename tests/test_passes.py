@@ -355,13 +355,18 @@ def test_a_stopped_split_is_kept_on_request(records, right, array, disk):
 
 
 def test_a_killed_split_can_be_cleaned_up(records, array, disk):
+    kept = killed_in_last_pass(records, disk, array)
+    assert f"ascot sort --resume {kept}" in run("clean", "--dry-run", str(disk)).stdout.decode()
+    run("clean", str(disk))
+    assert leftovers(disk) == []
+
+
+def killed_in_last_pass(records, disk, array):
     job = start(*split_words(records, disk, array))
     stop_where(job, disk, in_last_pass)
     kill(job)
     (kept,) = job_directories(disk)
-    assert f"ascot sort --resume {kept}" in run("clean", "--dry-run", str(disk)).stdout.decode()
-    run("clean", str(disk))
-    assert leftovers(disk) == []
+    return kept
 
 
 def damage(manifest):
@@ -370,10 +375,7 @@ def damage(manifest):
 
 
 def test_a_damaged_manifest_is_refused(records, array, disk):
-    job = start(*split_words(records, disk, array))
-    stop_where(job, disk, in_last_pass)
-    kill(job)
-    (kept,) = job_directories(disk)
+    kept = killed_in_last_pass(records, disk, array)
     damage(kept / "manifest.json")
     told = run("sort", "--resume", str(kept), expect=2).stderr
     assert "its manifest is damaged" in told
@@ -382,10 +384,7 @@ def test_a_damaged_manifest_is_refused(records, array, disk):
 
 def test_a_manifest_that_does_not_fit_its_split_is_refused(records, array, disk):
     """With a right checksum, but a file too few."""
-    job = start(*split_words(records, disk, array))
-    stop_where(job, disk, in_last_pass)
-    kill(job)
-    (kept,) = job_directories(disk)
+    kept = killed_in_last_pass(records, disk, array)
     path = kept / "manifest.json"
     manifest = json.loads(path.read_text().splitlines()[0])
     manifest["runs"].pop()
@@ -397,10 +396,7 @@ def test_a_manifest_that_does_not_fit_its_split_is_refused(records, array, disk)
 
 
 def test_a_part_that_was_changed_is_refused(records, array, disk):
-    job = start(*split_words(records, disk, array))
-    stop_where(job, disk, in_last_pass)
-    kill(job)
-    (kept,) = job_directories(disk)
+    kept = killed_in_last_pass(records, disk, array)
     manifest = json.loads((kept / "manifest.json").read_text().splitlines()[0])
     changed = manifest["split"]["temporaries"][manifest["split"]["done"][0]["part"]]
     shutil.copy(changed, f"{changed}.copy")

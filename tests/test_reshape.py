@@ -5,7 +5,7 @@ import json
 import random
 
 import pytest
-from support import ALLOWANCE, FIXED, MIB, leftovers, measure, run
+from support import ALLOWANCE, FIXED, MIB, leftovers, measure, run, sorted_files
 
 ARRAY = """name = "24 disks"
 read_bytes_per_s = 3.549e9
@@ -18,16 +18,6 @@ switch_seconds = 0.0155
 def array(tmp_path):
     (tmp_path / "array.toml").write_text(ARRAY)
     return tmp_path / "array.toml"
-
-
-def sorted_records(directory, files, records):
-    names = []
-    for number in range(files):
-        run("gen", str(records), "--start", str(records * number), "-o", directory / "part")
-        names.append(directory / f"{number}.rec")
-        run("sort", directory / "part", *FIXED, "-o", names[-1])
-    (directory / "part").unlink()
-    return names
 
 
 def sorted_lines(directory, files, lines):
@@ -51,7 +41,7 @@ def simulated(step, *flags):
 
 @pytest.mark.parametrize("inputs, outputs, memory", [(8, 8, "8MiB"), (4, 16, "8MiB"), (16, 4, "32MiB")])
 def test_a_reshape_by_hash_takes_the_switches_of_an_interconnect(inputs, outputs, memory, array, disk):
-    names = sorted_records(disk, inputs, 1_600_000 // inputs)
+    names = sorted_files(disk, [1_600_000 // inputs] * inputs)
     words = [*names, *FIXED, "--by", "hash:20..30", "--parts", str(outputs), "--memory", memory]
     words += ["--volume", array, "--report", disk / "run.json", "-o", disk / "out{:02}"]
     run("reshape", *words, timeout=300)
@@ -179,7 +169,7 @@ def test_explain_names_the_interconnect(array, disk):
 
 @pytest.mark.parametrize("volume", [False, True])
 def test_a_reshape_keeps_the_cap(volume, array, disk):
-    names = sorted_records(disk, 8, 250_000)
+    names = sorted_files(disk, [250_000] * 8)
     words = [*names, *FIXED, "--by", "hash:10..20", "--parts", "16", "--memory", "64MiB", "-o", disk / "out{}"]
     measured = measure("reshape", *words, *(["--volume", array] if volume else []))
     assert measured.returncode == 0, measured.stderr

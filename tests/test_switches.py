@@ -7,13 +7,12 @@ import re
 from collections import Counter
 
 import pytest
-from support import run
+from support import FIXED, run, sorted_files
 
 ARRAY = """name = "24 disks"
 read_bytes_per_s = 3.549e9
 write_bytes_per_s = 3.549e9
 """
-RECORDS = ["--format", "fixed:100", "--key", "0..10"]
 MERGES = ("merge", "merge some")
 
 
@@ -60,7 +59,7 @@ def check_merges(report, min_share=0.9):
 @pytest.mark.parametrize("records, memory, switch_seconds", [("5M", "64MiB", 0.0039), ("6M", "32MiB", 0.0155)])
 def test_merges_of_runs_take_the_switches_of_the_simulation(records, memory, switch_seconds, array, tmp_path):
     run("gen", records, "-o", tmp_path / "in.rec")
-    words = [tmp_path / "in.rec", *RECORDS, "--memory", memory, "--method", "merge"]
+    words = [tmp_path / "in.rec", *FIXED, "--memory", memory, "--method", "merge"]
     words += ["--volume", array(switch_seconds)]
     run("sort", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
     run("check", tmp_path / "out.rec")
@@ -69,12 +68,8 @@ def test_merges_of_runs_take_the_switches_of_the_simulation(records, memory, swi
 
 @pytest.mark.parametrize("switch_seconds", [0.0039, 0.0155])  # one pass, and two
 def test_merges_of_files_take_the_switches_of_the_simulation(switch_seconds, array, tmp_path):
-    files = []
-    for number in range(16):
-        run("gen", "250k", "--start", str(250_000 * number), "-o", tmp_path / "part")
-        files.append(tmp_path / f"{number}.rec")
-        run("sort", tmp_path / "part", *RECORDS, "-o", files[-1])
-    words = [*files, *RECORDS, "--memory", "64MiB", "--volume", array(switch_seconds)]
+    files = sorted_files(tmp_path, [250_000] * 16)
+    words = [*files, *FIXED, "--memory", "64MiB", "--volume", array(switch_seconds)]
     run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
     run("check", tmp_path / "out.rec")
     check_merges(json.loads((tmp_path / "run.json").read_text()))
@@ -126,13 +121,8 @@ def write_lines(path, size, seed):
 def test_merges_of_files_of_uneven_lengths_take_few_switches(array, tmp_path):
     """Two short files among eight: not many more switches than for as many bytes in files of one length. A schedule
     that expects equal rates takes 1.31 times as many."""
-    files, start = [], 0
-    for number, records in enumerate([400_000] * 6 + [100_000] * 2):
-        run("gen", str(records), "--start", str(start), "-o", tmp_path / "part")
-        files.append(tmp_path / f"{number}.rec")
-        run("sort", tmp_path / "part", *RECORDS, "-o", files[-1])
-        start += records
-    words = [*files, *RECORDS, "--memory", "32MiB", "--volume", array(0.0039)]
+    files = sorted_files(tmp_path, [400_000] * 6 + [100_000] * 2)
+    words = [*files, *FIXED, "--memory", "32MiB", "--volume", array(0.0039)]
     run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
     run("check", tmp_path / "out.rec")
     [step] = json.loads((tmp_path / "run.json").read_text())["passes"]
@@ -146,12 +136,8 @@ SCALE = 16
 
 
 def test_eight_files_take_54_times_fewer_switches_than_runs_of_4_mb(array, tmp_path):
-    files = []
-    for number in range(8):
-        run("gen", "625k", "--start", str(625_000 * number), "-o", tmp_path / "part")
-        files.append(tmp_path / f"{number}.rec")
-        run("sort", tmp_path / "part", *RECORDS, "--memory", "512MiB", "-o", files[-1])
-    words = [*files, *RECORDS, "--memory", "64MiB", "--volume", array(0.0155 / SCALE)]
+    files = sorted_files(tmp_path, [625_000] * 8)
+    words = [*files, *FIXED, "--memory", "64MiB", "--volume", array(0.0155 / SCALE)]
     run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
     run("check", tmp_path / "out.rec")
     [step] = json.loads((tmp_path / "run.json").read_text())["passes"]
@@ -164,7 +150,7 @@ def test_eight_files_take_54_times_fewer_switches_than_runs_of_4_mb(array, tmp_p
 @pytest.mark.parametrize("memory, switch_seconds", [("8MiB", 0.0003), ("64MiB", 0.0009)])
 def test_splits_take_the_switches_of_the_plan(memory, switch_seconds, array, tmp_path):
     run("gen", "1M", "-o", tmp_path / "in.rec")
-    words = [tmp_path / "in.rec", *RECORDS, "--by", "hash", "--parts", "32", "--memory", memory]
+    words = [tmp_path / "in.rec", *FIXED, "--by", "hash", "--parts", "32", "--memory", memory]
     words += ["--volume", array(switch_seconds)]
     run("split", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "{:02}")
     report = json.loads((tmp_path / "run.json").read_text())
@@ -176,24 +162,14 @@ def test_splits_take_the_switches_of_the_plan(memory, switch_seconds, array, tmp
     assert step["switches"] < 0.75 * moved / (memory_bytes / 33), (step["switches"], moved, memory_bytes)
 
 
-def view_of_files(files, records, directory):
-    """A view of sorted files with this number of records each."""
-    parts = []
-    for number in range(files):
-        run("gen", str(records), "--start", str(records * number), "-o", directory / "part")
-        parts.append(directory / f"{number}.rec")
-        run("sort", directory / "part", *RECORDS, "-o", parts[-1])
-    run("merge", *parts, *RECORDS, "--view", directory / "all.view")
-    return directory / "all.view"
-
-
 # Files, records of each, and memory.
 VIEWS = [(4, 100_000, "8MiB"), (16, 60_000, "16MiB"), (64, 20_000, "32MiB")]
 
 
 @pytest.mark.parametrize("files, records, memory", VIEWS)
 def test_reading_a_view_takes_the_switches_of_the_simulation(files, records, memory, array, tmp_path):
-    view = view_of_files(files, records, tmp_path)
+    view = tmp_path / "all.view"
+    run("merge", *sorted_files(tmp_path, [records] * files), *FIXED, "--view", view)
     words = [view, "--memory", memory, "--report", tmp_path / "run.json"]
     told = run("view", *words, "--volume", array(0.0155))
     (tmp_path / "out.rec").write_bytes(told.stdout)

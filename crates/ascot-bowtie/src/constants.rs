@@ -52,8 +52,8 @@ pub(crate) const STEP_SPREAD: f64 = 0.35;
 /// Runs that are planned in all tries together: some 50 ms, which three switches of an array take.
 pub(crate) const TRIED_RUNS: usize = 40_000;
 
-/// Blocks that planned reads leave free: the last record of an input that runs out keeps a block, and a block may be
-/// needed a record earlier than its first key says; the latter also as a share of the number of inputs.
+/// Blocks that planned reads leave free. The last record of an input that runs out keeps a block. A block may also be
+/// needed a record earlier than its first key says, which happens more often with more inputs: a share of their number.
 pub(crate) const LATE_BLOCKS: u32 = 1;
 pub(crate) const LATE_SHARE: f64 = 1.0 / 32.0;
 

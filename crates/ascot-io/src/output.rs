@@ -146,18 +146,8 @@ impl AtomicOutput {
         name: &str,
     ) -> Result<Self, IoError> {
         let target = resolve(path)?;
+        let file = open_own(temporary, |stat| inode.is_none_or(|inode| inode == stat.ino()))?;
         let failed = |error| IoError::from_os(Action::Open, temporary, offset, error);
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = options.open(temporary).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
-        let me = rustix::process::geteuid().as_raw();
-        let own = stat.is_file() && stat.nlink() == 1 && stat.uid() == me;
-        if !own || inode.is_some_and(|inode| inode != stat.ino()) {
-            return Err(IoError::Replaced { path: temporary.to_path_buf() });
-        }
-        // On a volume without locks, other processes clean nothing up.
-        let _ = file.try_lock();
         let copy = file.try_clone().map_err(failed)?;
         let stream = disk.append_to(copy, temporary, offset, name)?;
         // It is not registered: a resumable output stays.
@@ -174,18 +164,7 @@ impl AtomicOutput {
         bytes: u64,
     ) -> Result<Self, IoError> {
         let target = resolve(path)?;
-        let failed = |error| IoError::from_os(Action::Open, temporary, 0, error);
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = options.open(temporary).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
-        let me = rustix::process::geteuid().as_raw();
-        let own = stat.is_file() && stat.nlink() == 1 && stat.uid() == me;
-        if !own || stat.ino() != inode || stat.len() != bytes {
-            return Err(IoError::Replaced { path: temporary.to_path_buf() });
-        }
-        // On a volume without locks, other processes clean nothing up.
-        let _ = file.try_lock();
+        let file = open_own(temporary, |stat| (stat.ino(), stat.len()) == (inode, bytes))?;
         Ok(Self {
             disk: disk.clone(),
             stream: None,
@@ -390,6 +369,24 @@ pub fn is_temporary(path: &Path) -> bool {
     let number =
         middle.and_then(|middle| middle.rsplit_once(".ascot-")).map(|(_, number)| number.to_string());
     number.is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Opens and locks the temporary file of a killed job. It must be a file of this user without other names that
+/// `is_the_one`.
+fn open_own(temporary: &Path, is_the_one: impl FnOnce(&Metadata) -> bool) -> Result<File, IoError> {
+    let failed = |error| IoError::from_os(Action::Open, temporary, 0, error);
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(temporary).map_err(failed)?;
+    let stat = file.metadata().map_err(failed)?;
+    let me = rustix::process::geteuid().as_raw();
+    let own = stat.is_file() && stat.nlink() == 1 && stat.uid() == me;
+    if !own || !is_the_one(&stat) {
+        return Err(IoError::Replaced { path: temporary.to_path_buf() });
+    }
+    // On a volume without locks, other processes clean nothing up.
+    let _ = file.try_lock();
+    Ok(file)
 }
 
 /// Follows symbolic links; the last may point to a missing file.

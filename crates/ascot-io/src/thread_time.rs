@@ -27,7 +27,7 @@ impl ProcessorClock {
     }
 
     /// The time so far; none if the thread has ended.
-    #[expect(unsafe_code, reason = "the number of the clock is not known beforehand")]
+    #[expect(unsafe_code, reason = "the number of the clock is known only at run time")]
     pub(crate) fn read(self) -> Option<Duration> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` outlives the call, and the kernel refuses the number of a thread that has ended.

@@ -257,7 +257,7 @@ impl CodecChoice {
         &self.account
     }
 
-    /// Whether the choice is to be made or reviewed before the next block.
+    /// Whether the next block calls for a first choice or a review.
     pub fn is_due(&self) -> bool {
         let reviewed = self.account.asked == Compression::Auto;
         let useless = self.useless_blocks >= USELESS_BLOCKS;
@@ -270,7 +270,7 @@ impl CodecChoice {
         Codec::COMPRESSING.into_iter().filter(move |codec| Some(*codec) != known)
     }
 
-    /// A further pass begins: what it costs is to be considered anew.
+    /// A further pass begins: its cost calls for a review.
     pub fn pass_begins(&mut self) {
         self.interval = 0;
     }

@@ -28,7 +28,7 @@ pub enum Growth {
     /// Bytes that a pass writes as a share of those that it reads, for the first, the second, ... pass; the last holds
     /// for all later ones.
     ByPass(Vec<f64>),
-    /// Bytes in a number of files as a share of the bytes at the end with all records; by ascending numbers of files.
+    /// By number of files, ascending: their bytes, as a share of those of a merge's inputs or of a split's input.
     ByFiles(Vec<FilesShare>),
 }
 
@@ -47,7 +47,7 @@ pub enum BadGrowth {
     /// A share that is no positive number, or too large.
     #[error("'{0}' is not a share from 0 (excluded) to {MAX_SHARE}")]
     Share(String),
-    /// A number of files that is no number of at least 1.
+    /// A number of files below 1, or none at all.
     #[error("'{0}' is not a number of files")]
     Files(String),
     /// Numbers of files that do not ascend.

@@ -54,7 +54,7 @@ impl FileJob<'_> {
         self.input_bytes * (1.0 - self.alpha) / self.alpha
     }
 
-    /// Bytes in a number of files before the pass that splits.
+    /// Bytes before the pass that splits, by number of files.
     fn merged(&self, files: f64) -> f64 {
         match self.growth {
             Some(Growth::ByFiles(points)) if self.what != "split" => {
@@ -65,7 +65,7 @@ impl FileJob<'_> {
         }
     }
 
-    /// Bytes in a number of files after the pass that merges.
+    /// Bytes after the pass that merges, by number of files.
     fn split(&self, files: f64) -> f64 {
         let growth = if self.what == "split" { self.growth } else { self.growth_out };
         match (growth, self.growth) {

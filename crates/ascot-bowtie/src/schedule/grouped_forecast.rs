@@ -229,7 +229,6 @@ mod tests {
     use super::*;
     use crate::schedule::Staircase;
     use crate::schedule::played::{play, uniform};
-    use proptest::prelude::*;
 
     fn staircase(inputs: usize, memory: u32) -> (Scheme, Staircase) {
         let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
@@ -257,18 +256,5 @@ mod tests {
             all_by_rates += play(&mut by_rates, &keys, memory).with_writes;
         }
         assert!(f64::from(all) < 0.95 * f64::from(all_by_rates), "{all}, by rates {all_by_rates}");
-    }
-
-    proptest! {
-        /// No deadlock, every block is read once, and memory is not exceeded, whatever the keys.
-        #[test]
-        fn any_keys_are_merged(
-            mut keys in proptest::collection::vec(proptest::collection::vec(0u64..50, 0..30), 1..9),
-            spare in 0u32..40,
-        ) {
-            keys.iter_mut().for_each(|run| run.sort_unstable());
-            let memory = keys.len() as u32 + spare;
-            play(&mut GroupedForecast::new(&keys, memory), &keys, memory);
-        }
     }
 }

@@ -1,8 +1,10 @@
 //! Merges of keys in memory, for tests of the schedules that know first keys.
 
 use ascot_model::random::SplitMix64;
+use proptest::prelude::*;
 
-use super::grouped_forecast::order_of_need;
+use super::grouped_forecast::{GroupedForecast, order_of_need};
+use super::planned_reads::PlannedReads;
 use super::view::{BlockedOn, Move, Schedule, SchedulerView};
 
 /// Runs of a merge.
@@ -94,4 +96,18 @@ pub(super) fn uniform(blocks: &[usize], seed: u64) -> Vec<Vec<u64>> {
         (0..blocks as u64).map(|block| block * step + random.below(step / 4)).collect()
     };
     blocks.iter().map(keys).collect()
+}
+
+proptest! {
+    /// No deadlock, every block is read once, and memory is not exceeded, whatever the keys.
+    #[test]
+    fn any_keys_are_merged(
+        mut keys in proptest::collection::vec(proptest::collection::vec(0u64..50, 0..30), 1..9),
+        spare in 0u32..40,
+    ) {
+        keys.iter_mut().for_each(|run| run.sort_unstable());
+        let memory = keys.len() as u32 + spare;
+        play(&mut GroupedForecast::new(&keys, memory), &keys, memory);
+        play(&mut PlannedReads::new(&keys, memory), &keys, memory);
+    }
 }

@@ -204,6 +204,7 @@ pub enum Skew {
     /// The first stream this number of times as fast as each other one.
     OneFast(f64),
     /// Each stream at its own rate.
+    #[cfg(test)]
     Rates(Vec<f64>),
     /// Each stream at a random rate, up to this share more or less than the mean, drawn again for every block.
     Noise(f64),
@@ -219,6 +220,7 @@ impl Skew {
         let rate = |k: usize| match self {
             Skew::Zipf(exponent) => (k as f64).powf(-exponent),
             Skew::OneFast(times) if k == 1 => *times,
+            #[cfg(test)]
             Skew::Rates(rates) => rates[(k - 1) % rates.len().max(1)],
             _ => 1.0,
         };

@@ -105,7 +105,7 @@ impl Ring {
         }
     }
 
-    /// Submits what is to be submitted, and waits for a completion.
+    /// Submits the requests that wait for that, and waits for a completion.
     fn enter(&mut self, idle: bool) {
         let submitted = if idle {
             let _waiting = wait_for("requests to the device", Need::WORK, None);

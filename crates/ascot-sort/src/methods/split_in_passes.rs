@@ -131,7 +131,8 @@ impl<R: Records> Job<'_, R> {
         let descending = self.records.descending();
         let split = self.split_state()?;
         Ok(match split.by {
-            SplitBy::Hash | SplitBy::Size => {
+            SplitBy::Size => return Err(SortError::Internal("a split by size in several passes")),
+            SplitBy::Hash => {
                 let firsts: Vec<u32> = files.iter().map(|file| file.first).collect();
                 FileRule::Hash(HashGroups::new(parts, &firsts))
             }

@@ -55,7 +55,7 @@ fn may_correct(volumes: &Volumes) -> bool {
     volumes.volume.is_some() && !volumes.are_given() && volumes.origins.iter().any(|of| found(&of.origin))
 }
 
-/// The runs that are to be merged.
+/// Runs to merge.
 #[derive(Clone, Copy, Debug)]
 pub struct MergeBytes {
     /// Number of runs.

@@ -86,7 +86,7 @@ struct State {
 #[derive(Clone, Copy, Default)]
 struct Pace {
     /// Time for which the job waited for it, seconds.
-    hindered_s: f64,
+    device_wait_s: f64,
     read_bytes: u64,
     written_bytes: u64,
     /// Bytes of spills, before compression.
@@ -111,15 +111,15 @@ struct Figures {
 
 impl Figures {
     /// Seconds since `began` for which the job waited for the volume.
-    fn hindered_s(&self, began: &Figures) -> f64 {
+    fn device_wait_s(&self, began: &Figures) -> f64 {
         let reads_s = self.reading_s - began.reading_s;
         reads_s.max(self.writes_queued_s - began.writes_queued_s)
     }
 
     /// Seconds since `began` in which the job did not wait for it.
-    fn unhindered_s(&self, began: &Figures) -> f64 {
+    fn other_s(&self, began: &Figures) -> f64 {
         let (Some(now), Some(then)) = (self.time, began.time) else { return 0.0 };
-        (now - then).as_secs_f64() - self.hindered_s(began)
+        (now - then).as_secs_f64() - self.device_wait_s(began)
     }
 }
 
@@ -247,7 +247,7 @@ impl Choice {
     fn note_requests(&self, state: &mut State) {
         let now = self.figures(state);
         let pace = &mut state.paces[state.choice.codec() as usize];
-        pace.hindered_s += now.hindered_s(&state.reviewed);
+        pace.device_wait_s += now.device_wait_s(&state.reviewed);
         pace.read_bytes += now.read_bytes - state.reviewed.read_bytes;
         pace.written_bytes += now.written_bytes - state.reviewed.written_bytes;
         pace.spilled_bytes += now.spilled_bytes - state.reviewed.spilled_bytes;
@@ -277,7 +277,7 @@ impl Choice {
         let factor = |codec: Codec, max: f64| {
             let pace = self.pace_of(state, codec)?;
             let predicted_s = volume.seconds(pace.read_bytes as f64, pace.written_bytes as f64, 0.0, FILES);
-            Some((pace.hindered_s / predicted_s).min(max))
+            Some((pace.device_wait_s / predicted_s).min(max))
         };
         let plain = factor(Codec::None, MAX_DEVICE_FACTOR);
         let coded = factor(state.choice.codec(), 1.0);
@@ -291,7 +291,7 @@ impl Choice {
         let plain = self.pace_of(state, Codec::None);
         let coded = self.pace_of(state, codec);
         let (Some(plain), Some(coded)) = (plain, coded) else { return 1.0 };
-        let hindered_s = |pace: &Pace| pace.hindered_s / pace.spilled_bytes as f64;
+        let device_wait_s = |pace: &Pace| pace.device_wait_s / pace.spilled_bytes as f64;
         let predicted_s = |pace: &Pace| {
             let moved_s = volume.seconds(pace.read_bytes as f64, pace.written_bytes as f64, 0.0, FILES);
             moved_s / pace.spilled_bytes as f64
@@ -300,7 +300,7 @@ impl Choice {
         if saving_s <= 0.0 {
             return 1.0;
         }
-        ((hindered_s(plain) - hindered_s(coded)) / saving_s).clamp(0.0, 1.0)
+        ((device_wait_s(plain) - device_wait_s(coded)) / saving_s).clamp(0.0, 1.0)
     }
 
     /// What the volume did in the present pass with a codec; none if that was little, or the profile is not to be
@@ -317,7 +317,7 @@ impl Choice {
         if now.spilled_bytes - state.began.spilled_bytes < PACE_BYTES || computing_s <= 0.0 {
             return 1.0;
         }
-        (now.unhindered_s(&state.began) / computing_s).clamp(1.0, MAX_PROCESSOR_FACTOR)
+        (now.other_s(&state.began) / computing_s).clamp(1.0, MAX_PROCESSOR_FACTOR)
     }
 
     /// Time of computing in the present pass so far, in times of the prediction for its part that is done.
@@ -333,7 +333,7 @@ impl Choice {
             return self.planned_threads / self.threads;
         }
         let computing_s = (now.computing_s - began.computing_s) / self.threads;
-        (computing_s.max(now.unhindered_s(began)) / predicted_s).clamp(MIN_FACTOR, MAX_FACTOR)
+        (computing_s.max(now.other_s(began)) / predicted_s).clamp(MIN_FACTOR, MAX_FACTOR)
     }
 
     fn figures(&self, state: &State) -> Figures {
