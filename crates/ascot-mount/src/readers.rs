@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ascot_sort::SortError;
-use ascot_sort::view::{Stream, View};
+use ascot_sort::view::{self, Stream, View};
 
 use crate::Source;
 use ascot_io::Unpoisoned;
@@ -122,7 +122,11 @@ impl Readers {
         if !self.make_space(reader) {
             return Ok(None);
         }
-        match self.view.stream(offset, self.view.bytes(), self.share, false) {
+        match self.view.stream(
+            offset,
+            self.view.bytes(),
+            view::Reading { memory: self.share, ..Default::default() },
+        ) {
             Ok(stream) => {
                 let kept = VecDeque::new();
                 Ok(Some(Ahead { stream, begin: offset, kept, used: Instant::now() }))

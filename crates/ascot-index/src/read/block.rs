@@ -11,7 +11,7 @@ use crate::format::bytes::Cursor;
 use crate::format::head::{Block, SegmentHead};
 use crate::format::record::{KEY_MAX, Record, RecordForm};
 use crate::read::covered::check_padding_bytes;
-use crate::read::fetch::ByteRange;
+use crate::read::files::ByteRange;
 use crate::read::long_value::{LongValue, read_blocks};
 use crate::read::read_policy::ReadPolicy;
 use crate::read::stored::{Content, Inline};

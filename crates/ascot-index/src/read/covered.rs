@@ -9,7 +9,6 @@ use std::path::Path;
 
 use crate::error::{IndexError, Result};
 use crate::read::Directory;
-use crate::read::fetch::fetch_one;
 use crate::read::long_value::part_bytes;
 
 /// The fault text of nonzero padding.
@@ -61,7 +60,7 @@ fn check_zeros(directory: &Directory, path: &Path, range: Range<u64>) -> Result<
     while at < range.end {
         // At most a part.
         let bytes = (range.end - at).min(part_bytes(directory) as u64) as usize;
-        let read = fetch_one(directory, path, at, bytes)?;
+        let read = directory.files.fetch_one(path, at, bytes)?;
         check_padding_bytes(path, at, read.bytes())?;
         at += bytes as u64;
     }

@@ -1,17 +1,21 @@
-//! The files of a directory that a reader holds open: a query that returns to a file neither opens nor
-//! inspects it again.
+//! The files of a directory that a reader holds open, and the reads of their bytes: several at a time; each is one
+//! request and is counted. A query that returns to a file neither opens nor inspects it again.
 //!
 //! Invariants: the files held are at most a fraction of the process's descriptor limit, and the least
 //! recently used are closed first. If the system refuses to open one more, all files that no read is using
 //! are closed, and the open is retried once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ascot_io::{Disk, IoError, MetadataCalls, RandomAccessFile, Unpoisoned, descriptor_limit};
+use ascot_io::{
+    Buf, Disk, Filled, IoError, MetadataCalls, PendingRead, Pool, RandomAccessFile, Unpoisoned,
+    descriptor_limit,
+};
 
 use crate::error::{IndexError, Result};
+use crate::read::counters::QueryCounts;
 
 /// The ledger's name for these files.
 const NAME: &str = "index read";
@@ -20,13 +24,28 @@ const SHARE: usize = 4;
 /// Bounds of the number of files held.
 const MIN: usize = 2;
 const MAX: usize = 1024;
+/// Maximum number of reads in flight.
+const DEPTH: usize = 32;
 
-/// Open files.
+/// A byte range of a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteRange {
+    /// The file.
+    pub path: PathBuf,
+    /// The first byte.
+    pub at: u64,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+/// Open files, the memory of what is read of them, and the counts of reads.
 pub struct Files {
     disk: Disk,
     calls: Arc<MetadataCalls>,
     max_files: usize,
     held: Mutex<Held>,
+    pool: Pool,
+    counts: Mutex<QueryCounts>,
 }
 
 #[derive(Default)]
@@ -38,12 +57,15 @@ struct Held {
 
 impl Files {
     /// An empty set; the descriptor limit of the process sets its maximum.
-    pub fn new(disk: &Disk, calls: Arc<MetadataCalls>) -> Self {
-        Self::bounded(disk, calls, (descriptor_limit() / SHARE).clamp(MIN, MAX))
-    }
-
-    fn bounded(disk: &Disk, calls: Arc<MetadataCalls>, max_files: usize) -> Self {
-        Self { disk: disk.clone(), calls, max_files, held: Mutex::default() }
+    pub fn new(disk: &Disk, calls: Arc<MetadataCalls>, pool: &Pool) -> Self {
+        Self {
+            disk: disk.clone(),
+            calls,
+            max_files: (descriptor_limit() / SHARE).clamp(MIN, MAX),
+            held: Mutex::default(),
+            pool: pool.clone(),
+            counts: Mutex::default(),
+        }
     }
 
     /// Counts of the calls that open and inspect files.
@@ -72,6 +94,69 @@ impl Files {
         Ok(file)
     }
 
+    /// Counts of the reads so far, and of the calls that open and inspect files.
+    pub fn counts(&self) -> QueryCounts {
+        QueryCounts {
+            files_opened: self.calls.opened(),
+            files_inspected: self.calls.inspected(),
+            ..*self.counts.lock().unpoisoned()
+        }
+    }
+
+    /// Adds to the counts.
+    pub fn count(&self, add: impl FnOnce(&mut QueryCounts)) {
+        add(&mut self.counts.lock().unpoisoned());
+    }
+
+    /// Reads byte ranges in the given order, which should be file order; hands each to `take` with its number.
+    /// Reads in flight take at most a quarter of the reader's memory, unless a single range is larger.
+    pub fn fetch_all(
+        &self,
+        byte_ranges: &[ByteRange],
+        mut take: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let max_bytes = self.pool.budget() / 4;
+        let mut begun = VecDeque::with_capacity(DEPTH);
+        let mut in_flight = 0;
+        let mut next = 0;
+        for (number, byte_range) in byte_ranges.iter().enumerate() {
+            while let Some(ahead) = byte_ranges.get(next) {
+                if begun.len() >= DEPTH || (!begun.is_empty() && in_flight + ahead.bytes > max_bytes) {
+                    break;
+                }
+                match self.begin_held(ahead) {
+                    Ok(read) => begun.push_back(read),
+                    // Reads in flight hold their files open: descriptors become free when they complete.
+                    Err(error) if is_too_many_open(&error) && !begun.is_empty() => break,
+                    Err(error) => return Err(error),
+                }
+                in_flight += ahead.bytes;
+                next += 1;
+            }
+            if let Some(read) = begun.pop_front() {
+                let filled = complete(read, &byte_range.path)?;
+                self.count(|counts| counts.bytes += byte_range.bytes as u64);
+                in_flight -= byte_range.bytes;
+                take(number, filled.bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one byte range.
+    pub fn fetch_one(&self, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
+        let byte_range = ByteRange { path: path.to_path_buf(), at, bytes };
+        let filled = complete(self.begin_held(&byte_range)?, path)?;
+        self.count(|counts| counts.bytes += bytes as u64);
+        Ok(filled)
+    }
+
+    fn begin_held(&self, byte_range: &ByteRange) -> Result<PendingRead> {
+        let ByteRange { path, at, bytes } = byte_range;
+        let buf = |bytes| Ok(self.pool.region(bytes, "what is read of a directory")?);
+        begin(&*self.get(path)?, *at, *bytes, buf)
+    }
+
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unpoisoned()
     }
@@ -96,6 +181,31 @@ impl Held {
         self.files.insert(file.path().to_path_buf(), (Arc::clone(file), self.clock));
     }
 }
+
+/// Begins to read `bytes` at `at` of a file into a buffer that `buf` makes.
+pub fn begin(
+    file: &RandomAccessFile,
+    at: u64,
+    bytes: usize,
+    buf: impl FnOnce(usize) -> Result<Buf>,
+) -> Result<PendingRead> {
+    let damaged = |at, what| IndexError::damaged(file.path(), at, what);
+    let end = at.checked_add(bytes as u64).ok_or_else(|| damaged(at, "a place is beyond all files"))?;
+    if end > file.size() {
+        return Err(damaged(file.size().max(at), CUT_SHORT));
+    }
+    Ok(file.begin(at, bytes, buf(RandomAccessFile::buffer_bytes(at, bytes))?)?)
+}
+
+/// Completes a read of a file at `path`.
+pub fn complete(read: PendingRead, path: &Path) -> Result<Filled> {
+    read.complete().map_err(|error| match error {
+        IoError::Truncated { offset, .. } => IndexError::damaged(path, offset, CUT_SHORT),
+        error => error.into(),
+    })
+}
+
+const CUT_SHORT: &str = "it ends before what its index names: it was cut short";
 
 /// Maps "not found" to [`IndexError::Missing`] and keeps other errors.
 pub fn missing(error: IoError, path: &Path) -> IndexError {
@@ -124,7 +234,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |number: usize| dir.path().join(number.to_string());
         (0..10).for_each(|number| std::fs::write(path(number), b"x").unwrap());
-        let files = Files::bounded(&Disk::default(), Arc::default(), 4);
+        let files = Files { max_files: 4, ..Files::new(&Disk::default(), Arc::default(), &Pool::new(0)) };
         for number in 1..10 {
             files.get(&path(0)).unwrap();
             files.get(&path(number)).unwrap();
@@ -150,7 +260,7 @@ mod tests {
         };
         let disk =
             Disk::new(DiskOptions { faults: Some(Faults::new(plan).into()), ..DiskOptions::default() });
-        let files = Files::bounded(&disk, Arc::default(), 100);
+        let files = Files::new(&disk, Arc::default(), &Pool::new(0));
         (0..3).for_each(|number| drop(files.get(&path(number)).unwrap()));
         assert_eq!(files.held().files.len(), 1);
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::format::names::Log;
 use crate::read::Directory;
-use crate::read::open_logs::LOGS_AT_ONCE;
+use crate::read::directory::LOGS_AT_ONCE;
 use crate::read::read_policy::{ReadPolicy, Unread};
 
 /// The contents of an epoch.

@@ -18,7 +18,7 @@ use ascot_io::{Crc32c, Reservation, RunId, crc32c};
 use crate::error::{IndexError, Result};
 use crate::format::head::Block;
 use crate::format::pointer::value_lengths;
-use crate::read::fetch::{ByteRange, fetch_all};
+use crate::read::files::ByteRange;
 use crate::read::{Directory, Segment};
 use crate::reserve::vec_with_capacity;
 
@@ -192,8 +192,8 @@ impl LongValue {
         while next < chunks.end {
             let end = chunks.end.min(next + CHUNKS_AT_ONCE);
             let byte_ranges: Vec<ByteRange> = (next..end).map(|chunk| self.chunk(log, chunk)).collect();
-            directory.count(|counts| counts.value_reads += byte_ranges.len() as u64);
-            fetch_all(directory, &byte_ranges, |number, bytes| take(next + number as u64, bytes))?;
+            directory.files.count(|counts| counts.value_reads += byte_ranges.len() as u64);
+            directory.files.fetch_all(&byte_ranges, |number, bytes| take(next + number as u64, bytes))?;
             next = end;
         }
         Ok(())
@@ -234,8 +234,8 @@ impl LongValue {
         [log.id.0, log.at].iter().for_each(|number| sum.update(&number.to_le_bytes()));
         let mut stored = None;
         let fixed = directory.layout().value_bytes;
-        directory.count(|counts| counts.value_reads += 1);
-        fetch_all(directory, &[head], |_, bytes| {
+        directory.files.count(|counts| counts.value_reads += 1);
+        directory.files.fetch_all(&[head], |_, bytes| {
             let lengths = value_lengths(fixed, bytes);
             if lengths.is_none_or(|(head, length)| (head as u64, length) != (log.head, self.length)) {
                 return Err(damaged("a value has another length than its pointer says"));
@@ -299,8 +299,8 @@ pub(crate) fn read_blocks(
             byte_ranges.push(ByteRange { path: segment.log.data.clone(), at: start, bytes });
             groups.push((from..end, group_before));
         }
-        directory.count(|counts| counts.block_reads += byte_ranges.len() as u64);
-        fetch_all(directory, &byte_ranges, |number, bytes| {
+        directory.files.count(|counts| counts.block_reads += byte_ranges.len() as u64);
+        directory.files.fetch_all(&byte_ranges, |number, bytes| {
             let (group, mut before) = groups[number].clone();
             for block in &all[group] {
                 let own = segment.block_bytes(block, byte_ranges[number].at, bytes)?;

@@ -26,7 +26,7 @@ use crate::format::layout::{PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::hash::{local_hash, share};
 use crate::read::block::BlockRange;
-use crate::read::fetch::{ByteRange, fetch_all};
+use crate::read::files::ByteRange;
 use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
 use crate::read::read_policy::ReadPolicy;
@@ -162,15 +162,15 @@ impl Directory {
         for (entries, wants) in self.batches(wants)? {
             let segments = self.segments(&entries)?;
             let regions = Regions::new(&segments, &wants, |key| hash_of(hashes[key]));
-            self.count(|counts| counts.auxiliary_reads += regions.byte_ranges.len() as u64);
-            fetch_all(self, &regions.byte_ranges, |number, bytes| {
+            self.files.count(|counts| counts.auxiliary_reads += regions.byte_ranges.len() as u64);
+            self.files.fetch_all(&regions.byte_ranges, |number, bytes| {
                 let (segment, region, keys) = &regions.wanted[number];
                 let epoch = segments[*segment].head.facts.epoch;
                 let whole = self.is_whole(&segments[*segment], region, bytes);
                 for &key in keys {
                     let found = if whole { ranks(bytes, hashes[key]) } else { None };
                     let found = found.unwrap_or_else(|| (0..self.manifest.shape_at(epoch).writers).collect());
-                    self.count(|counts| counts.ranks_named += found.len() as u64);
+                    self.files.count(|counts| counts.ranks_named += found.len() as u64);
                     let writers =
                         found.into_iter().filter(|&rank| rank < self.manifest.shape_at(epoch).writers);
                     named.extend(writers.map(|rank| Want { log: Log::Writer(rank), epoch, key }));
@@ -216,9 +216,9 @@ impl Search<'_> {
         let Self { directory, keys, ref hashes, .. } = *self;
         let segments = directory.segments(entries)?;
         let regions = Regions::new(&segments, wants, |key| hashes[key]);
-        directory.count(|counts| counts.filter_reads += regions.byte_ranges.len() as u64);
+        directory.files.count(|counts| counts.filter_reads += regions.byte_ranges.len() as u64);
         let mut candidates = Vec::new();
-        fetch_all(directory, &regions.byte_ranges, |number, bytes| {
+        directory.files.fetch_all(&regions.byte_ranges, |number, bytes| {
             let (segment, region, wanted) = &regions.wanted[number];
             let segment = &segments[*segment];
             let whole = directory.is_whole(segment, region, bytes);
@@ -259,8 +259,8 @@ impl Search<'_> {
         }
         long.iter().try_for_each(|one| self.long(one))?;
         let (byte_ranges, candidates): (Vec<ByteRange>, Vec<Vec<Candidate>>) = short.into_iter().unzip();
-        directory.count(|counts| counts.block_reads += byte_ranges.len() as u64);
-        fetch_all(directory, &byte_ranges, |number, bytes| self.short(&candidates[number], bytes))
+        directory.files.count(|counts| counts.block_reads += byte_ranges.len() as u64);
+        directory.files.fetch_all(&byte_ranges, |number, bytes| self.short(&candidates[number], bytes))
     }
 
     /// Finds values in blocks that were read.
@@ -294,7 +294,7 @@ impl Search<'_> {
             Ok(())
         })?;
         let is_false = u64::from(self.found.len() == before);
-        directory.count(|counts| counts.false_positives += is_false);
+        directory.files.count(|counts| counts.false_positives += is_false);
         Ok(())
     }
 
@@ -302,7 +302,7 @@ impl Search<'_> {
     fn long(&mut self, Candidate { key, block_range }: &Candidate) -> Result<()> {
         let (own, value) = block_range.long_record(self.directory)?;
         if own != self.keys[*key] {
-            self.directory.count(|counts| counts.false_positives += 1);
+            self.directory.files.count(|counts| counts.false_positives += 1);
             return Ok(());
         }
         self.keep(block_range, *key, block_range.byte_range().at, 1, value)

@@ -10,7 +10,6 @@ use ascot_io::Reservation;
 use crate::error::Result;
 use crate::format::footer::Entry;
 use crate::read::block::BlockRange;
-use crate::read::fetch::fetch_all;
 use crate::read::log::LogReader;
 use crate::read::scan::{Scanning, StoredRecord, Take};
 use crate::read::stored::{Content, RecordValue};
@@ -135,10 +134,10 @@ impl Scanning<'_> {
     /// Reads the answers of a chunk.
     fn fill_from(&self, source: &mut Source, block_range: &BlockRange) -> Result<()> {
         let Scanning { directory, policy, .. } = *self;
-        directory.count(|counts| counts.block_reads += 1);
+        directory.files.count(|counts| counts.block_reads += 1);
         let bytes = &mut source.bytes;
         let ends = &mut source.ends;
-        let done = fetch_all(directory, &[block_range.byte_range()], |_, read| {
+        let done = directory.files.fetch_all(&[block_range.byte_range()], |_, read| {
             block_range.records(directory.layout().form(), read, policy, |record, _| {
                 if self.is_answer(&record) {
                     bytes.extend_from_slice(record.key);

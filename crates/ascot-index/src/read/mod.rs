@@ -10,25 +10,21 @@
 //! segment heads are cached within it; epochs that the manifest does not name are ignored.
 
 mod block;
-mod cache;
 mod counters;
 mod covered;
 mod directory;
-mod fetch;
 pub(crate) mod files;
 mod info;
-mod log;
+pub(crate) mod log;
 mod long_value;
 mod lookup;
 mod many;
 mod merge;
 mod notices;
-mod open_logs;
 mod read_policy;
 mod scan;
 mod stamp;
 mod stored;
-pub(crate) mod tail;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -16,7 +16,7 @@ use ascot_io::{Action, IoError};
 use crate::error::{IndexError, Result};
 use crate::format::names::Log;
 use crate::read::Directory;
-use crate::read::fetch::{ByteRange, fetch_all};
+use crate::read::files::ByteRange;
 
 /// Maximum number of faults that are listed.
 const TOLD_MAX: usize = 100;
@@ -109,7 +109,7 @@ impl ReadPolicy {
     }
 }
 
-/// Reads byte ranges as [`fetch_all`] does; after one that cannot be read it continues if `policy` allows it.
+/// Reads byte ranges as `Files::fetch_all` does; after one that cannot be read it continues if `policy` allows it.
 pub(crate) fn fetch_each(
     directory: &Directory,
     policy: &ReadPolicy,
@@ -118,7 +118,7 @@ pub(crate) fn fetch_each(
 ) -> Result<()> {
     let mut begun = 0;
     let mut inside = false;
-    let done = fetch_all(directory, byte_ranges, |number, bytes| {
+    let done = directory.files.fetch_all(byte_ranges, |number, bytes| {
         begun = number + 1;
         let taken = take(number, bytes);
         inside = taken.is_err();
@@ -130,7 +130,7 @@ pub(crate) fn fetch_each(
         policy.allow(done)?;
     }
     for number in begun..byte_ranges.len() {
-        let one = fetch_all(directory, &byte_ranges[number..=number], |_, bytes| take(number, bytes));
+        let one = directory.files.fetch_all(&byte_ranges[number..=number], |_, bytes| take(number, bytes));
         policy.allow(one)?;
     }
     Ok(())

@@ -16,10 +16,10 @@ use crate::format::layout::{Attribute, PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::format::record::Record;
 use crate::read::block::{BlockRange, Group, block_range_end, groups, unit_end};
-use crate::read::fetch::ByteRange;
+use crate::read::directory::LOGS_AT_ONCE;
+use crate::read::files::ByteRange;
 use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
-use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::{ReadPolicy, Unread, fetch_each};
 use crate::read::stored::{Content, Inline, RecordValue};
 use crate::read::{Directory, Segment};
@@ -370,7 +370,7 @@ impl Scanning<'_> {
     fn many_short(&self, block_ranges: &[BlockRange], take: Take<'_>) -> Result<()> {
         let Scanning { directory, policy, .. } = *self;
         let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::byte_range).collect();
-        directory.count(|counts| counts.block_reads += byte_ranges.len() as u64);
+        directory.files.count(|counts| counts.block_reads += byte_ranges.len() as u64);
         fetch_each(directory, policy, &byte_ranges, |number, bytes| {
             let block_range = &block_ranges[number];
             let epoch = block_range.segment.head.facts.epoch;

@@ -8,7 +8,7 @@ use crate::error::{IndexError, Result};
 use crate::format::bytes::varint_bytes;
 use crate::format::names::Log;
 use crate::format::pointer::{Pointer, VALUE_HEAD_MAX, value_is_whole, value_lengths};
-use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
+use crate::read::files::ByteRange;
 use crate::read::stored::{Content, Inline};
 use crate::read::{Directory, LongValue};
 
@@ -43,8 +43,8 @@ impl Directory {
         }
         let byte_ranges: Vec<ByteRange> =
             short.iter().map(|(pointer, _)| self.value_range(pointer)).collect();
-        self.count(|counts| counts.value_reads += byte_ranges.len() as u64);
-        fetch_all(self, &byte_ranges, |number, bytes| {
+        self.files.count(|counts| counts.value_reads += byte_ranges.len() as u64);
+        self.files.fetch_all(&byte_ranges, |number, bytes| {
             let (pointer, wanted) = &short[number];
             let value = self.short_value(pointer, &byte_ranges[number], bytes)?;
             memory.absorb(self.pool.reserve(value.len() * wanted.len(), PURPOSE)?);
@@ -82,8 +82,8 @@ impl Directory {
 
     /// Bytes of the header and of the value at `at` in a log, from the header.
     fn lengths_at(&self, path: &std::path::Path, at: u64) -> Result<(usize, u64)> {
-        let head = fetch_one(self, path, at, VALUE_HEAD_MAX)?;
-        self.count(|counts| counts.value_reads += 1);
+        let head = self.files.fetch_one(path, at, VALUE_HEAD_MAX)?;
+        self.files.count(|counts| counts.value_reads += 1);
         let lengths = value_lengths(None, head.bytes());
         lengths.ok_or_else(|| IndexError::damaged(path, at, "a value has no length"))
     }

@@ -20,14 +20,13 @@ use crate::format::pointer::{VALUE_HEAD_MAX, value_is_whole, value_lengths};
 use crate::hash::local_hash;
 use crate::read::block::{BlockRange, Group, groups};
 use crate::read::covered::Covered;
-use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
-use crate::read::files::is_too_many_open;
+use crate::read::directory::LOGS_AT_ONCE;
+use crate::read::files::{ByteRange, is_too_many_open};
 use crate::read::log::LogReader;
+use crate::read::log::parse_root;
 use crate::read::long_value::part_bytes;
 use crate::read::lookup::{filter, region_is_whole, region_of};
-use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::ReadPolicy;
-use crate::read::tail::parse_root;
 use crate::read::{Directory, LongValue, Scan, Segment};
 
 /// Maximum number of problems that are listed.
@@ -165,7 +164,7 @@ impl Directory {
         while at < reader.ends.0 {
             // At most 1 MiB.
             let bytes = (reader.ends.0 - at).min(window) as usize;
-            let filled = fetch_one(self, path, at, bytes)?;
+            let filled = self.files.fetch_one(path, at, bytes)?;
             for page in filled.bytes().chunks(PAGE as usize) {
                 at += page.len() as u64;
                 let place = at - FOOTER_BYTES as u64;
@@ -193,7 +192,7 @@ impl Directory {
     fn verify_root(&self, reader: &LogReader, footer: &Footer) -> Result<()> {
         let path = &reader.index;
         let place = &footer.root;
-        let read = fetch_one(self, path, place.at, place.bytes as usize)?;
+        let read = self.files.fetch_one(path, place.at, place.bytes as usize)?;
         let root = parse_root(path, place, reader.id.0, read.bytes())?;
         let own = root.entries.iter().filter(|entry| entry.epoch + 1 == footer.epochs);
         if !own.eq(reader.of_epoch(footer.epochs - 1)) {
@@ -254,7 +253,7 @@ impl Directory {
         let byte_ranges: Vec<ByteRange> = regions.iter().map(|region| segment.region_bytes(region)).collect();
         let mut whole = true;
         let tables = segment.head.tables.len();
-        let done = fetch_all(self, &byte_ranges, |number, bytes| {
+        let done = self.files.fetch_all(&byte_ranges, |number, bytes| {
             let sound = region_is_whole(segment, &regions[number], bytes)
                 && match segment.head.facts.kind {
                     Kind::Auxiliary => ranks(bytes, 0).is_some(),
@@ -302,7 +301,7 @@ impl Directory {
 
     fn verify_short(&self, block_ranges: &[BlockRange], seen: &mut Seen<'_>) -> Result<()> {
         let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::padded_range).collect();
-        fetch_all(self, &byte_ranges, |block_range, bytes| {
+        self.files.fetch_all(&byte_ranges, |block_range, bytes| {
             block_ranges[block_range].check_padding(bytes)?;
             block_ranges[block_range].records(
                 self.layout().form(),
@@ -325,7 +324,7 @@ impl Directory {
                 blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= max_bytes);
             let end = first + fits.count().max(1);
             let part = BlockRange { segment: block_range.segment.clone(), blocks: first..end };
-            fetch_all(self, &[part.padded_range()], |_, bytes| {
+            self.files.fetch_all(&[part.padded_range()], |_, bytes| {
                 part.check_sums(bytes)?;
                 part.check_padding(bytes)
             })?;
@@ -374,7 +373,7 @@ impl Directory {
             sample.iter().filter_map(|&hash| region_of(&segment.head, hash).copied()).collect();
         let path = &segment.log.index;
         let byte_ranges: Vec<ByteRange> = regions.iter().map(|region| segment.region_bytes(region)).collect();
-        fetch_all(self, &byte_ranges, |number, bytes| {
+        self.files.fetch_all(&byte_ranges, |number, bytes| {
             let own = filter(bytes, segment.head.tables.len(), table);
             if own.and_then(|own| may_contain(own, sample[number])) == Some(true) {
                 return Ok(());
@@ -430,7 +429,7 @@ impl Directory {
                 // At most a window.
                 let bytes = max_window.min(left) as usize;
                 let _memory = self.pool.reserve(bytes, "values being checked")?;
-                window = fetch_one(self, &reader.data, at, bytes)?.bytes().to_vec();
+                window = self.files.fetch_one(&reader.data, at, bytes)?.bytes().to_vec();
                 window_at = at;
             }
         }

@@ -21,7 +21,7 @@ use crate::format::layout::{Layout, Scheme};
 use crate::format::manifest::Manifest;
 use crate::format::names::Log;
 use crate::format::pointer::Pointer;
-use crate::read::tail::{last_footer, read_root};
+use crate::read::log::{last_footer, read_root};
 use crate::write::auxiliary_log::AuxiliaryLog;
 use crate::write::index_log::IndexLog;
 use crate::write::logs::{LogNumber, LogSpec, Logs};

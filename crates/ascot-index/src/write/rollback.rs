@@ -17,7 +17,7 @@ use ascot_io::Disk;
 use crate::error::Result;
 use crate::format::manifest::Manifest;
 use crate::format::names::Log;
-use crate::read::tail::last_footer;
+use crate::read::log::last_footer;
 use crate::write::coordinator::Coordinator;
 use crate::write::logs::lock_file;
 
