@@ -1,4 +1,6 @@
-//! The direct back-end: streams whose requests an [`IoQueue`] performs, past the page cache if possible.
+//! The direct back-end: files whose requests an [`IoQueue`] performs, past the page cache if possible. A file is read
+//! or written forward ([`DirectRead`], [`DirectWrite`]), or read at any offset by several threads at once
+//! ([`Descriptor`]).
 //!
 //! O_DIRECT needs memory, offset and length on block boundaries. A request that is not aligned (an odd buffer, the
 //! last bytes of a file) turns O_DIRECT off for the rest of the stream and goes through the page cache, by the same
@@ -18,7 +20,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::PAGE_BYTES;
 use crate::backend::{NOTHING_BEGUN, TOO_LONG, apply_effect};
@@ -31,6 +33,7 @@ use crate::ledger::Direction;
 use crate::space_reservation::WriterShare;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::stream_context::StreamContext;
+use crate::sync::Unpoisoned;
 use crate::system;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -178,6 +181,106 @@ impl ReadStream for DirectRead {
 
     fn channel(&self) -> Option<u64> {
         self.base.file.metadata().ok().map(|stat| stat.dev())
+    }
+}
+
+/// Bytes of the whole pages that contain `len` bytes at `offset`: the size of a buffer for them.
+pub(crate) fn pages_of(offset: u64, len: u64) -> u64 {
+    (offset % PAGE + len).next_multiple_of(PAGE)
+}
+
+/// One open descriptor of a file, read at any offset, by several threads at once.
+///
+/// Invariant: reads request whole pages, so that O_DIRECT stays on.
+pub(crate) struct Descriptor {
+    base: Arc<Mutex<QueuedFile>>,
+    queue: IoQueue,
+    file: Arc<File>,
+    device: u64,
+    direct: bool,
+    /// The size of the file when it was opened.
+    bytes: u64,
+}
+
+/// A read that has begun.
+pub struct PendingRead {
+    base: Arc<Mutex<QueuedFile>>,
+    ticket: Ticket,
+    /// The requested bytes within the buffer.
+    start: usize,
+    end: usize,
+    /// The buffer's offset in the file.
+    at: u64,
+}
+
+impl Descriptor {
+    pub(crate) fn new(base: QueuedFile, device: u64, bytes: u64) -> Self {
+        let queue = base.queue.clone();
+        let file = Arc::clone(&base.file);
+        let direct = base.direct;
+        Self { base: Arc::new(Mutex::new(base)), queue, file, device, direct, bytes }
+    }
+
+    /// Whether reads go past the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// The file itself, for metadata calls.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The size of the file when it was opened.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The device of the file.
+    pub(crate) fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// Begins a read of `len` bytes at `offset`; `buf` holds the [pages](pages_of) that contain them.
+    pub(crate) fn begin(&self, offset: u64, len: usize, buf: Buf) -> Result<PendingRead, IoError> {
+        let pages = pages_of(offset, len as u64) as usize;
+        let at = offset - offset % PAGE;
+        let start = (offset - at) as usize;
+        let mut base = lock(&self.base);
+        let effect = base.context.inject_fault(Action::Read, at)?;
+        if buf.len() < pages {
+            return Err(base.context.misuse(offset, "a buffer is smaller than what is read into it"));
+        }
+        let request = base.request(Direction::Read, buf, at, pages, effect == Some(Effect::Short))?;
+        drop(base);
+        let ticket = self.queue.submit(request);
+        Ok(PendingRead { base: Arc::clone(&self.base), ticket, start, end: start + len, at })
+    }
+}
+
+fn lock(base: &Mutex<QueuedFile>) -> MutexGuard<'_, QueuedFile> {
+    base.lock().unpoisoned()
+}
+
+impl PendingRead {
+    /// Whether [`complete`](Self::complete) would not wait.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.ticket.is_finished()
+    }
+
+    /// Waits for the bytes. Fewer bytes than requested are an error.
+    ///
+    /// # Errors
+    /// A failed read, or a file that ends early.
+    pub fn complete(self) -> Result<Filled, IoError> {
+        let Self { base, ticket, start, end, at } = self;
+        let (buf, moved) = ticket.wait();
+        let context = &lock(&base).context;
+        let moved = moved.map_err(|error| context.error(Action::Read, at, error))?;
+        match buf {
+            Some(buf) if moved >= end => Ok(Filled { buf, start, end }),
+            _ => Err(context.truncated(at + moved as u64, at + end as u64)),
+        }
     }
 }
 

@@ -19,8 +19,7 @@ use ascot_model::measurement::{Requests, VolumeRequests};
 
 use crate::backend::{Backend, Calls, SyncRead};
 use crate::clocks::{State, call};
-use crate::descriptor::Descriptor;
-use crate::direct::{DirectRead, QueuedFile};
+use crate::direct::{Descriptor, DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
 use crate::fault_hook::{FaultHook, inject_fault};
 use crate::io_queue::IoQueue;

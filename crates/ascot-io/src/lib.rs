@@ -19,7 +19,6 @@ mod arena;
 mod backend;
 mod buf;
 pub mod clocks;
-mod descriptor;
 mod direct;
 mod disk;
 pub mod emergency;
@@ -49,7 +48,7 @@ pub mod waits;
 pub use ascot_model::codec::{Codec, Compression};
 pub use backend::Backend;
 pub use buf::{BlockPool, Buf};
-pub use descriptor::PendingRead;
+pub use direct::PendingRead;
 pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
 pub use error::{Action, IoError, STANDARD_OUTPUT};
 pub use fault_hook::{Effect, FaultHook};
@@ -61,7 +60,7 @@ pub use pool::{Pool, PoolError, Reservation};
 pub use random_access::{MetadataCalls, RandomAccessFile};
 pub use run::{
     BlockEntry, ChooseCodec, Crc32c, RunFile, RunId, RunIndex, RunReader, RunWriter, SpillCodec,
-    block_checksum, crc32c, read_index, sample_codec,
+    block_checksum, codec_bytes, crc32c, read_index, sample_codec, u32_at, u64_at,
 };
 pub use space_reservation::{PendingRemoval, SpaceReservation, ahead_bytes};
 pub use stream::{Filled, ReadStream, WriteStream};

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::buf::Buf;
-use crate::descriptor::{Descriptor, PendingRead, pages_of};
+use crate::direct::{Descriptor, PendingRead, pages_of};
 use crate::disk::Disk;
 use crate::error::IoError;
 

@@ -17,10 +17,10 @@ use std::path::Path;
 
 use ascot_model::codec::Codec;
 
-use super::{RunId, crc32c};
+use super::stored_block::{RunId, crc32c};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
-use crate::descriptor::pages_of;
+use crate::direct::pages_of;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::stream::ReadStream;
@@ -263,14 +263,15 @@ impl Footer {
     }
 }
 
-/// The number at `at`; both callers' slices are long enough by construction.
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+/// The little-endian number at `at` of bytes that are long enough.
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut field = [0; 4];
     field.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(field)
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+/// As [`u32_at`], of eight bytes.
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut field = [0; 8];
     field.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(field)

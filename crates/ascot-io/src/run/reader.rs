@@ -14,13 +14,12 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::codec::expand;
 use super::index::{BlockEntry, RunIndex};
-use super::{RunId, block_checksum};
+use super::stored_block::{RunId, block_checksum, expand};
 use crate::PAGE_BYTES;
 use crate::backend::NOTHING_BEGUN;
 use crate::buf::Buf;
-use crate::descriptor::{Descriptor, PendingRead};
+use crate::direct::{Descriptor, PendingRead};
 use crate::disk::Disk;
 use crate::error::IoError;
 use crate::stream::Filled;

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::codec::{Compressed, SpillCodec};
 use super::index::{ENTRY_BYTES, FOOTER_BYTES, MAX_BLOCK_BYTES, NewBlock, RunIndex};
-use super::{RunId, block_checksum};
+use super::stored_block::{Compressed, RunId, SpillCodec, block_checksum};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::disk::Disk;

@@ -1,4 +1,5 @@
-//! Compresses and expands blocks of run files. Which codec a block gets is for others to decide ([`ChooseCodec`]).
+//! A block as run files store it: its codec and its checksum. Which codec a block gets is for others to decide
+//! ([`ChooseCodec`]).
 //!
 //! A block is stored compressed only if that saves pages; otherwise it is stored as it is, and reading it costs no
 //! expanding.
@@ -14,6 +15,46 @@ use ascot_model::codec::{Codec, StoredBlock};
 use ascot_model::compression::{CodecFigures, Sample};
 
 use crate::PAGE_BYTES;
+
+/// A number unique to a run within a job; part of each block's checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RunId(pub u64);
+
+/// CRC-32C of bytes that arrive in pieces.
+pub struct Crc32c {
+    digest: crc_fast::Digest,
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self { digest: crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi) }
+    }
+}
+
+impl Crc32c {
+    /// Adds the bytes that follow.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+    }
+
+    /// The checksum of all bytes added.
+    pub fn finish(self) -> u32 {
+        // 32 bits by the algorithm.
+        self.digest.finalize() as u32
+    }
+}
+
+/// CRC-32C of `parts`, one after another.
+pub fn crc32c(parts: &[&[u8]]) -> u32 {
+    let mut sum = Crc32c::default();
+    parts.iter().for_each(|part| sum.update(part));
+    sum.finish()
+}
+
+/// CRC-32C of run id, block number and the stored bytes of block `number`.
+pub fn block_checksum(id: RunId, number: u64, stored: &[u8]) -> u32 {
+    crc32c(&[&id.0.to_le_bytes(), &number.to_le_bytes(), stored])
+}
 
 /// Chooses the codec of each block of run files, and learns what came of it.
 pub trait ChooseCodec: Send + Sync {
@@ -174,7 +215,61 @@ impl Workspace {
     }
 }
 
+/// Threads of a job that use codecs at once: one writes spills and one reads them, or one does both.
+const CODEC_THREADS: usize = 2;
+/// Memory of a Zstandard context that compresses, beside what grows with the block, and per byte of a block.
+const ZSTD_COMPRESSOR_BYTES: usize = 160 << 10;
+const ZSTD_BYTES_PER_BYTE: usize = 4;
+/// Bytes that Zstandard compresses at once: its context does not grow with longer blocks.
+const ZSTD_BLOCK_BYTES: usize = 128 << 10;
+/// Memory of a Zstandard context that expands.
+const ZSTD_EXPANDER_BYTES: usize = 112 << 10;
+/// Memory of the table with which lz4 compresses.
+const LZ4_TABLE_BYTES: usize = 32 << 10;
+
+/// Memory that a job takes to compress and expand blocks of up to `block` bytes with `codec`.
+pub fn codec_bytes(codec: Codec, block: usize) -> usize {
+    match codec {
+        Codec::None => 0,
+        Codec::Lz4 => CODEC_THREADS * lz4_flex::block::get_maximum_output_size(block) + LZ4_TABLE_BYTES,
+        Codec::Zstd => {
+            let buffers = CODEC_THREADS * (zstd::zstd_safe::compress_bound(block) + ZSTD_EXPANDER_BYTES);
+            let compressor = ZSTD_COMPRESSOR_BYTES + ZSTD_BYTES_PER_BYTE * block.min(ZSTD_BLOCK_BYTES);
+            buffers + compressor
+        }
+    }
+}
+
 /// Expands the first `stored` bytes of `buf` to `raw` bytes in `buf`; false if they do not expand to that length.
 pub(super) fn expand(codec: Codec, buf: &mut [u8], stored: usize, raw: usize) -> bool {
     WORKSPACE.with_borrow_mut(|space| space.expand(codec, buf, stored, raw))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_take_the_memory_that_is_counted() {
+        for block in [32 << 10, 128 << 10, 512 << 10, 1 << 20] {
+            let text: Vec<u8> =
+                (0u64..).flat_map(|at| format!("{} ", at * at % 7919).into_bytes()).take(block).collect();
+            let mut space = Workspace::default();
+            let compressed = space.compress(Codec::Zstd, &text).expect("it compresses").to_vec();
+            let of_compressor = space.compressor.as_mut().expect("it is made").context_mut().sizeof();
+            let counted = ZSTD_COMPRESSOR_BYTES + ZSTD_BYTES_PER_BYTE * block.min(ZSTD_BLOCK_BYTES);
+            assert!(
+                of_compressor <= counted && counted < 2 * of_compressor,
+                "{block} {of_compressor} {counted}"
+            );
+            let mut context = zstd::zstd_safe::DCtx::create();
+            let mut out = vec![0; block];
+            assert_eq!(context.decompress(&mut out[..], &compressed).ok(), Some(block));
+            let expander = context.sizeof();
+            assert!(expander <= ZSTD_EXPANDER_BYTES && ZSTD_EXPANDER_BYTES < 2 * expander, "{expander}");
+            let of_buffers = CODEC_THREADS * space.scratch.capacity();
+            let all = of_compressor + CODEC_THREADS * expander + of_buffers;
+            assert!(all <= codec_bytes(Codec::Zstd, block), "{block} {all}");
+        }
+    }
 }
