@@ -153,11 +153,14 @@ impl Occupancy {
     }
 
     /// Moves free memory from one side to the other until it is divided as `wanted`; says whether any moved. Inputs that
-    /// hold no block keep a free one each. Memory in use moves later, when this is called again.
-    pub fn divide(&mut self, wanted: Split) -> bool {
+    /// hold no block keep a free one each. Memory in use moves later, when this is called again. `free_to_read`: free
+    /// blocks for inputs. These may be fewer than [`Self::free_to_read`], because a flow frees blocks a while after it has
+    /// consumed them.
+    pub fn divide(&mut self, wanted: Split, free_to_read: u32) -> bool {
         let starving = (0..self.held.len()).filter(|&input| self.held[input] == 0).count() as u32;
         let to_write = self.split.read.saturating_sub(wanted.read);
-        let to_write = to_write.min(self.free_to_read().saturating_sub(starving));
+        let free_to_read = free_to_read.min(self.free_to_read());
+        let to_write = to_write.min(free_to_read.saturating_sub(starving));
         let to_read = self.split.write.saturating_sub(wanted.write).min(self.free_to_write());
         let moved = if self.split.read > wanted.read { to_write } else { to_read };
         if self.split.read > wanted.read {
@@ -430,12 +433,16 @@ mod tests {
     #[test]
     fn free_memory_moves_between_the_sides() {
         let mut occupancy = loaded();
-        assert!(!occupancy.divide(Split { read: 4, write: 14 }), "inputs hold all of their memory");
+        assert!(!occupancy.divide(Split { read: 4, write: 14 }, 12), "inputs hold all of their memory");
         (0..4).for_each(|_| occupancy.release(2));
-        assert!(occupancy.divide(Split { read: 4, write: 14 }));
+        assert!(
+            !occupancy.divide(Split { read: 4, write: 14 }, 1),
+            "the flow has not freed what it consumed"
+        );
+        assert!(occupancy.divide(Split { read: 4, write: 14 }, 4));
         assert_eq!(occupancy.split(), Split { read: 9, write: 9 }, "input 2 keeps a block");
         (0..5).for_each(|_| assert!(occupancy.queue(0)));
-        assert!(occupancy.divide(Split { read: 18, write: 0 }));
+        assert!(occupancy.divide(Split { read: 18, write: 0 }, 0));
         assert_eq!(occupancy.split(), Split { read: 11, write: 7 }, "blocks in use stay");
     }
 

@@ -28,8 +28,13 @@ impl Adaption {
         (inputs > 0 && outputs > 0).then_some(Adaption { scheme: *scheme, wanted: split })
     }
 
-    /// Follows the share of reading, if it has changed enough.
-    pub(super) fn follow(&mut self, occupancy: &mut Occupancy, schedule: &mut dyn Schedule) {
+    /// Follows the share of reading, if it has changed enough. `free_to_read`: free blocks for inputs.
+    pub(super) fn follow(
+        &mut self,
+        occupancy: &mut Occupancy,
+        schedule: &mut dyn Schedule,
+        free_to_read: u32,
+    ) {
         let Adaption { scheme, wanted } = self;
         let Shape { inputs, outputs, alpha: before } = scheme.shape;
         let total = occupancy.split().total();
@@ -47,7 +52,7 @@ impl Adaption {
             *scheme = Scheme::best(Shape { inputs: 0, outputs, alpha: 0.0 });
             *wanted = Split { read: 0, write: total };
         }
-        let moved = occupancy.split() != *wanted && occupancy.divide(*wanted);
+        let moved = occupancy.split() != *wanted && occupancy.divide(*wanted, free_to_read);
         if changed || moved {
             schedule.adapt(scheme, occupancy.split().read);
         }

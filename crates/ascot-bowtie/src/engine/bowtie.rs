@@ -1,4 +1,4 @@
-//! Streams, what they hold, and the schedule that moves their blocks.
+//! Streams, what they hold, and the schedule that moves their blocks: how a block is requested, awaited and taken.
 //!
 //! One thread runs the flow and asks the schedule. Device threads perform the requests, as many at a time as
 //! [`Bowtie::depth`] allows. At a depth of one the flow runs as far as it can between any two blocks, as in the published
@@ -22,15 +22,13 @@
 use std::collections::VecDeque;
 
 use ascot_io::clocks::{State, call, in_stage};
-use ascot_io::{BlockPool, IoError};
+use ascot_io::{BlockPool, Buf, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 
 use crate::constants::{DEFAULT_DEPTH, MIN_DEVICE_DEPTH};
 use crate::engine::adaption::Adaption;
 use crate::engine::device_loads::DeviceLoads;
-use crate::engine::streams::{
-    BlockInput, BlockOutput, Input, Output, PartBlock, Reader, TooFewBlocks, Writer,
-};
+use crate::engine::streams::{BlockInput, BlockOutput, Completed, PartBlock, Reader, TooFewBlocks, Writer};
 use crate::occupancy::Occupancy;
 use crate::schedule::{BlockedOn, Move, Schedule, SchedulerView, Split, Staircase};
 
@@ -204,8 +202,9 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             }
         }
         self.complete_written()?;
+        let free = self.free_to_read();
         if let Some(adaption) = &mut self.adaption {
-            adaption.follow(&mut self.occupancy, &mut *self.schedule);
+            adaption.follow(&mut self.occupancy, &mut *self.schedule, free);
         }
         while self.in_flight.len() + 1 < self.depth && self.begin_next(BlockedOn::Nothing)? {}
         self.begin_deferred()
@@ -320,7 +319,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     }
 
     /// Waits for the oldest request of a stream.
-    fn complete(&mut self, step: Move) -> Result<(), IoError> {
+    pub(super) fn complete(&mut self, step: Move) -> Result<(), IoError> {
         let begun = self.in_flight.iter().position(|&begun| begun == step);
         debug_assert!(begun.is_some(), "{step:?} completes, but was not begun");
         begun.and_then(|at| self.in_flight.remove(at));
@@ -419,6 +418,35 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             "the flow waits, and the schedule has nothing to move: a record may be larger than the memory of its side",
         ))
     }
+}
+
+/// Inputs, by blocks.
+impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
+    /// Number of inputs.
+    pub fn inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The next filled block of `input`, if one has arrived. When its memory is back in the pool, the caller calls
+    /// [`Bowtie::release`].
+    pub fn take(&mut self, input: usize) -> Option<I::Block> {
+        self.inputs[input].filled.pop_front()
+    }
+
+    /// The flow has dropped `count` blocks of `input`, and has consumed this share of the next one.
+    pub fn release(&mut self, input: usize, count: u32, consumed: f64) {
+        let block = self.pool.block_bytes() as u64;
+        for _ in 0..count {
+            self.occupancy.consume_to(input, block);
+            self.occupancy.release(input);
+        }
+        self.occupancy.consume_to(input, (consumed * block as f64) as u64);
+    }
+
+    /// Blocks of `input` that are requested and have not arrived.
+    pub fn in_flight(&self, input: usize) -> u32 {
+        self.inputs[input].in_flight
+    }
 
     /// Whether `input` has no more blocks, arrived or to come.
     pub fn exhausted(&self, input: usize) -> bool {
@@ -426,32 +454,9 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         filled.is_empty() && *in_flight == 0 && self.occupancy.remaining(input) == 0
     }
 
-    /// Waits until no output holds a full block.
-    pub(super) fn write_full_blocks(&mut self) -> Result<(), IoError> {
-        while self.occupancy.full_all() > 0 || self.occupancy.writing() > 0 {
-            self.wait(BlockedOn::End)?;
-        }
-        Ok(())
-    }
-
-    /// Writes all that outputs hold, and ends them.
-    pub fn finish(&mut self) -> Result<(), IoError> {
-        if self.outputs.is_empty() {
-            return Ok(());
-        }
-        while let Some(step) = self.in_flight.front().copied() {
-            self.complete(step)?;
-        }
-        self.occupancy.close(|output| self.outputs[output].block.is_some());
-        for output in &mut self.outputs {
-            output.queue();
-            output.ending = true;
-        }
-        self.write_full_blocks()?;
-        for output in &mut self.outputs {
-            output.written = output.stream.finish()?;
-        }
-        Ok(())
+    /// The input streams, when the flow is done.
+    pub fn streams(&self) -> impl Iterator<Item = &I> {
+        self.inputs.iter().map(|input| &input.stream)
     }
 }
 
@@ -459,113 +464,85 @@ fn misuse(what: &'static str) -> IoError {
     IoError::Misuse { path: "the streams".into(), offset: 0, what }
 }
 
-/// Outputs.
-impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
-    /// Number of outputs.
-    pub fn outputs(&self) -> usize {
-        self.outputs.len()
+/// An input and the blocks that it holds.
+pub(super) struct Input<I: BlockInput> {
+    stream: I,
+    /// Blocks that have arrived and were not taken.
+    pub(super) filled: VecDeque<I::Block>,
+    in_flight: u32,
+    ended: bool,
+}
+
+impl<I: BlockInput> Input<I> {
+    fn new(stream: I) -> Self {
+        Input { stream, filled: VecDeque::new(), in_flight: 0, ended: false }
     }
 
-    /// Bytes that `output` takes now at least. Part of them is memory that all outputs share.
-    pub fn free_bytes(&self, output: usize) -> usize {
-        let left = self.left_in_block(output);
-        if left == 0 { 0 } else { left + self.occupancy.free_to_write() as usize * self.pool.block_bytes() }
+    fn remaining(&self) -> u32 {
+        if self.ended { 0 } else { self.stream.remaining() }
     }
 
-    /// Appends as much of `bytes` to `output` as memory holds; says how much that was. The rest waits for memory
-    /// ([`Step::Full`](crate::flow::Step)).
-    pub fn put(&mut self, output: usize, bytes: &[u8]) -> usize {
-        let mut taken = 0;
-        while taken < bytes.len() {
-            let Some(block) = self.block(output) else { break };
-            taken += block.append(&bytes[taken..]);
-            if block.is_full() && !self.queue(output) {
-                break;
+    /// Whether the oldest request is complete.
+    fn ready(&mut self) -> bool {
+        self.in_flight > 0 && self.stream.has_room() && self.stream.ready()
+    }
+
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        self.stream.begin(buf)?;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// Waits for the oldest request; says whether it brought a block.
+    fn complete(&mut self) -> Result<bool, IoError> {
+        let completed = self.stream.complete();
+        self.in_flight -= 1;
+        match completed? {
+            Completed::Block(block) => {
+                self.filled.push_back(block);
+                return Ok(true);
             }
+            Completed::Nothing => {}
+            Completed::Ended => self.ended = true,
         }
-        self.occupancy.fill(taken as u64);
-        taken
+        Ok(false)
+    }
+}
+
+/// An output and the blocks that it holds.
+pub(super) struct Output<O> {
+    pub(super) stream: O,
+    /// The block being filled; none before its first byte.
+    pub(super) block: Option<PartBlock>,
+    full: VecDeque<PartBlock>,
+    /// Whether no more blocks will be filled.
+    pub(super) ending: bool,
+    /// Bytes written, once the stream has ended.
+    pub(super) written: u64,
+}
+
+impl<O: BlockOutput> Output<O> {
+    fn new(stream: O) -> Self {
+        Output { stream, block: None, full: VecDeque::new(), ending: false, written: 0 }
     }
 
-    /// The block that `output` fills, if the pool has one.
-    fn block(&mut self, output: usize) -> Option<&mut PartBlock> {
-        let block = &mut self.outputs[output].block;
-        if block.is_none() {
-            let buf = self.pool.try_take()?;
-            self.output_blocks += 1;
-            *block = Some(PartBlock { buf, len: 0 });
+    /// Bytes in the block being filled.
+    pub(super) fn filled(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.len)
+    }
+
+    /// The block being filled, full or not, waits to be written.
+    pub(super) fn queue(&mut self) {
+        self.full.extend(self.block.take());
+    }
+
+    /// Begins to write the oldest full block; says whether there was one.
+    fn begin(&mut self) -> Result<bool, IoError> {
+        let Some(PartBlock { buf, len }) = self.full.pop_front() else { return Ok(false) };
+        self.stream.begin(buf, len)?;
+        if self.ending && self.full.is_empty() {
+            self.stream.end()?;
         }
-        block.as_mut()
-    }
-
-    /// Bytes that fit into the block which `output` fills; a whole block if none is begun.
-    pub fn left_in_block(&self, output: usize) -> usize {
-        self.pool.block_bytes() - self.outputs[output].filled()
-    }
-
-    /// Ends the block that `output` fills, so that the following bytes start another. Returns false if this must wait
-    /// for memory. If no block is begun there is nothing to end.
-    pub fn end_block(&mut self, output: usize) -> bool {
-        self.outputs[output].block.is_none() || self.queue(output)
-    }
-
-    /// Queues the block that `output` fills, if there is memory for the next one; says whether it did.
-    fn queue(&mut self, output: usize) -> bool {
-        let is_queued = self.occupancy.queue(output);
-        if is_queued {
-            self.outputs[output].queue();
-        }
-        is_queued
-    }
-
-    /// Queues the full blocks that memory had no room for before.
-    pub(crate) fn queue_full_blocks(&mut self) {
-        for output in 0..self.outputs.len() {
-            if self.outputs[output].block.as_ref().is_some_and(PartBlock::is_full) {
-                self.queue(output);
-            }
-        }
-    }
-
-    /// Appends all of `bytes` to `output` and waits for memory as often as needed: for a caller that has no flow.
-    /// Such a caller ends with [`finish`](Self::finish).
-    pub fn write_all(&mut self, output: usize, bytes: &[u8]) -> Result<(), IoError> {
-        let mut written = 0;
-        loop {
-            written += self.put(output, &bytes[written..]);
-            self.pump()?;
-            self.queue_full_blocks();
-            if written == bytes.len() {
-                return Ok(());
-            }
-            if self.free_bytes(output) == 0 {
-                self.wait(BlockedOn::OutputMemory)?;
-            }
-        }
-    }
-
-    /// Writes everything that outputs hold, with the blocks that they fill, and waits until it is written.
-    pub fn flush(&mut self) -> Result<(), IoError> {
-        for output in 0..self.outputs.len() {
-            while !self.end_block(output) {
-                self.wait(BlockedOn::OutputMemory)?;
-            }
-        }
-        self.write_full_blocks()
-    }
-
-    /// The stream of `output`.
-    pub fn output_stream(&mut self, output: usize) -> &mut O {
-        &mut self.outputs[output].stream
-    }
-
-    /// The streams of all outputs, after the end.
-    pub fn into_outputs(self) -> impl Iterator<Item = O> {
-        self.outputs.into_iter().map(|output| output.stream)
-    }
-
-    /// Bytes written to `output`, after the end.
-    pub fn written(&self, output: usize) -> u64 {
-        self.outputs[output].written
+        Ok(true)
     }
 }

@@ -10,12 +10,14 @@
 //!
 //! Files, each using only those before it: `device_loads.rs` (the requests of each device), `adaption.rs` (a share of
 //! reading that is learned), `streams.rs` (streams of blocks, and files as such streams), `bowtie.rs` (asks the
-//! schedule, moves blocks, waits, and takes the flow's bytes), `consume.rs` (gives the flow its blocks and bytes).
+//! schedule, moves blocks, waits, and gives the flow its blocks), `consume.rs` and `produce.rs` (the flow's bytes, out
+//! of inputs and into outputs).
 
 mod adaption;
 mod bowtie;
 mod consume;
 mod device_loads;
+mod produce;
 mod streams;
 #[cfg(test)]
 mod tests;

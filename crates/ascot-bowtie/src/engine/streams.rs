@@ -1,7 +1,4 @@
-//! Streams of blocks, read or written forward: what the engine needs of them, the blocks that each of them holds, and
-//! files as such streams.
-
-use std::collections::VecDeque;
+//! Streams of blocks, read or written forward: what the engine needs of them, and files as such streams.
 
 use ascot_io::{AtomicOutput, Buf, Filled, IoError, ReadStream, WriteStream};
 
@@ -76,50 +73,6 @@ pub enum Completed<B> {
     Ended,
 }
 
-pub(super) struct Input<I: BlockInput> {
-    pub(super) stream: I,
-    /// Blocks that have arrived and were not taken.
-    pub(super) filled: VecDeque<I::Block>,
-    pub(super) in_flight: u32,
-    ended: bool,
-}
-
-impl<I: BlockInput> Input<I> {
-    pub(super) fn new(stream: I) -> Self {
-        Input { stream, filled: VecDeque::new(), in_flight: 0, ended: false }
-    }
-
-    pub(super) fn remaining(&self) -> u32 {
-        if self.ended { 0 } else { self.stream.remaining() }
-    }
-
-    /// Whether the oldest request is complete.
-    pub(super) fn ready(&mut self) -> bool {
-        self.in_flight > 0 && self.stream.has_room() && self.stream.ready()
-    }
-
-    pub(super) fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
-        self.stream.begin(buf)?;
-        self.in_flight += 1;
-        Ok(())
-    }
-
-    /// Waits for the oldest request; says whether it brought a block.
-    pub(super) fn complete(&mut self) -> Result<bool, IoError> {
-        let completed = self.stream.complete();
-        self.in_flight -= 1;
-        match completed? {
-            Completed::Block(block) => {
-                self.filled.push_back(block);
-                return Ok(true);
-            }
-            Completed::Nothing => {}
-            Completed::Ended => self.ended = true,
-        }
-        Ok(false)
-    }
-}
-
 /// A stream of blocks, written forward.
 pub trait BlockOutput: Send {
     /// Appends the first `len` bytes of `buf`.
@@ -160,43 +113,6 @@ impl PartBlock {
 
     pub(super) fn is_full(&self) -> bool {
         self.len == self.buf.len()
-    }
-}
-
-pub(super) struct Output<O> {
-    pub(super) stream: O,
-    /// The block being filled; none before its first byte.
-    pub(super) block: Option<PartBlock>,
-    full: VecDeque<PartBlock>,
-    /// Whether no more blocks will be filled.
-    pub(super) ending: bool,
-    /// Bytes written, once the stream has ended.
-    pub(super) written: u64,
-}
-
-impl<O: BlockOutput> Output<O> {
-    pub(super) fn new(stream: O) -> Self {
-        Output { stream, block: None, full: VecDeque::new(), ending: false, written: 0 }
-    }
-
-    /// Bytes in the block being filled.
-    pub(super) fn filled(&self) -> usize {
-        self.block.as_ref().map_or(0, |block| block.len)
-    }
-
-    /// The block being filled, full or not, waits to be written.
-    pub(super) fn queue(&mut self) {
-        self.full.extend(self.block.take());
-    }
-
-    /// Begins to write the oldest full block; says whether there was one.
-    pub(super) fn begin(&mut self) -> Result<bool, IoError> {
-        let Some(PartBlock { buf, len }) = self.full.pop_front() else { return Ok(false) };
-        self.stream.begin(buf, len)?;
-        if self.ending && self.full.is_empty() {
-            self.stream.end()?;
-        }
-        Ok(true)
     }
 }
 

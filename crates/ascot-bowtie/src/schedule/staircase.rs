@@ -137,7 +137,7 @@ impl Staircase {
         let more = others.iter().copied().filter(|&input| view.remaining[input] > 0).take(size as usize - 1);
         let group: Vec<usize> = std::iter::once(waited).chain(more).collect();
         others.retain(|other| !group.contains(other));
-        self.targets.fill_group(view, &group, &others, size, &mut self.tasks);
+        self.targets.fill_group(view, &group, &others, &mut self.tasks);
     }
 
     /// Writes the `c_w` fullest outputs (A2, section III.B).

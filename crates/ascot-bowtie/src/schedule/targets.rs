@@ -88,32 +88,35 @@ impl Targets {
         f64::from(target) / view.shares[input].max(MIN_RATE)
     }
 
-    /// Blocks consumed of all inputs together while each group is filled once (theorem 8).
-    fn cycle(&self) -> f64 {
+    /// Blocks consumed of all inputs together while each group is filled once (theorem 8). Groups with shares S that
+    /// run out one after the other, as in [`fill_group`](Self::fill_group), hold half a cycle times the sum of S (1 + S).
+    fn cycle(&self, shares: &[f64]) -> f64 {
         let live = self.inputs();
         // Part of every input's first block is consumed, half of it on average.
         let memory = (f64::from(self.read_blocks) - live / 2.0).max(live) * FILL_SHARE;
-        self.groups().bytes_per_stream(memory) * live
+        let squares: f64 =
+            balanced(shares, self.groups()).iter().map(|group| share_of(group, shares).powi(2)).sum();
+        2.0 * memory / (1.0 + squares)
     }
 
-    /// Fills the inputs of `group` so that they run out one step after all `others`; `size` is that of a full group.
+    /// Fills the inputs of `group` so that they run out one step after all `others`.
     pub(super) fn fill_group(
         &self,
         view: &SchedulerView<'_>,
         group: &[usize],
         others: &[usize],
-        size: u32,
         tasks: &mut Tasks,
     ) {
-        let cycle = self.cycle();
-        let step = cycle * f64::from(size) / self.inputs();
+        let cycle = self.cycle(view.shares);
+        // What the group consumes in a cycle: memory is then equally full whenever a group runs out.
+        let step = cycle * share_of(group, view.shares);
         let before = others.iter().map(|&other| view.runs_out[other]).filter(|&end| end <= cycle);
         let last = before.fold(0.0, f64::max);
         let mut lasts = (last + GROUPED_SPACING * step).clamp(cycle * (1.0 - MAX_SHORTFALL), cycle);
         if self.groups().number <= FEW_GROUPS {
             // Memory that does not hold all of it is shared out, so that the group runs out together.
             let held: u32 = group.iter().map(|&input| view.held[input]).sum();
-            let share: f64 = group.iter().map(|&input| view.shares[input]).sum();
+            let share = share_of(group, view.shares);
             lasts = lasts.min(f64::from(held + view.free_to_read) / share.max(MIN_RATE));
         }
         for &input in group {
@@ -124,29 +127,33 @@ impl Targets {
 
     /// Fills all inputs to the optimal initial state of theorem 6 or 8.
     pub(super) fn preload(&self, view: &SchedulerView<'_>, tasks: &mut Tasks) {
-        let inputs = view.held.len();
         if !self.scheme.algorithm.reads_in_groups() {
             // A single stream is read as it is consumed.
             if self.scheme.shape.inputs == 1 {
                 return;
             }
-            let targets = occupancies(inputs as u32, None, f64::from(self.read_blocks) * FILL_SHARE);
+            let targets = occupancies(view.held.len() as u32, None, f64::from(self.read_blocks) * FILL_SHARE);
             for (input, target) in targets.into_iter().enumerate() {
                 tasks.fill(input, (target.floor() as u32).max(1));
             }
             return;
         }
-        let cycle = self.cycle();
-        let mut ends = 0;
+        let cycle = self.cycle(view.shares);
+        let mut ends = 0.0;
         for group in balanced(view.shares, self.groups()) {
-            ends += group.len();
-            let lasts = cycle * ends as f64 / inputs as f64;
+            ends += share_of(&group, view.shares);
+            let lasts = cycle * ends;
             for input in group {
                 let target = (lasts * view.shares[input]).floor() as u32;
                 tasks.fill(input, target.max(1));
             }
         }
     }
+}
+
+/// The share of a group in the consumed bytes.
+fn share_of(group: &[usize], shares: &[f64]) -> f64 {
+    group.iter().map(|&input| shares[input]).sum()
 }
 
 /// Divides inputs among groups that are consumed at nearly the same rate for each input: memory is then equally full

@@ -303,23 +303,32 @@ proptest! {
     }
 }
 
-/// Merges of files of different lengths take hardly more switches than merges of as many bytes in files of one length,
-/// wherever the short files are, and whether keys end together or not.
+/// Merges of files of different lengths take hardly more switches than merges of as many bytes in files of one length:
+/// the mean over many memories, because whole blocks alone make a tenth of difference. A schedule that gives every group
+/// the same step takes up to 1.20 times as many. If lengths say nothing of rates, the shares are learned first.
 #[test]
 fn short_files_cost_few_switches() {
-    for files in [8, 16] {
-        let base = Setup { total_blocks: 8000, ..setup(files, 1, 0.5, Algorithm::A4, 60 * files) };
-        let runs =
-            |input_skew| simulate(&Setup { input_skew, ..base.clone() }, false).expect("it ends").runs as f64;
-        let even = runs(Skew::Equal);
-        let short = [
-            vec![1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.25, 0.25],
-            vec![0.25, 1.0, 1.0, 0.25, 1.0, 1.0, 1.0, 1.0],
-            vec![0.25, 0.25, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+    for files in [8_u32, 16] {
+        let mut one_long = vec![1.0; files as usize];
+        one_long[0] = 8.0;
+        let skews = [
+            (Skew::Rates(vec![1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.25, 0.25]), 1.03),
+            (Skew::Rates(vec![0.25, 1.0, 1.0, 0.25, 1.0, 1.0, 1.0, 1.0]), 1.03),
+            (Skew::Rates(one_long), 1.10),
+            (Skew::Ends, 1.08),
         ];
-        for skew in short.into_iter().map(Skew::Rates).chain([Skew::Ends]) {
-            let uneven = runs(skew.clone());
-            assert!(uneven <= 1.11 * even, "{files} files, {skew:?}: {uneven} switches for {even}");
+        let memories = (50..70).map(|blocks| blocks * files);
+        for (skew, most) in skews {
+            let ratio = |memory_blocks| {
+                let base = setup(files, 1, 0.5, Algorithm::A4, memory_blocks);
+                let base = Setup { total_blocks: 8000, ..base };
+                let runs = |input_skew| {
+                    simulate(&Setup { input_skew, ..base.clone() }, false).expect("it ends").runs
+                };
+                runs(skew.clone()) as f64 / runs(Skew::Equal) as f64
+            };
+            let mean = memories.clone().map(ratio).sum::<f64>() / 20.0;
+            assert!(mean <= most, "{files} files, {skew:?}: {mean:.3} times as many switches");
         }
     }
 }
