@@ -38,8 +38,12 @@ def test_every_figure_has_a_value_and_a_spread(probed):
         assert files == [2**power for power in range(1, len(files) + 1)] and len(files) >= 3
     assert measured["duplex"]["value"] > 1e6
     assert told["volume"]["measured"] is True
-    assert [kernel["layout"] for kernel in told["host"]["kernels"]] == ["u64", "fixed:100", "lines"]
-    assert all(kernel["sort"]["value"] > 1e6 for kernel in told["host"]["kernels"])
+    kernels = told["host"]["kernels"]
+    assert [kernel["layout"] for kernel in kernels] == [
+        "u64-le", "fixed:16", "fixed:2000", "lines", "lines", "csv", "csv",
+    ]  # fmt: skip
+    assert [kernel["keys"] for kernel in kernels] == [1, 1, 1, 1, 1, 1, 2]
+    assert all(kernel[step]["value"] > 1e6 for kernel in kernels for step in ("sort", "merge", "merge_runs", "split"))
 
 
 def test_no_files_are_left(probed):
@@ -92,7 +96,8 @@ def test_the_chart_is_a_drawing(probed):
 
 def test_the_table_has_all_figures(disk):
     told = run("probe", disk, *QUICK).stdout.decode()
-    for word in ("reading", "writing", "both", "each figure", "±", "lost by a switch", "u64", "fixed:100", "lines"):
+    words = ["reading", "writing", "both", "each figure", "±", "lost by a switch", "u64-le", "lines of 20 bytes"]
+    for word in words:
         assert word in told, told
     assert leftovers(disk) == []
 

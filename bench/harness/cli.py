@@ -84,7 +84,8 @@ def parser() -> argparse.ArgumentParser:
     moving.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     planning = commands.add_parser("plan", help="predicted and measured times")
     planning.add_argument("--quick", action="store_true", help="small jobs, once, as a check of the bench")
-    planning.add_argument("--size", type=_size, help="bytes of the largest job (2GB)")
+    planning.add_argument("--seed", type=int, default=14, help="which jobs are drawn (14)")
+    planning.add_argument("--jobs", type=int, help="number of jobs (20)")
     planning.add_argument("--repeats", type=int, help="measured runs of each (3)")
     planning.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where inputs and outputs go")
     planning.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-plan)")
@@ -115,13 +116,13 @@ def parser() -> argparse.ArgumentParser:
 
 def _plan(args: argparse.Namespace) -> int:
     scale = plans.QUICK if args.quick else plans.FULL
-    if args.size:
-        scale = dataclasses.replace(scale, sizes=(args.size // 4, args.size // 2, args.size))
+    if args.jobs:
+        scale = dataclasses.replace(scale, jobs=args.jobs)
     if args.repeats:
         scale = dataclasses.replace(scale, repeats=args.repeats)
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="plan-", dir=args.dir.resolve()) as work:
-        result = plans.run(str(args.ascot.resolve()), Path(work), scale)
+        result = plans.run(str(args.ascot.resolve()), Path(work), scale, args.seed)
     name = f"{datetime.date.today().isoformat()}-plan{'-quick' if args.quick else ''}"
     folder = args.out or BENCH / "results" / name
     plans.write(folder, result)

@@ -1,19 +1,21 @@
-"""Predicted and measured times of thirty jobs, planned with a profile of the volume from the same session.
+"""Predicted and measured times of twenty jobs drawn by a seed, each planned with a profile taken just before.
 
-Sorts of three sizes within three memories, by layout, and a merge and two splits. Each job is run with the profile
-as `--volume`; its report holds what the plan said and what it took. The volume is measured again when all is done:
-what it changed meanwhile nobody could have predicted.
+A draw has sorts (in memory, in two passes, in three), merges, splits, and views that are made or read, of records of
+every layout. For each job the volume and the processors are measured (`ascot probe`); then the job runs a few times,
+cold, with this profile as `--volume`. Its report holds what the plan said and what it took. Nothing is subtracted for
+the variation of the volume.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,80 +23,30 @@ from typing import Any
 from . import machine, measure
 from .units import GB, MB, MIB, binary, decimal
 
-RECORD = 100
-MERGED_FILES = 16
-PARTS = 32
 TIMEOUT_SECONDS = 900
-# What is asked: error beyond the volume's own spread, in the median and at the 90th percentile.
-ASKED = {50: 0.20, 90: 0.40}
 CHUNK = 4 * MIB
 LETTERS = bytes(range(ord("a"), ord("z") + 1))
-
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
-LAYOUTS = {"fixed:100": FIXED, "u64-le": ["--format", "u64-le"], "lines": []}
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The size of the session."""
-
-    sizes: tuple[int, ...]
-    memories: tuple[int, ...]
-    repeats: int
-    probe: tuple[str, ...]
-
-    @property
-    def largest(self) -> int:
-        """Bytes of the largest job."""
-        return max(self.sizes)
-
-
-FULL = Scale((GB // 2, GB, 2 * GB), (64 * MIB, 256 * MIB, 1024 * MIB), 3, ())
-QUICK = Scale((8 * MB, 16 * MB, 32 * MB), (8 * MIB, 16 * MIB, 64 * MIB), 1, ("--seconds", "2", "--bytes", "64MiB"))
+# What is asked of the errors: median and 90th percentile of their size, and the median with its sign.
+ASKED = {"median": 0.12, "90th percentile": 0.30, "signed median": 0.05}
 
 
 @dataclass(frozen=True)
-class Job:
-    """A command line, which leaves its outputs in `out/`."""
+class Layout:
+    """Records of one kind: the words that describe them to the command, and how a file of them is made."""
 
     name: str
-    argv: list[str]
-    size: int
+    words: tuple[str, ...]
+    make: Callable[[Path, int, random.Random], None]
 
 
-def disk(scale: Scale) -> int:
-    """Bytes of disk it takes: inputs of every layout and size, those of the merge, an output and its spills."""
-    return 3 * sum(scale.sizes) + 3 * scale.largest
-
-
-def profile(ascot: str, work: Path, scale: Scale, name: str) -> dict[str, Any]:
-    """Measures the volume and writes its profile to `name`."""
-    subprocess.run([ascot, "probe", str(work), *scale.probe, "-o", str(work / name)], check=True, capture_output=True)
-    return tomllib.loads((work / name).read_text())
-
-
-def spread(profiles: Iterable[dict[str, Any]]) -> float:
-    """How far the volume's speeds lie apart, as a share: half of the distance between the slowest and the fastest
-    that any profile allows, of the speed that varies most."""
-    shares = []
-    figures = [(lambda one: one["measurement"]["duplex"])]
-    figures += [(lambda one, way=way: one["measurement"][way]["rate"]) for way in ("read", "write")]
-    found = list(profiles)
-    for figure in figures:
-        values = [figure(one) for one in found]
-        low = min(value["value"] - value["spread"] for value in values)
-        high = max(value["value"] + value["spread"] for value in values)
-        shares.append((high - low) / 2 / statistics.mean(value["value"] for value in values))
-    return max(shares)
-
-
-def _random_file(path: Path, size: int) -> None:
+def _noise(path: Path, size: int, record: int) -> None:
     with path.open("wb") as out:
-        while size > 0:
-            size -= out.write(os.urandom(min(size, CHUNK)))
+        left = size // record * record
+        while left > 0:
+            left -= out.write(os.urandom(min(left, CHUNK)))
 
 
-def _lines_file(path: Path, size: int) -> None:
+def _lines(path: Path, size: int, _: random.Random) -> None:
     """Lines of letters, of 16 to 79 of them."""
     letters = bytes.maketrans(bytes(range(256)), bytes(LETTERS[at % len(LETTERS)] for at in range(256)))
     with path.open("wb") as out:
@@ -108,81 +60,190 @@ def _lines_file(path: Path, size: int) -> None:
             size -= out.write(chunk)
 
 
-def _gen(ascot: str, path: Path, size: int, start: int = 0) -> None:
-    argv = [ascot, "gen", str(size // RECORD), "--start", str(start), "-o", str(path)]
-    subprocess.run(argv, check=True, capture_output=True)
+def _rows(path: Path, size: int, draw: random.Random) -> None:
+    """Rows of a time, a name, a number and a text."""
+    with path.open("wb") as out:
+        size -= out.write(b"ts,name,amount,note\n")
+        while size > 0:
+            bits = draw.getrandbits
+            rows = "".join(
+                f"{bits(40)},name{bits(12)},{bits(20) / 100:.2f},{'x' * (bits(5) + 1)}\n" for _ in range(20_000)
+            ).encode()
+            size -= out.write(rows[: rows.rfind(b"\n", 0, max(size, 60)) + 1] if size < len(rows) else rows)
 
 
-def _inputs(ascot: str, work: Path, scale: Scale, say: Callable[[str], None]) -> None:
-    makers = {
-        "fixed:100": lambda path, size: _gen(ascot, path, size),
-        "u64-le": lambda path, size: _random_file(path, size // 8 * 8),
-        "lines": _lines_file,
-    }
-    for layout, make in makers.items():
-        for size in scale.sizes:
-            say(f"  making {decimal(size)} of {layout}")
-            make(work / f"{layout}-{size}", size)
-    each = scale.largest // 2 // MERGED_FILES // RECORD
-    for number in range(MERGED_FILES):
-        path = work / f"sorted-{number:02}"
-        _gen(ascot, path, each * RECORD, number * each)
-        subprocess.run([ascot, "sort", str(path), *FIXED, "-o", str(path), "--quiet"], check=True)
+def _fixed(record: int) -> Layout:
+    make = lambda path, size, _: _noise(path, size, record)  # noqa: E731
+    return Layout(f"fixed:{record}", ("--format", f"fixed:{record}", "--key", "0..10"), make)
 
 
-def jobs(ascot: str, work: Path, scale: Scale) -> list[Job]:
-    """All jobs: sorts by layout, size and memory; a merge; two splits."""
-    out, volume = work / "out", ["--volume", str(work / "before.toml")]
-    common = [*volume, "--temp", str(work)]
-    sorted_to = ["-o", str(out / "sorted")]
-    found = [
-        Job(
-            f"sort {decimal(size)} of {layout} within {binary(memory)}",
-            [ascot, "sort", str(work / f"{layout}-{size}"), *words, "--memory", f"{memory}b", *common, *sorted_to],
-            size,
-        )
-        for layout, words in LAYOUTS.items()
-        for size in scale.sizes
-        for memory in scale.memories
-    ]
-    memory = ["--memory", f"{scale.memories[-1]}b"]
-    merged = sorted(str(path) for path in work.glob("sorted-*"))
-    each = scale.largest // 2 // MERGED_FILES // RECORD * RECORD
-    big, parts = str(work / f"fixed:100-{scale.largest}"), ["--parts", str(PARTS), "-o", str(out / "part-{:03}")]
-    found.append(
-        Job(
-            f"merge of {MERGED_FILES} files",
-            [ascot, "merge", *merged, *FIXED, *memory, *common, "-o", str(out / "merged")],
-            MERGED_FILES * each,
-        )
-    )
-    for by in ("range", "hash"):
-        split = [ascot, "split", big, *FIXED, "--by", by, *parts, *memory, *volume]
-        found.append(Job(f"split into {PARTS} by {by}", split, scale.largest))
-    return found
+LAYOUTS = (
+    _fixed(16),
+    _fixed(100),
+    _fixed(4000),
+    Layout("u64-le", ("--format", "u64-le"), lambda path, size, _: _noise(path, size, 8)),
+    Layout("lines", (), _lines),
+    Layout("csv", ("--csv", "--header", "--key", "ts:number"), _rows),
+    Layout("csv, two keys", ("--csv", "--header", "--key", "name", "--key", "amount:number"), _rows),
+)
 
 
-def _measure_once(job: Job, work: Path) -> dict[str, Any]:
-    out, report = work / "out", work / "report.json"
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir()
-    command = measure.Command([*job.argv, "--report", str(report)])
-    done = measure.run(command, limit=None, volume=work, timeout=TIMEOUT_SECONDS, log=work / "log")
-    if done.error:
-        raise RuntimeError(f"{job.name}: {done.error}")
-    told = json.loads(report.read_text())
-    way = told["plan"]["chosen"]
-    return {
-        "seconds": told["seconds"],
-        "predicted_seconds": told["predicted_seconds"],
-        "method": way["method"],
-        "planned": [_pass(one) for one in way["passes"]],
-        "passes": [{key: one[key] for key in ("name", "times", "seconds", "bound_by")} for one in told["passes"]],
-    }
+@dataclass(frozen=True)
+class Scale:
+    """The size of the session."""
+
+    sizes: tuple[int, ...]
+    # In how many memories the data of a job in two passes fit, and the memory of one in three.
+    memories: tuple[int, ...]
+    small_memory: int
+    jobs: int
+    repeats: int
+    probe: tuple[str, ...]
+
+
+FULL = Scale((300 * MB, 600 * MB, GB), (3, 5, 12), 8 * MIB, 20, 3, ("--seconds", "8"))
+QUICK = Scale((24 * MB, 48 * MB), (2, 3), 8 * MIB, 6, 1, ("--seconds", "2", "--bytes", "64MiB"))
+
+# The kinds of a draw, in this order again and again.
+KINDS = (
+    *("in memory", "two passes", "three passes", "merge", "split by hash", "view made"),
+    *("two passes", "in memory", "merge", "view read", "split by range", "three passes"),
+)
+MERGED = (8, 16, 64)
+PARTS = (8, 32, 64)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job: its kind, its records, their bytes, its memory, and the number of files that it merges or writes."""
+
+    kind: str
+    layout: Layout
+    size: int
+    memory: int
+    files: int
+
+    @property
+    def name(self) -> str:
+        """What is printed."""
+        files = {"merge": f"merge of {self.files} files", "split": f"{self.kind} into {self.files}"}
+        words = files.get(self.kind.split()[0], self.kind if "view" in self.kind else f"sort in {self.kind}")
+        words = words.replace("in in", "in")
+        return f"{words}, {decimal(self.size)} of {self.layout.name} within {binary(self.memory)}"
+
+
+def draw(seed: int, scale: Scale) -> list[Job]:
+    """The jobs of a seed: kinds in turn, layouts from a shuffled deck, sizes and memories at random."""
+    dice = random.Random(seed)
+    decks: Iterator[Layout] = (one for _ in range(scale.jobs) for one in dice.sample(LAYOUTS, len(LAYOUTS)))
+    jobs = []
+    for number in range(scale.jobs):
+        kind, layout = KINDS[number % len(KINDS)], next(decks)
+        size = max(scale.sizes) if kind == "three passes" else dice.choice(scale.sizes)
+        part = size // dice.choice(scale.memories) // MIB * MIB
+        memory = {"in memory": 4 * size // MIB * MIB, "three passes": scale.small_memory}.get(kind, part)
+        files = dice.choice(MERGED if kind == "merge" else PARTS)
+        jobs.append(Job(kind, layout, size, max(memory, scale.small_memory), files))
+    return jobs
+
+
+def disk(scale: Scale) -> int:
+    """Bytes of disk that a job takes at most: its inputs twice, an output and its spills."""
+    return 5 * max(scale.sizes) + 4 * GB
+
+
+class Bench:
+    """The directory of a session and the command that is measured."""
+
+    def __init__(self, ascot: str, work: Path, scale: Scale, seed: int) -> None:
+        self.ascot, self.work, self.scale, self.seed = ascot, work, scale, seed
+
+    def probe(self) -> dict[str, Any]:
+        """Measures the volume and the processors; returns the profile."""
+        path = self.work / "volume.toml"
+        argv = [self.ascot, "probe", str(self.work), *self.scale.probe, "-o", str(path)]
+        own = {**os.environ, "XDG_STATE_HOME": str(self.work / "state")}
+        subprocess.run(argv, check=True, capture_output=True, env=own)
+        return tomllib.loads(path.read_text())
+
+    def quietly(self, *words: str) -> None:
+        """Runs the command without measuring it."""
+        subprocess.run([self.ascot, *words, "--quiet"], check=True, capture_output=True)
+
+    def command(self, job: Job) -> list[str]:
+        """Makes the inputs of a job; returns its command line, which leaves its outputs in `out/`."""
+        shutil.rmtree(self.work / "in", ignore_errors=True)
+        made = self.work / "in"
+        made.mkdir()
+        words = list(job.layout.words)
+        dice = random.Random(f"{self.seed} {job.name}")
+        source, out = made / "data", self.work / "out"
+        common = ["--memory", f"{job.memory}b", "--volume", str(self.work / "volume.toml")]
+        if job.kind == "merge":
+            for number in range(job.files):
+                job.layout.make(source, job.size // job.files, dice)
+                self.quietly("sort", str(source), *words, "-o", str(made / f"sorted-{number:02}"))
+            source.unlink()
+            files = [str(path) for path in sorted(made.iterdir())]
+            return [self.ascot, "merge", *files, *words, *common, "-o", str(out / "merged")]
+        job.layout.make(source, job.size, dice)
+        if job.kind == "view read":
+            view = made / "view"
+            self.quietly("sort", str(source), *words, "--view", str(view), "--memory", f"{job.memory}b")
+            source.unlink()
+            return [self.ascot, "view", str(view), *common, "-o", str(out / "read")]
+        if job.kind == "view made":
+            return [self.ascot, "sort", str(source), *words, *common, "--view", str(out / "view")]
+        if job.kind.startswith("split"):
+            parts = ["--by", job.kind.split()[-1], "--parts", str(job.files), "-o", str(out / "part-{:03}")]
+            return [self.ascot, "split", str(source), *words, *parts, *common]
+        return [self.ascot, "sort", str(source), *words, *common, "-o", str(out / "sorted")]
+
+    def run_once(self, argv: list[str]) -> dict[str, Any]:
+        """Runs a job cold; returns what its report says."""
+        out, report = self.work / "out", self.work / "report.json"
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        command = measure.Command([*argv, "--report", str(report)])
+        done = measure.run(command, limit=None, volume=self.work, timeout=TIMEOUT_SECONDS, log=self.work / "log")
+        if done.error:
+            raise RuntimeError(f"{' '.join(argv)}: {done.error}")
+        told = json.loads(report.read_text())
+        chosen = (told["plan"] or {"chosen": {"method": "view", "passes": []}})["chosen"]
+        planned = ("name", "times", "device_seconds", "compute_seconds")
+        return {
+            "seconds": told["seconds"],
+            "predicted_seconds": told["predicted_seconds"],
+            "method": chosen["method"],
+            "planned": [{key: one.get(key) for key in planned} for one in chosen["passes"]],
+            "passes": [_pass(one) for one in told["passes"]],
+        }
+
+    def measured(self, job: Job) -> dict[str, Any]:
+        """Measures the volume, then the job as often as asked; returns the medians and the error."""
+        argv = self.command(job)
+        profile = self.probe()
+        runs = [self.run_once(argv) for _ in range(self.scale.repeats)]
+        seconds = statistics.median(run["seconds"] for run in runs)
+        predicted = statistics.median(run["predicted_seconds"] for run in runs)
+        return {
+            "name": job.name,
+            "method": runs[0]["method"],
+            "passes": sum(one["name"] not in ("open", "in memory") for one in runs[0]["passes"]),
+            "seconds": seconds,
+            "predicted_seconds": predicted,
+            "error": predicted / seconds - 1,
+            "profile": {**profile, "name": "the volume of the bench"},
+            "runs": runs,
+        }
 
 
 def _pass(one: dict[str, Any]) -> dict[str, Any]:
-    return {key: one[key] for key in ("name", "times", "device_seconds", "compute_seconds")}
+    """What matters of a measured pass: its time, and the work of its stages."""
+    kept = ("name", "threads", "processor_seconds", "busy_seconds", "waiting_device_seconds", "bytes")
+    stages = [{key: stage[key] for key in kept} for stage in one["stages"]]
+    told = ("name", "times", "seconds", "device_seconds", "bound_by")
+    return {**{key: one[key] for key in told}, "stages": stages}
 
 
 def quantile(values: Iterable[float], percent: int) -> float:
@@ -191,90 +252,60 @@ def quantile(values: Iterable[float], percent: int) -> float:
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
-def device_share(planned: list[dict[str, Any]]) -> float:
-    """Share of the predicted time in passes that wait for the device, which vary with the volume."""
-    taken = [max(one["device_seconds"], one["compute_seconds"]) for one in planned]
-    bound = [one["device_seconds"] for one in planned if one["device_seconds"] >= one["compute_seconds"]]
-    return sum(bound) / max(sum(taken), 1e-9)
+def errors(jobs: list[dict[str, Any]]) -> dict[str, float]:
+    """The figures that are judged: a positive error is a prediction that is too long."""
+    found = [job["error"] for job in jobs]
+    sizes = [abs(error) for error in found]
+    return {
+        "median": statistics.median(sizes),
+        "90th percentile": quantile(sizes, 90),
+        "signed median": statistics.median(found),
+    }
 
 
-def judged(runs: dict[str, list[dict[str, Any]]], volume_spread: float) -> list[dict[str, Any]]:
-    """For each job the medians, the error of the prediction, and the error beyond the volume's spread."""
-    found = []
-    for name, repeats in runs.items():
-        seconds = statistics.median(run["seconds"] for run in repeats)
-        predicted = statistics.median(run["predicted_seconds"] for run in repeats)
-        error = predicted / seconds - 1
-        found.append(
-            {
-                "name": name,
-                "method": repeats[0]["method"],
-                "seconds": seconds,
-                "predicted_seconds": predicted,
-                "error": error,
-                "beyond": max(0.0, abs(error) - volume_spread * device_share(repeats[0]["planned"])),
-                "runs": repeats,
-            }
-        )
-    return found
-
-
-def run(ascot: str, work: Path, scale: Scale) -> dict[str, Any]:
-    """Measures the volume, runs all jobs in turns, and measures the volume again."""
+def run(ascot: str, work: Path, scale: Scale, seed: int) -> dict[str, Any]:
+    """Runs the jobs of a seed one after another."""
     say = lambda text: print(f"bench: {text}", flush=True)  # noqa: E731
     if (free := shutil.disk_usage(work).free) < disk(scale):
         raise RuntimeError(f"{decimal(disk(scale))} of disk are needed, {decimal(free)} are free")
-    _inputs(ascot, work, scale, say)
-    say("measuring the volume")
-    profiles = [profile(ascot, work, scale, "before.toml")]
-    listed = jobs(ascot, work, scale)
-    runs: dict[str, list[dict[str, Any]]] = {job.name: [] for job in listed}
-    for _ in range(scale.repeats):
-        for job in listed:
-            runs[job.name].append(_measure_once(job, work))
-            last = runs[job.name][-1]
-            say(f"  {job.name}: {last['seconds']:.2f} s, predicted {last['predicted_seconds']:.2f}")
-    say("measuring the volume again")
-    profiles.append(profile(ascot, work, scale, "after.toml"))
-    volume_spread = spread(profiles)
-    told = judged(runs, volume_spread)
-    for one in profiles:
-        one["name"] = "the volume of the bench"
+    bench = Bench(ascot, work, scale, seed)
+    jobs = []
+    for job in draw(seed, scale):
+        jobs.append(bench.measured(job))
+        done = jobs[-1]
+        took = f"{done['seconds']:.2f} s, predicted {done['predicted_seconds']:.2f}"
+        say(f"  {job.name}: {took}, {100 * done['error']:+.0f}%")
     return {
-        "version": 1,
+        "version": 2,
+        "seed": seed,
         "machine": machine.describe(work),
         "repeats": scale.repeats,
-        "profiles": profiles,
-        "volume_spread": volume_spread,
-        "error": {str(percent): quantile((abs(job["error"]) for job in told), percent) for percent in ASKED},
-        "beyond": {str(percent): quantile((job["beyond"] for job in told), percent) for percent in ASKED},
-        "jobs": told,
+        "errors": errors(jobs),
+        "jobs": jobs,
     }
 
 
 def markdown(result: dict[str, Any]) -> str:
     """The result as a page."""
-    host, rates = result["machine"], result["profiles"][0]["measurement"]
-    speed = lambda figure: f"{figure['value'] / 1e6:.0f} ± {figure['spread'] / 1e6:.0f}"  # noqa: E731
+    host = result["machine"]
+    rates = [job["profile"]["measurement"]["duplex"]["value"] / 1e6 for job in result["jobs"]]
     lines = [
         "# Predicted and measured times",
         "",
+        f"{len(result['jobs'])} jobs drawn with seed {result['seed']}, each planned with a profile of `ascot probe` "
+        "taken just before.",
         f"{host['cores']} cores ({host['processor']}), {binary(host['memory_bytes'])} of memory, {host['system']}, "
         f"kernel {host['kernel']}, {host['filesystem']}.",
-        f"`ascot probe` before the runs: reads {speed(rates['read']['rate'])}, writes "
-        f"{speed(rates['write']['rate'])}, both at once {speed(rates['duplex'])} MB/s each way.",
-        f"Cold cache; medians of {result['repeats']}, interleaved. Spread of the volume's measurements before "
-        f"and after the runs: {100 * result['volume_spread']:.0f}%.",
+        f"Cold cache; medians of {result['repeats']}. The profiles found {min(rates):.0f} to {max(rates):.0f} MB/s "
+        "each way for reading and writing at once.",
         "",
-        "| error of the prediction | target | beyond the volume's spread | in all |",
-        "| --- | ---: | ---: | ---: |",
+        "| error of the prediction | asked | found |",
+        "| --- | ---: | ---: |",
     ]
-    names = {50: "median", 90: "90th percentile"}
-    lines += [
-        f"| {names[percent]} | {100 * asked:.0f}% | {100 * result['beyond'][str(percent)]:.0f}% | "
-        f"{100 * result['error'][str(percent)]:.0f}% |"
-        for percent, asked in ASKED.items()
-    ]
+    for name, asked in ASKED.items():
+        found = result["errors"][name]
+        shown = f"{100 * found:+.0f}%" if name.startswith("signed") else f"{100 * found:.0f}%"
+        lines.append(f"| {name} | {100 * asked:.0f}% | {shown} |")
     lines += ["", "| job | method | predicted, s | measured, s | error |", "| --- | --- | ---: | ---: | ---: |"]
     lines += [
         f"| {job['name']} | {job['method']} | {job['predicted_seconds']:.2f} | {job['seconds']:.2f} | "

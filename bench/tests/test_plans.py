@@ -1,4 +1,4 @@
-"""Predictions compared with measurements: the arithmetic, and a tiny run if there is a command."""
+"""Predictions compared with measurements: the draw of jobs, the arithmetic, and a tiny run if there is a command."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import pytest
 from harness import plans
 
 
-def _profile(read: float, write: float, duplex: float, spread: float) -> dict:
-    figure = lambda value: {"value": value, "spread": spread}  # noqa: E731
-    measured = {"read": {"rate": figure(read)}, "write": {"rate": figure(write)}, "duplex": figure(duplex)}
-    return {"measurement": measured}
-
-
-def test_the_spread_is_that_of_all_measurements_together() -> None:
-    assert plans.spread([_profile(100, 100, 100, 5)]) == pytest.approx(0.05)
-    drifted = [_profile(100, 100, 100, 5), _profile(100, 60, 100, 5)]
-    assert plans.spread(drifted) == pytest.approx((105 - 55) / 2 / 80)
+def test_a_draw_has_all_kinds_and_layouts_and_depends_on_its_seed() -> None:
+    drawn = plans.draw(14, plans.FULL)
+    assert len(drawn) == 20 and {job.kind for job in drawn} == set(plans.KINDS)
+    assert {job.layout.name for job in drawn} == {layout.name for layout in plans.LAYOUTS}
+    assert drawn == plans.draw(14, plans.FULL) != plans.draw(15, plans.FULL)
+    for job in drawn:
+        assert job.memory >= plans.FULL.small_memory
+        assert (job.memory > 3 * job.size) == (job.kind == "in memory")
 
 
 def test_quantiles_are_measured_values() -> None:
@@ -29,28 +27,9 @@ def test_quantiles_are_measured_values() -> None:
     assert plans.quantile([3.0], 90) == 3.0
 
 
-def test_errors_in_all_and_beyond_the_spread() -> None:
-    planned = [{"device_seconds": 9.0, "compute_seconds": 1.0}]
-    run = {"predicted_seconds": 12.0, "method": "merge", "planned": planned}
-    runs = {"far": [{**run, "seconds": s} for s in (9.0, 10.0, 30.0)], "near": [{**run, "seconds": 11.5}]}
-    far, near = plans.judged(runs, 0.05)
-    assert (far["seconds"], far["error"], far["beyond"]) == (10.0, pytest.approx(0.2), pytest.approx(0.15))
-    assert near["beyond"] == 0.0
-
-
-def test_passes_bound_by_the_processor_do_not_vary_with_the_volume() -> None:
-    half = [{"device_seconds": 3.0, "compute_seconds": 1.0}, {"device_seconds": 1.0, "compute_seconds": 3.0}]
-    assert plans.device_share(half) == pytest.approx(0.5)
-    assert plans.device_share([{"device_seconds": 1.0, "compute_seconds": 2.0}]) == 0.0
-
-
-def test_there_are_thirty_jobs(tmp_path: Path) -> None:
-    for number in range(plans.MERGED_FILES):
-        (tmp_path / f"sorted-{number:02}").touch()
-    listed = plans.jobs("ascot", tmp_path, plans.FULL)
-    assert len(listed) == len({job.name for job in listed}) == 30
-    merge = next(job for job in listed if job.name.startswith("merge"))
-    assert sum("sorted-" in word for word in merge.argv) == plans.MERGED_FILES
+def test_errors_have_a_size_and_a_sign() -> None:
+    found = plans.errors([{"error": error} for error in (-0.3, -0.1, 0.0, 0.1, 0.5)])
+    assert found == {"median": 0.1, "90th percentile": 0.5, "signed median": 0.0}
 
 
 def test_a_tiny_run_writes_its_result(tmp_path: Path) -> None:
@@ -58,11 +37,10 @@ def test_a_tiny_run_writes_its_result(tmp_path: Path) -> None:
         pytest.skip("ASCOT_BIN names no command")
     out = tmp_path / "result"
     with tempfile.TemporaryDirectory(dir=os.environ.get("ASCOT_TEST_DIR")) as work:
-        plans.write(out, plans.run(ascot, Path(work), plans.QUICK))
+        plans.write(out, plans.run(ascot, Path(work), plans.QUICK, 14))
     told = json.loads((out / "runs.json").read_text())
-    assert len(told["jobs"]) == 30 and all(job["predicted_seconds"] > 0 for job in told["jobs"])
-    assert {job["method"] for job in told["jobs"]} >= {"in memory", "merge inputs", "split"}
+    assert len(told["jobs"]) == plans.QUICK.jobs and all(job["predicted_seconds"] > 0 for job in told["jobs"])
     page = (out / "overview.md").read_text()
-    assert "90th percentile" in page and "sort 32 MB of u64-le within 8 MiB" in page
+    assert "90th percentile" in page and all(job["name"] in page for job in told["jobs"])
     assert json.loads((out / "machine.json").read_text())["cores"] > 0
     assert work not in page + (out / "runs.json").read_text(), "where it was run is nobody's business"

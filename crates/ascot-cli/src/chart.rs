@@ -6,7 +6,8 @@
 
 use std::fmt::{Arguments, Write};
 
-use ascot_model::measurement::{MeasuredProfile, SwitchPoint};
+use ascot_model::measured_profile::MeasuredProfile;
+use ascot_model::measurement::SwitchPoint;
 use ascot_model::units;
 
 const WIDTH: f64 = 720.0;

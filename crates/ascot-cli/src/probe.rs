@@ -4,9 +4,13 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::path::Path;
 
-use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeRequest, SECONDS_RANGE};
-use ascot_model::measurement::{Figure, MeasuredProfile, Speed, SwitchPoint};
+use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeRequest, Probed, SECONDS_RANGE};
+use ascot_model::host::RecordClass;
+use ascot_model::measured_profile::MeasuredProfile;
+use ascot_model::measurement::{Figure, Speed, SwitchPoint};
 use ascot_model::units;
+use ascot_sort::Cancel;
+use ascot_sort::jobs::measure_host::measure_host;
 use clap::ArgMatches;
 
 use crate::chart;
@@ -21,6 +25,8 @@ use crate::values;
 /// Characters of the longest bar of the curve.
 const BAR_LETTERS: f64 = 16.0;
 const PROGRESS_LETTERS: usize = 30;
+/// The share of the time for measuring the processors.
+const HOST_SHARE: f64 = 0.15;
 
 /// `ascot probe`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -31,28 +37,24 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         return stored_profiles::forget(&what);
     }
     let directory = values::path(matches, "directory").unwrap_or_default();
-    let request = ProbeRequest {
-        directory,
-        bytes: numbers::memory(matches, "bytes", DEFAULT_BYTES)?,
-        seconds: seconds(matches)?,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let bytes = numbers::memory(matches, "bytes", DEFAULT_BYTES)?;
+    let seconds = seconds(matches)?;
     let [output, plot] = ["output", "plot"].map(|id| values::path(matches, id));
     for path in [&output, &plot].into_iter().flatten() {
         check_place(path)?;
     }
     let watched = io::stderr().is_terminal();
-    let probed = stoppable(|cancel| {
-        let probed = ascot_device::probe(&request, &cancel.flag(), &|share| draw(watched, share));
+    let measured = stoppable(|cancel| {
+        let measured = measure(&directory, bytes, seconds, cancel, &|share| draw(watched, share));
         if watched {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }
-        probed
+        measured
     })?;
-    for notice in &probed.notices {
+    let (profile, notices) = (&measured.profile, &measured.notices);
+    for notice in notices {
         let _ = writeln!(io::stderr().lock(), "ascot: {notice}");
     }
-    let profile = &probed.profile;
     print(&if matches.get_flag("json") { numbers::json(profile)? } else { text(profile) })?;
     if let Some(path) = output {
         let written = write_whole(&path, profile.to_string().as_bytes());
@@ -62,9 +64,34 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let written = write_whole(&path, chart::switches(profile).as_bytes());
         written.map_err(Failure::file(&path, "cannot write the chart"))?;
     }
-    let notice = stored_profiles::store(profile, &request.directory);
+    let notice = stored_profiles::store(profile, &directory);
     let _ = writeln!(io::stderr().lock(), "ascot: {notice}");
     Ok(0)
+}
+
+/// A profile, and notices about its measurement.
+struct Measured {
+    profile: MeasuredProfile,
+    notices: Vec<String>,
+}
+
+/// Measures the volume of `directory` and the processors, one after the other, in about `seconds`.
+fn measure(
+    directory: &Path,
+    bytes: u64,
+    seconds: f64,
+    cancel: &Cancel,
+    progress: &dyn Fn(f64),
+) -> Result<Measured, Failure> {
+    let volume_seconds = seconds * (1.0 - HOST_SHARE);
+    let request = ProbeRequest { directory: directory.to_path_buf(), bytes, seconds: volume_seconds };
+    let share_of_volume = |done: f64| progress(done * (1.0 - HOST_SHARE));
+    let Probed { volume, measurement, notices } =
+        ascot_device::probe(&request, &cancel.flag(), &share_of_volume)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share_of_host = |done: f64| progress(1.0 - HOST_SHARE * (1.0 - done));
+    let host = measure_host(directory, threads, seconds * HOST_SHARE, cancel, &share_of_host)?;
+    Ok(Measured { profile: MeasuredProfile { volume, measurement, host }, notices })
 }
 
 /// `--seconds`.
@@ -116,6 +143,13 @@ fn text(profile: &MeasuredProfile) -> String {
     let _ = writeln!(text, "  reading   {}", speed(&measured.read));
     let _ = writeln!(text, "  writing   {}", speed(&measured.write));
     let _ = writeln!(text, "  both      {}   each way, at once", rate(measured.duplex));
+    if let Some(request) = measured.request_seconds {
+        let _ = writeln!(
+            text,
+            "  requests  {:>7.1} µs   each, beyond the time of its bytes",
+            request.value * 1e6
+        );
+    }
     let cache = measured.cache.map_or("not visible in bursts of writes".to_owned(), |cache| {
         format!(
             "{:>9}         writes at {} until it is full, then at {}",
@@ -140,18 +174,24 @@ fn text(profile: &MeasuredProfile) -> String {
     }
     let _ = writeln!(
         text,
-        "\n  one thread  sorting             merging {:<12}merging {}",
-        ascot_model::host::NARROW_MERGE,
-        ascot_model::host::WIDE_MERGE
+        "\n  one thread            sorting            merging            merging runs       splitting"
     );
     for kernel in &profile.host.kernels {
-        let wide = kernel.wide_merge.map(rate).unwrap_or_default();
+        let keys = if kernel.keys > 1 { format!(", {} keys", kernel.keys) } else { String::new() };
+        let name = match kernel.class {
+            RecordClass::Line | RecordClass::Computed => {
+                format!("{} of {} bytes{keys}", kernel.layout, kernel.record_bytes)
+            }
+            _ => kernel.layout.clone(),
+        };
+        let [runs, split] =
+            [kernel.merge_runs, kernel.split].map(|figure| figure.map(rate).unwrap_or_default());
         let line =
-            format!("  {:<12}{:<20}{:<20}{wide}", kernel.layout, rate(kernel.sort), rate(kernel.merge));
+            format!("  {name:<20}{:<19}{:<19}{runs:<19}{split}", rate(kernel.sort), rate(kernel.merge));
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    if let Some(fresh) = profile.host.fresh_memory {
-        let _ = writeln!(text, "  memory that was not used before comes at {}", rate(fresh).trim_start());
+    if let Some(request) = profile.host.request_seconds {
+        let _ = writeln!(text, "  a request takes {:.1} µs of a processor", request.value * 1e6);
     }
     text.push_str("\n  ± is half of the distance between the least and the greatest repetition\n");
     text

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use ascot_device::{ProfileStore, StoredFile, StoredProfile, System};
-use ascot_model::measurement::MeasuredProfile;
+use ascot_model::measured_profile::MeasuredProfile;
 use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use serde_json::{Value, json};

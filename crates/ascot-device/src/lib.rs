@@ -1,4 +1,4 @@
-//! Measures the host and the volume of a directory, and finds the profiles of the volumes that jobs use.
+//! Measures the volume of a directory, and finds the profiles of the volumes that jobs use.
 //!
 //! ```text
 //!   target  whether the directory can be measured, and the space for it
@@ -6,7 +6,6 @@
 //!   drive   requests in flight against areas for a slice of time: bytes moved, and time
 //!   volume  the slices, their repetitions, and the resulting figures
 //!   cache   bursts of writes: the bytes after which a device is slower
-//!   host    sorting and merging in memory, with the kernels that jobs use
 //! ```
 //!
 //! It also knows the volumes that jobs use:
@@ -25,7 +24,6 @@ mod block_device;
 mod cache;
 mod drive;
 mod error;
-mod host;
 mod known;
 mod mounts;
 mod profile;
@@ -38,10 +36,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ascot_model::measurement::MeasuredProfile;
+use ascot_model::measurement::VolumeMeasurement;
+use ascot_model::volume::VolumeProfile;
 
 pub use error::ProbeError;
-pub use host::measure as measure_host;
 pub use known::VolumeFinder;
 pub use profile::{Profile, ProfileError};
 pub use recognise::{RecognisedVolume, System};
@@ -65,24 +63,21 @@ pub struct ProbeRequest {
     pub bytes: u64,
     /// Duration in seconds.
     pub seconds: f64,
-    /// Number of compute threads.
-    pub threads: usize,
 }
 
-/// A profile, and notices about the measurement.
+/// A measured volume, and notices about the measurement.
 #[derive(Clone, Debug)]
 pub struct Probed {
+    /// The profile for plans.
+    pub volume: VolumeProfile,
     /// The figures.
-    pub profile: MeasuredProfile,
+    pub measurement: VolumeMeasurement,
     /// Deviations from the request.
     pub notices: Vec<String>,
 }
 
-/// The share of the time for measuring the processors.
-const HOST_SHARE: f64 = 0.1;
-
-/// Measures volume and host. `cancel` ends it early with [`ProbeError::Cancelled`]; `progress` receives the completed
-/// share periodically.
+/// Measures a volume. `cancel` ends it early with [`ProbeError::Cancelled`]; `progress` receives the completed share
+/// periodically.
 pub fn probe(
     request: &ProbeRequest,
     cancel: &AtomicBool,
@@ -90,13 +85,10 @@ pub fn probe(
 ) -> Result<Probed, ProbeError> {
     let began = Instant::now();
     let target = target::Target::find(&request.directory, request.bytes)?;
-    let seconds = request.seconds.clamp(SECONDS_RANGE.0, SECONDS_RANGE.1);
-    let clock = Clock { began, budget: Duration::from_secs_f64(seconds), cancel, progress };
-    let host_until = clock.share(HOST_SHARE);
-    let host = host::measure(&clock, host_until, request.threads)?;
+    let clock = Clock { began, budget: Duration::from_secs_f64(request.seconds), cancel, progress };
     let measurement = volume::measure(&target, &clock)?;
     let volume = measurement.profile(&target.name);
-    Ok(Probed { profile: MeasuredProfile { volume, measurement, host }, notices: target.notices })
+    Ok(Probed { volume, measurement, notices: target.notices })
 }
 
 /// The time budget, cancellation and progress of a measurement.

@@ -1,6 +1,7 @@
 //! Reads the text of a volume's profile (docs/formats/volume.md).
 
-use ascot_model::measurement::{HostMeasurement, VolumeMeasurement, VolumeRequests};
+use ascot_model::host_measurement::HostMeasurement;
+use ascot_model::measurement::{VolumeMeasurement, VolumeRequests};
 use ascot_model::volume::VolumeProfile;
 use serde::de::DeserializeOwned;
 
@@ -90,7 +91,9 @@ pub(crate) fn taken<T: DeserializeOwned>(
 pub(crate) mod tests {
     use super::*;
     use ascot_model::host::RecordClass;
-    use ascot_model::measurement::{Figure, KernelMeasurement, MeasuredProfile, Speed, SwitchPoint};
+    use ascot_model::host_measurement::KernelMeasurement;
+    use ascot_model::measured_profile::MeasuredProfile;
+    use ascot_model::measurement::{Figure, Speed, SwitchPoint};
 
     /// A profile as `ascot probe` measures it.
     pub(crate) fn measured() -> MeasuredProfile {
@@ -101,6 +104,7 @@ pub(crate) mod tests {
             read: speed,
             write: speed,
             duplex: figure(9.5e8),
+            request_seconds: Some(figure(2e-5)),
             run_bytes: 1 << 18,
             read_switches: switches,
             write_switches: vec![SwitchPoint { files: 2, seconds: figure(-3e-6) }],
@@ -113,11 +117,19 @@ pub(crate) mod tests {
             layout: "fixed:100".into(),
             class: RecordClass::Fixed,
             record_bytes: 100.0,
+            keys: 2,
             sort: figure(1e9),
             merge: figure(8e8),
-            wide_merge: Some(figure(6e8)),
+            merge_runs: Some(figure(6e8)),
+            split: Some(figure(9e8)),
+            wide_merge: None,
         };
-        let host = HostMeasurement { threads: 2, fresh_memory: Some(figure(3e9)), kernels: vec![kernel] };
+        let host = HostMeasurement {
+            threads: 2,
+            fresh_memory: None,
+            request_seconds: Some(figure(3e-5)),
+            kernels: vec![kernel],
+        };
         let volume = measurement.profile("a \"place\" (ext4)");
         MeasuredProfile { volume, measurement, host }
     }

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ascot_io::{AtomicOutput, IoError, crc32c};
-use ascot_model::measurement::MeasuredProfile;
+use ascot_model::measured_profile::MeasuredProfile;
+use ascot_record::hex::to_hex;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 
@@ -275,7 +276,7 @@ fn machine() -> String {
         files.iter().find_map(|file| fs::read_to_string(file).ok().filter(|id| !id.trim().is_empty()));
     let Some(identity) = identity else { return String::new() };
     let digest = Md5::new().chain_update("ascot profiles ").chain_update(identity.trim()).finalize();
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    to_hex(&digest)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //!   layout   writes the files to be read
 //!   cache    bursts of writes after a sync
 //!   sweep    request sizes and numbers in flight; selects the smallest of those about as fast as the best
-//!   rounds   each figure once a round: reading, writing, both; switches by number of files, both directions
+//!   rounds   each figure once a round, with the requests of a job: reading, writing, both; both in small requests;
+//!            switches by number of files, both directions
 //! ```
 //!
 //! The cost of a switch is the extra time per request when requests alternate between k files, compared with
@@ -31,6 +32,11 @@ const MIB: u64 = 1 << 20;
 /// Request sizes and numbers in flight to try; together at most [`BUFFER_BYTES`].
 const REQUESTS: [u64; 3] = [256 * KIB, MIB, 4 * MIB];
 const DEPTHS: [usize; 3] = [1, 4, 16];
+/// Requests of the rates: jobs keep at least so many bytes in flight, in requests of at most this size.
+const JOB_BYTES: usize = 8 << 20;
+const JOB_REQUEST_BYTES: u64 = MIB;
+/// Small requests, whose time beyond that of their bytes is the time of a request.
+const SMALL: Pattern = Pattern { request_bytes: 32 * KIB, depth: 64, streams: 1 };
 /// Bytes of the buffers of one direction.
 const BUFFER_BYTES: usize = 16 << 20;
 /// Of the patterns within this share of the fastest, the one with the least memory is selected.
@@ -71,7 +77,7 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
     bench.lay_out()?;
     let cache = bench.cache()?;
     let (read, write) = bench.sweep()?;
-    let rounds = bench.rounds(read, write)?;
+    let rounds = bench.rounds(as_in_jobs(read), as_in_jobs(write))?;
     let speed = |pattern: Pattern, rates: &[f64]| Speed {
         rate: Figure::new(rates),
         request_bytes: pattern.request_bytes,
@@ -90,6 +96,7 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
         read: speed(read, &rounds.read),
         write: speed(write, &rounds.write),
         duplex: Figure::new(&rounds.duplex),
+        request_seconds: Some(Figure::new(&rounds.request_seconds)),
         run_bytes: RUN_BYTES,
         read_switches: switches(&rounds.read_switches),
         write_switches: switches(&rounds.write_switches),
@@ -150,6 +157,7 @@ struct Rounds {
     read: Vec<f64>,
     write: Vec<f64>,
     duplex: Vec<f64>,
+    request_seconds: Vec<f64>,
     /// For each round, by number of files.
     read_switches: Vec<Vec<f64>>,
     write_switches: Vec<Vec<f64>>,
@@ -227,7 +235,7 @@ impl<'a> Bench<'a> {
         let left = Clock::seconds_until(self.clock.share(1.0)).max(0.3);
         let wanted = ((left / ROUND_SECONDS) as u32).clamp(MIN_ROUNDS, MAX_ROUNDS);
         // A baseline before and after the numbers of files, for each direction.
-        let slices = 3.0 * RATE_WEIGHT + 2.0 * (self.file_counts().len() + 2) as f64;
+        let slices = 4.0 * RATE_WEIGHT + 2.0 * (self.file_counts().len() + 2) as f64;
         let slice = MEASURED_SHARE * left / f64::from(wanted) / slices;
         let mut rounds = Rounds::default();
         for round in 0..wanted {
@@ -252,7 +260,12 @@ impl<'a> Bench<'a> {
     ) -> Result<(), ProbeError> {
         rounds.read.push(self.one(Direction::Read, read, RATE_WEIGHT * slice)?.rate());
         rounds.write.push(self.one(Direction::Write, write, RATE_WEIGHT * slice)?.rate());
-        rounds.duplex.push(self.both(read, write, RATE_WEIGHT * slice)?);
+        let duplex = self.both(read, write, RATE_WEIGHT * slice)?;
+        rounds.duplex.push(duplex);
+        let small = self.both(SMALL, SMALL, RATE_WEIGHT * slice)?;
+        // Two requests move the bytes of one in each direction.
+        let seconds = SMALL.request_bytes as f64 * (1.0 / small - 1.0 / duplex) / 2.0;
+        rounds.request_seconds.push(seconds);
         rounds.read_switches.push(self.switches(Direction::Read, slice, backward)?);
         rounds.write_switches.push(self.switches(Direction::Write, slice, backward)?);
         Ok(())
@@ -316,6 +329,13 @@ impl<'a> Bench<'a> {
         let moved = drive::slice(&mut lanes, slice, self.clock.cancel)?;
         Ok(moved.iter().map(Moved::rate).sum::<f64>() / moved.len().max(1) as f64)
     }
+}
+
+/// The requests of a job with enough memory, on a volume whose leanest good pattern is this one.
+fn as_in_jobs(pattern: Pattern) -> Pattern {
+    let request_bytes = pattern.request_bytes.min(JOB_REQUEST_BYTES);
+    let in_flight = pattern.memory().clamp(JOB_BYTES, BUFFER_BYTES);
+    Pattern { request_bytes, depth: in_flight / request_bytes as usize, ..pattern }
 }
 
 /// The buffers of a pattern.

@@ -56,6 +56,14 @@ pub struct BufferAccount {
     pub memory_share: f64,
 }
 
+impl BufferAccount {
+    /// `blocks` blocks of a job with this much memory.
+    pub fn new(blocks: usize, block_bytes: usize, memory_bytes: usize) -> Self {
+        let memory_share = (blocks * block_bytes) as f64 / memory_bytes as f64;
+        BufferAccount { blocks: blocks as u64, block_bytes: block_bytes as u64, memory_share }
+    }
+}
+
 /// One finished pass.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct PassAccount {

@@ -157,12 +157,12 @@ impl DiskUse {
     }
 
     /// The peak of parts that are sorted one by one: one part is on disk twice, or as much of a larger part as memory
-    /// sorts.
-    pub(crate) fn parts(&self, records: u64, parts: u64, part_bytes: u64) -> DiskNeed {
-        let spills = self.spill_bytes(records, parts, 1);
-        let output = self.output_bytes(records);
-        let stored = spills.max(output) + self.manifest_bytes(records, 0);
-        let step = part_bytes.min(records) + part_bytes.min(records) / BESIDE_PART_SHARE + self.block;
+    /// sorts. What is `held` in memory is in the output alone, or in the spills of a larger part.
+    pub(crate) fn parts(&self, spilled: u64, held: u64, parts: u64, part_bytes: u64) -> DiskNeed {
+        let spills = self.spill_bytes(spilled, parts, 1);
+        let output = self.output_bytes(spilled + held);
+        let stored = spills.max(output) + self.manifest_bytes(spilled, 0);
+        let step = part_bytes.min(spilled) + part_bytes.min(spilled) / BESIDE_PART_SHARE + self.block;
         let need = self.need(stored, step, spills, output);
         // A part is freed as a whole.
         DiskNeed { least_bytes: need.peak_bytes, ..need }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_part_is_stored_twice() {
-        let need = disk().parts(100 * MIB, 20, 6 * MIB);
+        let need = disk().parts(100 * MIB, 0, 20, 6 * MIB);
         assert!((107 * MIB..109 * MIB).contains(&need.peak_bytes), "{need:?}");
         assert_eq!(need.least_bytes, need.peak_bytes);
     }

@@ -1,24 +1,19 @@
-//! The speeds of a host's compute kernels, from which plans determine whether the processor is the bottleneck.
+//! The speeds of a host's processors, from which plans determine whether they are the bottleneck.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes/s of one thread for each step of a sort, for one kind of record.
+/// Bytes/s of one thread for each step of a job, for one kind of record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelRates {
     /// Dividing into records and sorting a chunk in memory.
     pub sort_bytes_per_s: f64,
-    /// Merging [`NARROW_MERGE`] sorted chunks or runs, copying included.
+    /// Merging sorted chunks in memory, copying included.
     pub merge_bytes_per_s: f64,
-    /// Merging [`WIDE_MERGE`] of them.
-    pub wide_merge_bytes_per_s: f64,
+    /// Merging runs or files block by block, copying included.
+    pub merge_runs_bytes_per_s: f64,
     /// Splitting by key range, copying included.
     pub split_bytes_per_s: f64,
 }
-
-/// The fan-in of a narrow merge.
-pub const NARROW_MERGE: u32 = 8;
-/// The fan-in of a wide merge.
-pub const WIDE_MERGE: u32 = 64;
 
 /// A host: its cores and their speeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,19 +22,29 @@ pub struct HostProfile {
     pub threads: usize,
     /// Speeds for the records at hand.
     pub rates: KernelRates,
-    /// Bytes/s at which one thread allocates unused memory; `None`: not measured, counted as free.
+    /// Seconds of a processor for a request to a device and for handing its block on; 0: not measured.
     #[serde(default)]
-    pub fresh_bytes_per_s: Option<f64>,
+    pub request_seconds: f64,
 }
 
 impl HostProfile {
-    /// The work of allocating memory: bytes, and bytes/s of one thread.
-    pub fn fresh_memory(&self, bytes: u64) -> (u64, f64) {
-        self.fresh_bytes_per_s.map_or((0, 1.0), |rate| (bytes, rate))
+    /// A host without measurements, for records of a kind.
+    pub fn assumed(threads: usize, kind: RecordKind) -> Self {
+        let rates = KernelRates::assumed(kind);
+        HostProfile { threads, rates, request_seconds: 0.0 }
+    }
+
+    /// The work of moving blocks of `block_bytes` to or from a device: bytes, and bytes/s of one thread.
+    pub fn requests(&self, bytes: u64, block_bytes: u64) -> (u64, f64) {
+        if self.request_seconds > 0.0 {
+            (bytes, block_bytes.max(1) as f64 / self.request_seconds)
+        } else {
+            (0, 1.0)
+        }
     }
 }
 
-/// Kinds of records with equal costs per byte and per record.
+/// Classes of records with equal costs per byte and per record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecordClass {
     /// Integers and floats: sorted in place by vector instructions.
@@ -52,51 +57,32 @@ pub enum RecordClass {
     Computed,
 }
 
+/// What the cost of a record depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecordKind {
+    /// Its class.
+    pub class: RecordClass,
+    /// Its mean length, bytes.
+    pub bytes: f64,
+    /// Number of its keys.
+    pub keys: u32,
+}
+
 impl KernelRates {
     /// Rates for plans without a measurement: the time per byte plus the time per record of a current server core.
-    pub fn assumed(class: RecordClass, record_bytes: f64) -> Self {
-        let per = |byte_ns: f64, record_ns: f64| 1e9 / (byte_ns + record_ns / record_bytes.max(1.0));
+    pub fn assumed(kind: RecordKind) -> Self {
+        let per = |byte_ns: f64, record_ns: f64| 1e9 / (byte_ns + record_ns / kind.bytes.max(1.0));
         let rates = |sort, merge, split| KernelRates {
             sort_bytes_per_s: sort,
             merge_bytes_per_s: merge,
-            wide_merge_bytes_per_s: merge,
+            merge_runs_bytes_per_s: merge,
             split_bytes_per_s: split,
         };
-        match class {
+        match kind.class {
             RecordClass::Number => rates(per(0.7, 0.0), per(0.9, 0.0), per(0.45, 0.0)),
             RecordClass::Fixed => rates(per(0.1, 20.0), per(0.15, 25.0), per(0.2, 55.0)),
             RecordClass::Line => rates(per(0.15, 35.0), per(0.2, 40.0), per(0.2, 105.0)),
             RecordClass::Computed => rates(per(0.3, 180.0), per(0.3, 120.0), per(0.3, 200.0)),
         }
-    }
-
-    /// Bytes/s of a merge. Each doubling of the fan-in is one more comparison for each record, so the time of a byte
-    /// grows with the logarithm of the fan-in, through the two measured points.
-    pub fn merging_bytes_per_s(&self, fan_in: f64) -> f64 {
-        let narrow_s = 1.0 / self.merge_bytes_per_s;
-        let wide_s = 1.0 / self.wide_merge_bytes_per_s;
-        let narrow = f64::from(NARROW_MERGE).log2();
-        let wide = f64::from(WIDE_MERGE).log2();
-        let share = (fan_in.max(2.0).log2() - narrow) / (wide - narrow);
-        // A noisy measurement must not lead to absurd rates far from the measured points.
-        let min_s = narrow_s.min(wide_s) / 2.0;
-        1.0 / (narrow_s + share * (wide_s - narrow_s)).max(min_s)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_larger_fan_in_takes_longer_as_measured() {
-        let assumed = KernelRates::assumed(RecordClass::Fixed, 100.0);
-        assert!((assumed.merging_bytes_per_s(500.0) / assumed.merge_bytes_per_s - 1.0).abs() < 1e-9);
-        let rates = KernelRates { merge_bytes_per_s: 4e8, wide_merge_bytes_per_s: 2e8, ..assumed };
-        let near = |pieces, wanted: f64| (rates.merging_bytes_per_s(pieces) / wanted - 1.0).abs() < 1e-9;
-        assert!(near(8.0, 4e8) && near(64.0, 2e8) && near(512.0, 4e8 / 3.0));
-        assert!(rates.merging_bytes_per_s(2.0) > 4e8);
-        let noise = KernelRates { wide_merge_bytes_per_s: 9e8, ..rates };
-        assert!(noise.merging_bytes_per_s(1e6) <= 1.8e9 + 1.0, "bounded");
     }
 }

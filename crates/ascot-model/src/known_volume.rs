@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::measurement::{HostMeasurement, VolumeRequests};
+use crate::host_measurement::HostMeasurement;
+use crate::measurement::VolumeRequests;
 use crate::volume::VolumeProfile;
 use crate::volume_kind::VolumeKind;
 

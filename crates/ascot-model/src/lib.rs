@@ -6,7 +6,9 @@
 //! * [`units`]: bytes, rates and times in text for people.
 //! * [`volume`]: speeds and switch cost of a volume, and the time of a pass on it.
 //! * [`host`]: speeds of the compute kernels by kind of record.
-//! * [`measurement`]: measured figures of a volume and a host, with their spread.
+//! * [`measurement`]: measured figures of a volume, with their spread.
+//! * [`host_measurement`]: measured speeds of the processors, by length of records and number of keys.
+//! * [`measured_profile`]: both, as the text of a profile.
 //! * [`volume_kind`]: kinds of volumes, and what is assumed of each without a measurement.
 //! * [`volume_pace`]: the rates and the switch cost that a job sees, and the profile that they correct.
 //! * [`known_volume`]: a volume of a job, with its profile and the origin of the profile.
@@ -35,7 +37,9 @@ pub mod compression;
 pub mod disk_use;
 pub mod growth;
 pub mod host;
+pub mod host_measurement;
 pub mod known_volume;
+pub mod measured_profile;
 pub mod measurement;
 pub mod multipass;
 pub mod passes_plan;

@@ -1,12 +1,9 @@
-//! Measured figures with their spread: the speeds of a volume, its switch cost by the number of files, and the speeds
-//! of the compute kernels. [`MeasuredProfile`] writes them as the text of a profile (docs/formats/volume.md).
+//! Measured figures of a volume with their spread: its speeds, its requests, and its switch cost by the number of files.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::host::{HostProfile, KernelRates, RecordClass};
 use crate::volume::{BadProfile, MAX_DUPLEX_GAIN, SwitchCost, VolumeProfile};
 
 /// A measured figure: the median of its repetitions and their spread.
@@ -110,7 +107,7 @@ impl Requests {
 }
 
 /// Checks that a figure is a positive, finite number.
-fn positive(value: f64, field: &'static str) -> Result<(), BadProfile> {
+pub(crate) fn positive(value: f64, field: &'static str) -> Result<(), BadProfile> {
     (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
 }
 
@@ -136,6 +133,10 @@ pub struct VolumeMeasurement {
     pub write: Speed,
     /// Each direction with both busy, bytes/s.
     pub duplex: Figure,
+    /// Seconds of a request beyond those of its bytes, with both directions busy; `None`: not measured. A figure below
+    /// zero is within the spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_seconds: Option<Figure>,
     /// Bytes of a run in the measurement of switches.
     pub run_bytes: u64,
     /// Switches between files that are read.
@@ -177,6 +178,11 @@ impl VolumeMeasurement {
         positive(self.write.request_bytes as f64, "measurement.write.request_bytes")?;
         positive(self.write.depth.into(), "measurement.write.depth")?;
         positive(self.duplex.value, "measurement.duplex.value")?;
+        let request = self.request_seconds.map_or(0.0, |figure| figure.value);
+        request
+            .is_finite()
+            .then_some(())
+            .ok_or(BadProfile::NotFinite("measurement.request_seconds.value"))?;
         positive(self.run_bytes as f64, "measurement.run_bytes")?;
         if let Some(cache) = self.cache {
             positive(cache.bytes as f64, "measurement.cache.bytes")?;
@@ -224,177 +230,11 @@ impl VolumeMeasurement {
             duplex_bytes_per_s: Some(self.duplex.value.min(max_duplex)),
             switch_seconds: self.switch_cost(),
             cache_bytes: self.cache.map_or(0, |cache| cache.bytes),
+            request_seconds: self.request_seconds.map_or(0.0, |figure| figure.value.max(0.0)),
             measured: true,
             ..VolumeProfile::simple(name, self.read.rate.value, self.write.rate.value, 0.0)
         }
     }
-}
-
-/// The speeds of the kernels for one kind of record: of one thread while all threads work.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KernelMeasurement {
-    /// The records, as a value of `--format`.
-    pub layout: String,
-    /// Their class.
-    pub class: RecordClass,
-    /// Mean length of a record, bytes.
-    pub record_bytes: f64,
-    /// Cutting into records and sorting in memory, bytes/s.
-    pub sort: Figure,
-    /// Merging [`NARROW_MERGE`](crate::host::NARROW_MERGE) sorted chunks, copying included, bytes/s.
-    pub merge: Figure,
-    /// Merging [`WIDE_MERGE`](crate::host::WIDE_MERGE) of them; `None`: not measured, counted as equally fast.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wide_merge: Option<Figure>,
-}
-
-/// The measured speeds of a host's kernels.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HostMeasurement {
-    /// Number of compute threads.
-    pub threads: usize,
-    /// The rate at which one thread allocates unused memory, bytes/s; `None`: not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fresh_memory: Option<Figure>,
-    /// Speeds by kind of record.
-    pub kernels: Vec<KernelMeasurement>,
-}
-
-impl HostMeasurement {
-    /// Checks that the figures are possible.
-    pub fn check(&self) -> Result<(), BadProfile> {
-        positive(self.threads as f64, "host.threads")?;
-        positive(self.fresh_memory.map_or(1.0, |figure| figure.value), "host.fresh_memory.value")?;
-        for kernel in &self.kernels {
-            positive(kernel.record_bytes, "host.kernels.record_bytes")?;
-            positive(kernel.sort.value, "host.kernels.sort.value")?;
-            positive(kernel.merge.value, "host.kernels.merge.value")?;
-            positive(kernel.wide_merge.map_or(1.0, |figure| figure.value), "host.kernels.wide_merge.value")?;
-        }
-        Ok(())
-    }
-
-    /// The host for records of a class and mean length: the assumed rates, scaled by the ratio of measured to assumed
-    /// rates of that class. Splitting copies as merging does and is scaled by the same ratio. A class without a
-    /// measurement keeps the assumed rates.
-    pub fn profile(&self, class: RecordClass, record_bytes: f64) -> HostProfile {
-        let assumed = KernelRates::assumed(class, record_bytes);
-        let rates = match self.kernels.iter().find(|kernel| kernel.class == class) {
-            Some(kernel) => {
-                let expected = KernelRates::assumed(class, kernel.record_bytes);
-                let merging = kernel.merge.value / expected.merge_bytes_per_s;
-                let wide = kernel.wide_merge.unwrap_or(kernel.merge).value / expected.wide_merge_bytes_per_s;
-                KernelRates {
-                    sort_bytes_per_s: assumed.sort_bytes_per_s * kernel.sort.value
-                        / expected.sort_bytes_per_s,
-                    merge_bytes_per_s: assumed.merge_bytes_per_s * merging,
-                    wide_merge_bytes_per_s: assumed.wide_merge_bytes_per_s * wide,
-                    split_bytes_per_s: assumed.split_bytes_per_s * merging,
-                }
-            }
-            None => assumed,
-        };
-        let fresh_bytes_per_s = self.fresh_memory.map(|figure| figure.value);
-        HostProfile { threads: self.threads, rates, fresh_bytes_per_s }
-    }
-}
-
-/// A profile with all its measurements. Its `Display` is the text of the profile file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MeasuredProfile {
-    /// The profile for plans.
-    pub volume: VolumeProfile,
-    /// Its measurements.
-    pub measurement: VolumeMeasurement,
-    /// The host.
-    pub host: HostMeasurement,
-}
-
-impl fmt::Display for MeasuredProfile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let VolumeProfile { name, read_bytes_per_s, write_bytes_per_s, .. } = &self.volume;
-        writeln!(f, "# What `ascot plan --volume FILE` reads: docs/formats/volume.md.")?;
-        writeln!(f, "name = {}", quoted(name))?;
-        writeln!(f, "read_bytes_per_s = {read_bytes_per_s:e}")?;
-        writeln!(f, "write_bytes_per_s = {write_bytes_per_s:e}")?;
-        if let Some(duplex) = self.volume.duplex_bytes_per_s {
-            writeln!(f, "duplex_bytes_per_s = {duplex:e}")?;
-        }
-        match &self.volume.switch_seconds {
-            SwitchCost::Constant(seconds) => writeln!(f, "switch_seconds = {seconds:e}")?,
-            SwitchCost::Curve(points) => {
-                let points: Vec<String> = points.iter().map(|(x, y)| format!("[{x}, {y:e}]")).collect();
-                writeln!(f, "switch_seconds = [{}]", points.join(", "))?;
-            }
-        }
-        if self.volume.cache_bytes > 0 {
-            writeln!(f, "cache_bytes = {}", self.volume.cache_bytes)?;
-        }
-        writeln!(f, "measured = {}", self.volume.measured)?;
-        write_measurement(f, &self.measurement)?;
-        writeln!(f, "\n[host]\nthreads = {}", self.host.threads)?;
-        if let Some(fresh) = self.host.fresh_memory {
-            writeln!(f, "fresh_memory = {}", table(fresh))?;
-        }
-        for kernel in &self.host.kernels {
-            writeln!(f, "\n[[host.kernels]]\nlayout = {}", quoted(&kernel.layout))?;
-            writeln!(f, "class = \"{:?}\"\nrecord_bytes = {:e}", kernel.class, kernel.record_bytes)?;
-            writeln!(f, "sort = {}\nmerge = {}", table(kernel.sort), table(kernel.merge))?;
-            if let Some(wide) = kernel.wide_merge {
-                writeln!(f, "wide_merge = {}", table(wide))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn write_measurement(f: &mut fmt::Formatter<'_>, measured: &VolumeMeasurement) -> fmt::Result {
-    let VolumeMeasurement { run_bytes, used_bytes, repeats, seconds, .. } = measured;
-    writeln!(f, "\n[measurement]\nduplex = {}", table(measured.duplex))?;
-    writeln!(f, "run_bytes = {run_bytes}\nused_bytes = {used_bytes}")?;
-    writeln!(f, "repeats = {repeats}\nseconds = {seconds:e}")?;
-    for (name, speed) in [("read", &measured.read), ("write", &measured.write)] {
-        writeln!(
-            f,
-            "{name} = {{ rate = {}, request_bytes = {}, depth = {} }}",
-            table(speed.rate),
-            speed.request_bytes,
-            speed.depth
-        )?;
-    }
-    if let Some(CacheMeasurement { bytes, filling, full }) = measured.cache {
-        writeln!(f, "cache = {{ bytes = {bytes}, filling = {filling:e}, full = {full:e} }}")?;
-    }
-    for (name, points) in
-        [("read_switches", &measured.read_switches), ("write_switches", &measured.write_switches)]
-    {
-        writeln!(f, "{name} = [")?;
-        for point in points {
-            writeln!(f, "  {{ files = {}, seconds = {} }},", point.files, table(point.seconds))?;
-        }
-        writeln!(f, "]")?;
-    }
-    Ok(())
-}
-
-fn table(figure: Figure) -> String {
-    format!("{{ value = {:e}, spread = {:e} }}", figure.value, figure.spread)
-}
-
-/// A string in TOML.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => out.extend(['\\', letter]),
-            _ if letter.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(letter))),
-            _ => out.push(letter),
-        }
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]
@@ -475,6 +315,7 @@ mod tests {
             read: speed,
             write: speed,
             duplex: Figure { value: 1e9, spread: 0.0 },
+            request_seconds: Some(Figure { value: -1e-6, spread: 1e-6 }),
             run_bytes: 1 << 18,
             read_switches: vec![point(2, 4e-3), point(4, -1e-6), point(8, 9e-7)],
             write_switches: vec![point(2, 8e-3), point(4, 2e-3), point(8, 5e-7)],
@@ -499,38 +340,5 @@ mod tests {
         assert_eq!(profile.switch_seconds, SwitchCost::Curve(vec![(2.0, 6e-3), (4.0, 1e-3), (8.0, 0.0)]));
         assert!(profile.measured);
         assert_eq!(profile.check(), Ok(()));
-    }
-
-    #[test]
-    fn a_host_scales_what_is_assumed() {
-        let assumed = KernelRates::assumed(RecordClass::Fixed, 100.0);
-        let twice = |value: f64| Figure { value: 2.0 * value, spread: 0.0 };
-        let host = HostMeasurement {
-            threads: 3,
-            fresh_memory: Some(Figure { value: 2e9, spread: 1e8 }),
-            kernels: vec![KernelMeasurement {
-                layout: "fixed:100".into(),
-                class: RecordClass::Fixed,
-                record_bytes: 100.0,
-                sort: twice(assumed.sort_bytes_per_s),
-                merge: twice(assumed.merge_bytes_per_s),
-                wide_merge: Some(Figure { value: assumed.merge_bytes_per_s, spread: 0.0 }),
-            }],
-        };
-        assert_eq!(host.profile(RecordClass::Fixed, 500.0).fresh_bytes_per_s, Some(2e9));
-        let (measured, usual) =
-            (host.profile(RecordClass::Fixed, 500.0).rates, KernelRates::assumed(RecordClass::Fixed, 500.0));
-        assert!((measured.sort_bytes_per_s / usual.sort_bytes_per_s - 2.0).abs() < 1e-9);
-        assert!((measured.wide_merge_bytes_per_s / usual.wide_merge_bytes_per_s - 1.0).abs() < 1e-9);
-        assert!((measured.split_bytes_per_s / usual.split_bytes_per_s - 2.0).abs() < 1e-9);
-        assert_eq!(
-            host.profile(RecordClass::Line, 50.0).rates,
-            KernelRates::assumed(RecordClass::Line, 50.0)
-        );
-    }
-
-    #[test]
-    fn names_are_quoted() {
-        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000A\"");
     }
 }

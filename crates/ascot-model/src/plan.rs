@@ -1,5 +1,12 @@
-//! The methods for a job, costed, and the one chosen. A pass takes the larger of the time of the volume and the time
-//! of the processors, because reading, computing and writing overlap.
+//! The methods for a job, costed, and the one chosen.
+//!
+//! Reading, computing and writing overlap, but not wholly: a thread that hands over a block, and a device that completes
+//! a request, wait for the other side now and then, the more often the closer the two are in speed. So a pass takes the
+//! time of the slower side if the other one has little to do, and more than that if both are busy:
+//!
+//! ```text
+//!   seconds = (device^p + compute^p)^(1/p)
+//! ```
 
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +76,7 @@ impl PassPlan {
 
     /// Seconds the pass takes.
     pub fn seconds(&self) -> f64 {
-        self.device_seconds.max(self.compute_seconds)
+        (self.device_seconds.powf(OVERLAP) + self.compute_seconds.powf(OVERLAP)).powf(1.0 / OVERLAP)
     }
 
     /// The bottleneck.
@@ -85,6 +92,10 @@ impl PassPlan {
         }
     }
 }
+
+/// How well a device and the processors overlap, `p` above: 1 is not at all, infinity is wholly.
+/// Fitted to passes of sorts, merges, splits and views of all layouts on two cores.
+const OVERLAP: f64 = 1.5;
 
 /// The bytes, switches and files of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,14 +224,10 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{KernelRates, RecordClass};
+    use crate::host::{RecordClass, RecordKind};
 
     fn host() -> HostProfile {
-        HostProfile {
-            threads: 2,
-            rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
-            fresh_bytes_per_s: None,
-        }
+        HostProfile::assumed(2, RecordKind { class: RecordClass::Fixed, bytes: 100.0, keys: 1 })
     }
 
     fn method(bytes: u64, rate: f64) -> MethodPlan {
@@ -241,11 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_takes_the_larger_of_device_and_compute() {
+    fn a_pass_takes_little_more_than_the_slower_of_device_and_compute() {
         assert_eq!(method(1_000_000_000, 1e8).passes[0].bound_by(), "computing");
-        assert!((method(1_000_000_000, 1e8).seconds() - 5.0).abs() < 1e-9);
+        let seconds = method(1_000_000_000, 1e8).seconds();
+        assert!((5.0..6.0).contains(&seconds), "one of the device, five of the processors: {seconds}");
         assert_eq!(method(1_000_000_000, 1e10).passes[0].bound_by(), "reading and writing");
-        assert!((method(1_000_000_000, 1e10).seconds() - 1.0).abs() < 1e-9);
+        let seconds = method(1_000_000_000, 1e10).seconds();
+        assert!((1.0..1.01).contains(&seconds), "{seconds}");
     }
 
     #[test]
@@ -263,13 +272,13 @@ mod tests {
         let assumed = VolumeProfile::assumed_flash();
         let measured = VolumeProfile { name: "measured".into(), ..assumed.clone() };
         let chosen_bytes = |slower: f64, volume: &VolumeProfile| {
-            // Both are bound by the device; the first computes all the time.
-            let methods = vec![method(1_000_000_000, 5e8), method((slower * 1e9) as u64, 1e10)];
+            // Both are bound by the device; the first computes a fourth of the time.
+            let methods = vec![method(1_000_000_000, 2e9), method((slower * 1e9) as u64, 1e10)];
             Plan::cheapest(methods, volume).expect("two methods").0.read_bytes()
         };
-        assert_eq!(chosen_bytes(1.30, &assumed), 1_300_000_000);
-        assert_eq!(chosen_bytes(1.38, &assumed), 1_000_000_000);
-        assert_eq!(chosen_bytes(1.30, &measured), 1_000_000_000);
-        assert_eq!(chosen_bytes(1.02, &measured), 1_020_000_000);
+        assert_eq!(chosen_bytes(1.40, &assumed), 1_400_000_000);
+        assert_eq!(chosen_bytes(1.48, &assumed), 1_000_000_000);
+        assert_eq!(chosen_bytes(1.40, &measured), 1_000_000_000);
+        assert_eq!(chosen_bytes(1.09, &measured), 1_090_000_000);
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   in memory    read, sort | write                                       everything fits
 //!   merge        form n sorted runs | merge some of them | merge the rest and what memory still holds
-//!   distribute   split 1 into m by key | sort each part in memory
+//!   distribute   split 1 into m by key | sort each part in memory, with the records of it that memory still holds
 //! ```
 //!
 //! The caller states the bytes that fit in each place ([`Shares`]). A job with open files and a job that is only
@@ -23,6 +23,7 @@ use crate::run_length::{Algorithm, Scheme, Shape};
 use crate::units;
 use crate::volume::VolumeProfile;
 
+mod distributions;
 mod early_merges;
 mod held;
 mod split_shape;
@@ -31,7 +32,6 @@ mod splits;
 mod tests;
 
 use early_merges::{EarlyPass, Merging, early_passes};
-use split_shape::in_words;
 pub use split_shape::{MAX_PARTS, SplitShape};
 
 /// Bytes assumed for a pipe, whose size is unknown.
@@ -62,8 +62,6 @@ pub struct Shares {
     pub chunk_memory: u64,
     /// Bytes of records of one run buffer.
     pub load: u64,
-    /// Chunks of a run buffer, which are sorted one by one and merged.
-    pub load_pieces: u64,
     /// Bytes of the largest part that is sorted without spills.
     pub part: u64,
     /// The largest fan-in of a merge.
@@ -74,6 +72,15 @@ pub struct Shares {
     pub streams: u64,
     /// Bytes of a block.
     pub block: u64,
+}
+
+/// Records that memory holds while the parts of a distribution are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldParts {
+    /// Their bytes.
+    pub held: u64,
+    /// Bytes of the largest part that is sorted beside them.
+    pub part: u64,
 }
 
 /// A job on records: its input and its resources.
@@ -95,6 +102,8 @@ pub struct RecordJob<'a> {
     pub memory_bytes: u64,
     /// How memory is divided.
     pub shares: Shares,
+    /// Ways to hold the end of the input in memory while the parts of a distribution are sorted.
+    pub held_parts: Vec<HeldParts>,
     /// Its disk use in addition to the records.
     pub disk: DiskUse,
     /// The volume of all files, except inputs on a volume of their own.
@@ -234,7 +243,12 @@ impl RecordJob<'_> {
     }
 
     fn pass(&self, name: &str, moved: Moved, work: &[(u64, f64)]) -> PassPlan {
-        PassPlan::new(name, moved, work, self.volume, self.host)
+        let moved_bytes = moved.read_bytes + moved.written_bytes;
+        let requests = self.host.requests(moved_bytes, self.shares.block);
+        let mut pass = PassPlan::new(name, moved, &[work, &[requests]].concat(), self.volume, self.host);
+        pass.device_seconds +=
+            moved_bytes as f64 / self.shares.block.max(1) as f64 * self.volume.request_seconds;
+        pass
     }
 
     /// Costs a pass that reads the inputs, if those are on a volume of their own: each side is then a separate bowtie,
@@ -282,12 +296,7 @@ impl RecordJob<'_> {
     /// Bytes/s of sorting a run buffer, and of merging its chunks.
     fn load_rates(&self) -> (f64, f64) {
         let rates = &self.host.rates;
-        (rates.sort_bytes_per_s, rates.merging_bytes_per_s(self.shares.load_pieces as f64))
-    }
-
-    /// The work of allocating memory, which is part of the first pass.
-    fn memory(&self) -> (u64, f64) {
-        self.host.fresh_memory(self.memory_bytes.min(self.data()))
+        (rates.sort_bytes_per_s, rates.merge_bytes_per_s)
     }
 
     fn in_memory(&self) -> MethodPlan {
@@ -295,7 +304,7 @@ impl RecordJob<'_> {
         let kept = self.kept(data);
         let (sorting, merging) = self.load_rates();
         let reading = Moved { read_bytes: data, inputs: self.inputs, ..Moved::default() };
-        let mut reading = self.pass("read and sort", reading, &[(data, sorting), self.memory()]);
+        let mut reading = self.pass("read and sort", reading, &[(data, sorting)]);
         self.read_elsewhere(&mut reading, Many::Neither);
         let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
         let passes = vec![reading, self.pass("write", writing, &[(kept, merging)])];
@@ -323,7 +332,7 @@ impl RecordJob<'_> {
         };
         let files = if self.in_order { 1 } else { runs };
         let merges = self.merges(&Merging { files, bytes: spilled, held, kept, times: 1, all_first: false });
-        let work = [(all, sorting), (written, merging), self.memory()];
+        let work = [(all, sorting), (written, merging)];
         let mut form = self.pass("form runs", form, &work);
         self.read_elsewhere(&mut form, Many::Neither);
         let factors = merges.factors();
@@ -362,90 +371,6 @@ impl RecordJob<'_> {
             held_bytes: held,
             ..method("merge", summary, passes, disk, remark)
         }
-    }
-
-    /// The fastest distribution: in one split, or in several if fewer files at once are faster or memory allows no more.
-    fn distribute(&self) -> MethodPlan {
-        let wanted = part_count(self.data(), self.shares.part);
-        let several = self.split_fan_outs(wanted).into_iter().filter(|factors| factors.len() > 1);
-        let several = several.map(|factors| self.distribute_in_passes(wanted, &factors));
-        let faster =
-            |best: MethodPlan, next: MethodPlan| if next.seconds() < best.seconds() { next } else { best };
-        several.fold(self.distribute_at_once(wanted), faster)
-    }
-
-    /// The distribution whose splits have these fan-outs.
-    fn distribute_in_passes(&self, parts: u64, factors: &[u64]) -> MethodPlan {
-        let data = self.data();
-        let (sorting, merging) = self.load_rates();
-        let mut passes = self.split_passes(parts, factors);
-        let sort = Moved {
-            read_bytes: data,
-            written_bytes: data,
-            switches: 2 * parts,
-            inputs: 1,
-            outputs: 1,
-            times: parts,
-        };
-        let splitting = self.host.rates.split_bytes_per_s;
-        let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
-        passes.push(self.pass("sort parts", sort, &work));
-        let first = factors.first().copied().unwrap_or(1);
-        let summary = format!(
-            "split into {} by key in {} passes ({}), then sort each",
-            units::plural(parts, "part"),
-            factors.len(),
-            in_words(factors)
-        );
-        let disk = self.disk.parts(data, first, uneven_part_bytes(data, first));
-        let remark = "needs a sample of the keys";
-        MethodPlan {
-            pieces: parts,
-            factors: factors.to_vec(),
-            ..method("distribute", summary, passes, disk, remark)
-        }
-    }
-
-    /// The distribution in one split. If memory does not allow all parts at once, larger parts are sorted by runs and
-    /// merges.
-    fn distribute_at_once(&self, wanted: u64) -> MethodPlan {
-        let data = self.data();
-        let (sorting, merging) = self.load_rates();
-        let parts = wanted.min(self.shares.fan_out);
-        let switches = self.split_switches(parts, data);
-        let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };
-        let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
-        let splitting = self.host.rates.split_bytes_per_s;
-        let mut split = self.pass("split", split, &[(data, splitting), self.memory()]);
-        self.read_elsewhere(&mut split, Many::Outputs);
-        let mut passes = vec![split];
-        let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
-        let mut factors = vec![parts];
-        let by_runs = if parts == wanted { "" } else { " by runs and merges" };
-        if parts == wanted {
-            let sort = Moved { switches: 2 * parts, inputs: 1, outputs: 1, times: parts, ..both };
-            passes.push(self.pass("sort parts", sort, &work));
-        } else {
-            // A part larger than memory is sorted like an input of its own.
-            let runs = (data / parts).div_ceil(self.shares.load.max(1)).max(1);
-            let form = Moved { switches: 2 * runs * parts, inputs: 1, outputs: runs, times: parts, ..both };
-            passes.push(self.pass("form runs", form, &work));
-            let bytes = data / parts;
-            let merges = self.merges(&Merging {
-                files: runs,
-                bytes,
-                held: 0,
-                kept: bytes,
-                times: parts,
-                all_first: false,
-            });
-            factors.extend(merges.factors());
-            passes.extend(merges.passes);
-        }
-        let summary = format!("split into {} by key, then sort each{by_runs}", units::plural(parts, "part"));
-        let disk = self.disk.parts(data, parts, self.shares.part.min(uneven_part_bytes(data, parts)));
-        let remark = "needs a sample of the keys";
-        MethodPlan { pieces: parts, factors, ..method("distribute", summary, passes, disk, remark) }
     }
 
     /// The fan-in of merges, if it is smaller than memory allows.
@@ -539,8 +464,7 @@ impl RecordJob<'_> {
         } else {
             read / block
         };
-        let sources = inputs + held.div_ceil(self.shares.chunk.max(1));
-        let work = [(read_bytes + held, self.host.rates.merging_bytes_per_s(sources as f64))];
+        let work = [(read_bytes + held, self.host.rates.merge_runs_bytes_per_s)];
         self.pass(name, Moved { switches: switches as u64, ..moved }, &work)
     }
 }

@@ -41,6 +41,9 @@ pub struct VolumeProfile {
     /// Seconds lost when a request does not continue the previous one: a number, or a curve over the number of files,
     /// `[[files, seconds], ...]`.
     pub switch_seconds: SwitchCost,
+    /// Seconds of a request beyond those of its bytes.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub request_seconds: f64,
     /// The device's own cache, bytes: it joins runs if those of all streams fit into it together.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_bytes: u64,
@@ -70,6 +73,11 @@ pub struct Prices {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_nothing(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// An impossible profile.
@@ -125,6 +133,7 @@ impl VolumeProfile {
             write_bytes_per_s,
             duplex_bytes_per_s: None,
             switch_seconds: SwitchCost::Constant(switch_seconds),
+            request_seconds: 0.0,
             cache_bytes: 0,
             max_request_bytes: None,
             prices: None,
@@ -166,6 +175,7 @@ impl VolumeProfile {
         if self.max_request_bytes.is_some_and(|bytes| bytes < MIN_REQUEST_BYTES) {
             return Err(BadProfile::ShortRequests);
         }
+        not_negative(self.request_seconds, "request_seconds")?;
         let prices = self.prices.unwrap_or_default();
         not_negative(prices.read_request, "prices.read_request")?;
         not_negative(prices.write_request, "prices.write_request")?;

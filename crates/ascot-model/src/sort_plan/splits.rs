@@ -75,7 +75,7 @@ impl RecordJob<'_> {
         let disk = match factors {
             [first, _, ..] => {
                 let largest = (data as f64 / *first as f64 * shape.unevenness).min(data as f64) as u64;
-                self.disk.parts(data, *first, largest)
+                self.disk.parts(data, 0, *first, largest)
             }
             _ => self.disk.output_alone(data),
         };

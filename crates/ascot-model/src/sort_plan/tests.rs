@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::host::{KernelRates, RecordClass};
+use crate::host::{RecordClass, RecordKind};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -11,11 +11,7 @@ const ALL: Methods = Methods { merge: true, distribute: true, forced: false };
 const MERGE: Methods = Methods { distribute: false, ..ALL };
 
 fn host() -> HostProfile {
-    HostProfile {
-        threads: 64,
-        rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
-        fresh_bytes_per_s: None,
-    }
+    HostProfile::assumed(64, RecordKind { class: RecordClass::Fixed, bytes: 100.0, keys: 1 })
 }
 
 fn array() -> VolumeProfile {
@@ -31,7 +27,6 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
         chunk: memory / 80,
         chunk_memory: memory / 80,
         load: memory / 5 * 2,
-        load_pieces: 32,
         part: memory / 5 * 2,
         fan_in: memory / (2 * block),
         fan_out: memory / (4 * block),
@@ -47,6 +42,7 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
         groups_parts: false,
         memory_bytes: memory,
         shares,
+        held_parts: Vec::new(),
         disk: DiskUse {
             ahead_bytes: |_| 0,
             step_bytes: |_, _| 0,
@@ -205,11 +201,26 @@ fn a_slow_processor_binds() {
     let volume = VolumeProfile::simple("fast", 2e10, 2e10, 0.0);
     let way = job(100_000 * MIB, 1024 * MIB, &volume, &slow).sort(MERGE).expect("a plan").chosen;
     assert!(way.passes.iter().all(|pass| pass.compute_seconds > pass.device_seconds));
-    // Memory is allocated once, by the first pass.
-    let slower = HostProfile { fresh_bytes_per_s: Some(1e9), ..slow };
-    let later = job(100_000 * MIB, 1024 * MIB, &volume, &slower).sort(MERGE).expect("a plan").chosen;
-    let more = |at: usize| later.passes[at].compute_seconds - way.passes[at].compute_seconds;
-    assert!((more(0) - 1.073_741_824).abs() < 1e-6 && more(1).abs() < 1e-9);
+}
+
+#[test]
+fn each_block_takes_the_time_of_a_request_on_both_sides() {
+    let seconds = |request_seconds: f64, device_seconds: f64| {
+        let host = HostProfile { threads: 1, request_seconds, ..host() };
+        let volume =
+            VolumeProfile { request_seconds: device_seconds, ..VolumeProfile::simple("x", 2e9, 2e9, 0.0) };
+        let way = job(100_000 * MIB, 1024 * MIB, &volume, &host).sort(MERGE).expect("a plan").chosen;
+        (way.passes[0].compute_seconds, way.passes[0].device_seconds, way.passes[0].read_bytes)
+    };
+    let (none, slower) = (seconds(0.0, 0.0), seconds(1e-4, 1e-3));
+    let host = host();
+    let volume = VolumeProfile::assumed_flash();
+    let block = job(100_000 * MIB, 1024 * MIB, &volume, &host).shares.block as f64;
+    let blocks = 2.0 * none.2 as f64 / block;
+    // Some of the data is held: fewer blocks are written than read.
+    let share = (slower.0 - none.0) / (blocks * 1e-4);
+    assert!((0.9..=1.0).contains(&share), "{share}");
+    assert!(((slower.1 - none.1) / (blocks * 1e-3) - share).abs() < 1e-6);
 }
 
 #[test]

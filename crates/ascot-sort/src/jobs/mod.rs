@@ -5,11 +5,13 @@
 //!   sort          opens inputs, divides memory, makes the plan, runs the passes of its method with progress
 //!   resume        the same from the state of a killed job
 //!   explanation   the plan in words, for inputs that exist or are assumed
+//!   measure_host  the speeds of the processors, from the accounts of small jobs
 //! ```
 
 pub mod explanation;
 pub mod files_plan;
 pub mod generate;
 pub mod leftovers;
+pub mod measure_host;
 pub mod resume;
 pub mod sort;

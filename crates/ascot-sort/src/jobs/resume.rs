@@ -47,7 +47,8 @@ fn resume_within(
 ) -> Result<Report, SortError> {
     let view = manifest.view.as_ref().map(|view| view.path.clone());
     let data_bytes = manifest.inputs.iter().map(|print| print.size).sum();
-    let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes))?;
+    let long_runs = manifest.request.volumes.wants_runs(2);
+    let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes), long_runs)?;
     let disk = match view {
         Some(_) => view_disk(options),
         None => disk_for(&manifest.request, &budget, options),
