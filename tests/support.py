@@ -395,3 +395,8 @@ def out_of_memory_kills(group):
                 if line.startswith("oom_kill "):
                     return int(line.split()[1])
     return 0
+
+
+def pass_seconds(planned):
+    """Seconds of a pass of a plan: device and processors overlap, but not wholly."""
+    return (planned["device_seconds"] ** 1.5 + planned["compute_seconds"] ** 1.5) ** (1 / 1.5)

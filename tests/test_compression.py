@@ -54,13 +54,22 @@ def made(module_disk):
     return module_disk
 
 
-@pytest.fixture
-def slow(tmp_path):
-    """The profile of a volume that reads and writes in turn, at 40 MB/s."""
-    path = tmp_path / "slow.toml"
-    rates = f"read_bytes_per_s = {SLOW_RATE}\nwrite_bytes_per_s = {SLOW_RATE}\n"
+def profile(path, rate):
+    """The profile of a volume that reads and writes in turn."""
+    rates = f"read_bytes_per_s = {rate}\nwrite_bytes_per_s = {rate}\n"
     path.write_text(f'name = "slow"\n{rates}switch_seconds = 0.0\n')
     return path
+
+
+@pytest.fixture
+def slow(tmp_path):
+    return profile(tmp_path / "slow.toml", SLOW_RATE)
+
+
+@pytest.fixture
+def crawling(tmp_path):
+    """A volume so slow that compression pays on the busiest machine."""
+    return profile(tmp_path / "crawling.toml", SLOW_RATE / 20)
 
 
 def sort(source, disk, report, *more, memory="8MiB", **options):
@@ -130,8 +139,8 @@ def test_a_codec_that_the_user_names_is_kept(made, slow, disk, tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_choice_follows_data_that_changes(method, made, slow, disk, tmp_path):
-    words = [disk, tmp_path / "r.json", "--method", method, "--volume", slow]
+def test_the_choice_follows_data_that_changes(method, made, crawling, disk, tmp_path):
+    words = [disk, tmp_path / "r.json", "--method", method, "--volume", crawling]
     for name in ("hard-soft", "soft-hard"):
         plain, expected = sort(made / name, *words, "--compress", "none")
         told, found = sort(made / name, *words)
@@ -163,10 +172,10 @@ def test_early_merges_compress_too(made, slow, disk, tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_killed_job_resumes_with_runs_of_several_codecs(method, made, slow, disk, tmp_path):
+def test_a_killed_job_resumes_with_runs_of_several_codecs(method, made, crawling, disk, tmp_path):
     """The killed job has blocks of two codecs; the resumed one chooses anew."""
     source = made / "hard-soft"
-    words = ["--memory", "8MiB", "--temp", disk, "--method", method, "--volume", slow]
+    words = ["--memory", "8MiB", "--temp", disk, "--method", method, "--volume", crawling]
     _, expected = sort(source, disk, tmp_path / "r.json", *words[4:], "--compress", "none")
     process = start("sort", source, *words, "-o", disk / "out")
     whole = source.stat().st_size

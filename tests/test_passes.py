@@ -5,7 +5,6 @@ import bisect
 import csv
 import io
 import json
-import math
 import os
 import random
 import shutil
@@ -291,6 +290,59 @@ def test_a_killed_split_goes_on(point, records, right, array, disk):
     assert leftovers(disk) == [*(f"out-{at:02}" for at in range(64)), "run.json"]
 
 
+def has_checkpoint(manifest):
+    return not manifest["all_read"] and manifest["parts"]
+
+
+@pytest.mark.parametrize("parts, memory", [(16, "8MiB"), (64, "16MiB")])
+def test_a_job_killed_in_a_first_pass_in_long_runs_goes_on(parts, memory, module_disk, array, disk):
+    """The pass is too small for writing all parts at a checkpoint: that would take a tenth more switches."""
+    source = module_disk / "large.rec"
+    if not source.exists():
+        run("gen", "2M", "-o", source)
+    words = ["split", source, *FIXED, "--by", "hash", "--parts", parts]
+    run(*map(str, [*words, "--memory", "256MiB", "-o", disk / "one-{:02}"]))
+    words += ["--memory", memory, "--volume", array(), "-o", disk / "out-{:02}"]
+    job = start(*map(str, words))
+    manifest = stop_where(job, disk, has_checkpoint)
+    kill(job)
+    (kept,) = job_directories(disk)
+    assert manifest["read_upto"]["offset"] > 0
+    assert any(part["skip"] > 0 for part in manifest["parts"]), "records after that position are on disk"
+    run("sort", "--resume", str(kept), "--report", str(disk / "run.json"))
+    read = read_by_stream(json.loads((disk / "run.json").read_text()))
+    assert read["input"] <= source.stat().st_size - manifest["read_upto"]["offset"] + MIB
+    assert parts_in(disk) == parts_in(disk, "one")
+
+
+@pytest.mark.parametrize("kind", ["long lines", "few keys", "text"])
+def test_any_records_can_be_resumed_in_a_first_pass_in_long_runs(kind, array, disk):
+    """Lines longer than a block, parts that are hardly ever written, and usual ones; killed several times."""
+    rng = random.Random(10)
+    key = {"long lines": 10**6, "few keys": 3, "text": 10**6}[kind]
+    lines = [f"{rng.randrange(key):07} {'x' * rng.randrange(80)}\n" for _ in range(1_200_000)]
+    if kind == "long lines":
+        lines[::3000] = [f"{rng.randrange(key):07} {'y' * rng.randrange(300_000)}\n" for _ in lines[::3000]]
+    (disk / "in").write_text("".join(lines))
+    words = ["split", disk / "in", "-k1,1", "--by", "hash", "--parts", 40]
+    run(*map(str, [*words, "--memory", "256MiB", "-o", disk / "one-{:02}"]))
+    words += ["--memory", "8MiB", "--volume", array(), "-o", disk / "out-{:02}"]
+    job = start(*map(str, words))
+    for _ in range(3):
+        seen = []
+        try:
+            stop_where(job, disk, lambda manifest, seen=seen: seen.append(manifest) or has_checkpoint(manifest))
+        finally:
+            kill(job)
+        (kept,) = job_directories(disk)
+        job = start("sort", "--resume", str(kept))
+        if seen[-1]["read_upto"]["offset"] > (disk / "in").stat().st_size / 2:
+            break
+    job.communicate(timeout=120)
+    assert job.returncode == 0
+    assert parts_in(disk) == parts_in(disk, "one")
+
+
 def test_a_split_killed_again_and_again_goes_on(records, right, array, disk):
     """With as much memory as before, with more, and with less."""
     rng = random.Random(8)
@@ -456,6 +508,18 @@ def test_a_distribution_splits_in_the_passes_of_its_plan(large, array, disk):
         assert abs(planned[step["name"]]["switches"] / step["switches"] - 1) <= 0.10, (planned, step["switches"])
 
 
+@pytest.mark.parametrize("memory", ["16MiB", "64MiB"])
+def test_sorting_parts_takes_two_switches_a_part(memory, large, array, disk):
+    """One to read a part, one to write it: a part that is read in two turns takes three."""
+    run(*distribution(large[0], disk, array, "--report", disk / "run.json", memory=memory))
+    assert digest(disk / "out") == large[1]
+    report = json.loads((disk / "run.json").read_text())
+    planned = {one["name"]: one for one in report["plan"]["chosen"]["passes"]}["sort parts"]
+    assert planned["switches"] == 2 * report["plan"]["chosen"]["pieces"]
+    (step,) = [step for step in report["passes"] if step["name"] == "sort parts"]
+    assert abs(step["switches"] / planned["switches"] - 1) <= 0.10, (planned, step)
+
+
 def test_a_distribution_in_passes_is_stable_and_knows_frequent_keys(array, disk):
     rng = random.Random(4)
     lines = [f"{rng.choice([7, 7, rng.randrange(10**6)])} {at} {'x' * 20}\n" for at in range(1_100_000)]
@@ -494,78 +558,3 @@ def test_a_killed_distribution_in_passes_goes_on(point, large, array, disk):
         again = sum(run["bytes"] for run, group in zip(manifest["runs"], manifest["groups"], strict=False)
                     if group["count"] > 1)  # fmt: skip
         assert read["spills"] <= 1.02 * (left + again) + MIB
-
-
-# ---------------------------------------------------------------- plans
-
-
-def plan(*words):
-    return json.loads(run("plan", *map(str, words), "--json").stdout)
-
-
-def test_a_reshape_is_planned_as_the_job_does_it(array):
-    words = ["--inputs", 64, "--outputs", 16, "--input", "64GB", "--memory", "1GiB", "--volume", array()]
-    by_range = plan("reshape", *words)
-    assert all(one["outputs"] == 1 for one in by_range["passes"]), "n x 1"
-    assert by_range["passes"] == plan("merge", *words[:2], *words[4:])["passes"]
-    by_hash = plan("reshape", *words, "--by", "hash")
-    assert [(one["inputs"], one["outputs"], one["bowties"]) for one in by_hash["passes"]] == [(64, 16, 1)]
-    told = run("plan", "reshape", "--inputs", "9000", "--outputs", "9000", "--input", "1TB", "--by", "value",
-               "--memory", "64MiB", expect=2).stderr  # fmt: skip
-    assert "9000 inputs and 9000 outputs at once" in told
-
-
-def test_growth_by_pass_is_in_every_pass(array):
-    words = ["merge", "--inputs", 512, "--input", "1024GB", "--memory", "2GB", "--volume", array()]
-    told = plan(*words, "--growth", "0.5")
-    before = 1024e9
-    for one in told["passes"]:
-        assert one["read_bytes"] == pytest.approx(before)
-        assert one["written_bytes"] == pytest.approx(before / 2)
-        before /= 2
-    assert len(told["passes"]) >= 2
-    assert told["bytes"] == pytest.approx(sum(one["read_bytes"] + one["written_bytes"] for one in told["passes"]))
-    usual = plan(*words, "--growth", "1")
-    assert told["seconds"] < usual["seconds"]
-    # The first pass has more bytes than the others: it merges fewer files at a time.
-    factors = [one["inputs"] for one in told["passes"]]
-    assert factors == sorted(factors) and factors[0] < factors[-1], factors
-    first = plan(*words, "--growth", "0.1,1")["passes"]
-    assert [round(one["read_bytes"] / 1e9, 1) for one in first] == [1024.0, *[102.4] * (len(first) - 1)]
-    assert "to 512 GB" in run("plan", *map(str, words), "--growth", "0.5").stdout.decode()
-
-
-def test_growth_by_files_is_the_paper_s(array):
-    """By hand: of 512 files with 1024 GB, 23 have the share at the logarithm between 1 and 512 files."""
-    words = ["merge", "--inputs", 512, "--input", "1024GB", "--memory", "2GB", "--volume", array()]
-    told = plan(*words, "--growth", "1:0.1")
-    *early, last = told["passes"]
-    assert last["written_bytes"] == pytest.approx(102.4e9)
-    for one, after in zip(early, told["passes"][1:], strict=True):
-        assert one["written_bytes"] == pytest.approx(after["read_bytes"])
-    share = 0.1 + 0.9 * math.log(512 / math.prod(one["inputs"] for one in early)) / math.log(512)
-    assert last["read_bytes"] == pytest.approx(1024e9 * share, rel=0.02)
-    split = plan("split", "--outputs", 512, *words[3:], "--growth", "512:3")
-    assert split["passes"][-1]["written_bytes"] == pytest.approx(3 * 1024e9)
-    assert split["passes"][0]["read_bytes"] == pytest.approx(1024e9)
-    middle = plan("reshape", "--outputs", 512, *words[1:], "--growth", "1:0.5", "--growth-out", "512:2")
-    assert middle["passes"][-1]["written_bytes"] == pytest.approx(1024e9)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["merge", "--growth", "0"], "is not a share"),
-        (["merge", "--growth", "x"], "is not a share"),
-        (["merge", "--growth", "1:0.5,0.9"], "mixes shares"),
-        (["merge", "--growth", "9:0.5,3:0.9"], "must ascend"),
-        (["merge", "--growth-out", "0.5"], "--growth-out does not apply to plan merge"),
-        (["reshape", "--growth", "0.5"], "by number of files"),
-        (["sort", "--growth", "0.5"], "--growth does not apply to plan sort"),
-        (["merge", "--growth", "0.5", "--alpha", "0.5"], "--alpha cannot be combined"),
-        (["split", "--by", "hash"], "--by does not apply to plan split"),
-        (["reshape", "--by", "hash", "--alpha", "0.4"], "--by cannot be combined"),
-    ],
-)
-def test_impossible_growths_are_refused(words, told):
-    assert told in run("plan", *words, "--input", "1GB", expect=2).stderr

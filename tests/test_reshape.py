@@ -39,7 +39,11 @@ def simulated(step, *flags):
     return json.loads(run("simulate", *map(str, words), *sizes, "--json", *flags).stdout)["switches"]
 
 
-@pytest.mark.parametrize("inputs, outputs, memory", [(8, 8, "8MiB"), (4, 16, "8MiB"), (16, 4, "32MiB")])
+SHAPES = [(8, 8, "8MiB"), (4, 16, "8MiB"), (16, 4, "8MiB"), (16, 4, "32MiB"), (7, 2, "8MiB"), (3, 5, "8MiB")]
+SHAPES += [(12, 12, "8MiB"), (12, 12, "32MiB")]
+
+
+@pytest.mark.parametrize("inputs, outputs, memory", SHAPES)
 def test_a_reshape_by_hash_takes_the_switches_of_an_interconnect(inputs, outputs, memory, array, disk):
     names = sorted_files(disk, [1_600_000 // inputs] * inputs)
     words = [*names, *FIXED, "--by", "hash:20..30", "--parts", str(outputs), "--memory", memory]

@@ -8,8 +8,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use ascot_record::checksum::RecordSum;
-use ascot_record::chunk::{ChunkScratch, sort_chunk};
-use ascot_record::cursor::gather;
+use ascot_record::chunk::{ChunkScratch, gather, sort_chunk};
 use ascot_record::framing::{FixedFraming, Framing, LineFraming};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
 use ascot_record::merge::{SliceCursor, merge};

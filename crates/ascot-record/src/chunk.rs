@@ -1,4 +1,4 @@
-//! Sorts a chunk of memory: not its records but their starts.
+//! Sorts a chunk of memory: not its records but their starts, by which [`gather`] then copies them in order.
 //!
 //! Every record becomes one u64 *code*, and codes are sorted as bare integers, which vectors sort many times faster
 //! than any comparison sort:
@@ -20,8 +20,8 @@
 
 use std::cmp::Ordering;
 
-use crate::cursor::prefetch_byte;
-use crate::framing::Framing;
+use crate::cursor::{ASKED_MAX, LINE, prefetch_byte};
+use crate::framing::{Cut, Framing};
 use crate::order::{LastResort, RecordOrder, prefix};
 use crate::vsort;
 
@@ -488,6 +488,46 @@ fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     const STEP: usize = 32;
     let whole = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).take_while(|(a, b)| a == b).count() * STEP;
     whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
+}
+
+/// Number of records that [`gather`] prefetches ahead: it has only one source.
+const GATHERED_AHEAD: usize = 8;
+
+/// Bytes prefetched for a record of unknown length.
+const UNKNOWN_LEN: usize = 2 * LINE;
+
+/// Prefetches the record that starts at `start`.
+#[inline(always)]
+fn prefetch_record<F: Framing>(framing: &F, bytes: &[u8], start: u32) {
+    let start = start as usize;
+    let end = start + framing.fixed_len().unwrap_or(UNKNOWN_LEN).min(ASKED_MAX);
+    let mut at = start;
+    while at < end {
+        prefetch_byte(bytes, at);
+        at += LINE;
+    }
+    prefetch_byte(bytes, end - 1);
+}
+
+/// Copies the records that start at `starts`, in that order, to `out` until the next does not fit; returns the number
+/// of records and bytes copied.
+///
+/// Copying a chunk while it is in the cache, and merging the copies later as slices, costs less than merging chunks
+/// in place long after they have left the cache.
+pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [u8]) -> Cut {
+    let mut copied = Cut::default();
+    for (at, start) in starts.iter().enumerate() {
+        if let Some(ahead) = starts.get(at + GATHERED_AHEAD) {
+            prefetch_record(framing, bytes, *ahead);
+        }
+        let start = *start as usize;
+        let Some(record) = framing.end(bytes, start).and_then(|end| bytes.get(start..end)) else { break };
+        let Some(space) = out.get_mut(copied.bytes..copied.bytes + record.len()) else { break };
+        space.copy_from_slice(record);
+        copied.records += 1;
+        copied.bytes += record.len();
+    }
+    copied
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Sorted sources of records, read one record at a time.
 //!
 //! A merge reads from many places in turn, faster than a processor predicts. So a [`SliceCursor`] prefetches the bytes
-//! some hundred bytes ahead, and [`gather`] the records to come.
+//! some hundred bytes ahead.
 
-use crate::framing::{Cut, Framing};
+use crate::framing::Framing;
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// Prefetches the cache line that holds `bytes[at]`, if there is such a byte.
 #[inline(always)]
@@ -22,48 +22,8 @@ pub fn prefetch_byte(bytes: &[u8], at: usize) {
     let _ = (bytes, at);
 }
 
-/// Bytes prefetched for a record of unknown length.
-const UNKNOWN_LEN: usize = 2 * LINE;
-
 /// Most bytes prefetched; the rest of a long record is left to the hardware.
-const ASKED_MAX: usize = 4 * LINE;
-
-/// Prefetches the record that starts at `start`.
-#[inline(always)]
-fn prefetch_record<F: Framing>(framing: &F, bytes: &[u8], start: u32) {
-    let start = start as usize;
-    let end = start + framing.fixed_len().unwrap_or(UNKNOWN_LEN).min(ASKED_MAX);
-    let mut at = start;
-    while at < end {
-        prefetch_byte(bytes, at);
-        at += LINE;
-    }
-    prefetch_byte(bytes, end - 1);
-}
-
-/// Copies the records that start at `starts`, in that order, to `out` until the next does not fit; returns the number
-/// of records and bytes copied.
-///
-/// Copying a chunk while it is in the cache, and merging the copies later as slices, costs less than merging chunks
-/// in place long after they have left the cache.
-pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [u8]) -> Cut {
-    let mut copied = Cut::default();
-    for (at, start) in starts.iter().enumerate() {
-        if let Some(ahead) = starts.get(at + GATHERED_AHEAD) {
-            prefetch_record(framing, bytes, *ahead);
-        }
-        let start = *start as usize;
-        let Some(record) = framing.end(bytes, start).and_then(|end| bytes.get(start..end)) else { break };
-        let Some(space) = out.get_mut(copied.bytes..copied.bytes + record.len()) else { break };
-        space.copy_from_slice(record);
-        copied.records += 1;
-        copied.bytes += record.len();
-    }
-    copied
-}
-
-/// Number of records that [`gather`] prefetches ahead: it has only one source.
-const GATHERED_AHEAD: usize = 8;
+pub(crate) const ASKED_MAX: usize = 4 * LINE;
 
 /// Records in order in a list of slices, each of whole records.
 #[derive(Clone, Debug)]

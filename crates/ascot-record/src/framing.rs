@@ -10,7 +10,7 @@
 //! A *record* is moved and written; keys are taken from its *body*. Records lie back to back. A framing never reads
 //! before `start`, never allocates and never panics, whatever the bytes.
 
-use memchr::{memchr, memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter, memchr2, memrchr};
 
 use crate::layout::Endian;
 
@@ -161,6 +161,16 @@ impl Framing for LineFraming {
 
     fn completes(&self) -> Option<u8> {
         Some(self.0)
+    }
+
+    /// One scan that counts costs less than one search per line.
+    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
+        if max_records < usize::MAX {
+            let ends = memchr_iter(self.0, bytes).take(max_records);
+            return ends.fold(Cut::default(), |cut, at| Cut { records: cut.records + 1, bytes: at + 1 });
+        }
+        let bytes_of_all = memrchr(self.0, bytes).map_or(0, |at| at + 1);
+        Cut { records: memchr_iter(self.0, bytes).count(), bytes: bytes_of_all }
     }
 
     /// One scan over all bytes costs less than one search per line if lines are short.
@@ -370,6 +380,16 @@ mod tests {
         assert_eq!(consumed, 11);
         assert_eq!(LineFraming(b'\n').body(b"one\n"), b"one");
         assert_eq!(LineFraming(b'\n').body(b"\n\n"), b"\n");
+    }
+
+    #[test]
+    fn lines_are_cut_off_after_the_last_delimiter_allowed() {
+        let cut = |bytes: &[u8], most| LineFraming(b'\n').cut(bytes, most);
+        let after = [(0, 0), (1, 4), (2, 5), (3, 11), (4, 11), (usize::MAX, 11)];
+        for (most, bytes) in after {
+            assert_eq!(cut(b"one\n\nthree\nfour", most), Cut { records: most.min(3), bytes }, "{most}");
+        }
+        assert_eq!(cut(b"four", usize::MAX), Cut::default());
     }
 
     #[test]

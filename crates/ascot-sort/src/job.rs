@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ascot_io::clocks::in_stage;
-use ascot_io::{AtomicOutput, BlockPool, Disk, Pool};
+use ascot_io::{AtomicOutput, BlockPool, Disk, Pool, Reservation};
 use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -16,14 +16,16 @@ use crate::api::{Caller, Cancel, Observer, Output, Parts, SortError, SortRequest
 use crate::merge::EmitThreads;
 use crate::output::{Commit, OutputStream, OutputWriter, RollingFiles};
 use crate::partition::KeySample;
-use crate::plan::{Budget, MergeBytes, corrected, merge_factor, output_dir, temp_dirs, volumes_seen};
-use crate::read::{InputPosition, Inputs, RecordReader};
-use crate::records::{Misfits, Records, Segment};
+use crate::plan::{
+    Budget, ChunkShare, MergeBytes, corrected, merge_factor, output_dir, temp_dirs, volumes_seen,
+};
+use crate::read::{Inputs, RecordReader};
+use crate::records::{Merged, Misfits, Records, Segment};
 use crate::report::{JobSums, Passes, files_of, report_of_records};
 use crate::resources::{ChunkPool, Turns, descriptors};
 use crate::runs::{
-    BackgroundUnlink, FileIdentity, Finished, JobDir, Keeping, MANIFEST_VERSION, Manifest, OpenSpill,
-    OutputState, Run, SortMemory, Spill, SpillCompression, SpillDirs, StoredMethod,
+    BackgroundUnlink, FileIdentity, Finished, JobDir, Keeping, Manifest, OpenSpill, OutputState, Run,
+    SortMemory, Spill, SpillCompression, SpillDirs,
 };
 
 /// The state that the passes of one job share.
@@ -40,6 +42,8 @@ pub struct Job<'a, R: Records> {
     pub pool: Pool,
     /// The division of this memory.
     pub budget: Budget,
+    /// The part of it that libraries take for the codecs of spills.
+    _codecs: Reservation,
     /// Stops it.
     pub cancel: &'a Cancel,
     /// The account of the passes so far.
@@ -60,6 +64,10 @@ pub struct Job<'a, R: Records> {
     spill_dirs: Option<SpillDirs>,
     /// Sorted chunks that stay in memory until the last merge: the last runs of the manifest.
     pub held: Vec<Vec<Segment>>,
+    /// Bytes at the end of the inputs that a distribution plans to hold in memory.
+    pub rest_bytes: u64,
+    /// Memory of records held while the parts are sorted, bytes.
+    pub held_memory: usize,
     /// Its state, as it is stored.
     pub manifest: Manifest,
     /// A sample of the keys of its parts, if these are sorted in groups.
@@ -87,39 +95,15 @@ impl<'a, R: Records> Job<'a, R> {
         let Caller { observer, cancel } = caller;
         let passes = Passes::new(disk.ledger().clone());
         let pool = Pool::new(budget.memory);
+        let codecs = pool.reserve(budget.codecs, "codecs of spills")?;
         disk.stop_when(cancel.flag());
         disk.space().reserve(inputs.record_bytes().unwrap_or(0));
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
         let resumable =
             inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;
         let unlink = BackgroundUnlink::new(&disk);
-        let manifest = Manifest {
-            version: MANIFEST_VERSION,
-            request: request.absolute().unwrap_or_else(|_| request.clone()),
-            inputs: Vec::new(),
-            memory_bytes: budget.memory as u64,
-            threads: budget.threads,
-            method: StoredMethod::Merge,
-            dirs: Vec::new(),
-            next_number: 1,
-            runs: Vec::new(),
-            parts: Vec::new(),
-            read_end: InputPosition::default(),
-            all_read: false,
-            sum_in: RecordSum::new(),
-            misfits: Misfits::default(),
-            dropped: RecordSum::new(),
-            temporary: None,
-            output: None,
-            merging: None,
-            large: None,
-            finished: None,
-            view: None,
-            split: None,
-            groups: Vec::new(),
-            moved: (0, 0),
-            seconds: 0.0,
-        };
+        let manifest = Manifest::new(request, budget.memory as u64, budget.threads);
+        let rest_bytes = if plan.chosen.method == "distribute" { plan.chosen.held_bytes } else { 0 };
         Ok(Job {
             passes,
             compression: SpillCompression::new(request, &plan, &disk),
@@ -129,6 +113,7 @@ impl<'a, R: Records> Job<'a, R> {
             disk,
             pool,
             budget,
+            _codecs: codecs,
             cancel,
             inputs,
             header: None,
@@ -137,6 +122,8 @@ impl<'a, R: Records> Job<'a, R> {
             dir: None,
             spill_dirs: None,
             held: Vec::new(),
+            rest_bytes,
+            held_memory: 0,
             manifest,
             key_sample: None,
             resumable,
@@ -340,10 +327,21 @@ impl<'a, R: Records> Job<'a, R> {
         self.turns(&spills, &[self.output_dirs(), spills.clone()].concat())
     }
 
+    /// Chunks for a pass that sorts; `bytes` stay free for other uses.
+    fn sort_share(&self, bytes: usize) -> ChunkShare {
+        let bytes = bytes + self.held_memory;
+        let budget = Budget { memory: self.budget.memory.saturating_sub(bytes), ..self.budget };
+        budget.chunks(&|bytes| self.records.scratch_bytes(bytes))
+    }
+
+    /// Whether parts can be sorted in `bytes` less than the memory left beside held records.
+    pub fn can_sort(&self, bytes: usize) -> bool {
+        self.sort_share(bytes).can_sort()
+    }
+
     /// Memory for a pass that sorts; `bytes` stay free for other uses.
     pub fn sort_memory(&self, bytes: usize) -> SortMemory {
-        let budget = Budget { memory: self.budget.memory.saturating_sub(bytes), ..self.budget };
-        let share = budget.chunks(&|bytes| self.records.scratch_bytes(bytes));
+        let share = self.sort_share(bytes);
         SortMemory {
             chunks: ChunkPool::new(&self.pool, share.bytes, share.count, share.bytes * share.count),
             run_buffer_chunks: share.run_buffer(),
@@ -364,6 +362,14 @@ impl<'a, R: Records> Job<'a, R> {
         let numbers = self.new_numbers(dirs.count() as u64);
         let codec = self.compression.of_pass("merge some");
         Spill::resume(&self.records, &self.disk, dirs, numbers, codec, state)
+    }
+
+    /// Completes a spill that holds what `merged` counts; returns its runs.
+    pub fn end_spill(&mut self, spill: Spill<R>, merged: &Merged) -> Result<Vec<Run>, SortError> {
+        let runs = spill.finish()?;
+        self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
+        self.manifest.dropped.combine(&merged.dropped);
+        Ok(runs)
     }
 
     /// Numbers for new runs.

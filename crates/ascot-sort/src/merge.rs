@@ -17,28 +17,34 @@
 //! then gives all that it holds, because equal records are ordered by input.
 //!
 //! Invariants: a thread has blocks of its own, so that the thread with the first unfinished task always continues; the
-//! memory of a task is freed before the task reports its end.
+//! memory of a task is freed before the task reports its end; records with equal keys stay in one task.
 //!
-//! `merge/threads.rs` has the threads and cuts batches into tasks.
+//! `merge/start.rs` starts the threads.
 
-mod threads;
+mod start;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, Writer};
 use ascot_bowtie::flow::{self, Flow, Step};
+use ascot_io::BlockPool;
 use ascot_io::clocks::in_stage;
+use ascot_io::threads::Thread;
+use ascot_io::waits::{Need, receive, receive_looking};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::api::{Cancel, SortError};
-use crate::records::{Merged, MergedBlock, Records, Rules, Segment, Side};
+use crate::records::{Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task};
 use crate::runs::{RunBlock, RunStart};
 
-pub use threads::{CutRules, EmitThreads, cut_tasks};
-
 /// Takes the merged records of a merge, and may store its progress.
-pub trait MergeSink {
-    /// Takes merged records, in order.
-    fn block(&mut self, block: MergedBlock) -> Result<(), SortError>;
+pub trait MergeSink<I: BlockInput, O: BlockOutput = Writer> {
+    /// Takes merged records, in order. It may fill the outputs of `streams`, which share the memory of the inputs.
+    fn block(&mut self, block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<(), SortError>;
     /// Maximum bytes of a batch, if records allow.
     fn batch_bytes_max(&self) -> u64 {
         u64::MAX
@@ -48,42 +54,9 @@ pub trait MergeSink {
     fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<(), SortError> {
         Ok(())
     }
-}
-
-/// Takes the merged records of a merge whose outputs share the memory of its inputs.
-pub trait MergeTarget<I: BlockInput, O: BlockOutput> {
-    /// Takes merged records, in order.
-    fn block(&mut self, block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<(), SortError>;
-    /// As [`MergeSink::batch_bytes_max`].
-    fn batch_bytes_max(&self) -> u64 {
-        u64::MAX
-    }
-    /// As [`MergeSink::batch`].
-    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<(), SortError> {
-        Ok(())
-    }
     /// All records are merged; the outputs end after this.
     fn end(&mut self, _streams: &mut Bowtie<I, O>) -> Result<(), SortError> {
         Ok(())
-    }
-}
-
-/// A sink that is written apart from the merge.
-struct Apart<'a>(&'a mut dyn MergeSink);
-
-impl<I: BlockInput> MergeTarget<I, Writer> for Apart<'_> {
-    fn block(&mut self, block: MergedBlock, streams: &mut Bowtie<I>) -> Result<(), SortError> {
-        self.0.block(block)?;
-        // Blocks are freed while the batch is merged: the device must not become idle.
-        Ok(streams.pump()?)
-    }
-
-    fn batch_bytes_max(&self) -> u64 {
-        self.0.batch_bytes_max()
-    }
-
-    fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, so_far: &Merged) -> Result<(), SortError> {
-        self.0.batch(done, so_far)
     }
 }
 
@@ -112,23 +85,13 @@ impl<'a, R: Records> Merge<'a, R> {
         Merge { records, threads, rules, limit: None, cancel, so_far, in_memory: Vec::new() }
     }
 
-    /// Merges `inputs`, whose first blocks have the numbers `starts`, into `sink`. Returns the sums of all records
-    /// merged so far. This thread reads and writes in turns, for the stages of these names.
-    pub fn run<I: BlockInput<Block = RunBlock>>(
-        self,
-        inputs: &mut Bowtie<I>,
-        starts: Vec<usize>,
-        sink: &mut dyn MergeSink,
-    ) -> Result<Merged, SortError> {
-        self.run_into(inputs, starts, &mut Apart(sink))
-    }
-
-    /// The same into a target that may fill the outputs of `streams`.
-    pub fn run_into<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
+    /// Merges the inputs of `streams`, whose first blocks have the numbers `starts`, into `sink`. Returns the sums of all
+    /// records merged so far. This thread reads and writes in turns, for the stages of these names.
+    pub fn run<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
         mut self,
         streams: &mut Bowtie<I, O>,
         starts: Vec<usize>,
-        target: &mut impl MergeTarget<I, O>,
+        sink: &mut impl MergeSink<I, O>,
     ) -> Result<Merged, SortError> {
         let cancel = self.cancel;
         let mut held: Vec<VecDeque<Held>> = starts.iter().map(|_| VecDeque::new()).collect();
@@ -139,8 +102,7 @@ impl<'a, R: Records> Merge<'a, R> {
                 source.into_iter().enumerate().map(|(block, segment)| self.hold(segment, block)).collect(),
             );
         }
-        let mut flow =
-            MergeFlow { held, next_block, merge: self, target, small_batch: false, bounding: None };
+        let mut flow = MergeFlow { held, next_block, merge: self, sink, small_batch: false, bounding: None };
         let _stage = in_stage("read");
         flow::run(streams, &mut flow, || cancel.check())?;
         Ok(flow.merge.so_far)
@@ -149,7 +111,7 @@ impl<'a, R: Records> Merge<'a, R> {
 
 impl<R: Records> Merge<'_, R> {
     fn hold(&self, segment: Segment, block: usize) -> Held {
-        Held { bytes: self.records.bytes_in(&segment), segment, block, long: false }
+        Held { bytes: self.records.bytes_in(&segment), segment, block, long: false, straddles: false }
     }
 }
 
@@ -159,11 +121,18 @@ struct Held {
     bytes: u64,
     block: usize,
     long: bool,
+    /// It is the record before a block, and no block of the engine.
+    straddles: bool,
 }
 
-struct MergeFlow<'a, R, T> {
+/// Blocks of the engine among these.
+fn blocks_of(held: &VecDeque<Held>) -> usize {
+    held.iter().filter(|held| !held.straddles).count()
+}
+
+struct MergeFlow<'a, R, S> {
     merge: Merge<'a, R>,
-    target: &'a mut T,
+    sink: &'a mut S,
     held: Vec<VecDeque<Held>>,
     /// The block of each input after those taken.
     next_block: Vec<usize>,
@@ -179,40 +148,17 @@ const SMALL_BATCH_BYTES: u64 = 4 << 20;
 /// Minimum bytes of a task; smaller ones cost more to cut than they gain.
 const TASK_BYTES: u64 = 1 << 20;
 
-impl<R: Records, T> MergeFlow<'_, R, T> {
+impl<R: Records, S> MergeFlow<'_, R, S> {
     fn gather<I: BlockInput<Block = RunBlock>, O: BlockOutput>(&mut self, inputs: &mut Bowtie<I, O>) {
         for (index, held) in self.held.iter_mut().enumerate().take(inputs.inputs()) {
-            while let Some(RunBlock { segment, block, end, long }) = inputs.take(index) {
+            while let Some(RunBlock { segment, block, end, long, straddling }) = inputs.take(index) {
                 self.next_block[index] = end;
-                let bytes = self.merge.records.bytes_in(&segment);
-                held.push_back(Held { segment, bytes, block, long });
+                if let Some(segment) = straddling {
+                    held.push_back(Held { straddles: true, ..self.merge.hold(segment, block) });
+                }
+                held.push_back(Held { long, ..self.merge.hold(segment, block) });
             }
         }
-    }
-
-    /// The smallest last record of the inputs that have more to come, and its input.
-    fn bound<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
-        &self,
-        inputs: &Bowtie<I, O>,
-    ) -> Option<(R::Bound, usize)> {
-        self.smallest_last(|index, held| held.back().filter(|_| has_more(inputs, index)))
-    }
-
-    /// The smallest last record of one block of each input, and its input. `block` chooses the block.
-    fn smallest_last(
-        &self,
-        block: impl Fn(usize, &VecDeque<Held>) -> Option<&Held>,
-    ) -> Option<(R::Bound, usize)> {
-        let records = self.merge.records;
-        let mut smallest: Option<(R::Bound, usize)> = None;
-        for (index, held) in self.held.iter().enumerate() {
-            let Some(block) = block(index, held) else { continue };
-            let last = records.last(&block.segment);
-            if smallest.as_ref().is_none_or(|(bound, _)| records.compare(&last, bound).is_lt()) {
-                smallest = Some((last, index));
-            }
-        }
-        smallest
     }
 
     /// Takes the records below `bound` off the inputs.
@@ -222,21 +168,13 @@ impl<R: Records, T> MergeFlow<'_, R, T> {
         sources.filter(|source| !source.is_empty()).collect()
     }
 
-    /// Everything in memory that equals `bound`, of the first input that has such a record.
-    fn take_equals(&mut self, bound: &R::Bound) -> Vec<Vec<Segment>> {
-        let records = self.merge.records;
-        let mut sources =
-            self.held.iter_mut().map(|held| take_up_to(records, held, Some(bound), Side::Upper));
-        sources.find(|source| !source.is_empty()).into_iter().collect()
-    }
-
     fn emit<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
         &mut self,
         batch: Vec<Vec<Segment>>,
         inputs: &mut Bowtie<I, O>,
     ) -> Result<(), SortError>
     where
-        T: MergeTarget<I, O>,
+        S: MergeSink<I, O>,
     {
         let bytes: u64 = batch.iter().flatten().map(|segment| self.merge.records.bytes_in(segment)).sum();
         let Merge { records, threads, rules, limit, cancel, so_far, .. } = &mut self.merge;
@@ -246,16 +184,20 @@ impl<R: Records, T> MergeFlow<'_, R, T> {
         // The last task returns the key, or a later one.
         let cut = CutRules { previous: so_far.last_key.take(), limit: left, keeps_key: true };
         let tasks = cut_tasks(*records, batch, tasks, cut);
-        let target = &mut *self.target;
-        let merged = threads.run(tasks, *rules, cancel, &mut |block| target.block(block, inputs))?;
+        let sink = &mut *self.sink;
+        let merged = threads.run(tasks, *rules, cancel, &mut |block| {
+            sink.block(block, inputs)?;
+            // Blocks are freed while the batch is merged: the device must not become idle.
+            Ok(inputs.pump()?)
+        })?;
         so_far.add(merged);
         Ok(())
     }
 
-    /// Reports the progress of the merge to the target.
+    /// Reports the progress of the merge to the sink.
     fn report_progress<I: BlockInput, O: BlockOutput>(&mut self) -> Result<(), SortError>
     where
-        T: MergeTarget<I, O>,
+        S: MergeSink<I, O>,
     {
         let held = &self.held;
         let next_block = &self.next_block;
@@ -267,13 +209,8 @@ impl<R: Records, T> MergeFlow<'_, R, T> {
             };
             held.iter().zip(next_block).map(position).collect()
         };
-        self.target.batch(&done, &self.merge.so_far)
+        self.sink.batch(&done, &self.merge.so_far)
     }
-}
-
-/// Whether source number `index` is an input with more blocks to come; a source in memory has none.
-fn has_more<I: BlockInput<Block = RunBlock>, O: BlockOutput>(inputs: &Bowtie<I, O>, index: usize) -> bool {
-    index < inputs.inputs() && !inputs.exhausted(index)
 }
 
 /// Takes the segments of one input up to `bound` (all without one).
@@ -299,12 +236,12 @@ fn take_up_to<R: Records>(
     source
 }
 
-impl<R, T, I, O> Flow<I, O> for MergeFlow<'_, R, T>
+impl<R, S, I, O> Flow<I, O> for MergeFlow<'_, R, S>
 where
     R: Records,
     I: BlockInput<Block = RunBlock>,
     O: BlockOutput,
-    T: MergeTarget<I, O>,
+    S: MergeSink<I, O>,
 {
     type Error = SortError;
 
@@ -313,7 +250,7 @@ where
         if let Some(empty) = (0..inputs.inputs()).find(|&i| self.held[i].is_empty() && !inputs.exhausted(i)) {
             return Ok(Step::Need(empty));
         }
-        let before: Vec<usize> = self.held.iter().map(VecDeque::len).collect();
+        let before: Vec<usize> = self.held.iter().map(blocks_of).collect();
         let batch = match self.bound(inputs) {
             None => {
                 let nearer = self.nearer_bound(inputs);
@@ -338,7 +275,7 @@ where
             }
         };
         if batch.is_empty() {
-            self.target.end(inputs)?;
+            self.sink.end(inputs)?;
             return Ok(Step::Done);
         }
         // Before the blocks are freed one by one: by then the schedule must know which input starves.
@@ -346,7 +283,7 @@ where
             let left =
                 |held: &Held| self.merge.records.bytes_in(&held.segment) as f64 / held.bytes.max(1) as f64;
             let consumed = held.front().map_or(0.0, |held| 1.0 - left(held));
-            inputs.release(index, (before[index] - held.len()) as u32, consumed);
+            inputs.release(index, (before[index] - blocks_of(held)) as u32, consumed);
         }
         let _stage = in_stage("write");
         self.emit(batch, inputs)?;
@@ -359,7 +296,44 @@ where
     }
 }
 
-impl<R: Records, T> MergeFlow<'_, R, T> {
+/// Whether source number `index` is an input with more blocks to come; a source in memory has none.
+fn has_more<I: BlockInput<Block = RunBlock>, O: BlockOutput>(inputs: &Bowtie<I, O>, index: usize) -> bool {
+    index < inputs.inputs() && !inputs.exhausted(index)
+}
+
+/// Which records can be merged now.
+///
+/// ```text
+///   input 0  [      |       |         ]    `|` and `]`: the last record of each block in memory
+///   input 1  [   |      |  ]               the bound: the smallest `]` of an input that has more to come
+///   input 2  [     |      |    ]           a nearer bound, if the sink takes less: the smallest `|` of one depth
+/// ```
+impl<R: Records, S> MergeFlow<'_, R, S> {
+    /// The smallest last record of the inputs that have more to come, and its input.
+    fn bound<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
+        &self,
+        inputs: &Bowtie<I, O>,
+    ) -> Option<(R::Bound, usize)> {
+        self.smallest_last(|index, held| held.back().filter(|_| has_more(inputs, index)))
+    }
+
+    /// The smallest last record of one block of each input, and its input. `block` chooses the block.
+    fn smallest_last(
+        &self,
+        block: impl Fn(usize, &VecDeque<Held>) -> Option<&Held>,
+    ) -> Option<(R::Bound, usize)> {
+        let records = self.merge.records;
+        let mut smallest: Option<(R::Bound, usize)> = None;
+        for (index, held) in self.held.iter().enumerate() {
+            let Some(block) = block(index, held) else { continue };
+            let last = records.last(&block.segment);
+            if smallest.as_ref().is_none_or(|(bound, _)| records.compare(&last, bound).is_lt()) {
+                smallest = Some((last, index));
+            }
+        }
+        smallest
+    }
+
     /// A record that bounds a batch of about as many bytes as the sink takes at most; none if all records in
     /// memory are fewer, or no smaller batch exists.
     fn nearer_bound<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
@@ -367,9 +341,9 @@ impl<R: Records, T> MergeFlow<'_, R, T> {
         inputs: &Bowtie<I, O>,
     ) -> Option<R::Bound>
     where
-        T: MergeTarget<I, O>,
+        S: MergeSink<I, O>,
     {
-        let most = self.target.batch_bytes_max();
+        let most = self.sink.batch_bytes_max();
         let held: u64 =
             self.held.iter().flatten().map(|held| self.merge.records.bytes_in(&held.segment)).sum();
         if held <= most {
@@ -408,5 +382,197 @@ impl<R: Records, T> MergeFlow<'_, R, T> {
             bytes += self.merge.records.bytes_in(&Segment { hi: at, ..segment.clone() });
         }
         bytes
+    }
+
+    /// Everything in memory that equals `bound`, of the first input that has such a record.
+    fn take_equals(&mut self, bound: &R::Bound) -> Vec<Vec<Segment>> {
+        let records = self.merge.records;
+        let mut sources =
+            self.held.iter_mut().map(|held| take_up_to(records, held, Some(bound), Side::Upper));
+        sources.find(|source| !source.is_empty()).into_iter().collect()
+    }
+}
+
+/// Number of samples per task.
+const SAMPLES_PER_TASK: usize = 12;
+
+/// Conditions that tasks must respect.
+#[derive(Clone, Debug, Default)]
+pub struct CutRules {
+    /// Key emitted before, if duplicates are dropped.
+    pub previous: Option<Vec<u8>>,
+    /// Whether the key of the last record is needed.
+    pub keeps_key: bool,
+    /// Maximum number of records to emit; if set, there is only one task.
+    pub limit: Option<u64>,
+}
+
+/// Cuts sources into about `tasks` tasks of similar size. Records with equal keys stay in one
+/// task.
+pub fn cut_tasks<R: Records>(
+    records: &R,
+    sources: Vec<Vec<Segment>>,
+    tasks: usize,
+    rules: CutRules,
+) -> Vec<Task> {
+    let limit = rules.limit.unwrap_or(u64::MAX);
+    let splitters =
+        if tasks <= 1 || rules.limit.is_some() { Vec::new() } else { splitters(records, &sources, tasks) };
+    let mut cut: Vec<Task> = (0..=splitters.len())
+        .map(|_| Task { sources: Vec::with_capacity(sources.len()), previous: None, last: false, limit })
+        .collect();
+    for source in sources {
+        let mut shares: Vec<Vec<Segment>> = vec![Vec::new(); cut.len()];
+        for mut segment in source {
+            for (share, splitter) in shares.iter_mut().zip(&splitters) {
+                let at = records.position(&segment, splitter, Side::Lower, true);
+                if at > segment.lo {
+                    share.push(Segment { hi: at, ..segment.clone() });
+                    segment.lo = at;
+                }
+            }
+            if !segment.is_empty()
+                && let Some(last) = shares.last_mut()
+            {
+                last.push(segment);
+            }
+        }
+        for (task, share) in cut.iter_mut().zip(shares) {
+            if !share.is_empty() {
+                task.sources.push(share);
+            }
+        }
+    }
+    // A task without records does not know the key before it.
+    cut.retain(|task| !task.sources.is_empty());
+    if let Some(first) = cut.first_mut() {
+        first.previous = rules.previous;
+    }
+    if let Some(last) = cut.last_mut() {
+        last.last = rules.keeps_key;
+    }
+    cut
+}
+
+fn splitters<R: Records>(records: &R, sources: &[Vec<Segment>], tasks: usize) -> Vec<R::Bound> {
+    let total: u64 = sources.iter().flatten().map(|segment| records.bytes_in(segment)).sum();
+    let wanted = (tasks * SAMPLES_PER_TASK) as u64;
+    let mut samples = Vec::new();
+    let mut owed = 0;
+    for segment in sources.iter().flatten().filter(|segment| !segment.is_empty()) {
+        // Small segments are sampled in turn.
+        owed += records.bytes_in(segment) * wanted;
+        let count = owed / total.max(1);
+        owed -= count * total.max(1);
+        records.sample(segment, count as usize, &mut samples);
+    }
+    samples.sort_by(|a, b| records.compare_keys(a, b));
+    let mut splitters: Vec<R::Bound> =
+        (1..tasks).filter_map(|i| samples.get(samples.len() * i / tasks).cloned()).collect();
+    splitters.dedup_by(|a, b| records.compare_keys(a, b).is_eq());
+    splitters
+}
+
+/// Interval at which a thread that waits for blocks checks whether the job is cancelled.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+enum Order {
+    Merge(Work),
+    /// Ends one thread.
+    End,
+}
+
+struct Work {
+    task: Task,
+    rules: Rules,
+    send: Sender<Message>,
+    /// Set when the rest of its run is not needed any more.
+    stopped: Arc<AtomicBool>,
+}
+
+/// Stops the tasks of a run, however the run ends: no thread then waits for a block any longer.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Threads that merge tasks.
+pub struct EmitThreads {
+    orders: Option<Sender<Order>>,
+    threads: Vec<Thread<()>>,
+}
+
+impl EmitThreads {
+    /// Number of threads.
+    pub fn count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Merges `tasks`; `sink` gets their blocks in order. Returns the sums over all of them.
+    pub fn run(
+        &self,
+        tasks: Vec<Task>,
+        rules: Rules,
+        cancel: &Cancel,
+        sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
+    ) -> Result<Merged, SortError> {
+        let stop = StopOnDrop(Arc::default());
+        let mut receivers = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let (send, receive) = unbounded();
+            receivers.push(receive);
+            if let Some(orders) = &self.orders {
+                let _ = orders.send(Order::Merge(Work { task, rules, send, stopped: Arc::clone(&stop.0) }));
+            }
+        }
+        let mut total = Merged::default();
+        for receive in receivers {
+            total.add(sequence(&receive, cancel, sink)?);
+        }
+        Ok(total)
+    }
+}
+
+impl Drop for EmitThreads {
+    fn drop(&mut self) {
+        self.orders = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn sequence(
+    receive: &Receiver<Message>,
+    cancel: &Cancel,
+    sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
+) -> Result<Merged, SortError> {
+    let what = "blocks of merged records";
+    loop {
+        // The merging thread may wait for blocks that the reader of a pipe does not take.
+        match receive_looking(receive, what, Need::DATA, BETWEEN_LOOKS, &mut || cancel.check())? {
+            Some(Message::Block(block)) => {
+                cancel.check()?;
+                sink(block)?;
+            }
+            Some(Message::Done(merged)) => return Ok(merged),
+            // Only a thread that died leaves a task unfinished.
+            None => return Err(SortError::Internal("a merging thread ended early")),
+        }
+    }
+}
+
+fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &BlockPool) {
+    while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::WORK) {
+        let Work { task, rules, send, stopped } = work;
+        let mut emitter = Emitter::new(blocks.clone(), send, stopped);
+        let merged = records.merge(&task, rules, &mut emitter);
+        drop(task);
+        if let Ok(merged) = merged {
+            emitter.finish(merged);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cursor::gather;
+use crate::chunk::gather;
 use crate::framing::{FixedFraming, Framing, LineFraming};
 use crate::order::{LastResort, ProgramOrder, RangeOrder, WriteKey};
 

@@ -9,8 +9,9 @@
 use std::path::{Path, PathBuf};
 
 use ascot_io::Compression;
+use ascot_model::host_measurement::HostMeasurement;
 use ascot_model::known_volume::{Origin, VolumeOrigin};
-use ascot_model::measurement::{HostMeasurement, VolumeRequests};
+use ascot_model::measurement::VolumeRequests;
 use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;

@@ -87,7 +87,7 @@ pub(crate) fn reader<R: Records>(
     cancel: &Cancel,
 ) -> Result<RecordReader<R>, SortError> {
     let memory = request.memory_bytes.unwrap_or_else(default_memory);
-    let budget = Budget::new(memory, 1, None)?;
+    let budget = Budget::new(memory, 1, None, false)?;
     let pool = Pool::new(budget.memory);
     // The other half is for a copy of the last record, which may be long.
     let share = budget.memory / 2;

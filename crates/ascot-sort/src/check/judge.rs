@@ -12,7 +12,6 @@ use ascot_record::keys::{
 use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::number::to_ordered;
 use ascot_record::order::{LastResort, ProgramOrder, RangeOrder, RecordOrder, WriteKey};
-use memchr::{memchr_iter, memrchr};
 
 use crate::api::{Keys, SortError};
 use crate::read::{Inputs, refuse_different};
@@ -20,9 +19,6 @@ use crate::records::{Cut, RecordEnds, sample_rows};
 
 /// Judges parts of a sequence of records, each independently.
 pub(super) trait Judge: RecordEnds {
-    /// The length of every record, if it is fixed, bytes.
-    fn record_len(&self) -> Option<usize>;
-
     /// Validates whole records.
     fn validate(&self, part: &[u8]) -> Validation;
 
@@ -34,15 +30,14 @@ pub(super) trait Judge: RecordEnds {
 pub(super) struct Ordered<F, O> {
     framing: F,
     order: O,
-    delimiter: Option<u8>,
     /// Validates records of one length with ascending keys at fixed positions, several times as fast.
     fixed: Option<Validator>,
 }
 
 impl<F: Framing, O: RecordOrder> Ordered<F, O> {
-    /// For records found by `framing`; `delimiter` is given if it alone ends them.
-    pub(super) fn new(framing: F, order: O, delimiter: Option<u8>) -> Self {
-        Ordered { framing, order, delimiter, fixed: None }
+    /// For records found by `framing`.
+    pub(super) fn new(framing: F, order: O) -> Self {
+        Ordered { framing, order, fixed: None }
     }
 
     fn compare(&self, key: &[u8], before: &[u8]) -> Ordering {
@@ -55,7 +50,7 @@ impl Ordered<FixedFraming, RangeOrder<FixedFraming>> {
     pub(super) fn fixed(len: usize, keys: Vec<Range<usize>>) -> Self {
         let framing = FixedFraming(len);
         let fixed = Some(Validator::new(len, keys));
-        Ordered { fixed, ..Ordered::new(framing, RangeOrder::whole(framing, false), None) }
+        Ordered { fixed, ..Ordered::new(framing, RangeOrder::whole(framing, false)) }
     }
 }
 
@@ -65,14 +60,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Ordered<F, O
     }
 
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
-        match self.delimiter {
-            // One scan that counts costs less than one search per line.
-            Some(delimiter) if max_records == usize::MAX => Cut {
-                records: memchr_iter(delimiter, bytes).count(),
-                bytes: memrchr(delimiter, bytes).map_or(0, |at| at + 1),
-            },
-            _ => self.framing.cut(bytes, max_records),
-        }
+        self.framing.cut(bytes, max_records)
     }
 
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
@@ -85,10 +73,6 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Ordered<F, O
 }
 
 impl<F: Framing + 'static, O: RecordOrder + 'static> Judge for Ordered<F, O> {
-    fn record_len(&self) -> Option<usize> {
-        self.framing.fixed_len()
-    }
-
     fn validate(&self, part: &[u8]) -> Validation {
         if let Some(fixed) = &self.fixed {
             return fixed.validate(part);
@@ -140,7 +124,7 @@ pub(super) fn judge(
     let head = inputs.get(0).map_or(Ok(Vec::new()), |first| first.peek(HEAD_BYTES))?;
     // Only names need a header; without names the first row is a record like any other.
     let has_header = specs.iter().any(|spec| matches!(spec.column, CsvColumn::Name(_)));
-    let judge = by_key(framing, csv_key(framing, specs, &head, has_header)?, None);
+    let judge = by_key(framing, csv_key(framing, specs, &head, has_header)?);
     if !has_header {
         return Ok((judge, inputs));
     }
@@ -172,9 +156,9 @@ fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Arc<dyn Judge>, S
             let framing = LineFraming(delimiter);
             Ok(match compile(options)? {
                 Compiled::WholeBody { reverse } => {
-                    Arc::new(Ordered::new(framing, RangeOrder::whole(framing, reverse), Some(delimiter)))
+                    Arc::new(Ordered::new(framing, RangeOrder::whole(framing, reverse)))
                 }
-                Compiled::Program(program) => by_key(framing, program, Some(delimiter)),
+                Compiled::Program(program) => by_key(framing, program),
             })
         }
         _ => Err(SortError::Request(format!(
@@ -200,23 +184,19 @@ fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortErro
 
 fn by_ranges<F: Framing + 'static>(framing: F, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortError> {
     if ranges.is_empty() {
-        return Ok(Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false), None)));
+        return Ok(Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false))));
     }
     let program = compile_ranges(ranges, framing.fixed_len())?;
-    Ok(by_key(framing, program, None))
+    Ok(by_key(framing, program))
 }
 
 fn numbers(format: NumberFormat, descending: bool) -> Arc<dyn Judge> {
     let framing = FixedFraming(format.kind.width());
-    by_key(framing, Value { format, descending }, None)
+    by_key(framing, Value { format, descending })
 }
 
-fn by_key<F: Framing + 'static>(
-    framing: F,
-    key: impl WriteKey + 'static,
-    delimiter: Option<u8>,
-) -> Arc<dyn Judge> {
-    Arc::new(Ordered::new(framing, ProgramOrder::new(framing, key, LastResort::None), delimiter))
+fn by_key<F: Framing + 'static>(framing: F, key: impl WriteKey + 'static) -> Arc<dyn Judge> {
+    Arc::new(Ordered::new(framing, ProgramOrder::new(framing, key, LastResort::None)))
 }
 
 /// The value of a bare number.

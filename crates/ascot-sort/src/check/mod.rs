@@ -186,7 +186,7 @@ impl Total {
         let number = self.validation.first_unordered?;
         let input = self.before_input.partition_point(|&before| before <= number).checked_sub(1)?;
         let record = number - self.before_input.get(input)?;
-        let offset = judge.record_len().map(|len| record * len as u64);
+        let offset = judge.record_bytes().map(|len| record * len as u64);
         Some(RecordPosition { input: inputs.get(input)?.name(), record, offset })
     }
 }

@@ -35,12 +35,12 @@ fn cut(judge: &Arc<dyn Judge>, bytes: &[u8], pages: usize) -> Result<Vec<Vec<u8>
 
 fn lines() -> Arc<dyn Judge> {
     let framing = LineFraming(b'\n');
-    Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false), Some(b'\n')))
+    Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false)))
 }
 
 fn prefixed() -> Arc<dyn Judge> {
     let framing = PrefixedFraming { width: 1, endian: Endian::Little };
-    Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false), None))
+    Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false)))
 }
 
 fn whole(judge: &dyn Judge, part: &[u8]) -> usize {
@@ -104,7 +104,7 @@ proptest! {
     ) {
         let data: Vec<u8> = data.iter().flat_map(|&byte| [byte; 5]).collect();
         let framing = FixedFraming(5);
-        let general: Arc<dyn Judge> = Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false), None));
+        let general: Arc<dyn Judge> = Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false)));
         let record = 0..5;
         let fast: Arc<dyn Judge> = Arc::new(Ordered::fixed(5, vec![record]));
         let mut results = Vec::new();

@@ -115,10 +115,8 @@ impl FlowJob<'_> {
         exchange: &Exchange,
         sum: &RecordSum,
     ) -> Result<Report, SortError> {
-        let blocks = bowtie.pool().total();
-        let block = bowtie.pool().block_bytes();
-        let memory_share = (blocks * block) as f64 / self.layout.memory as f64;
-        let buffers = BufferAccount { blocks: blocks as u64, block_bytes: block as u64, memory_share };
+        let (pool, memory) = (bowtie.pool(), self.layout.memory);
+        let buffers = BufferAccount::new(pool.total(), pool.block_bytes(), memory);
         let facts = PassFacts {
             inputs: u64::from(self.layout.shape.inputs),
             outputs: u64::from(self.layout.shape.outputs),

@@ -20,8 +20,8 @@ use crate::flow::exchange::{Exchange, Feed, Source};
 use crate::flow::job::{FlowJob, Memory, Streams, no_pipe};
 use crate::flow::program::Pipe;
 use crate::job::Job;
-use crate::merge::{Merge, MergeTarget};
-use crate::methods::RawInput;
+use crate::merge::{Merge, MergeSink};
+use crate::methods::{RawInput, straddling};
 use crate::plan::{Budget, MergeShare, budget_of};
 use crate::read::{Inputs, open_inputs};
 use crate::records::{AnyRecords, InputHead, MergedBlock, Records, Rules, with_records};
@@ -38,7 +38,7 @@ struct Ordered<'a, R> {
     batch_bytes: u64,
 }
 
-impl<R: Records, I: BlockInput, O: BlockOutput> MergeTarget<I, O> for Ordered<'_, R> {
+impl<R: Records, I: BlockInput, O: BlockOutput> MergeSink<I, O> for Ordered<'_, R> {
     fn block(&mut self, mut block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<(), SortError> {
         let bytes = &mut block.buf[..block.len];
         self.records.finish(bytes);
@@ -88,10 +88,11 @@ impl FlowJob<'_> {
         let available = job.pool.available();
         let share =
             MergeShare::new(available, block, count, job.records.record_bytes(), self.layout.long_runs);
-        let open = |number| RawInput::open(&job, number, share, &long_records, &fault);
-        let readers = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
-        let blocks = available.saturating_sub(share.long_bytes) / block;
+        let blocks = share.blocks(available, block);
         let blocks = if self.layout.long_runs { blocks } else { blocks.min(self.layout.blocks) };
+        let straddling = straddling(&job.pool, share, blocks)?;
+        let open = |number| RawInput::open(&job, number, share, &long_records, straddling.as_ref(), &fault);
+        let readers = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
         let memory = Memory { blocks, block };
         let mut bowtie = self.bowtie(&pool, memory, readers, writers)?;
         let batch_bytes = (memory.blocks * memory.block / BATCH_SHARE) as u64;
@@ -101,7 +102,7 @@ impl FlowJob<'_> {
         let merge = Merge::new(&*job.records, &job.emitters, rules, self.cancel);
         // Inputs are read from the first write on, so that either step may find a fault of theirs.
         let headed = target.exchange.hand_over(&header, &mut bowtie, self.cancel);
-        let result = headed.and_then(|()| merge.run_into(&mut bowtie, vec![0; count], &mut target));
+        let result = headed.and_then(|()| merge.run(&mut bowtie, vec![0; count], &mut target));
         let fault = fault.lock().unpoisoned().take();
         let merged = result.map_err(|error| fault.unwrap_or(error))?;
         let mut sum = RecordSum::new();

@@ -11,6 +11,7 @@
 
 use std::ops::Range;
 
+use ascot_bowtie::engine::{BlockInput, Bowtie};
 use ascot_io::IoError;
 use ascot_model::disk_use::{MIN_STEP_BYTES, step_beside};
 
@@ -36,12 +37,18 @@ pub enum Destination<'t, R: Records> {
     Spill(&'t mut Spill<R>),
 }
 
-impl<R: Records> MergeSink for Destination<'_, R> {
-    fn block(&mut self, block: MergedBlock) -> Result<(), SortError> {
+impl<R: Records> Destination<'_, R> {
+    fn write(&mut self, block: MergedBlock) -> Result<(), SortError> {
         match self {
             Destination::Output(output) => output.write(block),
             Destination::Spill(spill) => spill.write(block),
         }
+    }
+}
+
+impl<R: Records, I: BlockInput> MergeSink<I> for Destination<'_, R> {
+    fn block(&mut self, block: MergedBlock, _: &mut Bowtie<I>) -> Result<(), SortError> {
+        self.write(block)
     }
 }
 
@@ -87,6 +94,11 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
             Destination::Output(output) => output.bytes(),
             Destination::Spill(spill) => spill.bytes(),
         }
+    }
+
+    /// Bytes until the current step ends.
+    fn left_of_step(&self) -> u64 {
+        self.next.saturating_sub(self.bytes())
     }
 
     /// Bytes until consumed blocks are freed again: fewer if the volume written to, which may also be that of
@@ -139,19 +151,19 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     }
 }
 
-impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
-    fn block(&mut self, block: MergedBlock) -> Result<(), SortError> {
-        self.into.block(block)
+impl<R: Records, I: BlockInput> MergeSink<I> for FreeingSink<'_, '_, R> {
+    fn block(&mut self, block: MergedBlock, _: &mut Bowtie<I>) -> Result<(), SortError> {
+        self.into.write(block)
     }
 
     fn batch_bytes_max(&self) -> u64 {
-        self.next.saturating_sub(self.bytes())
+        self.left_of_step()
     }
 
     fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, so_far: &Merged) -> Result<(), SortError> {
         // A step cannot end at a key too long to be stored.
         let stores = self.job.resumable;
-        if self.batch_bytes_max() > self.every / EARLY_SHARE
+        if self.left_of_step() > self.every / EARLY_SHARE
             || (stores && so_far.last_key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES))
         {
             return Ok(());

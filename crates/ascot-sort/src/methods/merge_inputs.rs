@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
 use ascot_bowtie::schedule::{FewestHeld, Schedule};
 use ascot_io::sync::Unpoisoned;
-use ascot_io::{BlockPool, Buf, Filled, IoError, ReadStream};
+use ascot_io::{BlockPool, Buf, Filled, IoError, Pool, ReadStream};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::keys::misfits_written;
@@ -15,12 +15,12 @@ use ascot_record::keys::misfits_written;
 use crate::api::{Output, SortError};
 use crate::check::{EqualKeys, OrderCheck};
 use crate::job::Job;
-use crate::merge::{Merge, MergeSink};
+use crate::merge::Merge;
 use crate::methods::freeing_sink::Destination;
 use crate::plan::{MergeShare, inputs_want_runs, merge_fan_in, merge_inputs_in_long_runs};
 use crate::read::record_reader::CARRY_BYTES_MAX;
 use crate::read::{InputFile, InputPosition, LongRecord, Patience, RecordCutter, RecordStart};
-use crate::records::{InputStart, Merged, Misfits, Records, Rules, Sorted};
+use crate::records::{InputStart, Merged, Misfits, Records, Rules, Segment, Sorted};
 use crate::resources::{ChunkPool, Lease};
 use crate::runs::RunBlock;
 
@@ -43,9 +43,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
         let mut spill = job.new_spill("merge some", bytes)?;
         let rules = Rules { unique: job.request.unique, sum: false };
         let sums = merge_range(&mut job, "merge some", group, rules, &mut Destination::Spill(&mut spill))?;
-        let runs = spill.finish()?;
-        job.passes.spilled(runs.iter().map(|run| run.bytes).sum());
-        job.manifest.dropped.combine(&sums.dropped);
+        let runs = job.end_spill(spill, &sums)?;
         job.manifest.runs.extend(runs);
     }
     job.reduce_runs()?;
@@ -77,17 +75,18 @@ fn merge_range<R: Records>(
     pass: &str,
     range: std::ops::Range<usize>,
     rules: Rules,
-    sink: &mut dyn MergeSink,
+    into: &mut Destination<'_, R>,
 ) -> Result<Merged, SortError> {
     let block = job.budget.block;
     let available = job.pool.available();
     let long_runs = inputs_want_runs(&job.request.volumes, range.len());
     let share = MergeShare::new(available, block, range.len(), job.records.record_bytes(), long_runs);
-    let blocks = (available.saturating_sub(share.long_bytes) / block).max(range.len());
+    let blocks = share.blocks(available, block).max(range.len());
+    let straddling = straddling(&job.pool, share, blocks)?;
     let region = job.pool.region(blocks * block, "blocks of inputs")?;
     let fault = Arc::new(Mutex::new(None));
     let long_records = ChunkPool::new(&job.pool, block, 0, job.pool.budget());
-    let open = |number| RawInput::open(job, number, share, &long_records, &fault);
+    let open = |number| RawInput::open(job, number, share, &long_records, straddling.as_ref(), &fault);
     let streams = range.clone().map(open).collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
@@ -101,7 +100,7 @@ fn merge_range<R: Records>(
     let buffers = job.buffers_of(&inputs);
     let merge = Merge::new(&*job.records, &job.emitters, rules, job.cancel);
     let merge = Merge { limit: job.request.top, ..merge };
-    let result = merge.run(&mut inputs, starts, sink);
+    let result = merge.run(&mut inputs, starts, into);
     let fault = fault.lock().unpoisoned().take();
     let sums = result.map_err(|error| fault.unwrap_or(error))?;
     inputs.streams().for_each(|stream| {
@@ -128,6 +127,8 @@ pub(crate) struct RawInput<R> {
     long_given: Weak<Sorted>,
     /// Bytes before each block for the carry.
     carry_bytes: usize,
+    /// Memory of records that are cut by the start of a block, if there are no bytes before it.
+    straddling: Option<BlockPool>,
     sum: RecordSum,
     /// Values of these records that are not of their column's type.
     misfits: Misfits,
@@ -136,6 +137,19 @@ pub(crate) struct RawInput<R> {
     header: bool,
     order: OrderCheck<R>,
     block: usize,
+}
+
+/// The memory of records of inputs that are cut by the start of a block, if each has a place beside its block.
+pub(crate) fn straddling(
+    pool: &Pool,
+    share: MergeShare,
+    blocks: usize,
+) -> Result<Option<BlockPool>, SortError> {
+    if share.straddle_bytes == 0 {
+        return Ok(None);
+    }
+    let region = pool.region(blocks * share.straddle_bytes, "records cut by blocks")?;
+    Ok(Some(BlockPool::new(region, share.record_bytes())))
 }
 
 /// The error that stopped an input.
@@ -148,6 +162,7 @@ impl<R: Records> RawInput<R> {
         number: usize,
         share: MergeShare,
         long_records: &ChunkPool,
+        straddling: Option<&BlockPool>,
         fault: &Fault,
     ) -> Result<Self, SortError> {
         let from = InputPosition { input: number, ..InputPosition::default() };
@@ -163,6 +178,7 @@ impl<R: Records> RawInput<R> {
             ended: false,
             long_given: Weak::new(),
             carry_bytes: share.carry_bytes,
+            straddling: straddling.cloned(),
             sum: RecordSum::new(),
             misfits: Misfits::default(),
             strict: job.request.checks.strict,
@@ -182,26 +198,27 @@ impl<R: Records> RawInput<R> {
         &self.sum
     }
 
-    /// Makes a block of the whole records in `bytes` of a buffer; the rest is the carry. The input lacks the last
-    /// `added` bytes.
-    fn block_of(
+    /// The whole records in `bytes` of a buffer, if there are any; the rest is the carry. The input lacks the last `added`
+    /// bytes.
+    fn segment_of(
         &mut self,
         mut lease: Lease,
         bytes: Range<usize>,
         added: usize,
-    ) -> Result<Completed<RunBlock>, SortError> {
+    ) -> Result<Option<Segment>, SortError> {
         let held = bytes.len() - added;
         let start = self.cutter.start_of(held);
         let cut = self.cutter.cut(&lease.bytes()[bytes.clone()], held)?;
         let whole = bytes.start..bytes.start + cut.bytes;
         let rest = &lease.bytes()[whole.end..bytes.end];
-        if rest.len() > self.carry_bytes.min(CARRY_BYTES_MAX) {
+        let carry_bytes = self.straddling.as_ref().map_or(self.carry_bytes, BlockPool::block_bytes);
+        if rest.len() > carry_bytes.min(CARRY_BYTES_MAX) {
             self.cutter.start_long(self.long_records.long()?, rest, 0, Patience::NONE)?;
         } else {
             self.cutter.carry = rest.to_vec();
         }
         if cut.records == 0 {
-            return Ok(Completed::Nothing);
+            return Ok(None);
         }
         let records = &self.cutter.records;
         records.normalise(&mut lease.bytes_mut()[whole.clone()]);
@@ -217,9 +234,44 @@ impl<R: Records> RawInput<R> {
         if before != misfits_written() || cut.records == 1 {
             self.note_misfits(segment.sorted.record_bytes(), start.record - 1)?;
         }
-        let block = RunBlock { segment, block: self.block, end: self.block + 1, long: false };
+        Ok(Some(segment))
+    }
+
+    /// The next block, of these records; none: it has no whole record.
+    fn next_block(&mut self, segment: Option<Segment>, straddling: Option<Segment>) -> Completed<RunBlock> {
+        let Some(segment) = segment else { return Completed::Nothing };
+        let block = RunBlock { straddling, ..RunBlock::new(segment, self.block) };
         self.block += 1;
-        Ok(Completed::Block(block))
+        Completed::Block(block)
+    }
+
+    /// A block before which there is no space for the carry: the record that its start cuts gets memory of its own.
+    fn block_beside(
+        &mut self,
+        places: &BlockPool,
+        buf: Buf,
+        bytes: Range<usize>,
+    ) -> Result<Completed<RunBlock>, SortError> {
+        let carry = std::mem::take(&mut self.cutter.carry);
+        let rest = bytes.len().min(places.block_bytes() - carry.len());
+        let (cut, whole) = (bytes.start..bytes.start + rest, bytes.start + rest..bytes.end);
+        let mut place =
+            places.try_take().ok_or(SortError::Internal("no place for a record cut by a block"))?;
+        place[..carry.len()].copy_from_slice(&carry);
+        place[carry.len()..carry.len() + rest].copy_from_slice(&buf[cut]);
+        // Errors name places before the bytes that are not yet cut.
+        self.cutter.at.offset -= whole.len() as u64;
+        let held = carry.len() + rest;
+        if whole.is_empty() {
+            let last = self.segment_of(Lease::plain(place).holding(Some(buf)), 0..held, 0)?;
+            return Ok(self.next_block(last, None));
+        }
+        let straddling = self.segment_of(Lease::plain(place), 0..held, 0)?;
+        self.cutter.at.offset += whole.len() as u64;
+        match self.segment_of(Lease::plain(buf), whole, 0)? {
+            Some(segment) => Ok(self.next_block(Some(segment), straddling)),
+            None => Ok(self.next_block(straddling, None)),
+        }
     }
 
     /// Counts the misfits of a block that has `before` records of the input before it.
@@ -234,7 +286,8 @@ impl<R: Records> RawInput<R> {
     fn block_of_long(&mut self, block: Option<Buf>, added: usize) -> Result<Completed<RunBlock>, SortError> {
         let Some(LongRecord { memory, .. }) = self.cutter.long.take() else { return Ok(Completed::Nothing) };
         let bytes = 0..memory.bytes();
-        let mut completed = self.block_of(memory.into_lease().holding(block), bytes, added)?;
+        let segment = self.segment_of(memory.into_lease().holding(block), bytes, added)?;
+        let mut completed = self.next_block(segment, None);
         if let Completed::Block(block) = &mut completed {
             block.long = true;
             self.long_given = Arc::downgrade(&block.segment.sorted);
@@ -263,9 +316,13 @@ impl<R: Records> RawInput<R> {
         }
         self.cutter.at.offset += bytes.len() as u64;
         if self.cutter.long.is_none() {
+            if let Some(places) = self.straddling.clone().filter(|_| !self.cutter.carry.is_empty()) {
+                return self.block_beside(&places, buf, bytes);
+            }
             let first = self.cutter.put_carry(&mut buf, bytes.start);
             let first = first.ok_or(SortError::Internal("a carry is longer than its space"))?;
-            return self.block_of(Lease::plain(buf), first..bytes.end, 0);
+            let segment = self.segment_of(Lease::plain(buf), first..bytes.end, 0)?;
+            return Ok(self.next_block(segment, None));
         }
         let read = &buf[bytes];
         let Some(end) = self.cutter.lengthen(read, Patience::NONE)? else { return Ok(Completed::Nothing) };

@@ -2,6 +2,7 @@
 
 pub mod distribute_in_passes;
 pub mod freeing_sink;
+pub mod held_rest;
 pub mod merge_inputs;
 pub mod part_files;
 pub mod partition_and_sort;
@@ -10,8 +11,9 @@ pub mod run_and_merge;
 pub mod small;
 pub mod split;
 pub mod split_in_passes;
+pub mod split_to_runs;
 
-pub(crate) use merge_inputs::{RawInput, merge_inputs};
+pub(crate) use merge_inputs::{RawInput, merge_inputs, straddling};
 pub(crate) use reshape_by::{merging_scheme, plan_reshape_by, reshape_by};
 pub(crate) use small::SmallJob;
 pub(crate) use split::split_inputs;

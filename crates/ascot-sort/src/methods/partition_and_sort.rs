@@ -9,34 +9,31 @@
 //!
 //! Invariants: a part holds its records in input order, so sorting its parts stably sorts the input stably; the
 //! keys of part i all come before those of part i + 1. A part that turns out larger than a run buffer is
-//! sorted by runs and merges, like an input of its own; a part whose keys are all equal needs no sort.
+//! sorted by runs and merges, like an input of its own; a part whose keys are all equal needs no sort. Memory may hold
+//! the end of the inputs instead of the parts ([`held_rest`](crate::methods::held_rest)).
 
 use std::sync::{Arc, Mutex};
 
 use ascot_io::sync::Unpoisoned;
-use ascot_io::{BlockPool, PAGE_BYTES};
 use ascot_model::report::Report;
-use ascot_model::sort_plan::{MAX_PARTS, long_run_bytes, uneven_part_bytes};
-use ascot_record::checksum::RecordSum;
+use ascot_model::sort_plan::{MAX_PARTS, uneven_part_bytes};
 
 use crate::api::error::SortError;
 use crate::job::Job;
+use crate::merge::CutRules;
 use crate::methods::freeing_sink::Destination;
+use crate::methods::held_rest::HeldRest;
 use crate::output::writer::OutputWriter;
 use crate::partition::key_sample::KeySample;
-use crate::partition::route::{Grouped, Router, SPLIT_CHUNK_BYTES, split_chunks};
-use crate::partition::write_parts::{BetweenChunks, PartRun, open_parts, write_partitioned};
-use crate::plan::budget::intermediate_block;
-use crate::plan::planner::{part_count, partition_in_long_runs};
+use crate::partition::route::Router;
+use crate::plan::planner::part_count;
 use crate::read::inputs::{InputPosition, Inputs, part_ahead_bytes};
 use crate::read::record_reader::{CARRY_BYTES_MIN, RecordReader};
 use crate::records::emitter::Merged;
-use crate::records::misfits::Misfits;
-use crate::records::{Records, Splitters};
+use crate::records::{Records, Segment, Splitters};
 use crate::report::account::PassFacts;
-use crate::resources::chunk_pool::{CHUNKS_READ, ChunkPool};
 use crate::runs::form::{Gather, Grouping, RunBuffer, sort_run_buffers};
-use crate::runs::run_file::{Run, RunSink, decode_index};
+use crate::runs::run_file::Run;
 use crate::runs::store::{LargePart, OutputState, StoredMethod};
 
 /// Number of sampled keys per part: if keys are spread evenly, the sizes of parts vary by 4 percent.
@@ -53,26 +50,16 @@ const SAMPLED_BYTES: usize = 8 << 20;
 const KEY_OVERHEAD_BYTES: usize = 48;
 /// Maximum bytes kept of a sampled key.
 const MAX_KEY_BYTES: usize = 1 << 10;
-/// Approximate number of checkpoints of the splitting pass.
-const CHECKPOINTS: u64 = 12;
-/// Inverse of the fraction by which a part may exceed its fair share.
-const UNEVEN_SHARE: u64 = 4;
-/// Bytes between two checkpoints, as a multiple of the memory, if parts are written in long runs.
-const MEMORIES_BETWEEN_CHECKPOINTS: u64 = 32;
 /// Inverse of the memory share for the blocks of the parts.
-const PARTS_SHARE: usize = 2;
+pub(super) const PARTS_SHARE: usize = 2;
 
-/// Minimum size of a chunk that is split.
-const MIN_SPLIT_CHUNK_BYTES: usize = 64 << 10;
-/// Minimum number of chunks for splitting: the reader holds some, and waits for one more to group records in.
-const MIN_SPLIT_CHUNKS: usize = 2 * (CHUNKS_READ + 1);
-
-/// Bytes of input between two checkpoints of the splitting pass. A resumed job moves again at most twice the bytes
-/// that the killed job read and wrote since its last checkpoint: less than a twelfth of all bytes that a job of
-/// `total` bytes moves, or than a run buffer: the limits for a resume.
-fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
-    const MAX_STEP_BYTES: u64 = 64 << 20;
-    (total / CHECKPOINTS).max((memory / 2).min(MAX_STEP_BYTES))
+/// Parts that fit in memory.
+#[derive(Clone, Copy)]
+struct SmallParts<'a> {
+    /// The number of the first one.
+    first: usize,
+    runs: &'a [Run],
+    splitters: &'a Splitters,
 }
 
 impl<R: Records> Job<'_, R> {
@@ -84,14 +71,24 @@ impl<R: Records> Job<'_, R> {
             self.distribute()?;
         }
         self.split_groups()?;
-        let sums = self.sort_parts(&mut output)?;
+        let StoredMethod::Distribute(keys) = &self.manifest.method else {
+            return Err(SortError::Internal("parts without splitters"));
+        };
+        let splitters = Splitters::new(keys, self.records.descending());
+        let mut sums = self.manifest.output.as_ref().map(|state| state.so_far.clone()).unwrap_or_default();
+        if self.manifest.large.is_some() {
+            // Its runs hold what memory held of it.
+            self.sort_large_part(Vec::new(), &mut output, &mut sums)?;
+        }
+        let mut rest = self.hold_rest(&splitters)?;
+        self.sort_parts(&splitters, &mut rest, &mut output, &mut sums)?;
         self.finish(output, &sums.out, &sums.dropped)
     }
 
     /// Splits the inputs into parts, or into groups of them if the plan has several splits.
-    fn distribute(&mut self) -> Result<(), SortError> {
-        let several = self.planned_fan_outs().len() > 1 || !self.manifest.groups.is_empty();
-        if several {
+    pub(super) fn distribute(&mut self) -> Result<(), SortError> {
+        let several = self.planned_fan_outs().len() > 1 && self.manifest.parts.is_empty();
+        if several || !self.manifest.groups.is_empty() {
             let splitters = self.splitters(MAX_PARTS as usize)?;
             return self.split_to_groups(&splitters);
         }
@@ -99,12 +96,20 @@ impl<R: Records> Job<'_, R> {
         let most = self.budget.streams() / PARTS_SHARE / (2 * self.budget.block);
         let splitters = self.splitters(most.min(crate::resources::limits::descriptors()))?;
         self.store()?;
-        self.split_to_runs("split", Router::Ranges(&splitters), splitters.parts())
+        let all = splitters.parts();
+        let left = if self.manifest.parts.is_empty() { all } else { self.manifest.parts.len() };
+        if left == all {
+            return self.split_to_runs("split", Router::Ranges(&splitters), all);
+        }
+        // The records of the first parts are in the output.
+        let file_of: Vec<usize> = (0..all).map(|part| part.checked_sub(all - left).unwrap_or(all)).collect();
+        self.split_to_runs("split", Router::RangeGroups(&splitters, &file_of), left)
     }
 
     /// Memory for a sample of each part; none for a resumed job, which has not seen all records.
     fn new_key_sample(&self) -> Option<KeySample> {
-        let bytes = self.inputs.record_bytes().filter(|_| self.manifest.parts.is_empty())?;
+        let begins = self.manifest.parts.is_empty() && self.rest_bytes == 0;
+        let bytes = self.inputs.record_bytes().filter(|_| begins)?;
         let width = self.records.record_bytes().filter(|_| self.records.groups_parts())?;
         KeySample::new(&self.pool, bytes, width as u64, self.budget.block)
     }
@@ -117,7 +122,9 @@ impl<R: Records> Job<'_, R> {
         let total = self.inputs.record_bytes().unwrap_or(0);
         let memory = self.sort_memory(self.part_stream_bytes());
         let buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
-        let parts = part_count(total, buffer).min(most.max(2) as u64) as usize;
+        // The plan knows the memory that is left beside held records.
+        let wanted = if self.rest_bytes > 0 { self.plan.chosen.pieces } else { part_count(total, buffer) };
+        let parts = wanted.min(most.max(2) as u64) as usize;
         let chosen = self.sampled_bounds(parts, total)?;
         self.manifest.method = StoredMethod::Distribute(chosen.clone());
         Ok(Splitters::new(&chosen, self.records.descending()))
@@ -175,205 +182,76 @@ impl<R: Records> Job<'_, R> {
         Ok(keys)
     }
 
-    /// Pass one, called `name`: writes every record to its part.
-    pub(super) fn split_to_runs(
-        &mut self,
-        name: &str,
-        router: Router<'_>,
-        count: usize,
-    ) -> Result<(), SortError> {
-        let long_runs = partition_in_long_runs(&self.request.volumes, count);
-        let blocks = self.part_blocks(count, long_runs.is_some())?;
-        let chunks = self.split_chunk_pool(0);
-        let parts = open_parts(self.part_runs(count)?, blocks, long_runs)?;
-        let mut key_sample = self.key_sample.take();
-        if let Some(sample) = &mut key_sample {
-            sample.divide(count);
-        }
-        let turns = self.turns_of_forming();
-        let mut parts = parts.alternating(turns.is_some());
-        let buffers = self.buffers_of(&parts);
-        let reader = self.reader(&chunks).in_turn(turns);
-        let every =
-            split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);
-        // A checkpoint writes all parts: if switches cost time, only after many natural runs of each.
-        let memories = MEMORIES_BETWEEN_CHECKPOINTS * self.budget.streams() as u64;
-        let every = if long_runs.is_some() { every.max(memories) } else { every };
-        let mut next = self.manifest.sum_in.bytes + every;
-        let records = Arc::clone(&self.records);
-        let cancel = self.cancel;
-        let threads = self.budget.threads;
-        let mut after_chunk = |grouped: &Grouped, between: &mut BetweenChunks<'_, PartRun<R>>| {
-            if let (Some(sample), Some(width)) = (&mut key_sample, records.record_bytes()) {
-                for (part, range) in &grouped.groups {
-                    let bytes = &grouped.lease.bytes()[range.clone()];
-                    sample.add(*part, bytes.len() / width, |at| records.first_prefix(&bytes[at * width..]));
-                }
-            }
-            self.manifest.sum_in.combine(&grouped.sum);
-            self.take_in(&grouped.misfits)?;
-            self.manifest.read_end = grouped.end;
-            if self.resumable && self.manifest.sum_in.bytes >= next {
-                next = self.manifest.sum_in.bytes + every;
-                self.manifest.parts = between.checkpoint(PartRun::checkpoint)?;
-                self.store()?;
-                // The indexes of all parts would take memory until the next checkpoint.
-                self.manifest.parts = Vec::new();
-            }
-            Ok(())
-        };
-        split_chunks(&records, reader, &chunks, router, threads, cancel, |chunks| {
-            write_partitioned(&*records, chunks, &mut parts, cancel, &mut after_chunk)
-        })?;
-        self.key_sample = key_sample;
-        let runs: Vec<Run> = parts.into_outputs().filter_map(PartRun::into_run).collect();
-        self.spill_dirs()?.end_reservations();
-        self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
-        self.manifest.runs = runs;
-        self.manifest.limit_indexes();
-        self.manifest.parts.clear();
-        self.manifest.all_read = true;
-        let inputs = self.inputs.iter().count() as u64;
-        self.passes.done(name, PassFacts { inputs, outputs: count as u64, buffers: Some(buffers) });
-        self.store()
-    }
-
-    /// Blocks of the parts, at least two each: a third is filled while others are written, and long
-    /// runs take the memory there is. They are smaller if a resumed job has less memory than the one that
-    /// chose the parts.
-    pub(super) fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
-        let memory = self.budget.streams().min(self.pool.available());
-        let max_bytes = memory.saturating_sub(MIN_SPLIT_CHUNKS * MIN_SPLIT_CHUNK_BYTES);
-        let min_blocks = 2 * parts;
-        let block = intermediate_block(self.budget.block, parts, max_bytes);
-        if min_blocks * block > max_bytes {
-            let given_bytes = self.budget.memory as u64;
-            let min_bytes = given_bytes + (min_blocks * block - max_bytes) as u64;
-            return Err(SortError::TooLittleMemory { given_bytes, min_bytes });
-        }
-        let blocks = if long_runs {
-            long_run_bytes(memory as u64) as usize / block
-        } else {
-            (memory / PARTS_SHARE / block).min(3 * parts)
-        };
-        let blocks = blocks.max(min_blocks);
-        Ok(BlockPool::new(self.pool.region(blocks * block, "blocks of parts")?, block))
-    }
-
-    /// Memory for chunks that are split: all that is left, but for `bytes`.
-    pub(super) fn split_chunk_pool(&self, bytes: usize) -> ChunkPool {
-        let share = self.pool.available().saturating_sub(bytes);
-        let chunk = SPLIT_CHUNK_BYTES.min(share / 16).max(MIN_SPLIT_CHUNK_BYTES) / PAGE_BYTES * PAGE_BYTES;
-        ChunkPool::new(&self.pool, chunk, (share / chunk).min(64), share)
-    }
-
-    /// The `count` parts of pass one, new or as the killed job left them.
-    fn part_runs(&mut self, count: usize) -> Result<Vec<PartRun<R>>, SortError> {
-        let stored = std::mem::take(&mut self.manifest.parts);
-        if stored.is_empty() {
-            self.manifest.read_end = InputPosition::default();
-            self.manifest.sum_in = RecordSum::new();
-            self.manifest.misfits = Misfits::default();
-        }
-        let codec = self.compression.of_pass("split");
-        let mut parts = Vec::with_capacity(count);
-        for part in stored {
-            let index = decode_index(&part.index)?;
-            let sink = RunSink::resume(&self.records, &self.disk, part.run, index, &codec)?;
-            parts.push(PartRun::new(sink));
-        }
-        let fair = self.inputs.record_bytes().unwrap_or(0) / count.max(1) as u64;
-        let new = self.new_part_runs(count.saturating_sub(parts.len()), fair)?;
-        parts.extend(new);
-        Ok(parts)
-    }
-
-    /// `count` new parts of about `fair_bytes` each.
-    pub(super) fn new_part_runs(
-        &mut self,
-        count: usize,
-        fair_bytes: u64,
-    ) -> Result<Vec<PartRun<R>>, SortError> {
-        let codec = self.compression.of_pass("split");
-        let mut parts = Vec::with_capacity(count);
-        let dirs = self.spill_dirs()?;
-        let expected = fair_bytes + fair_bytes / UNEVEN_SHARE;
-        for number in self.new_numbers(count as u64) {
-            let dir = dirs.choose(expected, &[]).ok_or_else(|| dirs.no_space(expected))?;
-            dirs.reserve(dir, expected);
-            let path = dirs.run_path(dir, number);
-            let sink = RunSink::create(&self.records, &self.disk, path, number, &codec)?;
-            parts.push(PartRun::new(sink));
-        }
-        Ok(parts)
-    }
-
     /// Pass two: sorts one part after another.
-    fn sort_parts(&mut self, output: &mut OutputWriter<R>) -> Result<Merged, SortError> {
-        let StoredMethod::Distribute(keys) = &self.manifest.method else {
-            return Err(SortError::Internal("parts without splitters"));
-        };
-        let splitters = Splitters::new(keys, self.records.descending());
-        let planned_parts = keys.len() as u64 + 1;
-        let mut sums = Merged::default();
-        if let Some(state) = &self.manifest.output {
-            sums = state.so_far.clone();
-        }
-        if self.manifest.large.is_some() {
-            self.sort_large_part(output, &mut sums)?;
-        }
+    fn sort_parts(
+        &mut self,
+        splitters: &Splitters,
+        rest: &mut HeldRest,
+        output: &mut OutputWriter<R>,
+        sums: &mut Merged,
+    ) -> Result<(), SortError> {
         let first = splitters.parts() - self.manifest.runs.len();
-        let memory = self.sort_memory(self.part_stream_bytes());
-        let mut buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
-        drop(memory);
-        // A larger part would take more disk than the plan allows.
-        if let Some(total) = self.inputs.record_bytes() {
-            buffer = buffer.min(uneven_part_bytes(total, planned_parts));
-        }
-        let parts: Vec<(Run, bool)> = std::mem::take(&mut self.manifest.runs)
-            .into_iter()
-            .enumerate()
-            .map(|(at, run)| {
-                let equal = splitters.all_equal(first + at) && self.records.keys_decide();
-                // Long records leave chunks part empty.
-                let buffer = if run.longest > CARRY_BYTES_MIN as u64 { buffer / 5 * 4 } else { buffer };
-                let normal = !equal && run.bytes <= buffer;
-                (run, normal)
-            })
-            .collect();
-        self.manifest.runs = parts.iter().map(|(run, _)| run.clone()).collect();
+        let parts = self.parts_that_fit(splitters, first);
         let mut at = 0;
         while at < parts.len() {
             let normal = parts[at..].iter().take_while(|(_, normal)| *normal).count();
             if normal > 0 {
                 let group: Vec<Run> = parts[at..at + normal].iter().map(|(run, _)| run.clone()).collect();
-                self.sort_small_parts(first + at, &group, output, &mut sums)?;
+                let parts = SmallParts { first: first + at, runs: &group, splitters };
+                self.sort_small_parts(&parts, rest, output, sums)?;
                 at += normal;
             } else {
+                let held = rest.take_up_to(&*self.records, splitters, first + at);
                 if splitters.all_equal(first + at) && self.records.keys_decide() {
-                    self.append_equal_part(output, &mut sums)?;
+                    self.append_equal_part(held, output, sums)?;
                 } else {
-                    self.sort_large_part(output, &mut sums)?;
+                    self.sort_large_part(held, output, sums)?;
                 }
                 at += 1;
             }
         }
-        Ok(sums)
+        Ok(())
     }
 
-    /// Sorts parts that fit in memory; the first has the number `first`.
+    /// The parts that are left, of which the first has the number `first`, and whether each is sorted in memory.
+    fn parts_that_fit(&self, splitters: &Splitters, first: usize) -> Vec<(Run, bool)> {
+        let memory = self.sort_memory(self.part_stream_bytes());
+        let mut buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
+        drop(memory);
+        // A larger part would take more disk than the plan allows. Plans that hold records allow any that fits.
+        if let Some(total) = self.inputs.record_bytes().filter(|_| self.manifest.held.is_none())
+            && let StoredMethod::Distribute(keys) = &self.manifest.method
+        {
+            buffer = buffer.min(uneven_part_bytes(total, keys.len() as u64 + 1));
+        }
+        let fits = |(at, run): (usize, &Run)| {
+            let equal = splitters.all_equal(first + at) && self.records.keys_decide();
+            // Long records leave chunks part empty.
+            let buffer = if run.longest > CARRY_BYTES_MIN as u64 { buffer / 5 * 4 } else { buffer };
+            (run.clone(), !equal && run.bytes <= buffer)
+        };
+        self.manifest.runs.iter().enumerate().map(fits).collect()
+    }
+
+    /// Whether memory suffices for sorting parts beside held records.
+    pub(super) fn can_sort_parts(&self) -> bool {
+        self.can_sort(self.part_stream_bytes())
+    }
+
+    /// Sorts parts that fit in memory.
     fn sort_small_parts(
         &mut self,
-        first: usize,
-        parts: &[Run],
+        small: &SmallParts<'_>,
+        rest: &mut HeldRest,
         output: &mut OutputWriter<R>,
         sums: &mut Merged,
     ) -> Result<(), SortError> {
+        let SmallParts { first, runs: parts, splitters } = *small;
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::from_files(parts.iter().map(|part| part.as_input(&self.pool)).collect());
         let start = InputPosition::default();
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.chunks, start, self.cancel)
-            .over_parts()
+            .over_parts(memory.chunks.max_chunks().saturating_sub(2 * memory.run_buffer_chunks))
             .in_turn(self.turns_of_spills());
         let records = Arc::clone(&self.records);
         let cancel = self.cancel;
@@ -393,17 +271,42 @@ impl<R: Records> Job<'_, R> {
             let end = buffer.input + 1;
             let last = buffer.last || end == parts.len();
             let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-            sums.add(self.run_buffer_to_output(buffer, limit, output)?);
+            // With the held records of empty parts before this one.
+            let held = rest.take_up_to(&*self.records, splitters, first + buffer.input);
+            let bytes = buffer.bytes + self.bytes_of(&held);
+            let sources = buffer.sources.into_iter().chain(held).collect();
+            let cut = CutRules { limit, ..CutRules::default() };
+            sums.add(self.sources_to_output(sources, bytes, cut, output)?);
+            if last && end < parts.len() {
+                self.last_held(small, rest, output, sums)?;
+            }
             // Parts without records are removed together with the one after them.
             let freed = if last { parts.len() - done } else { end - done };
             done += freed;
             self.parts_done(freed, output, sums)
         })?;
+        if done < parts.len() {
+            self.last_held(small, rest, output, sums)?;
+        }
         self.parts_done(parts.len() - done, output, sums)?;
         self.key_sample = key_sample.and_then(|sample| sample.into_inner().ok());
         let facts = PassFacts { inputs: parts.len() as u64, outputs: 1, buffers: None };
         self.passes.done("sort parts", facts);
         Ok(())
+    }
+
+    /// Merges the held records of the last parts, which are empty on disk, into the output.
+    fn last_held(
+        &mut self,
+        small: &SmallParts<'_>,
+        rest: &mut HeldRest,
+        output: &mut OutputWriter<R>,
+        sums: &mut Merged,
+    ) -> Result<(), SortError> {
+        let last = small.first + small.runs.len() - 1;
+        let held = rest.take_up_to(&*self.records, small.splitters, last);
+        sums.last_key = None;
+        self.held_to_output(held, output, sums)
     }
 
     /// The first `count` parts are in the output: stores that, then removes them.
@@ -427,24 +330,36 @@ impl<R: Records> Job<'_, R> {
         self.remove_runs(&gone)
     }
 
-    /// Appends a part of equal keys, which is a sorted run already. It is freed as it is copied, so the manifest
+    /// Appends a part of equal keys, which is a sorted run already, and its `held` records. It is freed as it is copied, so the manifest
     /// stores the progress.
     fn append_equal_part(
         &mut self,
+        held: Vec<Vec<Segment>>,
         output: &mut OutputWriter<R>,
         sums: &mut Merged,
     ) -> Result<(), SortError> {
         *sums = self.merge_freeing(0..1, Destination::Output(output), sums.clone())?;
+        self.held_to_output(held, output, sums)?;
         self.parts_done(1, output, sums)
     }
 
     /// Sorts the first part, or the one of the killed job, by runs and merges, as it is larger than memory. The part is
-    /// freed while its runs are formed, and the runs while they are merged, so its size does not matter to the disk.
-    fn sort_large_part(&mut self, output: &mut OutputWriter<R>, sums: &mut Merged) -> Result<(), SortError> {
+    /// freed while its runs are formed, and the runs while they are merged, so its size does not matter to the disk. Its
+    /// `held` records become runs first: then a resumed job needs no memory for them.
+    fn sort_large_part(
+        &mut self,
+        held: Vec<Vec<Segment>>,
+        output: &mut OutputWriter<R>,
+        sums: &mut Merged,
+    ) -> Result<(), SortError> {
         if self.manifest.large.is_none() {
             let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
             let part = runs.next().ok_or(SortError::Internal("a part that is not there"))?;
-            self.manifest.large = Some(LargePart { part, later: runs.collect(), formed: false });
+            let later = runs.collect();
+            let bytes = self.bytes_of(&held);
+            self.manifest.runs = if bytes > 0 { self.spill(held, bytes)? } else { Vec::new() };
+            let held_runs = self.manifest.runs.len();
+            self.manifest.large = Some(LargePart { part, later, formed: false, held_runs });
             self.manifest.read_end = InputPosition::default();
         }
         if let Some(LargePart { part, formed: false, .. }) = self.manifest.large.clone() {
@@ -471,6 +386,8 @@ impl<R: Records> Job<'_, R> {
         self.form(reader, &memory, Gather::Halves, None)?;
         if let Some(large) = &mut self.manifest.large {
             large.formed = true;
+            // The records that memory held come last among equals.
+            self.manifest.runs.rotate_left(std::mem::take(&mut large.held_runs));
         }
         self.store()
     }

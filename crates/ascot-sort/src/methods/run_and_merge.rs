@@ -21,12 +21,12 @@ use ascot_model::report::Report;
 
 use crate::api::SortError;
 use crate::job::Job;
-use crate::merge::{CutRules, Merge, MergeSink, cut_tasks};
+use crate::merge::{CutRules, Merge, cut_tasks};
 use crate::methods::freeing_sink::{Destination, FreeingSink};
 use crate::output::OutputWriter;
 use crate::plan::merges_in_long_runs;
 use crate::read::{RecordReader, Span};
-use crate::records::{Merged, Records, Rules, Segment};
+use crate::records::{Merged, MergedBlock, Records, Rules, Segment};
 use crate::report::PassFacts;
 use crate::resources::descriptors;
 use crate::runs::{
@@ -120,8 +120,20 @@ impl<R: Records> Job<'_, R> {
         limit: Option<u64>,
         output: &mut OutputWriter<R>,
     ) -> Result<Merged, SortError> {
+        let cut = CutRules { limit, ..CutRules::default() };
+        self.sources_to_output(buffer.sources, buffer.bytes, cut, output)
+    }
+
+    /// Merges sources in memory, of `bytes` in all, into the output.
+    pub fn sources_to_output(
+        &mut self,
+        sources: Vec<Vec<Segment>>,
+        bytes: u64,
+        cut: CutRules,
+        output: &mut OutputWriter<R>,
+    ) -> Result<Merged, SortError> {
         let rules = Rules { unique: self.request.unique, sum: true };
-        self.merge_run_buffer(buffer.sources, buffer.bytes, rules, limit, Destination::Output(output))
+        self.merge_run_buffer(sources, bytes, rules, cut, &mut |block| output.write(block))
     }
 
     /// Makes runs of a run buffer: one, or several if parts of it are natural runs. A run buffer that memory may hold
@@ -215,17 +227,15 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Merges sorted sources into a new run, or several if volumes fill up.
-    fn spill(&mut self, sources: Vec<Vec<Segment>>, bytes: u64) -> Result<Vec<Run>, SortError> {
+    pub(super) fn spill(&mut self, sources: Vec<Vec<Segment>>, bytes: u64) -> Result<Vec<Run>, SortError> {
         let mut spill = self.new_spill("form runs", bytes)?;
         if self.manifest.view.is_some() {
             spill.keep_keys();
         }
         let rules = Rules { unique: self.request.unique, sum: self.manifest.view.is_some() };
-        let into = Destination::Spill(&mut spill);
-        let merged = self.merge_run_buffer(sources, bytes, rules, self.request.top, into)?;
-        let runs = spill.finish()?;
-        self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
-        self.manifest.dropped.combine(&merged.dropped);
+        let cut = CutRules { limit: self.request.top, ..CutRules::default() };
+        let merged = self.merge_run_buffer(sources, bytes, rules, cut, &mut |block| spill.write(block))?;
+        let runs = self.end_spill(spill, &merged)?;
         if let Some(view) = &mut self.manifest.view {
             view.sum.combine(&merged.out);
         }
@@ -237,19 +247,18 @@ impl<R: Records> Job<'_, R> {
         sources: Vec<Vec<Segment>>,
         bytes: u64,
         rules: Rules,
-        limit: Option<u64>,
-        mut into: Destination<'_, R>,
+        cut: CutRules,
+        sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
     ) -> Result<Merged, SortError> {
         let tasks = (bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
         let tasks = if bytes < (1 << 20) { 1 } else { tasks as usize };
-        let rules_of_cut = CutRules { previous: None, limit, keeps_key: false };
-        let tasks = cut_tasks(&*self.records, sources, tasks, rules_of_cut);
-        self.emitters.run(tasks, rules, self.cancel, &mut |block| into.block(block))
+        let tasks = cut_tasks(&*self.records, sources, tasks, cut);
+        self.emitters.run(tasks, rules, self.cancel, sink)
     }
 
     /// Number of runs, from the front of `runs`, that are merged at once: at least two.
     fn fan_in(&self, runs: &[Run]) -> usize {
-        self.mergeable(runs, 0).max(2)
+        self.mergeable(runs, self.held_memory).max(2)
     }
 
     /// Number of runs, from the front of `runs`, that memory beside `held_bytes` and descriptors allow to merge at once.
@@ -306,9 +315,7 @@ impl<R: Records> Job<'_, R> {
         };
         let so_far = begun.map(|group| group.so_far).unwrap_or_default();
         let sums = self.merge_freeing(first..first + count, Destination::Spill(&mut spill), so_far)?;
-        let runs = spill.finish()?;
-        self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
-        self.manifest.dropped.combine(&sums.dropped);
+        let runs = self.end_spill(spill, &sums)?;
         let group: Vec<Run> = self.manifest.runs.splice(first..first + count, runs).collect();
         self.manifest.merging = None;
         self.manifest.limit_indexes();
@@ -362,10 +369,8 @@ impl<R: Records> Job<'_, R> {
 
     /// The buffers of the streams of a pass.
     pub fn buffers_of<I: BlockInput, O: BlockOutput>(&self, streams: &Bowtie<I, O>) -> BufferAccount {
-        let blocks = streams.pool().total() as u64;
-        let block_bytes = streams.pool().block_bytes() as u64;
-        let memory_share = (blocks * block_bytes) as f64 / self.budget.memory as f64;
-        BufferAccount { blocks, block_bytes, memory_share }
+        let pool = streams.pool();
+        BufferAccount::new(pool.total(), pool.block_bytes(), self.budget.memory)
     }
 
     /// Adds a merge to the account.

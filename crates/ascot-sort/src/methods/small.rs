@@ -156,7 +156,7 @@ impl SmallJob<'_> {
 
     /// The plan; none if memory is too small for it.
     fn plan<R: Records>(&self, records: &R, raw: &Raw) -> Result<Option<Plan>, SortError> {
-        let budget = Budget::new(self.memory, 1, self.inputs.record_bytes())?;
+        let budget = Budget::new(self.memory, 1, self.inputs.record_bytes(), false)?;
         let mean_bytes = (raw.records > 0).then(|| raw.len as f64 / raw.records as f64);
         let lengths = Lengths::from_mean(mean_bytes, self.header.as_deref());
         let plan = make_plan(self.request, &self.inputs, &budget, &lengths, records, true)?;

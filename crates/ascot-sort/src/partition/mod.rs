@@ -5,10 +5,12 @@
 //!                                  key_sample ◀─╯ a sample of each part's keys, for sorting the part later
 //! ```
 
+pub mod boundaries;
 pub mod key_sample;
 pub mod route;
 pub mod write_parts;
 
+pub(crate) use boundaries::{Boundaries, Boundary};
 pub(crate) use key_sample::KeySample;
 pub(crate) use route::{
     Grouped, HashGroups, Router, SPLIT_CHUNK_BYTES, files_of_parts, part_of_hash, split_chunks,

@@ -28,7 +28,7 @@ use crate::partition::route::Grouped;
 use crate::pipeline::InOrder;
 use crate::records::{MergedBlock, Records};
 use crate::resources::Seat;
-use crate::runs::{OpenPart, Run, RunSink, RunStart, encode_index};
+use crate::runs::{OpenPart, Run, RunSink, encode_index};
 
 /// The parts of a partitioned write, and the blocks they share.
 pub type Parts<P> = Bowtie<Reader, P>;
@@ -66,7 +66,8 @@ pub fn write_partitioned<R: Records, P: PartStream>(
 ) -> Result<(), SortError> {
     let open = vec![OpenBlock::default(); parts.outputs()];
     let seat = chunks.writer();
-    let mut flow = PartitionFlow { records, chunks, open, current: None, seat, after_chunk };
+    let skips = (0..parts.outputs()).map(|part| parts.output_stream(part).bytes_to_skip()).collect();
+    let mut flow = PartitionFlow { records, chunks, open, skips, current: None, seat, after_chunk };
     run(parts, &mut flow, || cancel.check())
 }
 
@@ -77,19 +78,38 @@ pub type AfterChunk<'a, P> = &'a mut dyn FnMut(&Grouped, &mut BetweenChunks<'_, 
 pub struct BetweenChunks<'a, P: PartStream> {
     parts: &'a mut Parts<P>,
     open: &'a mut [OpenBlock],
+    skips: &'a [u64],
 }
 
 impl<P: PartStream> BetweenChunks<'_, P> {
     /// Writes all blocks, also those that are not full, then calls `checkpoint` for each part.
     pub fn checkpoint<T>(
         &mut self,
-        mut checkpoint: impl FnMut(&mut P) -> Result<T, SortError>,
+        checkpoint: impl FnMut(&mut P) -> Result<T, SortError>,
     ) -> Result<Vec<T>, SortError> {
         for (part, open) in self.open.iter_mut().enumerate() {
             open.describe(part, self.parts);
         }
         self.parts.flush()?;
+        self.written(checkpoint)
+    }
+
+    /// Calls `checkpoint` for each part, which has the blocks written so far.
+    pub fn written<T>(
+        &mut self,
+        mut checkpoint: impl FnMut(&mut P) -> Result<T, SortError>,
+    ) -> Result<Vec<T>, SortError> {
         (0..self.open.len()).map(|part| checkpoint(self.parts.output_stream(part))).collect()
+    }
+
+    /// Bytes of each part that it is still to get again.
+    pub fn skips(&self) -> &[u64] {
+        self.skips
+    }
+
+    /// Whether a record was longer than a block: then a part may end within a record.
+    pub fn has_long_records(&self) -> bool {
+        self.open.iter().any(|open| open.long_bytes > 0)
     }
 }
 
@@ -110,6 +130,8 @@ struct PartitionFlow<'a, 'p, R, P: PartStream> {
     records: &'a R,
     chunks: &'a mut InOrder<'p, Grouped>,
     open: Vec<OpenBlock>,
+    /// Bytes of each part to leave out.
+    skips: Vec<u64>,
     /// The chunk that found no memory for all of its records.
     current: Option<Unwritten>,
     /// Writes take turns with the reader.
@@ -141,9 +163,16 @@ impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> 
         };
         while let Some((part, range)) = now.chunk.groups.get(now.group) {
             let bytes = &now.chunk.lease.bytes()[range.clone()][now.written..];
-            if bytes.is_empty() {
+            // Records of parts that are done are in the output.
+            if bytes.is_empty() || *part >= self.open.len() {
                 now.group += 1;
                 now.written = 0;
+                continue;
+            }
+            let skip = self.skips[*part].min(bytes.len() as u64) as usize;
+            if skip > 0 {
+                self.skips[*part] -= skip as u64;
+                now.written += skip;
                 continue;
             }
             let more = if P::WHOLE_RECORDS {
@@ -158,7 +187,10 @@ impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> 
             }
             now.written += more;
         }
-        (self.after_chunk)(&now.chunk, &mut BetweenChunks { parts, open: &mut self.open })?;
+        (self.after_chunk)(
+            &now.chunk,
+            &mut BetweenChunks { parts, open: &mut self.open, skips: &self.skips },
+        )?;
         Ok(Step::Progress)
     }
 }
@@ -269,6 +301,10 @@ pub trait PartStream: BlockOutput {
     const WHOLE_RECORDS: bool;
     /// Receives the facts of each block, in the order of the blocks and before them.
     fn describe(&mut self, _: BlockFacts) {}
+    /// Its first bytes that it has already.
+    fn bytes_to_skip(&self) -> u64 {
+        0
+    }
 }
 
 /// A part of a partitioned write while it is written: records in input order, in blocks of a run file.
@@ -279,30 +315,47 @@ pub struct PartRun<R> {
     facts: VecDeque<BlockFacts>,
     /// Blocks begun and not completed.
     begun: usize,
+    /// The first bytes that it gets, which it has already.
+    skip: u64,
     done: Option<Run>,
 }
 
 impl<R: Records> PartRun<R> {
     /// A part that is written to `sink`.
     pub fn new(sink: RunSink<R>) -> Self {
-        PartRun { sink: Some(sink), facts: VecDeque::new(), begun: 0, done: None }
+        PartRun { sink: Some(sink), facts: VecDeque::new(), begun: 0, skip: 0, done: None }
+    }
+
+    /// Bytes that it has, but for those that it gets again.
+    pub fn bytes_before(&self) -> u64 {
+        self.sink.as_ref().map_or(0, RunSink::bytes).saturating_sub(self.skip)
+    }
+
+    /// A part that gets its last `bytes` again, and leaves them out.
+    pub fn skipping(mut self, bytes: u64) -> Self {
+        self.skip = bytes;
+        self
     }
 
     /// Makes the blocks written so far durable. Returns the state from which the part can be resumed.
     pub fn checkpoint(&mut self) -> Result<OpenPart, SortError> {
         let Some(sink) = &mut self.sink else { return Err(SortError::Internal("a part is complete")) };
         let (run, index) = sink.checkpoint()?;
-        Ok(OpenPart { run, index: encode_index(&index) })
+        Ok(OpenPart { run, index: encode_index(&index), skip: 0 })
     }
 
     /// The run, when it is finished.
     pub fn into_run(self) -> Option<Run> {
-        self.done.map(|run| Run { start: RunStart::default(), ..run })
+        self.done
     }
 }
 
 impl<R: Records> PartStream for PartRun<R> {
     const WHOLE_RECORDS: bool = true;
+
+    fn bytes_to_skip(&self) -> u64 {
+        self.skip
+    }
 
     fn describe(&mut self, block: BlockFacts) {
         self.facts.push_back(block);

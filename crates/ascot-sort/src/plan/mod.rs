@@ -10,8 +10,8 @@ mod simulated;
 pub mod volumes;
 
 pub(crate) use budget::{
-    Budget, MIN_MEMORY_BYTES, MergeShare, default_memory, max_intermediates, max_parts, merge_fan_in,
-    part_block, too_little,
+    Budget, ChunkShare, MIN_MEMORY_BYTES, MergeShare, default_memory, max_intermediates, max_parts,
+    merge_fan_in, part_block, too_little,
 };
 pub(crate) use corrected::{MergeBytes, corrected, merge_factor, volumes_seen};
 pub(crate) use disk_space::{
@@ -20,7 +20,7 @@ pub(crate) use disk_space::{
 };
 pub(crate) use interconnect::interconnect_switches;
 pub(crate) use planner::{
-    Ahead, GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, inputs_want_runs, make_plan,
+    Ahead, GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, host_of, inputs_want_runs, make_plan,
     merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
     split_again_in_long_runs,
 };

@@ -9,11 +9,11 @@
 use ascot_bowtie::schedule::Staircase;
 use ascot_io::{PAGE_BYTES, ahead_bytes};
 use ascot_model::disk_use::{DiskUse, MIN_STEP_BYTES};
-use ascot_model::host::{HostProfile, KernelRates, RecordClass};
+use ascot_model::host::{HostProfile, RecordClass, RecordKind};
 use ascot_model::plan::{MethodPlan, PassPlan, Plan};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 pub use ascot_model::sort_plan::part_count;
-use ascot_model::sort_plan::{Methods, RecordJob, Shares, SplitShape, long_run_bytes};
+use ascot_model::sort_plan::{HeldParts, Methods, RecordJob, Shares, SplitShape, long_run_bytes};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
@@ -27,6 +27,8 @@ use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::resources::{HELD_FREE_CHUNKS, descriptors};
 
+/// Parts of a distribution are sorted in 1, 2, ... of this many shares of the memory, beside records held in the others.
+const PART_MEMORY_SHARES: usize = 32;
 /// Assumed length of a record if nothing is known, bytes.
 pub const GUESSED_RECORD_BYTES: f64 = 64.0;
 
@@ -56,7 +58,8 @@ pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budge
     let memory = request.memory_bytes.unwrap_or_else(default_memory);
     let threads =
         request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    Budget::new(memory, threads, data_bytes)
+    let long_runs = request.volumes.wants_runs(2);
+    Ok(Budget::new(memory, threads, data_bytes, long_runs)?.with_codecs(request))
 }
 
 /// Lengths of records, estimated from the first ones.
@@ -165,15 +168,7 @@ impl<'a, R: Records> Facts<'a, R> {
     ) -> Self {
         let fixed_bytes = records.record_bytes().map(|bytes| bytes as f64);
         let record_bytes = fixed_bytes.or(lengths.mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
-        let class = class_of(request);
-        let threads = budget.threads;
-        let host = match &request.volumes.host {
-            Some(measured) => HostProfile { threads, ..measured.profile(class, record_bytes) },
-            None => {
-                let rates = KernelRates::assumed(class, record_bytes);
-                HostProfile { threads, rates, fresh_bytes_per_s: None }
-            }
-        };
+        let host = host_of(request, record_bytes, budget.threads);
         let volume = request.volumes.profile();
         let output_files = output_files(&request.output);
         let holds = true;
@@ -209,18 +204,42 @@ impl<'a, R: Records> Facts<'a, R> {
                 chunk: filled as u64,
                 chunk_memory: chunks.bytes as u64,
                 load: (filled * chunks.run_buffer()) as u64,
-                load_pieces: chunks.run_buffer() as u64,
                 part: (of_parts.bytes * of_parts.run_buffer()) as u64,
                 fan_in: fan_in.max(2) as u64,
                 fan_out: fan_out.max(2) as u64,
                 streams: streams.saturating_sub(budget.output_blocks * budget.block) as u64,
                 block: budget.block as u64,
             },
+            held_parts: self.held_parts(),
             disk: self.disk(),
             volume: &self.volume,
             input_volume: self.request.volumes.input_volume.as_ref(),
             host: &self.host,
         }
+    }
+
+    /// Ways to hold the end of the input beside the parts of a distribution. Each leaves another share of the memory
+    /// for sorting parts.
+    fn held_parts(&self) -> Vec<HeldParts> {
+        if !self.holds || !self.extent.are_files {
+            return Vec::new();
+        }
+        let scratch = |bytes| self.records.scratch_bytes(bytes);
+        let chunks = self.budget.chunks(&scratch);
+        let filled = chunks.bytes - carry_bytes(chunks.bytes, self.records.record_bytes()) - PAGE_BYTES;
+        let most = chunks.count.saturating_sub(HELD_FREE_CHUNKS);
+        let count_of =
+            |share: usize| most.min(chunks.count - (chunks.count * share).div_ceil(PART_MEMORY_SHARES));
+        let beside = |count: usize| {
+            let apart = count * chunks.bytes + PART_BLOCKS * self.budget.block;
+            let left =
+                Budget { memory: self.budget.memory.saturating_sub(apart), ..*self.budget }.chunks(&scratch);
+            let part = (left.bytes * left.run_buffer()) as u64;
+            // The last chunk is not full.
+            let held = count.saturating_sub(1) * filled;
+            (left.can_sort() && held > 0).then_some(HeldParts { held: held as u64, part })
+        };
+        (1..PART_MEMORY_SHARES).map(count_of).filter_map(beside).collect()
     }
 
     /// Bytes of spills per byte of records.
@@ -296,7 +315,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let fan_in = (job.shares.fan_in).min(self.extent.inputs) as usize;
         let long_runs = inputs_want_runs(&self.request.volumes, fan_in);
         let share = MergeShare::new(streams, block, fan_in, self.records.record_bytes(), long_runs);
-        let blocks = streams.saturating_sub(share.long_bytes) / block;
+        let blocks = share.blocks(streams, block);
         job.shares.streams = (blocks * (block - share.carry_bytes)) as u64;
         let mut plan = job.merge_inputs();
         if self.request.volumes.input_volume.is_none() {
@@ -347,13 +366,30 @@ pub(crate) fn output_files(output: &Output) -> u64 {
     }
 }
 
-fn class_of(request: &SortRequest) -> RecordClass {
-    match (request.layout, &request.keys) {
+/// The host with `threads` threads for the records of a request, which have about `record_bytes` bytes.
+pub(crate) fn host_of(request: &SortRequest, record_bytes: f64, threads: usize) -> HostProfile {
+    let kind = kind_of(request, record_bytes);
+    match &request.volumes.host {
+        Some(measured) => HostProfile { threads, ..measured.profile(kind) },
+        None => HostProfile::assumed(threads, kind),
+    }
+}
+
+/// The kind of the records of a request, which have about `bytes` bytes.
+fn kind_of(request: &SortRequest, bytes: f64) -> RecordKind {
+    let class = match (request.layout, &request.keys) {
         (Layout::Number(_), _) => RecordClass::Number,
         (_, Keys::Ranges(ranges)) if ranges.len() <= 1 => RecordClass::Fixed,
         (Layout::Lines { .. }, Keys::Command(options)) if options.is_whole_body() => RecordClass::Line,
         _ => RecordClass::Computed,
-    }
+    };
+    let keys = match &request.keys {
+        Keys::Command(options) => options.keys.len(),
+        Keys::Columns(columns) => columns.len(),
+        Keys::Ranges(ranges) => ranges.len(),
+        Keys::Value { .. } => 1,
+    };
+    RecordKind { class, bytes, keys: u32::try_from(keys.max(1)).unwrap_or(u32::MAX) }
 }
 
 /// Plans a sort, or a merge of sorted inputs, for records of the given lengths. `holds`: the last merge may take records

@@ -384,7 +384,8 @@ impl Fingerprint {
         let mut ends = read_at_most(&file, 0, FINGERPRINT_BYTES as usize).map_err(failed)?;
         let tail_at = stat.len().saturating_sub(FINGERPRINT_BYTES);
         ends.extend(read_at_most(&file, tail_at, FINGERPRINT_BYTES as usize).map_err(failed)?);
-        let path = path.canonicalize().map_err(failed)?;
+        // A file without a name has only that of its descriptor.
+        let path = path.canonicalize().or_else(|_| std::path::absolute(path)).map_err(failed)?;
         let modified_ns = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
         Ok(Fingerprint { path, size: stat.len(), modified_ns, ends: xxh3_64(&ends) })
     }

@@ -2,14 +2,13 @@
 //!
 //! ```text
 //!   inputs ─▶ open (formats, headers) ─▶ record_reader ─▶ chunks of whole records
-//!                                             ▲ record_cutter, also for the inputs of a merge
+//!                                             ▲ its cutter also serves the inputs of a merge
 //! ```
 
 pub mod damage;
 pub mod inputs;
 pub mod misfits;
 pub mod open;
-pub mod record_cutter;
 pub mod record_reader;
 
 pub(crate) use damage::RecordStart;
@@ -21,5 +20,4 @@ pub(crate) use open::{
     csv_head, keys_need_head, look_at, notice_of_unnamed, open_inputs, refuse_different, refuse_others,
     refuse_unless_text,
 };
-pub(crate) use record_cutter::{LongRecord, Patience, RecordCutter};
-pub(crate) use record_reader::{PlacedChunk, RecordReader, carry_bytes};
+pub(crate) use record_reader::{LongRecord, Patience, PlacedChunk, RecordCutter, RecordReader, carry_bytes};

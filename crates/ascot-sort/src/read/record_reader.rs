@@ -6,23 +6,34 @@
 //!                           ^ page boundary
 //! ```
 //!
-//! Large inputs are read several chunks ahead, so that the device never waits for a chunk to be cut; small inputs
-//! share chunks. A record that fits neither a buffer nor the space for the carry grows in memory of its own and is a
-//! chunk of its own. Invariant: chunks never split records.
+//! [`RecordCutter`] is the one place where bytes of an input become whole records. It reads nothing itself:
+//! [`RecordReader`], and the inputs of merges and of small jobs, give it the bytes that they read, in order. What it
+//! leaves at the end of the bytes is the carry, which goes before the next bytes read or, if it is too long for that,
+//! starts a long record (`long_record.rs`): that grows in memory of its own and is a chunk of its own.
+//!
+//! The reader requests several chunks of a large input ahead, so that the device never waits for a chunk to be cut;
+//! small inputs share chunks (`small_inputs.rs`).
+//!
+//! Invariants: chunks never split records; `RecordCutter::at` is the position after the bytes read, and counts the
+//! records cut off, so that every error names the record and its offset.
+
+mod long_record;
+mod small_inputs;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-use ascot_io::clocks::{State, in_state};
 use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, ReadStream};
+use ascot_record::framing::Partial;
 
 use crate::api::{Cancel, SortError};
-use crate::read::inputs::{COMPLETION_BYTES, InputPosition, Inputs, Span};
-use crate::read::record_cutter::{LongRecord, Patience, RecordCutter};
-use crate::records::{InputStart, RawChunk, RecordEnds};
-use crate::resources::{CHUNKS_READ, ChunkPool, Lease, Role, Seat, Starving, Turns};
+use crate::read::damage::RecordStart;
+use crate::read::inputs::{InputFile, InputPosition, Inputs, Span};
+use crate::records::{Cut, InputStart, RawChunk, RecordEnds};
+use crate::resources::{CHUNKS_READ, ChunkPool, Lease, Long, Role, Seat, Starving, Turns};
 
 /// Bytes before a page-aligned read, for the carry: a longer one makes its record a long record.
 pub const CARRY_BYTES_MAX: usize = 64 << 10;
@@ -38,8 +49,136 @@ pub fn carry_bytes(chunk_bytes: usize, record_bytes: Option<usize>) -> usize {
     record_bytes.map_or(max, |len| len.next_multiple_of(PAGE_BYTES).min(max))
 }
 
-/// Time between two polls of a silent pipe.
-const PIPE_POLL: Duration = Duration::from_micros(500);
+/// Memory that is enough to sort a record, in lengths of it: a merge holds two runs with such a record, and a
+/// partitioned write reserves half of the memory.
+const MEMORY_PER_LENGTH: u64 = 4;
+
+/// Cuts the bytes of inputs, one input after another.
+pub struct RecordCutter<R: ?Sized> {
+    /// Finds the ends of records.
+    pub records: Arc<R>,
+    /// The inputs.
+    pub inputs: Inputs,
+    /// The input being cut, the offset after the bytes read of it, and the number of its records cut off.
+    pub at: InputPosition,
+    /// The cut record at the end of the last bytes.
+    pub carry: Vec<u8>,
+    /// A record longer than the space for the carry, as read so far.
+    pub long: Option<LongRecord>,
+    /// Memory that a long record needs in total, in lengths of it.
+    pub memory_per_length: u64,
+    /// The inputs are spills: their records were checked when they were first read.
+    pub spilled: bool,
+    cancel: Cancel,
+}
+
+/// A long record, as read so far.
+pub struct LongRecord {
+    /// Its bytes.
+    pub memory: Long,
+    /// Where it starts.
+    pub start: RecordStart,
+    partial: Partial,
+}
+
+/// How the memory of a long record may be waited for.
+#[derive(Clone, Copy)]
+pub struct Patience<'a> {
+    /// Bytes of buffers that the caller keeps while it waits for others.
+    pub held: usize,
+    /// Called before a wait.
+    pub starving: Starving<'a>,
+}
+
+impl Patience<'static> {
+    /// For records whose caller alone could return memory: they never wait.
+    pub const NONE: Patience<'static> = Patience { held: usize::MAX, starving: &|| () };
+}
+
+impl<R: RecordEnds + ?Sized> RecordCutter<R> {
+    /// Cuts `inputs` from `at` on.
+    pub fn new(records: &Arc<R>, inputs: Inputs, at: InputPosition, cancel: &Cancel) -> Self {
+        RecordCutter {
+            records: Arc::clone(records),
+            inputs,
+            at,
+            carry: Vec::new(),
+            long: None,
+            memory_per_length: MEMORY_PER_LENGTH,
+            spilled: false,
+            cancel: cancel.clone(),
+        }
+    }
+
+    /// The input being cut.
+    pub fn file(&self) -> Option<&InputFile> {
+        self.inputs.get(self.at.input)
+    }
+
+    /// Opens the input at the next byte to be read; none after the last input.
+    pub fn open(&mut self, disk: &Disk) -> Result<Option<Box<dyn ReadStream>>, SortError> {
+        let Some(file) = self.file() else { return Ok(None) };
+        let offset = self.at.offset.max(file.start);
+        let stream = file.open(disk, offset)?;
+        self.at.offset = offset;
+        Ok(Some(stream))
+    }
+
+    /// The start of the record that begins `held` bytes before the end of the bytes read.
+    pub fn start_of(&self, held: usize) -> RecordStart {
+        RecordStart {
+            input: self.file().map_or_else(String::new, InputFile::name),
+            record: self.at.record + 1,
+            offset: self.at.offset.saturating_sub(held as u64),
+        }
+    }
+
+    /// Cuts the whole records off `bytes`, the last `held` bytes read of the input and what completes them.
+    pub fn cut(&mut self, bytes: &[u8], held: usize) -> Result<Cut, SortError> {
+        let cut = self.records.cut(bytes, usize::MAX);
+        self.check_keys(&bytes[..cut.bytes], || self.start_of(held))?;
+        self.at.record += cut.records as u64;
+        Ok(cut)
+    }
+
+    /// An error if one of the whole records that begin at `start` is shorter than its key.
+    pub fn check_keys(&self, bytes: &[u8], start: impl FnOnce() -> RecordStart) -> Result<(), SortError> {
+        let keyless = if self.spilled { None } else { self.records.keyless(bytes) };
+        match keyless {
+            Some(keyless) => Err(start().keyless(keyless)),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the carry before position `end` of `bytes`; returns where it starts. None if there is too little space.
+    pub fn put_carry(&mut self, bytes: &mut [u8], end: usize) -> Option<usize> {
+        let start = end.checked_sub(self.carry.len())?;
+        bytes[start..end].copy_from_slice(&std::mem::take(&mut self.carry));
+        Some(start)
+    }
+
+    /// The bytes that complete the last record of the input, whose last byte is `last`.
+    fn completion(&self, last: Option<u8>) -> Option<Vec<u8>> {
+        self.file()?.completion(self.records.completion(), last)
+    }
+
+    /// Completes the last record of the input, `bytes[start..end]`; returns the number of bytes added.
+    pub fn complete(&self, bytes: &mut [u8], start: usize, end: usize) -> Result<usize, SortError> {
+        let added = self.completion(bytes[start..end].last().copied()).unwrap_or_default();
+        let completed = start..end + added.len();
+        bytes[end..completed.end].copy_from_slice(&added);
+        let cut = self.records.cut(&bytes[completed.clone()], usize::MAX);
+        if added.is_empty() || cut.bytes < completed.len() {
+            return Err(self.start_of(end - start).cut_short_at(&*self.records, &bytes[start..end]));
+        }
+        Ok(added.len())
+    }
+
+    /// Moves on to the next input.
+    pub fn next_input(&mut self) {
+        self.at = InputPosition { input: self.at.input + 1, ..InputPosition::default() };
+    }
+}
 
 /// Reads inputs as chunks of whole records.
 pub struct RecordReader<R: ?Sized> {
@@ -49,6 +188,10 @@ pub struct RecordReader<R: ?Sized> {
     open: Option<Open>,
     /// No chunk has records of two inputs.
     separate: bool,
+    /// Chunks that stay free for sorting while a part is read.
+    beside_part: usize,
+    /// Bytes that it still requests; none: all of the inputs.
+    stops_after: Option<u64>,
     cancel: Cancel,
     /// Bytes read after the end of a long record.
     after_long: Option<Fill>,
@@ -112,6 +255,8 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             chunks: chunks.clone(),
             open: None,
             separate: false,
+            beside_part: 0,
+            stops_after: None,
             cancel: cancel.clone(),
             after_long: None,
             turns: None,
@@ -119,10 +264,18 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         }
     }
 
-    /// The inputs are parts: no chunk has records of two of them, and the records are normalised already.
-    pub fn over_parts(mut self) -> Self {
+    /// The inputs are parts: no chunk has records of two of them, and the records are normalised already. If reads and
+    /// writes take turns, a part is read in one turn: when memory holds all of it, and `beside` chunks for sorting.
+    pub fn over_parts(mut self, beside: usize) -> Self {
         self.separate = true;
+        self.beside_part = beside;
         self.over_spills()
+    }
+
+    /// It ends after about `bytes`, at the end of a record; without a number at the end of the inputs.
+    pub fn stopping_after(mut self, bytes: Option<u64>) -> Self {
+        self.stops_after = bytes;
+        self
     }
 
     /// The inputs are spills, whose records are normalised already.
@@ -151,6 +304,12 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// The next chunk; none after the last.
     pub fn next(&mut self, starving: Starving<'_>) -> Result<Option<PlacedChunk>, SortError> {
         loop {
+            if self.stops_after == Some(0) && self.open.as_ref().is_none_or(|open| open.ahead.is_empty()) {
+                return Ok(None);
+            }
+            if self.separate && self.turns.is_some() && self.open.is_none() {
+                self.wait_for_part(starving);
+            }
             let fill = match self.after_long.take() {
                 Some(fill) => fill,
                 None if !self.open_input()? => return Ok(None),
@@ -185,6 +344,14 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         Ok(true)
     }
 
+    /// Waits until memory holds the next part. Otherwise a part would be read in two turns, the second after a write.
+    fn wait_for_part(&self, starving: Starving<'_>) {
+        let Some(bytes) = self.cutter.file().and_then(|file| file.size) else { return };
+        let carry = carry_bytes(self.chunks.chunk_bytes(), self.cutter.records.record_bytes());
+        let filled = (self.chunks.chunk_bytes() - carry - PAGE_BYTES) as u64;
+        self.chunks.wait_for(bytes.div_ceil(filled) as usize + self.beside_part, starving);
+    }
+
     fn lease(&mut self, starving: Starving<'_>) -> Result<Lease, SortError> {
         Ok(self.chunks.take_for(starving)?)
     }
@@ -192,7 +359,8 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Keeps several chunks of a large input in flight.
     fn ask_ahead(&mut self, starving: Starving<'_>) -> Result<(), SortError> {
         while let Some(open) = &self.open {
-            if open.ahead.len() >= CHUNKS_READ || open.to_ask == Some(0) {
+            let stops = self.stops_after == Some(0);
+            if open.ahead.len() >= CHUNKS_READ || open.to_ask == Some(0) || stops {
                 return Ok(());
             }
             let lease =
@@ -204,7 +372,9 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             let left = open.to_ask.unwrap_or(0);
             // A page is kept for the bytes that complete a last record.
             let max_bytes = (area.len() - PAGE_BYTES) as u64;
-            let asked = left.min(max_bytes);
+            let stop = self.stops_after.map_or(max_bytes, |stop| stop.next_multiple_of(PAGE_BYTES as u64));
+            let asked = left.min(max_bytes).min(stop);
+            self.stops_after = self.stops_after.map(|stop| stop.saturating_sub(asked));
             let rest = area.split_off((asked as usize).next_multiple_of(PAGE_BYTES));
             open.to_ask = Some(left - asked);
             self.seat.take();
@@ -266,66 +436,6 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         Ok(Fill::new(lease, read))
     }
 
-    /// Starts a long record with the carry, after which `read` more bytes have been read.
-    fn start_long(&mut self, read: usize, starving: Starving<'_>) -> Result<(), SortError> {
-        let carry = std::mem::take(&mut self.cutter.carry);
-        let patience = self.patience(starving);
-        self.cutter.start_long(self.chunks.long()?, &carry, read, patience)
-    }
-
-    fn patience<'a>(&self, starving: Starving<'a>) -> Patience<'a> {
-        let ahead = self.open.as_ref().map_or(0, |open| open.ahead.len());
-        Patience { held: (ahead + 1) * self.chunks.chunk_bytes(), starving }
-    }
-
-    /// Continues the long record; returns it as a chunk once it is whole.
-    fn lengthen(&mut self, mut fill: Fill, starving: Starving<'_>) -> Result<Option<PlacedChunk>, SortError> {
-        let patience = self.patience(starving);
-        let mut end = self.cutter.lengthen(&fill.lease.bytes()[fill.bytes.clone()], patience)?;
-        let mut added = 0;
-        if end.is_none() && fill.ends {
-            added = self.cutter.complete_long(patience)?;
-            end = Some(fill.bytes.len());
-        }
-        let Some(end) = end else { return Ok(None) };
-        let Some(long) = self.cutter.long.take() else { return Ok(None) };
-        fill.skip(end);
-        let before = self.cutter.at;
-        let left = fill.bytes.len() as u64;
-        self.cutter.at.record += 1;
-        if left > 0 {
-            self.after_long = Some(fill);
-        } else if fill.ends {
-            self.next_input();
-        }
-        let LongRecord { memory, start, .. } = long;
-        let bytes = 0..memory.bytes();
-        let span = self.span_of_long(before.input, start.offset, bytes.len(), added);
-        let spilled = self.cutter.spilled;
-        let chunk = RawChunk { lease: memory.into_lease(), bytes, spilled, grouping: None };
-        self.cutter.check_keys(chunk.record_bytes(), || start)?;
-        Ok(Some(PlacedChunk {
-            chunk,
-            end: InputPosition { offset: self.cutter.at.offset - left, ..self.cutter.at },
-            records: 1,
-            added,
-            starts: vec![InputStart { at: 0, input: before.input, before: before.record }],
-            input: before.input,
-            ends_input: self.cutter.at.input > before.input,
-            span,
-            long: true,
-        }))
-    }
-
-    /// The byte range of a long record, if it can be read again into a buffer of the common size.
-    fn span_of_long(&self, input: usize, offset: u64, bytes: usize, added: usize) -> Option<Span> {
-        let again =
-            !self.cutter.spilled && self.cutter.inputs.get(input).is_some_and(|file| file.path().is_some());
-        let fits = bytes + carry_bytes(self.chunks.chunk_bytes(), None) <= self.chunks.chunk_bytes();
-        let len = (bytes - added) as u64;
-        (again && fits).then_some(Span { input, offset, len, unfinished: added > 0 })
-    }
-
     /// Cuts the bytes read into whole records, which are a chunk, and the carry.
     fn cut_chunk(&mut self, mut fill: Fill) -> Result<Option<PlacedChunk>, SortError> {
         self.cut(&mut fill, 0)?;
@@ -337,80 +447,6 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         }
         self.cutter.carry = fill.lease.bytes()[fill.bytes].to_vec();
         Ok(None)
-    }
-
-    /// Fills a chunk from small inputs and pipes. The bytes that continue a long record are not cut yet.
-    fn fill_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
-        let mut fill = self.start_small(starving)?;
-        loop {
-            let space = (fill.lease.bytes().len() - COMPLETION_BYTES).saturating_sub(fill.bytes.end)
-                / PAGE_BYTES
-                * PAGE_BYTES;
-            if space == 0 {
-                return Ok(fill);
-            }
-            fill.ends = self.read(&mut fill, space)?;
-            if self.cutter.long.is_some() {
-                if fill.ends {
-                    return Ok(fill);
-                }
-                continue;
-            }
-            self.cut(&mut fill, 0)?;
-            if !fill.ends {
-                continue;
-            }
-            self.end_input(&mut fill)?;
-            let more = !self.separate && self.open_input()?;
-            let small = self.open.as_ref().is_some_and(|open| open.to_ask.is_none());
-            if !more || !small {
-                return Ok(fill);
-            }
-        }
-    }
-
-    /// A buffer that begins with the carry, unless the carry starts a long record.
-    fn start_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
-        let carry = self.cutter.carry.len();
-        if carry + 2 * PAGE_BYTES > self.chunks.chunk_bytes() {
-            self.start_long(0, starving)?;
-            return Ok(Fill::new(self.lease(starving)?, 0..0));
-        }
-        let lease = self.lease(starving)?;
-        let end = carry.next_multiple_of(PAGE_BYTES);
-        self.join_carry(lease, end..end, starving)
-    }
-
-    /// Reads up to `space` bytes after the bytes there are; true if the input has ended.
-    fn read(&mut self, fill: &mut Fill, space: usize) -> Result<bool, SortError> {
-        let Some(open) = &mut self.open else { return Ok(true) };
-        let Some(mut front) = fill.lease.lend() else {
-            return Err(SortError::Internal("a chunk without memory"));
-        };
-        let mut area = front.split_off(fill.bytes.end);
-        let rest = area.split_off(space);
-        if !open.pipe {
-            self.seat.take();
-        }
-        open.stream.begin(area)?;
-        while open.pipe && !open.stream.ready() {
-            self.cancel.check()?;
-            let _waiting = in_state(State::Input);
-            std::thread::sleep(PIPE_POLL);
-        }
-        let Filled { buf, start, end } = open.stream.complete()?;
-        assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
-        fill.lease.put(front);
-        if start > 0 {
-            // Only at an unaligned start: the carry moves next to the bytes read.
-            let held = fill.bytes.len();
-            fill.lease.bytes_mut().copy_within(fill.bytes.clone(), fill.bytes.start + start);
-            fill.bytes = fill.bytes.start + start..fill.bytes.start + start + held;
-            fill.cut += start;
-        }
-        fill.bytes.end += end - start;
-        self.cutter.at.offset += (end - start) as u64;
-        Ok(end < space)
     }
 
     /// Cuts off the whole records; the input lacks the last `added` bytes.

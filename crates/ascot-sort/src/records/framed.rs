@@ -5,8 +5,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
-use ascot_record::chunk::{ChunkScratch, sort_chunk};
-use ascot_record::cursor::gather;
+use ascot_record::chunk::{ChunkScratch, gather, sort_chunk};
 use ascot_record::framing::{Framing, Partial};
 use ascot_record::keys::{KeyColumn, misfits_written};
 use ascot_record::merge::{SliceCursor, merge};
@@ -389,27 +388,6 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
 
     fn descending(&self) -> bool {
         self.order.descending()
-    }
-
-    fn normalise(&self, _bytes: &mut [u8]) {}
-
-    fn finish(&self, _bytes: &mut [u8]) {}
-
-    fn whole(&self, sorted: Arc<Sorted>) -> Segment {
-        let hi = sorted.bytes.len() as u32;
-        Segment { sorted, lo: 0, hi }
-    }
-
-    fn position_at(&self, offset: usize) -> u32 {
-        offset as u32
-    }
-
-    fn offset_of(&self, position: u32) -> u32 {
-        position
-    }
-
-    fn bytes_in(&self, segment: &Segment) -> u64 {
-        u64::from(segment.hi.saturating_sub(segment.lo))
     }
 
     fn first(&self, segment: &Segment) -> RecordRef {

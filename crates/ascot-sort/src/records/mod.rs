@@ -228,18 +228,31 @@ pub trait Records: RecordEnds {
     /// Whether keys descend.
     fn descending(&self) -> bool;
     /// Converts bytes of an input to the form of spills.
-    fn normalise(&self, bytes: &mut [u8]);
+    fn normalise(&self, _bytes: &mut [u8]) {}
     /// Converts the bytes of a finished block to the form of the output.
-    fn finish(&self, bytes: &mut [u8]);
+    fn finish(&self, _bytes: &mut [u8]) {}
 
+    /// Bytes between two positions in a [`Sorted`].
+    fn position_bytes(&self) -> usize {
+        1
+    }
     /// All records of `sorted`.
-    fn whole(&self, sorted: Arc<Sorted>) -> Segment;
+    fn whole(&self, sorted: Arc<Sorted>) -> Segment {
+        let hi = self.position_at(sorted.bytes.len());
+        Segment { sorted, lo: 0, hi }
+    }
     /// Position of the record at a byte offset.
-    fn position_at(&self, offset: usize) -> u32;
+    fn position_at(&self, offset: usize) -> u32 {
+        (offset / self.position_bytes()) as u32
+    }
     /// Byte offset of a position.
-    fn offset_of(&self, position: u32) -> u32;
+    fn offset_of(&self, position: u32) -> u32 {
+        position * self.position_bytes() as u32
+    }
     /// Length of a segment, bytes.
-    fn bytes_in(&self, segment: &Segment) -> u64;
+    fn bytes_in(&self, segment: &Segment) -> u64 {
+        u64::from(segment.hi.saturating_sub(segment.lo)) * self.position_bytes() as u64
+    }
     /// The first record of a segment, which must not be empty.
     fn first(&self, segment: &Segment) -> Self::Bound;
     /// The last record of a segment, which must not be empty.

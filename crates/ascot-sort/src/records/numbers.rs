@@ -392,29 +392,16 @@ impl<T: Number> Records for Numbers<T> {
         false
     }
 
+    fn position_bytes(&self) -> usize {
+        size_of::<T>()
+    }
+
     fn normalise(&self, bytes: &mut [u8]) {
         number::to_ordered(bytes, self.format, self.descending);
     }
 
     fn finish(&self, bytes: &mut [u8]) {
         number::from_ordered(bytes, self.format, self.descending);
-    }
-
-    fn whole(&self, sorted: Arc<Sorted>) -> Segment {
-        let hi = (sorted.bytes.len() / size_of::<T>()) as u32;
-        Segment { sorted, lo: 0, hi }
-    }
-
-    fn position_at(&self, offset: usize) -> u32 {
-        (offset / size_of::<T>()) as u32
-    }
-
-    fn offset_of(&self, position: u32) -> u32 {
-        position * size_of::<T>() as u32
-    }
-
-    fn bytes_in(&self, segment: &Segment) -> u64 {
-        u64::from(segment.hi.saturating_sub(segment.lo)) * size_of::<T>() as u64
     }
 
     fn first(&self, segment: &Segment) -> T {

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use crate::records::Side;
+
 /// Ascending normalised keys that bound parts: part i holds keys from splitter i-1 (inclusive) to
 /// splitter i (exclusive); if a splitter is doubled, the part between the two holds just the keys equal to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,6 +125,17 @@ impl Splitters {
         rounded.dedup();
         let keys: Vec<Vec<u8>> = rounded.iter().map(|prefix| prefix.to_be_bytes().to_vec()).collect();
         Splitters::new(&keys, false)
+    }
+
+    /// The key at which a part ends, and whether it ends before or after the records of that key; none: the last part.
+    pub fn end_of(&self, part: usize) -> Option<(&[u8], Side)> {
+        // The first splitter whose part below it, or part of equals, is this one or a later one.
+        let last_of = |at: usize| self.below[at] + usize::from(self.equal[at]);
+        let places: Vec<usize> = (0..self.keys.len()).collect();
+        let at = places.partition_point(|&at| last_of(at) < part);
+        let key = self.keys.get(at)?;
+        let side = if self.below[at] == part { Side::Lower } else { Side::Upper };
+        Some((key, side))
     }
 
     /// The first part that holds no key below splitter `at`.

@@ -276,17 +276,13 @@ impl<'a> Watch<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ascot_model::host::{HostProfile, KernelRates, RecordClass};
+    use ascot_model::host::{HostProfile, RecordClass, RecordKind};
     use ascot_model::plan::Moved;
     use ascot_model::volume::VolumeProfile;
 
     /// Two passes, predicted to take equally long.
     fn passes() -> Vec<PassPlan> {
-        let host = HostProfile {
-            threads: 2,
-            rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
-            fresh_bytes_per_s: None,
-        };
+        let host = HostProfile::assumed(2, RecordKind { class: RecordClass::Fixed, bytes: 100.0, keys: 1 });
         let moved = Moved { read_bytes: 1 << 30, written_bytes: 1 << 30, switches: 1, ..Moved::default() };
         let pass = |name: &str| PassPlan::new(name, moved, &[], &VolumeProfile::assumed_flash(), &host);
         vec![pass("one"), pass("two")]

@@ -88,6 +88,11 @@ impl ChunkPool {
         ChunkPool { inner: Arc::new(inner) }
     }
 
+    /// Maximum number of buffers.
+    pub fn max_chunks(&self) -> usize {
+        self.inner.max_chunks
+    }
+
     /// Size of a buffer, bytes.
     pub fn chunk_bytes(&self) -> usize {
         self.inner.chunk_bytes
@@ -96,9 +101,7 @@ impl ChunkPool {
     /// Whether a thread waits for memory that is not available.
     pub fn starves(&self) -> bool {
         let shelf = self.inner.lock();
-        let free = shelf.free.len() * self.inner.chunk_bytes;
-        let left = self.inner.left(&shelf).min(self.inner.pool.available()) + free;
-        shelf.wanted > left
+        shelf.wanted > self.inner.free(&shelf)
     }
 
     /// Error for a job whose reader waits for memory that no other thread can return.
@@ -120,6 +123,21 @@ impl ChunkPool {
                 return Ok(lease);
             }
             shelf = self.inner.wait(shelf, self.inner.chunk_bytes, starving);
+        }
+    }
+
+    /// Waits until this many buffers are free, or all of the pool; calls `starving` before it waits.
+    pub fn wait_for(&self, chunks: usize, starving: Starving<'_>) {
+        let mut shelf = self.inner.lock();
+        loop {
+            let free = self.inner.free(&shelf);
+            let lent = (shelf.made - shelf.free.len()) * self.inner.chunk_bytes + shelf.long;
+            let wanted = (chunks.saturating_mul(self.inner.chunk_bytes)).min(free + lent);
+            if free >= wanted {
+                shelf.wanted = 0;
+                return;
+            }
+            shelf = self.inner.wait(shelf, wanted, starving);
         }
     }
 
@@ -165,6 +183,11 @@ impl ChunkPool {
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, Shelf> {
         self.shelf.lock().unpoisoned()
+    }
+
+    /// Bytes that can be lent now.
+    fn free(&self, shelf: &Shelf) -> usize {
+        self.left(shelf).min(self.pool.available()) + shelf.free.len() * self.chunk_bytes
     }
 
     /// Unused bytes of the share.
@@ -331,6 +354,29 @@ mod tests {
         drop(leases);
         assert!(chunks.try_take().is_some());
         assert_eq!(pool.used(), 3 * MIB, "buffers are kept for reuse");
+    }
+
+    #[test]
+    fn a_wait_for_several_buffers_ends_when_so_many_are_free_or_all() {
+        let pool = Pool::new(4 * MIB);
+        let chunks = ChunkPool::new(&pool, MIB, 4, MIB * 4);
+        let first = chunks.take_for(&|| ()).unwrap();
+        let second = chunks.take_for(&|| ()).unwrap();
+        chunks.wait_for(2, &|| unreachable!("two can be made"));
+        std::thread::scope(|scope| {
+            let (waits, told) = std::sync::mpsc::channel();
+            let waiting = scope.spawn({
+                let chunks = chunks.clone();
+                move || chunks.wait_for(9, &|| waits.send(()).expect("somebody listens"))
+            });
+            told.recv().expect("it waits");
+            assert!(chunks.starves());
+            drop(first);
+            told.recv().expect("it waits again");
+            drop(second);
+            waiting.join().expect("no panic");
+        });
+        assert!(!chunks.starves());
     }
 
     #[test]

@@ -16,9 +16,10 @@ use ascot_model::units;
 /// Minimum memory of a job, bytes.
 pub const MIN_MEMORY_BYTES: u64 = 8 << 20;
 
-/// The memory that a process needs beside its cap in a control group: a fourth of the available memory, within these
-/// bounds. A job of two threads takes 5 MiB for stacks and small allocations, and its code 8 MiB, most of which the
-/// kernel can drop and read again; the rest is for pages of files that wait to be written.
+/// The memory that a process needs beside its cap in a control group: half of the available memory, within these
+/// bounds. A job takes about 5 MiB for stacks and small allocations, and its code 8 MiB, without optimisation 17 MiB. The
+/// kernel can drop code and read it again, but a process without memory for its code does little else; the rest is for
+/// pages of files that wait to be written.
 const MIN_BESIDE_BYTES: u64 = 8 << 20;
 const MAX_BESIDE_BYTES: u64 = 32 << 20;
 
@@ -49,13 +50,12 @@ impl GroupMemory {
 
     /// The bytes that a group must leave for a cap of `cap` bytes.
     pub fn left_for(cap: u64) -> u64 {
-        // A fourth of the memory left is a third of the cap.
-        cap + (cap / 3 + 1).clamp(MIN_BESIDE_BYTES, MAX_BESIDE_BYTES)
+        cap + cap.clamp(MIN_BESIDE_BYTES, MAX_BESIDE_BYTES)
     }
 
     /// The largest cap with which this process stays below the limit.
     pub fn cap(&self) -> u64 {
-        self.left.saturating_sub((self.left / 4).clamp(MIN_BESIDE_BYTES, MAX_BESIDE_BYTES))
+        self.left.saturating_sub((self.left / 2).clamp(MIN_BESIDE_BYTES, MAX_BESIDE_BYTES))
     }
 }
 
@@ -243,8 +243,8 @@ mod tests {
             let group = GroupMemory { limit: left * MIB, left: left * MIB };
             LoweredCap::within(asked * MIB, group).map(|lowered| lowered.cap / MIB)
         };
-        assert_eq!(within(64, 64), Some(48));
-        assert_eq!(within(40, 64), None, "it fits");
+        assert_eq!(within(64, 64), Some(32));
+        assert_eq!(within(30, 64), None, "it fits");
         assert_eq!(within(1024, 1024), Some(992));
         assert_eq!(within(64, 16), Some(8));
         assert_eq!(within(64, 4), Some(0), "nothing fits");
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(
             text.as_deref(),
             Some(
-                "memory is lowered from 64 MiB to 45 MiB: the control group has 60 MiB of its 64 MiB left, \
+                "memory is lowered from 64 MiB to 30 MiB: the control group has 60 MiB of its 64 MiB left, \
                  and the program and the page cache need space there too"
             )
         );

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::{Buf, IoError, Pool, Reservation};
+use ascot_io::{Buf, IoError, Pool, Reservation, u32_at, u64_at};
 use ascot_record::order;
 
 use crate::api::SortError;
@@ -404,17 +404,4 @@ fn of_records<R: Records>(records: &R, firsts: &[u8], ends: &[u32]) -> Fences {
     buf[..firsts.len()].copy_from_slice(firsts);
     let sorted = records.index(Lease::plain(buf), 0..firsts.len());
     Fences::Records(Some(records.whole(Arc::new(sorted))), starts)
-}
-
-/// The number at `at`; the slices are long enough by construction.
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut field = [0; 4];
-    field.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(field)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut field = [0; 8];
-    field.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(field)
 }

@@ -198,7 +198,7 @@ impl<R: Records> BlockInput for ChunkInput<R> {
         if segment.is_empty() {
             return Ok(Completed::Nothing);
         }
-        Ok(Completed::Block(RunBlock { segment, block, end: block + 1, long: false }))
+        Ok(Completed::Block(RunBlock::new(segment, block)))
     }
 
     fn ready(&mut self) -> bool {

@@ -24,7 +24,7 @@ pub(crate) use natural_runs::{NaturalRuns, find_natural_runs};
 pub(crate) use run_file::{Assembly, Run, RunBlock, RunInput, RunSink, RunStart, encode_index, write_whole};
 pub(crate) use spill::{Spill, SpillDirs};
 pub(crate) use store::{
-    FileIdentity, Finished, JobDir, Keeping, LOCK, MANIFEST, MANIFEST_VERSION, Manifest, MergingGroup,
-    OpenPart, OpenSpill, OutputState, PREFIX, SealedPart, SplitNode, SplitState, StoredMethod, StoredView,
-    UNSEEN, VIEW_MANIFEST, check_line, hold_dead, is_empty, load, remove_ours,
+    FileIdentity, Finished, HeldInput, JobDir, Keeping, LOCK, MANIFEST, Manifest, MergingGroup, OpenPart,
+    OpenSpill, OutputState, PREFIX, SealedPart, SplitNode, SplitState, StoredMethod, StoredView, UNSEEN,
+    VIEW_MANIFEST, check_line, hold_dead, is_empty, load, remove_ours,
 };

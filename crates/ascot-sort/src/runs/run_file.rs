@@ -8,6 +8,7 @@ use ascot_bowtie::engine::{BlockInput, Completed};
 use ascot_io::{
     Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, RunFile, RunId, RunIndex, RunReader, RunWriter, SpillCodec,
 };
+use ascot_record::hex::{from_hex, to_hex};
 use serde::{Deserialize, Serialize};
 
 use crate::api::SortError;
@@ -221,7 +222,7 @@ impl<R: Records> Assembly<R> {
             if self.skip > 0 {
                 segment.lo = self.records.position_at(std::mem::take(&mut self.skip));
             }
-            Completed::Block(RunBlock { segment, block: self.block, end: self.block + 1, long: false })
+            Completed::Block(RunBlock::new(segment, self.block))
         };
         self.block += 1;
         Ok(completed)
@@ -258,7 +259,8 @@ impl<R: Records> Assembly<R> {
         let sorted = Arc::new(self.records.index(lease, 0..end));
         self.long = Arc::downgrade(&sorted);
         let segment = self.records.whole(sorted);
-        Ok(Completed::Block(RunBlock { segment, block, end: self.block + 1, long: true }))
+        let end = self.block + 1;
+        Ok(Completed::Block(RunBlock { segment, block, end, long: true, straddling: None }))
     }
 
     fn no_memory(&self, source: ascot_io::PoolError) -> IoError {
@@ -284,6 +286,15 @@ pub struct RunBlock {
     pub end: usize,
     /// Whether it is one long record, in a buffer of its own.
     pub long: bool,
+    /// The record before it, whose start is in the block before it; none if that is part of `segment`.
+    pub straddling: Option<Segment>,
+}
+
+impl RunBlock {
+    /// A block of whole records.
+    pub fn new(segment: Segment, block: usize) -> Self {
+        RunBlock { segment, block, end: block + 1, long: false, straddling: None }
+    }
 }
 
 impl<R: Records> BlockInput for RunInput<R> {
@@ -319,19 +330,12 @@ impl<R: Records> BlockInput for RunInput<R> {
 }
 /// An index in the form that `OpenPart` stores.
 pub fn encode_index(index: &RunIndex) -> String {
-    use std::fmt::Write;
-    index.to_bytes().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    to_hex(&index.to_bytes())
 }
 
 /// Decodes the index of an `OpenPart`.
 pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
-    let byte = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
-    let index = bytes.and_then(|bytes| RunIndex::from_bytes(&bytes).ok());
+    let index = from_hex(text).and_then(|bytes| RunIndex::from_bytes(&bytes).ok());
     index.ok_or_else(|| SortError::CannotResume {
         dir: "the job's manifest".into(),
         why: "the index of a part is damaged".into(),

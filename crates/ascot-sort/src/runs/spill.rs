@@ -86,7 +86,7 @@ impl<R: Records> Spill<R> {
     /// Makes the records written so far durable. Returns the state from which the spill can be resumed.
     pub fn checkpoint(&mut self) -> Result<OpenSpill, SortError> {
         let (run, index) = self.sink.checkpoint()?;
-        let open = OpenPart { run, index: encode_index(&index) };
+        let open = OpenPart { run, index: encode_index(&index), skip: 0 };
         Ok(OpenSpill { done: self.done.clone(), open, expected: self.expected })
     }
 

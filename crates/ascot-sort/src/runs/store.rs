@@ -36,8 +36,8 @@ use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, emergency};
 use ascot_model::units;
 use manifest::OLDEST_VERSION;
 pub use manifest::{
-    FileIdentity, Finished, LargePart, MANIFEST_VERSION, Manifest, MergingGroup, OpenPart, OpenSpill,
-    OutputState, SealedPart, SplitNode, SplitState, StoredMethod, StoredView,
+    FileIdentity, Finished, HeldInput, LargePart, MANIFEST_VERSION, Manifest, MergingGroup, OpenPart,
+    OpenSpill, OutputState, SealedPart, SplitNode, SplitState, StoredMethod, StoredView,
 };
 
 use crate::api::{Cancel, Output, SortError};

@@ -82,7 +82,9 @@ fn read_and_stop(dir: &Path, sorted: &[u8], (memory, threads): (u64, usize), sto
     }
     // A reader that stops in the middle, without and with asking for the sum.
     let memory = MEMORY_BESIDE * MIB as usize;
-    let stream = |to: usize, sums| view.stream(0, to as u64, memory, sums).expect("a stream");
+    let stream = |to: usize, sums| {
+        view.stream(0, to as u64, Reading { memory, sums, in_turns: false }).expect("a stream")
+    };
     let mut some = vec![0; at];
     let mut left_early = stream(bytes, false);
     assert_eq!(left_early.read(&mut some).expect("bytes"), at);

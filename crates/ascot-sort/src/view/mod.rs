@@ -37,4 +37,4 @@ pub use reader::write_part;
 pub use reader::{OpenView, View};
 pub use refer::{is_view, join_parts, join_views, same_order};
 pub use selection::MAX_UNITS;
-pub use stream::Stream;
+pub use stream::{Reading, Stream};

@@ -5,13 +5,14 @@
 //! view was made, before the file gets its name.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, Buf, Disk, Ledger, PAGE_BYTES, Pool, WriteStream, threads};
 use ascot_model::account::{BufferAccount, PassAccount};
+use ascot_model::plan::{Moved, PassPlan};
 use ascot_model::report::{REPORT_VERSION, Report};
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
@@ -21,16 +22,17 @@ use crate::api::{Cancel, Keys, Observer, Output, SortError, SortRequest, Volumes
 use crate::merge::EmitThreads;
 use crate::output::OutputStream;
 use crate::plan::{
-    MIN_MEMORY_BYTES, RunOptions, check_output_space, default_memory, output_disk, too_little, view_disk,
+    MIN_MEMORY_BYTES, RunOptions, check_output_space, default_memory, host_of, output_disk, too_little,
+    view_disk,
 };
 use crate::records::{AnyRecords, Records, Rules, Task, with_records};
 use crate::report::{PassFacts, Passes, files_of};
-use crate::resources::{Lease, descriptors, peak_memory_bytes};
+use crate::resources::{Lease, Turns, descriptors, peak_memory_bytes};
 use crate::runs::{RunKeys, RunStart};
 use crate::view::load::{Loader, Measure, ViewRun};
 use crate::view::manifest::{Member, ViewManifest};
 use crate::view::selection::Selection;
-use crate::view::stream::{Part, Stream};
+use crate::view::stream::{Part, Reading, Stream};
 
 /// A view as a file: the header, then the records of all runs, merged.
 pub trait View: Send + Sync {
@@ -50,9 +52,12 @@ pub trait View: Send + Sync {
     fn seek_cost(&self, offset: u64) -> Result<Vec<u64>, SortError>;
     /// At most `len` bytes from `offset` on, fewer at the end: for short random reads.
     fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError>;
-    /// The bytes from `from` to `to` in sequence, merged ahead with up to `memory` bytes. If `sums`, the stream
-    /// computes the sum of its records, which takes time.
-    fn stream(&self, from: u64, to: u64, memory: usize, sums: bool) -> Result<Stream, SortError>;
+    /// The bytes from `from` to `to` in sequence, merged ahead.
+    fn stream(&self, from: u64, to: u64, reading: Reading) -> Result<Stream, SortError>;
+    /// Whether reading and writing `output` take turns: both are on one volume, whose switches cost much.
+    fn takes_turns_with(&self, output: &Path) -> bool;
+    /// Predicted seconds of reading `bytes` bytes, and of writing them to a file on its volume if `writes`.
+    fn predicted_seconds(&self, bytes: u64, writes: bool) -> f64;
     /// Sum of all records, whatever their order.
     fn sum(&self) -> RecordSum;
     /// The pool of all its memory.
@@ -318,7 +323,7 @@ impl<R: Records> View for Opened<R> {
         Ok(bytes)
     }
 
-    fn stream(&self, from: u64, to: u64, memory: usize, sums: bool) -> Result<Stream, SortError> {
+    fn stream(&self, from: u64, to: u64, reading: Reading) -> Result<Stream, SortError> {
         let from = from.min(self.bytes());
         let to = to.min(self.bytes());
         let header_end = to.min(self.header_bytes());
@@ -336,9 +341,29 @@ impl<R: Records> View for Opened<R> {
             starts: selected.starts,
             skip: selected.beyond,
             bytes: last - first,
-            sums,
+            reading,
         };
-        Stream::start(front, &self.records, &self.disk, &self.pool, part, memory, self.threads)
+        Stream::start(front, &self.records, &self.disk, &self.pool, part, self.threads)
+    }
+
+    fn takes_turns_with(&self, output: &Path) -> bool {
+        let runs: Vec<PathBuf> = self.runs.iter().map(|run| run.run.path.clone()).collect();
+        let parent = output.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = parent.unwrap_or(Path::new(".")).to_path_buf();
+        Turns::between(self.request.volumes.volume.as_ref(), &runs, &[dir]).is_some()
+    }
+
+    fn predicted_seconds(&self, bytes: u64, writes: bool) -> f64 {
+        let record_bytes = self.bytes as f64 / self.sum.count.max(1) as f64;
+        let host = host_of(&self.request, record_bytes, self.threads);
+        let blocks: u64 = self.runs.iter().map(|run| run.index.blocks.len() as u64).sum();
+        let block = self.bytes / blocks.max(1);
+        let written_bytes = if writes { bytes } else { 0 };
+        let inputs = self.runs.len() as u64;
+        let outputs = u64::from(writes);
+        let moved = Moved { read_bytes: bytes, written_bytes, inputs, outputs, switches: inputs, times: 1 };
+        let work = [(bytes, host.rates.merge_runs_bytes_per_s), host.requests(bytes + written_bytes, block)];
+        PassPlan::new("read", moved, &work, &self.request.volumes.profile(), &host).seconds()
     }
 
     fn sum(&self) -> RecordSum {
@@ -464,8 +489,11 @@ pub fn write_part(
     }
     let is_whole_file = matches!(output, Output::Path(_)) && part == (0..view.bytes());
     let outputs = u64::from(matches!(output, Output::Path(_)));
+    let in_turns = matches!(output, Output::Path(path) if view.takes_turns_with(path));
+    let predicted_seconds = view.predicted_seconds(part.end - part.start, outputs > 0);
     let mut output = OutputStream::create(&disk, output, None)?;
-    let buffers = Some(copy(view, part.clone(), is_whole_file, output.stream()?, cancel)?);
+    let reading = Reading { sums: is_whole_file, in_turns, ..Reading::default() };
+    let buffers = Some(copy(view, part.clone(), reading, output.stream()?, cancel)?);
     output.seal()?;
     passes.done("read", PassFacts { inputs: view.runs(), outputs, buffers });
     let (streams, streams_left_out) = files_of(disk.ledger());
@@ -473,6 +501,7 @@ pub fn write_part(
     let report = Report {
         version: REPORT_VERSION,
         verb: "read".into(),
+        predicted_seconds: Some(predicted_seconds),
         seconds: started.elapsed().as_secs_f64(),
         records_in: view.sum().count,
         bytes_in: view.sum().bytes,
@@ -492,11 +521,12 @@ pub fn write_part(
     Ok(report)
 }
 
-/// Copies the bytes `part`; returns the memory that the runs shared. If `verifies`, which needs all bytes, compares their sum with the view's.
+/// Copies the bytes `part` with all memory; returns that which the runs shared. If their sum is computed, which needs all
+/// bytes, compares it with the view's.
 fn copy(
     view: &dyn View,
     part: Range<u64>,
-    verifies: bool,
+    reading: Reading,
     out: &mut dyn WriteStream,
     cancel: &Cancel,
 ) -> Result<BufferAccount, SortError> {
@@ -505,7 +535,8 @@ fn copy(
     let bytes = (view.pool().available() / OUTPUT_SHARE).clamp(min_bytes, BLOCKS * BLOCK_BYTES);
     let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;
     let blocks = BlockPool::new(view.pool().region(BLOCKS * block, "the output")?, block);
-    let mut stream = view.stream(part.start, part.end, view.pool().available(), verifies)?;
+    let reading = Reading { memory: view.pool().available(), ..reading };
+    let mut stream = view.stream(part.start, part.end, reading)?;
     loop {
         cancel.check()?;
         let mut block = blocks.take(|| cancel.is_cancelled()).ok_or(SortError::Cancelled)?;
@@ -515,7 +546,7 @@ fn copy(
         }
         out.begin(block, len)?;
     }
-    if verifies
+    if reading.sums
         && let Some(written) = stream.sum()?
         && written != view.sum()
     {

@@ -6,15 +6,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use ascot_bowtie::engine::Bowtie;
-use ascot_bowtie::schedule::{Forecast, PlannedReads, Schedule};
+use ascot_bowtie::engine::{BlockInput, Bowtie};
+use ascot_bowtie::schedule::{Forecast, GroupedForecast, PlannedReads, Schedule};
 use ascot_io::sync::Unpoisoned;
 use ascot_io::threads::{Thread, spawn};
 use ascot_io::waits::{Need, receive};
 use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
 use ascot_model::account::BufferAccount;
 use ascot_record::checksum::RecordSum;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::api::{Cancel, SortError, SortRequest};
 use crate::merge::{EmitThreads, Merge as Merging, MergeSink};
@@ -48,8 +48,19 @@ pub struct Part {
     pub skip: u64,
     /// Its length, bytes.
     pub bytes: u64,
-    /// Whether to sum up its records.
+    /// How it is read.
+    pub reading: Reading,
+}
+
+/// How a part of a view is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// Maximum memory for merging ahead, bytes.
+    pub memory: usize,
+    /// Whether the stream computes the sum of its records, which takes time.
     pub sums: bool,
+    /// Whether its reader writes to the view's volume, in turns with the merge: the runs are then read by A4.
+    pub in_turns: bool,
 }
 
 /// Merged bytes, in sequence.
@@ -58,7 +69,7 @@ pub struct Stream {
     current: Current,
     /// Bytes of `current` already returned.
     given: usize,
-    blocks: Option<Receiver<Result<MergedBlock, SortError>>>,
+    blocks: Option<Receiver<Result<Sent, SortError>>>,
     cancel: Cancel,
     thread: Option<Thread<()>>,
     /// Bytes to leave out, and bytes to return after those.
@@ -67,6 +78,13 @@ pub struct Stream {
     /// The sum of its records, once the thread has merged them all.
     sum: Arc<Mutex<Option<RecordSum>>>,
     buffers: BufferAccount,
+}
+
+/// What the merge gives to the reader.
+enum Sent {
+    Block(MergedBlock),
+    /// The reader answers as soon as it has written all blocks before.
+    Written(Sender<()>),
 }
 
 enum Current {
@@ -112,14 +130,13 @@ impl Stream {
         disk: &Disk,
         pool: &Pool,
         part: Part,
-        memory: usize,
         threads: usize,
     ) -> Result<Stream, SortError> {
         let skip = part.skip;
         let left = part.bytes;
         let (send, receive) = unbounded();
         let mut this = Stream::from_bytes(front);
-        let merge = Merge::prepare(records, disk, pool, &part, memory, threads)?;
+        let merge = Merge::prepare(records, disk, pool, &part, threads)?;
         this.buffers = merge.buffers(pool);
         let cancel = this.cancel.clone();
         let sum = Arc::clone(&this.sum);
@@ -137,7 +154,15 @@ impl Stream {
             self.current = Current::Bytes(Vec::new());
             self.given = 0;
             let ended = |_| Err(SortError::Internal("a view ended before its last record"));
-            let mut block = receive(blocks, "merged records of a view", Need::DATA).unwrap_or_else(ended)?;
+            let mut block =
+                match receive(blocks, "merged records of a view", Need::DATA).unwrap_or_else(ended)? {
+                    Sent::Block(block) => block,
+                    Sent::Written(answer) => {
+                        // A merge that has ended needs no answer.
+                        let _ = answer.send(());
+                        continue;
+                    }
+                };
             let skipped = self.skip.min(block.len as u64);
             self.skip -= skipped;
             self.given = skipped as usize;
@@ -158,7 +183,9 @@ impl Stream {
         // A part ends within a unit of a run, and the thread merges that unit to its end. It can only end if the
         // surplus blocks are taken.
         for rest in self.blocks.take().iter().flatten() {
-            drop(rest?);
+            if let Sent::Written(answer) = rest? {
+                let _ = answer.send(());
+            }
         }
         if let Some(thread) = self.thread.take() {
             thread.join()?;
@@ -219,12 +246,11 @@ impl<R: Records> Merge<R> {
         disk: &Disk,
         pool: &Pool,
         part: &Part,
-        memory: usize,
         threads: usize,
     ) -> Result<Self, SortError> {
         let live: Vec<usize> =
             (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]).collect();
-        let memory = memory.min(pool.available());
+        let memory = part.reading.memory.min(pool.available());
         let share = if in_long_runs(part, live.len()) { EMIT_SHARE_BESIDE_LONG_RUNS } else { EMIT_SHARE };
         let emit = memory / share / (EMIT_BLOCKS * threads);
         let emit = emit.clamp(MIN_EMIT_BYTES, MAX_EMIT_BYTES) / PAGE_BYTES * PAGE_BYTES;
@@ -257,18 +283,13 @@ impl<R: Records> Merge<R> {
     }
 
     fn buffers(&self, pool: &Pool) -> BufferAccount {
-        let (blocks, block_bytes) = (self.blocks.total() as u64, self.blocks.block_bytes() as u64);
-        BufferAccount {
-            blocks,
-            block_bytes,
-            memory_share: (blocks * block_bytes) as f64 / pool.budget() as f64,
-        }
+        BufferAccount::new(self.blocks.total(), self.blocks.block_bytes(), pool.budget())
     }
 
     fn run(
         self,
         part: Part,
-        send: &Sender<Result<MergedBlock, SortError>>,
+        send: &Sender<Result<Sent, SortError>>,
         cancel: &Cancel,
         sum: &Mutex<Option<RecordSum>>,
     ) {
@@ -280,26 +301,20 @@ impl<R: Records> Merge<R> {
                 (from, part.runs[run].keys.block_prefixes(from..part.ends[run]))
             })
             .unzip();
-        let schedule: Box<dyn Schedule> = if in_long_runs(&part, inputs.len()) {
-            Box::new(PlannedReads::new(&keys, blocks.total() as u32))
-        } else {
-            Box::new(Forecast::new(&keys))
+        let Reading { sums, in_turns, .. } = part.reading;
+        let total = blocks.total() as u32;
+        let schedule: Box<dyn Schedule> = match in_long_runs(&part, inputs.len()) {
+            true if in_turns => Box::new(GroupedForecast::new(&keys, total)),
+            true => Box::new(PlannedReads::new(&keys, total)),
+            false => Box::new(Forecast::new(&keys)),
         };
-        let mut bowtie = Bowtie::from_inputs(inputs, blocks, schedule);
+        let mut bowtie = Bowtie::from_inputs(inputs, blocks, schedule).alternating(in_turns);
         drop(keys);
-        let mut sink = Hand { records: &*records, send };
-        let rules = Rules { sum: part.sums, ..Rules::default() };
-        let merging = Merging {
-            records: &*records,
-            threads: &emitters,
-            rules,
-            limit: None,
-            cancel,
-            so_far: Merged::default(),
-            in_memory: Vec::new(),
-        };
+        let mut sink = Hand { records: &*records, send, in_turns };
+        let rules = Rules { sum: sums, ..Rules::default() };
+        let merging = Merging::new(&*records, &emitters, rules, cancel);
         match merging.run(&mut bowtie, starts, &mut sink) {
-            Ok(merged) if part.sums => *sum.lock().unpoisoned() = Some(merged.out),
+            Ok(merged) if sums => *sum.lock().unpoisoned() = Some(merged.out),
             Ok(_) => {}
             // Without a receiver the error is of no use.
             Err(error) => drop(send.send(Err(error))),
@@ -310,13 +325,24 @@ impl<R: Records> Merge<R> {
 /// Passes blocks to the reader, in the form of the output.
 struct Hand<'s, R: Records> {
     records: &'s R,
-    send: &'s Sender<Result<MergedBlock, SortError>>,
+    send: &'s Sender<Result<Sent, SortError>>,
+    in_turns: bool,
 }
 
-impl<R: Records> MergeSink for Hand<'_, R> {
-    fn block(&mut self, mut block: MergedBlock) -> Result<(), SortError> {
+impl<R: Records, I: BlockInput> MergeSink<I> for Hand<'_, R> {
+    fn block(&mut self, mut block: MergedBlock, _: &mut Bowtie<I>) -> Result<(), SortError> {
         let len = block.len;
         self.records.finish(&mut block.buf[..len]);
-        self.send.send(Ok(block)).map_err(|_| SortError::Cancelled)
+        self.send.send(Ok(Sent::Block(block))).map_err(|_| SortError::Cancelled)
+    }
+
+    /// Where reader and merge take turns, the merge reads on when the batch is written.
+    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<(), SortError> {
+        if !self.in_turns {
+            return Ok(());
+        }
+        let (answer, answered) = bounded(1);
+        self.send.send(Ok(Sent::Written(answer))).map_err(|_| SortError::Cancelled)?;
+        receive(&answered, "the reader of a view", Need::DEVICE).map_err(|_| SortError::Cancelled)
     }
 }

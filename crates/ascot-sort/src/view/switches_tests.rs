@@ -67,7 +67,9 @@ fn read_through(view: &Path, memory_bytes: u64) -> Read {
         OpenView { memory_bytes: Some(memory_bytes), threads: Some(2), volumes, ..OpenView::default() };
     let view = opening.open(view).expect("a view");
     let opened = view.ledger().totals();
-    let mut stream = view.stream(0, view.bytes(), view.pool().available(), true).expect("a stream");
+    let mut stream = view
+        .stream(0, view.bytes(), Reading { memory: view.pool().available(), sums: true, in_turns: false })
+        .expect("a stream");
     let mut out = vec![0; 1 << 20];
     while stream.read(&mut out).expect("bytes") > 0 {}
     assert_eq!(stream.sum().expect("the end"), Some(view.sum()));

@@ -88,6 +88,11 @@ struct Case {
     sorted: Vec<u8>,
 }
 
+/// Reading within this memory.
+fn within(memory: usize) -> Reading {
+    Reading { memory, ..Reading::default() }
+}
+
 fn make(kind: usize, bytes: usize, different: u64, seed: u64) -> Case {
     let dir = tempfile::tempdir().expect("a directory");
     let (layout, keys, data) = data(kind, bytes, different, seed);
@@ -148,7 +153,7 @@ fn open(case: &Case) -> Arc<dyn View> {
 
 fn read(view: &dyn View, from: usize, to: usize) -> Vec<u8> {
     let mut out = vec![0; to - from + 10];
-    let mut stream = view.stream(from as u64, to as u64, 8 << 20, false).expect("a stream");
+    let mut stream = view.stream(from as u64, to as u64, within(8 << 20)).expect("a stream");
     let count = stream.read(&mut out).expect("bytes");
     out.truncate(count);
     out
@@ -342,7 +347,7 @@ fn readers_share_memory_and_give_it_back() {
                 for chunk in 0..5 {
                     let from = sorted.len() * ((reader + 3 * chunk) % 5) / 5;
                     let mut stream =
-                        view.stream(from as u64, sorted.len() as u64, 6 << 20, false).expect("a stream");
+                        view.stream(from as u64, sorted.len() as u64, within(6 << 20)).expect("a stream");
                     let mut out = vec![0; 2 << 20];
                     let count = stream.read(&mut out).expect("bytes");
                     assert!(out[..count] == sorted[from..from + count]);
@@ -378,7 +383,7 @@ fn what_was_altered_is_named() {
     damaged[70_000] ^= 1;
     std::fs::write(&run, &damaged).expect("written");
     let view = opened(()).expect("its index is whole");
-    let mut stream = view.stream(0, view.bytes(), 8 << 20, false).expect("a stream");
+    let mut stream = view.stream(0, view.bytes(), within(8 << 20)).expect("a stream");
     let mut out = vec![0; case.sorted.len()];
     let error = stream.read(&mut out).expect_err("damaged");
     assert!(error.to_string().contains("run-000002"), "{error}");

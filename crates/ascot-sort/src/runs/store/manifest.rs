@@ -18,9 +18,9 @@ use crate::records::{Merged, Misfits};
 use crate::runs::run_file::{Run, RunStart};
 
 /// Version of the manifest; another version cannot be resumed.
-pub const MANIFEST_VERSION: u32 = 3;
+pub const MANIFEST_VERSION: u32 = 4;
 
-/// Version 2 had no splits, version 1 no spellings of null and no date formats either; all else is the same.
+/// Version 3 had no held ends of inputs, version 2 no splits, version 1 no spellings of null and no date formats either; all else is the same.
 pub(super) const OLDEST_VERSION: u32 = 1;
 
 /// Memory for the indexes of runs, bytes: part of the constant that a job uses beside its cap. It holds the indexes of
@@ -85,6 +85,9 @@ pub struct Manifest {
     /// Of a distribution in several splits: the parts of each run, while one has several.
     #[serde(default)]
     pub groups: Vec<SplitNode>,
+    /// Of a distribution: the end of the inputs that no part contains.
+    #[serde(default)]
+    pub held: Option<HeldInput>,
     /// Bytes read and written so far.
     pub moved: (u64, u64),
     /// Seconds worked so far.
@@ -92,6 +95,38 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// The manifest of a job before its first pass.
+    pub fn new(request: &SortRequest, memory_bytes: u64, threads: usize) -> Self {
+        Manifest {
+            version: MANIFEST_VERSION,
+            request: request.absolute().unwrap_or_else(|_| request.clone()),
+            inputs: Vec::new(),
+            memory_bytes,
+            threads,
+            method: StoredMethod::Merge,
+            dirs: Vec::new(),
+            next_number: 1,
+            runs: Vec::new(),
+            parts: Vec::new(),
+            read_end: InputPosition::default(),
+            all_read: false,
+            sum_in: RecordSum::new(),
+            misfits: Misfits::default(),
+            dropped: RecordSum::new(),
+            temporary: None,
+            output: None,
+            merging: None,
+            large: None,
+            finished: None,
+            view: None,
+            split: None,
+            groups: Vec::new(),
+            held: None,
+            moved: (0, 0),
+            seconds: 0.0,
+        }
+    }
+
     /// Writes two lines, the manifest and the checksum of that line, and returns their length. They are streamed, never
     /// held in memory as a whole: the indexes of many parts are long.
     pub(super) fn write_to(&self, out: impl Write) -> io::Result<u64> {
@@ -268,6 +303,9 @@ pub struct OpenPart {
     pub run: Run,
     /// Its index, as the run format has it, in hexadecimal.
     pub index: String,
+    /// Bytes of it that come from the inputs after the stored position.
+    #[serde(default)]
+    pub skip: u64,
 }
 
 /// The last pass so far.
@@ -304,6 +342,17 @@ pub struct OpenSpill {
     pub expected: u64,
 }
 
+/// The end of the inputs of a distribution, which memory held when the job was killed. A resumed job reads it again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldInput {
+    /// Position of its first record.
+    pub start: InputPosition,
+    /// Sum of the records before it.
+    pub sum: RecordSum,
+    /// Values of those records that are not of their column's type.
+    pub misfits: Misfits,
+}
+
 /// A part of a partitioned write that is larger than memory, while it is sorted by runs and merges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LargePart {
@@ -313,6 +362,9 @@ pub struct LargePart {
     pub later: Vec<Run>,
     /// Whether all of it is in the runs.
     pub formed: bool,
+    /// Number of the first runs that hold records which memory held. In the order of the inputs they are the last.
+    #[serde(default)]
+    pub held_runs: usize,
 }
 
 /// A complete output. It shows that a job is done which was killed after renaming the output and before removing

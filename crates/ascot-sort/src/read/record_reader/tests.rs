@@ -1,0 +1,84 @@
+//! Tests of what becomes of the bytes of an input: records, the carry, and long records.
+
+use ascot_io::Pool;
+use ascot_record::framing::{Framing, LineFraming};
+
+use super::*;
+use crate::api::Input;
+use crate::records::Keyless;
+use crate::resources::ChunkPool;
+
+/// Lines; an empty one is shorter than its key.
+struct Lines;
+
+impl RecordEnds for Lines {
+    fn record_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
+        LineFraming(b'\n').cut(bytes, max_records)
+    }
+
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        LineFraming(b'\n').go_on(part, partial)
+    }
+
+    fn completion(&self) -> Option<u8> {
+        Some(b'\n')
+    }
+
+    fn keyless(&self, bytes: &[u8]) -> Option<Keyless> {
+        let mut offset = 0;
+        for (before, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
+            if line.len() == 1 {
+                return Some(Keyless { before, offset, have: 0, needed: 1 });
+            }
+            offset += line.len();
+        }
+        None
+    }
+}
+
+fn cutter(file: &tempfile::NamedTempFile) -> RecordCutter<Lines> {
+    let inputs = Inputs::open(&[Input::Path(file.path().into())]).unwrap();
+    RecordCutter::new(&Arc::new(Lines), inputs, InputPosition::default(), &Cancel::new())
+}
+
+#[test]
+fn an_error_after_a_carry_names_its_record_and_offset() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut cutter = cutter(&file);
+    cutter.at.offset = 8;
+    assert_eq!(cutter.cut(b"ab\ncd\nef", 8).unwrap(), Cut { records: 2, bytes: 6 });
+    cutter.carry = b"ef".to_vec();
+    let mut bytes = *b"....g\n\nhi\n";
+    cutter.at.offset += 6;
+    assert_eq!(cutter.put_carry(&mut bytes, 4), Some(2));
+    assert_eq!(&bytes[2..], b"efg\n\nhi\n");
+    match cutter.cut(&bytes[2..], 8) {
+        Err(SortError::KeyBeyond { record, offset, .. }) => assert_eq!((record, offset), (4, 10)),
+        other => panic!("{other:?}"),
+    }
+    cutter.carry = b"too long".to_vec();
+    assert_eq!(cutter.put_carry(&mut bytes, 4), None);
+    assert_eq!(cutter.carry, b"too long", "it starts a long record instead");
+}
+
+#[test]
+fn a_long_record_ends_in_later_bytes_or_with_its_input() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut cutter = cutter(&file);
+    let pool = Pool::new(1 << 20);
+    let chunks = ChunkPool::new(&pool, 4096, 0, pool.budget());
+    cutter.start_long(chunks.long().unwrap(), b"abc", 0, Patience::NONE).unwrap();
+    assert_eq!(cutter.lengthen(b"de", Patience::NONE).unwrap(), None);
+    assert_eq!(cutter.lengthen(b"f\ngh", Patience::NONE).unwrap(), Some(2));
+    assert_eq!(cutter.long.take().unwrap().memory.bytes(), 7);
+    cutter.start_long(chunks.long().unwrap(), b"gh", 0, Patience::NONE).unwrap();
+    assert_eq!(cutter.complete_long(Patience::NONE).unwrap(), 1);
+    assert_eq!(&cutter.long.take().unwrap().memory.into_lease().bytes()[..3], b"gh\n");
+    cutter.start_long(chunks.long().unwrap(), b"x", 0, Patience::NONE).unwrap();
+    let refused = cutter.lengthen(&[b'y'; 2 << 20], Patience::NONE);
+    assert!(matches!(refused, Err(SortError::CutShort { .. } | SortError::TooLong { .. })), "{refused:?}");
+}

@@ -1,0 +1,203 @@
+"""A distribution does not spill what memory still holds when all other records are split: it sorts that from memory,
+part by part."""
+
+import json
+import random
+
+import pytest
+from layouts import BY_NAME
+from support import (
+    FIXED,
+    MIB,
+    digest,
+    job_directories,
+    kill,
+    leftovers,
+    run,
+    sorted_records,
+    start,
+    stop_where,
+)  # fmt: skip
+
+MEMORY_MIB = 256
+
+
+def moved_share(report):
+    return (report["moved"]["read_bytes"] + report["moved"]["written_bytes"]) / report["bytes_in"]
+
+
+def distribution(source, disk, memory, *more):
+    words = ["sort", source, *more, "--memory", memory, "--temp", disk, "--method", "distribute", "-o", disk / "out"]
+    return [str(word) for word in words]
+
+
+def random_input(kind, path, size):
+    """About `size` bytes of records in random order."""
+    if kind == "fixed-100":
+        run("gen", str(size // 100), "-o", path)
+    elif kind == "u64-le":
+        rng = random.Random(3)
+        path.write_bytes(b"".join(rng.randbytes(MIB) for _ in range(size // MIB)))
+    else:
+        rng = random.Random(7)
+        tail = "x" * 90
+        path.write_text("".join(f"{rng.getrandbits(64):016x} {tail[: at % 90]}\n" for at in range(size // 64)))
+
+
+# 2 is the input and the output alone, 4 is spilling everything.
+@pytest.mark.parametrize("share, most", [(0.85, 2.05), (1.1, 2.4), (1.5, 3.0)])
+@pytest.mark.parametrize("kind", ["fixed-100", "u64-le", "lines"])
+def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):
+    flags = BY_NAME[kind].flags
+    random_input(kind, disk / "in", int(share * MEMORY_MIB * MIB))
+    words = distribution(disk / "in", disk, f"{MEMORY_MIB}MiB", *flags)
+    told = run(*words, "--explain").stdout.decode()
+    assert "with its records among" in told and "held in memory" in told
+    run(*words, "--report", disk / "run.json")
+    report = json.loads((disk / "run.json").read_text())
+    assert moved_share(report) <= most
+    planned = report["plan"]["chosen"]
+    in_plan = sum(one["read_bytes"] + one["written_bytes"] for one in planned["passes"]) / report["bytes_in"]
+    assert abs(in_plan / moved_share(report) - 1) <= 0.02
+    names = [one["name"] for one in planned["passes"]]
+    assert names == ["split", "sort rest", "sort parts"] == [one["name"] for one in report["passes"]][:3]
+    assert report["peak_disk_bytes"] <= report["predicted_peak_disk_bytes"]
+    run("check", disk / "out", *(flags or ["--format", "lines"]))
+    assert (disk / "out").stat().st_size == (disk / "in").stat().st_size
+
+
+# Whole lines break ties, or they do not: then parts of one key need no sort.
+@pytest.mark.parametrize("flags", [["-k1,1"], ["-s", "-k1,1"], ["-s", "-r", "-k1,1"]])
+@pytest.mark.parametrize("keys", [3, 50, 10**6])
+def test_held_records_come_last_among_equals(flags, keys, disk):
+    rng = random.Random(5)
+    lines = [f"{rng.randrange(keys):07} {number * 7919 % 100_003:09} {'x' * 80}\n" for number in range(120_000)]
+    (disk / "in").write_text("".join(lines))
+    run(*distribution(disk / "in", disk, "8MiB", *flags, "--report", disk / "run.json"))
+    assert json.loads((disk / "run.json").read_text())["plan"]["chosen"]["held_bytes"] > MIB
+    by_key = sorted(lines, key=lambda line: line if "-s" not in flags else line[:7], reverse="-r" in flags)
+    if "-r" in flags:
+        # Equal records keep their order.
+        by_key = sorted(lines, key=lambda line: -int(line[:7]))
+    elif "-s" not in flags:
+        by_key = sorted(lines, key=lambda line: (line[:7], line))
+    assert (disk / "out").read_text() == "".join(by_key)
+
+
+@pytest.mark.parametrize("keys", [1, 40, 60_000])
+def test_distinct_and_first_records_with_some_held(keys, disk):
+    rng = random.Random(6)
+    numbers = [rng.randrange(keys) for _ in range(1_600_000)]
+    (disk / "in").write_text("".join(f"{number:09}\n" for number in numbers))
+    run(*distribution(disk / "in", disk, "8MiB", "-u"))
+    assert (disk / "out").read_text() == "".join(f"{number:09}\n" for number in sorted(set(numbers)))
+    run(*distribution(disk / "in", disk, "8MiB", "--top", "1000000"))
+    assert (disk / "out").read_text() == "".join(f"{number:09}\n" for number in sorted(numbers)[:1_000_000])
+
+
+def test_keys_of_the_end_alone(disk):
+    """All records that memory holds belong to one part, and no record on disk does; and the reverse."""
+    rng = random.Random(9)
+    for low_first in (True, False):
+        low = [f"{rng.randrange(10**5):07} {'x' * 90}\n" for _ in range(60_000)]
+        high = [f"{rng.randrange(9 * 10**6, 10**7):07} {'x' * 90}\n" for _ in range(60_000)]
+        lines = low + high if low_first else high + low
+        (disk / "in").write_text("".join(lines))
+        run(*distribution(disk / "in", disk, "8MiB"))
+        assert (disk / "out").read_text() == "".join(sorted(lines))
+
+
+def digest_of_sorted(path):
+    whole = path.with_name("sorted")
+    whole.write_bytes(sorted_records(path.read_bytes()))
+    return digest(whole)
+
+
+def all_read(manifest):
+    return manifest["all_read"]
+
+
+def in_last_pass(manifest):
+    return manifest["output"] is not None
+
+
+def read_of_input(report):
+    streams = [stream for one in report["passes"] for stream in one["streams"]]
+    return sum(stream["read_bytes"] for stream in streams if stream["name"] == "input")
+
+
+# With less memory the end of the input is split, too.
+@pytest.mark.parametrize("memory", ["16MiB", "64MiB", "8MiB"])
+@pytest.mark.parametrize("point", [all_read, in_last_pass], ids=lambda point: point.__name__)
+def test_a_resumed_job_reads_again_what_was_held(point, memory, disk):
+    run("gen", "600k", "-o", disk / "in")
+    job = start(*distribution(disk / "in", disk, "16MiB", *FIXED))
+    manifest = stop_where(job, disk, point)
+    kill(job)
+    left = 600_000 * 100 - manifest["held"]["start"]["offset"]
+    assert left > 4 * MIB
+    (kept,) = job_directories(disk)
+    again = lambda one: one["output"] is not None and one["moved"] != manifest["moved"]  # noqa: E731
+    job = start("sort", "--resume", str(kept), "--memory", memory)
+    stop_where(job, disk, again)
+    kill(job)
+    run("sort", "--resume", str(kept), "--memory", memory, "--report", str(disk / "run.json"))
+    assert digest(disk / "out") == digest_of_sorted(disk / "in")
+    assert set(leftovers(disk)) == {"in", "out", "sorted", "run.json"}
+    report = json.loads((disk / "run.json").read_text())
+    assert read_of_input(report) <= left + MIB
+
+
+def test_a_job_killed_while_it_splits_the_end_goes_on(disk):
+    run("gen", "600k", "-o", disk / "in")
+    job = start(*distribution(disk / "in", disk, "32MiB", *FIXED))
+    stop_where(job, disk, in_last_pass)
+    kill(job)
+    (kept,) = job_directories(disk)
+    job = start("sort", "--resume", str(kept), "--memory", "8MiB")
+    manifest = stop_where(job, disk, lambda manifest: not manifest["all_read"] and manifest["parts"])
+    kill(job)
+    assert manifest["held"] is None and len(manifest["parts"]) <= len(manifest["way"]["Distribute"])
+    # With memory for what is left again.
+    run("sort", "--resume", str(kept), "--memory", "32MiB")
+    assert digest(disk / "out") == digest_of_sorted(disk / "in")
+    assert set(leftovers(disk)) == {"in", "out", "sorted"}
+
+
+@pytest.mark.parametrize("flags", [["-k1,1"], ["-s", "-k1,1"]])
+@pytest.mark.parametrize("memory", ["8MiB", "24MiB"])
+def test_a_job_killed_in_a_part_of_one_key_goes_on(flags, memory, disk):
+    rng = random.Random(12)
+    lines = [f"{rng.randrange(3)} {number:09} {'x' * 90}\n" for number in range(400_000)]
+    (disk / "in").write_text("".join(lines))
+    job = start(*distribution(disk / "in", disk, "16MiB", *flags))
+    stop_where(job, disk, lambda manifest: manifest["held"] and manifest["output"] is not None)
+    kill(job)
+    (kept,) = job_directories(disk)
+    run("sort", "--resume", str(kept), "--memory", memory)
+    assert (disk / "out").read_text() == "".join(sorted(lines, key=lambda line: line[0]))
+    assert set(leftovers(disk)) == {"in", "out"}
+
+
+def test_long_records_and_an_unfinished_line_are_held_and_read_again(disk):
+    """Lines of up to 200 KB, longer than what a chunk keeps for a record that it cuts."""
+    rng = random.Random(8)
+    lines = [f"{rng.getrandbits(64):016x}{'y' * rng.randrange(200_000)}\n" for _ in range(400)]
+    (disk / "in").write_text("".join(lines).removesuffix("\n"))
+    job = start(*distribution(disk / "in", disk, "32MiB"))
+    stop_where(job, disk, all_read)
+    kill(job)
+    (kept,) = job_directories(disk)
+    run("sort", "--resume", str(kept))
+    assert (disk / "out").read_text() == "".join(sorted(lines))
+
+
+def test_an_input_that_changed_is_not_read_again(disk):
+    run("gen", "300k", "-o", disk / "in")
+    job = start(*distribution(disk / "in", disk, "16MiB", *FIXED))
+    assert stop_where(job, disk, all_read)["held"]
+    kill(job)
+    with open(disk / "in", "r+b") as file:
+        file.write(b"\x00" * 100)
+    (kept,) = job_directories(disk)
+    assert "has changed" in run("sort", "--resume", str(kept), expect=2).stderr
