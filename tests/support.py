@@ -176,6 +176,18 @@ def sorted_records(data):
     return b"".join(data[at : at + 100] for at in starts)
 
 
+def digest_of_sorted(path):
+    """Writes the sorted records of a file beside it, to `sorted`."""
+    whole = path.with_name("sorted")
+    whole.write_bytes(sorted_records(path.read_bytes()))
+    return digest(whole)
+
+
+def moved_share(report):
+    """Bytes moved per byte of the input."""
+    return (report["moved"]["read_bytes"] + report["moved"]["written_bytes"]) / report["bytes_in"]
+
+
 def taken_below(*directories):
     """Bytes on disk of the files below directories, which may disappear or be renamed meanwhile."""
     sizes = {}

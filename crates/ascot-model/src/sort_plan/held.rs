@@ -14,7 +14,7 @@ use crate::plan::MethodPlan;
 /// Fractions of the memory that may hold records until the last merge.
 const HELD_STEPS: u64 = 8;
 /// Inverse of the fraction of the input that is spilled at least; less would fit in memory.
-const HELD_LEAST: u64 = 64;
+const LEAST_SPILLED: u64 = 64;
 /// Blocks of each run that is merged beside records held in memory.
 const HELD_BLOCKS: u64 = 4;
 
@@ -45,7 +45,8 @@ impl RecordJob<'_> {
         let all = self.shares.held.min(data);
         let runs = (data - all).div_ceil(self.shares.load.max(1)).max(1);
         let of_runs = runs * HELD_BLOCKS * self.shares.block;
-        let held = (self.shares.held.checked_sub(of_runs)? / HELD_STEPS * step).min(data - data / HELD_LEAST);
+        let held =
+            (self.shares.held.checked_sub(of_runs)? / HELD_STEPS * step).min(data - data / LEAST_SPILLED);
         let streams = self.shares.streams.saturating_sub(self.shares.memory_of(held));
         let beside = RecordJob { shares: Shares { streams, ..self.shares }, ..self.clone() };
         let plan = beside.merge_spilling(held);

@@ -25,7 +25,7 @@ use crate::merge::{CutRules, Merge, cut_tasks};
 use crate::methods::freeing_sink::{Destination, FreeingSink};
 use crate::output::OutputWriter;
 use crate::plan::merges_in_long_runs;
-use crate::read::{RecordReader, Span};
+use crate::read::RecordReader;
 use crate::records::{Merged, MergedBlock, Records, Rules, Segment};
 use crate::report::PassFacts;
 use crate::resources::descriptors;
@@ -149,19 +149,8 @@ impl<R: Records> Job<'_, R> {
             }
             None => {
                 self.manifest.runs.iter_mut().for_each(Run::close);
-                match self.held_runs(&buffer).filter(|_| may_hold) {
-                    Some(runs) => {
-                        self.manifest.runs.extend(runs);
-                        self.held = buffer.sources;
-                        0
-                    }
-                    None => {
-                        let runs = self.spill(buffer.sources, buffer.bytes)?;
-                        let count = runs.len() as u64;
-                        self.manifest.runs.extend(runs);
-                        count
-                    }
-                }
+                let first = if may_hold { self.chunks_to_spill(&buffer) } else { buffer.sources.len() };
+                self.spill_and_hold(buffer, first)?
             }
         };
         self.manifest.read_end = end;
@@ -171,24 +160,58 @@ impl<R: Records> Job<'_, R> {
         Ok(written)
     }
 
-    /// The chunks of the last run buffer as runs for the manifest; none if the runs that are spilled cannot be merged at
-    /// once beside them, or if a resumed job could not read them again.
-    fn held_runs(&self, buffer: &RunBuffer) -> Option<Vec<Run>> {
-        let spilled = &self.manifest.runs;
-        if self.plan.chosen.held_bytes == 0 && merges_in_long_runs(&self.request.volumes, spilled.len()) {
-            return None;
-        }
-        let segments = buffer.sources.iter().flatten();
-        let held_bytes: usize = segments.map(|segment| segment.sorted.lease.bytes().len()).sum();
-        if self.mergeable(spilled, held_bytes) < spilled.len() {
-            return None;
-        }
-        let chunks = buffer.sources.iter().zip(&buffer.spans);
-        let run = |(source, span): (&Vec<Segment>, &Option<Span>)| match span {
-            None if self.resumable => None,
-            span => Some(Run::of_held_chunk(&*self.records, source, *span)),
+    /// Spills the first chunks of a run buffer, and holds the others if memory allows. Returns the number of runs
+    /// written.
+    fn spill_and_hold(&mut self, mut buffer: RunBuffer, first: usize) -> Result<u64, SortError> {
+        let mut count = 0;
+        let mut spill = |job: &mut Self, sources: Vec<Vec<Segment>>| -> Result<(), SortError> {
+            let bytes = job.bytes_of(&sources);
+            let runs = if bytes > 0 { job.spill(sources, bytes)? } else { Vec::new() };
+            count += runs.len() as u64;
+            job.manifest.runs.extend(runs);
+            Ok(())
         };
-        chunks.map(run).collect()
+        let held = buffer.sources.split_off(first);
+        let spans = buffer.spans.split_off(first);
+        spill(self, std::mem::take(&mut buffer.sources))?;
+        // The first chunks had longer records than expected if memory does not hold the others now.
+        if held.is_empty() || !self.can_hold(&self.manifest.runs, &held) {
+            spill(self, held)?;
+            return Ok(count);
+        }
+        let records = Arc::clone(&self.records);
+        let chunks = held.iter().zip(spans);
+        self.manifest.runs.extend(chunks.map(|(source, span)| Run::of_held_chunk(&*records, source, span)));
+        self.held = held;
+        Ok(count)
+    }
+
+    /// Number of the first chunks of the last run buffer that are spilled so that the others can be merged from memory:
+    /// all of them if the plan spills everything, or if a resumed job could not read the others again.
+    fn chunks_to_spill(&self, buffer: &RunBuffer) -> usize {
+        let all = buffer.sources.len();
+        let spilled = &self.manifest.runs;
+        let none_planned = self.plan.chosen.held_bytes == 0;
+        if none_planned && merges_in_long_runs(&self.request.volumes, spilled.len()) {
+            return all;
+        }
+        if self.resumable && buffer.spans.iter().any(Option::is_none) {
+            return all;
+        }
+        // The run of the first chunks is taken to be like the one before it.
+        let runs: Vec<Run> = spilled.iter().chain(spilled.last()).cloned().collect();
+        let fits = |first: &usize| {
+            let runs = if *first == 0 { spilled } else { &runs };
+            self.can_hold(runs, &buffer.sources[*first..])
+        };
+        (0..all).find(fits).unwrap_or(all)
+    }
+
+    /// Whether memory allows to merge `runs` at once beside held chunks.
+    fn can_hold(&self, runs: &[Run], held: &[Vec<Segment>]) -> bool {
+        let segments = held.iter().flatten();
+        let held_bytes: usize = segments.map(|segment| segment.sorted.lease.bytes().len()).sum();
+        self.mergeable(runs, held_bytes) == runs.len()
     }
 
     /// Adds runs that refer to the inputs, and spills the records between them.
