@@ -152,6 +152,16 @@ def kill_after_moving(process, enough_bytes):
     return moved
 
 
+def job_killed_after_moving(arguments, enough_bytes, disk):
+    """A job killed once it had moved `enough_bytes`, and its directory in `disk`. A job that ends before this
+    is seen is begun again."""
+    for _ in range(20):
+        moved = kill_after_moving(start(*arguments), enough_bytes)
+        for kept in job_directories(disk):
+            return moved, kept
+    raise AssertionError(f"the job always ended before it had moved {enough_bytes:.0f} bytes")
+
+
 def digest(path):
     """SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:

@@ -26,6 +26,7 @@ from support import (
     digest,
     io_of,
     job_directories,
+    job_killed_after_moving,
     kill,
     kill_after_moving,
     leave_free,
@@ -141,9 +142,7 @@ def test_resuming_moves_little_more(method, share, module_disk, disk):
     assert whole.returncode == 0, whole.stderr
     right = digest(disk / "out")
     (disk / "out").unlink()
-    process = start(*words)
-    first_life = kill_after_moving(process, whole.moved_bytes * share)
-    (job,) = job_directories(disk)
+    first_life, job = job_killed_after_moving(words, whole.moved_bytes * share, disk)
     second_life = measure("sort", "--resume", job)
     assert second_life.returncode == 0, second_life.stderr
     assert digest(disk / "out") == right
