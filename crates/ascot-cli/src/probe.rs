@@ -193,13 +193,18 @@ fn text(profile: &MeasuredProfile) -> String {
     if let Some(request) = profile.host.request_seconds {
         let _ = writeln!(text, "  a request takes {:.1} µs of a processor", request.value * 1e6);
     }
-    text.push_str("\n  ± is half of the distance between the least and the greatest repetition\n");
+    text.push_str("\n  ± is half of the distance between the least and the greatest repetition; once: without repetitions\n");
     text
 }
 
-/// `1.41 GB/s ±  2%`.
+/// `1.41 GB/s ±  2%`, or `1.41 GB/s  once` for a figure without repetitions.
 fn rate(figure: Figure) -> String {
-    format!("{:>9} ± {:>2.0}%", units::rate(figure.value), figure.relative_spread() * 100.0)
+    let value = units::rate(figure.value);
+    // Repetitions never take exactly the same time.
+    if figure.spread == 0.0 {
+        return format!("{value:>9}  once");
+    }
+    format!("{value:>9} ± {:>2.0}%", figure.relative_spread() * 100.0)
 }
 
 /// Milliseconds with a bar; the longest bar is `max` seconds.
@@ -216,6 +221,7 @@ mod tests {
     #[test]
     fn figures_are_shown_with_their_spread() {
         assert_eq!(rate(Figure { value: 1.41e9, spread: 2.82e7 }), "1.41 GB/s ±  2%");
+        assert_eq!(rate(Figure { value: 1.41e9, spread: 0.0 }), "1.41 GB/s  once");
         let point = SwitchPoint { files: 4, seconds: Figure { value: 0.5e-3, spread: 1e-5 } };
         assert_eq!(switch(&point, 1e-3), "  0.500 ± 0.010  ########");
         let lost = SwitchPoint { files: 4, seconds: Figure { value: -1e-6, spread: 1e-5 } };

@@ -33,15 +33,6 @@ impl HostProfile {
         let rates = KernelRates::assumed(kind);
         HostProfile { threads, rates, request_seconds: 0.0 }
     }
-
-    /// The work of moving blocks of `block_bytes` to or from a device: bytes, and bytes/s of one thread.
-    pub fn requests(&self, bytes: u64, block_bytes: u64) -> (u64, f64) {
-        if self.request_seconds > 0.0 {
-            (bytes, block_bytes.max(1) as f64 / self.request_seconds)
-        } else {
-            (0, 1.0)
-        }
-    }
 }
 
 /// Classes of records with equal costs per byte and per record.

@@ -32,6 +32,10 @@ pub struct PassPlan {
     /// How often it is executed, each time on other files; all other figures are sums.
     #[serde(default = "once")]
     pub times: u64,
+    /// Requests of a block each, of which the device and the processors need some time beyond that of the bytes; 0: not
+    /// known.
+    #[serde(default)]
+    pub requests: u64,
     /// Seconds of the volume.
     pub device_seconds: f64,
     /// Seconds of the processors, with all threads busy.
@@ -48,8 +52,9 @@ impl PassPlan {
         volume: &VolumeProfile,
         host: &HostProfile,
     ) -> Self {
-        let compute_seconds =
-            work.iter().map(|&(bytes, rate)| bytes as f64 / rate).sum::<f64>() / host.threads.max(1) as f64;
+        let work_s = work.iter().map(|&(bytes, rate)| bytes as f64 / rate).sum::<f64>();
+        let requests_s = moved.requests as f64 * host.request_seconds;
+        let compute_seconds = (work_s + requests_s) / host.threads.max(1) as f64;
         let mut pass = PassPlan {
             name: name.into(),
             read_bytes: moved.read_bytes,
@@ -58,6 +63,7 @@ impl PassPlan {
             inputs: moved.inputs,
             outputs: moved.outputs,
             times: moved.times.max(1),
+            requests: moved.requests,
             device_seconds: 0.0,
             compute_seconds,
         };
@@ -71,7 +77,9 @@ impl PassPlan {
         let written = self.written_bytes as f64;
         let switches = volume.switches(read + written, switches as f64);
         self.switches = switches as u64;
-        self.device_seconds = volume.seconds(read, written, switches, (self.inputs + self.outputs) as f64);
+        let files = (self.inputs + self.outputs) as f64;
+        self.device_seconds =
+            volume.seconds(read, written, switches, files) + volume.seconds_of(self.requests);
     }
 
     /// Seconds the pass takes.
@@ -112,6 +120,8 @@ pub struct Moved {
     pub outputs: u64,
     /// How often the pass is executed; 0 counts as once.
     pub times: u64,
+    /// Requests of a block each; 0: not known.
+    pub requests: u64,
 }
 
 fn once() -> u64 {

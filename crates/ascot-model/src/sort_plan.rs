@@ -243,12 +243,13 @@ impl RecordJob<'_> {
     }
 
     fn pass(&self, name: &str, moved: Moved, work: &[(u64, f64)]) -> PassPlan {
-        let moved_bytes = moved.read_bytes + moved.written_bytes;
-        let requests = self.host.requests(moved_bytes, self.shares.block);
-        let mut pass = PassPlan::new(name, moved, &[work, &[requests]].concat(), self.volume, self.host);
-        pass.device_seconds +=
-            moved_bytes as f64 / self.shares.block.max(1) as f64 * self.volume.request_seconds;
-        pass
+        let requests = self.requests(moved.read_bytes + moved.written_bytes);
+        PassPlan::new(name, Moved { requests, ..moved }, work, self.volume, self.host)
+    }
+
+    /// Requests of a block each that move `bytes`.
+    fn requests(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.shares.block.max(1))
     }
 
     /// Costs a pass that reads the inputs, if those are on a volume of their own: each side is then a separate bowtie,
@@ -273,8 +274,10 @@ impl RecordJob<'_> {
         }
         let read_switches = inputs.switches(read, read_runs);
         let written_switches = self.volume.switches(written, written_runs);
-        let reading_s = inputs.seconds(read, 0.0, read_switches, pass.inputs as f64);
-        let writing_s = self.volume.seconds(0.0, written, written_switches, pass.outputs as f64);
+        let reading_s = inputs.seconds(read, 0.0, read_switches, pass.inputs as f64)
+            + inputs.seconds_of(self.requests(pass.read_bytes));
+        let writing_s = self.volume.seconds(0.0, written, written_switches, pass.outputs as f64)
+            + self.volume.seconds_of(self.requests(pass.written_bytes));
         pass.device_seconds = reading_s.max(writing_s);
         pass.switches = (read_switches + written_switches) as u64;
     }
@@ -328,7 +331,7 @@ impl RecordJob<'_> {
             switches: 2 * runs,
             inputs: self.inputs,
             outputs: runs,
-            times: 1,
+            ..Moved::default()
         };
         let files = if self.in_order { 1 } else { runs };
         let merges = self.merges(&Merging { files, bytes: spilled, held, kept, times: 1, all_first: false });
@@ -404,8 +407,7 @@ impl RecordJob<'_> {
                     written_bytes: written as u64,
                     inputs,
                     outputs: 1,
-                    times: 1,
-                    switches: 0,
+                    ..Moved::default()
                 };
                 self.merge_pass("merge", merge, what.held).seconds()
             };
@@ -432,7 +434,7 @@ impl RecordJob<'_> {
                 inputs: pass.files,
                 outputs: pass.merges,
                 times,
-                switches: 0,
+                ..Moved::default()
             };
             passes.push(self.merge_pass(name, moved, 0));
         }
@@ -442,7 +444,7 @@ impl RecordJob<'_> {
             inputs: left,
             outputs: 1,
             times: what.times,
-            switches: 0,
+            ..Moved::default()
         };
         passes.push(self.merge_pass("merge", last, what.held));
         Merges { fan_in, passes, early, left }

@@ -198,6 +198,11 @@ impl VolumeProfile {
         moving_s + switches * self.switch_seconds.seconds(files)
     }
 
+    /// Seconds of `requests` requests beyond those of their bytes.
+    pub fn seconds_of(&self, requests: u64) -> f64 {
+        requests as f64 * self.request_seconds
+    }
+
     /// Whether a switch between `files` files costs more than moving a block. Then long runs are worthwhile, and the
     /// fewest passes are not always the fastest.
     pub fn wants_runs(&self, files: f64) -> bool {

@@ -83,6 +83,7 @@ impl RecordJob<'_> {
             inputs: 1,
             outputs: 1,
             times: parts,
+            ..Moved::default()
         };
         let splitting = self.host.rates.split_bytes_per_s;
         let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];

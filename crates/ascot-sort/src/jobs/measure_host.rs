@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!   records of a kind ─▶ form runs (sort, merge chunks) ─▶ merge runs ─▶ nowhere
-//!                     └▶ split by key range ─▶ files
+//!                     └▶ split by key, sort parts ─▶ nowhere
 //! ```
 //!
 //! The time of a step depends on the length of a record and the number of its keys, so that several kinds are measured.
 //! Memory, threads and queues are those of real jobs: records come from a device into memory that no cache holds, and all
-//! threads work at the same time. The inputs have no names; outputs and spills are removed.
+//! threads work at the same time. The inputs have no names, and spills are those of any job.
 //!
 //! The time of a request follows from two sorts with blocks of different size.
 
@@ -28,11 +28,10 @@ use ascot_record::keys::{ByteRangeKey, KeyOptions, parse_csv_keys};
 use ascot_record::layout::Layout;
 
 use crate::api::observe::Silent;
-use crate::api::request::{InputChecks, Parts};
-use crate::api::{Cancel, Input, Keys, Method, Output, SortError, SortRequest, SplitBy, Volumes};
-use crate::jobs::sort::{sort, split};
+use crate::api::request::InputChecks;
+use crate::api::{Cancel, Input, Keys, Method, Output, SortError, SortRequest, Volumes};
+use crate::jobs::sort::sort;
 use crate::plan::{RunOptions, budget_of};
-use crate::resources::descriptors;
 
 /// Bytes of records of a job; fewer if time is short.
 const BYTES: usize = 48 << 20;
@@ -41,8 +40,6 @@ const HASTE: Duration = Duration::from_secs(2);
 /// Memory of the jobs, and of one with smaller blocks, bytes.
 const MEMORY_BYTES: u64 = 16 << 20;
 const SMALL_MEMORY_BYTES: u64 = 8 << 20;
-/// Parts of a split; fewer if few files may be open.
-const PARTS: u32 = 8;
 /// Maximum number of repetitions.
 const MAX_REPEATS: usize = 3;
 /// Less time is noise of the clock, seconds.
@@ -109,11 +106,11 @@ pub fn measure_host(
         }
         for (number, (subject, steps)) in SUBJECTS.iter().zip(&mut steps).enumerate() {
             let input = jobs.input(&subject.records(bytes))?;
-            let sorted = jobs.sort(subject, &input, MEMORY_BYTES)?;
+            let sorted = jobs.sort(subject, &input, MEMORY_BYTES, Method::Merge)?;
             steps.add_sort(&sorted.report);
-            steps.add_split(&jobs.split(subject, &input)?);
+            steps.add_split(&jobs.sort(subject, &input, MEMORY_BYTES, Method::Distribute)?.report);
             if subject.format == LONG_FORMAT {
-                let small = jobs.sort(subject, &input, SMALL_MEMORY_BYTES)?;
+                let small = jobs.sort(subject, &input, SMALL_MEMORY_BYTES, Method::Merge)?;
                 requests.extend(small.request_seconds(&sorted));
             }
             let done = (repeat * SUBJECTS.len() + number + 1) as f64 / (MAX_REPEATS * SUBJECTS.len()) as f64;
@@ -156,14 +153,14 @@ impl Jobs<'_> {
         subject: &Subject,
         input: &File,
         memory_bytes: u64,
-        output: Output,
+        method: Method,
     ) -> Result<SortRequest, SortError> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", input.as_raw_fd()));
         let layout =
             subject.format.parse::<Layout>().map_err(|_| SortError::Internal("a format of the probe"))?;
         Ok(SortRequest {
             inputs: vec![Input::Path(path)],
-            output,
+            output: Output::Path(PathBuf::from("/dev/null")),
             layout,
             keys: subject.keys()?,
             header: false,
@@ -174,7 +171,7 @@ impl Jobs<'_> {
             top: None,
             memory_bytes: Some(memory_bytes),
             temp_dirs: vec![self.directory.to_path_buf()],
-            method: Method::Merge,
+            method,
             compression: Compression::None,
             threads: Some(self.threads),
             batch_size: None,
@@ -184,22 +181,17 @@ impl Jobs<'_> {
         })
     }
 
-    fn sort(&self, subject: &Subject, input: &File, memory_bytes: u64) -> Result<Sorted, SortError> {
-        let nowhere = Output::Path(PathBuf::from("/dev/null"));
-        let request = self.request(subject, input, memory_bytes, nowhere)?;
+    fn sort(
+        &self,
+        subject: &Subject,
+        input: &File,
+        memory_bytes: u64,
+        method: Method,
+    ) -> Result<Sorted, SortError> {
+        let request = self.request(subject, input, memory_bytes, method)?;
         let report = sort(&request, &RunOptions::default(), &Silent, self.cancel)?;
         let block = budget_of(&request, Some(report.bytes_in))?.block;
         Ok(Sorted { report, block })
-    }
-
-    fn split(&self, subject: &Subject, input: &File) -> Result<Report, SortError> {
-        let failed = |error| IoError::from_os(Action::Create, self.directory, 0, error);
-        let parts = tempfile::tempdir_in(self.directory).map_err(failed)?;
-        let pattern = parts.path().join("{}");
-        let parts_max = u32::try_from(descriptors() / 8).unwrap_or(PARTS).clamp(2, PARTS);
-        let output = Output::Parts(Parts::new(&pattern.to_string_lossy(), parts_max)?);
-        let request = self.request(subject, input, MEMORY_BYTES, output)?;
-        split(&request, SplitBy::Range, &RunOptions::default(), &Silent, self.cancel)
     }
 }
 

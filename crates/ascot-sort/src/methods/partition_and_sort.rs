@@ -14,6 +14,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use ascot_io::PAGE_BYTES;
 use ascot_io::sync::Unpoisoned;
 use ascot_model::report::Report;
 use ascot_model::sort_plan::{MAX_PARTS, uneven_part_bytes};
@@ -145,6 +146,9 @@ impl<R: Records> Job<'_, R> {
         // Small inputs are read completely, once.
         let places = ((parts * PLACES_PER_PART) as u64).min(total / MIN_SAMPLE_BYTES).max(1);
         let mut keys_per_place = parts * KEYS_PER_PART / places as usize;
+        // Every second record of these bytes is sampled.
+        let fixed_bytes = self.records.record_bytes().map(|bytes| 2 * keys_per_place * bytes);
+        let sample_bytes = fixed_bytes.map_or(SAMPLE_BYTES, |bytes| bytes.clamp(PAGE_BYTES, SAMPLE_BYTES));
         let (mut keys, mut bytes_kept): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
         let bytes_of = |key: &Vec<u8>| key.len() + KEY_OVERHEAD_BYTES;
         for file in self.inputs.iter() {
@@ -155,7 +159,7 @@ impl<R: Records> Job<'_, R> {
                 let at = self.records.record_bytes().map_or(at, |len| at / len as u64 * len as u64);
                 // The samples do not overlap, unless records are longer than the distance between positions.
                 let apart = (size / here) as usize;
-                let mut bytes = file.sample(file.start + at, apart.clamp(1, SAMPLE_BYTES))?;
+                let mut bytes = file.sample(file.start + at, apart.clamp(1, sample_bytes))?;
                 if self.records.cut(&bytes, 2).records < 2 {
                     bytes = file.sample(file.start + at, SAMPLE_BYTES)?;
                 }

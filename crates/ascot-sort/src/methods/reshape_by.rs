@@ -304,6 +304,7 @@ pub fn plan_reshape_by(
         inputs: inputs as u64,
         outputs: outputs as u64,
         times: 1,
+        requests: 2 * bytes / budget.block as u64,
         ..last.clone()
     };
     let available = budget.memory.saturating_sub(budget.threads * budget.emit_blocks * budget.block);

@@ -292,6 +292,8 @@ impl InputFile {
         let Source::Regular(path) = &self.source else { return Ok(Vec::new()) };
         let failed = |error| IoError::from_os(Action::Read, path, offset, error);
         let file = File::open(path).map_err(failed)?;
+        // A hint, without which the system also reads what follows the sample.
+        let _refused = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
         Ok(read_at_most(&file, offset, bytes).map_err(failed)?)
     }
 

@@ -75,6 +75,7 @@ mod tests {
             inputs,
             outputs,
             times: 1,
+            requests: 0,
             device_seconds: 4.5,
             compute_seconds: 1.0,
         };

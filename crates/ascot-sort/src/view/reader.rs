@@ -357,13 +357,21 @@ impl<R: Records> View for Opened<R> {
         let record_bytes = self.bytes as f64 / self.sum.count.max(1) as f64;
         let host = host_of(&self.request, record_bytes, self.threads);
         let blocks: u64 = self.runs.iter().map(|run| run.index.blocks.len() as u64).sum();
-        let block = self.bytes / blocks.max(1);
+        let block = (self.bytes / blocks.max(1)).max(1);
         let written_bytes = if writes { bytes } else { 0 };
+        let requests = (bytes + written_bytes).div_ceil(block);
         let inputs = self.runs.len() as u64;
         let outputs = u64::from(writes);
-        let moved = Moved { read_bytes: bytes, written_bytes, inputs, outputs, switches: inputs, times: 1 };
-        let work = [(bytes, host.rates.merge_runs_bytes_per_s), host.requests(bytes + written_bytes, block)];
-        PassPlan::new("read", moved, &work, &self.request.volumes.profile(), &host).seconds()
+        let moved =
+            Moved { read_bytes: bytes, written_bytes, inputs, outputs, switches: inputs, times: 1, requests };
+        PassPlan::new(
+            "read",
+            moved,
+            &[(bytes, host.rates.merge_runs_bytes_per_s)],
+            &self.request.volumes.profile(),
+            &host,
+        )
+        .seconds()
     }
 
     fn sum(&self) -> RecordSum {
