@@ -362,3 +362,29 @@ def test_a_job_corrects_a_found_profile_and_never_a_given_one(disk, state):
         passes = [[one["name"] for one in of["passes"]] for of in (found, given)]
         assert passes == [["form runs", "merge"], ["form runs", "merge some", "merge"]]
         assert file.read_bytes() == stored
+
+
+@pytest.mark.privileged
+def test_later_passes_of_a_split_follow_what_the_first_measured(disk, state):
+    with probed_disk(disk, state, 800 * MIB) as volume:
+        [file] = files_of(state)
+        rewrite(file, *SLOW)
+        (disk / "slow.toml").write_text(file.read_text().split("\n", 1)[1].split("\n[stored]\n")[0])
+        run("gen", "1M", "-o", volume / "in")
+        split = ("split", volume / "in", *FIXED, "--by", "hash", "--parts", "60", "--memory", "8MiB")
+
+        def runs(*words):
+            words = (*split, "-o", volume / "part-{:02}", *words, "--report", disk / "report.json")
+            as_user(state, *words, timeout=300)
+            report = json.loads((disk / "report.json").read_text())
+            assert report["plan"]["chosen"]["factors"] == given_factors
+            later = [stream for one in report["passes"][1:] for stream in one["streams"]]
+            return report["volumes"][0]["corrected"], sum(one["written_runs"] for one in later)
+
+        told = as_user(state, *split, "-o", volume / "part-{:02}", "--explain", "--report", disk / "report.json")
+        given_factors = json.loads((disk / "report.json").read_text())["plan"]["chosen"]["factors"]
+        assert len(given_factors) > 1, told.stdout
+        # Where switches cost little, blocks are written as they come, not in long runs.
+        (followed, found), (stayed, given) = runs(), runs("--volume", disk / "slow.toml")
+        assert found > 2 * given
+        assert followed and not stayed

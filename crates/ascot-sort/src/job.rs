@@ -170,6 +170,13 @@ impl<'a, R: Records> Job<'a, R> {
         usize::try_from(factor).unwrap_or(usize::MAX).max(2)
     }
 
+    /// Whether passes after the first follow what the job learns about its volumes: the runs that a merge takes at once,
+    /// and whether files are moved in long runs.
+    fn has_later_choice(&self) -> bool {
+        let chosen = &self.plan.chosen;
+        chosen.method == "merge" || chosen.factors.len() > 1
+    }
+
     /// Starts the output with its header, or resumes that of a killed job.
     pub fn open_output(&mut self) -> Result<OutputWriter<R>, SortError> {
         if let Output::Parts(parts) = &self.request.output {
@@ -456,7 +463,7 @@ impl<'a, R: Records> Job<'a, R> {
             peak_spill_bytes,
             peak_disk_bytes: self.disk.space().peak(),
             compression: Some(self.compression.account()).filter(|spills| !spills.passes.is_empty()),
-            volumes: volumes_seen(self.request, self.disk.ledger(), self.plan.chosen.method == "merge"),
+            volumes: volumes_seen(self.request, self.disk.ledger(), self.has_later_choice()),
             moved: PassAccount::moved_by(&passes),
             passes,
             streams,

@@ -79,7 +79,8 @@ fn merge_range<R: Records>(
 ) -> Result<Merged, SortError> {
     let block = job.budget.block;
     let available = job.pool.available();
-    let long_runs = inputs_want_runs(&job.request.volumes, range.len());
+    let volumes = job.volumes();
+    let long_runs = inputs_want_runs(&volumes, range.len());
     let share = MergeShare::new(available, block, range.len(), job.records.record_bytes(), long_runs);
     let blocks = share.blocks(available, block).max(range.len());
     let straddling = straddling(&job.pool, share, blocks)?;
@@ -90,7 +91,7 @@ fn merge_range<R: Records>(
     let streams = range.clone().map(open).collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
-    let staircase = merge_inputs_in_long_runs(&job.request.volumes, streams.len(), blocks.total());
+    let staircase = merge_inputs_in_long_runs(&volumes, streams.len(), blocks.total());
     let schedule: Box<dyn Schedule> = match staircase {
         Some(staircase) => Box::new(staircase),
         None => Box::new(FewestHeld),

@@ -190,7 +190,7 @@ impl<R: Records> Job<'_, R> {
         count: usize,
         pass: &str,
     ) -> Result<Vec<Run>, SortError> {
-        let long_runs = split_again_in_long_runs(&self.request.volumes, count);
+        let long_runs = split_again_in_long_runs(&self.volumes(), count);
         let blocks = self.part_blocks(count, long_runs.is_some())?;
         let sinks = self.new_part_runs(count, run.bytes / count.max(1) as u64)?;
         let files = open_parts(sinks, blocks, long_runs)?;
@@ -211,7 +211,7 @@ impl<R: Records> Job<'_, R> {
         let run = self.first_run()?;
         let files = children(node, node.count as usize);
         let rule = self.rule_of(&files, parts.count)?;
-        let long_runs = split_again_in_long_runs(&self.request.volumes, files.len());
+        let long_runs = split_again_in_long_runs(&self.volumes(), files.len());
         let numbers = node.first..node.first + node.count;
         let temporaries = &self.split_state()?.temporaries;
         let named = numbers.clone().filter_map(|part| Some((part, temporaries.get(part as usize)?.clone())));
