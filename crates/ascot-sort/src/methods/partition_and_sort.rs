@@ -147,8 +147,10 @@ impl<R: Records> Job<'_, R> {
         let places = ((parts * PLACES_PER_PART) as u64).min(total / MIN_SAMPLE_BYTES).max(1);
         let mut keys_per_place = parts * KEYS_PER_PART / places as usize;
         // Every second record of these bytes is sampled.
-        let fixed_bytes = self.records.record_bytes().map(|bytes| 2 * keys_per_place * bytes);
-        let sample_bytes = fixed_bytes.map_or(SAMPLE_BYTES, |bytes| bytes.clamp(PAGE_BYTES, SAMPLE_BYTES));
+        let record_bytes =
+            self.records.record_bytes().map_or_else(|| self.mean_record_bytes(), |bytes| bytes as u64);
+        let sample_bytes = 2 * keys_per_place as u64 * record_bytes;
+        let sample_bytes = sample_bytes.clamp(PAGE_BYTES as u64, SAMPLE_BYTES as u64) as usize;
         let (mut keys, mut bytes_kept): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
         let bytes_of = |key: &Vec<u8>| key.len() + KEY_OVERHEAD_BYTES;
         for file in self.inputs.iter() {
@@ -184,6 +186,12 @@ impl<R: Records> Job<'_, R> {
             }
         }
         Ok(keys)
+    }
+
+    /// Mean length of a record in the plan.
+    fn mean_record_bytes(&self) -> u64 {
+        let records = self.plan.input_records.unwrap_or(0).max(1);
+        self.plan.input_bytes.map_or(SAMPLE_BYTES as u64, |bytes| bytes / records)
     }
 
     /// Pass two: sorts one part after another.
