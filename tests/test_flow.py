@@ -326,8 +326,11 @@ def test_a_program_that_fails_leaves_nothing(script, words, disk):
 
 def running(script):
     """Whether a shell still runs this script."""
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return f"sh -c {script}" in listed
+    return f"sh -c {script}" in commands_running()
+
+
+def commands_running():
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 def test_a_program_that_does_not_exist(disk):
@@ -356,6 +359,17 @@ def test_a_program_that_does_nothing_ends_with_a_timeout(script, words, disk):
     assert "sh has neither read nor written for" in done.stderr and words in done.stderr
     assert leftovers(disk) == ["in0"]
     assert not running(script)
+
+
+def test_what_a_program_left_behind_ends_with_a_flow_that_fails(disk):
+    """The program itself has ended, with success; a process of its group keeps the output open."""
+    make_inputs(disk, 1, MIB)
+    script = "cat; sleep 612 & exit 0"
+    flow = ["--inputs", disk / "in0", "--outputs", disk / "out", "--idle-timeout", "500ms"]
+    done = run("flow", *flow, "--", "sh", "-c", script, expect=2, timeout=30)
+    assert "sh has neither read nor written for" in done.stderr
+    assert leftovers(disk) == ["in0"]
+    assert "sleep 612" not in commands_running()
 
 
 def test_a_full_disk_ends_the_program(disk):

@@ -61,6 +61,29 @@ def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):
     assert (disk / "out").stat().st_size == source.stat().st_size
 
 
+# So many records that a chunk is sorted in several parts.
+@pytest.mark.parametrize("memory, most", [("46MiB", 2.6), ("32MiB", 3.2)])
+def test_short_lines_are_held_too(memory, most, disk):
+    rng = random.Random(4)
+    numbers = [rng.randrange(10**7, 10**8) for _ in range(5_500_000)]
+    (disk / "in").write_text("".join(f"{number}\n" for number in numbers))
+    words = ["sort", disk / "in", "--memory", memory, "--temp", disk, "--method", "merge", "-o", disk / "out"]
+    job = start(*words)
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    kill(job)
+    (kept,) = job_directories(disk)
+    run("sort", "--resume", kept)
+    right = "".join(f"{number}\n" for number in sorted(numbers))
+    assert (disk / "out").read_text() == right
+    run(*words, "--report", disk / "run.json")
+    assert (disk / "out").read_text() == right
+    report = json.loads((disk / "run.json").read_text())
+    assert moved_share(report) <= most
+    planned = report["plan"]["chosen"]
+    in_plan = sum(one["read_bytes"] + one["written_bytes"] for one in planned["passes"]) / report["bytes_in"]
+    assert abs(in_plan / moved_share(report) - 1) <= 0.02
+
+
 def test_equal_keys_keep_their_order(disk):
     """Records of few keys, of which some are spilled and the others held."""
     rng = random.Random(5)

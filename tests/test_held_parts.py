@@ -69,6 +69,27 @@ def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):
     assert (disk / "out").stat().st_size == (disk / "in").stat().st_size
 
 
+@pytest.mark.parametrize("kind", ["lines", "csv"])
+def test_parts_of_short_records_are_sorted_in_memory(kind, disk):
+    """Nothing is held: the input has more than three memories. Records have no fixed length."""
+    rng = random.Random(11)
+    flags = {"lines": [], "csv": ["--csv", "--key", "id:number"]}[kind]
+    one = {
+        "lines": lambda: f"{rng.getrandbits(64):016x} {'x' * rng.randrange(90)}\n",
+        "csv": lambda: f"{rng.getrandbits(60)},name{rng.randrange(1000)},{'x' * rng.randrange(60)}\n",
+    }[kind]
+    lines = [one() for _ in range(900_000)]
+    header = "id,name,more\n" if kind == "csv" else ""
+    (disk / "in").write_text(header + "".join(lines))
+    run(*distribution(disk / "in", disk, "16MiB", *flags, "--report", disk / "run.json"))
+    report = json.loads((disk / "run.json").read_text())
+    assert report["plan"]["chosen"]["held_bytes"] == 0
+    assert [one["name"] for one in report["passes"]] == ["split", "sort parts"]
+    assert moved_share(report) <= 4.05
+    lines.sort(key=None if kind == "lines" else lambda line: int(line.split(",")[0]))
+    assert (disk / "out").read_text() == header + "".join(lines)
+
+
 # Whole lines break ties, or they do not: then parts of one key need no sort.
 @pytest.mark.parametrize("flags", [["-k1,1"], ["-s", "-k1,1"], ["-s", "-r", "-k1,1"]])
 @pytest.mark.parametrize("keys", [3, 50, 10**6])

@@ -334,6 +334,7 @@ impl Exchange {
         let ended = self.program.has_ended()?;
         if ended && self.takes.iter().all(Take::is_over) {
             self.refuse_unread()?;
+            self.program.release();
             return Ok(true);
         }
         let Patience { idle, allow_unread } = self.patience;

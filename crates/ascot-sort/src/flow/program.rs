@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants: the program inherits the ends of its pipes, the standard streams, and no other descriptor of ours; when
-//! a [`Program`] is dropped, no process of its group runs any more, unless it has ended by itself.
+//! a [`Program`] is dropped, no process of its group runs any more, unless the flow has succeeded.
 
 use std::ffi::OsString;
 use std::io;
@@ -73,6 +73,7 @@ pub(super) struct Program {
     /// Readable when it has ended; none on kernels without such descriptors.
     end: Option<OwnedFd>,
     status: Option<ExitStatus>,
+    released: bool,
 }
 
 impl Program {
@@ -112,7 +113,7 @@ impl Program {
         let child = start.spawn().map_err(failed)?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Ok(Program { name, child, end, status: None })
+        Ok(Program { name, child, end, status: None, released: false })
     }
 
     /// A descriptor that becomes readable when it ends.
@@ -132,6 +133,11 @@ impl Program {
         }
     }
 
+    /// The flow has succeeded: processes that the program has left behind may go on.
+    pub(super) fn release(&mut self) {
+        self.released = true;
+    }
+
     /// The error that names this program; `what` it did.
     pub(super) fn failure(&self, what: String) -> SortError {
         SortError::Program { program: self.name.clone(), what }
@@ -148,7 +154,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if self.status.is_some_and(|status| status.success()) {
+        if self.released {
             return;
         }
         self.signal(Signal::TERM);

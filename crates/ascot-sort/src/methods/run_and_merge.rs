@@ -28,7 +28,7 @@ use crate::plan::merges_in_long_runs;
 use crate::read::RecordReader;
 use crate::records::{Merged, MergedBlock, Records, Rules, Segment};
 use crate::report::PassFacts;
-use crate::resources::descriptors;
+use crate::resources::{Lease, descriptors};
 use crate::runs::{
     Bench, ChunkInput, Gather, MergingGroup, NaturalRuns, Run, RunBlock, RunBuffer, RunInput, SortMemory,
     find_natural_runs, sort_run_buffers,
@@ -209,8 +209,11 @@ impl<R: Records> Job<'_, R> {
 
     /// Whether memory allows to merge `runs` at once beside held chunks.
     fn can_hold(&self, runs: &[Run], held: &[Vec<Segment>]) -> bool {
-        let segments = held.iter().flatten();
-        let held_bytes: usize = segments.map(|segment| segment.sorted.lease.bytes().len()).sum();
+        // Chunks that were sorted together share a buffer.
+        let mut buffers: Vec<&Arc<Lease>> =
+            held.iter().flatten().map(|segment| &segment.sorted.lease).collect();
+        buffers.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let held_bytes = buffers.iter().map(|buffer| buffer.bytes().len()).sum();
         self.mergeable(runs, held_bytes) == runs.len()
     }
 

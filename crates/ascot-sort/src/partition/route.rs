@@ -153,6 +153,8 @@ pub struct Grouped {
     pub groups: Vec<(usize, Range<usize>)>,
     /// Sum of its records.
     pub sum: RecordSum,
+    /// Length of the longest of them, bytes.
+    pub longest: usize,
     /// Values of these records that are not of their column's type.
     pub misfits: Misfits,
     /// Position in the inputs after it.
@@ -191,7 +193,7 @@ fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: 
     if !spilled {
         records.normalise(bytes);
     }
-    records.sum(bytes, &mut sum);
+    let longest = records.sum(bytes, &mut sum);
     // The key of every record is written, since it decides the record's part.
     let before = misfits_written();
     let groups = match &mut out {
@@ -201,5 +203,5 @@ fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: 
     let misfit = before != misfits_written() && !spilled;
     let misfits = if misfit { records.misfits(bytes) } else { ChunkMisfits::default() };
     let misfits = misfits.placed(&placed.starts);
-    Grouped { lease: out.unwrap_or(placed.chunk.lease), groups, sum, misfits, end: placed.end }
+    Grouped { lease: out.unwrap_or(placed.chunk.lease), groups, sum, longest, misfits, end: placed.end }
 }

@@ -176,7 +176,7 @@ impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> 
                 continue;
             }
             let more = if P::WHOLE_RECORDS {
-                self.open[*part].put_records(self.records, *part, bytes, parts)
+                self.open[*part].put_records(self.records, *part, bytes, now.chunk.longest, parts)
             } else {
                 parts.put(*part, bytes)
             };
@@ -203,13 +203,14 @@ impl OpenBlock {
         }
     }
 
-    /// Appends the records of `bytes` that fit, or the bytes that fit of a record longer than a block. Returns the
-    /// number of bytes appended; 0: there is no memory.
+    /// Appends the records of `bytes` that fit, or the bytes that fit of a record longer than a block. No record is longer
+    /// than `longest` bytes. Returns the number of bytes appended; 0: there is no memory.
     fn put_records<R: Records, P: PartStream>(
         &mut self,
         records: &R,
         part: usize,
         bytes: &[u8],
+        longest: usize,
         parts: &mut Parts<P>,
     ) -> usize {
         loop {
@@ -230,7 +231,7 @@ impl OpenBlock {
             if cut.bytes > 0 {
                 let facts = BlockFacts {
                     records: self.facts.records + cut.records as u64,
-                    longest: self.facts.longest.max(records.record_bytes().unwrap_or(cut.bytes)),
+                    longest: self.facts.longest.max(longest.min(cut.bytes)),
                     first_record: 0,
                 };
                 return self.put(part, &bytes[..cut.bytes], facts, parts);

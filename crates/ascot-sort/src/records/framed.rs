@@ -493,12 +493,14 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         groups
     }
 
-    fn sum(&self, bytes: &[u8], sum: &mut RecordSum) {
-        let mut start = 0;
+    fn sum(&self, bytes: &[u8], sum: &mut RecordSum) -> usize {
+        let (mut start, mut longest) = (0, 0);
         while let Some(end) = self.framing.end(bytes, start) {
             sum.add(&bytes[start..end]);
+            longest = longest.max(end - start);
             start = end;
         }
+        longest
     }
 
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {

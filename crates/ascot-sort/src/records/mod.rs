@@ -285,8 +285,8 @@ pub trait Records: RecordEnds {
         out: &mut [u8],
         scratch: &mut Self::Scratch,
     ) -> Vec<(usize, Range<usize>)>;
-    /// Adds whole records to a sum.
-    fn sum(&self, bytes: &[u8], sum: &mut RecordSum);
+    /// Adds whole records to a sum, and returns the length of the longest.
+    fn sum(&self, bytes: &[u8], sum: &mut RecordSum) -> usize;
     /// Offset of the first record of `bytes` (whole records) that sorts before its predecessor (`previous` for
     /// the first); with `strict` also of a record that equals its predecessor.
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize>;

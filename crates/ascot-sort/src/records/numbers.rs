@@ -491,13 +491,14 @@ impl<T: Number> Records for Numbers<T> {
         groups_of(&sizes).1
     }
 
-    fn sum(&self, bytes: &[u8], sum: &mut RecordSum) {
+    fn sum(&self, bytes: &[u8], sum: &mut RecordSum) -> usize {
         match bytemuck::try_cast_slice::<u8, T>(bytes) {
             Ok(values) => sum.add_numbers::<T>(values),
             Err(_) => bytes
                 .chunks_exact(size_of::<T>())
                 .for_each(|record| sum.add_numbers(&[bytemuck::pod_read_unaligned::<T>(record)])),
         }
+        size_of::<T>()
     }
 
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {

@@ -242,9 +242,7 @@ impl<R: Records> Collector<'_, R> {
             buffer.bytes += chunk.bytes;
             buffer.end = chunk.end;
             buffer.input = chunk.input;
-            // The parts of a split chunk are not in input order.
-            let span = chunk.span.filter(|_| chunk.parts.len() == 1);
-            buffer.spans.extend(chunk.parts.iter().map(|_| span));
+            buffer.spans.extend(spans_of(&chunk));
             buffer.sources.extend(chunk.parts.into_iter().map(|part| vec![self.records.whole(part)]));
         }
         if let Gather::Holding { left_bytes, .. } = &mut self.gather {
@@ -252,6 +250,22 @@ impl<R: Records> Collector<'_, R> {
         }
         buffer
     }
+}
+
+/// The byte range in a file of each part of a chunk. Records so short that a chunk has too many of them are sorted in
+/// several parts, which follow one another in the input.
+fn spans_of(chunk: &SortedChunk) -> Vec<Option<Span>> {
+    let (Some(span), Some(first)) = (chunk.span, chunk.parts.first()) else {
+        return vec![None; chunk.parts.len()];
+    };
+    let end = span.offset + span.len;
+    let span_of = |part: &Arc<Sorted>| {
+        let offset = span.offset + (part.bytes.start - first.bytes.start) as u64;
+        // The terminator of an unfinished record is not in the file.
+        let len = (part.bytes.len() as u64).min(end.saturating_sub(offset));
+        Span { offset, len, unfinished: span.unfinished && offset + len == end, ..span }
+    };
+    chunk.parts.iter().map(|part| Some(span_of(part))).collect()
 }
 
 /// Number of the first chunks that together have `bytes` of records, if so many are ready.
