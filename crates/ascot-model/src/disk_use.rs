@@ -116,7 +116,8 @@ impl DiskUse {
 
     fn output_bytes(&self, kept: u64) -> u64 {
         let kept = if self.output_files > 0 { kept } else { 0 };
-        kept.saturating_add(self.output_files.saturating_mul(self.header_bytes + PAGE_BYTES))
+        // Each file ends with a page that is not full, and may have a page of the file system's own.
+        kept.saturating_add(self.output_files.saturating_mul(self.header_bytes + 2 * PAGE_BYTES))
     }
 
     /// Bytes of `files` spills, each written by `tasks` tasks.

@@ -100,7 +100,7 @@ impl<'a, R: Records> Job<'a, R> {
         disk.space().reserve(inputs.record_bytes().unwrap_or(0));
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
         let resumable =
-            inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;
+            inputs.can_be_reopened() && matches!(request.output, Output::Path(_)) && !request.merge_only;
         let unlink = BackgroundUnlink::new(&disk);
         let manifest = Manifest::new(request, budget.memory as u64, budget.threads);
         let rest_bytes = if plan.chosen.method == "distribute" { plan.chosen.held_bytes } else { 0 };

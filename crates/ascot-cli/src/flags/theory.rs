@@ -166,7 +166,7 @@ pub fn probe() -> Command {
             "N",
             "approximate measuring time (default 40)",
             "Approximate duration of the measurement in seconds; 40 if not given. A shorter one has a larger \
-             spread.",
+             spread. The processors are measured for at least some 5 seconds.",
         ))
         .args(stored_profiles())
         .arg(json())

@@ -38,7 +38,7 @@ pub fn split_in_passes<R: Records>(
     by: SplitBy,
     bounds: Vec<Vec<u8>>,
 ) -> Result<Report, SortError> {
-    job.resumable = job.inputs.are_files();
+    job.resumable = job.inputs.can_be_reopened();
     if job.manifest.split.is_none() {
         let split = new_split(&job, parts, by, bounds)?;
         job.manifest.split = Some(split);

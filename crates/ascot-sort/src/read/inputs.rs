@@ -180,6 +180,14 @@ impl Inputs {
         self.files.iter().all(|file| matches!(file.source, Source::Regular(_)))
     }
 
+    /// Whether another process can open them again: they are files, and not under names that mean descriptors of this
+    /// process.
+    pub fn can_be_reopened(&self) -> bool {
+        let own = ["/proc/self", "/dev/fd", "/dev/stdin"];
+        let is_own = |path: &Path| own.iter().any(|name| path.starts_with(name));
+        self.are_files() && !self.files.iter().filter_map(InputFile::path).any(is_own)
+    }
+
     /// Fingerprints of the files.
     pub fn fingerprints(&self) -> Result<Vec<Fingerprint>, SortError> {
         self.files.iter().filter_map(InputFile::path).map(Fingerprint::from_path).collect()

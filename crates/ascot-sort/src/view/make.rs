@@ -88,7 +88,7 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: O
 impl<R: Records> Job<'_, R> {
     /// Forms sorted runs of the inputs, and makes a view of them.
     pub fn make_view(mut self, view: &Path, head: &[u8]) -> Result<Report, SortError> {
-        self.resumable = self.inputs.are_files();
+        self.resumable = self.inputs.can_be_reopened();
         if self.manifest.view.is_none() {
             let path = std::path::absolute(view).unwrap_or_else(|_| view.to_path_buf());
             self.manifest.view = Some(StoredView { path, sum: RecordSum::new() });
