@@ -3,7 +3,7 @@
 use ascot_io::Buf;
 use ascot_record::framing::LineFraming;
 use ascot_record::keys::LastResort;
-use ascot_record::layout::{Endian, NumberFormat, NumberKind};
+use ascot_record::layout::{Endian, NumberFormat, NumberType};
 use ascot_record::order::{ProgramOrder, RangeOrder, WriteKey};
 use proptest::prelude::*;
 
@@ -13,6 +13,8 @@ use crate::records::{Framed, Numbers, Sorted, Unchecked};
 use crate::resources::Lease;
 
 const LINES: LineFraming = LineFraming(b'\n');
+
+const U64: NumberFormat = NumberFormat { kind: NumberType::U64, endian: Endian::Little };
 
 /// A computed key: the first byte.
 struct FirstByte;
@@ -153,15 +155,15 @@ proptest! {
         };
         let numbers: Vec<Vec<Vec<Vec<u8>>>> =
             lines.iter().map(|blocks| blocks.iter().map(|block| block.iter().map(number).collect()).collect()).collect();
-        let format = NumberFormat { kind: NumberKind::U64, endian: Endian::Little };
-        check(&Numbers::<u64>::new(format, false), &numbers, tasks);
+        check(&Numbers::<u64>::new(U64, false), &numbers, tasks);
     }
 
     /// A cut never separates a record from a smaller one after it, so that only neighbours within a task and across
     /// blocks need comparison.
     #[test]
     fn a_cut_hides_no_disorder(lines in prop::collection::vec("[a-e]{0,3}", 1..80), bound in "[a-e]{0,3}") {
-        let lines: Vec<_> = lines.iter().map(|line| format!("{line}\n").into_bytes()).collect();
+        // Long enough for several indexed records.
+        let lines: Vec<_> = lines.iter().map(|line| format!("{line}{}\n", " ".repeat(900)).into_bytes()).collect();
         let records = Framed::new(LINES, RangeOrder::whole(LINES, false));
         let place = |breaks_order| Unchecked { input: 0, name: String::new(), before: 0, offset: 0, breaks_order };
         let segment = block_of(&records, &lines.concat(), place(false));
@@ -174,5 +176,12 @@ proptest! {
                 prop_assert!(order.is_le());
             }
         }
+        let values: Vec<u8> = lines.iter().flat_map(|line| u64::from(line[0]).to_ne_bytes()).collect();
+        let numbers = Numbers::<u64>::new(U64, false);
+        let segment = block_of(&numbers, &values, place(false));
+        let at = numbers.position(&segment, &u64::from(b'c'), Side::Lower, true) as usize * 8;
+        let value = |at: usize| values.get(at).copied();
+        prop_assert!(at == 0 || value(at - 8) < Some(b'c'));
+        prop_assert!(at == values.len() || value(at) >= Some(b'c'));
     }
 }
