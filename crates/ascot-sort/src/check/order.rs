@@ -1,4 +1,4 @@
-//! Whether records are in order: an observer of records that are read or merged.
+//! Whether records are in order: an observer of records that are read.
 
 use std::sync::Arc;
 

@@ -104,12 +104,14 @@ fn check<R: Records>(records: &R, inputs: &[Vec<Vec<Vec<u8>>>], tasks: usize) {
     }
 }
 
-/// Sorts records, and then breaks the order at `breaks`, if it is not empty.
+/// Sorts records, and then moves those at `breaks` to the middle.
 fn nearly_sorted(mut records: Vec<Vec<u8>>, breaks: &[prop::sample::Index]) -> Vec<Vec<u8>> {
     records.sort();
-    for at in breaks.iter().filter(|_| !records.is_empty()) {
-        let at = at.index(records.len());
-        let moved = records.remove(at);
+    if records.is_empty() {
+        return records;
+    }
+    for at in breaks {
+        let moved = records.remove(at.index(records.len()));
         records.insert(records.len() / 2, moved);
     }
     records
