@@ -569,7 +569,8 @@ fn sequence(
                 cancel.check()?;
                 sink(block)?;
             }
-            Some(Message::Done(merged)) => return merged,
+            Some(Message::Done(merged)) => return Ok(merged),
+            Some(Message::Unordered(error, _)) => return Err(error),
             // Only a thread that died leaves a task unfinished.
             None => return Err(SortError::Internal("a merging thread ended early")),
         }
@@ -580,10 +581,13 @@ fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &Block
     while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::WORK) {
         let Work { task, rules, send, stopped } = work;
         let mut emitter = Emitter::new(blocks.clone(), send, stopped);
-        let merged = merge_task(records, &task, rules, &mut emitter);
-        drop(task);
-        if let Some(merged) = merged {
-            emitter.finish(merged);
+        match merge_task(records, &task, rules, &mut emitter) {
+            Some(Ok(merged)) => {
+                drop(task);
+                emitter.finish(Message::Done(merged));
+            }
+            Some(Err(error)) => emitter.finish(Message::Unordered(error, task)),
+            None => {}
         }
     }
 }

@@ -61,13 +61,15 @@ fn merged<R: Records>(
         let (send, receive) = unbounded();
         let blocks = BlockPool::new(Buf::heap(1 << 16), 1 << 16);
         let mut emitter = Emitter::new(blocks, send, Arc::default());
-        let merged = merge_task(records, &task, rules, &mut emitter).unwrap();
-        emitter.finish(merged);
+        match merge_task(records, &task, rules, &mut emitter).unwrap() {
+            Ok(merged) => emitter.finish(Message::Done(merged)),
+            Err(error) => emitter.finish(Message::Unordered(error, task)),
+        }
         for message in receive {
             match message {
                 Message::Block(block) => bytes.extend_from_slice(&block.buf[..block.len]),
-                Message::Done(Err(error)) => return (bytes, Some(error)),
-                Message::Done(Ok(_)) => {}
+                Message::Unordered(error, _) => return (bytes, Some(error)),
+                Message::Done(_) => {}
             }
         }
     }

@@ -10,7 +10,7 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 use crate::api::SortError;
-use crate::records::Misfits;
+use crate::records::{Misfits, Task};
 
 /// The sums of merged records: of a task, of a batch, or of a merge so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -62,7 +62,10 @@ pub enum Stopped {
 
 pub(crate) enum Message {
     Block(MergedBlock),
-    Done(Result<Merged, SortError>),
+    Done(Merged),
+    /// A record of the task is out of order. Until this is received, the task is in memory, where an input that fails
+    /// finds the record.
+    Unordered(SortError, Task),
 }
 
 /// Collects the records of one task into blocks. Blocks hold whole records, unless one is longer
@@ -159,10 +162,11 @@ impl Emitter {
         self.send.send(Message::Block(block)).map_err(|_| Stopped::Unneeded)
     }
 
-    pub(crate) fn finish(mut self, merged: Result<Merged, SortError>) {
+    /// Sends the last message.
+    pub(crate) fn finish(mut self, last: Message) {
         if self.flush().is_ok() {
             // The receiver may be gone; then the result is of no use.
-            let _ = self.send.send(Message::Done(merged));
+            let _ = self.send.send(last);
         }
     }
 }
