@@ -139,3 +139,19 @@ def test_nothing_after_disorder_reaches_a_pipe(disk):
     keys = [line.split()[0] for line in done.stdout.splitlines()]
     assert len(done.stdout) < 2 * sum(map(len, records)) - MIB
     assert keys == sorted(keys)
+
+
+def test_a_block_of_equal_keys_is_compared_with_the_next(disk):
+    """Such a block is merged before the next one is read."""
+    flags = ["--format", "fixed:16", "--key", "0..8", "--memory", "8MiB", "-o", disk / "out"]
+    records = [b"%08d%8d" % (5, at) for at in range(300_000)]
+    (disk / "a").write_bytes(b"".join(records))
+    (disk / "b").write_bytes(b"".join(records[:9]))
+    run("merge", disk / "a", disk / "b", *flags, "--report", disk / "r.json")
+    [step] = json.loads((disk / "r.json").read_text())["passes"]
+    block = step["buffers"]["block_bytes"]
+    for boundary in range(block, 16 * len(records), block):
+        at = boundary // 16
+        (disk / "a").write_bytes(b"".join([*records[:at], b"%08d%8d" % (4, at), *records[at + 1 :]]))
+        done = run("merge", disk / "a", disk / "b", *flags, expect=2)
+        assert f"{disk / 'a'}: not sorted: record {at + 1} at offset {16 * at} belongs" in done.stderr, at

@@ -570,7 +570,10 @@ fn sequence(
                 sink(block)?;
             }
             Some(Message::Done(merged)) => return Ok(merged),
-            Some(Message::Unordered(error, _)) => return Err(error),
+            Some(Message::Unordered(error, task)) => {
+                drop(task);
+                return Err(error);
+            }
             // Only a thread that died leaves a task unfinished.
             None => return Err(SortError::Internal("a merging thread ended early")),
         }
@@ -586,7 +589,7 @@ fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &Block
                 drop(task);
                 emitter.finish(Message::Done(merged));
             }
-            Some(Err(error)) => emitter.finish(Message::Unordered(error, task)),
+            Some(Err(error)) => emitter.finish(Message::Unordered(error, Box::new(task))),
             None => {}
         }
     }

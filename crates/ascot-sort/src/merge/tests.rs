@@ -63,7 +63,7 @@ fn merged<R: Records>(
         let mut emitter = Emitter::new(blocks, send, Arc::default());
         match merge_task(records, &task, rules, &mut emitter).unwrap() {
             Ok(merged) => emitter.finish(Message::Done(merged)),
-            Err(error) => emitter.finish(Message::Unordered(error, task)),
+            Err(error) => emitter.finish(Message::Unordered(error, Box::new(task))),
         }
         for message in receive {
             match message {

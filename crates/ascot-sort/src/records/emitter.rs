@@ -10,7 +10,7 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 use crate::api::SortError;
-use crate::records::{Misfits, Task};
+use crate::records::misfits::Misfits;
 
 /// The sums of merged records: of a task, of a batch, or of a merge so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,9 +63,9 @@ pub enum Stopped {
 pub(crate) enum Message {
     Block(MergedBlock),
     Done(Merged),
-    /// A record of the task is out of order. Until this is received, the task is in memory, where an input that fails
-    /// finds the record.
-    Unordered(SortError, Task),
+    /// A record of the task is out of order. Until this is received, it holds the task in memory, where an input that
+    /// fails finds the record.
+    Unordered(SortError, Box<dyn Send>),
 }
 
 /// Collects the records of one task into blocks. Blocks hold whole records, unless one is longer
