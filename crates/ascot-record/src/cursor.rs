@@ -72,7 +72,7 @@ impl<'a, F: Framing> SliceCursor<'a, F> {
 
     /// The current record; `None` at the end.
     #[inline]
-    pub fn current(&self) -> Option<&[u8]> {
+    pub fn current(&self) -> Option<&'a [u8]> {
         if self.len == 0 { None } else { self.bytes.get(..self.len) }
     }
 

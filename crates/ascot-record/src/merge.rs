@@ -15,6 +15,9 @@
 //!
 //! Equal keys come in the order of their sources, so that merging runs that were cut from the input in order is
 //! stable.
+//!
+//! The order of sources that may not be sorted is checked on the way: each new head is compared with the one before it,
+//! whose key is at hand.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -27,6 +30,15 @@ pub use crate::order::compare;
 
 /// Consecutive wins after which a source is compared with the runner-up alone.
 const RUN_WINS: u32 = 3;
+
+/// The reason why a merge stopped early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The function that takes its records stopped it.
+    Taker,
+    /// A source has a record whose key belongs before that of its predecessor.
+    Unordered,
+}
 
 /// Merges the sources' records in `order`, handing each to `emit`.
 ///
@@ -42,8 +54,21 @@ pub fn merge<F: Framing, O: RecordOrder>(
     match (live.next(), live.next()) {
         (None, _) => ControlFlow::Continue(()),
         (Some(only), None) => walk(only, emit),
-        _ => Tree::new(cursors, order).run(emit),
+        _ => Tree::new(cursors, order).run(emit).map_break(|_| ()),
     }
+}
+
+/// Merges sources that may not be sorted, as [`merge`] does, and stops before the first record that is out of order by
+/// its key. Every key is computed, even that of the only source.
+pub fn merge_checked<F: Framing, O: RecordOrder>(
+    cursors: &mut [SliceCursor<'_, F>],
+    order: &O,
+    emit: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> ControlFlow<Stop> {
+    if cursors.is_empty() {
+        return ControlFlow::Continue(());
+    }
+    Tree { checked: true, ..Tree::new(cursors, order) }.run(emit)
 }
 
 fn walk<F: Framing>(
@@ -80,6 +105,10 @@ struct Tree<'c, 'a, 'o, F, O> {
     /// Flips prefixes of descending orders.
     flips: u64,
     scratch: (Vec<u8>, Vec<u8>),
+    /// Whether the order of the sources is checked.
+    checked: bool,
+    /// Key of the head before the newest one, if keys are computed and checked.
+    before: Vec<u8>,
 }
 
 impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
@@ -88,39 +117,41 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
         let keys = if order.computed() { vec![Vec::new(); cursors.len()] } else { Vec::new() };
         let flips = if order.descending() { u64::MAX } else { 0 };
         let losers = vec![Head { prefix: EMPTY, source: u32::MAX }; leaves];
-        Tree { cursors, order, losers, leaves, keys, flips, scratch: Default::default() }
+        let scratch = Default::default();
+        Tree { cursors, order, losers, leaves, keys, flips, scratch, checked: false, before: Vec::new() }
     }
 
-    fn run(mut self, emit: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
+    fn run(mut self, emit: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<Stop> {
+        let mut emit = |record: &[u8]| emit(record).map_break(|()| Stop::Taker);
         let mut winner = self.play_all(1);
         let mut wins = 0;
         while let Some(record) = self.cursors[winner.source as usize].current() {
             emit(record)?;
             let source = winner.source;
-            let head = self.advance(source);
+            let head = self.advance(winner)?;
             winner = self.replay(head);
             wins = if winner.source == source { wins + 1 } else { 0 };
             if wins == RUN_WINS {
                 wins = 0;
-                winner = self.follow(winner, emit)?;
+                winner = self.follow(winner, &mut emit)?;
             }
         }
         ControlFlow::Continue(())
     }
 
     /// Emits from the winner's source while its prefixes stay below all others.
-    fn follow<B>(
+    fn follow(
         &mut self,
         mut winner: Head,
-        emit: &mut impl FnMut(&[u8]) -> ControlFlow<B>,
-    ) -> ControlFlow<B, Head> {
+        emit: &mut impl FnMut(&[u8]) -> ControlFlow<Stop>,
+    ) -> ControlFlow<Stop, Head> {
         let source = winner.source;
         let runner_up = self.path(source).map(|node| self.losers[node].prefix).min().unwrap_or(EMPTY);
         while winner.prefix < runner_up {
             if let Some(record) = self.cursors[source as usize].current() {
                 emit(record)?;
             }
-            winner = self.advance(source);
+            winner = self.advance(winner)?;
         }
         ControlFlow::Continue(self.replay(winner))
     }
@@ -131,13 +162,41 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
         std::iter::successors(Some(leaf / 2), |node| Some(node / 2)).take_while(|node| *node > 0)
     }
 
-    /// Advances a source and returns its new head.
+    /// Advances the source of `last`, its head, and returns its new head.
     #[inline]
-    fn advance(&mut self, source: u32) -> Head {
-        let cursor = &mut self.cursors[source as usize];
+    fn advance(&mut self, last: Head) -> ControlFlow<Stop, Head> {
+        let cursor = &mut self.cursors[last.source as usize];
+        let record = cursor.current();
         cursor.advance();
         cursor.prefetch();
-        self.head(source)
+        if !self.checked {
+            return ControlFlow::Continue(self.head(last.source));
+        }
+        if let Some(key) = self.keys.get_mut(last.source as usize) {
+            std::mem::swap(key, &mut self.before);
+        }
+        let head = self.head(last.source);
+        if head.prefix > last.prefix || !self.unordered(last, record, head) {
+            return ControlFlow::Continue(head);
+        }
+        ControlFlow::Break(Stop::Unordered)
+    }
+
+    /// Whether the key of `head` belongs before that of `record`, whose head was `last`, in the same source; the prefix
+    /// does not say the opposite.
+    fn unordered(&mut self, last: Head, record: Option<&[u8]>, head: Head) -> bool {
+        let at = head.source as usize;
+        let (Some(before), Some(after)) = (record, self.cursors[at].current()) else { return false };
+        if head.prefix < last.prefix {
+            return true;
+        }
+        let by_key = if self.order.computed() {
+            self.before.cmp(&self.keys[at])
+        } else {
+            let (scratch_a, scratch_b) = &mut self.scratch;
+            self.order.key(before, scratch_a).cmp(self.order.key(after, scratch_b))
+        };
+        if self.flips == 0 { by_key.is_gt() } else { by_key.is_lt() }
     }
 
     #[inline]

@@ -38,6 +38,7 @@ use ascot_io::waits::{Need, receive, receive_looking};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::api::{Cancel, SortError};
+use crate::records::unchecked::merge_task;
 use crate::records::{Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task};
 use crate::runs::{RunBlock, RunStart};
 
@@ -270,7 +271,7 @@ where
                 match self.nearer_bound(inputs) {
                     Some(nearer) => self.take_batch(Some(&nearer)),
                     None if ready > 0 => self.take_batch(Some(&bound)),
-                    None => self.take_equals(&bound),
+                    None => self.take_equals(&bound, bounding),
                 }
             }
         };
@@ -374,22 +375,31 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
         bound_at(fits).filter(|(bytes, _)| *bytes > 0).map(|(_, bound)| bound)
     }
 
-    /// Bytes in memory below a record.
+    /// Bytes in memory that a batch below a record takes.
     fn bytes_below(&self, bound: &R::Bound) -> u64 {
         let mut bytes = 0;
-        for segment in self.held.iter().flatten().map(|held| &held.segment) {
-            let at = self.merge.records.position(segment, bound, Side::Lower, false);
-            bytes += self.merge.records.bytes_in(&Segment { hi: at, ..segment.clone() });
+        for held in &self.held {
+            for Held { segment, .. } in held {
+                let at = self.merge.records.position(segment, bound, Side::Lower, false);
+                bytes += self.merge.records.bytes_in(&Segment { hi: at, ..segment.clone() });
+                if at < segment.hi {
+                    break;
+                }
+            }
         }
         bytes
     }
 
-    /// Everything in memory that equals `bound`, of the first input that has such a record.
-    fn take_equals(&mut self, bound: &R::Bound) -> Vec<Vec<Segment>> {
+    /// Everything in memory that equals `bound`, of the first input that has such a record. If there is none, the
+    /// input `bounding` begins with records above its own last one: they are out of order, or their keys are equal, and
+    /// it gives all that it holds.
+    fn take_equals(&mut self, bound: &R::Bound, bounding: usize) -> Vec<Vec<Segment>> {
         let records = self.merge.records;
         let mut sources =
             self.held.iter_mut().map(|held| take_up_to(records, held, Some(bound), Side::Upper));
-        sources.find(|source| !source.is_empty()).into_iter().collect()
+        let equals = sources.find(|source| !source.is_empty());
+        let all = || take_up_to(records, &mut self.held[bounding], None, Side::Upper);
+        vec![equals.unwrap_or_else(all)]
     }
 }
 
@@ -423,18 +433,19 @@ pub fn cut_tasks<R: Records>(
         .collect();
     for source in sources {
         let mut shares: Vec<Vec<Segment>> = vec![Vec::new(); cut.len()];
+        // The first task that may get a segment: records of one source go to tasks in their order, sorted or not.
+        let mut first = 0;
         for mut segment in source {
-            for (share, splitter) in shares.iter_mut().zip(&splitters) {
-                let at = records.position(&segment, splitter, Side::Lower, true);
+            while !segment.is_empty() {
+                let at = match splitters.get(first) {
+                    Some(splitter) => records.position(&segment, splitter, Side::Lower, true),
+                    None => segment.hi,
+                };
                 if at > segment.lo {
-                    share.push(Segment { hi: at, ..segment.clone() });
+                    shares[first].push(Segment { hi: at, ..segment.clone() });
                     segment.lo = at;
                 }
-            }
-            if !segment.is_empty()
-                && let Some(last) = shares.last_mut()
-            {
-                last.push(segment);
+                first += usize::from(at < segment.hi);
             }
         }
         for (task, share) in cut.iter_mut().zip(shares) {
@@ -559,6 +570,10 @@ fn sequence(
                 sink(block)?;
             }
             Some(Message::Done(merged)) => return Ok(merged),
+            Some(Message::Unordered(error, task)) => {
+                drop(task);
+                return Err(error);
+            }
             // Only a thread that died leaves a task unfinished.
             None => return Err(SortError::Internal("a merging thread ended early")),
         }
@@ -569,10 +584,16 @@ fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &Block
     while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::WORK) {
         let Work { task, rules, send, stopped } = work;
         let mut emitter = Emitter::new(blocks.clone(), send, stopped);
-        let merged = records.merge(&task, rules, &mut emitter);
-        drop(task);
-        if let Ok(merged) = merged {
-            emitter.finish(merged);
+        match merge_task(records, &task, rules, &mut emitter) {
+            Some(Ok(merged)) => {
+                drop(task);
+                emitter.finish(Message::Done(merged));
+            }
+            Some(Err(error)) => emitter.finish(Message::Unordered(error, Box::new(task))),
+            None => {}
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

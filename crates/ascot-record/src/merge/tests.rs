@@ -120,6 +120,58 @@ proptest! {
     }
 }
 
+/// Merges `sources` as they are; the merge stops before the first record that is out of order by its key.
+fn check_unsorted<O: RecordOrder>(order: &O, sources: &[Vec<Vec<u8>>]) {
+    let key = |record: &Vec<u8>| order.key(record, &mut Vec::new()).to_vec();
+    let descends = |a: &Vec<u8>, b: &Vec<u8>| {
+        if order.descending() { key(a) < key(b) } else { key(a) > key(b) }
+    };
+    let sorted = |records: &[Vec<u8>]| !records.windows(2).any(|pair| descends(&pair[0], &pair[1]));
+    let bytes: Vec<Vec<u8>> = sources.iter().map(|source| source.concat()).collect();
+    let slices: Vec<Vec<&[u8]>> = bytes.iter().map(|bytes| vec![bytes.as_slice()]).collect();
+    let mut cursors: Vec<_> = slices.iter().map(|slices| SliceCursor::new(LINES, slices)).collect();
+    let mut out: Vec<Vec<u8>> = Vec::new();
+    let flow = merge_checked(&mut cursors, order, &mut |record: &[u8]| {
+        out.push(record.to_vec());
+        ControlFlow::Continue(())
+    });
+    assert!(sorted(&out));
+    if sources.iter().all(|source| sorted(source)) {
+        assert!(flow.is_continue());
+        assert_eq!(out.len(), sources.concat().len());
+    } else {
+        assert_eq!(flow, ControlFlow::Break(Stop::Unordered));
+    }
+}
+
+proptest! {
+    #[test]
+    fn disorder_stops_a_checked_merge(
+        mut sources in proptest::collection::vec(proptest::collection::vec("[ab]{0,10}", 0..30), 0..5),
+        unsorted in 0usize..5,
+        breaks in 0usize..40,
+        descending: bool,
+    ) {
+        for (number, source) in sources.iter_mut().enumerate() {
+            source.sort_unstable();
+            if descending {
+                source.reverse();
+            }
+            if number == unsorted && breaks < source.len() {
+                source.swap(breaks / 2, breaks);
+            }
+        }
+        let sources: Vec<Vec<Vec<u8>>> = sources
+            .into_iter()
+            .map(|source| source.into_iter().map(|line| format!("{line}\n").into_bytes()).collect())
+            .collect();
+        check_unsorted(&RangeOrder::whole(LINES, descending), &sources);
+        check_unsorted(&RangeOrder::new(LINES, 0..9, descending, LastResort::None), &sources);
+        check_unsorted(&RangeOrder::new(LINES, 0..1, descending, LastResort::Bytes), &sources);
+        check_unsorted(&ProgramOrder::new(LINES, Copied, LastResort::None), &sources);
+    }
+}
+
 #[test]
 fn gathering_stops_where_room_ends() {
     let bytes = b"ccc\na\nbb\n";

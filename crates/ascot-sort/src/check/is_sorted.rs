@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ascot_io::Pool;
 
 use crate::api::{Cancel, SortError, SortRequest};
-use crate::check::order::{EqualKeys, OrderCheck};
+use crate::check::order::OrderCheck;
 use crate::plan::{Budget, RunOptions, default_memory, job_disk};
 use crate::read::{InputPosition, Inputs, RecordReader, open_inputs};
 use crate::records::{AnyRecords, Records, with_records};
@@ -75,8 +75,7 @@ fn check<R: Records>(
 
 /// The order in which a sort of `request` puts its records.
 pub(crate) fn order_check<R: Records>(records: &Arc<R>, request: &SortRequest) -> OrderCheck<R> {
-    let equal = if request.unique { EqualKeys::Refused } else { EqualKeys::AsSorted };
-    OrderCheck::new(records, equal, usize::MAX)
+    OrderCheck::new(records, request.unique)
 }
 
 /// Reads one input from start to end, in the memory of `request`.

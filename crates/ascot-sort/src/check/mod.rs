@@ -13,7 +13,6 @@ mod judge;
 pub(crate) mod order;
 
 pub(crate) use is_sorted::{order_check, reader};
-pub(crate) use order::{EqualKeys, OrderCheck};
 
 use std::fmt;
 

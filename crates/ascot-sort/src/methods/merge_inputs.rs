@@ -10,17 +10,16 @@ use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, Buf, Filled, IoError, Pool, ReadStream};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
-use ascot_record::keys::misfits_written;
 
 use crate::api::{Output, SortError};
-use crate::check::{EqualKeys, OrderCheck};
 use crate::job::Job;
 use crate::merge::Merge;
 use crate::methods::freeing_sink::Destination;
 use crate::plan::{MergeShare, inputs_want_runs, merge_fan_in, merge_inputs_in_long_runs};
 use crate::read::record_reader::CARRY_BYTES_MAX;
 use crate::read::{InputFile, InputPosition, LongRecord, Patience, RecordCutter, RecordStart};
-use crate::records::{InputStart, Merged, Misfits, Records, Rules, Segment, Sorted};
+use crate::records::unchecked::{check_order, first_unordered};
+use crate::records::{Index, InputStart, Merged, Misfits, Records, Rules, Segment, Sorted, Unchecked};
 use crate::resources::{ChunkPool, Lease};
 use crate::runs::RunBlock;
 
@@ -104,10 +103,8 @@ fn merge_range<R: Records>(
     let result = merge.run(&mut inputs, starts, into);
     let fault = fault.lock().unpoisoned().take();
     let sums = result.map_err(|error| fault.unwrap_or(error))?;
-    inputs.streams().for_each(|stream| {
-        job.manifest.sum_in.combine(&stream.sum);
-        job.manifest.misfits.combine(&stream.misfits);
-    });
+    inputs.streams().for_each(|stream| job.manifest.sum_in.combine(&stream.sum));
+    job.manifest.misfits.combine(&sums.misfits);
     job.merge_done(pass, range.len(), buffers);
     Ok(sums)
 }
@@ -131,12 +128,13 @@ pub(crate) struct RawInput<R> {
     /// Memory of records that are cut by the start of a block, if there are no bytes before it.
     straddling: Option<BlockPool>,
     sum: RecordSum,
-    /// Values of these records that are not of their column's type.
-    misfits: Misfits,
-    /// Whether such values are an error.
+    /// Whether values that are not of their column's type are an error.
     strict: bool,
     header: bool,
-    order: OrderCheck<R>,
+    /// The last record, if it is not long: the first of the next block is compared with it.
+    last: Option<Vec<u8>>,
+    /// Blocks whose order may not be checked yet: they are in memory.
+    unchecked: VecDeque<Weak<Sorted>>,
     block: usize,
 }
 
@@ -181,17 +179,12 @@ impl<R: Records> RawInput<R> {
             carry_bytes: share.carry_bytes,
             straddling: straddling.cloned(),
             sum: RecordSum::new(),
-            misfits: Misfits::default(),
             strict: job.request.checks.strict,
             header: job.request.header,
-            order: OrderCheck::new(&job.records, EqualKeys::AnyOrder, CARRY_BYTES_MAX),
+            last: None,
+            unchecked: VecDeque::new(),
             block: 0,
         })
-    }
-
-    /// The misfits of the records read.
-    pub(crate) fn misfits(&self) -> &Misfits {
-        &self.misfits
     }
 
     /// Sum of the records read.
@@ -224,18 +217,43 @@ impl<R: Records> RawInput<R> {
         let records = &self.cutter.records;
         records.normalise(&mut lease.bytes_mut()[whole.clone()]);
         records.sum(&lease.bytes()[whole.clone()], &mut self.sum);
-        let segment = records.whole(Arc::new(records.index(lease, whole)));
-        let before = misfits_written();
-        if let Some(unordered) = self.order.observe(segment.sorted.record_bytes()) {
-            let RecordStart { input, record, offset } = start;
-            let offset = offset + unordered.offset as u64;
-            return Err(SortError::NotSorted { input, record: record + unordered.before, offset });
+        let sorted = self.unchecked_block(records.index(lease, whole), start);
+        if self.strict {
+            self.refuse_misfits(&sorted)?;
         }
-        // The key of a record that is not compared is not written, so the count does not show a misfit.
-        if before != misfits_written() || cut.records == 1 {
-            self.note_misfits(segment.sorted.record_bytes(), start.record - 1)?;
-        }
-        Ok(Some(segment))
+        Ok(Some(self.cutter.records.whole(sorted)))
+    }
+
+    /// These records, whose order the merge checks; their first is compared with the record before it here.
+    fn unchecked_block(&mut self, sorted: Sorted, start: RecordStart) -> Arc<Sorted> {
+        let records = &*self.cutter.records;
+        let bytes = sorted.record_bytes();
+        let first = &bytes[..records.cut(bytes, 1).bytes];
+        let last = self.last.take();
+        let breaks_order = last.is_some_and(|last| first_unordered(records, Some(&last), first).is_some());
+        let indexed = match &sorted.index {
+            Index::Sparse(starts) => starts.last().map_or(0, |&start| start as usize),
+            Index::Array | Index::Groups(_) => 0,
+        };
+        let last = &bytes[indexed + records.last_record(&bytes[indexed..])..];
+        self.last = (last.len() <= CARRY_BYTES_MAX).then(|| last.to_vec());
+        let RecordStart { input: name, record, offset } = start;
+        let input = self.cutter.at.input;
+        let place = Unchecked { input, name, before: record - 1, offset, breaks_order };
+        let sorted = Arc::new(Sorted { unchecked: Some(place), ..sorted });
+        self.unchecked.retain(|block| block.strong_count() > 0);
+        self.unchecked.push_back(Arc::downgrade(&sorted));
+        sorted
+    }
+
+    /// The error that comes first in the input: that of a record out of order in memory, else `error`.
+    fn first_error(&self, error: SortError) -> SortError {
+        let records = &*self.cutter.records;
+        let blocks = self.unchecked.iter().filter_map(Weak::upgrade);
+        let end = |block: &Sorted| records.position_at(block.bytes.len());
+        let unordered =
+            blocks.map(|block| check_order(records, &block, 0, end(&block))).find_map(Result::err);
+        unordered.unwrap_or(error)
     }
 
     /// The next block, of these records; none: it has no whole record.
@@ -275,12 +293,14 @@ impl<R: Records> RawInput<R> {
         }
     }
 
-    /// Counts the misfits of a block that has `before` records of the input before it.
-    fn note_misfits(&mut self, bytes: &[u8], before: u64) -> Result<(), SortError> {
-        let RecordCutter { records, inputs, at, .. } = &self.cutter;
-        let start = InputStart { at: 0, input: at.input, before };
-        self.misfits.combine(&records.misfits(bytes).placed(&[start]));
-        if self.strict { self.misfits.refuse(records.key_columns(), inputs, self.header) } else { Ok(()) }
+    /// An error for the first misfit of a block.
+    fn refuse_misfits(&self, sorted: &Sorted) -> Result<(), SortError> {
+        let Some(Unchecked { input, before, .. }) = sorted.unchecked else { return Ok(()) };
+        let RecordCutter { records, inputs, .. } = &self.cutter;
+        let misfits = records.misfits(sorted.record_bytes()).placed(&[InputStart { at: 0, input, before }]);
+        // While the block is in memory.
+        let refused = misfits.refuse(records.key_columns(), inputs, self.header);
+        refused.map_err(|error| self.first_error(error))
     }
 
     /// A block of the complete long record, and of the records read after its end.
@@ -355,7 +375,7 @@ impl<R: Records> BlockInput for RawInput<R> {
         let carry_bytes = buf.len();
         assert!(buf.unsplit(area).is_ok(), "parts of one buffer rejoin");
         self.cut_block(buf, carry_bytes + start..carry_bytes + end).map_err(|error| {
-            *self.fault.lock().unpoisoned() = Some(error);
+            *self.fault.lock().unpoisoned() = Some(self.first_error(error));
             let path = self.cutter.file().map_or_else(String::new, InputFile::name).into();
             IoError::Misuse { path, offset: self.sum.bytes, what: "its records are not as they should be" }
         })

@@ -92,12 +92,10 @@ pub fn reshape_by<R: Records>(
         Err(error) => Err(error.into()),
     };
     let fault = fault.lock().unpoisoned().take();
-    result.map_err(|error| fault.unwrap_or(error))?;
+    let merged = result.map_err(|error| fault.unwrap_or(error))?;
     let out = target.sum;
-    streams.streams().for_each(|input| {
-        job.manifest.sum_in.combine(input.sum());
-        job.manifest.misfits.combine(input.misfits());
-    });
+    streams.streams().for_each(|input| job.manifest.sum_in.combine(input.sum()));
+    job.manifest.misfits.combine(&merged.misfits);
     let facts = PassFacts { inputs: count as u64, outputs: streams.outputs() as u64, buffers: Some(buffers) };
     job.passes.done("reshape", facts);
     let files: Vec<_> = streams.into_outputs().map(PartFile::into_file).collect();

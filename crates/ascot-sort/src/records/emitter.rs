@@ -9,6 +9,9 @@ use ascot_record::checksum::RecordSum;
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
+use crate::api::SortError;
+use crate::records::misfits::Misfits;
+
 /// The sums of merged records: of a task, of a batch, or of a merge so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Merged {
@@ -18,6 +21,10 @@ pub struct Merged {
     pub dropped: RecordSum,
     /// Key of the last record, if duplicates are left out.
     pub last_key: Option<Vec<u8>>,
+    /// Misfits of the records of unchecked inputs. They are counted when an input is read to its end, so that progress
+    /// within it is not stored.
+    #[serde(skip)]
+    pub misfits: Misfits,
 }
 
 impl Merged {
@@ -26,6 +33,7 @@ impl Merged {
         self.out.combine(&more.out);
         self.dropped.combine(&more.dropped);
         self.last_key = more.last_key.or(self.last_key.take());
+        self.misfits.combine(&more.misfits);
     }
 }
 
@@ -43,13 +51,21 @@ pub struct MergedBlock {
     pub records: u64,
 }
 
-/// The receiver is gone: the job failed elsewhere or was cancelled.
+/// Why the merge of a task stopped.
 #[derive(Debug)]
-pub struct Stopped;
+pub enum Stopped {
+    /// The receiver is gone: the job failed elsewhere or was cancelled.
+    Unneeded,
+    /// A source is not sorted.
+    Unordered,
+}
 
 pub(crate) enum Message {
     Block(MergedBlock),
     Done(Merged),
+    /// A record of the task is out of order. Until this is received, it holds the task in memory, where an input that
+    /// fails finds the record.
+    Unordered(SortError, Box<dyn Send>),
 }
 
 /// Collects the records of one task into blocks. Blocks hold whole records, unless one is longer
@@ -134,7 +150,7 @@ impl Emitter {
             Some(block) => Ok(block),
             empty => {
                 let stopped = &self.stopped;
-                let buf = self.blocks.take(|| stopped.load(Relaxed)).ok_or(Stopped)?;
+                let buf = self.blocks.take(|| stopped.load(Relaxed)).ok_or(Stopped::Unneeded)?;
                 Ok(empty.insert(MergedBlock { buf, len: 0, first_record: 0, longest: 0, records: 0 }))
             }
         }
@@ -143,13 +159,14 @@ impl Emitter {
     fn flush(&mut self) -> Result<(), Stopped> {
         let Some(block) = self.current.take_if(|block| block.len > 0) else { return Ok(()) };
         clocks::count(block.len as u64);
-        self.send.send(Message::Block(block)).map_err(|_| Stopped)
+        self.send.send(Message::Block(block)).map_err(|_| Stopped::Unneeded)
     }
 
-    pub(crate) fn finish(mut self, merged: Merged) {
+    /// Sends the last message.
+    pub(crate) fn finish(mut self, last: Message) {
         if self.flush().is_ok() {
             // The receiver may be gone; then the result is of no use.
-            let _ = self.send.send(Message::Done(merged));
+            let _ = self.send.send(last);
         }
     }
 }

@@ -8,7 +8,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::chunk::{ChunkScratch, gather, sort_chunk};
 use ascot_record::framing::{Framing, Partial};
 use ascot_record::keys::{KeyColumn, misfits_written};
-use ascot_record::merge::{SliceCursor, merge};
+use ascot_record::merge::{SliceCursor, Stop, merge, merge_checked};
 use ascot_record::order::{self, RecordOrder};
 
 use super::{
@@ -158,11 +158,21 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     fn merge_with(
         &self,
         sources: &[Vec<&[u8]>],
+        unchecked: bool,
         take: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    ) -> Result<(), Stopped> {
         let mut cursors: Vec<_> =
             sources.iter().map(|slices| SliceCursor::new(self.framing, slices)).collect();
-        merge(&mut cursors, &self.order, take)
+        let flow = if unchecked {
+            merge_checked(&mut cursors, &self.order, take)
+        } else {
+            merge(&mut cursors, &self.order, take).map_break(|()| Stop::Taker)
+        };
+        match flow {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(Stop::Taker) => Err(Stopped::Unneeded),
+            ControlFlow::Break(Stop::Unordered) => Err(Stopped::Unordered),
+        }
     }
 
     /// Merges, dropping duplicates or records beyond a limit.
@@ -172,7 +182,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         let mut latest = task.previous.as_deref().map(Latest::Key);
         let mut scratch = Vec::new();
         let mut other = Vec::new();
-        let flow = self.merge_with(&sources, &mut |record| {
+        let flow = self.merge_with(&sources, task.is_unchecked(), &mut |record| {
             if rules.unique {
                 let key = self.order.key(record, &mut scratch);
                 let repeats = match &latest {
@@ -211,7 +221,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
                 Latest::Record(record) => self.order.key(record, &mut other).to_vec(),
             });
         }
-        if flow.is_break() { Err(Stopped) } else { Ok(merged) }
+        flow.map(|()| merged)
     }
 }
 
@@ -356,8 +366,12 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             }
         }
         let lease = Arc::new(out);
-        let sorted =
-            |(bytes, sparse)| Sorted { lease: Arc::clone(&lease), bytes, index: Index::Sparse(sparse) };
+        let sorted = |(bytes, sparse)| Sorted {
+            lease: Arc::clone(&lease),
+            bytes,
+            index: Index::Sparse(sparse),
+            unchecked: None,
+        };
         parts.into_iter().map(|part| Arc::new(sorted(part))).collect()
     }
 
@@ -379,7 +393,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
 
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted {
         let sparse = self.sparse(&lease.bytes()[bytes.clone()]);
-        Sorted { lease: Arc::new(lease), bytes, index: Index::Sparse(sparse) }
+        Sorted { lease: Arc::new(lease), bytes, index: Index::Sparse(sparse), unchecked: None }
     }
 
     fn keys_decide(&self) -> bool {
@@ -455,13 +469,13 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             return self.merge_choosing(task, rules, out);
         }
         let mut merged = Merged::default();
-        let flow = self.merge_with(&slices_of(task), &mut |record| {
+        let flow = self.merge_with(&slices_of(task), task.is_unchecked(), &mut |record| {
             if rules.sum {
                 merged.out.add(record);
             }
             out.record(record).map_or(ControlFlow::Break(()), ControlFlow::Continue)
         });
-        if flow.is_break() { Err(Stopped) } else { Ok(merged) }
+        flow.map(|()| merged)
     }
 
     fn group(

@@ -91,16 +91,15 @@ impl Misfits {
         self.keys.iter().all(|key| key.count == 0)
     }
 
-    /// Adds the misfits of later records.
-    pub fn combine(&mut self, later: &Misfits) {
-        if self.keys.len() < later.keys.len() {
-            self.keys.resize_with(later.keys.len(), KeyMisfits::default);
+    /// Adds the misfits of other records.
+    pub fn combine(&mut self, others: &Misfits) {
+        if self.keys.len() < others.keys.len() {
+            self.keys.resize_with(others.keys.len(), KeyMisfits::default);
         }
-        for (key, other) in self.keys.iter_mut().zip(&later.keys) {
+        for (key, other) in self.keys.iter_mut().zip(&others.keys) {
             key.count += other.count;
-            if key.first.is_none() {
-                key.first.clone_from(&other.first);
-            }
+            let firsts = key.first.iter().chain(&other.first);
+            key.first = firsts.min_by_key(|misfit| (misfit.input, misfit.record)).cloned();
         }
     }
 }

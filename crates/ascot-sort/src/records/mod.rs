@@ -16,6 +16,7 @@ mod framed;
 pub mod misfits;
 mod numbers;
 mod splitters;
+pub(crate) mod unchecked;
 
 pub(crate) use dispatch::{AnyRecords, with_records};
 pub(crate) use emitter::{Emitter, Merged, MergedBlock, Message};
@@ -34,6 +35,7 @@ pub use dispatch::{InputHead, sample_rows};
 pub use framed::Framed;
 pub use numbers::{Number, Numbers};
 pub use splitters::Splitters;
+pub use unchecked::Unchecked;
 
 use crate::records::emitter::Stopped;
 use crate::resources::Lease;
@@ -46,6 +48,8 @@ pub struct Sorted {
     pub bytes: Range<usize>,
     /// The index by which records are found.
     pub index: Index,
+    /// Their place in an input that may not be sorted; none: they are sorted.
+    pub unchecked: Option<Unchecked>,
 }
 
 /// The index of a [`Sorted`].
@@ -101,6 +105,13 @@ pub struct Task {
     pub last: bool,
     /// Maximum number of records to emit.
     pub limit: u64,
+}
+
+impl Task {
+    /// Whether its sources may not be sorted, so that the merge checks them.
+    pub fn is_unchecked(&self) -> bool {
+        self.sources.iter().flatten().any(|segment| segment.sorted.unchecked.is_some())
+    }
 }
 
 /// Rules of a merge.
@@ -266,14 +277,15 @@ pub trait Records: RecordEnds {
     /// The normalised key of a record.
     fn key_of(&self, bound: &Self::Bound) -> Vec<u8>;
     /// The position of the first record that is not below `bound` (or is above it, for [`Side::Upper`]). With
-    /// `keys_only`, records of equal keys count as equal.
+    /// `keys_only`, records of equal keys count as equal. Records that are not sorted have one or several positions
+    /// between a record below `bound` and one that is not: it is one of them, or an end of the segment.
     fn position(&self, segment: &Segment, bound: &Self::Bound, side: Side, keys_only: bool) -> u32;
     /// The same for a normalised key.
     fn position_of_key(&self, segment: &Segment, key: &[u8], side: Side) -> u32;
     /// Prefix of the key of the first record of `bytes`, smaller for an earlier key.
     fn first_prefix(&self, bytes: &[u8]) -> u64;
 
-    /// Merges a task into `out`.
+    /// Merges a task into `out`. If it is unchecked, no record is emitted that follows one out of order by its key.
     fn merge(&self, task: &Task, rules: Rules, out: &mut Emitter) -> Result<Merged, Stopped>;
 
     /// Copies whole records to `out`, grouped by part, each group in input order. Returns the parts

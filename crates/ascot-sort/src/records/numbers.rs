@@ -374,14 +374,14 @@ impl<T: Number> Records for Numbers<T> {
                 starts[group + 1] = starts[group] + size;
             }
             let index = Index::Groups(Groups { bounds, starts });
-            return vec![Arc::new(Sorted { lease: Arc::new(out), bytes: range, index })];
+            return vec![Arc::new(Sorted { lease: Arc::new(out), bytes: range, index, unchecked: None })];
         }
         vsort::sort::<T>(cast_mut(bytes));
-        vec![Arc::new(Sorted { lease: Arc::new(chunk.lease), bytes: chunk.bytes, index: Index::Array })]
+        vec![Arc::new(self.index(chunk.lease, chunk.bytes))]
     }
 
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted {
-        Sorted { lease: Arc::new(lease), bytes, index: Index::Array }
+        Sorted { lease: Arc::new(lease), bytes, index: Index::Array, unchecked: None }
     }
 
     fn keys_decide(&self) -> bool {
@@ -466,7 +466,10 @@ impl<T: Number> Records for Numbers<T> {
             return Ok(collect.done(task.last));
         }
         // Merging all segments separately is correct, though segments of one source are in order already.
-        let live = task.sources.iter().flatten().map(|segment| self.values(segment)).collect();
+        let live: Vec<&[T]> = task.sources.iter().flatten().map(|segment| self.values(segment)).collect();
+        if task.is_unchecked() && !live.iter().all(|values| values.is_sorted()) {
+            return Err(Stopped::Unordered);
+        }
         self.merge_chunks(live, &mut collect)?;
         Ok(collect.done(task.last))
     }

@@ -1,0 +1,191 @@
+//! Merges of sources that may not be sorted, cut into blocks and tasks, compared with a plain search for disorder.
+
+use ascot_io::Buf;
+use ascot_record::framing::LineFraming;
+use ascot_record::keys::LastResort;
+use ascot_record::layout::{Endian, NumberFormat, NumberType};
+use ascot_record::order::{ProgramOrder, RangeOrder, WriteKey};
+use proptest::prelude::*;
+
+use super::*;
+use crate::records::unchecked::first_unordered;
+use crate::records::{Framed, Numbers, Sorted, Unchecked};
+use crate::resources::Lease;
+
+const LINES: LineFraming = LineFraming(b'\n');
+
+const U64: NumberFormat = NumberFormat { kind: NumberType::U64, endian: Endian::Little };
+
+/// A computed key: the first byte.
+struct FirstByte;
+
+impl WriteKey for FirstByte {
+    fn write_key(&self, body: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(body.get(..1).unwrap_or_default());
+    }
+}
+
+fn block_of<R: Records>(records: &R, bytes: &[u8], place: Unchecked) -> Segment {
+    let mut buf = Buf::heap(bytes.len());
+    buf[..bytes.len()].copy_from_slice(bytes);
+    let sorted = records.index(Lease::plain(buf), 0..bytes.len());
+    records.whole(Arc::new(Sorted { unchecked: Some(place), ..sorted }))
+}
+
+/// The blocks of an input of these records, as its reader makes them.
+fn blocks_of_input<R: Records>(records: &R, input: usize, blocks: &[Vec<Vec<u8>>]) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let mut last: Option<&Vec<u8>> = None;
+    let (mut before, mut offset) = (0, 0);
+    for block in blocks.iter().filter(|block| !block.is_empty()) {
+        let breaks_order = last.is_some_and(|last| first_unordered(records, Some(last), &block[0]).is_some());
+        let place = Unchecked { input, name: input.to_string(), before, offset, breaks_order };
+        let bytes = block.concat();
+        segments.push(block_of(records, &bytes, place));
+        before += block.len() as u64;
+        offset += bytes.len() as u64;
+        last = block.last();
+    }
+    segments
+}
+
+/// What a merge in `tasks` tasks returns: its bytes, and the error that stopped it.
+fn merged<R: Records>(
+    records: &R,
+    sources: Vec<Vec<Segment>>,
+    tasks: usize,
+    rules: Rules,
+) -> (Vec<u8>, Option<SortError>) {
+    let mut bytes = Vec::new();
+    for task in cut_tasks(records, sources, tasks, CutRules::default()) {
+        let (send, receive) = unbounded();
+        let blocks = BlockPool::new(Buf::heap(1 << 16), 1 << 16);
+        let mut emitter = Emitter::new(blocks, send, Arc::default());
+        match merge_task(records, &task, rules, &mut emitter).unwrap() {
+            Ok(merged) => emitter.finish(Message::Done(merged)),
+            Err(error) => emitter.finish(Message::Unordered(error, Box::new(task))),
+        }
+        for message in receive {
+            match message {
+                Message::Block(block) => bytes.extend_from_slice(&block.buf[..block.len]),
+                Message::Unordered(error, _) => return (bytes, Some(error)),
+                Message::Done(_) => {}
+            }
+        }
+    }
+    (bytes, None)
+}
+
+/// The first record of an input that is out of order: its number, from 1, and its offset.
+fn disorder_in<R: Records>(records: &R, blocks: &[Vec<Vec<u8>>]) -> Option<(u64, u64)> {
+    let bytes = blocks.concat().concat();
+    let offset = first_unordered(records, None, &bytes)?;
+    Some((records.cut(&bytes[..offset], usize::MAX).records as u64 + 1, offset as u64))
+}
+
+/// Checks a merge of `inputs`: blocks of records each.
+fn check<R: Records>(records: &R, inputs: &[Vec<Vec<Vec<u8>>>], tasks: usize) {
+    let broken: Vec<_> = inputs.iter().map(|blocks| disorder_in(records, blocks)).collect();
+    for unique in [false, true] {
+        let sources = inputs.iter().enumerate();
+        let sources = sources.map(|(input, blocks)| blocks_of_input(records, input, blocks)).collect();
+        let (bytes, error) = merged(records, sources, tasks, Rules { unique, sum: true });
+        assert_eq!(first_unordered(records, None, &bytes), None, "records after the disorder are given out");
+        match error {
+            None => {
+                assert!(broken.iter().all(Option::is_none), "{broken:?} is not found");
+                let given = inputs.concat().concat().concat();
+                assert!(unique || bytes.len() == given.len());
+            }
+            Some(SortError::NotSorted { input, record, offset }) => {
+                let number: usize = input.parse().unwrap();
+                assert_eq!(broken[number], Some((record, offset)), "the first of the input");
+            }
+            Some(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Sorts records, and then moves those at `breaks` to the middle.
+fn nearly_sorted(mut records: Vec<Vec<u8>>, breaks: &[prop::sample::Index]) -> Vec<Vec<u8>> {
+    records.sort();
+    if records.is_empty() {
+        return records;
+    }
+    for at in breaks {
+        let moved = records.remove(at.index(records.len()));
+        records.insert(records.len() / 2, moved);
+    }
+    records
+}
+
+/// Cuts records into blocks of these lengths, over and over.
+fn in_blocks(records: &[Vec<u8>], lengths: &[usize]) -> Vec<Vec<Vec<u8>>> {
+    let mut lengths = lengths.iter().cycle();
+    let mut rest = records;
+    let mut blocks = Vec::new();
+    while !rest.is_empty() {
+        let (block, after) = rest.split_at((*lengths.next().unwrap()).min(rest.len()));
+        blocks.push(block.to_vec());
+        rest = after;
+    }
+    blocks
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #[test]
+    fn the_first_record_out_of_order_of_an_input_is_found(
+        inputs in prop::collection::vec(
+            (prop::collection::vec("[a-e]{0,3}", 0..60), prop::collection::vec(any::<prop::sample::Index>(), 0..3)),
+            1..4,
+        ),
+        lengths in prop::collection::vec(1usize..20, 1..4),
+        tasks in 1usize..9,
+    ) {
+        let lines = inputs.iter().map(|(lines, breaks)| {
+            let lines = lines.iter().map(|line| format!("{line}\n").into_bytes()).collect();
+            in_blocks(&nearly_sorted(lines, breaks), &lengths)
+        });
+        let lines: Vec<_> = lines.collect();
+        check(&Framed::new(LINES, RangeOrder::whole(LINES, false)), &lines, tasks);
+        check(&Framed::new(LINES, RangeOrder::whole(LINES, true)), &lines, tasks);
+        check(&Framed::new(LINES, RangeOrder::new(LINES, 0..1, false, LastResort::Bytes)), &lines, tasks);
+        check(&Framed::new(LINES, RangeOrder::new(LINES, 0..1, false, LastResort::BytesReversed)), &lines, tasks);
+        check(&Framed::new(LINES, ProgramOrder::new(LINES, FirstByte, LastResort::None)), &lines, tasks);
+        let number = |line: &Vec<u8>| {
+            let digits = line.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+            digits.to_ne_bytes().to_vec()
+        };
+        let numbers: Vec<Vec<Vec<Vec<u8>>>> =
+            lines.iter().map(|blocks| blocks.iter().map(|block| block.iter().map(number).collect()).collect()).collect();
+        check(&Numbers::<u64>::new(U64, false), &numbers, tasks);
+    }
+
+    /// A cut never separates a record from a smaller one after it, so that only neighbours within a task and across
+    /// blocks need comparison.
+    #[test]
+    fn a_cut_hides_no_disorder(lines in prop::collection::vec("[a-e]{0,3}", 1..80), bound in "[a-e]{0,3}") {
+        // Long enough for several indexed records.
+        let lines: Vec<_> = lines.iter().map(|line| format!("{line}{}\n", " ".repeat(900)).into_bytes()).collect();
+        let records = Framed::new(LINES, RangeOrder::whole(LINES, false));
+        let place = |breaks_order| Unchecked { input: 0, name: String::new(), before: 0, offset: 0, breaks_order };
+        let segment = block_of(&records, &lines.concat(), place(false));
+        let bound = records.first(&block_of(&records, format!("{bound}\n").as_bytes(), place(false)));
+        for side in [Side::Lower, Side::Upper] {
+            let at = records.position(&segment, &bound, side, true);
+            let parts = [Segment { hi: at, ..segment.clone() }, Segment { lo: at, ..segment.clone() }];
+            if parts.iter().all(|part| !part.is_empty()) {
+                let order = records.compare_keys(&records.last(&parts[0]), &records.first(&parts[1]));
+                prop_assert!(order.is_le());
+            }
+        }
+        let values: Vec<u8> = lines.iter().flat_map(|line| u64::from(line[0]).to_ne_bytes()).collect();
+        let numbers = Numbers::<u64>::new(U64, false);
+        let segment = block_of(&numbers, &values, place(false));
+        let at = numbers.position(&segment, &u64::from(b'c'), Side::Lower, true) as usize * 8;
+        let value = |at: usize| values.get(at).copied();
+        prop_assert!(at == 0 || value(at - 8) < Some(b'c'));
+        prop_assert!(at == values.len() || value(at) >= Some(b'c'));
+    }
+}
