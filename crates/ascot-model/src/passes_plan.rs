@@ -152,8 +152,6 @@ impl FileJob<'_> {
         }
         // If one file stays one file, no pass is needed.
         others.retain(|other| other.seconds.is_none() || other.passes > 0);
-        // The formulas leave out what the plan's own simulation has: one that seems faster is no reason against the plan.
-        others.retain(|other| other.seconds.is_none_or(|seconds| seconds >= way.seconds));
         others.sort_by(|a, b| {
             let seconds = |other: &Alternative| other.seconds.unwrap_or(f64::INFINITY);
             seconds(a).total_cmp(&seconds(b))
