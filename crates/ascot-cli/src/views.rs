@@ -9,7 +9,7 @@ use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_sort::request::{Input, Output, SortRequest};
 use ascot_sort::view::{
-    OpenView, View, ViewManifest, is_view, join_parts, join_views, same_order, write_part,
+    OpenView, View, ViewManifest, explain_part, is_view, join_parts, join_views, same_order, write_part,
 };
 use ascot_sort::{Cancel, Observer, RunOptions, Silent, SortError};
 use clap::ArgMatches;
@@ -34,12 +34,37 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let dir = values::path(matches, "dir").unwrap_or_default();
     let file = values::path(matches, "materialize").or_else(|| values::path(matches, "output"));
     let output = file.map_or(Output::Stdout, Output::Path);
+    if matches.get_flag("explain") {
+        return explain(matches, &dir, &output);
+    }
     let reporter = ReadReporter(Mutex::new(report_file(matches, &dir, &output)?));
     stoppable(|cancel| write_range(matches, &*open(matches, &dir)?, &output, &reporter, cancel))?;
     if let Some(file) = reporter.0.into_inner().unpoisoned() {
         file.commit()?;
     }
     Ok(0)
+}
+
+/// `ascot view --explain`: prints how the part would be read, and writes it to the file of `--report`.
+fn explain(matches: &ArgMatches, dir: &Path, output: &Output) -> Result<u8, Failure> {
+    let report_file = report_file(matches, dir, output)?;
+    let view = open(matches, dir)?;
+    let range = range_of(matches, &*view, Positions::Estimated)?;
+    let explanation = explain_part(&*view, range, output, &RunOptions::default())?;
+    if let Some(file) = report_file {
+        file.write_at_once(&explanation)?;
+    }
+    sys::print(explanation.to_string())?;
+    Ok(0)
+}
+
+/// How positions in a view are found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Positions {
+    /// By reading blocks.
+    Exact,
+    /// Without reading any.
+    Estimated,
 }
 
 /// Writes the report of a read.
@@ -71,7 +96,7 @@ fn write_range(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<(), Failure> {
-    let range = range_of(matches, view)?;
+    let range = range_of(matches, view, Positions::Exact)?;
     sys::standard_streams(&[], output)?;
     if matches!(output, Output::Stdout) {
         let looked_at =
@@ -150,8 +175,16 @@ fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) ->
 }
 
 /// The requested range of bytes.
-fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<Range<u64>, Failure> {
+fn range_of(matches: &ArgMatches, view: &dyn View, positions: Positions) -> Result<Range<u64>, Failure> {
     let end = view.bytes();
+    let of_record = |record: u64| match positions {
+        Positions::Exact => view.offset_of_record(record),
+        Positions::Estimated => Ok(view.about_offset_of_record(record)),
+    };
+    let of_key = |key: &[u8]| match positions {
+        Positions::Exact => view.offset_of_key(key),
+        Positions::Estimated => Ok(view.about_offset_of_key(key)),
+    };
     if let Some(text) = values::word(matches, "range") {
         let (from, to) = two_ends("--range", text)?;
         let offset =
@@ -166,19 +199,19 @@ fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<Range<u64>, Failure
     }
     if let Some(text) = values::word(matches, "keys") {
         let (from, to) = two_ends("--keys", text)?;
-        let place = |text: &str| view.key(text).and_then(|key| view.offset_of_key(&key));
+        let place = |text: &str| view.key(text).and_then(|key| of_key(&key));
         let from = from.map(place).transpose()?.unwrap_or(view.header_bytes());
         let to = to.map(place).transpose()?.unwrap_or(end);
         return in_order("--keys", from..to, end);
     }
     if let Some(records) = count(matches, "head", "--head")? {
-        return Ok(0..view.offset_of_record(records)?);
+        return Ok(0..of_record(records)?);
     }
     if let Some(records) = count(matches, "tail", "--tail")? {
-        return Ok(view.offset_of_record(view.sum().count.saturating_sub(records))?..end);
+        return Ok(of_record(view.sum().count.saturating_sub(records))?..end);
     }
     if let Some(record) = count(matches, "at-record", "--at-record")? {
-        return Ok(view.offset_of_record(record)?..end);
+        return Ok(of_record(record)?..end);
     }
     Ok(0..end)
 }

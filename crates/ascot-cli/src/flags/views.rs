@@ -62,6 +62,13 @@ pub fn view() -> Command {
         .next_help_heading(JOB)
         .args(parts())
         .group(ArgGroup::new("part").args(["range", "keys", "head", "tail", "at-record"]))
+        .arg(switch(
+            "explain",
+            "print how it would be read, and stop",
+            "Print how the view, or the part of it, would be read: bytes and runs, memory, the profile of the volume, \
+             the order of the blocks, and the predicted time. No block is read, so that the ends of a part are \
+             estimates. --report FILE writes it as JSON, too. Exit status 2 if the output does not fit on its volume.",
+        ))
         .next_help_heading(RESOURCES)
         .arg(memory())
         .arg(threads())

@@ -8,11 +8,15 @@
 //!   refer     a view of views and of sorted files, by reference
 //!   sorted_file   the facts that a view keeps about a file that is part of it
 //!   cost      the cost of a view, compared with a file
-//!   reader    the merged bytes from any position on: a stream, a few of them, or a copy
+//!   reader    the merged bytes from any position on: a stream, or a few of them
+//!   copy      a part, written to a file or to standard output
+//!   explanation   how a part would be read (`--explain`)
 //! ```
 
 pub mod block_size;
+mod copy;
 pub mod cost;
+mod explanation;
 #[cfg(test)]
 mod liveness_tests;
 mod load;
@@ -31,10 +35,11 @@ mod tests;
 pub(crate) use block_size::kept_bytes;
 pub(crate) use cost::ViewCost;
 
+pub use copy::write_part;
+pub use explanation::{ReadExplanation, explain_part};
 pub use load::Measure;
 pub use manifest::ViewManifest;
-pub use reader::write_part;
 pub use reader::{OpenView, View};
 pub use refer::{is_view, join_parts, join_views, same_order};
 pub use selection::MAX_UNITS;
-pub use stream::{Reading, Stream};
+pub use stream::{ReadOrder, Reading, Stream, StreamPlan};

@@ -1,38 +1,25 @@
-//! An open view, read like one file: its size, any of its bytes, and streams; keys as a user writes them; and a copy
-//! of a part to a file or to standard output.
-//!
-//! If a whole view is copied to a file, the sum of the records written must equal that of the records from which the
-//! view was made, before the file gets its name.
+//! An open view, read like one file: its size, any of its bytes, and streams; and keys as a user writes them.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use ascot_io::sync::Unpoisoned;
-use ascot_io::{BlockPool, Buf, Disk, Ledger, PAGE_BYTES, Pool, WriteStream, threads};
-use ascot_model::account::{BufferAccount, PassAccount};
+use ascot_io::{Buf, Disk, Ledger, Pool, threads};
 use ascot_model::plan::{Moved, PassPlan};
-use ascot_model::report::{REPORT_VERSION, Report};
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 
-use crate::api::{Cancel, Keys, Observer, Output, SortError, SortRequest, Volumes};
+use crate::api::{Cancel, Keys, SortError, SortRequest, Volumes};
 use crate::merge::EmitThreads;
-use crate::output::OutputStream;
-use crate::plan::{
-    MIN_MEMORY_BYTES, RunOptions, check_output_space, default_memory, host_of, output_disk, too_little,
-    view_disk,
-};
+use crate::plan::{MIN_MEMORY_BYTES, RunOptions, default_memory, host_of, too_little, view_disk};
 use crate::records::{AnyRecords, Records, Rules, Task, with_records};
-use crate::report::{PassFacts, Passes, files_of};
-use crate::resources::{Lease, Turns, descriptors, peak_memory_bytes};
+use crate::resources::{Lease, Turns, descriptors};
 use crate::runs::{RunKeys, RunStart};
 use crate::view::load::{Loader, Measure, ViewRun};
 use crate::view::manifest::{Member, ViewManifest};
 use crate::view::selection::Selection;
-use crate::view::stream::{Part, Reading, Stream};
+use crate::view::stream::{Part, Reading, Stream, StreamPlan};
 
 /// A view as a file: the header, then the records of all runs, merged.
 pub trait View: Send + Sync {
@@ -56,8 +43,19 @@ pub trait View: Send + Sync {
     fn stream(&self, from: u64, to: u64, reading: Reading) -> Result<Stream, SortError>;
     /// Whether reading and writing `output` take turns: both are on one volume, whose switches cost much.
     fn takes_turns_with(&self, output: &Path) -> bool;
-    /// Predicted seconds of reading `bytes` bytes, and of writing them to a file on its volume if `writes`.
-    fn predicted_seconds(&self, bytes: u64, writes: bool) -> f64;
+    /// The prediction of reading `bytes` bytes, and of writing them to a file on its volume if `writes`.
+    fn predicted(&self, bytes: u64, writes: bool) -> PassPlan;
+    /// How [`stream`](Self::stream) would read the bytes from `from` to `to`. It reads no block, so that the blocks
+    /// with which a part begins and ends are estimates.
+    fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan, SortError>;
+    /// An estimate of [`offset_of_record`](Self::offset_of_record) that reads no block.
+    fn about_offset_of_record(&self, record: u64) -> u64;
+    /// An estimate of [`offset_of_key`](Self::offset_of_key) that reads no block.
+    fn about_offset_of_key(&self, key: &[u8]) -> u64;
+    /// The request by which it was made, with the volumes by which it is read.
+    fn request(&self) -> &SortRequest;
+    /// Number of threads that merge for one reader.
+    fn threads(&self) -> usize;
     /// Sum of all records, whatever their order.
     fn sum(&self) -> RecordSum;
     /// The pool of all its memory.
@@ -222,6 +220,11 @@ impl<R: Records> Opened<R> {
         self.runs.iter().zip(starts).map(before).sum()
     }
 
+    /// Bytes of records before one unit of each run.
+    fn bytes_before_units(&self, units: impl Iterator<Item = usize>) -> u64 {
+        self.runs.iter().zip(units).map(|(run, unit)| run.keys.unit(unit).bytes).sum()
+    }
+
     /// At most `len` bytes of records from `from` on, merged in memory.
     fn merge_few(&self, from: u64, len: usize) -> Result<Vec<u8>, SortError> {
         let to = (from + len as u64).min(self.bytes);
@@ -353,7 +356,7 @@ impl<R: Records> View for Opened<R> {
         Turns::between(self.request.volumes.volume.as_ref(), &runs, &[dir]).is_some()
     }
 
-    fn predicted_seconds(&self, bytes: u64, writes: bool) -> f64 {
+    fn predicted(&self, bytes: u64, writes: bool) -> PassPlan {
         let record_bytes = self.bytes as f64 / self.sum.count.max(1) as f64;
         let host = host_of(&self.request, record_bytes, self.threads);
         let blocks: u64 = self.runs.iter().map(|run| run.index.blocks.len() as u64).sum();
@@ -371,7 +374,46 @@ impl<R: Records> View for Opened<R> {
             &self.request.volumes.profile(),
             &host,
         )
-        .seconds()
+    }
+
+    fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan, SortError> {
+        let of_records = |offset: u64| offset.saturating_sub(self.header_bytes()).min(self.bytes);
+        let (first, last) = (of_records(from), of_records(to));
+        let starts = self.loader().units_near(first, Measure::Bytes).into_iter().map(|units| units.start);
+        let ends = self.loader().units_near(last, Measure::Bytes).into_iter().map(|units| units.end);
+        let block = |(run, unit): (&ViewRun, usize)| run.keys.unit(unit).block;
+        let start = |block| RunStart { block, offset: 0 };
+        let part = Part {
+            request: Arc::clone(&self.request),
+            runs: Arc::clone(&self.runs),
+            starts: self.runs.iter().zip(starts).map(block).map(start).collect(),
+            ends: self.runs.iter().zip(ends).map(block).collect(),
+            skip: 0,
+            bytes: last.saturating_sub(first),
+            reading,
+        };
+        if part.bytes == 0 { Ok(StreamPlan::default()) } else { part.plan(&self.pool, self.threads) }
+    }
+
+    fn about_offset_of_record(&self, record: u64) -> u64 {
+        if let Some(len) = self.records.record_bytes() {
+            return self.header_bytes() + record.min(self.sum.count) * len as u64;
+        }
+        let units = self.loader().units_near(record, Measure::Records).into_iter().map(|units| units.start);
+        self.header_bytes() + self.bytes_before_units(units)
+    }
+
+    fn about_offset_of_key(&self, key: &[u8]) -> u64 {
+        let units = self.runs.iter().map(|run| run.keys.unit_for_key(&*self.records, key));
+        self.header_bytes() + self.bytes_before_units(units)
+    }
+
+    fn request(&self) -> &SortRequest {
+        &self.request
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
     }
 
     fn sum(&self) -> RecordSum {
@@ -469,96 +511,4 @@ fn too_long(text: &str, have: usize, max_bytes: usize) -> Result<(), SortError> 
     Err(SortError::Request(format!(
         "the key '{text}' has {have} bytes, but keys of the view have {max_bytes}\n  give a shorter key"
     )))
-}
-
-/// Inverse of the output's share of the memory.
-const OUTPUT_SHARE: usize = 32;
-/// Number of output blocks, and maximum size of each in bytes.
-const BLOCKS: usize = 4;
-const BLOCK_BYTES: usize = 1 << 20;
-
-/// Writes the bytes `part` of `view`, which must not end before it starts. A file appears whole or not at all.
-pub fn write_part(
-    view: &dyn View,
-    part: Range<u64>,
-    output: &Output,
-    options: &RunOptions,
-    observer: &dyn Observer,
-    cancel: &Cancel,
-) -> Result<Report, SortError> {
-    let started = Instant::now();
-    // One ledger for both ends: on the same device, a request of one ends a run of the other.
-    let disk = output_disk(options, view.ledger());
-    disk.stop_when(cancel.flag());
-    let mut passes = Passes::from_start(disk.ledger().clone());
-    passes.done("open", PassFacts { inputs: view.runs(), ..PassFacts::default() });
-    if let Output::Path(path) = output {
-        check_output_space(&disk, path, part.end - part.start)?;
-    }
-    let is_whole_file = matches!(output, Output::Path(_)) && part == (0..view.bytes());
-    let outputs = u64::from(matches!(output, Output::Path(_)));
-    let in_turns = matches!(output, Output::Path(path) if view.takes_turns_with(path));
-    let predicted_seconds = view.predicted_seconds(part.end - part.start, outputs > 0);
-    let mut output = OutputStream::create(&disk, output, None)?;
-    let reading = Reading { sums: is_whole_file, in_turns, ..Reading::default() };
-    let buffers = Some(copy(view, part.clone(), reading, output.stream()?, cancel)?);
-    output.seal()?;
-    passes.done("read", PassFacts { inputs: view.runs(), outputs, buffers });
-    let (streams, streams_left_out) = files_of(disk.ledger());
-    let passes = passes.take_accounts();
-    let report = Report {
-        version: REPORT_VERSION,
-        verb: "read".into(),
-        predicted_seconds: Some(predicted_seconds),
-        seconds: started.elapsed().as_secs_f64(),
-        records_in: view.sum().count,
-        bytes_in: view.sum().bytes,
-        bytes_out: part.end - part.start,
-        moved: PassAccount::moved_by(&passes),
-        passes,
-        streams,
-        streams_left_out,
-        memory_bytes: view.pool().budget() as u64,
-        peak_memory_bytes: peak_memory_bytes(),
-        peak_disk_bytes: disk.space().peak(),
-        notices: disk.notices(),
-        ..Report::default()
-    };
-    observer.complete(&report)?;
-    output.commit()?;
-    Ok(report)
-}
-
-/// Copies the bytes `part` with all memory; returns that which the runs shared. If their sum is computed, which needs all
-/// bytes, compares it with the view's.
-fn copy(
-    view: &dyn View,
-    part: Range<u64>,
-    reading: Reading,
-    out: &mut dyn WriteStream,
-    cancel: &Cancel,
-) -> Result<BufferAccount, SortError> {
-    // The memory comes from the view's pool, so that its cap includes the output.
-    let min_bytes = BLOCKS * PAGE_BYTES;
-    let bytes = (view.pool().available() / OUTPUT_SHARE).clamp(min_bytes, BLOCKS * BLOCK_BYTES);
-    let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;
-    let blocks = BlockPool::new(view.pool().region(BLOCKS * block, "the output")?, block);
-    let reading = Reading { memory: view.pool().available(), ..reading };
-    let mut stream = view.stream(part.start, part.end, reading)?;
-    loop {
-        cancel.check()?;
-        let mut block = blocks.take(|| cancel.is_cancelled()).ok_or(SortError::Cancelled)?;
-        let len = stream.read(&mut block)?;
-        if len == 0 {
-            break;
-        }
-        out.begin(block, len)?;
-    }
-    if reading.sums
-        && let Some(written) = stream.sum()?
-        && written != view.sum()
-    {
-        return Err(SortError::Checksum { read: view.sum(), written });
-    }
-    Ok(stream.buffers())
 }

@@ -310,6 +310,20 @@ impl Position {
 const MARGIN: f64 = 0.6;
 
 impl<R: Records> Loader<'_, R> {
+    /// The units of each run that probably hold the position with `wanted` before it; none after the end.
+    pub fn units_near(&self, wanted: u64, measure: Measure) -> Vec<Range<usize>> {
+        let runs = 0..self.runs();
+        if wanted == 0 {
+            return runs.map(|_| 0..0).collect();
+        }
+        let counts = runs.map(|run| self.keys(run).count());
+        if wanted >= self.total(measure) {
+            return counts.map(|count| count..count).collect();
+        }
+        let last: Vec<usize> = counts.map(|count| count.saturating_sub(1)).collect();
+        self.interpolate(&vec![0; last.len()], &last, wanted, measure)
+    }
+
     /// The units of each run's window `lo..=hi` that probably hold the position with `wanted` before it.
     pub fn interpolate(
         &self,

@@ -11,10 +11,11 @@ use ascot_bowtie::schedule::{Forecast, GroupedForecast, PlannedReads, Schedule};
 use ascot_io::sync::Unpoisoned;
 use ascot_io::threads::{Thread, spawn};
 use ascot_io::waits::{Need, receive};
-use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
+use ascot_io::{BlockEntry, BlockPool, Disk, PAGE_BYTES, Pool};
 use ascot_model::account::BufferAccount;
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use serde::Serialize;
 
 use crate::api::{Cancel, SortError, SortRequest};
 use crate::merge::{EmitThreads, Merge as Merging, MergeSink};
@@ -227,9 +228,88 @@ impl Drop for Stream {
     }
 }
 
-/// Whether the `live` runs of a part are read in long runs.
-fn in_long_runs(part: &Part, live: usize) -> bool {
-    merges_in_long_runs(&part.request.volumes, live)
+/// The order in which the blocks of runs are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadOrder {
+    /// Block by block, as the merge needs them.
+    #[default]
+    Forecast,
+    /// In long runs, by A3 with forecasting.
+    LongRuns,
+    /// In long runs of groups of inputs, by A4 with forecasting.
+    Groups,
+}
+
+impl ReadOrder {
+    fn new(part: &Part, live: usize) -> ReadOrder {
+        match merges_in_long_runs(&part.request.volumes, live) {
+            true if part.reading.in_turns => ReadOrder::Groups,
+            true => ReadOrder::LongRuns,
+            false => ReadOrder::Forecast,
+        }
+    }
+}
+
+/// How a part of a view is read: everything that is decided before the first block.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamPlan {
+    /// The runs that have blocks of the part.
+    #[serde(skip)]
+    live: Vec<usize>,
+    /// Number of these runs.
+    pub runs: usize,
+    /// Blocks of these runs that belong to the part.
+    pub blocks_to_read: usize,
+    /// Bytes of these blocks in the files.
+    pub stored_bytes: u64,
+    /// The order in which they are read.
+    pub order: ReadOrder,
+    /// Blocks of memory that the runs share.
+    pub blocks: usize,
+    /// Bytes of each.
+    pub block_bytes: usize,
+    /// Bytes of each block of the merging threads.
+    #[serde(skip)]
+    emit_bytes: usize,
+}
+
+impl Part {
+    /// Decides how the part is read with the memory of `pool` and a number of merging threads.
+    pub(super) fn plan(&self, pool: &Pool, threads: usize) -> Result<StreamPlan, SortError> {
+        let Part { runs, starts, ends, .. } = self;
+        let live: Vec<usize> = (0..runs.len()).filter(|&run| starts[run].block < ends[run]).collect();
+        let order = ReadOrder::new(self, live.len());
+        let memory = self.reading.memory.min(pool.available());
+        let share = if order == ReadOrder::Forecast { EMIT_SHARE } else { EMIT_SHARE_BESIDE_LONG_RUNS };
+        let emit = memory / share / (EMIT_BLOCKS * threads);
+        let emit_bytes = emit.clamp(MIN_EMIT_BYTES, MAX_EMIT_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        let block =
+            live.iter().map(|&run| runs[run].run.block_bytes).max().unwrap_or(PAGE_BYTES).max(PAGE_BYTES);
+        let to_come: usize = live.iter().map(|&run| ends[run] - starts[run].block).sum();
+        let long: usize = live.iter().map(|&run| runs[run].run.long_bytes()).sum();
+        let others = emit_bytes * EMIT_BLOCKS * threads + long + to_come * BLOCK_FACTS_BYTES;
+        let blocks = (memory.saturating_sub(others) / block).min(to_come);
+        if blocks < live.len() {
+            let min_bytes = pool.budget() - memory + others + 2 * live.len() * block;
+            return Err(SortError::TooLittleMemory {
+                given_bytes: pool.budget() as u64,
+                min_bytes: min_bytes as u64,
+            });
+        }
+        let entries =
+            |&run: &usize| runs[run].index.blocks.get(starts[run].block..ends[run]).unwrap_or_default();
+        Ok(StreamPlan {
+            runs: live.len(),
+            blocks_to_read: to_come,
+            stored_bytes: live.iter().flat_map(entries).map(BlockEntry::padded).sum(),
+            order,
+            blocks,
+            block_bytes: block,
+            emit_bytes,
+            live,
+        })
+    }
 }
 
 /// A merge with all its memory.
@@ -237,6 +317,7 @@ struct Merge<R: Records> {
     records: Arc<R>,
     emitters: EmitThreads,
     inputs: Vec<RunInput<R>>,
+    order: ReadOrder,
     blocks: BlockPool,
 }
 
@@ -248,38 +329,17 @@ impl<R: Records> Merge<R> {
         part: &Part,
         threads: usize,
     ) -> Result<Self, SortError> {
-        let live: Vec<usize> =
-            (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]).collect();
-        let memory = part.reading.memory.min(pool.available());
-        let share = if in_long_runs(part, live.len()) { EMIT_SHARE_BESIDE_LONG_RUNS } else { EMIT_SHARE };
-        let emit = memory / share / (EMIT_BLOCKS * threads);
-        let emit = emit.clamp(MIN_EMIT_BYTES, MAX_EMIT_BYTES) / PAGE_BYTES * PAGE_BYTES;
-        let block = live
-            .iter()
-            .map(|&run| part.runs[run].run.block_bytes)
-            .max()
-            .unwrap_or(PAGE_BYTES)
-            .max(PAGE_BYTES);
-        let to_come: usize = live.iter().map(|&run| part.ends[run] - part.starts[run].block).sum();
-        let long: usize = live.iter().map(|&run| part.runs[run].run.long_bytes()).sum();
-        let others = emit * EMIT_BLOCKS * threads + long + to_come * BLOCK_FACTS_BYTES;
-        let blocks = (memory.saturating_sub(others) / block).min(to_come);
-        if blocks < live.len() {
-            let min_bytes = pool.budget() - memory + others + 2 * live.len() * block;
-            return Err(SortError::TooLittleMemory {
-                given_bytes: pool.budget() as u64,
-                min_bytes: min_bytes as u64,
-            });
-        }
-        let emitters = EmitThreads::start(records, pool, threads, EMIT_BLOCKS, emit)?;
-        let blocks = BlockPool::new(pool.region((blocks * block).max(1), "blocks of a view")?, block);
+        let StreamPlan { live, order, blocks, block_bytes, emit_bytes, .. } = part.plan(pool, threads)?;
+        let emitters = EmitThreads::start(records, pool, threads, EMIT_BLOCKS, emit_bytes)?;
+        let bytes = (blocks * block_bytes).max(1);
+        let blocks = BlockPool::new(pool.region(bytes, "blocks of a view")?, block_bytes);
         let open = |&run: &usize| {
             let of_view = &part.runs[run];
             let (run, index) = of_view.part(part.starts[run], part.ends[run]);
             RunInput::from_file(records, pool, &run, &of_view.file(disk)?, Arc::new(index))
         };
         let inputs = live.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        Ok(Merge { records: Arc::clone(records), emitters, inputs, blocks })
+        Ok(Merge { records: Arc::clone(records), emitters, inputs, order, blocks })
     }
 
     fn buffers(&self, pool: &Pool) -> BufferAccount {
@@ -293,7 +353,7 @@ impl<R: Records> Merge<R> {
         cancel: &Cancel,
         sum: &Mutex<Option<RecordSum>>,
     ) {
-        let Merge { records, emitters, inputs, blocks } = self;
+        let Merge { records, emitters, inputs, order, blocks } = self;
         let live = (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]);
         let (starts, keys): (Vec<usize>, Vec<Vec<u64>>) = live
             .map(|run| {
@@ -303,10 +363,10 @@ impl<R: Records> Merge<R> {
             .unzip();
         let Reading { sums, in_turns, .. } = part.reading;
         let total = blocks.total() as u32;
-        let schedule: Box<dyn Schedule> = match in_long_runs(&part, inputs.len()) {
-            true if in_turns => Box::new(GroupedForecast::new(&keys, total)),
-            true => Box::new(PlannedReads::new(&keys, total)),
-            false => Box::new(Forecast::new(&keys)),
+        let schedule: Box<dyn Schedule> = match order {
+            ReadOrder::Groups => Box::new(GroupedForecast::new(&keys, total)),
+            ReadOrder::LongRuns => Box::new(PlannedReads::new(&keys, total)),
+            ReadOrder::Forecast => Box::new(Forecast::new(&keys)),
         };
         let mut bowtie = Bowtie::from_inputs(inputs, blocks, schedule).alternating(in_turns);
         drop(keys);
