@@ -101,6 +101,12 @@ pub(crate) const MIN_RATE_SHARE: f64 = 0.05;
 /// from the start, 0.78 if never followed.
 pub(crate) const GAIN_STEP: f64 = 0.04;
 
+/// A bowtie that learns its share of reading changes its algorithm or its groups for runs that are longer by this share.
+/// Measured on flows of 3 x 5 at equal shares, where A6r and A6w have runs of the same length: without it, every second
+/// one changed from one to the other, and took 197 switches instead of 172. At 0.04, 3 x 8 at four bytes read for
+/// each byte written, guessed as nine to one, has 0.69 of the formula instead of 0.89.
+pub(crate) const SCHEME_STEP: f64 = 0.01;
+
 /// The least share of reading and of writing that a bowtie with both is divided by: a function that only reads for a
 /// while may write later.
 pub(crate) const MIN_ALPHA: f64 = 0.05;

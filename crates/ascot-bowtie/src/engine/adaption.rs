@@ -9,7 +9,7 @@
 
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
-use crate::constants::{GAIN_STEP, MIN_ALPHA};
+use crate::constants::{GAIN_STEP, MIN_ALPHA, SCHEME_STEP};
 use crate::occupancy::Occupancy;
 use crate::schedule::{Schedule, Split};
 
@@ -43,10 +43,7 @@ impl Adaption {
         let gain = |alpha: f64| (1.0 - alpha) / alpha;
         let changed = if live { (gain(alpha) / gain(before)).ln().abs() >= GAIN_STEP } else { inputs > 0 };
         if changed && live {
-            let shape = Shape { inputs, outputs, alpha };
-            // Whoever chose A5 wants no rounds.
-            let same = Scheme::best_of(shape, Algorithm::A5).filter(|_| scheme.algorithm == Algorithm::A5);
-            *scheme = same.unwrap_or_else(|| Scheme::best(shape));
+            *scheme = following(scheme, Shape { inputs, outputs, alpha });
             *wanted = Split::new(scheme, total);
         } else if changed {
             *scheme = Scheme::best(Shape { inputs: 0, outputs, alpha: 0.0 });
@@ -56,5 +53,32 @@ impl Adaption {
         if changed || moved {
             schedule.adapt(scheme, occupancy.split().read);
         }
+    }
+}
+
+/// The scheme for another share of reading. The algorithm and the groups stay unless others have clearly longer runs: to
+/// change them costs switches. Whoever chose A5 wants no rounds.
+fn following(scheme: &Scheme, shape: Shape) -> Scheme {
+    let regrouped = Scheme::best_of(shape, scheme.algorithm);
+    let best = regrouped.filter(|_| scheme.algorithm == Algorithm::A5).unwrap_or_else(|| Scheme::best(shape));
+    let same = Scheme::new(shape, scheme.algorithm, scheme.read_group, scheme.write_group);
+    let enough = best.run_length(1.0) / (1.0 + SCHEME_STEP);
+    [Some(same), regrouped].into_iter().flatten().find(|kept| kept.run_length(1.0) >= enough).unwrap_or(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At equal shares A6r and A6w have runs of the same length: a small change of the share changes nothing.
+    #[test]
+    fn a_scheme_stays_unless_another_is_clearly_better() {
+        let shape = |alpha| Shape { inputs: 3, outputs: 5, alpha };
+        let first = Scheme::best(shape(0.501));
+        assert_ne!(first.algorithm, Scheme::best(shape(0.499)).algorithm);
+        assert_eq!(following(&first, shape(0.499)).algorithm, first.algorithm);
+        assert_eq!(following(&first, shape(0.2)).algorithm, Scheme::best(shape(0.2)).algorithm);
+        let a5 = Scheme::best_of(shape(0.5), Algorithm::A5).expect("A5 fits");
+        assert_eq!(following(&a5, shape(0.2)).algorithm, Algorithm::A5);
     }
 }
