@@ -193,6 +193,20 @@ def digest_of_sorted(path):
     return digest(whole)
 
 
+def random_input(kind, path, size_bytes):
+    """Records in random order: `fixed-100`, `u64-le`, or lines of 17 to 107 bytes, which repeat after 32 MiB."""
+    if kind == "fixed-100":
+        run("gen", size_bytes // 100, "-o", path)
+    elif kind == "u64-le":
+        rng = random.Random(3)
+        path.write_bytes(b"".join(rng.randbytes(MIB) for _ in range(size_bytes // MIB)))
+    else:
+        rng = random.Random(7)
+        lines = "".join(f"{rng.getrandbits(64):016x} {'x' * (at % 90)}\n" for at in range(32 * MIB // 63)).encode()
+        rest = lines[: size_bytes % len(lines)]
+        path.write_bytes(lines * (size_bytes // len(lines)) + rest[: rest.rfind(b"\n") + 1])
+
+
 def moved_share(report):
     """Bytes moved per byte of the input."""
     return (report["moved"]["read_bytes"] + report["moved"]["written_bytes"]) / report["bytes_in"]

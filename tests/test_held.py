@@ -19,6 +19,7 @@ from support import (
     leftovers,
     manifests,
     moved_share,
+    random_input,
     run,
     start,
     stop_where,
@@ -27,29 +28,13 @@ from support import (
 MEMORY_MIB = 128
 
 
-def grown(layout, size):
-    """Up to `size` bytes of records in random order."""
-    rng = random.Random(7)
-    sample = layout.records(rng, 256, "random")
-    count = 4 * MIB * len(sample) // sum(map(len, sample))
-    block = b"".join(layout.records(rng, count, "random"))
-    return block * (size // len(block))
-
-
 # 2 is the input and the output alone, 4 is spilling everything.
 @pytest.mark.parametrize("share, most", [(0.85, 2.01), (1.1, 2.4), (1.5, 3.0), (4.0, 3.65)])
 @pytest.mark.parametrize("kind", ["fixed-100", "u64-le", "lines"])
 def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):
     layout = BY_NAME[kind]
     source = disk / "in"
-    size = int(share * MEMORY_MIB * MIB)
-    if kind == "fixed-100":
-        run("gen", str(size // 100), "-o", source)
-    elif kind == "u64-le":
-        rng = random.Random(3)
-        source.write_bytes(b"".join(rng.randbytes(MIB) for _ in range(size // MIB)))
-    else:
-        source.write_bytes(grown(layout, size))
+    random_input(kind, source, int(share * MEMORY_MIB * MIB))
     words = [source, *layout.flags, "--memory", f"{MEMORY_MIB}MiB", "--temp", disk, "-o", disk / "out"]
     run("sort", *words, "--method", "merge", "--report", disk / "run.json")
     report = json.loads((disk / "run.json").read_text())

@@ -15,6 +15,7 @@ from support import (
     kill,
     leftovers,
     moved_share,
+    random_input,
     run,
     start,
     stop_where,
@@ -32,19 +33,6 @@ def run_holding(disk, *flags):
     """Sorts `disk / "in"` by a distribution within 12 MiB that holds the end of it."""
     run(*distribution(disk / "in", disk, "12MiB", *flags, "--report", disk / "run.json"))
     assert json.loads((disk / "run.json").read_text())["plan"]["chosen"]["held_bytes"] > 4 * MIB
-
-
-def random_input(kind, path, size):
-    """About `size` bytes of records in random order."""
-    if kind == "fixed-100":
-        run("gen", str(size // 100), "-o", path)
-    elif kind == "u64-le":
-        rng = random.Random(3)
-        path.write_bytes(b"".join(rng.randbytes(MIB) for _ in range(size // MIB)))
-    else:
-        rng = random.Random(7)
-        tail = "x" * 90
-        path.write_text("".join(f"{rng.getrandbits(64):016x} {tail[: at % 90]}\n" for at in range(size // 64)))
 
 
 # 2 is the input and the output alone, 4 is spilling everything.

@@ -9,7 +9,17 @@ import tomllib
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from support import MIB, clean_environment, leftovers, limit_open_files, run, small_disk, start
+from support import (
+    MIB,
+    clean_environment,
+    job_directories,
+    kill,
+    leftovers,
+    limit_open_files,
+    run,
+    small_disk,
+    start,
+)  # fmt: skip
 
 QUICK = ("--seconds", "2", "--bytes", "64MiB")
 
@@ -110,6 +120,17 @@ def test_a_signal_leaves_no_files(disk, name):
     process.communicate(timeout=20)
     assert process.returncode == -name
     assert leftovers(disk) == []
+
+
+def test_a_killed_measurement_leaves_only_what_clean_removes_by_itself(disk):
+    """The inputs of its small jobs have no names, so that none of these jobs can be continued."""
+    process = start("probe", disk, *QUICK)
+    while process.poll() is None and not [job for job in job_directories(disk) if list(job.iterdir())]:
+        time.sleep(0.001)
+    kill(process)
+    assert job_directories(disk)
+    told = run("clean", cwd=disk, env=clean_environment(TMPDIR=str(disk)))
+    assert leftovers(disk) == [], told.stdout
 
 
 def test_a_tmpfs_is_refused():

@@ -193,7 +193,10 @@ fn text(profile: &MeasuredProfile) -> String {
     if let Some(request) = profile.host.request_seconds {
         let _ = writeln!(text, "  a request takes {:.1} µs of a processor", request.value * 1e6);
     }
-    text.push_str("\n  ± is half of the distance between the least and the greatest repetition; once: without repetitions\n");
+    text.push_str(
+        "\n  ± is half of the distance between the least and the greatest repetition; \
+         once: measured without repetition\n",
+    );
     text
 }
 

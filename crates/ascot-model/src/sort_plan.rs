@@ -40,6 +40,8 @@ const GUESSED_BYTES: u64 = 8 << 30;
 const MAX_SEARCHED: u64 = 1 << 16;
 /// Maximum number of passes of equal fan-in that are tried.
 const MAX_PASSES: i32 = 12;
+/// Inverse of the fraction of the input that is spilled at least; less would fit in memory.
+const LEAST_SPILLED: u64 = 64;
 /// A sampled part may be larger than the mean by this fraction, 1 / 8. With 512 sampled keys a part, sizes vary by 4
 /// percent if keys are spread evenly.
 const UNEVEN_SHARE: u64 = 8;

@@ -10,12 +10,12 @@
 //! more. Several amounts are tried, and the fastest is planned.
 
 use super::split_shape::in_words;
-use super::{HeldParts, Many, Merging, Moved, RecordJob, method, part_count, uneven_part_bytes};
+use super::{
+    HeldParts, LEAST_SPILLED, Many, Merging, Moved, RecordJob, method, part_count, uneven_part_bytes,
+};
 use crate::plan::MethodPlan;
 use crate::units;
 
-/// Inverse of the fraction of the input that is spilled at least; less would fit in memory.
-const LEAST_SPILLED: u64 = 64;
 /// Inverse of the fraction of the input that is held at least. Merging parts with held records computes more than
 /// sorting them alone, above all by small ranges of keys. Measured with 3.7 times the memory, of which a fourth was held:
 /// u64 took 1.47 times as long as without, records of 100 bytes 1.18 times.

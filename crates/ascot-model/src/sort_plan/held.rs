@@ -8,13 +8,11 @@
 //! Held bytes are neither written nor read again. But they leave less memory for the blocks of the runs: on a volume that
 //! wants long runs, these are shorter. So several fractions of the memory are tried, and the fastest is planned.
 
-use super::{RecordJob, Shares};
+use super::{LEAST_SPILLED, RecordJob, Shares};
 use crate::plan::MethodPlan;
 
 /// Fractions of the memory that may hold records until the last merge.
 const HELD_STEPS: u64 = 8;
-/// Inverse of the fraction of the input that is spilled at least; less would fit in memory.
-const LEAST_SPILLED: u64 = 64;
 /// Blocks of each run that is merged beside records held in memory.
 const HELD_BLOCKS: u64 = 4;
 

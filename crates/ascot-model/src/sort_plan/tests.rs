@@ -223,6 +223,31 @@ fn each_block_takes_the_time_of_a_request_on_both_sides() {
     assert!(((slower.1 - none.1) / (blocks * 1e-3) - share).abs() < 1e-6);
 }
 
+/// Also if its switches come from a simulation, or if the inputs lie on another volume.
+#[test]
+fn the_device_needs_the_time_of_its_requests_in_every_pass() {
+    let host = host();
+    let slow = VolumeProfile { request_seconds: 1e-3, ..VolumeProfile::simple("x", 2e9, 2e9, 0.0) };
+    let quick = VolumeProfile { request_seconds: 0.0, ..slow.clone() };
+    let passes = |volume: &VolumeProfile, inputs: Option<&VolumeProfile>| {
+        let one = RecordJob { input_volume: inputs, ..job(100_000 * MIB, 1024 * MIB, volume, &host) };
+        one.sort(MERGE).expect("a plan").chosen.passes
+    };
+    for mut pass in passes(&slow, None) {
+        let before = pass.device_seconds;
+        assert_eq!(pass.requests, (pass.read_bytes + pass.written_bytes).div_ceil(MIB));
+        pass.set_switches(pass.switches, &slow);
+        assert_eq!(pass.device_seconds, before);
+        pass.set_switches(pass.switches, &quick);
+        let requests_s = pass.requests as f64 * 1e-3;
+        assert!((before - pass.device_seconds - requests_s).abs() < 1e-6 * before);
+    }
+    let apart = |inputs| passes(&quick, Some(inputs))[0].clone();
+    let (with, without) = (apart(&slow), apart(&quick));
+    let requests_s = with.read_bytes.div_ceil(MIB) as f64 * 1e-3;
+    assert!((with.device_seconds - without.device_seconds - requests_s).abs() < 1e-6 * with.device_seconds);
+}
+
 #[test]
 fn inputs_that_are_many_are_all_merged_twice_at_least() {
     let (flash, host) = (VolumeProfile::assumed_flash(), host());

@@ -180,8 +180,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let budget = self.budget;
         let scratch = |bytes| self.records.scratch_bytes(bytes);
         let chunks = budget.chunks(&scratch);
-        // A chunk begins with space for the record that the chunk before it cut off.
-        let filled = chunks.bytes - carry_bytes(chunks.bytes, self.records.record_bytes()) - PAGE_BYTES;
+        let filled = self.filled_bytes(&chunks);
         let held = if self.holds { filled * chunks.count.saturating_sub(HELD_FREE_CHUNKS) } else { 0 };
         let sorted_apart = budget.memory.saturating_sub(PART_BLOCKS * budget.block);
         let of_parts = Budget { memory: sorted_apart, ..*budget }.chunks(&scratch);
@@ -218,6 +217,11 @@ impl<'a, R: Records> Facts<'a, R> {
         }
     }
 
+    /// Bytes of records of a chunk, which begins with space for the record that the chunk before it cut off.
+    fn filled_bytes(&self, chunks: &ChunkShare) -> usize {
+        chunks.bytes - carry_bytes(chunks.bytes, self.records.record_bytes()) - PAGE_BYTES
+    }
+
     /// Ways to hold the end of the input beside the parts of a distribution. Each leaves another share of the memory
     /// for sorting parts.
     fn held_parts(&self) -> Vec<HeldParts> {
@@ -226,7 +230,7 @@ impl<'a, R: Records> Facts<'a, R> {
         }
         let scratch = |bytes| self.records.scratch_bytes(bytes);
         let chunks = self.budget.chunks(&scratch);
-        let filled = chunks.bytes - carry_bytes(chunks.bytes, self.records.record_bytes()) - PAGE_BYTES;
+        let filled = self.filled_bytes(&chunks);
         let most = chunks.count.saturating_sub(HELD_FREE_CHUNKS);
         let count_of =
             |share: usize| most.min(chunks.count - (chunks.count * share).div_ceil(PART_MEMORY_SHARES));
