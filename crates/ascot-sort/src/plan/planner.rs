@@ -19,8 +19,8 @@ use ascot_record::layout::Layout;
 
 use crate::api::{Keys, Method, Output, SortError, SortRequest, SplitBy, Volumes};
 use crate::plan::budget::{
-    Budget, MergeShare, default_memory, intermediate_block, max_intermediates, max_parts, merge_fan_in,
-    part_block,
+    Budget, ChunkShare, MergeShare, default_memory, intermediate_block, max_intermediates, max_parts,
+    merge_fan_in, part_block,
 };
 use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
