@@ -196,7 +196,7 @@ def digest_of_sorted(path):
 def random_input(kind, path, size_bytes):
     """Records in random order: `fixed-100`, `u64-le`, or lines of 17 to 107 bytes, which repeat after 32 MiB."""
     if kind == "fixed-100":
-        run("gen", size_bytes // 100, "-o", path)
+        run("gen", str(size_bytes // 100), "-o", path)
     elif kind == "u64-le":
         rng = random.Random(3)
         path.write_bytes(b"".join(rng.randbytes(MIB) for _ in range(size_bytes // MIB)))

@@ -17,6 +17,7 @@ from support import (
     run,
     small_disk,
     start,
+    taken_below,
 )
 
 # The prediction may exceed the peak by a twentieth and by this: space for the manifest, and space allocated ahead of
@@ -137,6 +138,15 @@ def test_several_directories_and_parts(files, disk, tmp_path):
             )
             for path in disk.glob("[op]*"):
                 path.unlink()
+
+
+@pytest.mark.parametrize("parts", [2, 100])
+def test_the_bound_holds_for_the_files_of_a_split(parts, files, disk, tmp_path):
+    words = ["split", files("fixed:100"), *FLAGS["fixed:100"], "--by", "hash", "--parts", str(parts)]
+    words += ["--memory", "40MiB", "-o", disk / "part-{:03}"]
+    run(*words, "--report", tmp_path / "report.json")
+    report = json.loads((tmp_path / "report.json").read_text())
+    check_bound(taken_below(disk), report)
 
 
 def test_the_output_on_another_volume_does_not_count(files, disk, tmp_path):

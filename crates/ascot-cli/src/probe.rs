@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeRequest, Probed, SECONDS_RANGE};
 use ascot_model::host::RecordClass;
+use ascot_model::host_measurement::HostMeasurement;
 use ascot_model::measured_profile::MeasuredProfile;
 use ascot_model::measurement::{Figure, Speed, SwitchPoint};
 use ascot_model::units;
@@ -172,11 +173,21 @@ fn text(profile: &MeasuredProfile) -> String {
         let line = format!("  {:>5}   {:<38}{}", read.files, switch(read, max), switch(write, max));
         let _ = writeln!(text, "{}", line.trim_end());
     }
+    append_processors(&mut text, &profile.host);
+    text.push_str(
+        "\n  ± is half of the distance between the least and the greatest repetition; \
+         once: measured without repetition\n",
+    );
+    text
+}
+
+/// Appends what one thread of the processor does in a second, by layout of records.
+fn append_processors(text: &mut String, host: &HostMeasurement) {
     let _ = writeln!(
         text,
         "\n  one thread            sorting            merging            merging runs       splitting"
     );
-    for kernel in &profile.host.kernels {
+    for kernel in &host.kernels {
         let keys = if kernel.keys > 1 { format!(", {} keys", kernel.keys) } else { String::new() };
         let name = match kernel.class {
             RecordClass::Line | RecordClass::Computed => {
@@ -190,14 +201,9 @@ fn text(profile: &MeasuredProfile) -> String {
             format!("  {name:<20}{:<19}{:<19}{runs:<19}{split}", rate(kernel.sort), rate(kernel.merge));
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    if let Some(request) = profile.host.request_seconds {
+    if let Some(request) = host.request_seconds {
         let _ = writeln!(text, "  a request takes {:.1} µs of a processor", request.value * 1e6);
     }
-    text.push_str(
-        "\n  ± is half of the distance between the least and the greatest repetition; \
-         once: measured without repetition\n",
-    );
-    text
 }
 
 /// `1.41 GB/s ±  2%`, or `1.41 GB/s  once` for a figure without repetitions.

@@ -107,7 +107,10 @@ impl DiskUse {
     /// An output without spills.
     pub(crate) fn output_alone(&self, kept: u64) -> DiskNeed {
         let bytes = self.output_bytes(kept);
-        DiskNeed { peak_bytes: bytes, output_bytes: bytes, least_bytes: bytes, ..DiskNeed::default() }
+        // One file gets what is allocated ahead of it; of several, some end before.
+        let ahead = if self.output_files > 1 { (self.ahead_bytes)(kept) } else { 0 };
+        let peak_bytes = bytes.saturating_add(ahead);
+        DiskNeed { peak_bytes, output_bytes: bytes, least_bytes: bytes, ..DiskNeed::default() }
     }
 
     fn step(&self, merged: u64) -> u64 {
