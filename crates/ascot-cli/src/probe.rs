@@ -204,6 +204,9 @@ fn append_processors(text: &mut String, host: &HostMeasurement) {
     if let Some(request) = host.request_seconds {
         let _ = writeln!(text, "  a request takes {:.1} µs of a processor", request.value * 1e6);
     }
+    if let Some(moving) = host.moving {
+        let _ = writeln!(text, "  moving bytes from and to the device  {}", rate(moving));
+    }
 }
 
 /// `1.41 GB/s ±  2%`, or `1.41 GB/s  once` for a figure without repetitions.

@@ -15,8 +15,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ascot_io::{Buf, Direction, IoQueue, PendingTransfer};
 use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::error::ProbeError;
@@ -32,7 +34,7 @@ pub(crate) struct Area {
 
 /// One file.
 struct Piece {
-    file: File,
+    file: Arc<File>,
     /// Whether it was written since it was emptied.
     written: AtomicBool,
 }
@@ -47,7 +49,7 @@ impl Area {
                 path: directory.to_path_buf(),
                 source,
             })?;
-            files.push(Piece { file, written: AtomicBool::new(true) });
+            files.push(Piece { file: Arc::new(file), written: AtomicBool::new(true) });
         }
         let area =
             Area { directory: directory.to_path_buf(), files, file_bytes, bytes_read: AtomicU64::new(0) };
@@ -83,10 +85,28 @@ impl Area {
         files.try_for_each(|piece| piece.file.sync_data()).map_err(|error| self.failed("sync", error))
     }
 
-    /// Fills `buf` from byte `at` of the range; a request stays within one file.
-    pub(crate) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), ProbeError> {
-        let (piece, offset) = self.locate(at).map_err(|error| self.failed("read", error))?;
-        piece.file.read_exact_at(buf, offset).map_err(|error| self.failed("read", error))
+    /// Begins to move all bytes of `buf` from or to byte `at` of the range; a request stays within one file.
+    pub(crate) fn begin(
+        &self,
+        queue: &IoQueue,
+        direction: Direction,
+        at: u64,
+        buf: Buf,
+    ) -> Result<PendingTransfer, ProbeError> {
+        let (piece, offset) = self.locate(at).map_err(|error| self.failed(doing(direction), error))?;
+        if direction == Direction::Write {
+            piece.written.store(true, Ordering::Relaxed);
+        }
+        Ok(queue.begin(&piece.file, direction, offset, buf))
+    }
+
+    /// Waits for the end of a request, and for the buffer of a read.
+    pub(crate) fn complete(
+        &self,
+        request: PendingTransfer,
+        direction: Direction,
+    ) -> Result<Option<Buf>, ProbeError> {
+        request.complete().map_err(|error| self.failed(doing(direction), error))
     }
 
     /// Writes `buf` at byte `at` of the range; a request stays within one file.
@@ -103,6 +123,13 @@ impl Area {
 
     fn failed(&self, doing: &'static str, source: io::Error) -> ProbeError {
         ProbeError::File { doing, path: self.directory.clone(), source }
+    }
+}
+
+fn doing(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Read => "read",
+        Direction::Write => "write",
     }
 }
 
@@ -135,14 +162,20 @@ mod tests {
         let area = Area::create(directory.path(), 3, 8192).unwrap();
         assert_eq!(area.bytes(), 24576);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-        let mut page = ascot_io::Buf::heap(4096);
-        page.fill(7);
-        area.write(12288, &page).unwrap();
-        page.fill(0);
-        area.read(12288, &mut page).unwrap();
-        assert!(page.iter().all(|byte| *byte == 7));
-        area.read(8192, &mut page).unwrap();
-        assert!(page.iter().all(|byte| *byte == 0));
-        assert!(area.read(24576, &mut page).is_err());
+        let queue = IoQueue::start(2, 2);
+        let page = |byte| {
+            let mut page = Buf::heap(4096);
+            page.fill(byte);
+            page
+        };
+        let written = area.begin(&queue, Direction::Write, 12288, page(7)).unwrap();
+        assert!(area.complete(written, Direction::Write).unwrap().is_none());
+        let read = |at| {
+            let read = area.begin(&queue, Direction::Read, at, page(1))?;
+            Ok::<_, ProbeError>(area.complete(read, Direction::Read)?.expect("the buffer of a read"))
+        };
+        assert_eq!(read(12288).unwrap()[..], page(7)[..]);
+        assert_eq!(read(8192).unwrap()[..], page(0)[..]);
+        assert!(read(24576).is_err());
     }
 }

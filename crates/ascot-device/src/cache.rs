@@ -16,6 +16,7 @@ use ascot_model::measurement::CacheMeasurement;
 
 use crate::Clock;
 use crate::area::Area;
+use crate::drive::Driver;
 use crate::error::ProbeError;
 
 /// Bytes of a request, one at a time.
@@ -33,12 +34,12 @@ const AGREEMENT: f64 = 1.5;
 /// Measures the cache with bursts into `area`, each of at most `seconds`; `None`: no cache is visible.
 pub(crate) fn measure(
     area: &Area,
-    memory: &[u8],
+    driver: &Driver,
     seconds: f64,
     clock: &Clock<'_>,
 ) -> Result<Option<CacheMeasurement>, ProbeError> {
-    let request = REQUEST_BYTES.min(memory.len());
-    let Some(data) = memory.get(..request).filter(|data| !data.is_empty()) else { return Ok(None) };
+    let data = driver.noise(REQUEST_BYTES)?;
+    let request = data.len();
     let requests = area.bytes() / request as u64;
     let of_piece = requests.div_ceil(PIECES).max(1);
     let mut found: Vec<CacheMeasurement> = Vec::new();
@@ -50,7 +51,7 @@ pub(crate) fn measure(
         let mut pieces = Vec::new();
         let mut since = began;
         for number in 0..requests / of_piece * of_piece {
-            area.write(number * request as u64, data)?;
+            area.write(number * request as u64, &data)?;
             if (number + 1) % of_piece == 0 {
                 let now = Instant::now();
                 pieces.push(now.duration_since(since).as_secs_f64());

@@ -1,14 +1,14 @@
-//! Drives requests against areas for a slice of time.
+//! Drives requests against areas for a slice of time, through the queue that performs the requests of jobs.
 //!
-//! Each request in flight has a thread and a buffer of its own; the next free thread takes the next request, so
-//! requests reach the device nearly in order. Lanes of both directions run at the pace of the slower one, as in a job
-//! that writes what it reads.
+//! A lane moves bytes in one direction: it keeps a number of requests in flight, and waits for the oldest before it
+//! begins another. Lanes of both directions run at the pace of the slower one, as in a job that writes what it reads.
 
-use std::sync::RwLock;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ascot_io::{Direction, Unpoisoned, threads};
+use ascot_io::{BlockPool, Buf, Direction, IoQueue, PendingTransfer, Pool, threads};
+use ascot_model::random::SplitMix64;
 
 use crate::area::Area;
 use crate::error::ProbeError;
@@ -30,12 +30,27 @@ impl Pattern {
 }
 
 /// Requests of one direction.
+#[derive(Clone, Copy)]
 pub(crate) struct Lane<'a> {
     pub(crate) area: &'a Area,
     pub(crate) direction: Direction,
     pub(crate) pattern: Pattern,
-    /// [`Pattern::memory`] bytes, page-aligned.
-    pub(crate) memory: &'a mut [u8],
+}
+
+impl Lane<'_> {
+    /// Requests that earlier slices read: none is read again before all others.
+    fn seen(&self) -> u64 {
+        match self.direction {
+            Direction::Read => self.area.bytes_read.load(Ordering::Relaxed) / self.pattern.request_bytes,
+            Direction::Write => 0,
+        }
+    }
+}
+
+/// What performs the requests, and the memory of their buffers.
+pub(crate) struct Driver {
+    queue: IoQueue,
+    memory: Pool,
 }
 
 /// The bytes that a lane moved, and the time.
@@ -69,12 +84,10 @@ const LEAD_WAIT: Duration = Duration::from_micros(50);
 /// A slice takes at most this many times its length, including unmeasured time.
 const PATIENCE: f64 = 2.0;
 
-/// The shared state of a slice's threads.
+/// The shared state of the lanes of a slice.
 struct Course<'a> {
     stop: AtomicBool,
     cancel: &'a AtomicBool,
-    /// Locked until all threads are started, so that they begin at the same time.
-    start: RwLock<()>,
     seconds: f64,
     /// Bytes done by each lane; unused for a single lane.
     done: [AtomicU64; 2],
@@ -83,219 +96,255 @@ struct Course<'a> {
 /// One lane's state.
 struct Track<'a> {
     number: usize,
-    area: &'a Area,
-    direction: Direction,
-    pattern: Pattern,
+    lane: Lane<'a>,
+    queue: &'a IoQueue,
+    blocks: &'a BlockPool,
     seen: u64,
-    next: AtomicU64,
     coupled: bool,
 }
 
-/// Drives one or two lanes for about `seconds` of measured time. An area that is written is emptied before, and again
-/// whenever it is full.
-pub(crate) fn slice(
-    lanes: &mut [Lane<'_>],
-    seconds: f64,
-    cancel: &AtomicBool,
-) -> Result<Vec<Moved>, ProbeError> {
-    let began = Instant::now();
-    let mut sums = vec![Moved::default(); lanes.len()];
-    loop {
-        for lane in lanes.iter().filter(|lane| lane.direction == Direction::Write) {
-            lane.area.empty()?;
-        }
-        let measured = sums.first().map_or(0.0, |sum| sum.seconds);
-        let moved = once(lanes, seconds - measured, cancel)?;
-        sums.iter_mut().zip(&moved).for_each(|(sum, moved)| sum.add(moved));
-        let measured = sums.first().map_or(seconds, |sum| sum.seconds);
-        if measured >= 0.9 * seconds || began.elapsed().as_secs_f64() > PATIENCE * seconds {
-            return Ok(sums);
+impl Driver {
+    /// A driver with up to `depth` requests in flight in each direction, whose buffers take at most `memory_bytes`.
+    pub(crate) fn start(depth: usize, memory_bytes: usize) -> Driver {
+        Driver { queue: IoQueue::start(depth, depth), memory: Pool::new(memory_bytes) }
+    }
+
+    /// Drives one or two lanes for about `seconds` of measured time. An area that is written is emptied before, and
+    /// again whenever it is full.
+    pub(crate) fn slice(
+        &self,
+        lanes: &[Lane<'_>],
+        seconds: f64,
+        cancel: &AtomicBool,
+    ) -> Result<Vec<Moved>, ProbeError> {
+        let began = Instant::now();
+        let blocks = self.blocks(lanes)?;
+        let mut sums = vec![Moved::default(); lanes.len()];
+        loop {
+            for lane in lanes.iter().filter(|lane| lane.direction == Direction::Write) {
+                lane.area.empty()?;
+            }
+            let measured = sums.first().map_or(0.0, |sum| sum.seconds);
+            let moved = self.once(lanes, &blocks, seconds - measured, cancel)?;
+            sums.iter_mut().zip(&moved).for_each(|(sum, moved)| sum.add(moved));
+            let measured = sums.first().map_or(seconds, |sum| sum.seconds);
+            if measured >= 0.9 * seconds || began.elapsed().as_secs_f64() > PATIENCE * seconds {
+                return Ok(sums);
+            }
         }
     }
-}
 
-/// Writes an area from its start to its end.
-pub(crate) fn fill(lane: Lane<'_>, cancel: &AtomicBool) -> Result<Moved, ProbeError> {
-    Ok(once(&mut [lane], f64::INFINITY, cancel)?.first().copied().unwrap_or_default())
-}
+    /// Writes an area from its start to its end.
+    pub(crate) fn fill(&self, area: &Area, pattern: Pattern, cancel: &AtomicBool) -> Result<(), ProbeError> {
+        let lane = Lane { area, direction: Direction::Write, pattern };
+        let blocks = self.blocks(&[lane])?;
+        self.once(&[lane], &blocks, f64::INFINITY, cancel)?;
+        Ok(())
+    }
 
-/// Runs until the time is over, or the written area is full.
-fn once<'a>(lanes: &mut [Lane<'a>], seconds: f64, cancel: &AtomicBool) -> Result<Vec<Moved>, ProbeError> {
-    let coupled = lanes.len() == 2;
-    let course = Course {
-        stop: AtomicBool::new(false),
-        cancel,
-        start: RwLock::new(()),
-        seconds,
-        done: Default::default(),
-    };
-    let track = |(number, lane): (usize, &Lane<'a>)| {
-        let Lane { area, direction, pattern, .. } = *lane;
-        let read = if direction == Direction::Read { area.bytes_read.load(Ordering::Relaxed) } else { 0 };
-        let seen = read / pattern.request_bytes;
-        Track { number, area, direction, pattern, seen, next: AtomicU64::new(0), coupled }
-    };
-    let tracks: Vec<Track<'_>> = lanes.iter().enumerate().map(track).collect();
-    let mut sums = vec![Moved::default(); lanes.len()];
-    threads::scope(|scope| {
-        let closed = course.start.write().unpoisoned();
-        let mut running = Vec::new();
-        let mut failed = None;
-        for (track, lane) in tracks.iter().zip(lanes) {
-            for buf in lane.memory.chunks_exact_mut(track.pattern.request_bytes as usize) {
-                let course = &course;
-                match scope.spawn("request", move || work(track, course, buf)) {
-                    Ok(thread) => running.push((track.number, thread)),
-                    Err(refused) => failed = Some(refused.into()),
-                }
-            }
-        }
-        course.stop.store(failed.is_some(), Ordering::Relaxed);
-        drop(closed);
-        for (number, thread) in running {
-            match thread.join().map_err(ProbeError::from).flatten() {
-                Ok(moved) => {
-                    let seconds = sums[number].seconds.max(moved.seconds);
-                    sums[number].add(&moved);
-                    sums[number].seconds = seconds;
-                }
-                Err(error) => {
-                    course.stop.store(true, Ordering::Relaxed);
-                    failed = Some(error);
-                }
-            }
-        }
+    /// The buffers of each lane, filled with incompressible data.
+    fn blocks(&self, lanes: &[Lane<'_>]) -> Result<Vec<BlockPool>, ProbeError> {
+        let of_lane = |lane: &Lane<'_>| {
+            let region = self.noise(lane.pattern.memory())?;
+            Ok(BlockPool::new(region, lane.pattern.request_bytes as usize))
+        };
+        lanes.iter().map(of_lane).collect()
+    }
+
+    /// Incompressible data.
+    pub(crate) fn noise(&self, bytes: usize) -> Result<Buf, ProbeError> {
+        let mut region = self.memory.region(bytes, "requests")?;
+        fill_with_noise(&mut region);
+        Ok(region)
+    }
+
+    /// Runs until the time is over, or the written area is full.
+    fn once(
+        &self,
+        lanes: &[Lane<'_>],
+        blocks: &[BlockPool],
+        seconds: f64,
+        cancel: &AtomicBool,
+    ) -> Result<Vec<Moved>, ProbeError> {
+        let course = Course { stop: AtomicBool::new(false), cancel, seconds, done: Default::default() };
+        let coupled = lanes.len() == 2;
+        let (queue, of_lanes) = (&self.queue, lanes.iter().copied().zip(blocks).enumerate());
+        let track = |(number, (lane, blocks))| Track {
+            number,
+            lane,
+            queue,
+            blocks,
+            seen: Lane::seen(&lane),
+            coupled,
+        };
+        let tracks: Vec<Track<'_>> = of_lanes.map(track).collect();
+        let moved = threads::scope(|scope| {
+            let course = &course;
+            let started: Vec<_> =
+                tracks.iter().map(|track| scope.spawn("requests", || track.run(course))).collect();
+            // A lane must not wait for another that could not start.
+            course.stop.fetch_or(started.iter().any(Result::is_err), Ordering::Relaxed);
+            let joined = started.into_iter().map(|thread| thread?.join().map_err(ProbeError::from).flatten());
+            joined.collect::<Result<Vec<Moved>, ProbeError>>()
+        });
         if cancel.load(Ordering::Relaxed) {
             return Err(ProbeError::Cancelled);
         }
-        failed.map_or(Ok(()), Err)
-    })?;
-    for (track, sum) in tracks.iter().zip(&sums).filter(|(track, _)| track.direction == Direction::Read) {
-        track.area.bytes_read.fetch_add(sum.bytes, Ordering::Relaxed);
+        let moved = moved?;
+        for (lane, moved) in lanes.iter().zip(&moved).filter(|(lane, _)| lane.direction == Direction::Read) {
+            lane.area.bytes_read.fetch_add(moved.bytes, Ordering::Relaxed);
+        }
+        Ok(moved)
     }
-    Ok(sums)
-}
-
-/// One thread: takes requests until the course ends.
-fn work(track: &Track<'_>, course: &Course<'_>, buf: &mut [u8]) -> Result<Moved, ProbeError> {
-    drop(course.start.read().unpoisoned());
-    let began = Instant::now();
-    let mut moved = Moved::default();
-    while !course.stop.load(Ordering::Relaxed)
-        && !course.cancel.load(Ordering::Relaxed)
-        && began.elapsed().as_secs_f64() < course.seconds
-    {
-        if track.is_ahead(course) {
-            std::thread::sleep(LEAD_WAIT);
-            continue;
-        }
-        let Some(at) = track.take() else {
-            course.stop.store(true, Ordering::Relaxed);
-            break;
-        };
-        let done = match track.direction {
-            Direction::Read => track.area.read(at, buf),
-            Direction::Write => track.area.write(at, buf),
-        };
-        if let Err(error) = done {
-            course.stop.store(true, Ordering::Relaxed);
-            return Err(error);
-        }
-        moved.requests += 1;
-        moved.bytes += track.pattern.request_bytes;
-        moved.seconds = began.elapsed().as_secs_f64();
-        if let Some(done) = course.done.get(track.number) {
-            done.fetch_add(track.pattern.request_bytes, Ordering::Relaxed);
-        }
-    }
-    Ok(moved)
 }
 
 impl Track<'_> {
-    /// Whether the other lane must catch up first.
-    fn is_ahead(&self, course: &Course<'_>) -> bool {
-        let asked = self.next.load(Ordering::Relaxed) * self.pattern.request_bytes;
-        let lead = (self.area.bytes() / LEAD_SHARE).max(2 * self.pattern.memory() as u64);
+    /// Keeps requests in flight until the course ends; stops the other lane too when it ends.
+    fn run(&self, course: &Course<'_>) -> Result<Moved, ProbeError> {
+        let moved = self.drive(course);
+        course.stop.fetch_or(self.coupled || moved.is_err(), Ordering::Relaxed);
+        moved
+    }
+
+    fn drive(&self, course: &Course<'_>) -> Result<Moved, ProbeError> {
+        let Lane { area, direction, pattern } = self.lane;
+        let began = Instant::now();
+        let mut moved = Moved::default();
+        let mut in_flight: VecDeque<PendingTransfer> = VecDeque::with_capacity(pattern.depth);
+        let mut begun = 0;
+        loop {
+            let goes_on = !course.is_over(began);
+            let ahead = self.is_ahead(begun, course);
+            let next = if goes_on && !ahead && in_flight.len() < pattern.depth {
+                self.position(begun)
+            } else {
+                None
+            };
+            if let Some(at) = next {
+                let Some(block) = self.blocks.take(|| course.is_over(began)) else { continue };
+                in_flight.push_back(area.begin(self.queue, direction, at, block)?);
+                begun += 1;
+            } else if let Some(oldest) = in_flight.pop_front() {
+                area.complete(oldest, direction)?;
+                moved.requests += 1;
+                moved.bytes += pattern.request_bytes;
+                moved.seconds = began.elapsed().as_secs_f64();
+                if let Some(done) = course.done.get(self.number) {
+                    done.store(moved.bytes, Ordering::Relaxed);
+                }
+            } else if goes_on && ahead {
+                std::thread::sleep(LEAD_WAIT);
+            } else {
+                return Ok(moved);
+            }
+        }
+    }
+
+    /// Whether the other lane must catch up before request `begun` begins.
+    fn is_ahead(&self, begun: u64, course: &Course<'_>) -> bool {
+        let Lane { area, pattern, .. } = self.lane;
+        let asked = begun * pattern.request_bytes;
+        let lead = (area.bytes() / LEAD_SHARE).max(2 * pattern.memory() as u64);
         let other = course.done.get(1 - self.number.min(1)).map_or(0, |done| done.load(Ordering::Relaxed));
         self.coupled && asked > other + lead
     }
 
-    /// The offset of the next request; `None` if the written area is full.
-    fn take(&self) -> Option<u64> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let total = self.area.bytes() / self.pattern.request_bytes;
-        (self.direction == Direction::Read || number < total).then(|| self.position(number, total))
+    /// The offset of request `number`: the streams divide the area, and each wraps at its end. `None` if the written
+    /// area is full.
+    fn position(&self, number: u64) -> Option<u64> {
+        let Lane { area, direction, pattern } = self.lane;
+        let total = area.bytes() / pattern.request_bytes;
+        let steps = (total / pattern.streams).max(1);
+        let stream = number % pattern.streams;
+        let step = number / pattern.streams + self.seen / pattern.streams;
+        let at = (stream * steps + step % steps) * pattern.request_bytes;
+        (direction == Direction::Read || number < total).then_some(at)
     }
+}
 
-    /// The offset of request `number`: the streams divide the area, and each wraps at its end.
-    fn position(&self, number: u64, total: u64) -> u64 {
-        let streams = self.pattern.streams;
-        let steps = (total / streams).max(1);
-        let stream = number % streams;
-        let step = number / streams + self.seen / streams;
-        (stream * steps + step % steps) * self.pattern.request_bytes
+impl Course<'_> {
+    fn is_over(&self, began: Instant) -> bool {
+        self.stop.load(Ordering::Relaxed)
+            || self.cancel.load(Ordering::Relaxed)
+            || began.elapsed().as_secs_f64() >= self.seconds
+    }
+}
+
+/// Fills `bytes` with incompressible data.
+fn fill_with_noise(bytes: &mut [u8]) {
+    let mut noise = SplitMix64(1);
+    for word in bytes.chunks_exact_mut(8) {
+        word.copy_from_slice(&noise.next_u64().to_le_bytes());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ascot_io::Buf;
 
     const MIB: u64 = 1 << 20;
 
-    fn lane<'a>(area: &'a Area, direction: Direction, streams: u64, memory: &'a mut [u8]) -> Lane<'a> {
-        let pattern = Pattern { request_bytes: MIB / 4, depth: 4, streams };
-        Lane { area, direction, pattern, memory }
+    fn lane(area: &Area, direction: Direction, streams: u64) -> Lane<'_> {
+        Lane { area, direction, pattern: Pattern { request_bytes: MIB / 4, depth: 4, streams } }
     }
 
     #[test]
     fn streams_divide_an_area_and_go_forward() {
         let directory = tempfile::tempdir_in(".").unwrap();
         let area = Area::create(directory.path(), 2, MIB).unwrap();
-        let pattern = Pattern { request_bytes: MIB / 4, depth: 1, streams: 2 };
+        let driver = Driver::start(4, 2 * MIB as usize);
+        let blocks = driver.blocks(&[lane(&area, Direction::Read, 2)]).unwrap();
         let track = |direction| Track {
             number: 0,
-            area: &area,
-            direction,
-            pattern,
+            lane: lane(&area, direction, 2),
+            queue: &driver.queue,
+            blocks: &blocks[0],
             seen: 2,
-            next: AtomicU64::new(0),
             coupled: false,
         };
-        let quarter = MIB / 4;
-        let reading = track(Direction::Read);
-        let wanted = [1, 5, 2, 6, 3, 7, 0, 4].map(|at| Some(at * quarter));
-        assert_eq!([(); 8].map(|()| reading.take()), wanted);
-        let writing = track(Direction::Write);
-        assert!((0..8).all(|_| writing.take().is_some()));
-        assert_eq!(writing.take(), None);
+        let offsets = |direction| (0..9).map(|number| track(direction).position(number)).collect::<Vec<_>>();
+        let wanted = [1, 5, 2, 6, 3, 7, 0, 4, 1].map(|at| Some(at * MIB / 4));
+        assert_eq!(offsets(Direction::Read), wanted);
+        assert!(offsets(Direction::Write)[..8].iter().all(Option::is_some));
+        assert_eq!(offsets(Direction::Write)[8], None);
     }
 
     #[test]
     fn a_slice_moves_what_it_says_and_both_ways_keep_pace() {
         let directory = tempfile::tempdir_in(".").unwrap();
         let area = Area::create(directory.path(), 2, 4 * MIB).unwrap();
-        let (mut one, mut two) = (Buf::heap(MIB as usize), Buf::heap(MIB as usize));
+        let driver = Driver::start(4, 2 * MIB as usize);
         let no = AtomicBool::new(false);
-        let moved = fill(lane(&area, Direction::Write, 1, &mut one), &no).unwrap();
-        assert_eq!((moved.requests, moved.bytes), (32, 8 * MIB));
+        driver.fill(&area, lane(&area, Direction::Write, 1).pattern, &no).unwrap();
         let other = Area::create(directory.path(), 1, 8 * MIB).unwrap();
-        let mut lanes =
-            [lane(&area, Direction::Read, 2, &mut one), lane(&other, Direction::Write, 1, &mut two)];
-        let moved = slice(&mut lanes, 0.05, &no).unwrap();
-        assert!(moved[0].bytes > 0 && moved[1].bytes > 0);
+        let lanes = [lane(&area, Direction::Read, 2), lane(&other, Direction::Write, 1)];
+        let moved = driver.slice(&lanes, 0.05, &no).unwrap();
+        assert!(moved.iter().all(|lane| lane.bytes == lane.requests * MIB / 4));
         assert!(moved.iter().all(|lane| lane.seconds > 0.0 && lane.rate() > 0.0));
-        assert!(area.bytes_read.load(Ordering::Relaxed) >= moved[0].bytes);
+        let most = moved[0].bytes.max(moved[1].bytes);
+        assert!(moved[0].bytes.abs_diff(moved[1].bytes) <= most / 2, "{moved:?}");
+        assert_eq!(area.bytes_read.load(Ordering::Relaxed), moved[0].bytes);
+    }
+
+    #[test]
+    fn an_area_is_filled_with_noise() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let area = Area::create(directory.path(), 2, 2 * MIB).unwrap();
+        let driver = Driver::start(4, MIB as usize);
+        driver.fill(&area, lane(&area, Direction::Write, 1).pattern, &AtomicBool::new(false)).unwrap();
+        for at in (0..16).map(|block| block * MIB / 4) {
+            let read = area.begin(&driver.queue, Direction::Read, at, Buf::heap(4096)).unwrap();
+            let page = area.complete(read, Direction::Read).unwrap().unwrap();
+            assert!(page.iter().filter(|byte| **byte == 0).count() < 64, "at {at}");
+        }
     }
 
     #[test]
     fn a_wish_to_stop_is_heard() {
         let directory = tempfile::tempdir_in(".").unwrap();
         let area = Area::create(directory.path(), 1, 8 * MIB).unwrap();
-        let mut memory = Buf::heap(MIB as usize);
-        let stopped =
-            slice(&mut [lane(&area, Direction::Write, 1, &mut memory)], 60.0, &AtomicBool::new(true));
+        let driver = Driver::start(4, MIB as usize);
+        let stopped = driver.slice(&[lane(&area, Direction::Write, 1)], 60.0, &AtomicBool::new(true));
         assert!(matches!(stopped, Err(ProbeError::Cancelled)));
     }
 }

@@ -128,6 +128,7 @@ pub(crate) mod tests {
             threads: 2,
             fresh_memory: None,
             request_seconds: Some(figure(3e-5)),
+            moving: Some(figure(5e9)),
             kernels: vec![kernel],
         };
         let volume = measurement.profile("a \"place\" (ext4)");

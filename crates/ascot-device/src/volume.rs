@@ -15,14 +15,13 @@
 
 use std::time::Instant;
 
-use ascot_io::{Buf, DEFAULT_DEPTH, Direction, Pool};
+use ascot_io::{DEFAULT_DEPTH, Direction};
 use ascot_model::measurement::{CacheMeasurement, Figure, Speed, SwitchPoint, VolumeMeasurement};
-use ascot_model::random::SplitMix64;
 
 use crate::Clock;
 use crate::area::Area;
 use crate::cache;
-use crate::drive::{self, Lane, Moved, Pattern};
+use crate::drive::{Driver, Lane, Moved, Pattern};
 use crate::error::ProbeError;
 use crate::target::Target;
 
@@ -37,6 +36,8 @@ const JOB_BYTES: usize = 8 << 20;
 const JOB_REQUEST_BYTES: u64 = MIB;
 /// Small requests, whose time beyond that of their bytes is the time of a request.
 const SMALL: Pattern = Pattern { request_bytes: 32 * KIB, depth: 64, streams: 1 };
+/// Maximum number of requests in flight in one direction, that of small ones.
+const MAX_DEPTH: usize = SMALL.depth;
 /// Bytes of the buffers of one direction.
 const BUFFER_BYTES: usize = 16 << 20;
 /// Of the patterns within this share of the fastest, the one with the least memory is selected.
@@ -73,7 +74,7 @@ const ROUND_SECONDS: f64 = 1.5;
 
 /// Measures the volume of `target`.
 pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasurement, ProbeError> {
-    let mut bench = Bench::new(target, clock)?;
+    let bench = Bench::new(target, clock)?;
     bench.lay_out()?;
     let cache = bench.cache()?;
     let (read, write) = bench.sweep()?;
@@ -166,22 +167,18 @@ struct Rounds {
 struct Bench<'a> {
     clock: &'a Clock<'a>,
     areas: Areas,
-    /// The buffers to read into and to write from.
-    memory: [Buf; 2],
+    driver: Driver,
 }
 
 impl<'a> Bench<'a> {
     fn new(target: &Target, clock: &'a Clock<'a>) -> Result<Self, ProbeError> {
-        let pool = Pool::new(2 * BUFFER_BYTES);
-        let reading = pool.region(BUFFER_BYTES, "reading")?;
-        let mut writing = pool.region(BUFFER_BYTES, "writing")?;
-        fill_with_noise(&mut writing);
-        let rate = pilot(target, clock, &mut writing)?;
+        let driver = Driver::start(MAX_DEPTH, 2 * BUFFER_BYTES);
+        let rate = pilot(target, clock, &driver)?;
         // Half of the files are written before they are read.
         let seconds = clock.budget.as_secs_f64() * LAYOUT_SHARE;
         let bytes = target.bytes.min((2.0 * rate * seconds) as u64).max(crate::MIN_BYTES);
         let areas = Areas::create(target, bytes)?;
-        Ok(Bench { clock, areas, memory: [reading, writing] })
+        Ok(Bench { clock, areas, driver })
     }
 
     /// The numbers of files: 2, 4, 8, ...
@@ -190,24 +187,23 @@ impl<'a> Bench<'a> {
     }
 
     /// Writes the files to be read.
-    fn lay_out(&mut self) -> Result<(), ProbeError> {
+    fn lay_out(&self) -> Result<(), ProbeError> {
         for area in [&self.areas.one[READ], &self.areas.many[READ]] {
             self.clock.tick()?;
             let pattern = Pattern { request_bytes: RUN_BYTES, depth: 16, streams: 1 };
-            let memory = memory_of(&mut self.memory[WRITE], &pattern);
-            drive::fill(Lane { area, direction: Direction::Write, pattern, memory }, self.clock.cancel)?;
+            self.driver.fill(area, pattern, self.clock.cancel)?;
         }
         Ok(())
     }
 
     /// The device's write cache, if bursts show it.
-    fn cache(&mut self) -> Result<Option<CacheMeasurement>, ProbeError> {
+    fn cache(&self) -> Result<Option<CacheMeasurement>, ProbeError> {
         let seconds = CACHE_SHARE * self.clock.budget.as_secs_f64();
-        cache::measure(&self.areas.one[WRITE], &self.memory[WRITE], seconds, self.clock)
+        cache::measure(&self.areas.one[WRITE], &self.driver, seconds, self.clock)
     }
 
     /// Selects the patterns for reading and for writing.
-    fn sweep(&mut self) -> Result<(Pattern, Pattern), ProbeError> {
+    fn sweep(&self) -> Result<(Pattern, Pattern), ProbeError> {
         let max = self.areas.one[READ].bytes() / 2;
         let patterns: Vec<Pattern> = REQUESTS
             .iter()
@@ -230,7 +226,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn rounds(&mut self, read: Pattern, write: Pattern) -> Result<Rounds, ProbeError> {
+    fn rounds(&self, read: Pattern, write: Pattern) -> Result<Rounds, ProbeError> {
         let began = Instant::now();
         let left = Clock::seconds_until(self.clock.share(1.0)).max(0.3);
         let wanted = ((left / ROUND_SECONDS) as u32).clamp(MIN_ROUNDS, MAX_ROUNDS);
@@ -251,7 +247,7 @@ impl<'a> Bench<'a> {
 
     /// Measures every figure once, in every other round in reverse order.
     fn round(
-        &mut self,
+        &self,
         rounds: &mut Rounds,
         read: Pattern,
         write: Pattern,
@@ -272,7 +268,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Seconds of a switch by number of files.
-    fn switches(&mut self, direction: Direction, slice: f64, backward: bool) -> Result<Vec<f64>, ProbeError> {
+    fn switches(&self, direction: Direction, slice: f64, backward: bool) -> Result<Vec<f64>, ProbeError> {
         let mut counts = self.file_counts();
         if backward {
             counts.reverse();
@@ -290,19 +286,19 @@ impl<'a> Bench<'a> {
     }
 
     /// Seconds of a request that alternates between `streams` files.
-    fn many(&mut self, direction: Direction, streams: u64, slice: f64) -> Result<f64, ProbeError> {
+    fn many(&self, direction: Direction, streams: u64, slice: f64) -> Result<f64, ProbeError> {
         let pattern = Pattern { request_bytes: RUN_BYTES, depth: DEFAULT_DEPTH, streams };
         Ok(self.alone(|areas| &areas.many, direction, pattern, slice)?.seconds_of_request())
     }
 
     /// One direction alone, in one file.
-    fn one(&mut self, direction: Direction, pattern: Pattern, slice: f64) -> Result<Moved, ProbeError> {
+    fn one(&self, direction: Direction, pattern: Pattern, slice: f64) -> Result<Moved, ProbeError> {
         self.alone(|areas| &areas.one, direction, pattern, slice)
     }
 
     /// One direction alone.
     fn alone(
-        &mut self,
+        &self,
         areas: fn(&Areas) -> &[Area; 2],
         direction: Direction,
         pattern: Pattern,
@@ -310,23 +306,19 @@ impl<'a> Bench<'a> {
     ) -> Result<Moved, ProbeError> {
         self.clock.tick()?;
         let area = &areas(&self.areas)[direction as usize];
-        let memory = memory_of(&mut self.memory[direction as usize], &pattern);
-        let lane = Lane { area, direction, pattern, memory };
-        let moved = drive::slice(&mut [lane], slice, self.clock.cancel)?;
+        let moved = self.driver.slice(&[Lane { area, direction, pattern }], slice, self.clock.cancel)?;
         Ok(moved.first().copied().unwrap_or_default())
     }
 
     /// Bytes/s of each direction with both active.
-    fn both(&mut self, read: Pattern, write: Pattern, slice: f64) -> Result<f64, ProbeError> {
+    fn both(&self, read: Pattern, write: Pattern, slice: f64) -> Result<f64, ProbeError> {
         self.clock.tick()?;
         let [from, to] = &self.areas.one;
-        let [reading, writing] = &mut self.memory;
-        let [reading, writing] = [memory_of(reading, &read), memory_of(writing, &write)];
-        let mut lanes = [
-            Lane { area: from, direction: Direction::Read, pattern: read, memory: reading },
-            Lane { area: to, direction: Direction::Write, pattern: write, memory: writing },
+        let lanes = [
+            Lane { area: from, direction: Direction::Read, pattern: read },
+            Lane { area: to, direction: Direction::Write, pattern: write },
         ];
-        let moved = drive::slice(&mut lanes, slice, self.clock.cancel)?;
+        let moved = self.driver.slice(&lanes, slice, self.clock.cancel)?;
         Ok(moved.iter().map(Moved::rate).sum::<f64>() / moved.len().max(1) as f64)
     }
 }
@@ -338,21 +330,14 @@ fn as_in_jobs(pattern: Pattern) -> Pattern {
     Pattern { request_bytes, depth: in_flight / request_bytes as usize, ..pattern }
 }
 
-/// The buffers of a pattern.
-fn memory_of<'b>(buf: &'b mut Buf, pattern: &Pattern) -> &'b mut [u8] {
-    let bytes = pattern.memory().min(buf.len());
-    &mut buf[..bytes]
-}
-
 /// Approximate write speed, bytes/s.
-fn pilot(target: &Target, clock: &Clock<'_>, memory: &mut Buf) -> Result<f64, ProbeError> {
+fn pilot(target: &Target, clock: &Clock<'_>, driver: &Driver) -> Result<f64, ProbeError> {
     clock.tick()?;
     let bytes = (target.bytes / AREAS).min(PILOT_BYTES) / MIB * MIB;
     let area = Area::create(&target.directory, 1, bytes.max(MIB))?;
     let pattern = Pattern { request_bytes: RUN_BYTES, depth: 16, streams: 1 };
-    let memory = memory_of(memory, &pattern);
-    let lane = Lane { area: &area, direction: Direction::Write, pattern, memory };
-    let moved = drive::slice(&mut [lane], PILOT_SECONDS, clock.cancel)?;
+    let lane = Lane { area: &area, direction: Direction::Write, pattern };
+    let moved = driver.slice(&[lane], PILOT_SECONDS, clock.cancel)?;
     Ok(moved.first().map_or(0.0, Moved::rate))
 }
 
@@ -361,14 +346,6 @@ fn leanest(patterns: &[Pattern], rates: &[f64]) -> Option<Pattern> {
     let best = rates.iter().copied().fold(0.0, f64::max);
     let good = patterns.iter().zip(rates).filter(|(_, rate)| **rate >= ABOUT_AS_FAST * best);
     good.map(|(pattern, _)| *pattern).min_by_key(|pattern| (pattern.memory(), pattern.depth))
-}
-
-/// Fills `bytes` with incompressible data.
-fn fill_with_noise(bytes: &mut [u8]) {
-    let mut noise = SplitMix64(1);
-    for word in bytes.chunks_exact_mut(8) {
-        word.copy_from_slice(&noise.next_u64().to_le_bytes());
-    }
 }
 
 #[cfg(test)]

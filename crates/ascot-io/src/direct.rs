@@ -89,7 +89,7 @@ impl QueuedFile {
             part_bytes: self.request_bytes,
             direct: self.direct,
             halve,
-            receipt,
+            receipt: Some(receipt),
         })
     }
 }

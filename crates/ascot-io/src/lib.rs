@@ -53,7 +53,7 @@ pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
 pub use error::{Action, IoError, STANDARD_OUTPUT};
 pub use fault_hook::{Effect, FaultHook};
 pub use growable::Growable;
-pub use io_queue::IoQueue;
+pub use io_queue::{IoQueue, PendingTransfer};
 pub use ledger::{Direction, FileAccount, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};

@@ -25,13 +25,16 @@ pub struct HostProfile {
     /// Seconds of a processor for a request to a device and for handing its block on; 0: not measured.
     #[serde(default)]
     pub request_seconds: f64,
+    /// Seconds of a processor for a byte on its way from or to a device, beyond those of its request; 0: not measured.
+    #[serde(default)]
+    pub byte_seconds: f64,
 }
 
 impl HostProfile {
     /// A host without measurements, for records of a kind.
     pub fn assumed(threads: usize, kind: RecordKind) -> Self {
         let rates = KernelRates::assumed(kind);
-        HostProfile { threads, rates, request_seconds: 0.0 }
+        HostProfile { threads, rates, request_seconds: 0.0, byte_seconds: 0.0 }
     }
 }
 

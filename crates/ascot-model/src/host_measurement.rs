@@ -78,6 +78,10 @@ pub struct HostMeasurement {
     /// Seconds of a processor for a request to a device and for handing its block on; `None`: not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_seconds: Option<Figure>,
+    /// Bytes/s that one thread moves between a device and the steps of a job, beyond the time of requests; `None`: not
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Figure>,
     /// Speeds by kind of record.
     pub kernels: Vec<KernelMeasurement>,
 }
@@ -88,6 +92,7 @@ impl HostMeasurement {
         let optional = |figure: Option<Figure>| figure.map_or(1.0, |figure| figure.value);
         positive(self.threads as f64, "host.threads")?;
         positive(optional(self.request_seconds), "host.request_seconds.value")?;
+        positive(optional(self.moving), "host.moving.value")?;
         for kernel in &self.kernels {
             positive(kernel.record_bytes, "host.kernels.record_bytes")?;
             positive(kernel.keys.into(), "host.kernels.keys")?;
@@ -113,6 +118,7 @@ impl HostMeasurement {
                 split_bytes_per_s: rate(|rates| rates.split_bytes_per_s),
             },
             request_seconds: self.request_seconds.map_or(0.0, |figure| figure.value),
+            byte_seconds: self.moving.map_or(0.0, |figure| 1.0 / figure.value),
         }
     }
 
@@ -181,7 +187,7 @@ mod tests {
     }
 
     fn host(kernels: Vec<KernelMeasurement>) -> HostMeasurement {
-        HostMeasurement { threads: 3, fresh_memory: None, request_seconds: None, kernels }
+        HostMeasurement { threads: 3, fresh_memory: None, request_seconds: None, moving: None, kernels }
     }
 
     #[test]

@@ -48,6 +48,9 @@ impl fmt::Display for MeasuredProfile {
         if let Some(request) = self.host.request_seconds {
             writeln!(f, "request_seconds = {}", table(request))?;
         }
+        if let Some(moving) = self.host.moving {
+            writeln!(f, "moving = {}", table(moving))?;
+        }
         for kernel in &self.host.kernels {
             writeln!(f, "\n[[host.kernels]]\nlayout = {}", quoted(&kernel.layout))?;
             writeln!(f, "class = \"{:?}\"\nrecord_bytes = {:e}", kernel.class, kernel.record_bytes)?;

@@ -53,8 +53,9 @@ impl PassPlan {
         host: &HostProfile,
     ) -> Self {
         let work_s = work.iter().map(|&(bytes, rate)| bytes as f64 / rate).sum::<f64>();
-        let requests_s = moved.requests as f64 * host.request_seconds;
-        let compute_seconds = (work_s + requests_s) / host.threads.max(1) as f64;
+        let moved_bytes = moved.read_bytes as f64 + moved.written_bytes as f64;
+        let moving_s = moved.requests as f64 * host.request_seconds + moved_bytes * host.byte_seconds;
+        let compute_seconds = (work_s + moving_s) / host.threads.max(1) as f64;
         let mut pass = PassPlan {
             name: name.into(),
             read_bytes: moved.read_bytes,

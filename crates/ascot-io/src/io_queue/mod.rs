@@ -89,6 +89,42 @@ impl IoQueue {
         }
         ticket
     }
+
+    /// Begins to move all bytes of `buf`, in one request, between it and `file` at `offset`. No ledger counts them: this
+    /// is for measuring devices. For a file with O_DIRECT, memory, offset and length are whole pages.
+    pub fn begin(&self, file: &Arc<File>, direction: Direction, offset: u64, buf: Buf) -> PendingTransfer {
+        let len = buf.len();
+        let file = Arc::clone(file);
+        let request = Request {
+            file,
+            direction,
+            buf,
+            len,
+            offset,
+            part_bytes: len,
+            direct: true,
+            halve: false,
+            receipt: None,
+        };
+        PendingTransfer { ticket: self.submit(request), len }
+    }
+}
+
+/// A transfer outside of streams that has begun.
+pub struct PendingTransfer {
+    ticket: Ticket,
+    len: usize,
+}
+
+impl PendingTransfer {
+    /// Waits for its end, and for the buffer of a read.
+    ///
+    /// # Errors
+    /// The system's, or a file that ends early.
+    pub fn complete(self) -> io::Result<Option<Buf>> {
+        let (buf, moved) = self.ticket.wait();
+        if moved? < self.len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(buf) }
+    }
 }
 
 impl Drop for Inner {
@@ -116,7 +152,8 @@ pub(crate) struct Request {
     pub(crate) direct: bool,
     /// Makes the first system call move half of its bytes.
     pub(crate) halve: bool,
-    pub(crate) receipt: Receipt,
+    /// `None`: no ledger counts it.
+    pub(crate) receipt: Option<Receipt>,
 }
 
 /// The number of parts of a transfer of `len` bytes.
@@ -136,7 +173,7 @@ impl Request {
         let start = self.buf.start();
         let progress = Progress {
             buf: Some(self.buf),
-            receipt: Some(self.receipt),
+            receipt: self.receipt,
             open_parts: count,
             moved: len,
             error: None,

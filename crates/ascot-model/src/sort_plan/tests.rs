@@ -223,6 +223,19 @@ fn each_block_takes_the_time_of_a_request_on_both_sides() {
     assert!(((slower.1 - none.1) / (blocks * 1e-3) - share).abs() < 1e-6);
 }
 
+#[test]
+fn each_byte_moved_takes_time_of_the_processors() {
+    let volume = VolumeProfile::simple("x", 2e9, 2e9, 0.0);
+    let passes = |byte_seconds| {
+        let host = HostProfile { threads: 2, byte_seconds, ..host() };
+        job(100_000 * MIB, 1024 * MIB, &volume, &host).sort(MERGE).expect("a plan").chosen.passes
+    };
+    for (slower, none) in passes(1e-9).iter().zip(&passes(0.0)) {
+        let wanted = (none.read_bytes + none.written_bytes) as f64 * 1e-9 / 2.0;
+        assert!((slower.compute_seconds - none.compute_seconds - wanted).abs() < 1e-6 * wanted);
+    }
+}
+
 /// Also if its switches come from a simulation, or if the inputs lie on another volume.
 #[test]
 fn the_device_needs_the_time_of_its_requests_in_every_pass() {

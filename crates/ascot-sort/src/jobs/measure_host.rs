@@ -10,7 +10,7 @@
 //! Memory, threads and queues are those of real jobs: records come from a device into memory that no cache holds, and all
 //! threads work at the same time. The inputs have no names, and spills are those of any job.
 //!
-//! The time of a request follows from two sorts with blocks of different size.
+//! The time of a request and that of a byte follow from two sorts with blocks of different size.
 
 use std::fs::File;
 use std::io::Write;
@@ -98,7 +98,7 @@ pub fn measure_host(
     let bytes = if budget < HASTE { BYTES_IN_HASTE } else { BYTES };
     let jobs = Jobs { directory, threads, cancel };
     let mut steps: Vec<Steps> = SUBJECTS.iter().map(|_| Steps::default()).collect();
-    let mut requests = Vec::new();
+    let (mut requests, mut moving) = (Vec::new(), Vec::new());
     for repeat in 0..MAX_REPEATS {
         // Another repetition takes as long as those before did in the mean.
         if repeat > 0 && began.elapsed() * (repeat as u32 + 1) / repeat as u32 > budget {
@@ -111,7 +111,10 @@ pub fn measure_host(
             steps.add_split(&jobs.sort(subject, &input, MEMORY_BYTES, Method::Distribute)?.report);
             if subject.format == LONG_FORMAT {
                 let small = jobs.sort(subject, &input, SMALL_MEMORY_BYTES, Method::Merge)?;
-                requests.extend(small.request_seconds(&sorted));
+                if let Some(costs) = small.costs(&sorted) {
+                    requests.push(costs.request_seconds);
+                    moving.push(1.0 / costs.byte_seconds);
+                }
             }
             let done = (repeat * SUBJECTS.len() + number + 1) as f64 / (MAX_REPEATS * SUBJECTS.len()) as f64;
             progress(done.max(began.elapsed().as_secs_f64() / seconds.max(1e-3)).min(1.0));
@@ -122,6 +125,7 @@ pub fn measure_host(
         threads,
         fresh_memory: None,
         request_seconds: figure(&requests),
+        moving: figure(&moving),
         kernels: SUBJECTS.iter().zip(&steps).map(|(subject, steps)| steps.kernel(subject)).collect(),
     })
 }
@@ -195,21 +199,38 @@ impl Jobs<'_> {
     }
 }
 
+/// Stages whose time is that of the records.
+const KERNELS: [&str; 3] = ["sort", "merge", "split"];
+
+/// What moving bytes between a device and the steps of a job takes of a processor.
+struct MovingCosts {
+    request_seconds: f64,
+    byte_seconds: f64,
+}
+
 impl Sorted {
-    /// Seconds of the threads that move blocks, and the number of blocks.
-    fn moving(&self) -> (f64, f64) {
+    /// Processor seconds of all threads but those of the kernels.
+    fn moving_seconds(&self) -> f64 {
         let stages = self.report.passes.iter().flat_map(|pass| &pass.stages);
-        let moving = stages.filter(|stage| ["read", "write", "device"].contains(&stage.name.as_str()));
-        let moved = self.report.moved.read_bytes + self.report.moved.written_bytes;
-        (moving.map(|stage| stage.time.processor_seconds).sum(), moved as f64 / self.block as f64)
+        let moving = stages.filter(|stage| !KERNELS.contains(&stage.name.as_str()));
+        moving.map(|stage| stage.time.processor_seconds).sum()
     }
 
-    /// Seconds of a request, from a sort with larger blocks; none if noise is larger.
-    fn request_seconds(&self, larger: &Sorted) -> Option<f64> {
-        let (seconds, requests) = self.moving();
-        let (fewer_seconds, fewer_requests) = larger.moving();
-        let found = (seconds - fewer_seconds) / (requests - fewer_requests);
-        (found.is_finite() && found > 0.0).then_some(found)
+    /// Bytes read and written.
+    fn moved_bytes(&self) -> f64 {
+        (self.report.moved.read_bytes + self.report.moved.written_bytes) as f64
+    }
+
+    /// The costs that explain the times of this sort and of one with larger blocks; none if noise is larger.
+    fn costs(&self, larger: &Sorted) -> Option<MovingCosts> {
+        let requests = |sorted: &Sorted| sorted.moved_bytes() / sorted.block as f64;
+        let request_seconds =
+            (self.moving_seconds() - larger.moving_seconds()) / (requests(self) - requests(larger));
+        let byte_seconds =
+            (larger.moving_seconds() - requests(larger) * request_seconds) / larger.moved_bytes();
+        let possible = |seconds: f64| seconds.is_finite() && seconds > 0.0;
+        (possible(request_seconds) && possible(byte_seconds))
+            .then_some(MovingCosts { request_seconds, byte_seconds })
     }
 }
 
