@@ -204,6 +204,15 @@ def test_a_program_has_no_other_descriptor(disk):
     assert len(listed.split()) == 6, listed
 
 
+def test_descriptors_count_from_three_so_that_any_shell_can_redirect_them(disk):
+    names = make_inputs(disk, 2, 1000)
+    outputs = [disk / "out0", disk / "out1"]
+    script = "echo $ASCOT_IN_0 $ASCOT_IN_1 $ASCOT_OUT_0 $ASCOT_OUT_1; cat <&4 >&5; cat <&3 >&6"
+    done = run("flow", "--inputs", *names, "--outputs", *outputs, "--", "sh", "-c", script)
+    assert done.stdout.split() == [b"3", b"4", b"5", b"6"], done.stdout
+    assert [path.read_bytes() for path in outputs] == [path.read_bytes() for path in reversed(names)]
+
+
 # ---------------------------------------------------------------- pipes and sockets
 
 
@@ -401,6 +410,22 @@ def test_a_signal_ends_the_program_and_removes_the_files(number, disk):
     assert not running(script)
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert "sleep 611" not in listed
+
+
+def test_a_program_does_not_outlive_a_flow_that_is_killed(disk):
+    make_inputs(disk, 2, 9)
+    script = "trap '' TERM PIPE; while sleep 0.2; do :; done"
+    words = ["--inputs", disk / "in0", disk / "in1", "--outputs", disk / "out", "--", "sh", "-c", script]
+    process = start("flow", *words)
+    deadline = time.monotonic() + 20
+    while not running(script) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert running(script)
+    process.kill()
+    process.wait(20)
+    while running(script) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not running(script)
 
 
 # ---------------------------------------------------------------- requests

@@ -286,3 +286,16 @@ def test_the_summary_separates_the_cap_and_the_program(tmp_path):
     told = run("sort", "in", "-o", "out", "--memory", "8MiB", "--verbose", cwd=tmp_path).stderr
     assert "memory within the 8 MiB cap, and " in told and "for the program itself" in told
     assert "predicted" in told.split("disk", 1)[1]
+
+
+def test_a_missing_directory_for_spills_is_named(disk):
+    (disk / "in").write_bytes(b"".join(b"%d\n" % number for number in range(3_000_000)))
+    told = run("sort", "in", "-o", "out", "-T", "nodir", "--memory", "8MiB", cwd=disk, expect=2).stderr
+    assert told.startswith(f"ascot: there is no directory {disk}/nodir for spills\n"), told
+    assert "--temp DIR" in told and ".ascot-" not in told, told
+    assert leftovers(disk) == ["in"]
+
+
+def test_an_unknown_volume_lists_the_kinds(disk):
+    told = run("sort", "--volume", "frob", "/dev/null", cwd=disk, expect=2).stderr
+    assert "no profile frob" in told and "rotational, flash, network" in told, told

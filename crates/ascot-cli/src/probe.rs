@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::path::Path;
+use std::time::Instant;
 
 use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeRequest, Probed, SECONDS_RANGE};
 use ascot_model::host::RecordClass;
@@ -45,6 +46,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         check_place(path)?;
     }
     let watched = io::stderr().is_terminal();
+    let since = Instant::now();
     let measured = stoppable(|cancel| {
         let measured = measure(&directory, bytes, seconds, cancel, &|share| draw(watched, share));
         if watched {
@@ -56,7 +58,11 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     for notice in notices {
         let _ = writeln!(io::stderr().lock(), "ascot: {notice}");
     }
-    print(&if matches.get_flag("json") { numbers::json(profile)? } else { text(profile) })?;
+    let seconds = since.elapsed().as_secs_f64();
+    print(&if matches.get_flag("json") { numbers::json(profile)? } else { text(profile, seconds) })?;
+    // Before the files, which may fail: the user learns in any case whether the profile is stored.
+    let notice = stored_profiles::store(profile, &directory);
+    let _ = writeln!(io::stderr().lock(), "ascot: {notice}");
     if let Some(path) = output {
         let written = write_whole(&path, profile.to_string().as_bytes());
         written.map_err(Failure::file(&path, "cannot write the profile"))?;
@@ -65,8 +71,6 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let written = write_whole(&path, chart::switches(profile).as_bytes());
         written.map_err(Failure::file(&path, "cannot write the chart"))?;
     }
-    let notice = stored_profiles::store(profile, &directory);
-    let _ = writeln!(io::stderr().lock(), "ascot: {notice}");
     Ok(0)
 }
 
@@ -127,15 +131,15 @@ fn draw(watched: bool, share: f64) {
     }
 }
 
-/// The text for people.
-fn text(profile: &MeasuredProfile) -> String {
+/// The text for people; measuring took `seconds`.
+fn text(profile: &MeasuredProfile, seconds: f64) -> String {
     let measured = &profile.measurement;
     let mut text = format!(
         "{}: {} of files, each figure {} times, {}\n\n",
         profile.volume.name,
         units::memory(measured.used_bytes),
         measured.repeats,
-        units::seconds(measured.seconds)
+        units::seconds(seconds)
     );
     let speed = |speed: &Speed| {
         let request = units::memory(speed.request_bytes);

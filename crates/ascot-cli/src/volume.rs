@@ -39,7 +39,14 @@ pub fn named(matches: &ArgMatches) -> Result<Option<Named>, Failure> {
 fn named_by(value: &OsString, by: &'static str) -> Result<Named, Failure> {
     let profile = match value.to_str().and_then(VolumeKind::from_word) {
         Some(kind) => kind.profile().map(Profile::assumed),
-        None => Some(read(Path::new(value))?),
+        None if Path::new(value).exists() => Some(read(Path::new(value))?),
+        None => {
+            let kinds = VolumeKind::NAMED.map(VolumeKind::word).join(", ");
+            return Err(Failure::usage(
+                format!("{by}: there is no profile {}", Path::new(value).display()),
+                format!("give the file of a profile (ascot probe DIR -o FILE), or a kind: {kinds}"),
+            ));
+        }
     };
     Ok(Named { profile, by })
 }
@@ -155,5 +162,7 @@ mod tests {
         let disk = named("rotational").unwrap().unwrap();
         assert_eq!(Some(disk.volume), VolumeKind::Rotational.profile());
         assert!(named("./flash").is_err());
+        let told = named("frob").unwrap_err().to_string();
+        assert!(VolumeKind::NAMED.iter().all(|kind| told.contains(kind.word())), "{told}");
     }
 }

@@ -103,7 +103,7 @@ pub enum IoError {
         /// The system's reason.
         source: Arc<io::Error>,
     },
-    /// The volume is full (or the user's quota or file-size limit is reached).
+    /// The volume is full, or the user's quota is used up.
     #[error(
         "no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume",
         path.display(), at(*offset), space_needed(*needed, *free)
@@ -117,6 +117,21 @@ pub enum IoError {
         needed: Option<u64>,
         /// Bytes the volume has left, if known.
         free: Option<u64>,
+        /// The system's reason.
+        source: Arc<io::Error>,
+    },
+    /// A file may not become as long as it must.
+    #[error(
+        "{}{}: {}: {source}\n  {}",
+        path.display(), at(*offset), too_long(*limit), advice_on_length(*limit)
+    )]
+    FileTooLong {
+        /// The file being written.
+        path: PathBuf,
+        /// The offset of the failed write.
+        offset: u64,
+        /// The limit of this process; none: the file system's own.
+        limit: Option<u64>,
         /// The system's reason.
         source: Arc<io::Error>,
     },
@@ -242,6 +257,20 @@ fn space_needed(needed: Option<u64>, free: Option<u64>) -> String {
     }
 }
 
+fn too_long(limit: Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!("the file would be longer than the limit of {} (ulimit -f)", bytes(limit)),
+        None => "the file would be longer than its file system allows".into(),
+    }
+}
+
+fn advice_on_length(limit: Option<u64>) -> &'static str {
+    match limit {
+        Some(_) => "raise the limit (ulimit -f unlimited)",
+        None => "name another volume",
+    }
+}
+
 /// The name of standard output in errors.
 pub const STANDARD_OUTPUT: &str = "standard output";
 
@@ -251,7 +280,10 @@ impl IoError {
         let path = path.to_path_buf();
         let source = Arc::new(source);
         match source.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+            Some(libc::EFBIG) => {
+                Self::FileTooLong { path, offset, limit: crate::system::file_size_limit(), source }
+            }
+            Some(libc::ENOSPC | libc::EDQUOT) => {
                 let is_stdout = path == Path::new(STANDARD_OUTPUT);
                 let place = if is_stdout { Path::new("/dev/stdout") } else { &path };
                 // For a device such as /dev/full, the volume of its name says nothing.
@@ -277,7 +309,7 @@ impl IoError {
         self
     }
 
-    /// Whether the volume (or a quota, or a file-size limit) is full.
+    /// Whether the volume or a quota is full.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::DiskFull { .. })
     }
@@ -370,6 +402,9 @@ mod tests {
         assert!(
             full.starts_with("cannot write /dev/full: it takes no more bytes") && !full.contains("B left")
         );
+        let long = said(Action::Write, 4096, libc::EFBIG);
+        assert!(long.starts_with("nofile at byte 4096: the file would be longer than "), "{long}");
+        assert!(!long.contains("space"), "{long}");
         let misuse = IoError::Misuse { path: "file".into(), offset: 0, what: "taken" };
         assert_eq!(misuse.to_string(), "file: taken");
     }

@@ -227,11 +227,8 @@ pub enum SortError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// A job ended early and can be resumed.
-    #[error(
-        "{error}\n  the job is kept: ascot sort --resume {dir}  continues it; ascot clean {dir}  removes it",
-        dir = units::in_shell(dir)
-    )]
+    /// A job ended early, and its directory is kept.
+    #[error("{error}\n  {}", state_of_kept(error, dir))]
     Kept {
         /// The reason.
         error: Box<SortError>,
@@ -251,6 +248,17 @@ impl From<IoError> for SortError {
             error => SortError::Io(error),
         }
     }
+}
+
+/// What can be done with a job that ended with `error` and is kept in `dir`.
+fn state_of_kept(error: &SortError, dir: &Path) -> String {
+    let dir = units::in_shell(dir);
+    if error.is_lost_spill() {
+        return format!(
+            "the job cannot be resumed without this spill: ascot clean {dir}  removes it; then start it again"
+        );
+    }
+    format!("the job is kept: ascot sort --resume {dir}  continues it; ascot clean {dir}  removes it")
 }
 
 fn said_last(line: Option<&str>) -> String {
@@ -328,6 +336,18 @@ impl SortError {
             SortError::Cancelled => ErrorKind::Cancelled,
             SortError::Kept { error, .. } => error.kind(),
             _ => ErrorKind::Other,
+        }
+    }
+
+    /// Whether a spill is damaged or missing.
+    fn is_lost_spill(&self) -> bool {
+        match self {
+            SortError::Io(IoError::Corrupt { .. } | IoError::BadIndex { .. }) => true,
+            SortError::Io(IoError::Os { path, source, .. }) => {
+                let is_spill = path.extension().is_some_and(|end| end == "run" || end == "keys");
+                is_spill && source.kind() == std::io::ErrorKind::NotFound
+            }
+            _ => false,
         }
     }
 

@@ -1,25 +1,28 @@
 //! A user's program: its start with one pipe for each stream, its end, and errors that name it.
 //!
 //! ```text
-//!   environment    ASCOT_INPUTS=2  ASCOT_IN_0=7  ASCOT_IN_1=9     descriptors to read from
+//!   environment    ASCOT_INPUTS=2  ASCOT_IN_0=3  ASCOT_IN_1=4     descriptors to read from
 //!                  ASCOT_OUTPUTS=1 ASCOT_OUT_0=1                  descriptors to write to
 //!   standard input / output    the stream itself if there is only one
 //! ```
 //!
-//! Invariants: the program inherits the ends of its pipes, the standard streams, and no other descriptor of ours; when
-//! a [`Program`] is dropped, no process of its group runs any more, unless the flow has succeeded.
+//! Invariants: the program inherits the ends of its pipes, numbered from 3 on because shells redirect only small
+//! descriptors, the standard streams, and no other descriptor of ours; when a [`Program`] is dropped, no process of its
+//! group runs any more, unless the flow has succeeded; the program does not outlive this process.
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open, set_parent_process_death_signal,
+};
 
 use crate::api::SortError;
 
@@ -51,7 +54,6 @@ impl Pipe {
 
     fn prepared(self) -> io::Result<Pipe> {
         fcntl_setfl(&self.ours, OFlags::NONBLOCK)?;
-        fcntl_setfd(&self.theirs, FdFlags::empty())?;
         Ok(self)
     }
 }
@@ -88,29 +90,23 @@ impl Program {
         start.args(arguments).process_group(0);
         start.env("ASCOT_INPUTS", inputs.len().to_string());
         start.env("ASCOT_OUTPUTS", outputs.len().to_string());
-        for (number, end) in inputs.iter().enumerate() {
-            let descriptor = if inputs.len() == 1 { 0 } else { end.as_raw_fd() };
-            start.env(format!("ASCOT_IN_{number}"), descriptor.to_string());
-        }
-        for (number, end) in outputs.iter().enumerate() {
-            let descriptor = if outputs.len() == 1 { 1 } else { end.as_raw_fd() };
-            start.env(format!("ASCOT_OUT_{number}"), descriptor.to_string());
-        }
-        start.stdin(match inputs.pop() {
-            Some(only) if inputs.is_empty() => standard(only).map_err(failed)?,
-            other => {
-                inputs.extend(other);
-                Stdio::null()
+        let mut next = FIRST_DESCRIPTOR;
+        for (variable, count, standard) in [("ASCOT_IN", inputs.len(), 0), ("ASCOT_OUT", outputs.len(), 1)] {
+            for number in 0..count {
+                let descriptor = if count == 1 { standard } else { next };
+                next += RawFd::from(count > 1);
+                start.env(format!("{variable}_{number}"), descriptor.to_string());
             }
+        }
+        start.stdin(only(&mut inputs).map_or_else(Stdio::null, Stdio::from));
+        start.stdout(match only(&mut outputs) {
+            Some(only) => Stdio::from(only),
+            None => messages(stdout_is_taken).map_err(failed)?,
         });
-        start.stdout(match outputs.pop() {
-            Some(only) if outputs.is_empty() => standard(only).map_err(failed)?,
-            other => {
-                outputs.extend(other);
-                messages(stdout_is_taken).map_err(failed)?
-            }
-        });
+        let numbered = Numbered::new(inputs.into_iter().chain(outputs).collect()).map_err(failed)?;
+        numbered.inherit(&mut start);
         let child = start.spawn().map_err(failed)?;
+        drop(numbered);
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Ok(Program { name, child, end, status: None, released: false })
@@ -170,10 +166,64 @@ impl Drop for Program {
     }
 }
 
-/// An end as a standard stream. The program inherits it under that number only, so that it can close it.
-fn standard(end: OwnedFd) -> io::Result<Stdio> {
-    fcntl_setfd(&end, FdFlags::CLOEXEC)?;
-    Ok(Stdio::from(end))
+/// The only end of these, which becomes a standard stream; none if there are several.
+fn only(ends: &mut Vec<OwnedFd>) -> Option<OwnedFd> {
+    if ends.len() == 1 { ends.pop() } else { None }
+}
+
+/// The first descriptor after the standard streams.
+const FIRST_DESCRIPTOR: RawFd = 3;
+
+/// Ends of pipes that a program inherits as descriptors 3, 4, 5, ...
+struct Numbered {
+    /// The ends, whose own descriptors come after all those.
+    ends: Vec<OwnedFd>,
+    /// Take the descriptors that are free: the start of a program opens a pipe of its own, which must not be given one.
+    _taken: Vec<OwnedFd>,
+}
+
+impl Numbered {
+    fn new(ends: Vec<OwnedFd>) -> io::Result<Numbered> {
+        let after = FIRST_DESCRIPTOR + ends.len() as RawFd;
+        let moved: Result<Vec<OwnedFd>, _> = ends.iter().map(|end| fcntl_dupfd_cloexec(end, after)).collect();
+        let ends = moved?;
+        let mut taken = Vec::new();
+        if let Some(end) = ends.first() {
+            loop {
+                let free = fcntl_dupfd_cloexec(end, FIRST_DESCRIPTOR)?;
+                if free.as_raw_fd() >= after {
+                    break;
+                }
+                taken.push(free);
+            }
+        }
+        Ok(Numbered { ends, _taken: taken })
+    }
+
+    /// Has `start` pass the ends on, and kill the program if this process dies.
+    #[expect(unsafe_code, reason = "code between fork and exec is unsafe")]
+    fn inherit(&self, start: &mut Command) {
+        let pairs: Vec<(RawFd, RawFd)> =
+            self.ends.iter().zip(FIRST_DESCRIPTOR..).map(|(end, number)| (end.as_raw_fd(), number)).collect();
+        let parent = getpid();
+        let prepare = move || {
+            // The signal is sent when the thread that starts the program ends; it waits for the program's end.
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if getppid() != Some(parent) {
+                // The parent died before.
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            for &(end, number) in &pairs {
+                // SAFETY: both are plain numbers; the call duplicates a descriptor, and clears its close-on-exec.
+                if unsafe { libc::dup2(end, number) } < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: the closure makes system calls only, and allocates nothing.
+        unsafe { start.pre_exec(prepare) };
+    }
 }
 
 /// The standard output of a program that has several outputs, or none.

@@ -44,6 +44,23 @@ const BATCH_SHARE: usize = 32;
 /// Calls a function with the byte range and the key of each record.
 type EachKey = Box<dyn Fn(&[u8], &mut dyn FnMut(Range<usize>, &[u8])) + Send>;
 
+/// Refuses files that cannot be open at once: all inputs and all parts are.
+fn check_descriptors(inputs: usize, parts: usize, open_max: usize) -> Result<(), SortError> {
+    let needed = inputs + DESCRIPTORS_PER_FILE * parts;
+    if needed <= open_max {
+        return Ok(());
+    }
+    let advice = if inputs > DESCRIPTORS_PER_FILE * parts {
+        "merge some of the inputs first (ascot merge)"
+    } else {
+        "ask for fewer parts and reshape those again"
+    };
+    Err(SortError::Request(format!(
+        "{inputs} inputs and {parts} parts need {needed} open files at once, and this process may have {open_max}\n  \
+         raise the limit (ulimit -n), or {advice}"
+    )))
+}
+
 /// Merges the sorted inputs of a job, and writes each record to the file that its other key names.
 pub fn reshape_by<R: Records>(
     mut job: Job<'_, R>,
@@ -54,7 +71,8 @@ pub fn reshape_by<R: Records>(
         return Err(SortError::Internal("a reshape without parts"));
     };
     let count = job.inputs.iter().count();
-    parts.check(descriptors().saturating_sub(count) / DESCRIPTORS_PER_FILE)?;
+    check_descriptors(count, parts.count as usize, descriptors())?;
+    parts.check(usize::MAX)?;
     let files = parts.paths().map(|path| {
         job.cancel.check()?;
         Ok(PartFile::new(&job.records, AtomicOutput::create(&job.disk, &path, "output")?))
@@ -329,4 +347,19 @@ pub fn plan_reshape_by(
     plan.chosen.passes = vec![pass];
     plan.others = Vec::new();
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_that_are_too_many_are_named() {
+        assert!(check_descriptors(600, 3, 609).is_ok());
+        let told = check_descriptors(600, 3, 608).unwrap_err().to_string();
+        assert!(told.starts_with("600 inputs and 3 parts need 609 open files at once"), "{told}");
+        assert!(told.ends_with("or merge some of the inputs first (ascot merge)"), "{told}");
+        let told = check_descriptors(3, 600, 99).unwrap_err().to_string();
+        assert!(told.ends_with("or ask for fewer parts and reshape those again"), "{told}");
+    }
 }

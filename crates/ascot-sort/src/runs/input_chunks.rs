@@ -21,11 +21,25 @@ use crate::runs::run_file::{InputChunk, Run, RunBlock};
 /// Maximum number of chunks of one run read ahead; each is an open file.
 const CHUNKS_AHEAD: usize = 4;
 
+/// Minimum length of a range to open: shorter ranges are not read past the page cache.
+const OPENED_BYTES_MIN: u64 = 2 << 20;
+
 impl Span {
     /// Bytes of a buffer that holds the chunk from page boundary to page boundary, and the completion of a
     /// record without a terminator.
     pub fn buffer_bytes(&self) -> usize {
         (self.len as usize + COMPLETION_BYTES).next_multiple_of(PAGE_BYTES) + 2 * PAGE_BYTES
+    }
+
+    /// The page boundary at its end or after it: a read up to there need not be cut short.
+    fn end_of_pages(&self) -> u64 {
+        (self.offset + self.len).next_multiple_of(PAGE_BYTES as u64)
+    }
+
+    /// The range of its file to open. To open a file costs a look at all pages of the range in the page cache, so a
+    /// range up to the end of the file would make the cost of a run quadratic.
+    fn opened(&self) -> Range<u64> {
+        self.offset..self.end_of_pages().max(self.offset + OPENED_BYTES_MIN)
     }
 }
 
@@ -132,15 +146,13 @@ impl<R: Records> ChunkInput<R> {
         while self.begun.len() < CHUNKS_AHEAD {
             let Some(InputChunk { span, .. }) = self.chunks.get(self.next) else { return Ok(()) };
             let Some(mut buf) = self.waiting.pop_front() else { return Ok(()) };
-            // Up to the next page boundary, so that the read need not be cut short.
             let page = PAGE_BYTES as u64;
-            let end = (span.offset + span.len).next_multiple_of(page);
-            let area = (end - span.offset / page * page) as usize;
+            let area = (span.end_of_pages() - span.offset / page * page) as usize;
             if area + PAGE_BYTES > buf.len() {
                 return Err(self.changed(span));
             }
             let rest = buf.split_off(area);
-            let mut stream = self.disk.open_read(&self.path(span), span.offset..u64::MAX, "input")?;
+            let mut stream = self.disk.open_read(&self.path(span), span.opened(), "input")?;
             stream.begin(buf)?;
             self.begun.push_back(Begun { stream, rest });
             self.next += 1;
@@ -203,5 +215,20 @@ impl<R: Records> BlockInput for ChunkInput<R> {
 
     fn ready(&mut self) -> bool {
         self.begun.front_mut().is_none_or(|begun| begun.stream.ready())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_opens_no_more_of_its_file_than_it_needs() {
+        for (offset, len) in [(0, 10), (5000, 256 << 10), (7 << 30, 3 << 20)] {
+            let span = Span { input: 0, offset, len, unfinished: false };
+            let opened = span.opened();
+            assert!(opened.start == offset && opened.end >= offset + len, "{opened:?}");
+            assert!(opened.end - offset <= len.max(OPENED_BYTES_MIN) + PAGE_BYTES as u64, "{opened:?}");
+        }
     }
 }

@@ -25,7 +25,7 @@
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -92,10 +92,8 @@ impl JobDir {
         for dir in &dirs {
             register(dir);
         }
-        let make = |dir: &Path| {
-            let failed = |error| IoError::from_os(Action::Create, dir, 0, error);
-            DirBuilder::new().mode(0o700).create(dir).map_err(failed)
-        };
+        let make =
+            |dir: &Path| DirBuilder::new().mode(0o700).create(dir).map_err(|error| cannot_make(dir, error));
         for (at, dir) in dirs.iter().enumerate() {
             let unseen = unseen(dir);
             let now = if at == 0 && manifest.is_some() { &unseen } else { dir };
@@ -103,7 +101,7 @@ impl JobDir {
             this.dirs.push(now.clone());
             let held = match new_lock(now) {
                 // An `ascot clean` removed the empty directory between the two steps.
-                Err(_) if !now.exists() => make(now).map_err(SortError::from).and_then(|()| new_lock(now)),
+                Err(_) if !now.exists() => make(now).and_then(|()| new_lock(now)),
                 held => held,
             };
             let mut held = held?.ok_or(SortError::Internal("a new directory is locked"))?;
@@ -350,6 +348,18 @@ fn lock(dir: &Path) -> Result<Option<File>, SortError> {
     lock_by(OpenOptions::new().write(true), dir)
 }
 
+/// The error of a directory that a job cannot make. The user knows the directory that it belongs to, not its own name.
+fn cannot_make(dir: &Path, error: io::Error) -> SortError {
+    let parent = parent_of(dir);
+    if error.kind() == io::ErrorKind::NotFound {
+        return SortError::Request(format!(
+            "there is no directory {} for spills\n  make it (mkdir -p), or name another one (--temp DIR)",
+            parent.display()
+        ));
+    }
+    IoError::from_os(Action::Create, dir, 0, error).into()
+}
+
 /// Creates the lock of a job's new directory and takes it.
 fn new_lock(dir: &Path) -> Result<Option<File>, SortError> {
     lock_by(OpenOptions::new().write(true).create_new(true), dir)
@@ -531,5 +541,13 @@ mod tests {
         let told = keeping.explain(SortError::Cancelled).to_string();
         assert_eq!(told.lines().next(), Some("stopped"));
         assert!(told.contains("ascot sort --resume /fast/ascot-1"), "{told}");
+        let path = Path::new("/fast/ascot-1/0.run");
+        let missing = IoError::from_os(Action::Open, path, 0, io::ErrorKind::NotFound.into());
+        let damaged = IoError::BadIndex { path: path.into(), offset: 0, what: "its checksum is wrong" };
+        for error in [missing, damaged] {
+            let told = keeping.explain(error.into()).to_string();
+            assert!(told.contains("cannot be resumed without this spill"), "{told}");
+            assert!(told.contains("ascot clean /fast/ascot-1") && !told.contains("--resume"), "{told}");
+        }
     }
 }
