@@ -99,6 +99,7 @@ mod tests {
             (48, 24, 0.5),
             (48, 48, 0.8),
             (48, 64, 0.8),
+            (64, 20, 0.2),
         ];
         let reached = shapes.map(|(inputs, outputs, alpha)| {
             let shape = Shape { inputs, outputs, alpha };
