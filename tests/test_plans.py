@@ -245,6 +245,13 @@ def explain(*words, **options):
     return told, json.loads((words[0].parent / "plan.json").read_text())
 
 
+def test_plans_say_that_they_assume_distinct_keys(files, disk):
+    (disk / "in").write_bytes((files / "fixed:100").read_bytes())
+    words = [disk / "in", *LAYOUTS["fixed:100"], "-o", disk / "out", "--memory", "8MiB"]
+    assert "notice   the plan assumes that -u drops no records" in explain(*words, "-u")[0]
+    assert "notice" not in explain(*words)[0]
+
+
 def test_requests_are_those_measured_within_memory(files, disk):
     (disk / "measured.toml").write_text(FLASH + MEASUREMENT)
     (disk / "plain.toml").write_text(FLASH)

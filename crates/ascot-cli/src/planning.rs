@@ -7,7 +7,7 @@ use ascot_model::multipass::DeviceCost;
 use ascot_model::passes_plan::{FileJob, PassesPlan};
 use ascot_model::units;
 use ascot_sort::request::{Output, Parts, Route, RouteBy};
-use ascot_sort::{FilesJob, FilesPlan, plan_files};
+use ascot_sort::{FilesJob, plan_files};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -119,7 +119,7 @@ fn plan_of_files<'a>(
             .best(&cost)
             .map_err(|_| no_ends())?
             .ok_or_else(|| too_many(matches, MIN_STREAMS, memory_bytes))?;
-        let plan = PassesPlan::new(&job, way, &cost, memory_bytes);
+        let plan = PassesPlan::new(&job, &way, &cost, memory_bytes);
         let name = job.name();
         return Ok(if own { plan.described(name, vec![OWN_FUNCTION]) } else { plan });
     }
@@ -137,16 +137,18 @@ fn plan_of_files<'a>(
         }
         _ => FilesJob::Merge { inputs },
     };
-    let FilesPlan { passes, stream_bytes } = plan_files(&request, job_of, input_bytes)?;
-    let cost = DeviceCost { memory_bytes: stream_bytes as f64, ..cost };
+    let plan = plan_files(&request, job_of, input_bytes)?;
+    let max_streams = max.min(plan.max_streams);
+    let cost = DeviceCost { memory_bytes: plan.stream_bytes as f64, max_streams, ..cost };
     let name = job.name();
     let (compared, notes) = match job_of {
         FilesJob::Split { .. } => (job, Vec::new()),
-        FilesJob::Route { .. } => (job, vec![ROUTED]),
+        FilesJob::Route { .. } => (FileJob { at_once: true, ..job }, vec![ROUTED]),
         FilesJob::Merge { .. } if what == "reshape" => (FileJob { what: "merge", ..job }, vec![IN_TURN]),
         FilesJob::Merge { .. } => (job, Vec::new()),
     };
-    Ok(PassesPlan::of_job(&compared, &passes, &cost, memory_bytes).described(name, notes))
+    let told = PassesPlan::of_job(&compared, &plan.passes, &cost, &plan, memory_bytes);
+    Ok(told.described(name, notes))
 }
 
 const OWN_FUNCTION: &str =

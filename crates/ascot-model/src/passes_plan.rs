@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::growth::{Growth, Narrow, best_by_pass, merged_bytes, split_bytes};
 use crate::multipass::{self, DeviceCost, PassCost, Passes};
 use crate::plan::PassPlan;
-use crate::run_length::{Baseline, Shape};
+use crate::run_length::{Baseline, Scheme, Shape};
 use crate::units;
 use crate::volume::VolumeProfile;
 
@@ -31,12 +31,54 @@ pub struct FileJob<'a> {
     pub growth: Option<&'a Growth>,
     /// The same of a reshape, after its one file.
     pub growth_out: Option<&'a Growth>,
+    /// Whether all files are moved at once: no passes before or after are possible.
+    pub at_once: bool,
+}
+
+/// The figures of a pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PassFigures {
+    /// Switches.
+    pub switches: f64,
+    /// Seconds of the device.
+    pub seconds: f64,
+}
+
+/// How passes are carried out: the same for a plan and for its alternatives.
+pub trait PassModel {
+    /// The schedule of a shape, in words.
+    fn schedule(&self, shape: &Shape) -> &'static str;
+    /// The figures of a pass whose files are moved by the schedule, or by a baseline.
+    fn figures(&self, pass: &multipass::Pass, baseline: Option<Baseline>) -> PassFigures;
+}
+
+/// By the formulas, which hold for any function.
+impl PassModel for DeviceCost<'_> {
+    fn schedule(&self, shape: &Shape) -> &'static str {
+        Scheme::best(*shape).algorithm.name()
+    }
+
+    fn figures(&self, pass: &multipass::Pass, baseline: Option<Baseline>) -> PassFigures {
+        let cost = DeviceCost { baseline, ..self.clone() };
+        let (_, switches) = cost.switches(&pass.shape, pass.read_bytes + pass.written_bytes);
+        let seconds = cost.seconds(&pass.shape, pass.read_bytes, pass.written_bytes);
+        PassFigures { switches, seconds }
+    }
 }
 
 impl FileJob<'_> {
     /// A merge or split that writes the bytes that it reads.
     pub fn moving(what: &str, inputs: u32, outputs: u32, input_bytes: f64) -> FileJob<'_> {
-        FileJob { what, inputs, outputs, input_bytes, alpha: 0.5, growth: None, growth_out: None }
+        FileJob {
+            what,
+            inputs,
+            outputs,
+            input_bytes,
+            alpha: 0.5,
+            growth: None,
+            growth_out: None,
+            at_once: false,
+        }
     }
 
     /// Bytes of all outputs.
@@ -110,45 +152,41 @@ impl FileJob<'_> {
 
     /// The alternatives: everything in one pass; two files at a time; the best passes with equal parts of memory; and
     /// requests of a fixed size, 4 MB as in external-memory libraries, with the fewest equal passes for which memory
-    /// holds two requests for each file.
-    fn alternatives(&self, way: &Passes, cost: &DeviceCost<'_>) -> Vec<Alternative> {
+    /// holds two requests for each file. All have the figures of `model`.
+    fn alternatives(&self, way: &Passes, cost: &DeviceCost<'_>, model: &dyn PassModel) -> Vec<Alternative> {
         const REQUEST_BYTES: f64 = 4e6;
-        let (inputs, outputs) = self.ends();
         let mut others = Vec::new();
-        let read_bytes = self.input_bytes;
-        let written_bytes = self.output_bytes();
-        let shape = Shape::moving(inputs, outputs, read_bytes, written_bytes);
-        let at_once = |cost: &DeviceCost<'_>| {
-            let seconds = cost.seconds(&shape, read_bytes, written_bytes);
-            let pass = multipass::Pass { shape, bowties: 1, read_bytes, written_bytes, seconds };
-            Passes { passes: vec![pass], seconds }
+        let mut add = |name: &str, way: Option<Passes>, baseline: Option<Baseline>| {
+            others.push(Alternative::new(name.into(), way, &|pass| model.figures(pass, baseline)));
         };
         if way.passes.len() > 1 {
-            others.push(Alternative::new("in one pass".into(), Some(at_once(cost)), cost));
+            add("in one pass", Some(self.in_one_pass(cost)), None);
         }
         if matches!(self.growth, Some(Growth::ByPass(_))) {
             // Other numbers of passes leave other bytes.
             return others;
         }
-        if way.factors().iter().any(|&factor| factor > 2) {
-            others.push(Alternative::new("two files at a time".into(), self.by(2, cost), cost));
+        if !self.at_once && way.factors().iter().any(|&factor| factor > 2) {
+            add("two files at a time", self.by(2, cost), None);
         }
-        let equal = DeviceCost { baseline: Some(Baseline::EqualParts), ..cost.clone() };
-        let best = self.best(&equal).ok().flatten();
-        others.push(Alternative::new("with equal parts of memory".into(), best, &equal));
-        let fixed =
-            DeviceCost { baseline: Some(Baseline::FixedBlocks { bytes: REQUEST_BYTES }), ..cost.clone() };
+        let equal_parts = Some(Baseline::EqualParts);
+        let equal = DeviceCost { baseline: equal_parts, ..cost.clone() };
+        let best =
+            if self.at_once { Some(self.in_one_pass(&equal)) } else { self.best(&equal).ok().flatten() };
+        add("with equal parts of memory", best, equal_parts);
+        let requests = Some(Baseline::FixedBlocks { bytes: REQUEST_BYTES });
+        let fixed = DeviceCost { baseline: requests, ..cost.clone() };
         let max_streams = (cost.memory_bytes / (2.0 * REQUEST_BYTES)).max(2.0);
-        if inputs > 1 && outputs > 1 && f64::from(shape.streams()) <= max_streams {
-            let name = "by requests of 4 MB, all files at once".into();
-            others.push(Alternative::new(name, Some(at_once(&fixed)), &fixed));
+        let (inputs, outputs) = self.ends();
+        if inputs > 1 && outputs > 1 && f64::from(inputs.saturating_add(outputs)) <= max_streams {
+            add("by requests of 4 MB, all files at once", Some(self.in_one_pass(&fixed)), requests);
         } else {
             let files = f64::from(inputs.max(outputs));
             let passes =
                 (1..=32).find(|&passes| files.powf(1.0 / f64::from(passes)) <= max_streams).unwrap_or(32);
             let factor = files.powf(1.0 / f64::from(passes)).ceil() as u32;
             let name = format!("by requests of 4 MB, {factor} files at a time");
-            others.push(Alternative::new(name, self.by(factor, &fixed), &fixed));
+            add(&name, self.by(factor, &fixed), requests);
         }
         // If one file stays one file, no pass is needed.
         others.retain(|other| other.seconds.is_none() || other.passes > 0);
@@ -157,6 +195,17 @@ impl FileJob<'_> {
             seconds(a).total_cmp(&seconds(b))
         });
         others
+    }
+
+    /// All files in one pass.
+    fn in_one_pass(&self, cost: &DeviceCost<'_>) -> Passes {
+        let (inputs, outputs) = self.ends();
+        let read_bytes = self.input_bytes;
+        let written_bytes = self.output_bytes();
+        let shape = Shape::moving(inputs, outputs, read_bytes, written_bytes);
+        let seconds = cost.seconds(&shape, read_bytes, written_bytes);
+        let pass = multipass::Pass { shape, bowties: 1, read_bytes, written_bytes, seconds };
+        Passes { passes: vec![pass], seconds }
     }
 
     /// The best passes; `None` if memory suffices for none. Data shrinks or grows where the function is applied: in
@@ -210,18 +259,15 @@ struct Alternative {
 }
 
 impl Alternative {
-    fn new(name: String, way: Option<Passes>, cost: &DeviceCost<'_>) -> Self {
-        let switches = |pass: &multipass::Pass| {
-            let (_, switches) = cost.switches(&pass.shape, pass.read_bytes + pass.written_bytes);
-            switches
-        };
+    fn new(name: String, way: Option<Passes>, figures: &dyn Fn(&multipass::Pass) -> PassFigures) -> Self {
         let way = way.filter(|way| way.seconds.is_finite());
         let passes = way.as_ref().map_or(&[][..], |way| &way.passes);
+        let figures: Vec<PassFigures> = passes.iter().map(figures).collect();
         Alternative {
             name,
-            seconds: way.as_ref().map(|way| way.seconds),
+            seconds: way.as_ref().map(|_| figures.iter().fold(0.0, |all, one| all + one.seconds)),
             bytes: way.as_ref().map_or(0.0, Passes::bytes),
-            switches: passes.iter().map(switches).fold(0.0, |all, one| all + one),
+            switches: figures.iter().fold(0.0, |all, one| all + one.switches),
             passes: passes.len(),
         }
     }
@@ -240,44 +286,47 @@ struct PassLine {
     seconds: f64,
 }
 
+impl PassLine {
+    /// A pass with its mean run.
+    fn new(pass: &multipass::Pass, schedule: &'static str, switches: f64) -> Self {
+        let bytes = pass.read_bytes + pass.written_bytes;
+        PassLine {
+            inputs: pass.shape.inputs,
+            outputs: pass.shape.outputs,
+            bowties: pass.bowties,
+            schedule,
+            read_bytes: pass.read_bytes,
+            written_bytes: pass.written_bytes,
+            run_bytes: Some(bytes / switches.max(1.0)),
+            switches,
+            seconds: pass.seconds,
+        }
+    }
+}
+
 impl<'a> PassesPlan<'a> {
-    /// The plan of `job` in these passes, with the alternatives.
-    pub fn new(job: &FileJob<'_>, way: Passes, cost: &DeviceCost<'a>, memory_bytes: u64) -> Self {
+    /// The plan of `job` in these passes, with the alternatives, by the formulas.
+    pub fn new(job: &FileJob<'_>, way: &Passes, cost: &DeviceCost<'a>, memory_bytes: u64) -> Self {
         let line = |pass: &multipass::Pass| {
             let bytes = pass.read_bytes + pass.written_bytes;
             let (scheme, switches) = cost.switches(&pass.shape, bytes);
             let run = scheme.run_length(cost.memory_bytes);
-            PassLine {
-                inputs: pass.shape.inputs,
-                outputs: pass.shape.outputs,
-                bowties: pass.bowties,
-                schedule: scheme.algorithm.name(),
-                read_bytes: pass.read_bytes,
-                written_bytes: pass.written_bytes,
-                run_bytes: run.is_finite().then_some(run),
-                switches,
-                seconds: pass.seconds,
-            }
+            let run_bytes = run.is_finite().then_some(run);
+            PassLine { run_bytes, ..PassLine::new(pass, scheme.algorithm.name(), switches) }
         };
-        let passes: Vec<PassLine> = way.passes.iter().map(line).collect();
-        let mut plan = PassesPlan {
-            job: job.name(),
-            memory_bytes,
-            seconds: way.seconds,
-            bytes: way.bytes(),
-            switches: 0.0,
-            money: 0.0,
-            alternatives: if way.passes.is_empty() { Vec::new() } else { job.alternatives(&way, cost) },
-            passes,
-            volume: cost.volume,
-            notes: Vec::new(),
-        };
-        plan.add_up();
-        plan
+        let passes = way.passes.iter().map(line).collect();
+        Self::with_lines(job, way, passes, cost, cost, memory_bytes)
     }
 
-    /// The plan that a job of Ascot carries out, in the passes `planned`; `job` is compared with other passes.
-    pub fn of_job(job: &FileJob<'_>, planned: &[PassPlan], cost: &DeviceCost<'a>, memory_bytes: u64) -> Self {
+    /// The plan that a job of Ascot carries out, in the passes `planned`; `job` is compared with other passes, all by
+    /// `model`.
+    pub fn of_job(
+        job: &FileJob<'_>,
+        planned: &[PassPlan],
+        cost: &DeviceCost<'a>,
+        model: &dyn PassModel,
+        memory_bytes: u64,
+    ) -> Self {
         let count = |files: u64| u32::try_from(files).unwrap_or(u32::MAX);
         let pass = |plan: &PassPlan| {
             let inputs = count(plan.inputs);
@@ -295,15 +344,33 @@ impl<'a> PassesPlan<'a> {
         };
         let passes: Vec<multipass::Pass> = planned.iter().map(pass).collect();
         let seconds = passes.iter().map(|pass| pass.seconds).fold(0.0, |all, one| all + one);
-        let mut plan = Self::new(job, Passes { passes, seconds }, cost, memory_bytes);
-        for (line, of) in plan.passes.iter_mut().zip(planned) {
-            line.switches = of.switches as f64;
-            if !cost.volume.wants_runs(f64::from(line.inputs + line.outputs)) {
-                line.schedule = "blocks";
-                let runs = line.switches.max(1.0);
-                line.run_bytes = Some((line.read_bytes + line.written_bytes) / runs);
-            }
-        }
+        let line = |(pass, plan): (&multipass::Pass, &PassPlan)| {
+            PassLine::new(pass, model.schedule(&pass.shape), plan.switches as f64)
+        };
+        let lines = passes.iter().zip(planned).map(line).collect();
+        Self::with_lines(job, &Passes { passes, seconds }, lines, cost, model, memory_bytes)
+    }
+
+    fn with_lines(
+        job: &FileJob<'_>,
+        way: &Passes,
+        passes: Vec<PassLine>,
+        cost: &DeviceCost<'a>,
+        model: &dyn PassModel,
+        memory_bytes: u64,
+    ) -> Self {
+        let mut plan = PassesPlan {
+            job: job.name(),
+            memory_bytes,
+            seconds: way.seconds,
+            bytes: way.bytes(),
+            switches: 0.0,
+            money: 0.0,
+            alternatives: if way.passes.is_empty() { Vec::new() } else { job.alternatives(way, cost, model) },
+            passes,
+            volume: cost.volume,
+            notes: Vec::new(),
+        };
         plan.add_up();
         plan
     }

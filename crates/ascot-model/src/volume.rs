@@ -1,9 +1,17 @@
 //! The speeds of a volume, and the time of a pass over it.
 //!
 //! The rate formula (Stella and Loguinov, section II.B, equation 2): N bytes, of which a share `a` is read, take `N
-//! (a/S_r + (1 - a)/S_w + delta/L)` seconds in runs of mean length L if reading and writing alternate. If a volume is
-//! faster with both together, the two directions overlap and the longer one counts. An object store fits the formula:
-//! a request is a switch, and its bytes are a run.
+//! (a/S_r + (1 - a)/S_w + delta/L)` seconds in runs of mean length L if reading and writing alternate. An object store
+//! fits the formula: a request is a switch, and its bytes are a run.
+//!
+//! If a volume is faster with both directions together, they overlap, unless a switch costs more than moving a block.
+//! Then they take turns on every volume, because overlapping costs two switches for each block read and block written:
+//!
+//! ```text
+//!   a block moves in b = 1 MiB / S seconds, where S is the slower of the two rates; a switch takes delta > b
+//!   with both busy each direction moves at most at 1.5 S, so overlapping saves at most 2 b - b / 1.5 = 1.33 b
+//!   it costs 2 delta > 2 b
+//! ```
 //!
 //! The cost of a switch is the mean time between the end of one run and the start of the next, a curve over the number
 //! of files that are read and written at once. More files are farther apart, and a controller that reads ahead for
@@ -183,10 +191,10 @@ impl VolumeProfile {
     }
 
     /// Seconds to read and write these bytes with `switches` switches between `files` files. Both directions overlap
-    /// if the volume gains from it.
+    /// if the volume gains from it and they take no turns.
     pub fn seconds(&self, read_bytes: f64, written_bytes: f64, switches: f64, files: f64) -> f64 {
         let alone_s = read_bytes / self.read_bytes_per_s + written_bytes / self.write_bytes_per_s;
-        let moving_s = match self.duplex_bytes_per_s {
+        let moving_s = match self.duplex_bytes_per_s.filter(|_| !self.wants_runs(files)) {
             Some(duplex) => {
                 let both = read_bytes.min(written_bytes);
                 let rest_s = (read_bytes - both) / self.read_bytes_per_s
@@ -203,16 +211,10 @@ impl VolumeProfile {
         requests as f64 * self.request_seconds
     }
 
-    /// Whether a switch between `files` files costs more than moving a block. Then long runs are worthwhile, and the
-    /// fewest passes are not always the fastest.
+    /// Whether a switch between `files` files costs more than moving a block. Then long runs are worthwhile, reading
+    /// and writing take turns, and the fewest passes are not always the fastest.
     pub fn wants_runs(&self, files: f64) -> bool {
         self.switch_seconds.seconds(files) * self.read_bytes_per_s.min(self.write_bytes_per_s) > BLOCK_BYTES
-    }
-
-    /// Whether the volume moves more bytes when it reads and writes at once than when it alternates.
-    pub fn gains_from_both(&self) -> bool {
-        let alternating = 1.0 / (1.0 / self.read_bytes_per_s + 1.0 / self.write_bytes_per_s);
-        self.duplex_bytes_per_s.is_some_and(|each| each > alternating)
     }
 
     /// The rate formula: bytes/s read and written together, with a share `alpha` of reading, in runs of a mean length
@@ -324,6 +326,21 @@ mod tests {
         volume.duplex_bytes_per_s = Some(0.1e9);
         let alternating = volume.seconds(1e9, 1e9, 0.0, 2.0);
         assert!((alternating - (1.0 / 1.4 + 1.0 / 1.8)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn duplex_is_not_used_where_reading_and_writing_take_turns() {
+        let seeks =
+            VolumeProfile { switch_seconds: SwitchCost::Constant(1e-3), ..VolumeProfile::assumed_flash() };
+        assert!(seeks.wants_runs(2.0));
+        let alternating = seeks.seconds(1e9, 1e9, 0.0, 2.0);
+        assert!((alternating - (1.0 / 1.4 + 1.0 / 1.8)).abs() < 1e-9);
+        // At the largest gain and the smallest switch cost, overlapping by blocks is slower.
+        let rate = 1e9;
+        let edge = VolumeProfile::simple("edge", rate, rate, 1.001 * BLOCK_BYTES / rate);
+        let pairs = 1e9 / BLOCK_BYTES;
+        let overlapping = 1e9 / (MAX_DUPLEX_GAIN * rate) + 2.0 * pairs * edge.switch_seconds.seconds(2.0);
+        assert!(edge.wants_runs(2.0) && edge.seconds(1e9, 1e9, 0.0, 2.0) < overlapping);
     }
 
     #[test]

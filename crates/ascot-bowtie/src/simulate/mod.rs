@@ -21,5 +21,5 @@ pub use rate_model::UNITS;
 #[cfg(test)]
 pub(crate) use rate_model::{RateModel, StreamState};
 pub use rate_model::{Setup, Skew};
-pub use report::{EQUAL_PARTS, Simulation, SimulationReport};
+pub use report::{EQUAL_PARTS, Simulation, SimulationReport, simulate_equal_parts};
 pub use simulator::{Deadlock, Outcome, simulate, simulate_by};

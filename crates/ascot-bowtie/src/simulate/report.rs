@@ -1,6 +1,6 @@
 //! A simulation in bytes, and its report: runs, memory and occupancies beside the formulas, as values and as text.
 
-use ascot_model::run_length::{Baseline, Shape};
+use ascot_model::run_length::Baseline;
 use ascot_model::units;
 use serde::Serialize;
 
@@ -30,15 +30,17 @@ impl Simulation {
     /// # Errors
     /// [`Deadlock`] where the schedule cannot go on.
     pub fn run(&self) -> Result<SimulationReport, Deadlock> {
-        let outcome = if self.equal_parts {
-            let Shape { inputs, .. } = self.setup.scheme.shape;
-            let split = EqualParts::split(&self.setup.scheme.shape, self.setup.memory_blocks);
-            simulate_by(&self.setup, split, &mut EqualParts::new(inputs, split.read), false)?
-        } else {
-            simulate(&self.setup, false)?
-        };
+        let outcome =
+            if self.equal_parts { simulate_equal_parts(&self.setup)? } else { simulate(&self.setup, false)? };
         Ok(SimulationReport::new(self, &outcome))
     }
+}
+
+/// Runs a simulation in which every stream has an equal part of the memory.
+pub fn simulate_equal_parts(setup: &Setup) -> Result<Outcome, Deadlock> {
+    let shape = setup.scheme.shape;
+    let split = EqualParts::split(&shape, setup.memory_blocks);
+    simulate_by(setup, split, &mut EqualParts::new(shape.inputs, split.read), false)
 }
 
 /// What a simulated bowtie did, in bytes, beside the formulas.

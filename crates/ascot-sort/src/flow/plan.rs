@@ -15,7 +15,7 @@ use crate::api::{SortError, Volumes};
 use crate::flow::ends::{input_bytes, is_file};
 use crate::flow::request::FlowRequest;
 use crate::methods::merging_scheme;
-use crate::plan::{MIN_MEMORY_BYTES, default_memory, interconnect_switches, too_little};
+use crate::plan::{Buffers, MIN_MEMORY_BYTES, default_memory, scheduled_switches, too_little};
 
 /// Bytes of the buffer between a pipe and the engine, or between two pipes.
 pub(super) const RELAY_BYTES: usize = 64 << 10;
@@ -80,7 +80,10 @@ impl Layout {
     /// The switches of a flow that moves `bytes` of files.
     fn switches(&self, bytes: u64) -> u64 {
         match self.scheme {
-            Some(scheme) => interconnect_switches(&scheme, self.blocks, self.block, bytes),
+            Some(scheme) => {
+                let block = self.block as u64;
+                scheduled_switches(&scheme, Buffers { bytes: self.blocks as u64 * block, block }, bytes)
+            }
             None if self.shape.streams() == 0 => 0,
             None => bytes / self.block as u64,
         }

@@ -56,6 +56,10 @@ pub struct Explanation {
     pub volumes: Volumes,
 }
 
+/// The number of equal keys is known only after the last merge.
+const ASSUMED_OF_UNIQUE: &str =
+    "the plan assumes that -u drops no records; the job writes less if keys repeat";
+
 /// Explains a sort, or a split if `by` is given, without running it.
 pub fn explain(
     request: &SortRequest,
@@ -84,7 +88,8 @@ fn explain_prepared(
     options: &RunOptions,
 ) -> Result<Explanation, SortError> {
     let Prepared { inputs, head, budget } = prepared;
-    let notices = notice_of_unnamed(request, inputs, head)?.into_iter().collect();
+    let assumed = request.unique.then(|| ASSUMED_OF_UNIQUE.to_owned());
+    let notices = notice_of_unnamed(request, inputs, head)?.into_iter().chain(assumed).collect();
     let (mut plan, view, columns) = with_records!(AnyRecords::new(request, head)?, records => {
         let columns = Misfits::default().accounts(records.key_columns(), inputs, request.header);
         let (plan, view) = plan_and_view_cost(request, goal, prepared, &*records)?;

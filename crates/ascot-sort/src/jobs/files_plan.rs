@@ -1,11 +1,18 @@
 //! Plans a merge, a split or a reshape of files that need not exist, as the job would be planned (`ascot plan`).
 
+use ascot_model::multipass::Pass;
+use ascot_model::passes_plan::{PassFigures, PassModel};
 use ascot_model::plan::PassPlan;
+use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
 use ascot_model::sort_plan::long_run_bytes;
+use ascot_model::volume::VolumeProfile;
 
 use crate::api::{Input, SortError, SortRequest};
-use crate::methods::plan_reshape_by;
-use crate::plan::{Ahead, budget_of, plan_ahead};
+use crate::methods::{merging_scheme, plan_reshape_by, reshape_buffers};
+use crate::plan::{
+    Ahead, Budget, Buffers, budget_of, equal_parts_switches, max_parts, merge_buffers, merge_fan_in,
+    part_block, plan_ahead, scheduled_switches,
+};
 
 /// Bytes of a record, where a plan needs some.
 const RECORD_BYTES: f64 = 100.0;
@@ -30,12 +37,18 @@ pub enum FilesJob {
     },
 }
 
-/// The passes of a job, and the memory that its schedules divide.
+/// The passes of a job on files, and how it would carry out others.
 pub struct FilesPlan {
     /// Its passes.
     pub passes: Vec<PassPlan>,
     /// Memory of its streams, bytes.
     pub stream_bytes: u64,
+    /// Maximum number of streams of a pass.
+    pub max_streams: u32,
+    volume: VolumeProfile,
+    budget: Budget,
+    merged: Buffers,
+    routed: Buffers,
 }
 
 /// Plans a job on `input_bytes` bytes. `request` says how much memory it has, and its output the files of a route.
@@ -43,26 +56,106 @@ pub struct FilesPlan {
 /// # Errors
 /// A request that does not fit in memory.
 pub fn plan_files(request: &SortRequest, job: FilesJob, input_bytes: u64) -> Result<FilesPlan, SortError> {
-    let plan = |what| plan_ahead(request, input_bytes, RECORD_BYTES, what);
     let budget = budget_of(request, Some(input_bytes))?;
-    let streams = budget.streams() as u64;
-    let (plan, stream_bytes) = match job {
-        FilesJob::Merge { inputs } => (plan(Ahead::Merge(inputs))?, streams),
-        FilesJob::Split { outputs } => (plan(Ahead::Split(outputs))?, long_run_bytes(streams)),
+    let record_bytes = Some(RECORD_BYTES as usize);
+    let inputs = if let FilesJob::Merge { inputs } | FilesJob::Route { inputs } = job { inputs } else { 1 };
+    // A job knows the number of its inputs by their names.
+    let request = &SortRequest { inputs: vec![Input::Stdin; inputs as usize], ..request.clone() };
+    let plan = |what| plan_ahead(request, input_bytes, RECORD_BYTES, what);
+    let merged = merge_buffers(&budget, request, inputs.into(), record_bytes);
+    let routed = reshape_buffers(request, &budget, record_bytes);
+    let stream_bytes = budget.streams() as u64;
+    let (plan, stream_bytes, streams) = match job {
+        FilesJob::Merge { inputs } => {
+            (plan(Ahead::Merge(inputs))?, stream_bytes, merge_fan_in(&budget, request) + 1)
+        }
+        FilesJob::Split { outputs } => {
+            let streams = max_parts(&budget, outputs as usize) + 1;
+            (plan(Ahead::Split(outputs))?, long_run_bytes(stream_bytes), streams)
+        }
         FilesJob::Route { inputs } => {
             let outputs = request.output.parts_held();
-            let blocks = streams / budget.block.max(1) as u64;
-            if u64::from(inputs) + 2 * outputs as u64 > blocks {
+            let blocks = budget.streams() / budget.block.max(1);
+            if inputs as usize + 2 * outputs > blocks {
                 return Err(SortError::Request(format!(
                     "{inputs} inputs and {outputs} outputs at once need more memory: {blocks} blocks are there, and \
                      an input needs one, an output two\n  allow more memory, or merge some inputs first"
                 )));
             }
-            let inputs_of = vec![Input::Stdin; inputs as usize];
-            let request = SortRequest { inputs: inputs_of, ..request.clone() };
             let merging = plan(Ahead::Merge(inputs))?;
-            (plan_reshape_by(merging, &request, &budget, Some(RECORD_BYTES as usize)), streams)
+            (plan_reshape_by(merging, request, &budget, record_bytes), stream_bytes, blocks)
         }
     };
-    Ok(FilesPlan { passes: plan.chosen.passes, stream_bytes })
+    Ok(FilesPlan {
+        passes: plan.chosen.passes,
+        stream_bytes,
+        max_streams: u32::try_from(streams).unwrap_or(u32::MAX),
+        volume: request.volumes.profile(),
+        budget,
+        merged,
+        routed,
+    })
+}
+
+impl FilesPlan {
+    fn scheme(&self, shape: &Shape) -> Scheme {
+        match (shape.inputs, shape.outputs) {
+            (_, 1) => Scheme::best_of(*shape, Algorithm::A4),
+            (1, _) => Scheme::best_of(*shape, Algorithm::A2),
+            _ => Some(merging_scheme(*shape, (self.routed.bytes / self.routed.block.max(1)) as usize)),
+        }
+        .unwrap_or_else(|| Scheme::best(*shape))
+    }
+
+    fn buffers(&self, shape: &Shape) -> Buffers {
+        match (shape.inputs, shape.outputs) {
+            (_, 1) => self.merged,
+            (1, outputs) => Buffers {
+                bytes: long_run_bytes(self.budget.streams() as u64),
+                block: part_block(&self.budget, outputs as usize)
+                    .map_or(self.budget.block, |(_, block)| block) as u64,
+            },
+            _ => self.routed,
+        }
+    }
+}
+
+/// Alternatives have the figures that the job would have in these passes: by simulation, in its memory.
+impl PassModel for FilesPlan {
+    fn schedule(&self, shape: &Shape) -> &'static str {
+        if !self.volume.wants_runs(shape.streams().into()) {
+            return "blocks";
+        }
+        self.scheme(shape).algorithm.name()
+    }
+
+    fn figures(&self, pass: &Pass, baseline: Option<Baseline>) -> PassFigures {
+        let Pass { shape, bowties, read_bytes, written_bytes, .. } = *pass;
+        let bytes = read_bytes + written_bytes;
+        let files = f64::from(shape.streams());
+        let bowties = f64::from(bowties.max(1));
+        let each = (bytes / bowties) as u64;
+        let block = self.budget.block as f64;
+        let scheme = self.scheme(&shape);
+        let buffers = self.buffers(&shape);
+        // The file on the other side of a merge or a split goes on.
+        let in_blocks = if shape.inputs > 1 && shape.outputs > 1 { bytes } else { read_bytes } / block;
+        let wants_runs = self.volume.wants_runs(files);
+        let runs = match baseline {
+            Some(Baseline::FixedBlocks { bytes: request }) => bytes / request,
+            Some(Baseline::EqualParts) => bowties * equal_parts_switches(&scheme, buffers, each) as f64,
+            None if wants_runs => bowties * scheduled_switches(&scheme, buffers, each) as f64,
+            None => in_blocks,
+        };
+        let switches = self.volume.switches(bytes, runs.max(bowties * files));
+        // Where switches cost little, they cost the time of a request, and requests are blocks in any order.
+        let paid = if wants_runs { switches } else { switches.max(in_blocks) };
+        // Streams with parts of memory are read and written in turns.
+        let takes_turns = baseline == Some(Baseline::EqualParts);
+        let duplex_bytes_per_s = self.volume.duplex_bytes_per_s.filter(|_| !takes_turns);
+        let volume = VolumeProfile { duplex_bytes_per_s, ..self.volume.clone() };
+        let seconds = volume.seconds(read_bytes, written_bytes, paid, files)
+            + volume.seconds_of((bytes / block) as u64);
+        PassFigures { switches, seconds }
+    }
 }

@@ -31,7 +31,7 @@ use crate::job::Job;
 use crate::merge::{Merge, MergeSink};
 use crate::methods::merge_inputs::{RawInput, straddling};
 use crate::partition::{PartFile, part_of_hash};
-use crate::plan::{Budget, MergeShare, interconnect_switches};
+use crate::plan::{Budget, Buffers, MergeShare, scheduled_switches};
 use crate::records::{AnyRecords, InputHead, MergedBlock, Records, Rules, groups_of, with_records};
 use crate::report::PassFacts;
 use crate::resources::{ChunkPool, descriptors};
@@ -303,6 +303,19 @@ impl<R: Records> Routed<'_, R> {
     }
 }
 
+/// The buffers of a reshape by another key.
+pub(crate) fn reshape_buffers(
+    request: &SortRequest,
+    budget: &Budget,
+    record_bytes: Option<usize>,
+) -> Buffers {
+    // Beside the blocks of the merging threads, and the records grouped by file.
+    let block = budget.block;
+    let available = budget.memory.saturating_sub((budget.threads * budget.emit_blocks + 1) * block);
+    let blocks = share_of(request, available, block, record_bytes).blocks(available, block);
+    Buffers { bytes: (blocks * block) as u64, block: block as u64 }
+}
+
 /// The plan of a reshape by another key: one pass, n x m. `merging` is the plan of a merge of the same inputs.
 pub fn plan_reshape_by(
     merging: Plan,
@@ -323,17 +336,14 @@ pub fn plan_reshape_by(
         requests: 2 * bytes / budget.block as u64,
         ..last.clone()
     };
-    let available = budget.memory.saturating_sub(budget.threads * budget.emit_blocks * budget.block);
-    let available = available.saturating_sub(budget.block);
-    let share = share_of(request, available, budget.block, record_bytes);
-    let blocks = share.blocks(available, budget.block);
-    let by = match scheme_of(request, inputs, outputs, blocks) {
+    let buffers = reshape_buffers(request, budget, record_bytes);
+    let by = match scheme_of(request, inputs, outputs, (buffers.bytes / buffers.block) as usize) {
         None => {
             pass.set_switches(2 * bytes / budget.block as u64, &merging.volume);
             String::new()
         }
         Some(scheme) => {
-            let switches = interconnect_switches(&scheme, blocks, budget.block, 2 * bytes);
+            let switches = scheduled_switches(&scheme, buffers, 2 * bytes);
             pass.set_switches(switches, &merging.volume);
             format!(" by {}", scheme.algorithm.name().to_uppercase())
         }

@@ -4,7 +4,6 @@ pub mod budget;
 mod corrected;
 pub mod disk_space;
 pub mod find_volumes;
-mod interconnect;
 pub mod planner;
 mod simulated;
 pub mod volumes;
@@ -18,12 +17,12 @@ pub(crate) use disk_space::{
     Shortage, check_output_space, disk_is_estimate, explain_view_space, free_of_plan, keep_within,
     no_space_for_spills, refuse_without_space, shortage,
 };
-pub(crate) use interconnect::interconnect_switches;
 pub(crate) use planner::{
     Ahead, GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, host_of, inputs_want_runs, make_plan,
-    merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
-    split_again_in_long_runs,
+    merge_buffers, merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead,
+    plan_split, split_again_in_long_runs,
 };
+pub(crate) use simulated::{Buffers, equal_parts_switches, merge_switches, scheduled_switches};
 pub(crate) use volumes::{
     RunOptions, check_apart, devices, disk_for, job_disk, output_dir, output_disk, temp_dirs, view_disk,
     within_memory, written_dirs,

@@ -314,13 +314,8 @@ impl<'a, R: Records> Facts<'a, R> {
     fn merge_inputs(&self) -> Plan {
         let mut job = self.job(false);
         job.shares.fan_in = merge_fan_in(self.budget, self.request) as u64;
-        let block = self.budget.block;
-        let streams = job.shares.streams as usize;
-        let fan_in = (job.shares.fan_in).min(self.extent.inputs) as usize;
-        let long_runs = inputs_want_runs(&self.request.volumes, fan_in);
-        let share = MergeShare::new(streams, block, fan_in, self.records.record_bytes(), long_runs);
-        let blocks = share.blocks(streams, block);
-        job.shares.streams = (blocks * (block - share.carry_bytes)) as u64;
+        let record_bytes = self.records.record_bytes();
+        job.shares.streams = merge_buffers(self.budget, self.request, self.extent.inputs, record_bytes).bytes;
         let mut plan = job.merge_inputs();
         if self.request.volumes.input_volume.is_none() {
             self.count_switches(&mut plan, &job.shares, &|_| self.budget.block);
@@ -356,6 +351,22 @@ impl<'a, R: Records> Facts<'a, R> {
         self.count_switches(&mut plan, &job.shares, &block_of);
         Ok(plan)
     }
+}
+
+/// The buffers of a merge of the `inputs` of a job.
+pub(crate) fn merge_buffers(
+    budget: &Budget,
+    request: &SortRequest,
+    inputs: u64,
+    record_bytes: Option<usize>,
+) -> Buffers {
+    let block = budget.block;
+    let streams = budget.streams().saturating_sub(budget.output_blocks * block);
+    let fan_in = (merge_fan_in(budget, request) as u64).min(inputs) as usize;
+    let long_runs = inputs_want_runs(&request.volumes, fan_in);
+    let share = MergeShare::new(streams, block, fan_in, record_bytes, long_runs);
+    let bytes = share.blocks(streams, block) * (block - share.carry_bytes);
+    Buffers { bytes: bytes as u64, block: block as u64 }
 }
 
 /// Expected size of the largest intermediate file of a split, as a share of the mean.

@@ -1,20 +1,90 @@
 //! The switches of merges and splits in a plan, counted by simulation. The formulas hold for passes that move many
 //! times the memory; a shorter pass takes more switches, because it begins and ends with memory that is not full.
 
-use ascot_bowtie::simulate::{Setup, Skew, simulate};
+use ascot_bowtie::simulate::{Setup, Skew, simulate, simulate_equal_parts};
 use ascot_model::plan::{MethodPlan, PassPlan, Plan};
-use ascot_model::run_length::{Algorithm, Scheme, Shape};
+use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 
-/// Blocks of one pass above which the formula is exact enough, and a simulation would take long.
+/// Maximum number of blocks that a simulation moves: more would take long.
 const MAX_BLOCKS: u64 = 1 << 17;
+/// Maximum product of the streams and the blocks of a simulation: each block looks at all streams.
+const MAX_WORK: u64 = 1 << 27;
+/// Memories that a simulated part of a pass moves at least: its beginning is longer than one.
+const MIN_MEMORIES: u64 = 8;
+/// Blocks of memory for a stream above which whole blocks hardly matter: larger blocks then take the same switches.
+const BLOCKS_PER_STREAM: u64 = 130;
 
 /// Memory of the streams of a pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Buffers {
-    pub(super) bytes: u64,
+pub(crate) struct Buffers {
+    pub(crate) bytes: u64,
     /// Bytes of a block.
-    pub(super) block: u64,
+    pub(crate) block: u64,
+}
+
+/// The switches by `scheme` of a pass that moves `bytes`: simulated, or by the formula if memory does not suffice for a
+/// simulation.
+pub(crate) fn scheduled_switches(scheme: &Scheme, buffers: Buffers, bytes: u64) -> u64 {
+    let formula = || (bytes as f64 / scheme.run_length(buffers.bytes as f64)).ceil() as u64;
+    simulated_runs(scheme, buffers, bytes, false).unwrap_or_else(formula)
+}
+
+/// The same if each of its streams has an equal part of the memory.
+pub(crate) fn equal_parts_switches(scheme: &Scheme, buffers: Buffers, bytes: u64) -> u64 {
+    let run = Baseline::EqualParts.run_length(&scheme.shape, buffers.bytes as f64);
+    simulated_runs(scheme, buffers, bytes, true).unwrap_or_else(|| (bytes as f64 / run).ceil() as u64)
+}
+
+/// The simulated switches by `scheme` of a pass that moves `bytes`; none without a block, without memory for the
+/// streams, or with so many streams that a simulation would take long. A long pass is simulated with larger blocks if
+/// memory has many. If it is still long, only its beginning and its end are simulated, and the steady state between
+/// them is taken to last longer.
+fn simulated_runs(scheme: &Scheme, buffers: Buffers, bytes: u64, equal_parts: bool) -> Option<u64> {
+    let block = buffers.block.max(1);
+    let streams = u64::from(scheme.shape.streams().max(1));
+    let max_blocks = MAX_BLOCKS.min(MAX_WORK / streams);
+    let most = (buffers.bytes / block) / (BLOCKS_PER_STREAM * streams);
+    let larger = (bytes / block).div_ceil(max_blocks).min(most).max(1);
+    let total_blocks = bytes / (block * larger);
+    let memory_blocks = buffers.bytes / (block * larger);
+    let is_part = total_blocks > max_blocks;
+    if total_blocks == 0 || (is_part && max_blocks < MIN_MEMORIES.saturating_mul(memory_blocks)) {
+        return None;
+    }
+    let setup = Setup {
+        scheme: *scheme,
+        memory_blocks: u32::try_from(memory_blocks).ok()?,
+        total_blocks: total_blocks.min(max_blocks),
+        input_skew: Skew::Equal,
+        output_skew: Skew::Equal,
+        seed: 1,
+    };
+    let outcome = if equal_parts { simulate_equal_parts(&setup) } else { simulate(&setup, false) }.ok()?;
+    let left = (total_blocks - setup.total_blocks) as f64;
+    // Without a steady state, the mean of the whole pass.
+    let run = if outcome.steady_runs > 0 {
+        outcome.run_length()
+    } else {
+        outcome.blocks as f64 / outcome.runs.max(1) as f64
+    };
+    Some(outcome.runs + (left / run.max(1.0)) as u64)
+}
+
+/// The switches of a merge in long runs of so many `inputs`; without an output on their volume `written_bytes` is 0.
+pub(crate) fn merge_switches(
+    inputs: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    buffers: Buffers,
+) -> Option<u64> {
+    let (algorithm, outputs) = if written_bytes > 0 { (Algorithm::A4, 1) } else { (Algorithm::A3, 0) };
+    let shape = Shape {
+        inputs: u32::try_from(inputs).ok().filter(|&inputs| inputs > 1)?,
+        outputs,
+        alpha: read_bytes as f64 / (read_bytes + written_bytes).max(1) as f64,
+    };
+    simulated_runs(&Scheme::best_of(shape, algorithm)?, buffers, read_bytes + written_bytes, false)
 }
 
 /// The buffers of the files that a pass splits into; `first`: it reads the inputs. None if it does not both read and write
@@ -69,18 +139,10 @@ fn runs_of(
         outputs: u32::try_from(outputs).ok()?,
         alpha: read / (read + pass.written_bytes as f64),
     };
-    let block = buffers.block.max(1);
-    let total_blocks = (pass.read_bytes + pass.written_bytes) / pass.times.max(1) / block;
-    if total_blocks == 0 || total_blocks > MAX_BLOCKS {
-        return None;
-    }
-    let setup = Setup {
-        scheme: Scheme::best_of(shape, algorithm)?,
-        memory_blocks: u32::try_from(buffers.bytes / block).ok()?,
-        total_blocks,
-        input_skew: Skew::Equal,
-        output_skew: Skew::Equal,
-        seed: 1,
-    };
-    simulate(&setup, false).ok().map(|outcome| outcome.runs)
+    simulated_runs(
+        &Scheme::best_of(shape, algorithm)?,
+        buffers,
+        (pass.read_bytes + pass.written_bytes) / pass.times.max(1),
+        false,
+    )
 }

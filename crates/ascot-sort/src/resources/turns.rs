@@ -1,5 +1,6 @@
-//! Turns: if a switch costs the device more time than moving a block, and reading and writing at once gains
-//! nothing, the reader and the writer of a pass that sorts in memory use the device alternately.
+//! Turns: if a switch costs the device more time than moving a block, the reader and the writer of a pass that sorts
+//! in memory use the device alternately, also where both directions at once move more bytes
+//! ([`volume`](ascot_model::volume) has the reason).
 //!
 //! ```text
 //!   reader    ████████░░░░░░░░████████░░░░░░░░      reads until there is no memory left to read into
@@ -45,10 +46,10 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Turns for a pass from files to files or directories, if some of both are on one device and its
-    /// profile shows a gain. A volume without a profile counts as flash.
+    /// Turns for a pass from files to files or directories, if some of both are on one device whose profile wants long
+    /// runs. A volume without a profile counts as flash.
     pub fn between(volume: Option<&VolumeProfile>, from: &[PathBuf], to: &[PathBuf]) -> Option<Arc<Turns>> {
-        volume.filter(|volume| volume.wants_runs(2.0) && !volume.gains_from_both())?;
+        volume.filter(|volume| volume.wants_runs(2.0))?;
         let to: Vec<u64> = to.iter().filter_map(|path| device_of(path)).collect();
         from.iter().filter_map(|path| device_of(path)).any(|device| to.contains(&device)).then(Arc::default)
     }
@@ -154,6 +155,6 @@ mod tests {
         assert!(Turns::between(None, &here, &here).is_none());
         assert!(Turns::between(Some(&VolumeProfile::assumed_flash()), &here, &here).is_none());
         let both = VolumeProfile { duplex_bytes_per_s: Some(3e9), ..array };
-        assert!(Turns::between(Some(&both), &here, &here).is_none());
+        assert!(Turns::between(Some(&both), &here, &here).is_some());
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use ascot_io::{BlockPool, PAGE_BYTES, WriteStream};
 use ascot_model::account::{BufferAccount, PassAccount};
+use ascot_model::plan::PassPlan;
 use ascot_model::report::{REPORT_VERSION, Report};
 
 use crate::api::{Cancel, Observer, Output, SortError};
@@ -16,7 +17,7 @@ use crate::plan::{RunOptions, check_output_space, output_disk};
 use crate::report::{PassFacts, Passes, files_of};
 use crate::resources::peak_memory_bytes;
 use crate::view::reader::View;
-use crate::view::stream::Reading;
+use crate::view::stream::{Reading, StreamPlan};
 
 /// Inverse of the output's share of the memory.
 const OUTPUT_SHARE: usize = 32;
@@ -44,8 +45,7 @@ pub fn write_part(
     }
     let is_whole_file = matches!(output, Output::Path(_)) && part == (0..view.bytes());
     let outputs = u64::from(matches!(output, Output::Path(_)));
-    let in_turns = in_turns(view, output);
-    let predicted_seconds = view.predicted(part.end - part.start, outputs > 0).seconds();
+    let PartPlan { in_turns, pass, .. } = PartPlan::new(view, &part, output)?;
     let mut output = OutputStream::create(&disk, output, None)?;
     let reading = Reading { sums: is_whole_file, in_turns, ..Reading::default() };
     let buffers = Some(copy(view, part.clone(), reading, output.stream()?, cancel)?);
@@ -56,7 +56,7 @@ pub fn write_part(
     let report = Report {
         version: REPORT_VERSION,
         verb: "read".into(),
-        predicted_seconds: Some(predicted_seconds),
+        predicted_seconds: Some(pass.seconds()),
         seconds: started.elapsed().as_secs_f64(),
         records_in: view.sum().count,
         bytes_in: view.sum().bytes,
@@ -76,13 +76,33 @@ pub fn write_part(
     Ok(report)
 }
 
-/// Whether reading the view and writing the output take turns.
-pub(super) fn in_turns(view: &dyn View, output: &Output) -> bool {
-    matches!(output, Output::Path(path) if view.takes_turns_with(path))
+/// How a part of a view is read and written.
+pub(super) struct PartPlan {
+    /// How its runs are read.
+    pub(super) reading: StreamPlan,
+    /// Whether reading and writing the output take turns.
+    pub(super) in_turns: bool,
+    /// The prediction.
+    pub(super) pass: PassPlan,
+}
+
+impl PartPlan {
+    /// The plan of writing the bytes `part` of `view`.
+    pub(super) fn new(view: &dyn View, part: &Range<u64>, output: &Output) -> Result<PartPlan, SortError> {
+        let in_turns = matches!(output, Output::Path(path) if view.takes_turns_with(path));
+        // Held while the rest is divided, as when the view is read.
+        let held = output_blocks(view)?;
+        let reading = Reading { memory: view.pool().available(), in_turns, ..Reading::default() };
+        let reading = view.plan_stream(part.start, part.end, reading)?;
+        drop(held);
+        let writes = matches!(output, Output::Path(_));
+        let pass = view.predicted(part.end - part.start, writes, &reading);
+        Ok(PartPlan { reading, in_turns, pass })
+    }
 }
 
 /// The memory of the output. It comes from the view's pool, so that its cap includes the output.
-pub(super) fn output_blocks(view: &dyn View) -> Result<BlockPool, SortError> {
+fn output_blocks(view: &dyn View) -> Result<BlockPool, SortError> {
     let min_bytes = BLOCKS * PAGE_BYTES;
     let bytes = (view.pool().available() / OUTPUT_SHARE).clamp(min_bytes, BLOCKS * BLOCK_BYTES);
     let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;

@@ -14,9 +14,9 @@ use serde::Serialize;
 
 use crate::api::{Output, SortError};
 use crate::plan::{RunOptions, check_output_space, output_disk};
-use crate::view::copy::{in_turns, output_blocks};
+use crate::view::copy::PartPlan;
 use crate::view::reader::View;
-use crate::view::stream::{ReadOrder, Reading, StreamPlan};
+use crate::view::stream::{ReadOrder, StreamPlan};
 
 /// How a part of a view would be read.
 #[derive(Clone, Debug, Serialize)]
@@ -57,17 +57,10 @@ pub fn explain_part(
     options: &RunOptions,
 ) -> Result<ReadExplanation, SortError> {
     let bytes = part.end - part.start;
-    let writes = matches!(output, Output::Path(_));
     if let Output::Path(path) = output {
         check_output_space(&output_disk(options, view.ledger()), path, bytes)?;
     }
-    let in_turns = in_turns(view, output);
-    // Held while the rest is divided, as when the view is read.
-    let held = output_blocks(view)?;
-    let reading = Reading { memory: view.pool().available(), in_turns, ..Reading::default() };
-    let reading = view.plan_stream(part.start, part.end, reading)?;
-    drop(held);
-    let pass = view.predicted(bytes, writes);
+    let PartPlan { reading, in_turns, pass } = PartPlan::new(view, &part, output)?;
     let volumes = &view.request().volumes;
     Ok(ReadExplanation {
         bytes,

@@ -44,7 +44,7 @@ pub trait View: Send + Sync {
     /// Whether reading and writing `output` take turns: both are on one volume, whose switches cost much.
     fn takes_turns_with(&self, output: &Path) -> bool;
     /// The prediction of reading `bytes` bytes, and of writing them to a file on its volume if `writes`.
-    fn predicted(&self, bytes: u64, writes: bool) -> PassPlan;
+    fn predicted(&self, bytes: u64, writes: bool, reading: &StreamPlan) -> PassPlan;
     /// How [`stream`](Self::stream) would read the bytes from `from` to `to`. It reads no block, so that the blocks
     /// with which a part begins and ends are estimates.
     fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan, SortError>;
@@ -356,7 +356,7 @@ impl<R: Records> View for Opened<R> {
         Turns::between(self.request.volumes.volume.as_ref(), &runs, &[dir]).is_some()
     }
 
-    fn predicted(&self, bytes: u64, writes: bool) -> PassPlan {
+    fn predicted(&self, bytes: u64, writes: bool, reading: &StreamPlan) -> PassPlan {
         let record_bytes = self.bytes as f64 / self.sum.count.max(1) as f64;
         let host = host_of(&self.request, record_bytes, self.threads);
         let blocks: u64 = self.runs.iter().map(|run| run.index.blocks.len() as u64).sum();
@@ -365,8 +365,8 @@ impl<R: Records> View for Opened<R> {
         let requests = (bytes + written_bytes).div_ceil(block);
         let inputs = self.runs.len() as u64;
         let outputs = u64::from(writes);
-        let moved =
-            Moved { read_bytes: bytes, written_bytes, inputs, outputs, switches: inputs, times: 1, requests };
+        let switches = reading.long_run_switches(written_bytes).unwrap_or(inputs);
+        let moved = Moved { read_bytes: bytes, written_bytes, inputs, outputs, switches, times: 1, requests };
         PassPlan::new(
             "read",
             moved,

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::api::{Cancel, SortError, SortRequest};
 use crate::merge::{EmitThreads, Merge as Merging, MergeSink};
-use crate::plan::merges_in_long_runs;
+use crate::plan::{Buffers, merge_switches, merges_in_long_runs};
 use crate::records::{Merged, MergedBlock, Records, Rules};
 use crate::runs::{RunInput, RunStart};
 use crate::view::load::ViewRun;
@@ -272,6 +272,21 @@ pub struct StreamPlan {
     /// Bytes of each block of the merging threads.
     #[serde(skip)]
     emit_bytes: usize,
+}
+
+impl StreamPlan {
+    /// The switches of reading the runs in long ones and of writing `written_bytes` to their volume in turns; none if they
+    /// are read block by block.
+    pub(super) fn long_run_switches(&self, written_bytes: u64) -> Option<u64> {
+        let written_bytes = match self.order {
+            ReadOrder::Forecast => return None,
+            ReadOrder::LongRuns => 0,
+            ReadOrder::Groups => written_bytes,
+        };
+        let block = self.block_bytes as u64;
+        let buffers = Buffers { bytes: self.blocks as u64 * block, block };
+        merge_switches(self.runs as u64, self.stored_bytes, written_bytes, buffers)
+    }
 }
 
 impl Part {
