@@ -12,7 +12,7 @@ use ascot_model::measured_profile::MeasuredProfile;
 use ascot_model::measurement::{Figure, Speed, SwitchPoint};
 use ascot_model::units;
 use ascot_sort::Cancel;
-use ascot_sort::jobs::measure_host::measure_host;
+use ascot_sort::jobs::measure_host::{MeasuredJobs, measure_host};
 use clap::ArgMatches;
 
 use crate::chart;
@@ -91,11 +91,14 @@ fn measure(
     let volume_seconds = seconds * (1.0 - HOST_SHARE);
     let request = ProbeRequest { directory: directory.to_path_buf(), bytes, seconds: volume_seconds };
     let share_of_volume = |done: f64| progress(done * (1.0 - HOST_SHARE));
-    let Probed { volume, measurement, notices } =
+    let Probed { volume, mut measurement, notices } =
         ascot_device::probe(&request, &cancel.flag(), &share_of_volume)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let share_of_host = |done: f64| progress(1.0 - HOST_SHARE * (1.0 - done));
-    let host = measure_host(directory, threads, seconds * HOST_SHARE, cancel, &share_of_host)?;
+    let MeasuredJobs { host, device_request_seconds } =
+        measure_host(directory, threads, seconds * HOST_SHARE, cancel, &share_of_host)?;
+    measurement.request_seconds = device_request_seconds;
+    let volume = measurement.profile(&volume.name);
     Ok(Measured { profile: MeasuredProfile { volume, measurement, host }, notices })
 }
 

@@ -5,7 +5,7 @@
 //!   layout   writes the files to be read
 //!   cache    bursts of writes after a sync
 //!   sweep    request sizes and numbers in flight; selects the smallest of those about as fast as the best
-//!   rounds   each figure once a round, with the requests of a job: reading, writing, both; both in small requests;
+//!   rounds   each figure once a round, with the requests of a job: reading, writing, both;
 //!            switches by number of files, both directions
 //! ```
 //!
@@ -34,10 +34,8 @@ const DEPTHS: [usize; 3] = [1, 4, 16];
 /// Requests of the rates: jobs keep at least so many bytes in flight, in requests of at most this size.
 const JOB_BYTES: usize = 8 << 20;
 const JOB_REQUEST_BYTES: u64 = MIB;
-/// Small requests, whose time beyond that of their bytes is the time of a request.
-const SMALL: Pattern = Pattern { request_bytes: 32 * KIB, depth: 64, streams: 1 };
-/// Maximum number of requests in flight in one direction, that of small ones.
-const MAX_DEPTH: usize = SMALL.depth;
+/// Maximum number of requests in flight in one direction.
+const MAX_DEPTH: usize = 64;
 /// Bytes of the buffers of one direction.
 const BUFFER_BYTES: usize = 16 << 20;
 /// Of the patterns within this share of the fastest, the one with the least memory is selected.
@@ -97,7 +95,7 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
         read: speed(read, &rounds.read),
         write: speed(write, &rounds.write),
         duplex: Figure::new(&rounds.duplex),
-        request_seconds: Some(Figure::new(&rounds.request_seconds)),
+        request_seconds: None,
         run_bytes: RUN_BYTES,
         read_switches: switches(&rounds.read_switches),
         write_switches: switches(&rounds.write_switches),
@@ -158,7 +156,6 @@ struct Rounds {
     read: Vec<f64>,
     write: Vec<f64>,
     duplex: Vec<f64>,
-    request_seconds: Vec<f64>,
     /// For each round, by number of files.
     read_switches: Vec<Vec<f64>>,
     write_switches: Vec<Vec<f64>>,
@@ -231,7 +228,7 @@ impl<'a> Bench<'a> {
         let left = Clock::seconds_until(self.clock.share(1.0)).max(0.3);
         let wanted = ((left / ROUND_SECONDS) as u32).clamp(MIN_ROUNDS, MAX_ROUNDS);
         // A baseline before and after the numbers of files, for each direction.
-        let slices = 4.0 * RATE_WEIGHT + 2.0 * (self.file_counts().len() + 2) as f64;
+        let slices = 3.0 * RATE_WEIGHT + 2.0 * (self.file_counts().len() + 2) as f64;
         let slice = MEASURED_SHARE * left / f64::from(wanted) / slices;
         let mut rounds = Rounds::default();
         for round in 0..wanted {
@@ -256,12 +253,7 @@ impl<'a> Bench<'a> {
     ) -> Result<(), ProbeError> {
         rounds.read.push(self.one(Direction::Read, read, RATE_WEIGHT * slice)?.rate());
         rounds.write.push(self.one(Direction::Write, write, RATE_WEIGHT * slice)?.rate());
-        let duplex = self.both(read, write, RATE_WEIGHT * slice)?;
-        rounds.duplex.push(duplex);
-        let small = self.both(SMALL, SMALL, RATE_WEIGHT * slice)?;
-        // Two requests move the bytes of one in each direction.
-        let seconds = SMALL.request_bytes as f64 * (1.0 / small - 1.0 / duplex) / 2.0;
-        rounds.request_seconds.push(seconds);
+        rounds.duplex.push(self.both(read, write, RATE_WEIGHT * slice)?);
         rounds.read_switches.push(self.switches(Direction::Read, slice, backward)?);
         rounds.write_switches.push(self.switches(Direction::Write, slice, backward)?);
         Ok(())

@@ -11,7 +11,7 @@
 //!
 //! This file follows a request: it is cut into parts, these wait in the [`PartQueue`], the [`Ring`] or a thread
 //! performs them, and the last one finishes the ticket. `start.rs` starts the threads and says what happens if one
-//! panics.
+//! panics; `measured.rs` begins transfers outside of streams.
 //!
 //! With io_uring, one thread owns the ring and sleeps in it; a bell (eventfd) read through the ring wakes it for new
 //! parts. If the kernel refuses io_uring, `depth` threads do the same work; if it refuses even threads, the caller's
@@ -28,9 +28,12 @@
 //! * `asleep` is set, under the lock, before the ring's thread sleeps, so a part pushed later always rings the bell,
 //!   and none is overlooked.
 
+mod measured;
 mod start;
 #[cfg(test)]
 mod tests;
+
+pub use measured::PendingTransfer;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -88,42 +91,6 @@ impl IoQueue {
             self.inner.queue.push(parts);
         }
         ticket
-    }
-
-    /// Begins to move all bytes of `buf`, in one request, between it and `file` at `offset`. No ledger counts them: this
-    /// is for measuring devices. For a file with O_DIRECT, memory, offset and length are whole pages.
-    pub fn begin(&self, file: &Arc<File>, direction: Direction, offset: u64, buf: Buf) -> PendingTransfer {
-        let len = buf.len();
-        let file = Arc::clone(file);
-        let request = Request {
-            file,
-            direction,
-            buf,
-            len,
-            offset,
-            part_bytes: len,
-            direct: true,
-            halve: false,
-            receipt: None,
-        };
-        PendingTransfer { ticket: self.submit(request), len }
-    }
-}
-
-/// A transfer outside of streams that has begun.
-pub struct PendingTransfer {
-    ticket: Ticket,
-    len: usize,
-}
-
-impl PendingTransfer {
-    /// Waits for its end, and for the buffer of a read.
-    ///
-    /// # Errors
-    /// The system's, or a file that ends early.
-    pub fn complete(self) -> io::Result<Option<Buf>> {
-        let (buf, moved) = self.ticket.wait();
-        if moved? < self.len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(buf) }
     }
 }
 

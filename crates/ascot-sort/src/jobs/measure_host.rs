@@ -10,7 +10,8 @@
 //! Memory, threads and queues are those of real jobs: records come from a device into memory that no cache holds, and all
 //! threads work at the same time. The inputs have no names, and spills are those of any job.
 //!
-//! The time of a request and that of a byte follow from two sorts with blocks of different size.
+//! The time of a request, of a processor and of the device, and the time of a byte follow from two sorts with blocks of
+//! different size. So they are those of requests as jobs with little memory issue them: small, and few at a time.
 
 use std::fs::File;
 use std::io::Write;
@@ -92,13 +93,13 @@ pub fn measure_host(
     seconds: f64,
     cancel: &Cancel,
     progress: &dyn Fn(f64),
-) -> Result<HostMeasurement, SortError> {
+) -> Result<MeasuredJobs, SortError> {
     let began = Instant::now();
     let budget = Duration::from_secs_f64(seconds);
     let bytes = if budget < HASTE { BYTES_IN_HASTE } else { BYTES };
     let jobs = Jobs { directory, threads, cancel };
     let mut steps: Vec<Steps> = SUBJECTS.iter().map(|_| Steps::default()).collect();
-    let (mut requests, mut moving) = (Vec::new(), Vec::new());
+    let mut costs: Vec<MovingCosts> = Vec::new();
     for repeat in 0..MAX_REPEATS {
         // Another repetition takes as long as those before did in the mean.
         if repeat > 0 && began.elapsed() * (repeat as u32 + 1) / repeat as u32 > budget {
@@ -111,23 +112,32 @@ pub fn measure_host(
             steps.add_split(&jobs.sort(subject, &input, MEMORY_BYTES, Method::Distribute)?.report);
             if subject.format == LONG_FORMAT {
                 let small = jobs.sort(subject, &input, SMALL_MEMORY_BYTES, Method::Merge)?;
-                if let Some(costs) = small.costs(&sorted) {
-                    requests.push(costs.request_seconds);
-                    moving.push(1.0 / costs.byte_seconds);
-                }
+                costs.extend(small.costs(&sorted));
             }
             let done = (repeat * SUBJECTS.len() + number + 1) as f64 / (MAX_REPEATS * SUBJECTS.len()) as f64;
             progress(done.max(began.elapsed().as_secs_f64() / seconds.max(1e-3)).min(1.0));
         }
     }
-    let figure = |found: &[f64]| (!found.is_empty()).then(|| Figure::new(found));
-    Ok(HostMeasurement {
-        threads,
-        fresh_memory: None,
-        request_seconds: figure(&requests),
-        moving: figure(&moving),
-        kernels: SUBJECTS.iter().zip(&steps).map(|(subject, steps)| steps.kernel(subject)).collect(),
+    let figure = |value: fn(&MovingCosts) -> f64| {
+        let found: Vec<f64> = costs.iter().map(value).collect();
+        (!found.is_empty()).then(|| Figure::new(&found))
+    };
+    let kernels = SUBJECTS.iter().zip(&steps).map(|(subject, steps)| steps.kernel(subject)).collect();
+    let request_seconds = figure(|costs| costs.request_seconds);
+    let moving = figure(|costs| 1.0 / costs.byte_seconds);
+    Ok(MeasuredJobs {
+        host: HostMeasurement { threads, fresh_memory: None, request_seconds, moving, kernels },
+        device_request_seconds: figure(|costs| costs.device_request_seconds),
     })
+}
+
+/// What small jobs show.
+#[derive(Clone, Debug)]
+pub struct MeasuredJobs {
+    /// The speeds of the processors.
+    pub host: HostMeasurement,
+    /// Seconds of the device for a request beyond those of its bytes; `None`: noise is larger.
+    pub device_request_seconds: Option<Figure>,
 }
 
 /// The jobs of a measurement.
@@ -202,10 +212,14 @@ impl Jobs<'_> {
 /// Stages whose time is that of the records.
 const KERNELS: [&str; 3] = ["sort", "merge", "split"];
 
-/// What moving bytes between a device and the steps of a job takes of a processor.
+/// What moving bytes between a device and the steps of a job takes.
 struct MovingCosts {
+    /// Of a processor.
     request_seconds: f64,
+    /// Of a processor.
     byte_seconds: f64,
+    /// Of the device, beyond the time of the bytes.
+    device_request_seconds: f64,
 }
 
 impl Sorted {
@@ -221,6 +235,11 @@ impl Sorted {
         (self.report.moved.read_bytes + self.report.moved.written_bytes) as f64
     }
 
+    /// Seconds with requests in flight.
+    fn device_seconds(&self) -> f64 {
+        self.report.passes.iter().map(|pass| pass.device_seconds).sum()
+    }
+
     /// The costs that explain the times of this sort and of one with larger blocks; none if noise is larger.
     fn costs(&self, larger: &Sorted) -> Option<MovingCosts> {
         let requests = |sorted: &Sorted| sorted.moved_bytes() / sorted.block as f64;
@@ -228,9 +247,16 @@ impl Sorted {
             (self.moving_seconds() - larger.moving_seconds()) / (requests(self) - requests(larger));
         let byte_seconds =
             (larger.moving_seconds() - requests(larger) * request_seconds) / larger.moved_bytes();
-        let possible = |seconds: f64| seconds.is_finite() && seconds > 0.0;
-        (possible(request_seconds) && possible(byte_seconds))
-            .then_some(MovingCosts { request_seconds, byte_seconds })
+        // The larger memory holds more records, so that fewer bytes move.
+        let share = self.moved_bytes() / larger.moved_bytes();
+        let device_request_seconds = (self.device_seconds() - share * larger.device_seconds())
+            / (requests(self) - share * requests(larger));
+        let possible = [request_seconds, byte_seconds, device_request_seconds];
+        possible.iter().all(|seconds| seconds.is_finite() && *seconds > 0.0).then_some(MovingCosts {
+            request_seconds,
+            byte_seconds,
+            device_request_seconds,
+        })
     }
 }
 
@@ -323,7 +349,8 @@ mod tests {
     #[test]
     fn every_kind_has_its_speeds_and_nothing_is_left() {
         let directory = tempfile::tempdir_in(".").expect("a directory");
-        let host = measure_host(directory.path(), 2, 0.1, &Cancel::new(), &|_| {}).expect("measured");
+        let measured = measure_host(directory.path(), 2, 0.1, &Cancel::new(), &|_| {}).expect("measured");
+        let host = measured.host;
         assert_eq!(host.check(), Ok(()));
         assert!(host.threads == 2);
         for kernel in &host.kernels {
