@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_region_is_used_again() {
-        let pool = Pool::new(6 * MIB);
+        let pool = Pool::new(8 * MIB);
         let small = pool.region(PAGE_BYTES, "small").unwrap();
         assert!(pool.inner.backing().arena.is_none(), "a small region maps no arena");
         let mut region = pool.region(3 * MIB, "first").unwrap();
@@ -373,14 +373,14 @@ mod tests {
 
     #[test]
     fn what_others_allocate_takes_pages_from_the_arena() {
-        let pool = Pool::new(6 * MIB);
-        pool.region(6 * MIB, "all").unwrap().fill(1);
+        let pool = Pool::new(8 * MIB);
+        pool.region(8 * MIB, "all").unwrap().fill(1);
         let mut reserved = pool.reserve(3 * MIB, "others").unwrap();
-        assert_eq!(resident(&pool), (3 * MIB, 6 * MIB));
+        assert_eq!(resident(&pool), (5 * MIB, 8 * MIB));
         reserved.shrink_to(MIB);
-        let mut max = pool.region(5 * MIB, "most").unwrap();
+        let mut max = pool.region(7 * MIB, "most").unwrap();
         max.fill(2);
-        assert_eq!(resident(&pool), (5 * MIB, 6 * MIB));
+        assert_eq!(resident(&pool), (7 * MIB, 8 * MIB));
     }
 
     #[test]
