@@ -17,18 +17,12 @@
 //! then gives all that it holds, because equal records are ordered by input.
 //!
 //! Invariants: a thread has blocks of its own, so that the thread with the first unfinished task always continues; the
-//! memory of a task is freed before the task reports its end; records with equal keys stay in one task if duplicates are
-//! dropped.
+//! memory of a task is freed before the task reports its end; records with equal keys stay in one task.
 //!
-//! `merge/cut.rs` cuts batches into tasks, and `merge/start.rs` starts the threads.
+//! `merge/start.rs` starts the threads.
 
-mod cut;
 mod start;
 
-pub use cut::{CutRules, cut_tasks};
-
-use std::cell::OnceCell;
-use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -101,7 +95,7 @@ impl<'a, R: Records> Merge<'a, R> {
         sink: &mut impl MergeSink<I, O>,
     ) -> Result<Merged, SortError> {
         let cancel = self.cancel;
-        let mut held: Vec<HeldBlocks<R>> = starts.iter().map(|_| VecDeque::new()).collect();
+        let mut held: Vec<VecDeque<Held>> = starts.iter().map(|_| VecDeque::new()).collect();
         let mut next_block = starts;
         for source in std::mem::take(&mut self.in_memory) {
             next_block.push(source.len());
@@ -117,19 +111,13 @@ impl<'a, R: Records> Merge<'a, R> {
 }
 
 impl<R: Records> Merge<'_, R> {
-    fn hold(&self, segment: Segment, block: usize) -> Held<R::Bound> {
-        let bytes = self.records.bytes_in(&segment);
-        Held { bytes, segment, last: OnceCell::new(), block, long: false, straddles: false }
+    fn hold(&self, segment: Segment, block: usize) -> Held {
+        Held { bytes: self.records.bytes_in(&segment), segment, block, long: false, straddles: false }
     }
 }
 
-/// The blocks of an input that memory holds.
-type HeldBlocks<R> = VecDeque<Held<<R as Records>::Bound>>;
-
-struct Held<B> {
+struct Held {
     segment: Segment,
-    /// Its last record, once it has been asked for.
-    last: OnceCell<B>,
     /// Bytes of its records when it arrived.
     bytes: u64,
     block: usize,
@@ -138,36 +126,15 @@ struct Held<B> {
     straddles: bool,
 }
 
-impl<B> Held<B> {
-    /// Its last record; it must not be empty.
-    fn last<R: Records<Bound = B>>(&self, records: &R) -> &B {
-        self.last.get_or_init(|| records.last(&self.segment))
-    }
-
-    /// Whether its last record comes before `bound`.
-    fn is_before<R: Records<Bound = B>>(&self, records: &R, bound: &B, side: Side) -> bool {
-        let most = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
-        self.segment.is_empty() || records.compare(self.last(records), bound) <= most
-    }
-
-    /// The end of its records before `bound`.
-    fn end_before<R: Records<Bound = B>>(&self, records: &R, bound: &B, side: Side) -> u32 {
-        if self.is_before(records, bound, side) {
-            return self.segment.hi;
-        }
-        records.position(&self.segment, bound, side, false)
-    }
-}
-
 /// Blocks of the engine among these.
-fn blocks_of<B>(held: &VecDeque<Held<B>>) -> usize {
+fn blocks_of(held: &VecDeque<Held>) -> usize {
     held.iter().filter(|held| !held.straddles).count()
 }
 
-struct MergeFlow<'a, R: Records, S> {
+struct MergeFlow<'a, R, S> {
     merge: Merge<'a, R>,
     sink: &'a mut S,
-    held: Vec<HeldBlocks<R>>,
+    held: Vec<VecDeque<Held>>,
     /// The block of each input after those taken.
     next_block: Vec<usize>,
     /// Whether the merge has waited once for the bounding input.
@@ -216,12 +183,7 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
         let tasks = (bytes / TASK_BYTES.max(batch.len() as u64 * (64 << 10))).clamp(1, most) as usize;
         let left = limit.map(|limit| limit.saturating_sub(so_far.out.count));
         // The last task returns the key, or a later one.
-        let cut = CutRules {
-            previous: so_far.last_key.take(),
-            limit: left,
-            keeps_key: true,
-            separates_equals: !rules.unique,
-        };
+        let cut = CutRules { previous: so_far.last_key.take(), limit: left, keeps_key: true };
         let tasks = cut_tasks(*records, batch, tasks, cut);
         let sink = &mut *self.sink;
         let merged = threads.run(tasks, *rules, cancel, &mut |block| {
@@ -242,7 +204,7 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
         let next_block = &self.next_block;
         let records = self.merge.records;
         let done = || {
-            let position = |(held, &next): (&HeldBlocks<R>, &usize)| match held.front() {
+            let position = |(held, &next): (&VecDeque<Held>, &usize)| match held.front() {
                 Some(front) => RunStart { block: front.block, offset: records.offset_of(front.segment.lo) },
                 None => RunStart { block: next, offset: 0 },
             };
@@ -255,13 +217,13 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
 /// Takes the segments of one input up to `bound` (all without one).
 fn take_up_to<R: Records>(
     records: &R,
-    held: &mut HeldBlocks<R>,
+    held: &mut VecDeque<Held>,
     bound: Option<&R::Bound>,
     side: Side,
 ) -> Vec<Segment> {
     let mut source = Vec::new();
     while let Some(front) = held.front_mut() {
-        let at = bound.map_or(front.segment.hi, |bound| front.end_before(records, bound, side));
+        let at = bound.map_or(front.segment.hi, |bound| records.position(&front.segment, bound, side, false));
         let whole = at >= front.segment.hi;
         if at > front.segment.lo {
             source.push(Segment { hi: at, ..front.segment.clone() });
@@ -273,31 +235,6 @@ fn take_up_to<R: Records>(
         held.pop_front();
     }
     source
-}
-
-/// At least as many bytes as a batch below a record takes: the blocks that the record divides count as a whole, so that
-/// they need no search.
-fn bytes_up_to<R: Records>(records: &R, held: &[HeldBlocks<R>], bound: &R::Bound) -> u64 {
-    let taken = |held: &HeldBlocks<R>| -> u64 {
-        let whole = held.partition_point(|held| held.is_before(records, bound, Side::Lower));
-        held.iter().take(whole + 1).map(|held| records.bytes_in(&held.segment)).sum()
-    };
-    held.iter().map(taken).sum()
-}
-
-/// Bytes in memory that a batch below a record takes.
-fn bytes_below<R: Records>(records: &R, held: &[HeldBlocks<R>], bound: &R::Bound) -> u64 {
-    let mut bytes = 0;
-    for blocks in held {
-        for held in blocks {
-            let at = held.end_before(records, bound, Side::Lower);
-            bytes += records.bytes_in(&Segment { hi: at, ..held.segment.clone() });
-            if at < held.segment.hi {
-                break;
-            }
-        }
-    }
-    bytes
 }
 
 impl<R, S, I, O> Flow<I, O> for MergeFlow<'_, R, S>
@@ -322,7 +259,7 @@ where
             }
             Some((bound, bounding)) => {
                 self.bounding = Some(bounding);
-                let ready = bytes_below(self.merge.records, &self.held, &bound);
+                let ready = self.bytes_below(&bound);
                 // A long record goes first: there is no memory for another of its input.
                 let waits =
                     inputs.in_flight(bounding) > 0 && !self.held[bounding].iter().any(|held| held.long);
@@ -344,9 +281,8 @@ where
         }
         // Before the blocks are freed one by one: by then the schedule must know which input starves.
         for (index, held) in self.held.iter().enumerate().take(inputs.inputs()) {
-            let left = |held: &Held<R::Bound>| {
-                self.merge.records.bytes_in(&held.segment) as f64 / held.bytes.max(1) as f64
-            };
+            let left =
+                |held: &Held| self.merge.records.bytes_in(&held.segment) as f64 / held.bytes.max(1) as f64;
             let consumed = held.front().map_or(0.0, |held| 1.0 - left(held));
             inputs.release(index, (before[index] - blocks_of(held)) as u32, consumed);
         }
@@ -385,18 +321,18 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
     /// The smallest last record of one block of each input, and its input. `block` chooses the block.
     fn smallest_last(
         &self,
-        block: impl Fn(usize, &HeldBlocks<R>) -> Option<&Held<R::Bound>>,
+        block: impl Fn(usize, &VecDeque<Held>) -> Option<&Held>,
     ) -> Option<(R::Bound, usize)> {
         let records = self.merge.records;
-        let mut smallest: Option<(&R::Bound, usize)> = None;
+        let mut smallest: Option<(R::Bound, usize)> = None;
         for (index, held) in self.held.iter().enumerate() {
             let Some(block) = block(index, held) else { continue };
-            let last = block.last(records);
-            if smallest.as_ref().is_none_or(|(bound, _)| records.compare(last, bound).is_lt()) {
+            let last = records.last(&block.segment);
+            if smallest.as_ref().is_none_or(|(bound, _)| records.compare(&last, bound).is_lt()) {
                 smallest = Some((last, index));
             }
         }
-        smallest.map(|(bound, index)| (bound.clone(), index))
+        smallest
     }
 
     /// A record that bounds a batch of about as many bytes as the sink takes at most; none if all records in
@@ -423,7 +359,7 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
                     depth
                 })
             });
-            smallest.map(|(bound, _)| (bytes_up_to(self.merge.records, &self.held, &bound), bound))
+            smallest.map(|(bound, _)| (self.bytes_below(&bound), bound))
         };
         // The deepest bound that is not too much.
         let deepest = self.held.iter().map(VecDeque::len).max().unwrap_or(0);
@@ -436,8 +372,22 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
                 _ => too_deep = middle,
             }
         }
-        let bound = bound_at(fits).map(|(_, bound)| bound)?;
-        (bytes_below(self.merge.records, &self.held, &bound) > 0).then_some(bound)
+        bound_at(fits).filter(|(bytes, _)| *bytes > 0).map(|(_, bound)| bound)
+    }
+
+    /// Bytes in memory that a batch below a record takes.
+    fn bytes_below(&self, bound: &R::Bound) -> u64 {
+        let mut bytes = 0;
+        for held in &self.held {
+            for Held { segment, .. } in held {
+                let at = self.merge.records.position(segment, bound, Side::Lower, false);
+                bytes += self.merge.records.bytes_in(&Segment { hi: at, ..segment.clone() });
+                if at < segment.hi {
+                    break;
+                }
+            }
+        }
+        bytes
     }
 
     /// Everything in memory that equals `bound`, of the first input that has such a record. If there is none, the
@@ -451,6 +401,87 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
         let all = || take_up_to(records, &mut self.held[bounding], None, Side::Upper);
         vec![equals.unwrap_or_else(all)]
     }
+}
+
+/// Number of samples per task.
+const SAMPLES_PER_TASK: usize = 12;
+
+/// Conditions that tasks must respect.
+#[derive(Clone, Debug, Default)]
+pub struct CutRules {
+    /// Key emitted before, if duplicates are dropped.
+    pub previous: Option<Vec<u8>>,
+    /// Whether the key of the last record is needed.
+    pub keeps_key: bool,
+    /// Maximum number of records to emit; if set, there is only one task.
+    pub limit: Option<u64>,
+}
+
+/// Cuts sources into about `tasks` tasks of similar size. Records with equal keys stay in one
+/// task.
+pub fn cut_tasks<R: Records>(
+    records: &R,
+    sources: Vec<Vec<Segment>>,
+    tasks: usize,
+    rules: CutRules,
+) -> Vec<Task> {
+    let limit = rules.limit.unwrap_or(u64::MAX);
+    let splitters =
+        if tasks <= 1 || rules.limit.is_some() { Vec::new() } else { splitters(records, &sources, tasks) };
+    let mut cut: Vec<Task> = (0..=splitters.len())
+        .map(|_| Task { sources: Vec::with_capacity(sources.len()), previous: None, last: false, limit })
+        .collect();
+    for source in sources {
+        let mut shares: Vec<Vec<Segment>> = vec![Vec::new(); cut.len()];
+        // The first task that may get a segment: records of one source go to tasks in their order, sorted or not.
+        let mut first = 0;
+        for mut segment in source {
+            while !segment.is_empty() {
+                let at = match splitters.get(first) {
+                    Some(splitter) => records.position(&segment, splitter, Side::Lower, true),
+                    None => segment.hi,
+                };
+                if at > segment.lo {
+                    shares[first].push(Segment { hi: at, ..segment.clone() });
+                    segment.lo = at;
+                }
+                first += usize::from(at < segment.hi);
+            }
+        }
+        for (task, share) in cut.iter_mut().zip(shares) {
+            if !share.is_empty() {
+                task.sources.push(share);
+            }
+        }
+    }
+    // A task without records does not know the key before it.
+    cut.retain(|task| !task.sources.is_empty());
+    if let Some(first) = cut.first_mut() {
+        first.previous = rules.previous;
+    }
+    if let Some(last) = cut.last_mut() {
+        last.last = rules.keeps_key;
+    }
+    cut
+}
+
+fn splitters<R: Records>(records: &R, sources: &[Vec<Segment>], tasks: usize) -> Vec<R::Bound> {
+    let total: u64 = sources.iter().flatten().map(|segment| records.bytes_in(segment)).sum();
+    let wanted = (tasks * SAMPLES_PER_TASK) as u64;
+    let mut samples = Vec::new();
+    let mut owed = 0;
+    for segment in sources.iter().flatten().filter(|segment| !segment.is_empty()) {
+        // Small segments are sampled in turn.
+        owed += records.bytes_in(segment) * wanted;
+        let count = owed / total.max(1);
+        owed -= count * total.max(1);
+        records.sample(segment, count as usize, &mut samples);
+    }
+    samples.sort_by(|a, b| records.compare_keys(a, b));
+    let mut splitters: Vec<R::Bound> =
+        (1..tasks).filter_map(|i| samples.get(samples.len() * i / tasks).cloned()).collect();
+    splitters.dedup_by(|a, b| records.compare_keys(a, b).is_eq());
+    splitters
 }
 
 /// Interval at which a thread that waits for blocks checks whether the job is cancelled.

@@ -1,7 +1,5 @@
 //! Merges of sources that may not be sorted, cut into blocks and tasks, compared with a plain search for disorder.
 
-use std::sync::atomic::AtomicU64;
-
 use ascot_io::Buf;
 use ascot_record::framing::LineFraming;
 use ascot_record::keys::LastResort;
@@ -59,8 +57,7 @@ fn merged<R: Records>(
     rules: Rules,
 ) -> (Vec<u8>, Option<SortError>) {
     let mut bytes = Vec::new();
-    let cut = CutRules { separates_equals: !rules.unique, ..CutRules::default() };
-    for task in cut_tasks(records, sources, tasks, cut) {
+    for task in cut_tasks(records, sources, tasks, CutRules::default()) {
         let (send, receive) = unbounded();
         let blocks = BlockPool::new(Buf::heap(1 << 16), 1 << 16);
         let mut emitter = Emitter::new(blocks, send, Arc::default());
@@ -190,116 +187,5 @@ proptest! {
         let value = |at: usize| values.get(at).copied();
         prop_assert!(at == 0 || value(at - 8) < Some(b'c'));
         prop_assert!(at == values.len() || value(at) >= Some(b'c'));
-    }
-}
-
-/// A computed key that counts how often it is computed: no bytes, as if every record lacked it.
-struct Missing<'a>(&'a AtomicU64);
-
-impl WriteKey for Missing<'_> {
-    fn write_key(&self, _body: &[u8], _out: &mut Vec<u8>) {
-        self.0.fetch_add(1, Relaxed);
-    }
-}
-
-/// Sorted sources of `count` blocks each; block `i` of a source holds the lines of one letter.
-fn sources_of_equal_keys<R: Records>(records: &R, sources: usize, count: u8) -> Vec<Vec<Segment>> {
-    let block = |source: usize, block: u8| {
-        let line = |number| format!("{}{number:04}{}\n", char::from(b'a' + block), source);
-        let lines: String = (0..4000).map(line).collect();
-        let bytes = lines.as_bytes();
-        let mut buf = Buf::heap(bytes.len());
-        buf[..bytes.len()].copy_from_slice(bytes);
-        records.whole(Arc::new(records.index(Lease::plain(buf), 0..bytes.len())))
-    };
-    (0..sources).map(|source| (0..count).map(|number| block(source, number)).collect()).collect()
-}
-
-#[test]
-fn a_bound_is_searched_in_one_block_of_each_input() {
-    static COMPUTED: AtomicU64 = AtomicU64::new(0);
-    let order = ProgramOrder::new(LINES, Missing(&COMPUTED), LastResort::Bytes);
-    let records = Arc::new(Framed::new(LINES, order));
-    let hold = |segment: Segment| Held {
-        bytes: records.bytes_in(&segment),
-        segment,
-        last: OnceCell::new(),
-        block: 0,
-        long: false,
-        straddles: false,
-    };
-    let sources = sources_of_equal_keys(&*records, 3, 20);
-    let mut samples = Vec::new();
-    records.sample(&sources[1][15], 1, &mut samples);
-    let bound = samples.remove(0);
-    let held: Vec<VecDeque<_>> =
-        sources.into_iter().map(|source| source.into_iter().map(hold).collect()).collect();
-    COMPUTED.store(0, Relaxed);
-    let below = bytes_below(&*records, &held, &bound);
-    let blocks = held.iter().flatten().map(|held| held.bytes).sum::<u64>();
-    assert!(below > blocks * 3 / 4 && below < blocks * 8 / 10, "{below} of {blocks}");
-    // Two keys for a comparison with the last record of each block, and one for each step of a binary search.
-    let (comparisons, steps) = (3 * 16, 3 * 20);
-    let computed = COMPUTED.load(Relaxed);
-    assert!(computed <= 2 * comparisons + steps, "{computed}");
-    // Without the exact place, two keys for each step of a binary search among the blocks.
-    COMPUTED.store(0, Relaxed);
-    let up_to = bytes_up_to(&*records, &held, &bound);
-    assert!(up_to >= below && up_to <= below + 3 * held[0][0].bytes, "{up_to} {below}");
-    let computed = COMPUTED.load(Relaxed);
-    assert!(computed <= 2 * 3 * 6, "{computed}");
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-    /// Equal keys are cut into tasks, and come out as from a single task.
-    #[test]
-    fn equal_keys_make_several_tasks(
-        inputs in prop::collection::vec(prop::collection::vec("[ab][a-c]{0,2}", 0..40), 1..6),
-        tasks in 2usize..9,
-    ) {
-        for last_resort in [LastResort::None, LastResort::Bytes, LastResort::BytesReversed] {
-            let records = Framed::new(LINES, RangeOrder::new(LINES, 0..1, false, last_resort));
-            let sources = || -> Vec<Vec<Segment>> {
-                inputs.iter().enumerate().filter(|(_, lines)| !lines.is_empty()).map(|(source, lines)| {
-                    // Long enough for several samples; the source shows in equal records.
-                    let mut lines: Vec<String> =
-                        lines.iter().map(|line| format!("{line}{}{source}\n", " ".repeat(250))).collect();
-                    match last_resort {
-                        LastResort::None => lines.sort_by_key(|line| line.as_bytes()[0]),
-                        LastResort::Bytes => lines.sort(),
-                        LastResort::BytesReversed => {
-                            lines.sort_by(|a, b| a[..1].cmp(&b[..1]).then(b[1..].cmp(&a[1..])));
-                        }
-                    }
-                    let bytes = lines.concat().into_bytes();
-                    let mut buf = Buf::heap(bytes.len());
-                    buf[..bytes.len()].copy_from_slice(&bytes);
-                    vec![records.whole(Arc::new(records.index(Lease::plain(buf), 0..bytes.len())))]
-                }).collect()
-            };
-            let rules = Rules { unique: false, sum: true };
-            let (one, _) = merged(&records, sources(), 1, rules);
-            let (several, _) = merged(&records, sources(), tasks, rules);
-            prop_assert!(one == several);
-        }
-    }
-}
-
-#[test]
-fn equal_keys_make_tasks_of_similar_size() {
-    for last_resort in [LastResort::None, LastResort::Bytes] {
-        let records = Framed::new(LINES, RangeOrder::new(LINES, 9..9, false, last_resort));
-        let rules = CutRules { separates_equals: true, ..CutRules::default() };
-        let tasks = cut_tasks(&records, sources_of_equal_keys(&records, 8, 10), 4, rules.clone());
-        let bytes = |task: &Task| -> u64 {
-            task.sources.iter().flatten().map(|segment| records.bytes_in(segment)).sum()
-        };
-        let sizes: Vec<u64> = tasks.iter().map(bytes).collect();
-        let total: u64 = sizes.iter().sum();
-        assert!(sizes.len() == 4 && sizes.iter().all(|&size| size <= total / 2), "{sizes:?}");
-        let together = CutRules { separates_equals: false, ..rules };
-        let tasks = cut_tasks(&records, sources_of_equal_keys(&records, 8, 10), 4, together);
-        assert_eq!(tasks.len(), 1, "records of a key stay together if duplicates are dropped");
     }
 }

@@ -168,7 +168,7 @@ impl<R: Records> Job<'_, R> {
             return Ok(());
         }
         let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-        let cut = CutRules { previous: sums.last_key.take(), limit, ..CutRules::default() };
+        let cut = CutRules { previous: sums.last_key.take(), limit, keeps_key: false };
         let bytes = self.bytes_of(&held);
         sums.add(self.sources_to_output(held, bytes, cut, output)?);
         Ok(())

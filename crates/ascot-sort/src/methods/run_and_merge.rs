@@ -278,7 +278,6 @@ impl<R: Records> Job<'_, R> {
     ) -> Result<Merged, SortError> {
         let tasks = (bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
         let tasks = if bytes < (1 << 20) { 1 } else { tasks as usize };
-        let cut = CutRules { separates_equals: !rules.unique, ..cut };
         let tasks = cut_tasks(&*self.records, sources, tasks, cut);
         self.emitters.run(tasks, rules, self.cancel, sink)
     }

@@ -147,14 +147,11 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         let to = sparse.partition_point(|&start| start < segment.hi);
         let inner = &sparse[from..to.max(from)];
         let passed = inner.partition_point(|&start| goes_before(record(start)));
-        let nearest = if passed == 0 { segment.lo } else { inner[passed - 1] };
-        let end = inner.get(passed).copied().unwrap_or(segment.hi);
-        // Ends of records are found faster than their keys.
-        let next = |&start: &u32| Some(self.end(bytes, start as usize) as u32);
-        let starts: Vec<u32> =
-            std::iter::successors(Some(nearest), next).take_while(|&start| start < end).collect();
-        let passed = starts.partition_point(|&start| goes_before(record(start)));
-        starts.get(passed).copied().unwrap_or(end)
+        let mut start = if passed == 0 { segment.lo } else { inner[passed - 1] };
+        while start < segment.hi && goes_before(record(start)) {
+            start = self.end(bytes, start as usize) as u32;
+        }
+        start
     }
 
     /// Merges the sources of a task, given as slices.
