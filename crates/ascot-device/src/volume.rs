@@ -95,6 +95,7 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
         read: speed(read, &rounds.read),
         write: speed(write, &rounds.write),
         duplex: Figure::new(&rounds.duplex),
+        // The accounts of small jobs tell it.
         request_seconds: None,
         run_bytes: RUN_BYTES,
         read_switches: switches(&rounds.read_switches),
