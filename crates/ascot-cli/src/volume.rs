@@ -8,11 +8,12 @@ use ascot_model::known_volume::{Origin, VolumeOrigin};
 use ascot_model::volume::VolumeProfile;
 use ascot_model::volume_kind::VolumeKind;
 use ascot_sort::request::SortRequest;
-use ascot_sort::{Volumes, Writes, find_volumes};
+use ascot_sort::{Volumes, Writes, any_volume_does, find_volumes};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::progress::closing_notice;
+use crate::values;
 
 const INSTEAD: &str =
     "docs/formats/volume.md shows what a profile holds; ascot probe DIR -o FILE measures one";
@@ -85,12 +86,23 @@ pub fn find(
     request: &mut SortRequest,
     writes: Writes<'_>,
 ) -> Result<Vec<String>, Failure> {
-    if named(matches)?.is_some() {
+    let one_file = matches!(writes, Writes::SpillsAndOutput | Writes::Nothing);
+    let needless =
+        one_file && !needs_volumes(matches) && !request.merge_only && any_volume_does(&request.inputs);
+    if named(matches)?.is_some() || needless {
         return Ok(Vec::new());
     }
     let mut finder = VolumeFinder::here();
     request.volumes = find_volumes(request, writes, &mut |path| finder.volume_of(path));
     Ok(finder.into_notices())
+}
+
+/// Whether the plan, which names the volumes, is shown or decides.
+fn needs_volumes(matches: &ArgMatches) -> bool {
+    let flag = |id| matches.try_get_one::<bool>(id).ok().flatten() == Some(&true);
+    flag("explain")
+        || flag("verbose")
+        || ["report", "progress", "view"].iter().any(|id| values::is_given(matches, id))
 }
 
 /// The volumes of a view that is read; `None`: those on which it was made.

@@ -8,12 +8,13 @@
 //! Invariant: if all volumes behave as flash, the job is planned as without any profile.
 
 use std::collections::HashMap;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use ascot_model::known_volume::{KnownVolume, VolumeOrigin};
 use ascot_model::volume::VolumeProfile;
 
-use crate::api::{SortRequest, Volumes};
+use crate::api::{Input, SortRequest, Volumes};
 use crate::plan::volumes::{input_paths, output_dir, temp_dirs};
 use crate::resources::device_of;
 
@@ -30,6 +31,20 @@ pub enum Writes<'a> {
     View(&'a Path),
     /// Nothing.
     Nothing,
+}
+
+/// Up to this many bytes of input a sort is one read and one write on any volume, and looking its volumes up takes as
+/// long as the rest of the job.
+const BYTES_OF_ANY_VOLUME: u64 = 1 << 20;
+
+/// Whether a sort of these inputs does the same on every volume.
+pub fn any_volume_does(inputs: &[Input]) -> bool {
+    let bytes_of = |input: &Input| match input {
+        Input::Path(path) => path.metadata().ok().filter(Metadata::is_file).map(|file| file.len()),
+        Input::Stdin => None,
+    };
+    let bytes: Option<u64> = inputs.iter().map(bytes_of).sum();
+    bytes.is_some_and(|bytes| bytes <= BYTES_OF_ANY_VOLUME)
 }
 
 /// The volumes of a request that names none for its spills and output. `find` looks one up; it is called once for each
@@ -171,6 +186,22 @@ mod tests {
         assert!(!are_apart(&[disk.clone(), other.clone()], &[partition]));
         assert!(!are_apart(&[], std::slice::from_ref(&other)));
         assert!(!are_apart(&[disk], &[]));
+    }
+
+    #[test]
+    fn only_sorts_of_small_files_are_the_same_on_any_volume() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: u64| {
+            let path = directory.path().join(name);
+            std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+            Input::Path(path)
+        };
+        let half = BYTES_OF_ANY_VOLUME / 2;
+        let (a, b, c) = (file("a", half), file("b", half), file("c", 1));
+        assert!(any_volume_does(&[a.clone(), b.clone()]));
+        assert!(!any_volume_does(&[a.clone(), b, c]));
+        assert!(!any_volume_does(&[a, Input::Stdin]));
+        assert!(!any_volume_does(&[Input::Path(directory.path().to_path_buf())]));
     }
 
     #[test]
