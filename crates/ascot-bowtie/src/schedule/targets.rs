@@ -27,7 +27,7 @@ use ascot_model::run_length::{Groups, Scheme, occupancies};
 use crate::constants::{
     FEW_GROUPS, FILL_SHARE, FULL_ENOUGH, GROUPED_SPACING, MAX_SHORTFALL, MIN_RATE, STREAMED_SPACING,
 };
-use crate::schedule::view::{Move, SchedulerView};
+use crate::schedule::view::{BlockedOn, Move, SchedulerView};
 
 /// The sizes that a scheme gives to the buckets of inputs.
 #[derive(Clone, Debug)]
@@ -197,6 +197,12 @@ impl Task {
             Task::Drain { output } => (view.full[output] > 0).then_some(Move::Write(output)),
         }
     }
+
+    /// Whether the task may have more to do before another is planned. While the last blocks of an output are being
+    /// written, the function fills the memory that they free, and part of that is for the same output.
+    fn may_go_on(self, view: &SchedulerView<'_>) -> bool {
+        matches!(self, Task::Drain { .. }) && view.blocked_on == BlockedOn::Nothing
+    }
 }
 
 /// Tasks in the order in which they are done.
@@ -212,8 +218,9 @@ impl Tasks {
         self.0.extend(outputs.into_iter().map(|output| Task::Drain { output }));
     }
 
-    /// The block that the first task with anything to do moves; tasks before it are done. If the first task would
-    /// read from a busy device, a later one that reads from an idle device goes first.
+    /// The block that the first task with anything to do moves; tasks before it are done, except the last one as long as
+    /// it may go on. If the first task would read from a busy device, a later one that reads from an idle device goes
+    /// first.
     pub(super) fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
         let reads_on = |task: &Task, busy: bool| match task.next(view) {
             Some(Move::Read(input)) if view.is_busy(input) == busy => Some(Move::Read(input)),
@@ -225,8 +232,10 @@ impl Tasks {
             return Some(other);
         }
         loop {
-            if let Some(step) = self.0.front()?.next(view) {
-                return Some(step);
+            let first = *self.0.front()?;
+            let step = first.next(view);
+            if step.is_some() || (self.0.len() == 1 && first.may_go_on(view)) {
+                return step;
             }
             self.0.pop_front();
         }

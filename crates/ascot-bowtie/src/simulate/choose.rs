@@ -21,24 +21,14 @@ const MIN_BLOCKS_PER_STREAM: u32 = 64;
 /// The best scheme for a bowtie whose memory has `memory_blocks` blocks.
 #[must_use]
 pub fn best_scheme(shape: Shape, memory_blocks: u32) -> Scheme {
-    best_scheme_of(shape, memory_blocks, &Algorithm::ALL)
-}
-
-/// The best scheme by some of the algorithms; by any if none of these fits the shape.
-#[must_use]
-pub fn best_scheme_of(shape: Shape, memory_blocks: u32, algorithms: &[Algorithm]) -> Scheme {
-    let schemes = || algorithms.iter().filter_map(|&algorithm| Scheme::best_of(shape, algorithm));
-    let by_formula = |best: Scheme, next: Scheme| {
-        // Of equally good ones the first wins.
-        if next.run_length(1.0) > best.run_length(1.0) * (1.0 + 1e-12) { next } else { best }
-    };
-    let best = schemes().reduce(by_formula).unwrap_or_else(|| Scheme::best(shape));
+    let best = Scheme::best(shape);
     let is_interconnect = shape.inputs > 1 && shape.outputs > 1 && shape.alpha > 0.0 && shape.alpha < 1.0;
     if !is_interconnect || memory_blocks / shape.streams() < MIN_BLOCKS_PER_STREAM {
         return best;
     }
     let blocks = memory_blocks.min(MAX_MEMORY_BLOCKS);
-    let simulated = schemes().flat_map(neighbours).filter_map(|scheme| {
+    let schemes = Algorithm::ALL.into_iter().filter_map(|algorithm| Scheme::best_of(shape, algorithm));
+    let simulated = schemes.flat_map(neighbours).filter_map(|scheme| {
         let run = run_blocks(scheme, blocks)?;
         Some((scheme, run))
     });

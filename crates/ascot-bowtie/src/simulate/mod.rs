@@ -16,7 +16,7 @@ mod simulator;
 #[cfg(test)]
 mod tests;
 
-pub use choose::{best_scheme, best_scheme_of};
+pub use choose::best_scheme;
 pub use rate_model::UNITS;
 #[cfg(test)]
 pub(crate) use rate_model::{RateModel, StreamState};

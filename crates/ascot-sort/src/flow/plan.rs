@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use ascot_bowtie::simulate::best_scheme;
 use ascot_model::known_volume::VolumeOrigin;
 use ascot_model::plan::{MethodPlan, PassPlan, Plan};
 use ascot_model::run_length::{Scheme, Shape};
@@ -14,7 +15,6 @@ use serde::Serialize;
 use crate::api::{SortError, Volumes};
 use crate::flow::ends::{input_bytes, is_file};
 use crate::flow::request::FlowRequest;
-use crate::methods::merging_scheme;
 use crate::plan::{Buffers, MIN_MEMORY_BYTES, default_memory, scheduled_switches, too_little};
 
 /// Bytes of the buffer between a pipe and the engine, or between two pipes.
@@ -72,7 +72,7 @@ impl Layout {
         let shape = Shape { inputs: inputs as u32, outputs: outputs as u32, alpha };
         let scheme = long_runs.then(|| {
             let shape = Shape::moving(shape.inputs, shape.outputs, alpha, 1.0 - alpha);
-            if request.merged { merging_scheme(shape, blocks) } else { Scheme::best(shape) }
+            if request.merged { best_scheme(shape, blocks as u32) } else { Scheme::best(shape) }
         });
         Ok(Layout { shape, pipes, memory, block, blocks, long_runs, scheme })
     }

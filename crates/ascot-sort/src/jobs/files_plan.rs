@@ -1,5 +1,6 @@
 //! Plans a merge, a split or a reshape of files that need not exist, as the job would be planned (`ascot plan`).
 
+use ascot_bowtie::simulate::best_scheme;
 use ascot_model::multipass::Pass;
 use ascot_model::passes_plan::{PassFigures, PassModel};
 use ascot_model::plan::PassPlan;
@@ -8,7 +9,7 @@ use ascot_model::sort_plan::long_run_bytes;
 use ascot_model::volume::VolumeProfile;
 
 use crate::api::{Input, SortError, SortRequest};
-use crate::methods::{merging_scheme, plan_reshape_by, reshape_buffers};
+use crate::methods::{plan_reshape_by, reshape_buffers};
 use crate::plan::{
     Ahead, Budget, Buffers, budget_of, equal_parts_switches, max_parts, merge_buffers, merge_fan_in,
     part_block, plan_ahead, scheduled_switches,
@@ -102,7 +103,7 @@ impl FilesPlan {
         match (shape.inputs, shape.outputs) {
             (_, 1) => Scheme::best_of(*shape, Algorithm::A4),
             (1, _) => Scheme::best_of(*shape, Algorithm::A2),
-            _ => Some(merging_scheme(*shape, (self.routed.bytes / self.routed.block.max(1)) as usize)),
+            _ => Some(best_scheme(*shape, (self.routed.bytes / self.routed.block.max(1)) as u32)),
         }
         .unwrap_or_else(|| Scheme::best(*shape))
     }

@@ -14,6 +14,6 @@ pub mod split_in_passes;
 pub mod split_to_runs;
 
 pub(crate) use merge_inputs::{RawInput, merge_inputs, straddling};
-pub(crate) use reshape_by::{merging_scheme, plan_reshape_by, reshape_buffers, reshape_by};
+pub(crate) use reshape_by::{plan_reshape_by, reshape_buffers, reshape_by};
 pub(crate) use small::SmallJob;
 pub(crate) use split::split_inputs;

@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex};
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, TooFewBlocks};
 use ascot_bowtie::schedule::{FewestHeld, Split};
-use ascot_bowtie::simulate::best_scheme_of;
+use ascot_bowtie::simulate::best_scheme;
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{AtomicOutput, BlockPool, Buf, Growable, Pool};
 use ascot_model::plan::{PassPlan, Plan};
 use ascot_model::report::Report;
-use ascot_model::run_length::{Algorithm, HALF, Scheme, Shape};
+use ascot_model::run_length::{HALF, Scheme, Shape};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Output, Route, RouteBy, SortError, SortRequest};
@@ -120,21 +120,10 @@ pub fn reshape_by<R: Records>(
     job.finish(files, &out, &RecordSum::new()).map(|report| Report { verb: "reshaped".into(), ..report })
 }
 
-/// The best scheme for a merge into several files within `blocks` blocks. A merge consumes its inputs unevenly, by chance,
-/// so that they run out in other rounds than those of A6w. Measured on 16 x 4 within 8 MiB: 535 switches by A6w, 472 by
-/// A5, of 455 and 442 at even rates.
-pub fn merging_scheme(shape: Shape, blocks: usize) -> Scheme {
-    let algorithms = match Scheme::best(shape).algorithm {
-        Algorithm::A6w => [Algorithm::A5].as_slice(),
-        _ => [Algorithm::A5, Algorithm::A6r].as_slice(),
-    };
-    best_scheme_of(shape, blocks as u32, algorithms)
-}
-
 /// The scheme of `inputs` and `outputs` on one volume, if long runs are better.
 fn scheme_of(request: &SortRequest, inputs: usize, outputs: usize, blocks: usize) -> Option<Scheme> {
     let shape = Shape { inputs: inputs as u32, outputs: outputs as u32, alpha: HALF };
-    request.volumes.wants_runs(inputs + outputs).then(|| merging_scheme(shape, blocks))
+    request.volumes.wants_runs(inputs + outputs).then(|| best_scheme(shape, blocks as u32))
 }
 
 /// The streams of a reshape, which share `blocks`.
