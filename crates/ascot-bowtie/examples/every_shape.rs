@@ -6,17 +6,18 @@
 //! ```
 //!
 //! SIZES: numbers of files on either side, 0 included. SHARES: shares of reading in the bytes that move. ALGORITHMS:
-//! `best`, the best one for each shape, or `all` that fit it. BLOCKS: blocks of memory for each file.
+//! `best`, the best one for each shape, `all` that fit it, or `chosen`, the one that is chosen by simulation. BLOCKS:
+//! blocks of memory for each file.
 //!
-//! A line holds the shape, the scheme, and the mean run at equal rates as a share of the formula; the mean run as a
-//! share of that if rates vary by half at every block; and the mean run as a share of the paper's formula for groups of
-//! any real size, at the best algorithm.
+//! A line holds the shape, the scheme, and the mean run at equal rates as a share of the formula (of the best scheme, if
+//! another one is chosen); the mean run as a share of that if rates vary by half at every block; and the mean run as a
+//! share of the paper's formula for groups of any real size, at the best algorithm.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ascot_bowtie::simulate::{Setup, Skew, simulate};
+use ascot_bowtie::simulate::{Setup, Skew, best_scheme, simulate};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 /// Number of runs of which the mean is taken.
@@ -26,10 +27,13 @@ const BLOCKS: u32 = 300;
 /// The most blocks of all files by default.
 const MAX_BLOCKS: u32 = 8192;
 
-fn setup(scheme: Scheme, skew: &Skew, blocks: Option<u32>) -> Setup {
-    let streams = scheme.shape.streams();
+fn memory_blocks(shape: Shape, blocks: Option<u32>) -> u32 {
+    let streams = shape.streams();
     let usual = (BLOCKS * streams).min(MAX_BLOCKS.max(64 * streams));
-    let memory_blocks = blocks.map_or(usual, |blocks| blocks.saturating_mul(streams));
+    blocks.map_or(usual, |blocks| blocks.saturating_mul(streams))
+}
+
+fn setup(scheme: Scheme, skew: &Skew, memory_blocks: u32) -> Setup {
     let run = scheme.run_length(f64::from(memory_blocks));
     let memory = u64::from(memory_blocks);
     Setup {
@@ -42,11 +46,13 @@ fn setup(scheme: Scheme, skew: &Skew, blocks: Option<u32>) -> Setup {
     }
 }
 
-fn line(scheme: &Scheme, blocks: Option<u32>) -> String {
-    let shape = scheme.shape;
+fn line(by_formula: &Scheme, blocks: Option<u32>, is_chosen: bool) -> String {
+    let shape = by_formula.shape;
+    let memory_blocks = memory_blocks(shape, blocks);
+    let scheme = if is_chosen { best_scheme(shape, memory_blocks) } else { *by_formula };
+    let formula = by_formula.run_length(f64::from(memory_blocks));
     let run = |skew: Skew| {
-        let setup = setup(*scheme, &skew, blocks);
-        let formula = scheme.run_length(f64::from(setup.memory_blocks));
+        let setup = setup(scheme, &skew, memory_blocks);
         let held = |outcome: &ascot_bowtie::simulate::Outcome| outcome.peak_blocks <= setup.memory_blocks;
         match simulate(&setup, false) {
             Ok(outcome) if held(&outcome) => outcome.run_length() / formula,
@@ -66,7 +72,7 @@ fn line(scheme: &Scheme, blocks: Option<u32>) -> String {
         scheme.read_group,
         scheme.write_group,
         noisy / even,
-        even * scheme.run_length(1.0) / real
+        even * by_formula.run_length(1.0) / real
     )
 }
 
@@ -102,18 +108,19 @@ fn main() -> ExitCode {
     let sizes = numbers::<u32>(&argument(0, "0,1,2,3,4,5,7,8,11,13,16,23,32"));
     let shares = numbers::<f64>(&argument(1, "0.2,0.5,0.8"));
     let (Some(sizes), Some(shares)) = (sizes, shares) else {
-        eprintln!("every_shape [SIZES [SHARES [best|all [BLOCKS]]]]: numbers with commas between");
+        eprintln!("every_shape [SIZES [SHARES [best|all|chosen [BLOCKS]]]]: numbers with commas between");
         return ExitCode::from(2);
     };
     let blocks = arguments.get(3).and_then(|text| text.parse().ok());
-    let schemes = schemes(&sizes, &shares, argument(2, "best") == "all");
+    let algorithms = argument(2, "best");
+    let schemes = schemes(&sizes, &shares, algorithms == "all");
     let next = AtomicUsize::new(0);
     let lines = Mutex::new(());
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(scheme) = schemes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let line = line(scheme, blocks);
+                    let line = line(scheme, blocks, algorithms == "chosen");
                     let _one_at_a_time = lines.lock();
                     println!("{line}");
                 }

@@ -36,7 +36,7 @@
 
 use super::targets::{Targets, Tasks};
 use super::view::SchedulerView;
-use crate::constants::{EARLY_END, MIN_GAIN, MIN_RATE, ROUND_SLACK, SPARE_BLOCKS};
+use crate::constants::{EARLY_END, MIN_GAIN, MIN_RATE, ROUND_SLACK, RUN_OUT_SLACK, SPARE_BLOCKS};
 
 /// Writes as few of the fullest outputs as make room until `end`, a time in blocks consumed. At least one is written
 /// if there is no free block at all.
@@ -107,9 +107,10 @@ impl Rounds {
         Rounds { now, length, group, whole: (live / group).max(1), rest: live % group }
     }
 
-    /// The round in which something runs out at `time`; 0 is now.
+    /// The round in which something runs out at `time`; 0 is now. Something that runs out a little before a round begins
+    /// belongs to that round.
     fn round_of(&self, time: f64) -> usize {
-        let rounds = (time - self.now) / self.length + 1.0 + ROUND_SLACK;
+        let rounds = (time - self.now) / self.length + 1.0 + RUN_OUT_SLACK;
         (rounds.max(0.0).floor() as usize).min(self.whole + 1)
     }
 
@@ -118,10 +119,10 @@ impl Rounds {
         (1..end).rev().find(|&round| running_out[round] < self.group)
     }
 
-    /// Blocks that an input needs to last until it runs out in `round`.
+    /// Blocks that an input needs to last until `round` begins, to the nearest block.
     fn target(&self, view: &SchedulerView<'_>, input: usize, round: usize, read_blocks: u32) -> u32 {
         let blocks = (self.now + (round as f64 - 1.0) * self.length) * view.shares[input] + SPARE_BLOCKS;
-        (blocks.ceil() as u32).clamp(1, read_blocks.max(1))
+        (blocks.round() as u32).clamp(1, read_blocks.max(1))
     }
 }
 

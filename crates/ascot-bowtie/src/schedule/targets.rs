@@ -25,7 +25,8 @@ use std::collections::VecDeque;
 use ascot_model::run_length::{Groups, Scheme, occupancies};
 
 use crate::constants::{
-    FEW_GROUPS, FILL_SHARE, FULL_ENOUGH, GROUPED_SPACING, MAX_SHORTFALL, MIN_RATE, STREAMED_SPACING,
+    FEW_GROUPS, FILL_SHARE, FULL_ENOUGH, GROUPED_SPACING, MAX_EXCESS, MAX_SHORTFALL, MIN_RATE, ROUND_SPACING,
+    STREAMED_SPACING,
 };
 use crate::schedule::view::{BlockedOn, Move, SchedulerView};
 
@@ -69,13 +70,14 @@ impl Targets {
         let largest = self.largest(view, input);
         let share = view.shares[input].max(MIN_RATE);
         let lasts = f64::from(largest) / share;
-        let spacing =
-            if self.scheme.is_overlapping_interconnect() { GROUPED_SPACING } else { STREAMED_SPACING };
-        let step = spacing * lasts / (self.inputs() - 1.0).max(1.0);
+        let step = lasts / (self.inputs() - 1.0).max(1.0);
         let others = (0..view.held.len()).filter(|&other| other != input);
         let last = others.map(|other| view.runs_out[other]).filter(|&end| end <= lasts).fold(0.0, f64::max);
-        let wanted = (last + step).clamp(lasts * (1.0 - MAX_SHORTFALL), lasts);
-        ((wanted * share).round() as u32).clamp(1, largest)
+        let in_rounds = self.scheme.is_overlapping_interconnect();
+        let (spacing, excess) = if in_rounds { (ROUND_SPACING, MAX_EXCESS) } else { (STREAMED_SPACING, 0.0) };
+        let max = lasts + excess * step;
+        let wanted = (last + spacing * step).clamp(lasts * (1.0 - MAX_SHORTFALL), max);
+        ((wanted * share).round() as u32).max(1)
     }
 
     /// Fills up an input that was streamed, unless its bucket is nearly full; says when it runs out then.

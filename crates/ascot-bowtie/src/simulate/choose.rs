@@ -9,8 +9,11 @@ use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 use super::{Setup, Skew, simulate};
 
-/// Memories of data that a simulation moves, enough to compare schemes.
-const MEMORIES: u64 = 16;
+/// Memories of data that a simulation moves before its runs count.
+const BEGINNING_MEMORIES: f64 = 4.0;
+/// Memories of data, and runs, over which schemes are compared: whichever takes longer.
+const COMPARED_MEMORIES: f64 = 24.0;
+const COMPARED_RUNS: f64 = 300.0;
 /// Blocks of memory above which whole blocks no longer matter, and a simulation would take long.
 const MAX_MEMORY_BLOCKS: u32 = 1 << 14;
 /// Blocks of memory for a stream below which real functions, which consume and fill their streams unevenly, differ more
@@ -53,10 +56,13 @@ fn neighbours(scheme: Scheme) -> impl Iterator<Item = Scheme> {
 
 /// The mean run of a scheme in its steady state, blocks; none if it cannot go on with so little memory.
 fn run_blocks(scheme: Scheme, memory_blocks: u32) -> Option<f64> {
+    let memory = f64::from(memory_blocks);
+    let begun = BEGINNING_MEMORIES * memory;
+    let compared = (COMPARED_MEMORIES * memory).max(COMPARED_RUNS * scheme.run_length(memory));
     let setup = Setup {
         scheme,
         memory_blocks,
-        total_blocks: MEMORIES * u64::from(memory_blocks),
+        total_blocks: (begun + compared) as u64,
         input_skew: Skew::Equal,
         output_skew: Skew::Equal,
         seed: 1,
@@ -68,19 +74,31 @@ fn run_blocks(scheme: Scheme, memory_blocks: u32) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Shapes for which A6, the best by the formulas, loses 5 to 10 percent to whole blocks.
+    /// Shapes that were found to be the hardest to keep in step, among those up to 64 x 64.
     #[test]
-    fn large_shapes_reach_their_formula() {
-        for (inputs, outputs, alpha) in
-            [(48, 64, 0.8), (48, 48, 0.8), (24, 32, 0.8), (48, 24, 0.5), (24, 2, 0.8)]
-        {
+    fn any_shape_reaches_its_formula_with_130_blocks_a_stream() {
+        let shapes = [
+            (1, 63, 0.8),
+            (8, 48, 0.8),
+            (14, 64, 0.8),
+            (16, 64, 0.8),
+            (24, 2, 0.8),
+            (24, 5, 0.2),
+            (24, 32, 0.8),
+            (48, 24, 0.5),
+            (48, 48, 0.8),
+            (48, 64, 0.8),
+            (64, 20, 0.2),
+        ];
+        let reached = shapes.map(|(inputs, outputs, alpha)| {
             let shape = Shape { inputs, outputs, alpha };
             let memory_blocks = 130 * (inputs + outputs);
             let formula = Scheme::best(shape).run_length(f64::from(memory_blocks));
             let chosen = best_scheme(shape, memory_blocks);
-            let reached = run_blocks(chosen, memory_blocks).expect("enough memory") / formula;
-            assert!(reached >= 0.95, "{inputs} x {outputs} at {alpha}: {reached} by {chosen:?}");
-        }
+            (chosen, run_blocks(chosen, memory_blocks).expect("enough memory") / formula)
+        });
+        let short: Vec<_> = reached.into_iter().filter(|(_, share)| *share < 0.95).collect();
+        assert!(short.is_empty(), "{short:#?}");
     }
 
     #[test]
