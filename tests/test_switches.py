@@ -187,6 +187,8 @@ def test_reading_a_view_takes_the_switches_of_the_simulation(files, records, mem
     run("check", tmp_path / "out.rec")
     opened, read = json.loads((tmp_path / "run.json").read_text())["passes"]
     assert (opened["name"], read["name"], read["inputs"]) == ("open", "read", files)
+    # All indexes are in one file.
+    assert opened["switches"] == 1, opened
     buffers = read["buffers"]
     sizes = ["--memory", f"{buffers['blocks'] * buffers['block_bytes']}b", "--block", f"{buffers['block_bytes']}b"]
     bytes_read = sum(stream["read_bytes"] for stream in read["streams"])

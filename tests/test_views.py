@@ -194,7 +194,8 @@ def test_errors_name_the_fault(made):
 def _killed_while_making(disk, *flags):
     """Kills a job that has written some runs of a view; returns their directory."""
     process = support.start("sort", str(disk / "big.rec"), *FIXED, "--memory", "8MiB", *flags)
-    while len(list(disk.glob("ascot-*/*.keys"))) < 3:
+    # Three complete runs, and one that is being written.
+    while len(list(disk.glob("ascot-*/*.run"))) < 4:
         assert process.poll() is None
         time.sleep(0.005)
     process.kill()
@@ -217,7 +218,8 @@ def test_a_killed_job_is_resumed_or_removed(disk):
     run("view", disk / "v.view", "-o", disk / "shown")
     subprocess.run(["cmp", disk / "shown", disk / "sorted.rec"], check=True)
     ours = {path.name for path in (disk / "v.view").iterdir()}
-    assert all(name == "view.json" or name.startswith("run-") for name in ours), ours
+    assert {"view.index", "view.json"} <= ours, ours
+    assert all(name.startswith(("run-", "view.")) for name in ours), ours
     shutil.rmtree(disk / "v.view")
     job = _killed_while_making(disk, "--view", str(disk / "v.view"))
     assert "removed" in run("clean", job).stdout.decode()
@@ -227,7 +229,7 @@ def test_a_killed_job_is_resumed_or_removed(disk):
 def test_an_interrupted_job_leaves_no_files(disk):
     run("gen", "3M", "-o", disk / "big.rec")
     process = support.start("sort", str(disk / "big.rec"), *FIXED, "--memory", "8MiB", "--view", str(disk / "v"))
-    while not list(disk.glob("ascot-*/*.keys")):
+    while len(list(disk.glob("ascot-*/*.run"))) < 2:
         assert process.poll() is None
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)

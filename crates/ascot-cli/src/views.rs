@@ -98,7 +98,8 @@ fn write_range(
 ) -> Result<(), Failure> {
     let range = range_of(matches, view, Positions::Exact)?;
     sys::standard_streams(&[], output)?;
-    if matches!(output, Output::Stdout) {
+    // Only for a terminal: a look at the first records takes a switch of each run.
+    if matches!(output, Output::Stdout) && terminal::is_output() {
         let looked_at =
             terminal::SAMPLED_BYTES.min(usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
         terminal::spare(&view.read_at(range.start, looked_at)?)?;

@@ -3,7 +3,10 @@
 //! It picks the back-end for each file, connects every stream to the ledger and the fault hook, and keeps the notices
 //! for the user (such as that of a volume that refuses direct access).
 
+mod read_range;
 mod write;
+
+pub use read_range::read_range;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata, OpenOptions};

@@ -49,7 +49,7 @@ pub use ascot_model::codec::{Codec, Compression};
 pub use backend::Backend;
 pub use buf::{BlockPool, Buf};
 pub use direct::PendingRead;
-pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
+pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, read_range};
 pub use error::{Action, IoError, STANDARD_OUTPUT};
 pub use fault_hook::{Effect, FaultHook};
 pub use growable::Growable;

@@ -25,7 +25,7 @@ use crate::report::{JobSums, Passes, files_of, report_of_records};
 use crate::resources::{ChunkPool, Turns, descriptors};
 use crate::runs::{
     BackgroundUnlink, FileIdentity, Finished, JobDir, Keeping, Manifest, OpenSpill, OutputState, Run,
-    SortMemory, Spill, SpillCompression, SpillDirs,
+    SortMemory, Spill, SpillCompression, SpillDirs, ViewIndex,
 };
 
 /// The state that the passes of one job share.
@@ -60,6 +60,8 @@ pub struct Job<'a, R: Records> {
     unlink: BackgroundUnlink,
     /// Its directory, once it is created.
     pub dir: Option<JobDir>,
+    /// The indexes and keys of the view that it makes, from its first run on.
+    pub view_index: Option<ViewIndex>,
     /// Its spill directories, once they are created.
     spill_dirs: Option<SpillDirs>,
     /// Sorted chunks that stay in memory until the last merge: the last runs of the manifest.
@@ -120,6 +122,7 @@ impl<'a, R: Records> Job<'a, R> {
             emitters: Arc::new(emitters),
             unlink,
             dir: None,
+            view_index: None,
             spill_dirs: None,
             held: Vec::new(),
             rest_bytes,

@@ -19,11 +19,9 @@ use ascot_model::codec::Codec;
 
 use super::stored_block::{RunId, crc32c};
 use crate::PAGE_BYTES;
-use crate::buf::Buf;
 use crate::direct::pages_of;
-use crate::disk::Disk;
+use crate::disk::{Disk, read_range};
 use crate::error::{Action, IoError};
-use crate::stream::ReadStream;
 
 /// The first bytes of every footer.
 const MAGIC: [u8; 8] = *b"ASCOTRUN";
@@ -277,6 +275,8 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(field)
 }
 
+/// The ledger's name for indexes being read.
+const NAME: &str = "run index";
 /// Bytes of data for each byte of the index in the last bytes of a file that are read first: fewer than in any run of
 /// usual blocks.
 const DATA_BYTES_PER_INDEX_BYTE: u64 = 2048;
@@ -290,9 +290,8 @@ pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
         return Err(bad(0, "the file is shorter than a footer"));
     };
     let tail_at = footer_at.saturating_sub(size / DATA_BYTES_PER_INDEX_BYTE + PAGE);
-    let mut stream = disk.open_read(path, tail_at..size, "run index")?;
-    let (tail, start) = read_range(stream.as_mut(), path, tail_at, (size - tail_at) as usize)?;
-    let tail = &tail[start..start + (size - tail_at) as usize];
+    let tail = read_range(disk, path, tail_at..size, NAME)?;
+    let tail = tail.bytes();
     let mut footer = [0; FOOTER_BYTES];
     footer.copy_from_slice(&tail[tail.len() - FOOTER_BYTES..]);
     let footer = Footer::parse(&footer).map_err(|what| bad(footer_at, what))?;
@@ -304,23 +303,6 @@ pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
         return footer.index(&tail[before as usize..tail.len() - FOOTER_BYTES]).map_err(damaged);
     }
     // Fits: no longer than the file, and its memory is at most a 256th of the file.
-    let len = usize::try_from(footer.entries_bytes()).unwrap_or(usize::MAX);
-    let mut stream = disk.open_read(path, footer.data_end..footer_at, "run index")?;
-    let (buf, start) = read_range(stream.as_mut(), path, footer.data_end, len)?;
-    footer.index(&buf[start..start + len]).map_err(damaged)
-}
-
-/// Reads the `len` bytes of a whole stream, which begins at the offset `at` of `path`; also returns their start in
-/// the buffer.
-fn read_range(
-    stream: &mut dyn ReadStream,
-    path: &Path,
-    at: u64,
-    len: usize,
-) -> Result<(Buf, usize), IoError> {
-    // One page more: a direct read may start before the range.
-    let buf = Buf::try_heap((len + PAGE_BYTES).next_multiple_of(PAGE_BYTES));
-    stream.begin(buf.map_err(|error| IoError::from_os(Action::Read, path, at, error))?)?;
-    let filled = stream.complete()?;
-    Ok((filled.buf, filled.start))
+    let entries = read_range(disk, path, footer.data_end..footer_at, NAME)?;
+    footer.index(entries.bytes()).map_err(damaged)
 }

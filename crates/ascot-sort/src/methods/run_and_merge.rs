@@ -31,7 +31,7 @@ use crate::report::PassFacts;
 use crate::resources::{Lease, descriptors};
 use crate::runs::{
     Bench, ChunkInput, Gather, MergingGroup, NaturalRuns, Run, RunBlock, RunBuffer, RunInput, SortMemory,
-    find_natural_runs, sort_run_buffers,
+    ViewIndex, find_natural_runs, sort_run_buffers,
 };
 
 /// Bytes of a run buffer merged as one task.
@@ -261,11 +261,19 @@ impl<R: Records> Job<'_, R> {
         let rules = Rules { unique: self.request.unique, sum: self.manifest.view.is_some() };
         let cut = CutRules { limit: self.request.top, ..CutRules::default() };
         let merged = self.merge_run_buffer(sources, bytes, rules, cut, &mut |block| spill.write(block))?;
-        let runs = self.end_spill(spill, &merged)?;
+        let mut runs = self.end_spill(spill, &merged)?;
         if let Some(view) = &mut self.manifest.view {
             view.sum.combine(&merged.out);
+            self.index_of_view(&mut runs)?;
         }
         Ok(runs)
+    }
+
+    /// Adds complete runs to the index of the view that the job makes.
+    pub fn index_of_view(&mut self, runs: &mut [Run]) -> Result<(), SortError> {
+        let dir = self.dir()?.path().to_path_buf();
+        let index = self.view_index.get_or_insert_with(|| ViewIndex::new(&self.disk, &dir));
+        runs.iter_mut().try_for_each(|run| index.add_run(&*self.records, run).map(|_| ()))
     }
 
     fn merge_run_buffer(

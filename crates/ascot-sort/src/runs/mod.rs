@@ -14,6 +14,7 @@ pub mod natural_runs;
 pub mod run_file;
 pub mod spill;
 pub mod store;
+pub mod view_index;
 
 pub(crate) use background_unlink::BackgroundUnlink;
 pub(crate) use compression::SpillCompression;
@@ -21,10 +22,16 @@ pub(crate) use fence_keys::{FenceKey, KeysWriter, Rest, RunKeys};
 pub(crate) use form::{Gather, RunBuffer, SortMemory, sort_run_buffers};
 pub(crate) use input_chunks::{Bench, ChunkInput};
 pub(crate) use natural_runs::{NaturalRuns, find_natural_runs};
-pub(crate) use run_file::{Assembly, Run, RunBlock, RunInput, RunSink, RunStart, encode_index, write_whole};
+pub(crate) use run_file::{
+    Assembly, IndexPlace, KeptIndex, KeysOfRun, Run, RunBlock, RunInput, RunSink, RunStart, encode_index,
+    write_whole,
+};
 pub(crate) use spill::{Spill, SpillDirs};
 pub(crate) use store::{
     FileIdentity, Finished, HeldInput, JobDir, Keeping, LOCK, MANIFEST, Manifest, MergingGroup, OpenPart,
     OpenSpill, OutputState, PREFIX, SealedPart, SplitNode, SplitState, StoredMethod, StoredView, UNSEEN,
     VIEW_MANIFEST, check_line, hold_dead, is_empty, load, remove_ours,
 };
+#[cfg(test)]
+pub(crate) use view_index::read_keys;
+pub(crate) use view_index::{VIEW_INDEX, ViewIndex};

@@ -24,7 +24,6 @@ pub struct RunSink<R> {
     run: Run,
     /// Keys by which the run of a view can be entered; none: not a view's run.
     keys: Option<KeysWriter>,
-    disk: Disk,
 }
 
 impl<R: Records> RunSink<R> {
@@ -38,10 +37,10 @@ impl<R: Records> RunSink<R> {
     ) -> Result<Self, IoError> {
         let writer = RunWriter::create(disk, &path, RunId(number), codec.clone())?;
         let run = Run { path, number, ..Run::default() };
-        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
+        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None })
     }
 
-    /// Collects fence keys, for a file beside the run that a view needs.
+    /// Collects fence keys, which a view needs beside the run.
     pub fn keep_keys(&mut self) {
         self.keys = Some(KeysWriter::new(&*self.records));
     }
@@ -55,7 +54,7 @@ impl<R: Records> RunSink<R> {
         codec: &SpillCodec,
     ) -> Result<Self, IoError> {
         let writer = RunWriter::resume(disk, &run.path, index, codec.clone())?;
-        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
+        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None })
     }
 
     /// Appends a block of merged records.
@@ -130,7 +129,7 @@ impl<R: Records> RunSink<R> {
         self.run.block_bytes = index.buffer_bytes();
         self.run.index = Some(Arc::new(index));
         if let Some(keys) = self.keys {
-            write_whole(&self.disk, &self.run.path.with_extension("keys"), &keys.to_bytes(self.run.number))?;
+            self.run.keys = KeysOfRun::InMemory(keys.to_bytes(self.run.number));
         }
         Ok(self.run)
     }
@@ -342,6 +341,40 @@ pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
     })
 }
 
+/// Where the index and the keys of a run are in the file of a view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexPlace {
+    /// Offset of the index, bytes.
+    pub offset: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// Bytes of the keys, which follow it.
+    pub keys_bytes: u64,
+}
+
+/// An index and keys in the file of a view, with their checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptIndex {
+    /// Where they are.
+    pub place: IndexPlace,
+    /// CRC-32 of the index.
+    pub index_crc: u32,
+    /// CRC-32 of the keys.
+    pub keys_crc: u32,
+}
+
+/// Where the keys are by which the run of a view can be entered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum KeysOfRun {
+    /// Nowhere: no view needs them, or the job that had them was killed.
+    #[default]
+    Nowhere,
+    /// In memory, in the form of the file.
+    InMemory(Vec<u8>),
+    /// In the file of the view.
+    Kept(KeptIndex),
+}
+
 /// A run, or a part of a partitioned write, on disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -370,6 +403,9 @@ pub struct Run {
     /// The index of its file, while memory holds it: reading it would cost a switch.
     #[serde(skip)]
     pub index: Option<Arc<RunIndex>>,
+    /// Its keys, if it is the run of a view.
+    #[serde(skip)]
+    pub keys: KeysOfRun,
 }
 
 impl Run {

@@ -41,6 +41,7 @@ pub use manifest::{
 };
 
 use crate::api::{Cancel, Output, SortError};
+use crate::runs::view_index::VIEW_INDEX;
 pub(crate) use manifest::check_line;
 
 mod manifest;
@@ -213,7 +214,9 @@ impl JobDir {
                 let path = entry.map_err(failed)?.path();
                 let of_run = path.extension().is_some_and(|end| end == "run" || end == "keys");
                 let unnamed = of_run && !named(&path.with_extension("run"));
-                if unnamed || path.file_name().is_some_and(|name| name == VIEW_MANIFEST) {
+                let of_view =
+                    [VIEW_MANIFEST, VIEW_INDEX].iter().any(|name| path.file_name() == Some(name.as_ref()));
+                if unnamed || of_view {
                     self.disk.remove_file(&path)?;
                 }
             }
@@ -439,6 +442,7 @@ fn is_ours(name: &str) -> bool {
         || name == MANIFEST
         || name == MANIFEST_NEW
         || name == VIEW_MANIFEST
+        || name == VIEW_INDEX
         || name
             .strip_prefix("run-")
             .and_then(|rest| rest.split_once('.'))

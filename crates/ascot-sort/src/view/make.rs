@@ -1,8 +1,8 @@
 //! Making a view: runs are formed beside it, and their directory becomes the view.
 //!
 //! ```text
-//!   PARENT/ascot-<id>/    run-000001.run run-000001.keys ...   a job's directory, found by `ascot clean`
-//!                         view.json                            once all runs are complete and durable
+//!   PARENT/ascot-<id>/    run-000001.run run-000002.run ...    a job's directory, found by `ascot clean`
+//!                         view.index view.json                 once all runs are complete and durable
 //!   PARENT/NAME.view/     the same directory, renamed
 //! ```
 
@@ -21,7 +21,7 @@ use crate::job::Job;
 use crate::output::Commit;
 use crate::plan::Budget;
 use crate::records::Records;
-use crate::runs::{Gather, JobDir, StoredView, VIEW_MANIFEST};
+use crate::runs::{Gather, JobDir, StoredView, VIEW_MANIFEST, ViewIndex};
 use crate::view::block_size::block_bytes;
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
 
@@ -103,12 +103,12 @@ impl<R: Records> Job<'_, R> {
             self.store()?;
         }
         let sum = self.manifest.view.as_ref().map(|view| view.sum).unwrap_or_default();
-        let members = self
-            .manifest
-            .runs
-            .iter()
-            .map(|run| Member::from_run(&self.disk, run))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut runs = std::mem::take(&mut self.manifest.runs);
+        // Those that a job before a resume has formed have no keys.
+        self.index_of_view(&mut runs)?;
+        let members = runs.iter().map(Member::from_run).collect::<Result<Vec<_>, _>>()?;
+        self.manifest.runs = runs;
+        let index = self.view_index.take();
         let typed = matches!(self.request.layout, Layout::Csv { .. });
         let manifest = ViewManifest {
             version: VIEW_VERSION,
@@ -120,7 +120,7 @@ impl<R: Records> Job<'_, R> {
             members,
         };
         let dir = self.dir()?.path().to_path_buf();
-        let output = Unnamed { manifest, disk: self.disk.clone(), dir, view: view.to_path_buf() };
+        let output = Unnamed { manifest, index, disk: self.disk.clone(), dir, view: view.to_path_buf() };
         // From here on the directory either becomes the view or is removed.
         let job_dir = self.dir.take();
         let result = self.finish(output, &sum, &RecordSum::new());
@@ -170,6 +170,8 @@ pub fn give_name(disk: &Disk, dir: &Path, view: &Path) -> Result<(), SortError> 
 /// A view without its name: `commit` renames its directory.
 struct Unnamed {
     manifest: ViewManifest,
+    /// The indexes and keys of its runs, until they are sealed.
+    index: Option<ViewIndex>,
     disk: Disk,
     dir: PathBuf,
     view: PathBuf,
@@ -181,6 +183,9 @@ impl Commit for Unnamed {
         let old = self.dir.join(VIEW_MANIFEST);
         if old.symlink_metadata().is_ok() {
             self.disk.remove_file(&old)?;
+        }
+        if let Some(index) = self.index.take() {
+            index.finish()?;
         }
         self.manifest.store(&self.disk, &self.dir)
     }

@@ -1,27 +1,30 @@
 //! `view.json`: the runs of a view, and the layout and order of its records (docs/formats/view.md). It has two
 //! lines, like a job's manifest.
 //!
-//! A sorted file that a view refers to has a file of its blocks beside it, with the length and the checksum of each.
+//! The index and the keys of every run are in one file of the view, so that it is opened with few requests. The index of
+//! a sorted file that a view refers to has the length and the checksum of each of its blocks.
 
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use ascot_io::{Action, Disk, IoError, RunId, RunIndex, read_index};
+use ascot_io::{Action, Disk, IoError, RunId, RunIndex};
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{SortError, SortRequest};
-use crate::read::read_index_of;
 use crate::records::InputHead;
-use crate::runs::{Run, VIEW_MANIFEST, check_line, write_whole};
+use crate::runs::{
+    IndexPlace, KeptIndex, KeysOfRun, Run, VIEW_INDEX, VIEW_MANIFEST, check_line, write_whole,
+};
 
 /// Version of the manifest; another version is not opened.
-pub const VIEW_VERSION: u32 = 3;
+pub const VIEW_VERSION: u32 = 4;
 
-/// The version before had no spellings of null and no date formats; all else is the same.
+/// Version 3 kept the keys of each run in a file beside it. Version 2 had no spellings of null and no date formats; all
+/// else is the same.
 const OLDEST_VERSION: u32 = 2;
 
 /// The manifest of a view.
@@ -64,17 +67,38 @@ pub struct Member {
     pub index_crc: u32,
     /// CRC-32 of the file of its keys.
     pub keys_crc: u32,
+    /// Where its index and its keys are; none: at the end of its run and in files of their own, as in version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<IndexInView>,
     /// The user's sorted file that contains its records; none: a run file.
     #[serde(default)]
     pub file: Option<SortedFile>,
 }
 
+/// The place of an index and keys in a file of a view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexInView {
+    /// The file, in the view or elsewhere.
+    pub path: PathBuf,
+    /// The place in it.
+    #[serde(flatten)]
+    pub place: IndexPlace,
+}
+
+impl IndexInView {
+    /// The place of what the view that is being made keeps.
+    pub fn new(kept: &KeptIndex) -> Self {
+        IndexInView { path: VIEW_INDEX.into(), place: kept.place }
+    }
+}
+
 /// A sorted file that is part of a view and stays in its place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SortedFile {
-    /// Path, without extension, of the files that the view keeps for it: `.blocks`, whose checksum is the member's
-    /// `index_crc`, and `.keys`.
-    pub beside: PathBuf,
+    /// In version 3, the path, without extension, of the files that the view keeps for it: `.blocks`, whose checksum is
+    /// the member's `index_crc`, and `.keys`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<PathBuf>,
     /// Time of its last change, nanoseconds since 1970.
     pub modified_ns: i128,
     /// Its inode number.
@@ -100,10 +124,11 @@ pub fn identity_of(path: &Path) -> Result<Identity, IoError> {
 }
 
 impl Member {
-    /// The member for a complete run.
-    pub fn from_run(disk: &Disk, run: &Run) -> Result<Member, SortError> {
-        let keys = run.path.with_extension("keys");
-        let read = fs::read(&keys).map_err(|error| IoError::from_os(Action::Read, &keys, 0, error))?;
+    /// The member for a complete run, whose index and keys are in the file of the view.
+    pub fn from_run(run: &Run) -> Result<Member, SortError> {
+        let KeysOfRun::Kept(kept) = &run.keys else {
+            return Err(SortError::Internal("a view keeps no keys of a run"));
+        };
         let name = run.path.file_name().map(PathBuf::from).unwrap_or_default();
         Ok(Member {
             path: name,
@@ -113,19 +138,32 @@ impl Member {
             longest: run.longest,
             block_bytes: run.block_bytes,
             size: identity_of(&run.path)?.size,
-            index_crc: crc32fast::hash(&read_index(disk, &run.path)?.to_bytes()),
-            keys_crc: crc32fast::hash(&read),
+            index_crc: kept.index_crc,
+            keys_crc: kept.keys_crc,
+            index: Some(IndexInView::new(kept)),
             file: None,
         })
     }
 
-    /// Path, without extension, of the files that belong to it.
-    fn beside(&self, view: &Path) -> PathBuf {
-        view.join(self.file.as_ref().map_or(&self.path, |file| &file.beside))
+    /// The file and the range in which its index and its keys are; none: they are in files of their own.
+    pub fn in_index(&self) -> Option<(&Path, Range<u64>)> {
+        let IndexInView { path, place } = self.index.as_ref()?;
+        let len = place.index_bytes.saturating_add(place.keys_bytes);
+        Some((path, place.offset..place.offset.saturating_add(len)))
     }
 
-    /// Opens the run and verifies that it is unchanged. Returns it with its index and its file of keys.
-    pub fn open(&self, disk: &Disk, view: &Path) -> Result<(Run, Arc<RunIndex>, Vec<u8>), SortError> {
+    /// Bytes of its index in that range.
+    pub fn index_len(&self) -> usize {
+        self.index.as_ref().map_or(0, |index| index.place.index_bytes as usize)
+    }
+
+    /// Path, without extension, of the files that belong to it.
+    fn beside(&self, view: &Path) -> PathBuf {
+        view.join(self.file.as_ref().and_then(|file| file.beside.as_ref()).unwrap_or(&self.path))
+    }
+
+    /// Opens the run and verifies that it is unchanged; `index` is its index.
+    pub fn open(&self, view: &Path, index: &RunIndex) -> Result<Run, SortError> {
         let path = view.join(&self.path);
         let what = if self.file.is_some() { "this file, part of" } else { "this run of" };
         let altered = |why: String| SortError::View {
@@ -153,20 +191,7 @@ impl Member {
                 "has changed since, or another file has its name: its modification time differs".into(),
             ));
         }
-        let index = if self.file.is_some() {
-            let blocks = self.beside(view).with_extension("blocks");
-            let bytes = self.read_kept(&blocks, self.index_crc)?;
-            let kept = Kept { number: self.number, bytes: self.bytes, size: self.size };
-            Arc::new(blocks_of(&bytes, kept, &blocks)?)
-        } else {
-            let index = read_index_of(disk, &path, RunId(self.number))?;
-            if crc32fast::hash(&index.to_bytes()) != self.index_crc {
-                return Err(altered("has changed since: its index differs".into()));
-            }
-            index
-        };
-        let kept = self.read_kept(&self.beside(view).with_extension("keys"), self.keys_crc)?;
-        let run = Run {
+        Ok(Run {
             path,
             number: self.number,
             bytes: self.bytes,
@@ -175,30 +200,25 @@ impl Member {
             block_bytes: self.block_bytes.max(index.buffer_bytes()),
             raw: self.file.is_some(),
             ..Run::default()
-        };
-        Ok((run, index, kept))
+        })
     }
 
-    /// Reads a file that the view keeps for this run.
-    fn read_kept(&self, path: &Path, crc: u32) -> Result<Vec<u8>, SortError> {
-        let bytes = fs::read(path).map_err(|error| IoError::from_os(Action::Read, path, 0, error))?;
-        if crc32fast::hash(&bytes) == crc {
-            return Ok(bytes);
-        }
-        let why = "the view's file of a run has changed since\n  make the view again";
-        Err(SortError::View { path: path.to_path_buf(), why: why.into() })
-    }
-
-    /// Path of its file of keys.
+    /// Path of the file with its keys.
     pub fn keys_path(&self, view: &Path) -> PathBuf {
-        self.beside(view).with_extension("keys")
+        match &self.index {
+            Some(index) => view.join(&index.path),
+            None => self.beside(view).with_extension("keys"),
+        }
     }
 
     /// The same member for a view elsewhere, which refers to the files in `view`.
     pub fn absolute(mut self, view: &Path) -> Member {
         self.path = view.join(&self.path);
-        if let Some(file) = &mut self.file {
-            file.beside = view.join(&file.beside);
+        if let Some(beside) = self.file.as_mut().and_then(|file| file.beside.as_mut()) {
+            *beside = view.join(&*beside);
+        }
+        if let Some(index) = &mut self.index {
+            index.path = view.join(&index.path);
         }
         self
     }

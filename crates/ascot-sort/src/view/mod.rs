@@ -3,6 +3,7 @@
 //! ```text
 //!   make      a sort that stops after its runs, which become a directory   (docs/formats/view.md)
 //!   manifest  the contents of that directory, and the check that they have not changed
+//!   kept      the indexes and keys of its runs, read with few requests
 //!   load      some units of runs in memory
 //!   selection the position in every run of a byte, a record or a key of the merged sequence
 //!   refer     a view of views and of sorted files, by reference
@@ -17,6 +18,9 @@ pub mod block_size;
 mod copy;
 pub mod cost;
 mod explanation;
+mod kept;
+#[cfg(test)]
+mod kept_tests;
 #[cfg(test)]
 mod liveness_tests;
 mod load;

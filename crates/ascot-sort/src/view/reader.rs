@@ -16,6 +16,7 @@ use crate::plan::{MIN_MEMORY_BYTES, RunOptions, default_memory, host_of, too_lit
 use crate::records::{AnyRecords, Records, Rules, Task, with_records};
 use crate::resources::{Lease, Turns, descriptors};
 use crate::runs::{RunKeys, RunStart};
+use crate::view::kept::{Batch, IndexAndKeys};
 use crate::view::load::{Loader, Measure, ViewRun};
 use crate::view::manifest::{Member, ViewManifest};
 use crate::view::selection::Selection;
@@ -116,8 +117,9 @@ impl OpenView {
         let disk = view_disk(&self.options);
         let ViewManifest { name, request, sum, members, .. } = manifest;
         let stay_open = members.len() + OTHER_DESCRIPTORS <= descriptors();
-        let runs = open_all(&members, &|member| {
-            let (run, index, keys) = member.open(&disk, dir)?;
+        let open = |batch: &Batch<'_>, member: &Member| {
+            let IndexAndKeys { index, keys, .. } = batch.of(member, &disk, dir)?;
+            let run = member.open(dir, &index)?;
             let keys = RunKeys::read(&*records, &pool, &member.keys_path(dir), &keys, run.number)?;
             let end = keys.unit(usize::MAX);
             if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
@@ -127,7 +129,11 @@ impl OpenView {
                 return Err(SortError::View { path: run.path, why: why.into() });
             }
             Ok(ViewRun::new(run, index, keys, stay_open))
-        })?;
+        };
+        let mut runs = Vec::with_capacity(members.len());
+        while let Some(batch) = Batch::first_of(&members[runs.len()..], &disk, dir)? {
+            runs.extend(open_all(batch.members, &|member| open(&batch, member))?);
+        }
         let bytes = runs.iter().map(|run| run.run.bytes).sum();
         let count: u64 = runs.iter().map(|run| run.run.records).sum();
         if (bytes, count) != (sum.bytes, sum.count) {

@@ -1,4 +1,4 @@
-//! A view of views and of sorted files, by reference: nothing is copied. If one of them is altered or removed
+//! A view of views and of sorted files, by reference: only indexes are copied. If one of them is altered or removed
 //! later, opening the view reports it by name.
 
 use std::fs;
@@ -15,9 +15,10 @@ use crate::plan::{RunOptions, job_disk};
 use crate::read::open_inputs;
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::report::Watch;
-use crate::runs::{JobDir, VIEW_MANIFEST};
+use crate::runs::{JobDir, VIEW_MANIFEST, ViewIndex};
+use crate::view::kept::{Batch, IndexAndKeys};
 use crate::view::make::{check_name, give_name, parent_of};
-use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
+use crate::view::manifest::{IndexInView, Member, SortedFile, VIEW_VERSION, ViewManifest};
 use crate::view::sorted_file::{Taking, not_a_file};
 
 /// Whether `dir` is a view.
@@ -83,9 +84,20 @@ pub fn join_parts(
     let mut job = JobDir::create(&disk, std::slice::from_ref(&parent), None)?;
     let dir = job.path().to_path_buf();
     let sum = RecordSum::new();
-    let joining =
-        Joining { parts, request: &request, head: &head, disk: &disk, dir: &dir, observer, cancel, sum };
+    let mut index = ViewIndex::new(&disk, &dir);
+    let joining = Joining {
+        parts,
+        request: &request,
+        head: &head,
+        disk: &disk,
+        dir: &dir,
+        observer,
+        cancel,
+        sum,
+        index: &mut index,
+    };
     let (members, sum) = with_records!(AnyRecords::new(&request, &head)?, records => joining.join(&records))?;
+    index.finish()?;
     let typed = matches!(request.layout, Layout::Csv { .. });
     let manifest = ViewManifest {
         version: VIEW_VERSION,
@@ -131,6 +143,7 @@ struct Joining<'a> {
     observer: &'a dyn Observer,
     cancel: &'a Cancel,
     sum: RecordSum,
+    index: &'a mut ViewIndex,
 }
 
 impl Joining<'_> {
@@ -143,7 +156,7 @@ impl Joining<'_> {
             if is_view(part) {
                 let one = join_views(std::slice::from_ref(part), part)?;
                 self.sum.combine(&one.sum);
-                members.extend(one.members);
+                self.copy_indexes(part, one.members, &mut members)?;
                 continue;
             }
             // Distinct numbers for the files that the view keeps.
@@ -183,6 +196,27 @@ impl Joining<'_> {
         let dir = self.dir;
         let cancel = self.cancel;
         let taking = Taking { records, request: &request, disk, dir, cancel };
-        taking.take(inputs, mean, number, watch, &mut self.sum)
+        taking.take(inputs, mean, number, watch, &mut self.sum, self.index)
+    }
+
+    /// Adds the members of a view with copies of their indexes and keys, so that all are read at once.
+    fn copy_indexes(
+        &mut self,
+        view: &Path,
+        of_view: Vec<Member>,
+        members: &mut Vec<Member>,
+    ) -> Result<(), SortError> {
+        let mut rest = &of_view[..];
+        while let Some(batch) = Batch::first_of(rest, self.disk, view)? {
+            for member in batch.members {
+                self.cancel.check()?;
+                let IndexAndKeys { index_bytes, keys, .. } = batch.of(member, self.disk, view)?;
+                let index = Some(IndexInView::new(&self.index.add(&index_bytes, &keys)?));
+                let file = member.file.clone().map(|file| SortedFile { beside: None, ..file });
+                members.push(Member { index, file, ..member.clone() });
+            }
+            rest = &rest[batch.members.len()..];
+        }
+        Ok(())
     }
 }

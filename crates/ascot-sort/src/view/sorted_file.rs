@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   FILE          | header | a.. b.. c.. | d.. e.. | f.. g.. h.. |      blocks end where records end
-//!   run-N.blocks           | 12, crc     |  8, crc | 12, crc     |      their lengths and checksums
-//!   run-N.keys             | a           |  d      | f           |      as of any run (fence_keys.rs)
+//!   its index              | 12, crc     |  8, crc | 12, crc     |      their lengths and checksums
+//!   its keys               | a           |  d      | f           |      as of any run (fence_keys.rs)
 //! ```
 //!
 //! This takes one read of the file, which must be in order. A last line without its terminator is not a record of
@@ -21,10 +21,10 @@ use crate::check::{order_check, reader};
 use crate::read::Inputs;
 use crate::records::{MergedBlock, Records};
 use crate::report::Watch;
-use crate::runs::{KeysWriter, RunSink, write_whole};
+use crate::runs::{KeysWriter, RunSink, ViewIndex};
 use crate::view::block_size::{block_bytes, kept_bytes};
 use crate::view::manifest::{
-    ENTRY_BYTES, HEADER_BYTES, Identity, MAGIC, Member, SortedFile, VERSION, identity_of,
+    ENTRY_BYTES, HEADER_BYTES, Identity, IndexInView, MAGIC, Member, SortedFile, VERSION, identity_of,
 };
 
 /// The parameters for making files parts of a view.
@@ -58,6 +58,7 @@ impl<R: Records> Taking<'_, R> {
         number: u64,
         watch: &mut Watch<'_>,
         sum: &mut RecordSum,
+        index: &mut ViewIndex,
     ) -> Result<Vec<Member>, SortError> {
         let Some((path, start)) =
             inputs.get(0).and_then(|file| Some((file.path()?.to_path_buf(), file.start)))
@@ -106,9 +107,9 @@ impl<R: Records> Taking<'_, R> {
             return Err(SortError::View { path, why });
         }
         let tail = std::mem::take(&mut blocks.tail);
-        let mut members = vec![self.member(blocks, path, identity)?];
+        let mut members = vec![self.member(blocks, path, identity, index)?];
         if !tail.is_empty() {
-            members.push(self.last_record(&tail, number + 1)?);
+            members.push(self.last_record(&tail, number + 1, index)?);
         }
         Ok(members)
     }
@@ -118,14 +119,13 @@ impl<R: Records> Taking<'_, R> {
         blocks: Blocks<'_, '_, R>,
         path: PathBuf,
         identity: Identity,
+        kept: &mut ViewIndex,
     ) -> Result<Member, SortError> {
         let Identity { size, modified_ns, inode } = identity;
         let number = blocks.id.0;
-        let beside = PathBuf::from(format!("run-{number:06}"));
         let index = blocks.to_bytes();
         let keys = blocks.keys.to_bytes(number);
-        write_whole(self.disk, &self.dir.join(&beside).with_extension("blocks"), &index)?;
-        write_whole(self.disk, &self.dir.join(&beside).with_extension("keys"), &keys)?;
+        let kept = kept.add(&index, &keys)?;
         let entries = blocks.entries.iter().copied();
         Ok(Member {
             path,
@@ -135,21 +135,24 @@ impl<R: Records> Taking<'_, R> {
             longest: blocks.longest,
             block_bytes: RunIndex::from_ranges(blocks.id, blocks.start, entries).buffer_bytes(),
             size,
-            index_crc: crc32fast::hash(&index),
-            keys_crc: crc32fast::hash(&keys),
-            file: Some(SortedFile { beside, modified_ns, inode }),
+            index_crc: kept.index_crc,
+            keys_crc: kept.keys_crc,
+            index: Some(IndexInView::new(&kept)),
+            file: Some(SortedFile { beside: None, modified_ns, inode }),
         })
     }
 
     /// A run with the one record that lacks its terminator in the file.
-    fn last_record(&self, tail: &[u8], number: u64) -> Result<Member, SortError> {
+    fn last_record(&self, tail: &[u8], number: u64, index: &mut ViewIndex) -> Result<Member, SortError> {
         let path = self.dir.join(format!("run-{number:06}.run"));
         let mut sink = RunSink::create(self.records, self.disk, path, number, &Codec::None.into())?;
         sink.keep_keys();
         let mut buf = Buf::heap(tail.len());
         buf[..tail.len()].copy_from_slice(tail);
         sink.write(MergedBlock { buf, len: tail.len(), first_record: 0, longest: tail.len(), records: 1 })?;
-        Member::from_run(self.disk, &sink.finish()?)
+        let mut run = sink.finish()?;
+        index.add_run(&**self.records, &mut run)?;
+        Member::from_run(&run)
     }
 }
 
@@ -193,7 +196,7 @@ impl<R: Records> Blocks<'_, '_, R> {
         self.cuts.push(CutBlock { bytes: bytes.len(), first, records });
     }
 
-    /// The file of blocks: header, entries, checksum (docs/formats/view.md).
+    /// Their index: header, entries, checksum (docs/formats/view.md).
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.entries.len() * ENTRY_BYTES + 4);
         bytes.extend_from_slice(&MAGIC);

@@ -374,11 +374,20 @@ fn what_was_altered_is_named() {
     named(opened(()).err().expect("cut off"));
     std::fs::remove_file(&run).expect("removed");
     named(opened(()).err().expect("missing"));
-    let mut damaged = whole.clone();
-    let at = damaged.len() - 100;
-    damaged[at] ^= 1;
-    std::fs::write(&run, &damaged).expect("written");
-    named(opened(()).err().expect("another index"));
+    std::fs::write(&run, &whole).expect("written");
+    let index = case.view.join("view.index");
+    let kept = std::fs::read(&index).expect("indexes");
+    let members = ViewManifest::load(&case.view).expect("a manifest").members;
+    let (_, range) = members[1].in_index().expect("a place");
+    for at in [range.start, range.start + members[1].index_len() as u64, range.end - 1] {
+        let mut damaged = kept.clone();
+        damaged[at as usize] ^= 1;
+        std::fs::write(&index, &damaged).expect("written");
+        named(opened(()).err().expect("another index"));
+    }
+    std::fs::write(&index, &kept[..kept.len() - 1]).expect("written");
+    assert!(opened(()).err().expect("cut off").to_string().contains("view.index"));
+    std::fs::write(&index, &kept).expect("written");
     let mut damaged = whole;
     damaged[70_000] ^= 1;
     std::fs::write(&run, &damaged).expect("written");
