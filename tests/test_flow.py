@@ -78,8 +78,11 @@ def simulated(step, alpha, *flags):
 # ---------------------------------------------------------------- runs
 
 
-@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.8])
-@pytest.mark.parametrize("shape", [(4, 6), (1, 9), (9, 1)])
+SHAPES = [(shape, alpha) for shape in [(4, 6), (1, 9), (9, 1)] for alpha in [0.2, 0.5, 0.8]]
+SHAPES += [(shape, 0.2) for shape in [(7, 2), (2, 2), (5, 3), (3, 5)]] + [((7, 2), 0.5)]
+
+
+@pytest.mark.parametrize("shape, alpha", SHAPES)
 def test_a_flow_takes_the_switches_of_the_simulation(shape, alpha, array, disk):
     inputs, outputs = shape
     factor = (1 - alpha) / alpha

@@ -171,6 +171,11 @@ impl Occupancy {
         moved > 0
     }
 
+    /// Takes the share of reading for an assumption, which counts for no more blocks than the smaller side has.
+    pub fn doubt_alpha(&mut self) {
+        self.gain.doubt(f64::from(self.split.read.min(self.split.write)));
+    }
+
     /// The share of reading in all bytes moved of late.
     pub fn alpha(&self) -> f64 {
         1.0 / (1.0 + self.gain.value())
@@ -378,6 +383,13 @@ impl Gain {
     /// Expects `gain`, to be corrected over `window` blocks.
     pub fn new(gain: f64, window: f64) -> Self {
         Gain { window, read: window, written: window * gain }
+    }
+
+    /// Lets what it expects count for no more than what is seen over `blocks`.
+    fn doubt(&mut self, blocks: f64) {
+        let kept = (blocks.max(1.0) / self.read).min(1.0);
+        self.read *= kept;
+        self.written *= kept;
     }
 
     /// Counts blocks that were consumed of all inputs, and those that outputs were filled by meanwhile.

@@ -69,6 +69,9 @@ fn switches(shape: Shape, guess: f64) -> (u64, u64) {
     let scheme = Scheme::best(Shape { alpha: guess, ..shape });
     let bowtie = Bowtie::new(readers, writers.collect(), blocks, &scheme).unwrap();
     let mut bowtie = bowtie.depth(DEPTH).adapting(&scheme);
+    if guess != shape.alpha {
+        bowtie = bowtie.doubting_alpha();
+    }
     let gain = (1.0 - shape.alpha) / shape.alpha;
     run(&mut bowtie, &mut InTurn { gain, owed: 0.0, input: 0, output: 0 }, || Ok(())).unwrap();
     let setup = Setup {
@@ -98,4 +101,33 @@ fn check(shapes: &[(u32, u32, f64)], guess: Option<f64>, bound: f64) {
 fn requests_in_flight_cost_no_switches() {
     let shapes = [(7, 2, 0.2), (7, 2, 0.5), (16, 4, 0.5), (5, 3, 0.2), (4, 6, 0.8), (9, 9, 0.5), (3, 5, 0.5)];
     check(&shapes, None, 1.04);
+}
+
+/// Where the assumption counts for four memories of the inputs, two of these shapes take more.
+#[test]
+fn an_unknown_share_of_reading_is_learned_soon() {
+    let files = [
+        (1, 9),
+        (2, 2),
+        (2, 4),
+        (2, 7),
+        (3, 3),
+        (3, 5),
+        (3, 12),
+        (4, 2),
+        (4, 6),
+        (4, 16),
+        (5, 3),
+        (6, 6),
+        (7, 2),
+        (8, 8),
+        (9, 1),
+        (9, 7),
+        (10, 5),
+        (12, 3),
+        (16, 4),
+    ];
+    let shares = [0.2, 0.35, 0.65, 0.8];
+    let shapes: Vec<_> = files.iter().flat_map(|&(n, m)| shares.map(|alpha| (n, m, alpha))).collect();
+    check(&shapes, Some(0.5), 1.10);
 }

@@ -174,6 +174,13 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self
     }
 
+    /// Takes the share of reading of its scheme for an assumption, which what is measured soon outweighs.
+    #[must_use]
+    pub fn doubting_alpha(mut self) -> Self {
+        self.occupancy.doubt_alpha();
+        self
+    }
+
     /// The share of reading in the bytes moved of late.
     pub fn alpha(&self) -> f64 {
         self.occupancy.alpha()

@@ -85,7 +85,8 @@ impl FlowJob<'_> {
         let total = blocks.total() as u32;
         let few = |error: TooFewBlocks| SortError::Request(error.to_string());
         if let Some(scheme) = self.layout.scheme {
-            return Ok(Bowtie::new(readers, writers, blocks, &scheme).map_err(few)?.adapting(&scheme));
+            let bowtie = Bowtie::new(readers, writers, blocks, &scheme).map_err(few)?.adapting(&scheme);
+            return Ok(if self.request.alpha.is_some() { bowtie } else { bowtie.doubting_alpha() });
         }
         let read = match (readers.len(), writers.len()) {
             (0, _) => 0,
