@@ -68,12 +68,12 @@ pub struct GroupedForecast {
 
 impl Schedule for GroupedForecast {
     fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
-        if let Some(step) = self.tasks.next(view) {
+        if let Some(step) = self.tasks.next(view, false) {
             return Some(step);
         }
         if let BlockedOn::Input(waited) = view.blocked_on {
             self.fill(view, waited);
-            return self.tasks.next(view);
+            return self.tasks.next(view, false);
         }
         view.fullest().map(Move::Write)
     }

@@ -43,14 +43,17 @@ impl Schedule for Staircase {
             self.is_preloaded = true;
             self.targets.preload(view, &mut self.tasks);
         }
+        // In A6w an output is written for a whole round. A split does not wait: the device would turn to its input meanwhile.
+        let Scheme { algorithm, shape, .. } = self.targets.scheme;
+        let lingers = algorithm == Algorithm::A6w && shape.inputs > 1;
         // A plan may turn out to have nothing to do: then there is another one.
         for _ in 0..2 {
-            if let Some(step) = self.tasks.next(view) {
+            if let Some(step) = self.tasks.next(view, lingers) {
                 return Some(step);
             }
             self.plan(view);
         }
-        self.tasks.next(view)
+        self.tasks.next(view, lingers)
     }
 
     fn adapt(&mut self, scheme: &Scheme, read_blocks: u32) {

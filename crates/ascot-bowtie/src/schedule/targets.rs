@@ -221,9 +221,9 @@ impl Tasks {
     }
 
     /// The block that the first task with anything to do moves; tasks before it are done, except the last one as long as
-    /// it may go on. If the first task would read from a busy device, a later one that reads from an idle device goes
-    /// first.
-    pub(super) fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
+    /// it may go on, if it `lingers`. If the first task would read from a busy device, a later one that reads from an idle
+    /// device goes first.
+    pub(super) fn next(&mut self, view: &SchedulerView<'_>, lingers: bool) -> Option<Move> {
         let reads_on = |task: &Task, busy: bool| match task.next(view) {
             Some(Move::Read(input)) if view.is_busy(input) == busy => Some(Move::Read(input)),
             _ => None,
@@ -236,7 +236,7 @@ impl Tasks {
         loop {
             let first = *self.0.front()?;
             let step = first.next(view);
-            if step.is_some() || (self.0.len() == 1 && first.may_go_on(view)) {
+            if step.is_some() || (lingers && self.0.len() == 1 && first.may_go_on(view)) {
                 return step;
             }
             self.0.pop_front();
