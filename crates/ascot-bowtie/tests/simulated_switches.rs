@@ -103,7 +103,7 @@ fn requests_in_flight_cost_no_switches() {
     check(&shapes, None, 1.04);
 }
 
-/// Where the assumption counts for four memories of the inputs, two of these shapes take more.
+/// Where the assumption counts for four memories of the inputs, some of these shapes take more.
 #[test]
 fn an_unknown_share_of_reading_is_learned_soon() {
     let files = [

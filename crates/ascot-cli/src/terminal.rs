@@ -19,19 +19,19 @@ pub fn is_binary(bytes: &[u8]) -> bool {
 }
 
 /// Whether standard output is a terminal.
-pub fn is_output() -> bool {
+pub fn is_stdout() -> bool {
     std::io::stdout().is_terminal()
 }
 
 /// Fails if `bytes`, the first to be written, would go to a terminal and are not text.
 pub fn spare(bytes: &[u8]) -> Result<(), Failure> {
-    if is_binary(bytes) && is_output() { Err(refusal()) } else { Ok(()) }
+    if is_binary(bytes) && is_stdout() { Err(refusal()) } else { Ok(()) }
 }
 
 /// Fails if a sort would write binary records to a terminal, unless `-o` names it.
 pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), Failure> {
     let wanted = !matches!(request.output, Output::Stdout) || values::is_given(matches, "output");
-    if wanted || !is_output() {
+    if wanted || !is_stdout() {
         return Ok(());
     }
     let binary = match request.layout {
@@ -47,7 +47,7 @@ pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), 
 
 /// Fails if binary records would go to a terminal.
 pub fn spare_of_records() -> Result<(), Failure> {
-    if is_output() { Err(refusal()) } else { Ok(()) }
+    if is_stdout() { Err(refusal()) } else { Ok(()) }
 }
 
 /// The first bytes of an input, if it is a file.

@@ -99,7 +99,7 @@ fn write_range(
     let range = range_of(matches, view, Positions::Exact)?;
     sys::standard_streams(&[], output)?;
     // Only for a terminal: a look at the first records takes a switch of each run.
-    if matches!(output, Output::Stdout) && terminal::is_output() {
+    if matches!(output, Output::Stdout) && terminal::is_stdout() {
         let looked_at =
             terminal::SAMPLED_BYTES.min(usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
         terminal::spare(&view.read_at(range.start, looked_at)?)?;

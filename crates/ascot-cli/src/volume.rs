@@ -8,7 +8,7 @@ use ascot_model::known_volume::{Origin, VolumeOrigin};
 use ascot_model::volume::VolumeProfile;
 use ascot_model::volume_kind::VolumeKind;
 use ascot_sort::request::SortRequest;
-use ascot_sort::{Volumes, Writes, any_volume_does, find_volumes};
+use ascot_sort::{Volumes, Writes, find_volumes, is_same_on_any_volume};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -88,7 +88,7 @@ pub fn find(
 ) -> Result<Vec<String>, Failure> {
     let one_file = matches!(writes, Writes::SpillsAndOutput | Writes::Nothing);
     let needless =
-        one_file && !needs_volumes(matches) && !request.merge_only && any_volume_does(&request.inputs);
+        one_file && !needs_volumes(matches) && !request.merge_only && is_same_on_any_volume(&request.inputs);
     if named(matches)?.is_some() || needless {
         return Ok(Vec::new());
     }

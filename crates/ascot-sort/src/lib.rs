@@ -53,5 +53,5 @@ pub use jobs::generate;
 pub use jobs::leftovers::{Leftover, Removal, clean, is_running, leftovers};
 pub use jobs::resume::resume;
 pub use jobs::sort::{make_view, sort, split};
-pub use plan::find_volumes::{Writes, any_volume_does, find_volumes};
+pub use plan::find_volumes::{Writes, find_volumes, is_same_on_any_volume};
 pub use plan::volumes::RunOptions;

@@ -220,9 +220,9 @@ impl Tasks {
         self.0.extend(outputs.into_iter().map(|output| Task::Drain { output }));
     }
 
-    /// The block that the first task with anything to do moves; tasks before it are done, except the last one as long as
-    /// it may go on, if it `lingers`. If the first task would read from a busy device, a later one that reads from an idle
-    /// device goes first.
+    /// The block that the first task with anything to do moves; tasks before it are done. With `lingers` the last one is
+    /// not done as long as it may go on. If the first task would read from a busy device, a later one that reads from
+    /// an idle device goes first.
     pub(super) fn next(&mut self, view: &SchedulerView<'_>, lingers: bool) -> Option<Move> {
         let reads_on = |task: &Task, busy: bool| match task.next(view) {
             Some(Move::Read(input)) if view.is_busy(input) == busy => Some(Move::Read(input)),

@@ -273,7 +273,7 @@ impl<R: Records> Job<'_, R> {
     pub fn index_of_view(&mut self, runs: &mut [Run]) -> Result<(), SortError> {
         let dir = self.dir()?.path().to_path_buf();
         let index = self.view_index.get_or_insert_with(|| ViewIndex::new(&self.disk, &dir));
-        runs.iter_mut().try_for_each(|run| index.add_run(&*self.records, run).map(|_| ()))
+        runs.iter_mut().try_for_each(|run| index.add_run(&*self.records, run, self.cancel).map(|_| ()))
     }
 
     fn merge_run_buffer(

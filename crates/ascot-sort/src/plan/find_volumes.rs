@@ -38,7 +38,7 @@ pub enum Writes<'a> {
 const BYTES_OF_ANY_VOLUME: u64 = 1 << 20;
 
 /// Whether a sort of these inputs does the same on every volume.
-pub fn any_volume_does(inputs: &[Input]) -> bool {
+pub fn is_same_on_any_volume(inputs: &[Input]) -> bool {
     let bytes_of = |input: &Input| match input {
         Input::Path(path) => path.metadata().ok().filter(Metadata::is_file).map(|file| file.len()),
         Input::Stdin => None,
@@ -198,10 +198,10 @@ mod tests {
         };
         let half = BYTES_OF_ANY_VOLUME / 2;
         let (a, b, c) = (file("a", half), file("b", half), file("c", 1));
-        assert!(any_volume_does(&[a.clone(), b.clone()]));
-        assert!(!any_volume_does(&[a.clone(), b, c]));
-        assert!(!any_volume_does(&[a, Input::Stdin]));
-        assert!(!any_volume_does(&[Input::Path(directory.path().to_path_buf())]));
+        assert!(is_same_on_any_volume(&[a.clone(), b.clone()]));
+        assert!(!is_same_on_any_volume(&[a.clone(), b, c]));
+        assert!(!is_same_on_any_volume(&[a, Input::Stdin]));
+        assert!(!is_same_on_any_volume(&[Input::Path(directory.path().to_path_buf())]));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ascot_io::{Buf, Disk, IoError, PAGE_BYTES, RunIndex, RunReader, WriteStream};
 
-use crate::api::SortError;
+use crate::api::{Cancel, SortError};
 use crate::records::Records;
 use crate::runs::fence_keys::KeysWriter;
 use crate::runs::run_file::{IndexPlace, KeptIndex, KeysOfRun, Run};
@@ -56,13 +56,18 @@ impl ViewIndex {
     }
 
     /// Adds a complete run, whose keys are read from its blocks if memory does not hold them.
-    pub fn add_run<R: Records>(&mut self, records: &R, run: &mut Run) -> Result<KeptIndex, SortError> {
+    pub fn add_run<R: Records>(
+        &mut self,
+        records: &R,
+        run: &mut Run,
+        cancel: &Cancel,
+    ) -> Result<KeptIndex, SortError> {
         let index = run.index(&self.disk)?;
         let kept = match std::mem::take(&mut run.keys) {
             KeysOfRun::Kept(kept) => kept,
             KeysOfRun::InMemory(keys) => self.add(&index.to_bytes(), &keys)?,
             KeysOfRun::Nowhere => {
-                let keys = read_keys(records, &self.disk, run, &index)?;
+                let keys = read_keys(records, &self.disk, run, &index, cancel)?;
                 self.add(&index.to_bytes(), &keys)?
             }
         };
@@ -101,16 +106,18 @@ impl ViewIndex {
     }
 }
 
-/// The file of keys of a complete run, from its blocks.
+/// The keys of a complete run, from its blocks.
 pub fn read_keys<R: Records>(
     records: &R,
     disk: &Disk,
     run: &Run,
     index: &Arc<RunIndex>,
+    cancel: &Cancel,
 ) -> Result<Vec<u8>, SortError> {
     let mut reader = RunReader::open(disk, &run.path, Arc::clone(index), 0)?;
     let mut keys = KeysWriter::new(records);
     for (number, block) in index.blocks.iter().enumerate() {
+        cancel.check()?;
         reader.begin(Buf::heap(index.buffer_bytes()))?;
         let filled = reader.complete()?;
         let bytes = filled.bytes();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::{Action, Disk, IoError, RunId, RunIndex, read_range};
+use ascot_io::{Action, Disk, Filled, IoError, RunId, RunIndex, read_range};
 
 use crate::api::SortError;
 use crate::read::read_index_of;
@@ -29,7 +29,7 @@ pub struct Batch<'m> {
     /// The members.
     pub members: &'m [Member],
     /// Their indexes and keys, if they are in one range of a file.
-    bytes: Vec<u8>,
+    bytes: Option<Filled>,
     /// Offset of these bytes in it.
     offset: u64,
 }
@@ -40,7 +40,7 @@ impl<'m> Batch<'m> {
         let Some(first) = members.first() else { return Ok(None) };
         let Some((path, range)) = first.in_index() else {
             let alone = members.iter().take_while(|member| member.in_index().is_none()).count();
-            return Ok(Some(Batch { members: &members[..alone], bytes: Vec::new(), offset: 0 }));
+            return Ok(Some(Batch { members: &members[..alone], bytes: None, offset: 0 }));
         };
         let Range { start, mut end } = range;
         let mut count = 1;
@@ -56,14 +56,15 @@ impl<'m> Batch<'m> {
         }
         let filled = read_range(disk, &view.join(path), start..end, "view")?;
         let (members, _) = members.split_at(count);
-        Ok(Some(Batch { members, bytes: filled.bytes().to_vec(), offset: start }))
+        Ok(Some(Batch { members, bytes: Some(filled), offset: start }))
     }
 
     /// The index and the keys of one of its members, verified.
     pub fn of(&self, member: &Member, disk: &Disk, view: &Path) -> Result<IndexAndKeys, SortError> {
         let Some((_, range)) = member.in_index() else { return beside(member, disk, view) };
         let from = (range.start - self.offset) as usize;
-        let kept = self.bytes.get(from..from + (range.end - range.start) as usize).unwrap_or_default();
+        let bytes = self.bytes.as_ref().map(Filled::bytes).unwrap_or_default();
+        let kept = bytes.get(from..from + (range.end - range.start) as usize).unwrap_or_default();
         let (index, keys) = kept.split_at(kept.len().min(member.index_len()));
         let path = member.keys_path(view);
         verify(index, member.index_crc, &path, member)?;

@@ -151,7 +151,7 @@ impl<R: Records> Taking<'_, R> {
         buf[..tail.len()].copy_from_slice(tail);
         sink.write(MergedBlock { buf, len: tail.len(), first_record: 0, longest: tail.len(), records: 1 })?;
         let mut run = sink.finish()?;
-        index.add_run(&**self.records, &mut run)?;
+        index.add_run(&**self.records, &mut run, self.cancel)?;
         Member::from_run(&run)
     }
 }
