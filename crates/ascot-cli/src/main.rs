@@ -10,7 +10,7 @@
 //!   request/, view_flags, volume                the request that the library gets
 //!   sort, flow, views, index, index_build,      the commands, one file each
 //!     mounting, planning, sort_planning,
-//!     simulation, probe, tools
+//!     simulation, probe, lab, tools
 //!   progress, chart, index_output, terminal,    what the user sees
 //!     report_file, failure, unpacking
 //!   allocator, signals, stack_signals, sys      the process
@@ -27,6 +27,7 @@ mod help;
 mod index;
 mod index_build;
 mod index_output;
+mod lab;
 mod manual;
 mod mounting;
 mod numbers;
@@ -148,6 +149,7 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("plan", matches)) => planning::run(matches),
         Some(("probe", matches)) => probe::run(matches),
         Some(("simulate", matches)) => simulation::run(matches),
+        Some(("lab", matches)) => lab::run(matches),
         Some(("man", matches)) => man(matches),
         Some(("completions", matches)) => completions(matches),
         Some((_, matches)) => help_of(values::word(matches, "command")),

@@ -6,6 +6,7 @@
 
 mod flow;
 mod index;
+mod lab;
 mod parts;
 mod sort;
 mod theory;
@@ -69,7 +70,7 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 17] = [
+const COMMANDS: [Named; 18] = [
     ("sort", sort::command),
     ("merge", parts::merge),
     ("split", parts::split),
@@ -84,6 +85,7 @@ const COMMANDS: [Named; 17] = [
     ("probe", theory::probe),
     ("plan", theory::plan),
     ("simulate", theory::simulate),
+    ("lab", lab::lab),
     ("man", tools::man),
     ("completions", tools::completions),
     ("help", tools::help),
