@@ -199,7 +199,7 @@ impl Disk {
     }
 
     /// Opens or creates a file with `options`.
-    fn open(
+    pub(crate) fn open(
         &self,
         options: &OpenOptions,
         action: Action,
@@ -213,7 +213,7 @@ impl Disk {
         Ok((file, stat))
     }
 
-    fn context(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> StreamContext {
+    pub(crate) fn context(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> StreamContext {
         StreamContext {
             path: path.to_path_buf(),
             meter: self.ledger().meter(name, path, device_of(stat), stat.ino(), direction),
@@ -295,7 +295,7 @@ impl Disk {
             && system::cached_share(file, offset, bytes) < MOSTLY_CACHED
     }
 
-    fn queued_file(
+    pub(crate) fn queued_file(
         &self,
         context: StreamContext,
         direction: Direction,
@@ -309,7 +309,7 @@ impl Disk {
     }
 
     /// Turns O_DIRECT on if the volume allows it.
-    fn enter_direct(&self, file: &File, path: &Path, stat: &Metadata) -> bool {
+    pub(crate) fn enter_direct(&self, file: &File, path: &Path, stat: &Metadata) -> bool {
         let entered = system::enter_direct(file).is_ok();
         if !entered {
             self.notice(

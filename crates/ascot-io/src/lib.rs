@@ -8,6 +8,7 @@
 //!           \-> IoQueue                the device: several requests in flight
 //!   RunWriter, RunReader               checksummed blocks on top of streams
 //!   AtomicOutput                       complete or not at all
+//!   elements                           a file as a sequence of values, in five ways
 //!   Ledger                             what moved, in how many runs
 //!   Clocks                             what the threads of a job spend their time on
 //!   VirtualDisk                        files in memory, and the time a device would have taken
@@ -21,6 +22,7 @@ mod buf;
 pub mod clocks;
 mod direct;
 mod disk;
+pub mod elements;
 pub mod emergency;
 mod error;
 mod fault_hook;

@@ -1,0 +1,149 @@
+//! Blocks that move past the page cache, several in flight: direct streams.
+
+use std::fs::{File, Metadata};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::block_calls::PAST_THE_END;
+use super::reader::Source;
+use super::writer::Sink;
+use crate::buf::{BlockPool, Buf};
+use crate::direct::{DirectRead, DirectWrite};
+use crate::disk::Disk;
+use crate::error::{Action, IoError};
+use crate::ledger::Direction;
+use crate::stream::{ReadStream, WriteStream};
+use crate::stream_context::StreamContext;
+
+const CLOSED: &str = "an element was written after the stream was closed";
+
+/// The blocks of a file that is read.
+pub(super) struct DirectBlocks {
+    stream: DirectRead,
+    misused: IoError,
+    /// Blocks that no request has, before the first.
+    idle: Vec<Buf>,
+    begun_bytes: u64,
+    block_bytes: usize,
+    end: u64,
+    requests: u64,
+}
+
+impl DirectBlocks {
+    /// Reads a file by blocks of `block_bytes`, with `depth` of them in flight while one is consumed. The first block
+    /// that the reader gives back has `block_bytes`, too.
+    pub(super) fn open(
+        disk: &Disk,
+        context: StreamContext,
+        file: File,
+        stat: &Metadata,
+        block_bytes: usize,
+        depth: usize,
+    ) -> Result<Self, IoError> {
+        let end = stat.len();
+        let useful = usize::try_from(end.div_ceil(block_bytes as u64)).unwrap_or(depth).clamp(1, depth);
+        let blocks = (0..useful).map(|_| Buf::try_heap(block_bytes)).collect::<Result<Vec<Buf>, _>>();
+        let idle = blocks.map_err(|error| context.error(Action::Open, 0, error))?;
+        let misused = context.misuse(end, PAST_THE_END);
+        let direct = disk.enter_direct(&file, &context.path, stat);
+        let mut base = disk.queued_file(context, Direction::Read, Arc::new(file), direct, stat);
+        base.request_bytes = block_bytes;
+        let stream = DirectRead::new(base, 0, end);
+        Ok(Self { stream, misused, idle, begun_bytes: 0, block_bytes, end, requests: 0 })
+    }
+
+    fn begin(&mut self, block: Buf) -> Result<(), IoError> {
+        if self.begun_bytes < self.end {
+            self.stream.begin(block)?;
+            self.begun_bytes += self.block_bytes as u64;
+            self.requests += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Source for DirectBlocks {
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError> {
+        for idle in std::mem::take(&mut self.idle) {
+            self.begin(idle)?;
+        }
+        let filled = self.stream.complete()?;
+        let consumed = std::mem::replace(block, filled.buf);
+        self.begin(consumed)?;
+        Ok(filled.start..filled.end)
+    }
+
+    fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    fn past_the_end(&self) -> IoError {
+        self.misused.clone()
+    }
+}
+
+/// The blocks of a file that is written.
+pub(super) struct DirectSink {
+    stream: Option<Box<DirectWrite>>,
+    misused: IoError,
+    blocks: BlockPool,
+    requests: u64,
+}
+
+impl DirectSink {
+    /// Writes a file by blocks of `block_bytes`, with up to `depth` of them in flight while one is filled.
+    pub(super) fn create(
+        disk: &Disk,
+        context: StreamContext,
+        file: File,
+        stat: &Metadata,
+        block_bytes: usize,
+        depth: usize,
+    ) -> Result<Self, IoError> {
+        let region = Buf::try_heap(block_bytes.saturating_mul(depth.saturating_add(1)));
+        let region = region.map_err(|error| context.error(Action::Create, 0, error))?;
+        let misused = context.misuse(0, CLOSED);
+        let direct = disk.enter_direct(&file, &context.path, stat);
+        let mut base = disk.queued_file(context, Direction::Write, Arc::new(file), direct, stat);
+        base.request_bytes = block_bytes;
+        let stream = Some(Box::new(DirectWrite::new(base, 0)));
+        Ok(Self { stream, misused, blocks: BlockPool::new(region, block_bytes), requests: 0 })
+    }
+
+    fn stream(&mut self) -> Result<&mut DirectWrite, IoError> {
+        self.stream.as_deref_mut().ok_or_else(|| self.misused.clone())
+    }
+}
+
+impl Sink for DirectSink {
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError> {
+        let mut free = self.blocks.try_take();
+        while free.is_none() {
+            self.stream()?.complete()?;
+            free = self.blocks.try_take();
+        }
+        if let Some(free) = free {
+            *block = free;
+        }
+        Ok(0..self.blocks.block_bytes())
+    }
+
+    fn put(&mut self, block: &mut Buf, filled: Range<usize>) -> Result<(), IoError> {
+        let nothing = block.split_to(0);
+        let full = std::mem::replace(block, nothing);
+        self.requests += 1;
+        self.stream()?.begin(full, filled.end)
+    }
+
+    fn close(&mut self, durable: bool) -> Result<u64, IoError> {
+        let mut stream = self.stream.take().ok_or_else(|| self.misused.clone())?;
+        if durable {
+            stream.sync()?;
+        }
+        stream.finish()
+    }
+
+    fn requests(&self) -> u64 {
+        self.requests
+    }
+}

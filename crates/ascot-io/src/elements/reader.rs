@@ -1,0 +1,181 @@
+//! Reading elements forward.
+//!
+//! ```text
+//!   file   |=== read ===|######## block ########|..... unread .....|
+//!                          ^ start       end ^
+//! ```
+
+use std::fs::OpenOptions;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::path::Path;
+
+use super::block_calls::BlockCalls;
+use super::direct_blocks::DirectBlocks;
+use super::windows::WindowsToRead;
+use super::{Element, StreamKind};
+use crate::buf::Buf;
+use crate::disk::{Disk, DiskOptions};
+use crate::error::{Action, IoError};
+use crate::ledger::Direction;
+
+/// The blocks of a file, read forward.
+pub(super) trait Source: Send {
+    /// Replaces `block`, which has been read, by the next one; returns the valid part of it, which is not empty.
+    /// It is called only while bytes are unread.
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError>;
+
+    /// Requests made so far: system calls, windows, or requests to the device.
+    fn requests(&self) -> u64;
+
+    /// The error of a caller that reads past the end.
+    fn past_the_end(&self) -> IoError;
+}
+
+/// Reads the elements of a file forward. Dropping it closes it.
+pub struct ElementReader<E> {
+    block: Buf,
+    /// The next byte of the block, and the end of its valid bytes.
+    start: usize,
+    end: usize,
+    /// Bytes of the file after the block.
+    unread: u64,
+    source: Box<dyn Source>,
+    /// An element that spans two blocks.
+    spanning: Vec<u8>,
+    element: PhantomData<E>,
+}
+
+impl<E: Element> ElementReader<E> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As [`Disk::read_elements`].
+    pub fn open(path: &Path, kind: StreamKind) -> Result<Self, IoError> {
+        disk_for(kind).read_elements(path, kind)
+    }
+
+    /// The next element.
+    ///
+    /// # Errors
+    /// The system's, a file that was cut short meanwhile, and [`IoError::Misuse`] at the end of the stream.
+    #[inline]
+    pub fn read_next(&mut self) -> Result<E, IoError> {
+        let next = self.start + E::BYTES;
+        if next <= self.end {
+            let element = E::load(&self.block[self.start..next]);
+            self.start = next;
+            return Ok(element);
+        }
+        self.read_from_next_block()
+    }
+
+    /// Whether no element is left.
+    #[inline]
+    pub fn end_of_stream(&self) -> bool {
+        self.start == self.end && self.unread == 0
+    }
+
+    /// Elements left.
+    pub fn remaining(&self) -> u64 {
+        (self.unread + (self.end - self.start) as u64) / E::BYTES as u64
+    }
+
+    /// Requests made so far: system calls, windows, or requests to the device (for a direct stream, those that have
+    /// begun).
+    pub fn requests(&self) -> u64 {
+        self.source.requests()
+    }
+
+    /// Closes the stream; returns the requests made.
+    pub fn close(self) -> u64 {
+        self.source.requests()
+    }
+
+    #[inline(never)]
+    fn read_from_next_block(&mut self) -> Result<E, IoError> {
+        if self.start == self.end {
+            self.next_block()?;
+            let next = self.start + E::BYTES;
+            if next <= self.end {
+                let element = E::load(&self.block[self.start..next]);
+                self.start = next;
+                return Ok(element);
+            }
+        }
+        self.spanning.clear();
+        while self.spanning.len() < E::BYTES {
+            if self.start == self.end {
+                self.next_block()?;
+            }
+            let taken = (E::BYTES - self.spanning.len()).min(self.end - self.start);
+            self.spanning.extend_from_slice(&self.block[self.start..self.start + taken]);
+            self.start += taken;
+        }
+        Ok(E::load(&self.spanning))
+    }
+
+    fn next_block(&mut self) -> Result<(), IoError> {
+        if self.unread == 0 {
+            return Err(self.source.past_the_end());
+        }
+        let Range { start, end } = self.source.next_block(&mut self.block)?;
+        self.start = start;
+        self.end = end;
+        self.unread -= (end - start) as u64;
+        Ok(())
+    }
+}
+
+/// A disk for one stream of this kind.
+pub(super) fn disk_for(kind: StreamKind) -> Disk {
+    match kind {
+        StreamKind::Direct { block_bytes, depth } => {
+            Disk::new(DiskOptions { depth, request_bytes: block_bytes, ..DiskOptions::default() })
+        }
+        _ => Disk::default(),
+    }
+}
+
+impl Disk {
+    /// Opens a file to read its elements forward. The blocks are as `kind` defines, whatever this disk's back-end; a
+    /// direct stream has at most as many requests in flight as this disk allows.
+    ///
+    /// # Errors
+    /// The system's, and [`IoError::Misuse`] if the length of the file is not a multiple of the element's, or if
+    /// `kind` has an impossible value.
+    pub fn read_elements<E: Element>(&self, path: &Path, kind: StreamKind) -> Result<ElementReader<E>, IoError> {
+        let misuse = |what| Err(IoError::Misuse { path: path.to_path_buf(), offset: 0, what });
+        if let Some(what) = kind.impossible() {
+            return misuse(what);
+        }
+        let (file, stat) = self.open(OpenOptions::new().read(true), Action::Open, path, 0)?;
+        if !stat.is_file() {
+            return misuse("elements are read from regular files only");
+        }
+        if !stat.len().is_multiple_of(E::BYTES as u64) {
+            return misuse("the length of the file is not a multiple of the length of an element");
+        }
+        let context = self.context(path, path.to_string_lossy().as_ref(), &stat, Direction::Read);
+        let bytes = kind.request_bytes(E::BYTES);
+        let failed = |error| IoError::from_os(Action::Open, path, 0, error);
+        let (block, source): (Buf, Box<dyn Source>) = match kind {
+            StreamKind::Plain | StreamKind::Buffered | StreamKind::Sized { .. } => {
+                let bytes = bytes.min(usize::try_from(stat.len()).unwrap_or(bytes)).max(1);
+                let block = Buf::try_heap(bytes).map_err(failed)?;
+                (block, Box::new(BlockCalls::to_read(context, file, kind.request_bytes(E::BYTES), stat.len())))
+            }
+            StreamKind::Mapped { .. } => {
+                let block = Buf::try_heap(1).map_err(failed)?;
+                (block, Box::new(WindowsToRead::new(context, file, bytes, stat.len())))
+            }
+            StreamKind::Direct { depth, .. } => {
+                let block = Buf::try_heap(bytes).map_err(failed)?;
+                (block, Box::new(DirectBlocks::open(self, context, file, &stat, bytes, depth)?))
+            }
+        };
+        let element = PhantomData;
+        let unread = stat.len();
+        Ok(ElementReader { block, start: 0, end: 0, unread, source, spanning: Vec::new(), element })
+    }
+}

@@ -1,0 +1,39 @@
+//! The view that a user has of a running study, and the way to stop it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The progress of a study.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// The measurement that runs now, for people: `write plain, N = 1000, k = 1, cold`.
+    pub what: String,
+    /// Measurements finished, and all of them.
+    pub finished: usize,
+    /// All measurements.
+    pub total: usize,
+    /// Seconds since the study began.
+    pub elapsed_s: f64,
+    /// Predicted seconds until its end, corrected by the measurements so far.
+    pub left_s: f64,
+}
+
+/// Shows the progress of a study.
+pub trait Observer {
+    /// Called before each measurement.
+    fn progress(&self, progress: &Progress);
+
+    /// A notice for the user.
+    fn notice(&self, text: &str);
+}
+
+/// A flag that stops a study at the next opportunity.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(pub Arc<AtomicBool>);
+
+impl Stop {
+    /// Whether the study must stop.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
