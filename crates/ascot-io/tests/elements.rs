@@ -211,7 +211,7 @@ fn short_system_calls_are_continued_and_failures_reported() {
             let mut writer = faulty(at, Effect::Short, Action::Write).write_elements(&path, kind).unwrap();
             numbers().for_each(|number| writer.write(number).unwrap());
             writer.close().unwrap();
-            let mut reader = faulty(at, Effect::Short, Action::Read).read_elements(&path, kind).unwrap();
+            let mut reader = faulty(at, Effect::Short, Action::Read).read_elements::<u32>(&path, kind).unwrap();
             assert!(numbers().all(|number| reader.read_next().unwrap() == number), "{kind}");
 
             let mut writer = faulty(at, Effect::NoSpace, Action::Write).write_elements(&path, kind).unwrap();

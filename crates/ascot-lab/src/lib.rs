@@ -3,7 +3,9 @@
 //! ```text
 //!   streams/     element streams: back-ends x N x k x B, reading and writing (papers/2, section 3)
 //!   sorts/       the merge sort of those streams over N, M and d (papers/2, section 4)
+//!   page/        a study as one HTML page
 //!   table        results as they are kept: one row for each finished measurement
+//!   work_dir     the private directory of the files that are measured
 //!   observe      progress, and the way to stop
 //!   error        errors of all studies
 //! ```
@@ -13,7 +15,10 @@
 
 pub mod error;
 pub mod observe;
+pub mod page;
+pub mod streams;
 pub mod table;
+pub mod work_dir;
 
 pub use error::LabError;
-pub use observe::{Observer, Progress, Stop};
+pub use observe::{Observer, Planned, Progress, Stop};

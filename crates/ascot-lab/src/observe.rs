@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Progress {
     /// The measurement that runs now, for people: `write plain, N = 1000, k = 1, cold`.
     pub what: String,
-    /// Measurements finished, and all of them.
+    /// Measurements finished.
     pub finished: usize,
     /// All measurements.
     pub total: usize,
@@ -18,8 +18,24 @@ pub struct Progress {
     pub left_s: f64,
 }
 
+/// The study that is about to run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Planned {
+    /// Measurements to make.
+    pub measurements: usize,
+    /// Measurements that an earlier run has finished.
+    pub finished_before: usize,
+    /// Predicted seconds.
+    pub predicted_s: f64,
+    /// Bytes of files that exist at once at most.
+    pub space_bytes: u64,
+}
+
 /// Shows the progress of a study.
 pub trait Observer {
+    /// Called once, before the first measurement.
+    fn planned(&self, planned: &Planned);
+
     /// Called before each measurement.
     fn progress(&self, progress: &Progress);
 

@@ -27,6 +27,8 @@
 //! * [`stages`]: the time that the stages of a pass spent, and its bottleneck.
 //! * [`account`]: bytes moved and time spent by each pass.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
+//! * [`stream_cost`]: the I/Os of element streams.
+//! * [`fit`]: measured costs as polynomials.
 //! * [`report`]: plan and account together, as written by `--report`.
 
 pub mod account;
@@ -35,6 +37,7 @@ pub mod bowtie_plan;
 pub mod codec;
 pub mod compression;
 pub mod disk_use;
+pub mod fit;
 pub mod growth;
 pub mod host;
 pub mod host_measurement;
@@ -50,6 +53,7 @@ pub mod routing_plan;
 pub mod run_length;
 pub mod sort_plan;
 pub mod stages;
+pub mod stream_cost;
 pub mod units;
 pub mod volume;
 pub mod volume_kind;

@@ -1,0 +1,210 @@
+//! Line charts as SVG, drawn by plotters.
+
+use plotters::chart::{ChartBuilder, SeriesLabelPosition};
+use plotters::element::{Circle, PathElement};
+use plotters::prelude::{Color, DrawingAreaErrorKind, IntoDrawingArea, IntoLogRange, RGBColor, SVGBackend, WHITE};
+use plotters::series::LineSeries;
+
+const SIZE: (u32, u32) = (720, 420);
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(11, 110, 110),
+    RGBColor(196, 112, 43),
+    RGBColor(88, 80, 160),
+    RGBColor(160, 40, 70),
+    RGBColor(70, 130, 40),
+    RGBColor(40, 90, 170),
+    RGBColor(120, 110, 30),
+    RGBColor(90, 90, 90),
+];
+const FONT: &str = "sans-serif";
+
+/// A line of a chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Its name in the legend.
+    pub name: String,
+    /// Its points, ascending in x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// The text of a value on an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Plain numbers, from 0 on.
+    Linear,
+    /// Powers of ten; only positive values are drawn.
+    Logarithmic,
+    /// Exponents of two, on a linear axis.
+    PowersOfTwo,
+}
+
+impl Scale {
+    fn text(self, value: f64) -> String {
+        match self {
+            Self::PowersOfTwo => format!("2^{value:.0}"),
+            _ => short_number(value),
+        }
+    }
+}
+
+/// An axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// Its name, with the unit.
+    pub name: String,
+    /// Its scale.
+    pub scale: Scale,
+}
+
+impl Axis {
+    /// An axis.
+    pub fn new(name: &str, scale: Scale) -> Self {
+        Self { name: name.to_owned(), scale }
+    }
+}
+
+/// A chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The lines, at least one with a point.
+    pub lines: Vec<Line>,
+}
+
+/// A number in few letters: `1e6`, `0.25`, `1500`.
+pub fn short_number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e5 || (size > 0.0 && size < 1e-2) {
+        format!("{value:.1e}").replace(".0e", "e")
+    } else if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+impl Chart {
+    /// Whether there is something to draw.
+    pub fn has_points(&self) -> bool {
+        self.drawable().iter().any(|line| !line.points.is_empty())
+    }
+
+    /// The chart as an SVG element; `None` if it has no point or cannot be drawn.
+    pub fn svg(&self) -> Option<String> {
+        let lines = self.drawable();
+        let all = || lines.iter().flat_map(|line| line.points.iter());
+        let x = range(all().map(|point| point.0), self.x.scale)?;
+        let y = range(all().map(|point| point.1), self.y.scale)?;
+        let mut text = String::new();
+        let drawn = self.draw(&mut text, &lines, x, y);
+        drawn.ok().map(|()| text)
+    }
+
+    /// The lines without the points that a logarithmic axis cannot have.
+    fn drawable(&self) -> Vec<Line> {
+        let fits = |value: f64, scale| value.is_finite() && (scale != Scale::Logarithmic || value > 0.0);
+        let kept = |point: &&(f64, f64)| fits(point.0, self.x.scale) && fits(point.1, self.y.scale);
+        let of = |line: &Line| Line {
+            name: line.name.clone(),
+            points: line.points.iter().filter(kept).copied().collect(),
+        };
+        self.lines.iter().map(of).filter(|line| !line.points.is_empty()).collect()
+    }
+
+    fn draw(&self, text: &mut String, lines: &[Line], x: (f64, f64), y: (f64, f64)) -> Drawn {
+        let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let mut builder = ChartBuilder::on(&root);
+        builder.margin(14).x_label_area_size(46).y_label_area_size(74);
+        // The types of the four combinations differ.
+        macro_rules! draw {
+            ($x:expr, $y:expr) => {{
+                let mut chart = builder.build_cartesian_2d($x, $y)?;
+                chart
+                    .configure_mesh()
+                    .x_desc(self.x.name.as_str())
+                    .y_desc(self.y.name.as_str())
+                    .x_label_formatter(&|value| self.x.scale.text(*value))
+                    .y_label_formatter(&|value| self.y.scale.text(*value))
+                    .label_style((FONT, 13))
+                    .light_line_style(WHITE)
+                    .draw()?;
+                for (number, line) in lines.iter().enumerate() {
+                    let colour = COLOURS[number % COLOURS.len()];
+                    let drawn = chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
+                    drawn.label(line.name.as_str()).legend(move |(x, y)| {
+                        PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2))
+                    });
+                    chart.draw_series(line.points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
+                }
+                if lines.len() > 1 {
+                    let mut legend = chart.configure_series_labels();
+                    legend.position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.8));
+                    legend.label_font((FONT, 13)).draw()?;
+                }
+            }};
+        }
+        let is_log = |scale| scale == Scale::Logarithmic;
+        match (is_log(self.x.scale), is_log(self.y.scale)) {
+            (true, true) => draw!((x.0..x.1).log_scale(), (y.0..y.1).log_scale()),
+            (true, false) => draw!((x.0..x.1).log_scale(), y.0..y.1),
+            (false, true) => draw!(x.0..x.1, (y.0..y.1).log_scale()),
+            (false, false) => draw!(x.0..x.1, y.0..y.1),
+        }
+        root.present()
+    }
+}
+
+/// The range of an axis, with a margin: linear axes begin at 0.
+fn range(values: impl Iterator<Item = f64>, scale: Scale) -> Option<(f64, f64)> {
+    let (min, max) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), v| (min.min(v), max.max(v)));
+    if min > max {
+        return None;
+    }
+    Some(match scale {
+        Scale::Linear => (min.min(0.0), if max > 0.0 { max * 1.05 } else { 1.0 }),
+        Scale::Logarithmic => (min / 1.3, max * 1.3),
+        Scale::PowersOfTwo => (min - 0.5, max + 0.5),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(x: Scale, y: Scale, points: Vec<(f64, f64)>) -> Chart {
+        let lines = vec![Line { name: "a < b".into(), points: points.clone() }, Line { name: "c".into(), points }];
+        Chart { x: Axis::new("N", x), y: Axis::new("ms", y), lines }
+    }
+
+    #[test]
+    fn every_scale_is_drawn_with_all_points() {
+        for x in [Scale::Linear, Scale::Logarithmic, Scale::PowersOfTwo] {
+            for y in [Scale::Linear, Scale::Logarithmic] {
+                let svg = chart(x, y, vec![(1.0, 2.0), (10.0, 20.0), (20.0, 5.0)]).svg().unwrap();
+                assert_eq!(svg.matches("<circle").count(), 6, "{svg}");
+                assert!(svg.contains("a &lt; b") && svg.contains("</svg>"));
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_points_are_left_out() {
+        let points = vec![(0.0, 1.0), (10.0, 0.0), (10.0, 5.0), (f64::NAN, 1.0)];
+        let svg = chart(Scale::Logarithmic, Scale::Logarithmic, points).svg().unwrap();
+        assert_eq!(svg.matches("<circle").count(), 2);
+        assert_eq!(chart(Scale::Linear, Scale::Logarithmic, vec![(1.0, 0.0)]).svg(), None);
+        assert!(!chart(Scale::Linear, Scale::Linear, vec![]).has_points());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let texts = [0.0, 0.25, 12.0, 1500.0, 1e6, 2.5e8, 1e-3].map(short_number);
+        assert_eq!(texts, ["0", "0.25", "12", "1500", "1e6", "2.5e8", "1e-3"]);
+    }
+}

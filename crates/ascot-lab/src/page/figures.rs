@@ -1,0 +1,225 @@
+//! The figures of papers/2, section 3, from the results of a study: figures 4 to 29, each for both states of the cache.
+
+use ascot_io::Direction;
+
+use super::chart::{Axis, Chart, Line, Scale};
+use crate::streams::analysis::{Results, Series};
+use crate::streams::cell::{Backend, Cache, direction_word};
+use crate::streams::grid::CACHES;
+
+/// A figure of the paper.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// Its number in the paper.
+    pub number: u32,
+    /// Its caption.
+    pub caption: String,
+    /// Charts with their titles.
+    pub charts: Vec<(String, Chart)>,
+}
+
+/// The value of a point.
+#[derive(Clone, Copy)]
+enum Y {
+    /// Mean milliseconds of a loop.
+    Milliseconds,
+    /// Nanoseconds for each integer.
+    NanosecondsEach,
+    /// Integers moved in a millisecond.
+    IntegersPerMillisecond,
+}
+
+impl Y {
+    fn axis(self, scale: Scale) -> Axis {
+        Axis::new(
+            match self {
+                Self::Milliseconds => "ms",
+                Self::NanosecondsEach => "ns for each integer",
+                Self::IntegersPerMillisecond => "integers in a ms",
+            },
+            scale,
+        )
+    }
+
+    fn value(self, mean_ms: f64, integers: f64) -> f64 {
+        match self {
+            Self::Milliseconds => mean_ms,
+            Self::NanosecondsEach => mean_ms * 1e6 / integers,
+            Self::IntegersPerMillisecond => integers / mean_ms,
+        }
+    }
+}
+
+/// Builds the figures of one study.
+pub struct Figures<'a> {
+    results: Results<'a>,
+    /// N at which k and B vary.
+    usual_elements: u64,
+}
+
+impl<'a> Figures<'a> {
+    /// Figures of these results; k and B vary at N = `usual_elements`.
+    pub fn new(results: Results<'a>, usual_elements: u64) -> Self {
+        Self { results, usual_elements }
+    }
+
+    /// All figures.
+    pub fn all(&self) -> Vec<Figure> {
+        use Backend::{Buffered, Mapped, Plain, Sized};
+        use Direction::{Read, Write};
+        let usual = self.usual_elements;
+        let smaller = usual / 10;
+        let all = &[1, 2, 3, 4, 5, 10, 20, 30][..];
+        let ms = Y::Milliseconds;
+        vec![
+            self.by_n(4, Write, &[Plain], &[1], ms, "time against N, one stream"),
+            self.by_n(5, Write, &[Plain], &[1], Y::NanosecondsEach, "time for each integer, one stream"),
+            self.by_k(6, Write, &[Plain], &[usual], "time against k"),
+            self.by_n(7, Write, &[Plain], &[10, 20, 30], ms, "time against N for k = 10, 20, 30"),
+            self.by_n(8, Read, &[Plain], &[1], ms, "time against N, one stream"),
+            self.by_n(9, Read, &[Plain], &[1], Y::NanosecondsEach, "time for each integer, one stream"),
+            self.by_k(10, Read, &[Plain], &[usual], "time against k"),
+            self.by_n(11, Read, &[Plain], &[10, 20, 30], ms, "time against N for k = 10, 20, 30"),
+            self.by_n(12, Read, &[Plain], all, ms, "time against N for all k"),
+            self.by_n(13, Write, &[Buffered], &[1], ms, "time against N, one stream"),
+            self.by_n(14, Write, &[Buffered], &[1], Y::IntegersPerMillisecond, "integers in a millisecond"),
+            self.by_n(15, Write, &[Buffered], &[1, 2], ms, "time against N for k = 1, 2"),
+            self.by_k(16, Write, &[Buffered], &[smaller, usual], "time against k"),
+            self.by_k(17, Write, &[Plain, Buffered], &[usual], "plain and buffered, time against k"),
+            self.by_k(18, Read, &[Buffered], &[smaller, usual], "time against k"),
+            self.by_n(19, Read, &[Plain, Buffered], &[10], ms, "plain and buffered for k = 10"),
+            self.by_b(20, Write, &[Sized], 0, "time against B"),
+            self.by_b(21, Write, &[Sized], 5, "time against B from 2^5 on"),
+            self.by_b(22, Write, &[Sized, Buffered], 4, "sized and buffered"),
+            self.by_b(23, Read, &[Sized], 0, "time against B"),
+            self.by_b(24, Read, &[Sized, Buffered], 4, "sized and buffered"),
+            self.by_b(25, Write, &[Mapped], 0, "time against B"),
+            self.by_b(26, Write, &[Mapped], 7, "time against B from 2^7 on"),
+            self.by_b(27, Write, &[Mapped, Sized, Buffered], 7, "mapped, sized and buffered"),
+            self.by_b(28, Read, &[Mapped], 0, "time against B"),
+            self.by_b(29, Read, &[Mapped, Sized, Buffered], 7, "mapped, sized and buffered"),
+        ]
+    }
+
+    /// All back-ends with B beside one another, with direct access; not in the paper.
+    pub fn all_backends(&self) -> Vec<(String, Chart)> {
+        let of = |direction| self.by_b(0, direction, &Backend::ALL, 0, "all back-ends").charts;
+        [Direction::Write, Direction::Read].into_iter().flat_map(|direction| {
+            let titled = move |(title, chart)| (format!("{}, {title}", direction_word(direction)), chart);
+            of(direction).into_iter().map(titled)
+        }).collect()
+    }
+
+    fn figure(
+        &self,
+        number: u32,
+        caption: String,
+        axes: (Axis, Axis),
+        lines: impl Fn(Cache) -> Vec<Line>,
+    ) -> Figure {
+        let of = |cache: Cache| {
+            (cache.word().to_owned(), Chart { x: axes.0.clone(), y: axes.1.clone(), lines: lines(cache) })
+        };
+        Figure { number, caption, charts: CACHES.map(of).to_vec() }
+    }
+
+    fn by_n(&self, number: u32, direction: Direction, backends: &[Backend], ks: &[u32], y: Y, what: &str) -> Figure {
+        let axes = (Axis::new("N", Scale::Logarithmic), y.axis(Scale::Logarithmic));
+        let caption = caption(direction, backends, what);
+        self.figure(number, caption, axes, |cache| {
+            let mut lines = Vec::new();
+            for &backend in backends {
+                let series = Series { direction, cache, backend };
+                for &k in ks {
+                    let values = self.results.values(series, |measured| measured.cell.elements);
+                    let point = |n: u64| {
+                        let ms = self.results.mean_ms(series, 0, k, n)?;
+                        Some((n as f64, y.value(ms, n as f64 * f64::from(k))))
+                    };
+                    let name = format!("{}, k = {k}", backend.word());
+                    lines.push(Line { name, points: values.into_iter().filter_map(point).collect() });
+                }
+            }
+            lines
+        })
+    }
+
+    fn by_k(&self, number: u32, direction: Direction, backends: &[Backend], ns: &[u64], what: &str) -> Figure {
+        let scale = if backends.len() > 1 { Scale::Logarithmic } else { Scale::Linear };
+        let axes = (Axis::new("k", Scale::Linear), Y::Milliseconds.axis(scale));
+        let caption = caption(direction, backends, what);
+        self.figure(number, caption, axes, |cache| {
+            let mut lines = Vec::new();
+            for &backend in backends {
+                let series = Series { direction, cache, backend };
+                for &n in ns {
+                    let values = self.results.values(series, |measured| measured.cell.streams);
+                    let point = |k: u32| Some((f64::from(k), self.results.mean_ms(series, 0, k, n)?));
+                    let name = format!("{}, N = {n}", backend.word());
+                    lines.push(Line { name, points: values.into_iter().filter_map(point).collect() });
+                }
+            }
+            lines
+        })
+    }
+
+    /// Against B from 2^`from` on, one stream of the usual N; back-ends without B are constant.
+    fn by_b(&self, number: u32, direction: Direction, backends: &[Backend], from: u8, what: &str) -> Figure {
+        let n = self.usual_elements;
+        let axes = (Axis::new("B, bytes", Scale::PowersOfTwo), Y::Milliseconds.axis(Scale::Logarithmic));
+        let caption = format!("{} at N = {n}", caption(direction, backends, what));
+        self.figure(number, caption, axes, |cache| {
+            let exponents = |backend| {
+                let series = Series { direction, cache, backend };
+                self.results.values(series, |measured| measured.cell.exponent)
+            };
+            let widest: Vec<u8> = backends.iter().map(|&backend| exponents(backend)).max_by_key(Vec::len).unwrap_or_default();
+            let line = |&backend: &Backend| {
+                let series = Series { direction, cache, backend };
+                let values = if backend.has_blocks() { exponents(backend) } else { widest.clone() };
+                let point = |exponent: u8| {
+                    let of = if backend.has_blocks() { exponent } else { 0 };
+                    Some((f64::from(exponent), self.results.mean_ms(series, of, 1, n)?))
+                };
+                let points = values.into_iter().filter(|exponent| *exponent >= from).filter_map(point).collect();
+                Line { name: backend.word().to_owned(), points }
+            };
+            backends.iter().map(line).collect()
+        })
+    }
+}
+
+fn caption(direction: Direction, backends: &[Backend], what: &str) -> String {
+    let doing = match direction {
+        Direction::Write => "Writing",
+        Direction::Read => "Reading",
+    };
+    match backends {
+        [only] => format!("{doing}, {} streams: {what}", only.word()),
+        _ => format!("{doing}: {what}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::Grid;
+    use crate::streams::measure::Measured;
+
+    #[test]
+    fn a_whole_grid_fills_every_figure() {
+        let grid = Grid::quick();
+        let of = |cell| Measured { cell, loops_ns: vec![1_000_000, 2_000_000], counted_ios: 1 };
+        let results: Vec<Measured> = grid.cells().into_iter().map(of).collect();
+        let figures = Figures::new(Results(&results), grid.usual_elements()).all();
+        assert_eq!(figures.iter().map(|figure| figure.number).collect::<Vec<_>>(), (4..=29).collect::<Vec<_>>());
+        for figure in figures {
+            assert_eq!(figure.charts.len(), 2);
+            for (title, chart) in figure.charts {
+                let full = chart.lines.iter().all(|line| line.points.len() > 1);
+                assert!(full, "figure {}, {title}: {:?}", figure.number, chart.lines);
+                assert!(chart.svg().is_some());
+            }
+        }
+    }
+}

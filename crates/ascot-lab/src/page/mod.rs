@@ -1,0 +1,214 @@
+//! The page of a study: one HTML file that needs nothing else.
+//!
+//! Invariants: the page loads no script and nothing from outside (its content-security policy says so); every table
+//! and figure of the paper has the element `table-N` or `figure-N`; text from results is escaped.
+
+pub mod chart;
+mod figures;
+mod table;
+mod tables;
+
+use std::fmt::Write as _;
+
+use ascot_io::Direction;
+
+use crate::streams::analysis::{Analysis, Results, Series};
+use crate::streams::cell::{Backend, direction_word};
+use crate::streams::grid::{CACHES, DIRECTIONS};
+use crate::streams::measure::Measured;
+use figures::{Figure, Figures};
+pub use table::HtmlTable;
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:62rem;padding:0 1rem;\
+color:#1d2830;background:#fff}h1,h2,h3{line-height:1.25}nav a{margin-right:1rem}figure{margin:1.5rem 0}\
+figcaption{color:#5c6b76}figure div{display:flex;flex-wrap:wrap;gap:1rem}figure svg{max-width:100%;height:auto;\
+flex:1 1 28rem}.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:14px;\
+margin:.5rem 0 1.5rem}th,td{padding:.2rem .6rem;border-bottom:1px solid #dde3e7;text-align:right;white-space:nowrap}\
+th:first-child{text-align:left}details{margin:1rem 0}summary{cursor:pointer}";
+
+/// A part of the page that another study adds.
+#[derive(Debug, Clone, Default)]
+pub struct Section {
+    /// The element's identifier, for links.
+    pub id: String,
+    /// The heading.
+    pub title: String,
+    /// The content, as HTML.
+    pub html: String,
+}
+
+/// What the page says about the run as a whole.
+#[derive(Debug, Clone, Default)]
+pub struct About {
+    /// Lines about the machine, the version and the time.
+    pub lines: Vec<String>,
+}
+
+/// Text with the letters escaped that HTML gives a meaning.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+/// The page of a study of streams, with further sections.
+pub fn page(about: &About, results: &[Measured], usual_elements: u64, more: &[Section]) -> String {
+    let found = Results(results);
+    let analysis = Analysis::new(results);
+    let figures = Figures::new(found, usual_elements);
+    let mut sections = Vec::new();
+    for direction in DIRECTIONS {
+        sections.push(section_of(direction, found, &analysis, &figures));
+    }
+    sections.push(conclusions(&analysis, &figures));
+    sections.extend(more.iter().cloned());
+    sections.push(Section {
+        id: "results".into(),
+        title: "All results".into(),
+        html: format!(
+            "<details><summary>{} measurements</summary>{}</details>",
+            results.len(),
+            tables::every_result(results).html()
+        ),
+    });
+    let mut body = String::new();
+    let links: String =
+        sections.iter().map(|section| format!("<a href=\"#{}\">{}</a>", section.id, escaped(&section.title))).collect();
+    for Section { id, title, html } in &sections {
+        let _ = write!(body, "<section id=\"{id}\"><h2>{}</h2>\n{html}</section>\n", escaped(title));
+    }
+    let lines: String = about.lines.iter().map(|line| format!("<p>{}</p>\n", escaped(line))).collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>Streams and merge sort</title>\n\
+         <style>{STYLE}</style></head><body>\n<h1>Streams and merge sort in secondary memory</h1>\n{lines}\
+         <nav>{links}</nav>\n{body}</body></html>\n"
+    )
+}
+
+fn section_of(direction: Direction, found: Results<'_>, analysis: &Analysis, figures: &Figures<'_>) -> Section {
+    let word = direction_word(direction);
+    let mut html = String::from(
+        "<p>k streams of N 32-bit integers each, interleaved element by element; mean milliseconds of all loops but \
+         the first.</p>\n",
+    );
+    for backend in Backend::ALL {
+        for cache in CACHES {
+            let series = Series { direction, cache, backend };
+            if found.of(series).next().is_none() {
+                continue;
+            }
+            let (table, by) = match backend.has_blocks() {
+                true => (tables::by_blocks(found, series), "B and N, one stream"),
+                false => (tables::by_streams(found, series), "k and N"),
+            };
+            let id = format!("{word}-{}-{}", backend.word(), cache.word());
+            let number = table_number(series);
+            let number = number.map_or_else(String::new, |number| format!(" id=\"table-{number}\""));
+            let title = format!("{} streams, {}: ms by {by}", backend.word(), cache.word());
+            let _ = write!(html, "<div id=\"{id}\"><h3{number}>{}</h3>{}</div>\n", escaped(&title), table.html());
+        }
+        if let Some(number) = table_of_best_blocks(direction, backend) {
+            let best = tables::best_blocks(analysis, direction, backend);
+            let _ = write!(
+                html,
+                "<div id=\"table-{number}\"><h3>Best B of {} streams for each N (table {number} of the paper)</h3>{}\
+                 </div>\n",
+                backend.word(),
+                best.html()
+            );
+        }
+    }
+    for figure in figures.all().iter().filter(|figure| figure.caption.starts_with(doing(direction))) {
+        html += &figure_html(figure);
+    }
+    let title = format!("{} streams", doing(direction));
+    Section { id: word.to_owned(), title, html }
+}
+
+fn doing(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Read => "Reading",
+        Direction::Write => "Writing",
+    }
+}
+
+/// The table of the paper with the times of a series.
+fn table_number(series: Series) -> Option<u32> {
+    let of = (series.direction, series.backend, series.cache);
+    (of == (Direction::Write, Backend::Plain, crate::streams::Cache::Warm)).then_some(2)
+}
+
+/// The table of the paper with the best B of a back-end.
+fn table_of_best_blocks(direction: Direction, backend: Backend) -> Option<u32> {
+    match (direction, backend) {
+        (Direction::Write, Backend::Sized) => Some(3),
+        (Direction::Read, Backend::Sized) => Some(4),
+        (Direction::Write, Backend::Mapped) => Some(5),
+        (Direction::Read, Backend::Mapped) => Some(6),
+        _ => None,
+    }
+}
+
+/// A figure of the paper, with a chart for each state of the cache.
+pub(crate) fn figure_html(figure: &Figure) -> String {
+    charts_html(&format!("figure-{}", figure.number), &format!("Figure {}. {}", figure.number, figure.caption), &figure.charts)
+}
+
+/// Charts side by side, with a caption.
+pub fn charts_html(id: &str, caption: &str, charts: &[(String, chart::Chart)]) -> String {
+    let drawn: String = charts.iter().filter_map(|(_, chart)| chart.svg()).collect();
+    let titles: Vec<&str> = charts.iter().map(|(title, _)| title.as_str()).filter(|title| !title.is_empty()).collect();
+    let titles = if titles.len() > 1 { format!(" (left to right: {})", titles.join("; ")) } else { String::new() };
+    format!(
+        "<figure id=\"{id}\"><div>{drawn}</div><figcaption>{}{}</figcaption></figure>\n",
+        escaped(caption),
+        escaped(&titles)
+    )
+}
+
+fn conclusions(analysis: &Analysis, figures: &Figures<'_>) -> Section {
+    let mut html = charts_html("all-back-ends", "All back-ends by B", &figures.all_backends());
+    let parts = [
+        ("fits-n", "Cost against N", tables::fits(&analysis.by_elements, "N", "k")),
+        ("fits-k", "Cost against k", tables::fits(&analysis.by_streams, "k", "N")),
+        ("cross-overs", "Cross-overs between back-ends", tables::cross_overs(&analysis.cross_overs)),
+    ];
+    for (id, title, table) in parts {
+        let _ = write!(html, "<div id=\"{id}\"><h3>{title}</h3>{}</div>\n", table.html());
+    }
+    Section { id: "conclusions".into(), title: "Fits and cross-overs".into(), html }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::Grid;
+
+    #[test]
+    fn a_page_has_every_table_and_figure_and_nothing_from_outside() {
+        let grid = Grid::quick();
+        let of = |cell| Measured { cell, loops_ns: vec![1_000_000, 2_000_000], counted_ios: 1 };
+        let results: Vec<Measured> = grid.cells().into_iter().map(of).collect();
+        let about = About { lines: vec!["a <machine>".into()] };
+        let html = page(&about, &results, grid.usual_elements(), &[]);
+        for number in 2..=6 {
+            assert_eq!(html.matches(&format!("id=\"table-{number}\"")).count(), 1, "table {number}");
+        }
+        for number in 4..=29 {
+            assert_eq!(html.matches(&format!("id=\"figure-{number}\"")).count(), 1, "figure {number}");
+        }
+        assert!(html.contains("a &lt;machine&gt;") && !html.contains("<machine>"));
+        assert!(!html.contains("src=") && !html.contains("<script") && !html.contains("url("));
+        assert_eq!(html.matches("<section").count(), html.matches("</section>").count());
+    }
+}

@@ -1,0 +1,48 @@
+//! Tables in HTML.
+
+use super::escaped;
+
+/// A table: a header and rows of text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HtmlTable {
+    /// Names of the columns.
+    pub header: Vec<String>,
+    /// The rows; the first field of each names the row.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl HtmlTable {
+    /// A table without rows.
+    pub fn new<T: Into<String>>(header: impl IntoIterator<Item = T>) -> Self {
+        Self { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    }
+
+    /// The table as HTML.
+    pub fn html(&self) -> String {
+        let row = |cells: &[String], first: &str, other: &str| {
+            let cell = |(at, text): (usize, &String)| {
+                let tag = if at == 0 { first } else { other };
+                let end = tag.split(' ').next().unwrap_or_default();
+                format!("<{tag}>{}</{end}>", escaped(text))
+            };
+            format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
+        };
+        let header = row(&self.header, "th scope=\"col\"", "th scope=\"col\"");
+        let rows: String = self.rows.iter().map(|cells| row(cells, "th scope=\"row\"", "td")).collect();
+        format!("<div class=\"wide\"><table>\n<thead>{header}</thead>\n<tbody>\n{rows}</tbody></table></div>\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_escaped_and_rows_have_names() {
+        let mut table = HtmlTable::new(["k", "<ms>"]);
+        table.rows.push(vec!["1".into(), "2 & 3".into()]);
+        let html = table.html();
+        assert!(html.contains("<th scope=\"col\">&lt;ms&gt;</th>"));
+        assert!(html.contains("<th scope=\"row\">1</th><td>2 &amp; 3</td>"), "{html}");
+    }
+}

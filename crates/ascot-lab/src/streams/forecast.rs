@@ -1,0 +1,218 @@
+//! The time of a study, predicted from a calibration of a few seconds and corrected while the study runs.
+//!
+//! One loop of a cell takes
+//!
+//! ```text
+//!   k * open + I/Os * io + k N * element        seconds, each rate by direction, back-end and cache
+//! ```
+//!
+//! The calibration measures three small cells for each combination: almost no elements (open), small blocks (io) and
+//! large blocks (element). Cells that were measured correct the cells that follow: the ratio of taken to predicted time
+//! of their own combination, or of all.
+
+use std::collections::HashMap;
+
+use ascot_io::Direction;
+
+use super::cell::{Backend, Cache, Cell, ELEMENT_BYTES};
+use super::measure::Measurement;
+use crate::error::LabError;
+
+/// Integers of the calibration cells with small and with large blocks.
+const SMALL_BLOCK_ELEMENTS: u64 = 4000;
+const LARGE_BLOCK_ELEMENTS: u64 = 250_000;
+/// Loops of a calibration cell; the first is left out.
+const LOOPS: u32 = 3;
+/// Seconds to make, sum up or check one element outside the measured time.
+const ELEMENT_OUTSIDE_S: f64 = 2.5e-9;
+
+/// Cells with the same rates.
+type Combination = (Direction, Backend, Cache);
+
+fn combination(cell: &Cell) -> Combination {
+    (cell.direction, cell.backend, cell.cache)
+}
+
+/// Seconds of the parts of a loop.
+#[derive(Debug, Clone, Copy)]
+struct Rates {
+    open_s: f64,
+    io_s: f64,
+    element_s: f64,
+}
+
+impl Rates {
+    fn loop_s(&self, cell: &Cell) -> f64 {
+        let ios = cell.predicted_ios() as f64;
+        f64::from(cell.streams) * self.open_s + ios * self.io_s + cell.total_elements() as f64 * self.element_s
+    }
+}
+
+/// Predicted and taken seconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Record {
+    predicted_s: f64,
+    taken_s: f64,
+}
+
+impl Record {
+    fn ratio(&self) -> Option<f64> {
+        (self.predicted_s > 0.0).then(|| self.taken_s / self.predicted_s)
+    }
+}
+
+/// Predicts the time of cells.
+#[derive(Debug, Default)]
+pub struct Forecast {
+    rates: HashMap<Combination, Rates>,
+    /// Seconds to write one byte to the device.
+    device_byte_s: f64,
+    records: HashMap<Combination, Record>,
+    all: Record,
+}
+
+impl Forecast {
+    /// Measures the rates that `cells` need.
+    ///
+    /// # Errors
+    /// Those of the measurements.
+    pub fn calibrate(cells: &[Cell], measurement: &mut Measurement<'_>) -> Result<Self, LabError> {
+        let mut forecast = Self::default();
+        let mut combinations: Vec<Combination> = cells.iter().map(combination).collect();
+        combinations.sort_unstable();
+        combinations.dedup();
+        let device = (Direction::Write, Backend::Sized, Cache::Cold);
+        for needed in combinations.into_iter().chain([device]) {
+            if !forecast.rates.contains_key(&needed) {
+                let rates = rates_of(needed, measurement)?;
+                forecast.rates.insert(needed, rates);
+            }
+        }
+        measurement.inputs.clear()?;
+        let element_s = forecast.rates.get(&device).map_or(0.0, |rates| rates.element_s);
+        forecast.device_byte_s = element_s / ELEMENT_BYTES as f64;
+        Ok(forecast)
+    }
+
+    /// Predicted seconds of a cell, with all its loops and the work outside their time, before any correction.
+    pub fn seconds(&self, cell: &Cell) -> f64 {
+        let Some(rates) = self.rates.get(&combination(cell)) else { return 0.0 };
+        let outside = match (cell.direction, cell.cache) {
+            // The sum to compare with; files are made once for all cells of an N.
+            (Direction::Read, _) => cell.total_elements() as f64 * ELEMENT_OUTSIDE_S,
+            // The check, and the way to the device after each loop.
+            (Direction::Write, cache) => {
+                let synced = if cache == Cache::Warm { f64::from(cell.loops) } else { 0.0 };
+                let synced_s = synced * cell.data_bytes() as f64 * self.device_byte_s;
+                cell.total_elements() as f64 * ELEMENT_OUTSIDE_S + synced_s
+            }
+        };
+        f64::from(cell.loops) * rates.loop_s(cell) + outside
+    }
+
+    /// Predicted seconds of cells, corrected by the cells that were measured.
+    pub fn left_s(&self, cells: &[Cell]) -> f64 {
+        cells.iter().map(|cell| self.seconds(cell) * self.correction(cell)).sum()
+    }
+
+    fn correction(&self, cell: &Cell) -> f64 {
+        let own = self.records.get(&combination(cell)).and_then(Record::ratio);
+        own.or(self.all.ratio()).unwrap_or(1.0)
+    }
+
+    /// Notes the seconds that a cell took.
+    pub fn correct(&mut self, cell: &Cell, taken_s: f64) {
+        let predicted_s = self.seconds(cell);
+        for record in [self.records.entry(combination(cell)).or_default(), &mut self.all] {
+            record.predicted_s += predicted_s;
+            record.taken_s += taken_s;
+        }
+    }
+}
+
+fn rates_of(combination: Combination, measurement: &mut Measurement<'_>) -> Result<Rates, LabError> {
+    let (direction, backend, cache) = combination;
+    let small = backend.min_exponent().max(2);
+    let large = if backend.has_blocks() { 16 } else { 0 };
+    let mut shortest_s = |elements, exponent| {
+        let exponent = if backend.has_blocks() { exponent } else { 0 };
+        let cell = Cell { direction, backend, exponent, streams: 1, elements, cache, loops: LOOPS };
+        let measured = measurement.run(&cell)?;
+        Ok::<_, LabError>((cell, measured.range_ms().0 / 1e3))
+    };
+    let (_, open_s) = shortest_s(1, small)?;
+    let (small_cell, small_s) = shortest_s(SMALL_BLOCK_ELEMENTS, small)?;
+    let (large_cell, large_s) = match backend {
+        // Its blocks are always small.
+        Backend::Plain => (small_cell, small_s),
+        _ => shortest_s(LARGE_BLOCK_ELEMENTS, large)?,
+    };
+    // Two equations: seconds = ios * io + elements * element.
+    let equation = |cell: &Cell, seconds: f64| {
+        (cell.predicted_ios() as f64, cell.total_elements() as f64, (seconds - open_s).max(0.0))
+    };
+    let (ios, elements, small_s) = equation(&small_cell, small_s);
+    let (large_ios, large_elements, large_s) = equation(&large_cell, large_s);
+    let determinant = ios * large_elements - large_ios * elements;
+    if determinant.abs() < 1e-9 {
+        return Ok(Rates { open_s, io_s: small_s / ios.max(1.0), element_s: 0.0 });
+    }
+    let io_s = ((small_s * large_elements - large_s * elements) / determinant).max(0.0);
+    let element_s = ((large_s - large_ios * io_s) / large_elements).max(0.0);
+    Ok(Rates { open_s, io_s, element_s })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::Stop;
+    use crate::streams::measure::InputFiles;
+    use std::path::Path;
+
+    fn cell(backend: Backend, elements: u64) -> Cell {
+        let exponent = if backend.has_blocks() { 12 } else { 0 };
+        let (direction, cache) = (Direction::Read, Cache::Warm);
+        Cell { direction, backend, exponent, streams: 1, elements, cache, loops: 6 }
+    }
+
+    fn forecast() -> Forecast {
+        let mut forecast = Forecast::default();
+        let rates = Rates { open_s: 1e-3, io_s: 1e-6, element_s: 1e-9 };
+        for backend in Backend::ALL {
+            forecast.rates.insert((Direction::Read, backend, Cache::Warm), rates);
+        }
+        forecast
+    }
+
+    #[test]
+    fn a_forecast_has_all_loops() {
+        let plain = cell(Backend::Plain, 1000);
+        let expected = 6.0 * (1e-3 + 1000.0 * 1e-6 + 1000.0 * 1e-9) + 1000.0 * ELEMENT_OUTSIDE_S;
+        assert!((forecast().seconds(&plain) - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn measured_cells_correct_those_of_their_kind_first() {
+        let mut forecast = forecast();
+        let (plain, sized) = (cell(Backend::Plain, 1000), cell(Backend::Sized, 1000));
+        let before = forecast.seconds(&plain);
+        forecast.correct(&plain, 3.0 * before);
+        assert!((forecast.left_s(&[plain]) - 3.0 * before).abs() < 1e-9);
+        assert!((forecast.left_s(&[sized]) - 3.0 * forecast.seconds(&sized)).abs() < 1e-9);
+        forecast.correct(&sized, forecast.seconds(&sized));
+        assert!((forecast.left_s(&[sized]) - forecast.seconds(&sized)).abs() < 1e-9);
+        assert!((forecast.left_s(&[plain]) - 3.0 * before).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_calibration_tells_cheap_ios_from_expensive_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = Stop::default();
+        let inputs = InputFiles::new(dir.path());
+        let mut measurement = Measurement { directory: dir.path(), stop: &stop, table: Path::new("t"), inputs };
+        let (plain, sized) = (cell(Backend::Plain, 1_000_000), cell(Backend::Sized, 1_000_000));
+        let forecast = Forecast::calibrate(&[plain, sized], &mut measurement).unwrap();
+        assert!(forecast.seconds(&plain) > 10.0 * forecast.seconds(&sized));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

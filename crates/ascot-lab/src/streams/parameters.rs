@@ -1,0 +1,265 @@
+//! The parameters of a study: from flags, or from a file as papers/2 (section 3.1) prints it.
+//!
+//! ```text
+//!   Stream Type;Total integers per file;Nr of streams;Buffer size range;Nr Loops     optional header
+//!   Buffer;1000,10000,100000;1;0,2;6                                                 N is a list
+//!   BufferB;1e6;1;0,20;6                                                             B from 2^0 to 2^20
+//! ```
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use ascot_io::Direction;
+
+use super::cell::{Backend, Cache, Cell, MAX_EXPONENT};
+use crate::error::LabError;
+
+/// The largest N: more integers than any file system holds in one file.
+const MAX_ELEMENTS: f64 = 1e15;
+/// The largest k.
+const MAX_STREAMS: u32 = 10_000;
+/// The most loops.
+const MAX_LOOPS: u32 = 1000;
+/// Longer files are not files of parameters.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+const COLUMNS: [&str; 5] =
+    ["stream type", "integers per file", "number of streams", "range of exponents of B", "loops"];
+
+/// A row of parameters: all combinations of its values are measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// The back-end.
+    pub backend: Backend,
+    /// The values of N.
+    pub elements: Vec<u64>,
+    /// The values of k.
+    pub streams: Vec<u32>,
+    /// The exponents of B; not used by back-ends without B.
+    pub exponents: RangeInclusive<u8>,
+    /// Loops of each measurement; the first is left out.
+    pub loops: u32,
+}
+
+impl Row {
+    /// The cells of this row for these directions and states of the cache.
+    pub fn cells(&self, directions: &[Direction], caches: &[Cache]) -> Vec<Cell> {
+        let exponents = if self.backend.has_blocks() { self.exponents.clone() } else { 0..=0 };
+        let mut cells = Vec::new();
+        for &direction in directions {
+            for &cache in caches {
+                for &elements in &self.elements {
+                    for &streams in &self.streams {
+                        for exponent in exponents.clone() {
+                            let Row { backend, loops, .. } = *self;
+                            cells.push(Cell { direction, backend, exponent, streams, elements, cache, loops });
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+}
+
+/// A whole number as users write it: `1000`, `1e6`, `2.5e8`.
+///
+/// # Errors
+/// The problem, without the value.
+pub fn elements(text: &str) -> Result<u64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number.fract() == 0.0 && (0.0..=MAX_ELEMENTS).contains(&number) => Ok(number as u64),
+        Ok(_) => Err("is not a whole number from 0 to 1e15".into()),
+        Err(_) => Err("is not a number; write 1000, 1e6 or 2.5e8".into()),
+    }
+}
+
+/// A list of whole numbers, and of ranges of powers of ten: `1000,1e4`, `1e3..1e6`.
+///
+/// # Errors
+/// The problem, with the part that has it.
+pub fn element_list(text: &str) -> Result<Vec<u64>, String> {
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let named = |problem: String| format!("{problem} ('{part}')");
+        match part.split_once("..") {
+            None => list.push(elements(part).map_err(named)?),
+            Some((first, last)) => {
+                let [first, last] = [elements(first).map_err(named)?, elements(last).map_err(named)?];
+                if first == 0 || first > last {
+                    return Err(named("is not a range from a smaller number to a larger one".into()));
+                }
+                list.extend(std::iter::successors(Some(first), |n| n.checked_mul(10)).take_while(|n| *n <= last));
+            }
+        }
+    }
+    Ok(list)
+}
+
+/// A list of numbers of streams: `1`, `1,2,30`.
+///
+/// # Errors
+/// The problem.
+pub fn stream_list(text: &str) -> Result<Vec<u32>, String> {
+    let one = |part: &str| match part.trim().parse::<u32>() {
+        Ok(count @ 1..=MAX_STREAMS) => Ok(count),
+        _ => Err(format!("is not a number of streams from 1 to {MAX_STREAMS} ('{part}')")),
+    };
+    text.split(',').map(one).collect()
+}
+
+/// A range of exponents of B: `12`, `0,20` as papers/2 prints it, or `0..20`; both ends belong to it.
+///
+/// # Errors
+/// The problem.
+pub fn exponents(text: &str, backend: Backend) -> Result<RangeInclusive<u8>, String> {
+    let ends = text.split_once("..").or_else(|| text.split_once(',')).unwrap_or((text, text));
+    let one = |part: &str| match part.trim().parse::<u8>() {
+        Ok(exponent) if exponent <= MAX_EXPONENT => Ok(exponent),
+        _ => Err(format!("is not a range of exponents from 0 to {MAX_EXPONENT}, such as 0,20")),
+    };
+    let (first, last) = (one(ends.0)?, one(ends.1)?);
+    let min = backend.min_exponent();
+    if first > last {
+        return Err("ends before it begins".into());
+    }
+    if backend.has_blocks() && first < min {
+        let least = 1_u64 << min;
+        return Err(format!("has blocks smaller than the {least} bytes (2^{min}) that {} needs", backend.word()));
+    }
+    Ok(first..=last)
+}
+
+/// A number of loops.
+///
+/// # Errors
+/// The problem.
+pub fn loops(text: &str) -> Result<u32, String> {
+    match text.trim().parse::<u32>() {
+        Ok(loops @ 2..=MAX_LOOPS) => Ok(loops),
+        _ => Err(format!("is not a number of loops from 2 to {MAX_LOOPS} (the first is left out)")),
+    }
+}
+
+/// Reads a file of parameters.
+///
+/// # Errors
+/// The system's, and [`LabError::Parameter`] with the row and the column of an impossible value.
+pub fn read(path: &Path) -> Result<Vec<Row>, LabError> {
+    let failed = LabError::file("read", path);
+    let text = std::fs::metadata(path).and_then(|stat| match stat.len() {
+        0..=MAX_FILE_BYTES => std::fs::read_to_string(path),
+        _ => Err(std::io::Error::other("it is too long for a file of parameters")),
+    });
+    let rows = parse(&text.map_err(failed)?, path)?;
+    if rows.is_empty() {
+        return Err(LabError::Request(format!(
+            "{} has no row of parameters\n  a row looks like BufferB;1000,10000;1;0,20;6",
+            path.display()
+        )));
+    }
+    Ok(rows)
+}
+
+/// Parses the text of a file of parameters; `path` names it in errors.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(text: &str, path: &Path) -> Result<Vec<Row>, LabError> {
+    let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
+    let filled = lines.filter(|(_, line)| !line.trim().is_empty());
+    let mut rows = Vec::new();
+    for (at, (number, line)) in filled.enumerate() {
+        let is_header = at == 0 && line.to_ascii_lowercase().starts_with("stream type");
+        if !is_header {
+            rows.push(row(line, number + 1, path)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn row(line: &str, number: usize, path: &Path) -> Result<Row, LabError> {
+    let fields: Vec<&str> = line.split(';').map(str::trim).collect();
+    let wrong = |column: usize, problem: String| LabError::Parameter {
+        path: path.to_path_buf(),
+        row: number,
+        column: column + 1,
+        name: COLUMNS.get(column).copied().unwrap_or("a column too many"),
+        value: fields.get(column).copied().unwrap_or_default().to_owned(),
+        problem,
+    };
+    if fields.len() != COLUMNS.len() {
+        let problem = format!("is there, but a row has {} columns, separated by semicolons", COLUMNS.len());
+        let missing = fields.len() < COLUMNS.len();
+        let problem = if missing { "is missing; a row looks like BufferB;1000,10000;1;0,20;6".into() } else { problem };
+        return Err(wrong(fields.len().min(COLUMNS.len()), problem));
+    }
+    let backend: Backend = fields[0].parse().map_err(|()| {
+        wrong(0, "is no stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
+    })?;
+    let elements = element_list(fields[1]).map_err(|problem| wrong(1, problem))?;
+    let streams = stream_list(fields[2]).map_err(|problem| wrong(2, problem))?;
+    // Back-ends without B ignore the column, as in papers/2.
+    let exponents = match backend.has_blocks() {
+        true => exponents(fields[3], backend).map_err(|problem| wrong(3, problem))?,
+        false => 0..=0,
+    };
+    let loops = loops(fields[4]).map_err(|problem| wrong(4, problem))?;
+    Ok(Row { backend, elements, streams, exponents, loops })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<Row>, String> {
+        parse(text, Path::new("p.csv")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_published_sample_is_read() {
+        let text = "Stream Type (only 1 per row); Total integers per file (Ex: 1000, 10000, 100000...);Nr of \
+                    streams; Buffer size range (Ex: 1,6);Nr Loops\n\
+                    Buffer;1000,10000,100000,1000000;1;0,2;6\n\
+                    BufferB;1000,1e4;2;0,2;6\r\n\n\
+                    mapping; 2.5e8 ;1;5..7;3\n";
+        let rows = parsed(text).unwrap();
+        assert_eq!(rows.len(), 3);
+        assert_eq!((rows[0].backend, rows[0].elements.len(), rows[0].loops), (Backend::Buffered, 4, 6));
+        assert_eq!(rows[1].exponents, 0..=2);
+        assert_eq!((rows[2].backend, &rows[2].elements, rows[2].loops), (Backend::Mapped, &vec![250_000_000], 3));
+        let cells = rows[1].cells(&[Direction::Write, Direction::Read], &[Cache::Cold, Cache::Warm]);
+        assert_eq!(cells.len(), 2 * 2 * 2 * 3);
+        assert_eq!(rows[0].cells(&[Direction::Write], &[Cache::Warm]).len(), 4, "a back-end without B ignores it");
+    }
+
+    #[test]
+    fn impossible_values_are_named_by_row_and_column() {
+        for (line, place, problem) in [
+            ("Bufer;1;1;0,2;6", "row 2, column 1", "'Bufer' is no stream type"),
+            ("Buffer;x;1;0,2;6", "row 2, column 2", "is not a number"),
+            ("Buffer;1.5;1;0,2;6", "row 2, column 2", "not a whole number"),
+            ("Buffer;-5;1;0,2;6", "row 2, column 2", "not a whole number"),
+            ("Buffer;1;0;0,2;6", "row 2, column 3", "number of streams"),
+            ("BufferB;1;1;2,0;6", "row 2, column 4", "ends before it begins"),
+            ("BufferB;1;1;0,31;6", "row 2, column 4", "exponents from 0 to 30"),
+            ("Mapping;1;1;0,3;6", "row 2, column 4", "smaller than the 4 bytes"),
+            ("direct;1;1;11,12;6", "row 2, column 4", "smaller than the 4096 bytes"),
+            ("Buffer;1;1;0,2;1", "row 2, column 5", "loops from 2"),
+            ("Buffer;1;1;0,2", "row 2, column 5", "is missing"),
+            ("Buffer;1;1;0,2;6;7", "row 2, column 6", "a row has 5 columns"),
+        ] {
+            let error = parsed(&format!("Simple;1;1;0,0;2\n{line}\n")).unwrap_err();
+            assert!(error.contains(place) && error.contains(problem), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_lists_and_ranges_of_powers_of_ten() {
+        assert_eq!(element_list("1e3..1e6").unwrap(), [1000, 10_000, 100_000, 1_000_000]);
+        assert_eq!(element_list("5,1e2..1000").unwrap(), [5, 100, 1000]);
+        assert!(element_list("1e6..1e3").is_err() && element_list("").is_err() && element_list("1e3..").is_err());
+        assert_eq!(stream_list("1,2, 30").unwrap(), [1, 2, 30]);
+        assert!(element_list("nan").is_err() && element_list("inf").is_err() && element_list("1e16").is_err());
+    }
+}

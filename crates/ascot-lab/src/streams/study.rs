@@ -1,0 +1,241 @@
+//! The study: cells measured one after the other, each kept before the next begins.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use ascot_io::{Direction, Disk};
+
+use super::cell::{Backend, Cell};
+use super::forecast::Forecast;
+use super::measure::{InputFiles, Measured, Measurement};
+use super::results;
+use crate::error::LabError;
+use crate::observe::{Observer, Planned, Progress, Stop};
+use crate::work_dir::WorkDir;
+
+/// A study of streams.
+#[derive(Debug, Clone)]
+pub struct StreamStudy {
+    /// The cells, in the order in which they are measured; cells that occur twice are measured once.
+    pub cells: Vec<Cell>,
+    /// The directory of the results, which must exist.
+    pub out: PathBuf,
+    /// The directory in which files are measured.
+    pub work: PathBuf,
+    /// Memory that the streams of one cell may take, bytes.
+    pub memory_bytes: u64,
+}
+
+/// A finished study.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// Results of all its cells, in their order.
+    pub results: Vec<Measured>,
+    /// Measurements made now; the others were finished before.
+    pub measured: usize,
+    /// Seconds predicted before the first measurement.
+    pub predicted_s: f64,
+    /// Seconds taken.
+    pub taken_s: f64,
+}
+
+impl StreamStudy {
+    /// Measures the cells that the table of results does not have yet.
+    ///
+    /// # Errors
+    /// Too little memory or space for a cell, before anything is written; those of the streams; and
+    /// [`LabError::Stopped`]. Rows of finished cells stay.
+    pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<Finished, LabError> {
+        self.check_memory()?;
+        let cells = self.different_cells();
+        let (mut table, mut finished) = results::open(&self.out)?;
+        let known: HashSet<Cell> = finished.iter().map(|measured| measured.cell).collect();
+        let left: Vec<Cell> = cells.iter().filter(|cell| !known.contains(cell)).copied().collect();
+        let space_bytes = space_bytes(&left);
+        self.check_space(space_bytes)?;
+        let work = WorkDir::create(&self.work)?;
+        let table_path = table.path().to_path_buf();
+        let inputs = InputFiles::new(work.path());
+        let mut measurement = Measurement { directory: work.path(), stop, table: &table_path, inputs };
+        let mut forecast = Forecast::calibrate(&left, &mut measurement)?;
+        let predicted_s = forecast.left_s(&left);
+        let finished_before = cells.len() - left.len();
+        observer.planned(&Planned { measurements: left.len(), finished_before, predicted_s, space_bytes });
+        let began = Instant::now();
+        for (number, cell) in left.iter().enumerate() {
+            observer.progress(&Progress {
+                what: cell.to_string(),
+                finished: finished_before + number,
+                total: cells.len(),
+                elapsed_s: began.elapsed().as_secs_f64(),
+                left_s: forecast.left_s(&left[number..]),
+            });
+            let since = Instant::now();
+            let measured = measurement.run(cell)?;
+            table.append(&results::fields_of(&measured))?;
+            forecast.correct(cell, since.elapsed().as_secs_f64());
+            finished.push(measured);
+            if left.get(number + 1).is_none_or(|next| next.elements != cell.elements) {
+                measurement.inputs.clear()?;
+            }
+        }
+        let taken_s = began.elapsed().as_secs_f64();
+        let result_of = |cell: &Cell| finished.iter().find(|measured| measured.cell == *cell).cloned();
+        let results = cells.iter().filter_map(result_of).collect();
+        Ok(Finished { results, measured: left.len(), predicted_s, taken_s })
+    }
+
+    fn different_cells(&self) -> Vec<Cell> {
+        let mut seen = HashSet::new();
+        self.cells.iter().filter(|cell| seen.insert(**cell)).copied().collect()
+    }
+
+    fn check_memory(&self) -> Result<(), LabError> {
+        let too_large = self.cells.iter().find(|cell| cell.memory_bytes() > self.memory_bytes);
+        too_large.map_or(Ok(()), |cell| {
+            let (needed_bytes, memory_bytes) = (cell.memory_bytes(), self.memory_bytes);
+            Err(LabError::Memory { what: cell.to_string(), needed_bytes, memory_bytes })
+        })
+    }
+
+    fn check_space(&self, needed_bytes: u64) -> Result<(), LabError> {
+        let free_bytes = Disk::default().free_space(&self.work)?;
+        if needed_bytes > free_bytes {
+            return Err(LabError::Space { path: self.work.clone(), needed_bytes, free_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the files that exist at once at most: of one N, those to read and those of one cell that writes.
+fn space_bytes(cells: &[Cell]) -> u64 {
+    let most = |elements: u64, direction: Direction| {
+        let of = cells.iter().filter(|cell| cell.elements == elements && cell.direction == direction);
+        of.map(file_bytes).max().unwrap_or(0)
+    };
+    let of = |elements| most(elements, Direction::Read).saturating_add(most(elements, Direction::Write));
+    cells.iter().map(|cell| of(cell.elements)).max().unwrap_or(0)
+}
+
+/// Bytes of a cell's files. A window that is written is allocated whole.
+fn file_bytes(cell: &Cell) -> u64 {
+    match (cell.direction, cell.backend, cell.block_bytes()) {
+        (Direction::Write, Backend::Mapped, Some(window)) => {
+            let file = cell.data_bytes() / u64::from(cell.streams.max(1));
+            u64::from(cell.streams).saturating_mul(file.next_multiple_of(window))
+        }
+        _ => cell.data_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::cell::Cache;
+    use std::cell::RefCell;
+    use std::path::Path;
+    use std::sync::atomic::Ordering;
+
+    /// Notes what it is shown, and stops the study before measurement `stop_at`.
+    struct Notes<'a> {
+        shown: RefCell<Vec<Progress>>,
+        planned: RefCell<Vec<Planned>>,
+        stop: &'a Stop,
+        stop_at: usize,
+    }
+
+    impl<'a> Notes<'a> {
+        fn new(stop: &'a Stop, stop_at: usize) -> Self {
+            Self { shown: RefCell::default(), planned: RefCell::default(), stop, stop_at }
+        }
+    }
+
+    impl Observer for Notes<'_> {
+        fn planned(&self, planned: &Planned) {
+            self.planned.borrow_mut().push(*planned);
+        }
+
+        fn progress(&self, progress: &Progress) {
+            self.shown.borrow_mut().push(progress.clone());
+            self.stop.0.store(progress.finished >= self.stop_at, Ordering::Relaxed);
+        }
+
+        fn notice(&self, _text: &str) {}
+    }
+
+    fn study(directory: &Path) -> StreamStudy {
+        let cell = |backend, exponent, elements| Cell {
+            direction: Direction::Read,
+            backend,
+            exponent,
+            streams: 2,
+            elements,
+            cache: Cache::Warm,
+            loops: 3,
+        };
+        let cells = vec![
+            cell(Backend::Plain, 0, 100),
+            cell(Backend::Sized, 10, 100),
+            cell(Backend::Plain, 0, 100),
+            cell(Backend::Mapped, 12, 1000),
+            cell(Backend::Direct, 12, 1000),
+        ];
+        let path = directory.to_path_buf();
+        StreamStudy { cells, out: path.clone(), work: path, memory_bytes: 1 << 24 }
+    }
+
+    #[test]
+    fn an_interrupted_study_continues_after_its_last_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let study = study(dir.path());
+        let stop = Stop::default();
+        let notes = Notes::new(&stop, 2);
+        let error = study.run(&notes, &stop).unwrap_err();
+        assert!(matches!(error, LabError::Stopped { .. }), "{error}");
+        let names = || std::fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(names(), 1, "only the table is left");
+
+        stop.0.store(false, Ordering::Relaxed);
+        let notes = Notes::new(&stop, usize::MAX);
+        let finished = study.run(&notes, &stop).unwrap();
+        assert_eq!((finished.measured, finished.results.len()), (2, 4));
+        assert_eq!(finished.results.iter().map(|result| result.cell).collect::<Vec<_>>(), study.different_cells());
+        let shown: Vec<usize> = notes.shown.borrow().iter().map(|progress| progress.finished).collect();
+        assert_eq!(shown, [2, 3]);
+        let planned = notes.planned.borrow()[0];
+        assert_eq!((planned.measurements, planned.finished_before), (2, 2));
+        assert!(planned.predicted_s > 0.0 && names() == 1);
+
+        let again = study.run(&Notes::new(&stop, usize::MAX), &stop).unwrap();
+        assert_eq!((again.measured, again.results), (0, finished.results));
+    }
+
+    #[test]
+    fn too_little_memory_or_space_is_an_error_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut study = study(dir.path());
+        let stop = Stop::default();
+        let notes = Notes::new(&stop, usize::MAX);
+        study.memory_bytes = 1000;
+        let error = study.run(&notes, &stop).unwrap_err().to_string();
+        assert!(error.contains("of memory") && error.contains("--memory"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        study.memory_bytes = u64::MAX;
+        study.cells[0].elements = 1 << 50;
+        let error = study.run(&notes, &stop).unwrap_err().to_string();
+        assert!(error.contains("the study needs") && error.contains("has"), "{error}");
+        assert!(notes.shown.borrow().is_empty());
+    }
+
+    #[test]
+    fn windows_that_are_written_are_allocated_whole() {
+        let (direction, cache) = (Direction::Write, Cache::Cold);
+        let cell =
+            Cell { direction, backend: Backend::Mapped, exponent: 30, streams: 1, elements: 1000, cache, loops: 2 };
+        assert_eq!(space_bytes(&[cell]), 1 << 30);
+        let sized = Cell { backend: Backend::Sized, ..cell };
+        let read = Cell { direction: Direction::Read, ..sized };
+        assert_eq!(space_bytes(&[sized, read]), 8000);
+    }
+}

@@ -1,0 +1,107 @@
+//! The private directory of the files that a study measures.
+//!
+//! Its name begins with [`PREFIX`] and ends with random digits; only its owner may enter it, and a lock on the directory
+//! itself shows that the study is running. Dropping it removes it. A killed process leaves it without a lock, and the
+//! next study in the same place removes it.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::error::LabError;
+
+/// The beginning of the names of these directories.
+pub const PREFIX: &str = ".ascot-lab-";
+
+/// A directory that is removed when it is dropped.
+#[derive(Debug)]
+pub struct WorkDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl WorkDir {
+    /// Makes a directory in `parent`, and removes those that killed studies left there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(parent: &Path) -> Result<Self, LabError> {
+        remove_leftovers(parent);
+        let random = u64::from_le_bytes(ascot_io::random_bytes().map_err(LabError::file("name a directory in", parent))?);
+        let path = parent.join(format!("{PREFIX}{random:016x}"));
+        let failed = |source| LabError::file("make", &path)(source);
+        DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
+        let locked = File::open(&path).and_then(|directory| {
+            rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(directory)
+        });
+        match locked {
+            Ok(lock) => Ok(Self { path, _lock: lock }),
+            Err(error) => {
+                // Empty and ours: the error that is reported is the first.
+                let _ = fs::remove_dir(&path);
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        // A directory that stays is removed by the next study.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes the directories of studies that are no longer running.
+fn remove_leftovers(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) && is_left_over(&entry.path()).unwrap_or(false) {
+            // The files are useless; a refusal only costs space, and the next study tries again.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Whether a directory is ours and no process holds its lock.
+fn is_left_over(path: &Path) -> io::Result<bool> {
+    let stat = fs::symlink_metadata(path)?;
+    if !stat.is_dir() || stat.uid() != rustix::process::geteuid().as_raw() {
+        return Ok(false);
+    }
+    let directory = File::open(path)?;
+    Ok(rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_goes_with_its_study_and_a_leftover_with_the_next() {
+        let parent = tempfile::tempdir().unwrap();
+        let left_over = parent.path().join(format!("{PREFIX}0123"));
+        let foreign = parent.path().join("other");
+        for path in [&left_over, &foreign] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("file"), "x").unwrap();
+        }
+        let running = WorkDir::create(parent.path()).unwrap();
+        assert!(!left_over.exists() && foreign.exists());
+        fs::write(running.path().join("file"), "x").unwrap();
+        let second = WorkDir::create(parent.path()).unwrap();
+        assert!(running.path().join("file").exists(), "a study that is running keeps its files");
+        let paths = [running.path().to_path_buf(), second.path().to_path_buf()];
+        drop((running, second));
+        assert!(paths.iter().all(|path| !path.exists()));
+    }
+}
