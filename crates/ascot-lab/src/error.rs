@@ -87,6 +87,28 @@ pub enum LabError {
         /// Bytes allowed.
         memory_bytes: u64,
     },
+    /// A merge sort of a measurement needs more memory than the study may use.
+    #[error(
+        "{what} needs {} of memory, and the study may use {}\n  leave out the largest M, B or d, or raise \
+         --memory-limit",
+        units::memory(*needed_bytes), units::memory(*memory_bytes)
+    )]
+    SortMemory {
+        /// The measurement.
+        what: String,
+        /// Bytes needed.
+        needed_bytes: u64,
+        /// Bytes allowed.
+        memory_bytes: u64,
+    },
+    /// A sort wrote other integers than it read, or in another order.
+    #[error("{what} wrote a wrong file: {problem}\n  please report this; no result was stored for it")]
+    WrongSort {
+        /// The measurement.
+        what: String,
+        /// The problem.
+        problem: &'static str,
+    },
     /// A stream carried other elements than were written.
     #[error(
         "{what} read other elements than were written to {}\n  the volume or its memory damages data: check it before \

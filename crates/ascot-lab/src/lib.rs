@@ -16,6 +16,7 @@
 pub mod error;
 pub mod observe;
 pub mod page;
+pub mod sorts;
 pub mod streams;
 pub mod table;
 pub mod work_dir;

@@ -28,6 +28,7 @@
 //! * [`account`]: bytes moved and time spent by each pass.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`stream_cost`]: the I/Os of element streams.
+//! * [`merge_sort_cost`]: the I/Os of a merge sort of N elements with runs of M and a fan-in of d.
 //! * [`fit`]: measured costs as polynomials.
 //! * [`report`]: plan and account together, as written by `--report`.
 
@@ -44,6 +45,7 @@ pub mod host_measurement;
 pub mod known_volume;
 pub mod measured_profile;
 pub mod measurement;
+pub mod merge_sort_cost;
 pub mod multipass;
 pub mod passes_plan;
 pub mod plan;

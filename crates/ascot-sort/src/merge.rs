@@ -19,8 +19,9 @@
 //! Invariants: a thread has blocks of its own, so that the thread with the first unfinished task always continues; the
 //! memory of a task is freed before the task reports its end; records with equal keys stay in one task.
 //!
-//! `merge/start.rs` starts the threads.
+//! `merge/start.rs` starts the threads; `merge/element_streams.rs` merges element streams.
 
+pub mod element_streams;
 mod start;
 
 use std::collections::VecDeque;

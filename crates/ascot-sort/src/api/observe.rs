@@ -71,6 +71,11 @@ impl Cancel {
         Cancel::default()
     }
 
+    /// A switch that is on while `flag` is set: the flag may be shared with other work that stops together.
+    pub fn from_flag(flag: Arc<AtomicBool>) -> Self {
+        Cancel { flag, keeps: false }
+    }
+
     /// The same switch. If `keeps` is set, a job that it stops keeps its files if it can be resumed.
     #[must_use]
     pub fn keeping(self, keeps: bool) -> Self {

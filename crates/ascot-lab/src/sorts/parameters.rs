@@ -1,0 +1,341 @@
+//! The parameters of a study: from flags, or from a file as papers/2 (sections 3.1 and 4.3) prints it.
+//!
+//! ```text
+//!   Read Stream Type;Write Stream Type;Nr of streams;Nr Integers in Memory;Buffer size range;Nr Loops;Input;Output;Order
+//!   Mapping;Mapping;10;1000;20,20;5;/home/username/10000.dat;Test;true              true: ascending
+//!   BufferB;Mapping;10,25;1e3..1e6;16;5;numbers.dat;;false                          no output is kept
+//! ```
+//!
+//! A range of B belongs to the streams that are read and to those that are written: both have the same B.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use super::cell::{SortCell, Source, StreamChoice};
+use crate::error::LabError;
+use crate::streams::Backend;
+use crate::streams::cell::ELEMENT_BYTES;
+use crate::streams::parameters::{element_list, exponents};
+
+/// The most streams that are merged at once.
+const MAX_FAN_IN: u32 = 10_000;
+/// The most loops.
+const MAX_LOOPS: u32 = 1000;
+/// Longer files are not files of parameters.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+const COLUMNS: [&str; 9] = [
+    "read stream type",
+    "write stream type",
+    "number of streams",
+    "integers in memory",
+    "range of exponents of B",
+    "loops",
+    "input file",
+    "output file",
+    "ascending order",
+];
+
+/// All combinations of some values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SortGrid {
+    /// The integers: N and their source.
+    pub sources: Vec<(u64, Source)>,
+    /// The values of M.
+    pub memory: Vec<u64>,
+    /// The values of d.
+    pub fan_in: Vec<u32>,
+    /// The streams that are read, with those that are written.
+    pub streams: Vec<(StreamChoice, StreamChoice)>,
+    /// Whether the largest integer is the first.
+    pub descending: bool,
+    /// Loops measured.
+    pub loops: u32,
+    /// The file that gets the sorted integers.
+    pub output: Option<PathBuf>,
+}
+
+impl SortGrid {
+    /// The cells, in the order in which they are measured: those of one source together.
+    pub fn cells(&self) -> Vec<SortCell> {
+        let mut cells = Vec::new();
+        for (elements, source) in &self.sources {
+            for &(read, write) in &self.streams {
+                for &memory_elements in &self.memory {
+                    for &fan_in in &self.fan_in {
+                        cells.push(SortCell {
+                            elements: *elements,
+                            memory_elements,
+                            fan_in,
+                            read,
+                            write,
+                            descending: self.descending,
+                            loops: self.loops,
+                            source: source.clone(),
+                            output: self.output.clone(),
+                        });
+                    }
+                }
+            }
+        }
+        cells
+    }
+}
+
+/// The pairs of streams of two back-ends with the same B; one B suffices for a back-end without B.
+pub fn same_blocks(
+    read: Backend,
+    write: Backend,
+    exponents: &RangeInclusive<u8>,
+) -> Vec<(StreamChoice, StreamChoice)> {
+    let pair = |exponent| (StreamChoice::new(read, exponent), StreamChoice::new(write, exponent));
+    let mut pairs: Vec<_> = exponents.clone().map(pair).collect();
+    pairs.dedup();
+    pairs
+}
+
+/// The pairs of streams of two back-ends, each with all of its B.
+pub fn all_blocks(
+    read: (Backend, &RangeInclusive<u8>),
+    write: (Backend, &RangeInclusive<u8>),
+) -> Vec<(StreamChoice, StreamChoice)> {
+    let choices = |(backend, exponents): (Backend, &RangeInclusive<u8>)| {
+        let mut choices: Vec<_> =
+            exponents.clone().map(|exponent| StreamChoice::new(backend, exponent)).collect();
+        choices.dedup();
+        choices
+    };
+    let writes = choices(write);
+    choices(read).into_iter().flat_map(|read| writes.iter().map(move |&write| (read, write))).collect()
+}
+
+/// Values of M: `1000`, `1e3,1e4`, `1e3..1e6`.
+///
+/// # Errors
+/// The problem.
+pub fn memory_list(text: &str) -> Result<Vec<u64>, String> {
+    let list = element_list(text)?;
+    if list.contains(&0) { Err("is not a number of integers in memory from 1".into()) } else { Ok(list) }
+}
+
+/// Values of d: `10`, `10,25,30`.
+///
+/// # Errors
+/// The problem.
+pub fn fan_in_list(text: &str) -> Result<Vec<u32>, String> {
+    let one = |part: &str| match part.trim().parse::<u32>() {
+        Ok(count @ 2..=MAX_FAN_IN) => Ok(count),
+        _ => Err(format!("is not a number of streams to merge from 2 to {MAX_FAN_IN} ('{part}')")),
+    };
+    text.split(',').map(one).collect()
+}
+
+/// Loops that are measured; one more, which comes first, is left out.
+///
+/// # Errors
+/// The problem.
+pub fn loops(text: &str) -> Result<u32, String> {
+    match text.trim().parse::<u32>() {
+        Ok(loops @ 1..=MAX_LOOPS) => Ok(loops),
+        _ => Err(format!("is not a number of loops from 1 to {MAX_LOOPS}")),
+    }
+}
+
+/// A stream type.
+///
+/// # Errors
+/// The problem.
+pub fn backend(text: &str) -> Result<Backend, String> {
+    text.trim()
+        .parse()
+        .map_err(|()| "is no stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
+}
+
+/// Reads a file of parameters.
+///
+/// # Errors
+/// The system's, and [`LabError::Parameter`] with the row and the column of an impossible value.
+pub fn read(path: &Path) -> Result<Vec<SortGrid>, LabError> {
+    let failed = LabError::file("read", path);
+    let text = std::fs::metadata(path).and_then(|stat| match stat.len() {
+        0..=MAX_FILE_BYTES => std::fs::read_to_string(path),
+        _ => Err(std::io::Error::other("it is too long for a file of parameters")),
+    });
+    let rows = parse(&text.map_err(failed)?, path)?;
+    if rows.is_empty() {
+        return Err(LabError::Request(format!("{} has no row of parameters\n  {EXAMPLE}", path.display())));
+    }
+    Ok(rows)
+}
+
+const EXAMPLE: &str = "a row looks like Mapping;Mapping;10;1000;16,16;5;numbers.dat;sorted.dat;true";
+
+/// Parses the text of a file of parameters; `path` names it in errors. The input files are looked at.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(text: &str, path: &Path) -> Result<Vec<SortGrid>, LabError> {
+    let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
+    let filled = lines.filter(|(_, line)| !line.trim().is_empty());
+    let mut rows = Vec::new();
+    for (at, (number, line)) in filled.enumerate() {
+        let is_header = at == 0 && line.trim_start().to_ascii_lowercase().starts_with("read stream");
+        if !is_header {
+            rows.push(row(line, number + 1, path)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn row(line: &str, number: usize, path: &Path) -> Result<SortGrid, LabError> {
+    let fields: Vec<&str> = line.split(';').map(str::trim).collect();
+    let wrong = |column: usize| {
+        let (value, path) = (fields.get(column).copied().unwrap_or_default().to_owned(), path.to_path_buf());
+        let name = COLUMNS.get(column).copied().unwrap_or("a column too many");
+        move |problem| LabError::Parameter { path, row: number, column: column + 1, name, value, problem }
+    };
+    if fields.len() < COLUMNS.len() {
+        return Err(wrong(fields.len())(format!("is missing; {EXAMPLE}")));
+    }
+    if fields.len() > COLUMNS.len() {
+        let problem = format!("is there, but a row has {} columns, separated by semicolons", COLUMNS.len());
+        return Err(wrong(COLUMNS.len())(problem));
+    }
+    let read = backend(fields[0]).map_err(wrong(0))?;
+    let write = backend(fields[1]).map_err(wrong(1))?;
+    let fan_in = fan_in_list(fields[2]).map_err(wrong(2))?;
+    let memory = memory_list(fields[3]).map_err(wrong(3))?;
+    // Back-ends without B ignore the column, as in papers/2.
+    let mut range = 0..=0;
+    for backend in [read, write].into_iter().filter(|backend| backend.has_blocks()) {
+        range = exponents(fields[4], backend).map_err(wrong(4))?;
+    }
+    let loops = loops(fields[5]).map_err(wrong(5))?;
+    let source = PathBuf::from(fields[6]);
+    let elements = elements_in(&source).map_err(wrong(6))?;
+    let output = Some(fields[7]).filter(|name| !name.is_empty()).map(PathBuf::from);
+    let descending = match fields[8].to_ascii_lowercase().as_str() {
+        "true" => false,
+        "false" => true,
+        _ => return Err(wrong(8)("is not an order: write true (ascending) or false (descending)".into())),
+    };
+    let sources = vec![(elements, Source::File(source))];
+    Ok(SortGrid {
+        sources,
+        memory,
+        fan_in,
+        streams: same_blocks(read, write, &range),
+        descending,
+        loops,
+        output,
+    })
+}
+
+/// The number of integers in a file, or why it cannot be sorted.
+fn elements_in(path: &Path) -> Result<u64, String> {
+    let stat = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?;
+    if !stat.is_file() {
+        return Err("is not a regular file".into());
+    }
+    if !stat.len().is_multiple_of(ELEMENT_BYTES) {
+        return Err(format!("has {} bytes, which is no multiple of the 4 bytes of an integer", stat.len()));
+    }
+    std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+    Ok(stat.len() / ELEMENT_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<SortGrid>, String> {
+        parse(text, Path::new("p.csv")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_published_sample_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let input = dir.path().join("in.dat");
+        std::fs::write(&input, [0; 40_000]).unwrap();
+        let input = input.display();
+        let text = format!(
+            "Read Stream Type(only 1 per row); Write Stream Type(only 1 per row); Nr of streams; Nr Integers in \
+             Memory (Ex: 1000, 10000, 100000...); Buffer size range (Ex: 1,6);Nr Loops;Input file (full path); Output \
+             file; true (Ascending sort order)\n\
+             Mapping; Mapping; 10; 1000; 20, 20; 5; {input}; Test; true\r\n\n\
+             bufferb;Simple;10,25,30;1e3..1e6;12..14;3;{input};;FALSE\n"
+        );
+        let rows = parsed(&text).unwrap();
+        assert_eq!(rows.len(), 2);
+        let cells = rows[0].cells();
+        let mapped = StreamChoice::new(Backend::Mapped, 20);
+        assert_eq!(cells.len(), 1);
+        let SortCell { elements, memory_elements, fan_in, read, write, descending, loops, output, .. } =
+            &cells[0];
+        assert_eq!((*elements, *memory_elements, *fan_in, *loops), (10_000, 1000, 10, 5));
+        assert_eq!((*read, *write, *descending), (mapped, mapped, false));
+        assert_eq!(output.as_deref(), Some(Path::new("Test")));
+        let cells = rows[1].cells();
+        assert_eq!(cells.len(), 3 * 4 * 3);
+        assert!(cells.iter().all(|cell| cell.descending && cell.output.is_none()));
+        assert!(cells.iter().all(|cell| cell.write == StreamChoice::new(Backend::Plain, 0)));
+    }
+
+    #[test]
+    fn impossible_values_are_named_by_row_and_column() {
+        let dir = tempfile::tempdir().unwrap();
+        let [good, odd] = ["good", "odd"].map(|name| dir.path().join(name));
+        std::fs::write(&good, [0; 8]).unwrap();
+        std::fs::write(&odd, [0; 9]).unwrap();
+        let (good, odd, dir) = (good.display(), odd.display(), dir.path().display());
+        let whole = format!("Simple;Simple;10;1000;0,0;5;{good};Test;true");
+        for (line, place, problem) in [
+            (
+                format!("Maping;Mapping;10;1000;20,20;5;{good};Test;true"),
+                "column 1",
+                "'Maping' is no stream type",
+            ),
+            (format!("Mapping;;10;1000;20,20;5;{good};Test;true"), "column 2", "'' is no stream type"),
+            (format!("Mapping;Mapping;1;1000;20,20;5;{good};Test;true"), "column 3", "from 2 to"),
+            (
+                format!("Mapping;Mapping;10;0;20,20;5;{good};Test;true"),
+                "column 4",
+                "integers in memory from 1",
+            ),
+            (format!("Mapping;Mapping;10;x;20,20;5;{good};Test;true"), "column 4", "is not a number"),
+            (
+                format!("Simple;Mapping;10;1000;1,20;5;{good};Test;true"),
+                "column 5",
+                "smaller than the 4 bytes",
+            ),
+            (
+                format!("Mapping;direct;10;1000;11,20;5;{good};Test;true"),
+                "column 5",
+                "smaller than the 4096 bytes",
+            ),
+            (format!("Mapping;Mapping;10;1000;20,20;0;{good};Test;true"), "column 6", "loops from 1"),
+            (format!("Mapping;Mapping;10;1000;20,20;5;{good}.no;Test;true"), "column 7", "No such file"),
+            (format!("Mapping;Mapping;10;1000;20,20;5;{dir};Test;true"), "column 7", "not a regular file"),
+            (format!("Mapping;Mapping;10;1000;20,20;5;{odd};Test;true"), "column 7", "has 9 bytes"),
+            (format!("Mapping;Mapping;10;1000;20,20;5;{good};Test;up"), "column 9", "is not an order"),
+            (format!("Mapping;Mapping;10;1000;20,20;5;{good};Test"), "column 9", "is missing"),
+            (format!("{whole};7"), "column 10", "a row has 9 columns"),
+        ] {
+            let error = parsed(&format!("{whole}\n{line}\n")).unwrap_err();
+            assert!(
+                error.contains("row 2") && error.contains(place) && error.contains(problem),
+                "{line}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn streams_are_paired() {
+        let (sized, mapped) = (Backend::Sized, Backend::Mapped);
+        assert_eq!(same_blocks(sized, mapped, &(12..=14)).len(), 3);
+        assert_eq!(same_blocks(Backend::Plain, Backend::Buffered, &(12..=14)).len(), 1);
+        assert_eq!(all_blocks((sized, &(12..=14)), (mapped, &(16..=17))).len(), 6);
+        assert_eq!(all_blocks((Backend::Plain, &(12..=14)), (mapped, &(16..=17))).len(), 2);
+        assert!(fan_in_list("10,1").is_err() && memory_list("1e3,0").is_err() && loops("1001").is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! The study: cells measured one after the other, each kept before the next begins.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ascot_io::{Disk, FaultHook};
+use ascot_sort::request::Volumes;
+
+use super::cell::{SortCell, Source};
+use super::forecast::{Compared, Forecast};
+use super::measure::Measurement;
+use super::results::{self, SortResult};
+use crate::error::LabError;
+use crate::observe::{Observer, Planned, Progress, Stop};
+use crate::streams::Backend;
+use crate::work_dir::WorkDir;
+
+/// Space that a mapped stream allocates ahead of what it writes, bytes.
+const ALLOCATED_AHEAD_BYTES: u64 = 1 << 20;
+/// Bytes of the files that calibrate the forecast.
+const CALIBRATION_BYTES: u64 = 1 << 20;
+
+/// A study of merge sorts.
+#[derive(Debug, Clone)]
+pub struct SortStudy {
+    /// The cells, in the order in which they are measured; cells that occur twice are measured once.
+    pub cells: Vec<SortCell>,
+    /// The directory of the results, which must exist.
+    pub out: PathBuf,
+    /// The directory in which files are sorted.
+    pub work: PathBuf,
+    /// Memory that one sort may take, bytes.
+    pub memory_bytes: u64,
+    /// What is known of the volume of `work`, for the planner.
+    pub volumes: Volumes,
+    /// Sees all operations on the files of merge sorts; for tests.
+    pub faults: Option<Arc<dyn FaultHook>>,
+}
+
+/// A finished study.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FinishedSorts {
+    /// Results of all its cells, in their order.
+    pub results: Vec<SortResult>,
+    /// Measurements made now; the others were finished before.
+    pub measured: usize,
+    /// Seconds predicted before the first measurement.
+    pub predicted_s: f64,
+    /// Seconds taken.
+    pub taken_s: f64,
+}
+
+impl SortStudy {
+    /// Measures the cells that the table of results does not have yet.
+    ///
+    /// # Errors
+    /// Too little memory or space for a cell, before anything is written; those of the streams and of sorts; and
+    /// [`LabError::Stopped`]. Rows of finished cells stay.
+    pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<FinishedSorts, LabError> {
+        self.check_memory()?;
+        let cells = self.different_cells();
+        self.check_outputs(&cells)?;
+        let known = self.finished_before()?;
+        let left: Vec<SortCell> = cells.iter().filter(|cell| !known.contains(*cell)).cloned().collect();
+        let space_bytes = left.iter().map(space_bytes).max().unwrap_or(0);
+        self.check_space(space_bytes)?;
+        let (mut table, mut finished) = results::open(&self.out)?;
+        let work = WorkDir::create(&self.work)?;
+        let table_path = table.path().to_path_buf();
+        let mut measurement = Measurement {
+            directory: work.path(),
+            stop,
+            table: &table_path,
+            out: &self.out,
+            memory_bytes: self.memory_bytes,
+            volumes: self.volumes.clone(),
+            faults: self.faults.clone(),
+            input: None,
+        };
+        let mut forecast = Forecast::calibrate(&left, &mut measurement)?;
+        let mut compared = Compared::of(&finished);
+        let predicted_s = forecast.left_s(&left, &compared);
+        let finished_before = cells.len() - left.len();
+        observer.planned(&Planned { measurements: left.len(), finished_before, predicted_s, space_bytes });
+        let began = Instant::now();
+        for (number, cell) in left.iter().enumerate() {
+            observer.progress(&Progress {
+                what: cell.to_string(),
+                finished: finished_before + number,
+                total: cells.len(),
+                elapsed_s: began.elapsed().as_secs_f64(),
+                left_s: forecast.left_s(&left[number..], &compared),
+            });
+            let since = Instant::now();
+            let result = measurement.run(cell, &finished)?;
+            table.append(&results::fields_of(&result))?;
+            let of_cell_s = forecast.seconds(cell, &compared);
+            forecast.correct(cell, of_cell_s, since.elapsed().as_secs_f64());
+            compared.add(cell);
+            finished.push(result);
+        }
+        let taken_s = began.elapsed().as_secs_f64();
+        let result_of = |cell: &SortCell| finished.iter().find(|result| result.cell == *cell).cloned();
+        let results = cells.iter().filter_map(result_of).collect();
+        Ok(FinishedSorts { results, measured: left.len(), predicted_s, taken_s })
+    }
+
+    fn different_cells(&self) -> Vec<SortCell> {
+        let mut seen = HashSet::new();
+        self.cells.iter().filter(|cell| seen.insert(*cell)).cloned().collect()
+    }
+
+    /// The cells that the table has, if there is one; it is not made yet.
+    fn finished_before(&self) -> Result<HashSet<SortCell>, LabError> {
+        let path = self.out.join(results::FILE_NAME);
+        let is_there = path.try_exists().map_err(LabError::file("look for", &path))?;
+        let results = if is_there { results::read_results(&path)? } else { Vec::new() };
+        Ok(results.into_iter().map(|result| result.cell).collect())
+    }
+
+    fn check_memory(&self) -> Result<(), LabError> {
+        let needed = |cell: &SortCell| cell.run_bytes().max(cell.stream_bytes());
+        let too_large = self.cells.iter().find(|cell| needed(cell) > self.memory_bytes);
+        too_large.map_or(Ok(()), |cell| {
+            let (needed_bytes, memory_bytes) = (needed(cell), self.memory_bytes);
+            Err(LabError::SortMemory { what: cell.to_string(), needed_bytes, memory_bytes })
+        })
+    }
+
+    /// Refuses outputs that would take the place of an input, of the table, or of a directory.
+    fn check_outputs(&self, cells: &[SortCell]) -> Result<(), LabError> {
+        let same = |a: &PathBuf, b: &PathBuf| match (a.canonicalize(), b.canonicalize()) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => a == b,
+        };
+        let inputs: HashSet<&PathBuf> = cells
+            .iter()
+            .filter_map(|cell| match &cell.source {
+                Source::File(path) => Some(path),
+                Source::Random(_) => None,
+            })
+            .collect();
+        let table = self.out.join(results::FILE_NAME);
+        let outputs: HashSet<PathBuf> = cells
+            .iter()
+            .filter_map(|cell| cell.output.as_ref())
+            .map(|output| self.out.join(output))
+            .collect();
+        for output in &outputs {
+            let problem = if output.is_dir() {
+                "is a directory"
+            } else if inputs.iter().any(|input| same(input, output)) {
+                "is an input of the study"
+            } else if same(&table, output) {
+                "is the table of results"
+            } else {
+                continue;
+            };
+            return Err(LabError::Request(format!(
+                "the output {} {problem}\n  name another file",
+                output.display()
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_space(&self, needed_bytes: u64) -> Result<(), LabError> {
+        let free_bytes = Disk::default().free_space(&self.work)?;
+        if needed_bytes > free_bytes {
+            return Err(LabError::Space { path: self.work.clone(), needed_bytes, free_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the files of a cell that exist at once at most: the input, if it is made; the files of one pass; those of
+/// the next, or the output. A window that is written is allocated whole.
+fn space_bytes(cell: &SortCell) -> u64 {
+    let files: u64 = if matches!(cell.source, Source::Random(_)) { 3 } else { 2 };
+    let ahead = match cell.write.backend {
+        Backend::Mapped => cell.write.request_bytes().max(ALLOCATED_AHEAD_BYTES),
+        _ => 0,
+    };
+    cell.data_bytes().saturating_mul(files).saturating_add(ahead).saturating_add(CALIBRATION_BYTES)
+}

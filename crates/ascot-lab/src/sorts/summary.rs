@@ -1,0 +1,284 @@
+//! The tables of papers/2 (section 4.4 and the appendix) from results, as text.
+//!
+//! Results of the same streams and order belong together. The best M and d of each N are table 9; a table of M against d
+//! for each N is that of the appendix, whose rows are figures 30 and 31 and whose columns are figure 32; times of all N
+//! are figure 33.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::cell::{SortCell, StreamChoice};
+use super::results::SortResult;
+
+/// Results with the same streams and order.
+#[derive(Debug, Clone)]
+pub struct Group<'a> {
+    /// The streams that are read.
+    pub read: StreamChoice,
+    /// The streams that are written.
+    pub write: StreamChoice,
+    /// Whether the largest integer is the first.
+    pub descending: bool,
+    /// The results.
+    pub results: Vec<&'a SortResult>,
+}
+
+/// The best M and d of one N.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Best {
+    /// N.
+    pub elements: u64,
+    /// M of the shortest time; the smallest of equally good ones.
+    pub memory_elements: u64,
+    /// d of the shortest time; the smallest of equally good ones.
+    pub fan_in: u32,
+    /// The time, milliseconds.
+    pub mean_ms: f64,
+}
+
+/// The results, grouped by streams and order.
+pub fn groups(results: &[SortResult]) -> Vec<Group<'_>> {
+    let key = |cell: &SortCell| (cell.read, cell.write, cell.descending);
+    let keys: BTreeSet<_> = results.iter().map(|result| key(&result.cell)).collect();
+    let group = |(read, write, descending)| {
+        let results =
+            results.iter().filter(|result| key(&result.cell) == (read, write, descending)).collect();
+        Group { read, write, descending, results }
+    };
+    keys.into_iter().map(group).collect()
+}
+
+impl Group<'_> {
+    /// The values of N.
+    pub fn elements(&self) -> BTreeSet<u64> {
+        self.results.iter().map(|result| result.cell.elements).collect()
+    }
+
+    /// The values of M.
+    pub fn memory(&self) -> BTreeSet<u64> {
+        self.results.iter().map(|result| result.cell.memory_elements).collect()
+    }
+
+    /// The values of d.
+    pub fn fan_in(&self) -> BTreeSet<u32> {
+        self.results.iter().map(|result| result.cell.fan_in).collect()
+    }
+
+    /// The mean time of a cell in milliseconds: of several files with the same N, the mean.
+    pub fn mean_ms(&self, elements: u64, memory: u64, fan_in: u32) -> Option<f64> {
+        let is_it = |cell: &SortCell| {
+            (cell.elements, cell.memory_elements, cell.fan_in) == (elements, memory, fan_in)
+        };
+        let times: Vec<f64> =
+            self.results.iter().filter(|result| is_it(&result.cell)).map(|result| result.mean_ms()).collect();
+        (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+    }
+
+    /// The best M and d of each N (papers/2, table 9).
+    pub fn best(&self) -> Vec<Best> {
+        let best_of = |elements| {
+            let mut best: Option<Best> = None;
+            for memory_elements in self.memory() {
+                for fan_in in self.fan_in() {
+                    let Some(mean_ms) = self.mean_ms(elements, memory_elements, fan_in) else { continue };
+                    if best.as_ref().is_none_or(|best| mean_ms < best.mean_ms) {
+                        best = Some(Best { elements, memory_elements, fan_in, mean_ms });
+                    }
+                }
+            }
+            best
+        };
+        self.elements().into_iter().filter_map(best_of).collect()
+    }
+
+    /// By how much a larger d shortens the time of one N and M, and a larger M that of one N and d: the share of the time
+    /// of the smallest value that the largest saves, on average over all N and the other parameter. Only cells that form
+    /// more than one run with their smallest M count.
+    pub fn gains(&self) -> (Option<f64>, Option<f64>) {
+        let (memory, fan_in) = (self.memory(), self.fan_in());
+        let ends = |a: Option<f64>, b: Option<f64>| Some((a?, b?));
+        let mut by_fan_in = Vec::new();
+        let mut by_memory = Vec::new();
+        for elements in self.elements() {
+            for &m in memory.iter().filter(|m| **m < elements) {
+                let time = |d: Option<&u32>| self.mean_ms(elements, m, *d?);
+                by_fan_in.extend(ends(time(fan_in.first()), time(fan_in.last())));
+            }
+            if memory.first().is_some_and(|m| *m < elements) {
+                for &d in &fan_in {
+                    let time = |m: Option<&u64>| self.mean_ms(elements, *m?, d);
+                    by_memory.extend(ends(time(memory.first()), time(memory.last())));
+                }
+            }
+        }
+        let gain = |times: Vec<(f64, f64)>| {
+            let saved = times.iter().map(|(first, last)| 1.0 - last / first).sum::<f64>();
+            (!times.is_empty()).then(|| saved / times.len() as f64)
+        };
+        (
+            Some(fan_in.len()).filter(|count| *count > 1).and(gain(by_fan_in)),
+            Some(memory.len()).filter(|count| *count > 1).and(gain(by_memory)),
+        )
+    }
+}
+
+/// All tables.
+pub fn text(results: &[SortResult]) -> String {
+    groups(results).iter().map(group_text).collect::<Vec<_>>().join("\n")
+}
+
+fn group_text(group: &Group<'_>) -> String {
+    let Group { read, write, .. } = group;
+    let order = if group.descending { "descending" } else { "ascending" };
+    let mut text = format!("merge sorts from {read} to {write} streams, {order}\n\n");
+    text += &cells_table(group).text();
+    for elements in group.elements() {
+        let _ = write!(text, "\nN = {elements}: milliseconds by M (rows) and d (columns)\n\n");
+        text += &matrix(group, elements).text();
+    }
+    text += "\nbest M and d of each N\n\n";
+    let mut best = TextTable::new(&["N", "M", "d", "ms"]);
+    for Best { elements, memory_elements, fan_in, mean_ms } in group.best() {
+        best.row([elements.to_string(), memory_elements.to_string(), fan_in.to_string(), ms(mean_ms)]);
+    }
+    text += &best.text();
+    if group.elements().len() > 1 {
+        text += "\nnanoseconds for each integer, by N (columns)\n\n";
+        text += &by_elements(group).text();
+    }
+    text + &gains_text(group)
+}
+
+fn gains_text(group: &Group<'_>) -> String {
+    let mut text = String::new();
+    let (by_fan_in, by_memory) = group.gains();
+    let (fan_in, memory) = (group.fan_in(), group.memory());
+    if let (Some(gain), Some(first), Some(last)) = (by_fan_in, fan_in.first(), fan_in.last()) {
+        let _ = write!(text, "\nd = {last} instead of {first} saves {:.0} % of the time\n", gain * 100.0);
+    }
+    if let (Some(gain), Some(first), Some(last)) = (by_memory, memory.first(), memory.last()) {
+        let _ = write!(text, "\nM = {last} instead of {first} saves {:.0} % of the time\n", gain * 100.0);
+    }
+    text
+}
+
+/// A row for each cell, with what it is compared with.
+fn cells_table(group: &Group<'_>) -> TextTable {
+    let mut table = TextTable::new(&[
+        "N",
+        "M",
+        "d",
+        "ms",
+        "min",
+        "max",
+        "dev",
+        "reads",
+        "formula",
+        "writes",
+        "formula",
+        "2B log",
+        "passes",
+        "in memory",
+        "planned",
+        "by",
+    ]);
+    for result in &group.results {
+        let cell = &result.cell;
+        let (min, max) = result.range_ms();
+        let predicted = cell.predicted_ios();
+        table.row([
+            cell.elements.to_string(),
+            cell.memory_elements.to_string(),
+            cell.fan_in.to_string(),
+            ms(result.mean_ms()),
+            ms(min),
+            ms(max),
+            ms(result.deviation_ms()),
+            result.reads.to_string(),
+            predicted.reads.to_string(),
+            result.writes.to_string(),
+            predicted.writes.to_string(),
+            format!("{:.0}", cell.model().published_ios()),
+            (cell.model().merge_passes() + 1).to_string(),
+            result.in_memory_ms.map_or("-".into(), ms),
+            ms(result.planned.mean_ms),
+            format!("{} {}", result.planned.passes, result.planned.method),
+        ]);
+    }
+    table
+}
+
+fn matrix(group: &Group<'_>, elements: u64) -> TextTable {
+    let fan_in = group.fan_in();
+    let mut table = TextTable::with_columns(
+        std::iter::once("M / d".to_owned()).chain(fan_in.iter().map(u32::to_string)).collect(),
+    );
+    for memory in group.memory() {
+        let times = fan_in.iter().map(|&d| group.mean_ms(elements, memory, d).map_or("-".into(), ms));
+        table.row(std::iter::once(memory.to_string()).chain(times));
+    }
+    table
+}
+
+fn by_elements(group: &Group<'_>) -> TextTable {
+    let all = group.elements();
+    let names = ["M", "d"].map(str::to_owned).into_iter().chain(all.iter().map(u64::to_string));
+    let mut table = TextTable::with_columns(names.collect());
+    for memory in group.memory() {
+        for fan_in in group.fan_in() {
+            let each =
+                |elements: u64| Some(group.mean_ms(elements, memory, fan_in)? * 1e6 / elements.max(1) as f64);
+            let times =
+                all.iter().map(|&elements| each(elements).map_or("-".into(), |ns| format!("{ns:.1}")));
+            table.row([memory.to_string(), fan_in.to_string()].into_iter().chain(times));
+        }
+    }
+    table
+}
+
+/// Milliseconds with three digits that matter.
+fn ms(value: f64) -> String {
+    let digits = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else if value >= 1.0 {
+        2
+    } else {
+        3
+    };
+    format!("{value:.digits$}")
+}
+
+/// Columns of text, aligned to the right.
+struct TextTable {
+    rows: Vec<Vec<String>>,
+}
+
+impl TextTable {
+    fn new(columns: &[&str]) -> Self {
+        Self::with_columns(columns.iter().map(|&name| name.to_owned()).collect())
+    }
+
+    fn with_columns(columns: Vec<String>) -> Self {
+        Self { rows: vec![columns] }
+    }
+
+    fn row(&mut self, fields: impl IntoIterator<Item = String>) {
+        self.rows.push(fields.into_iter().collect());
+    }
+
+    fn text(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let fields: Vec<String> =
+                row.iter().zip(&widths).map(|(field, &width)| format!("{field:>width$}")).collect();
+            format!("  {}\n", fields.join("  "))
+        };
+        self.rows.iter().map(line).collect()
+    }
+}
