@@ -54,6 +54,9 @@ pub enum Failure {
     /// Stored profiles could not be listed or removed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A study failed.
+    #[error(transparent)]
+    Lab(ascot_lab::LabError),
     /// A file the command itself reads or writes.
     #[error("{}: {doing}: {source}", path.display())]
     File {

@@ -188,7 +188,7 @@ fn a_file_cut_short_while_it_is_read_is_an_error() {
             continue;
         }
         reader.read_next().unwrap();
-        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
         let error = (1..count).find_map(|_| reader.read_next().err()).unwrap();
         assert!(matches!(error, IoError::Truncated { .. }), "{kind}: {error}");
     }

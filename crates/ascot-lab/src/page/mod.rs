@@ -189,6 +189,39 @@ fn conclusions(analysis: &Analysis, figures: &Figures<'_>) -> Section {
     Section { id: "conclusions".into(), title: "Fits and cross-overs".into(), html }
 }
 
+/// The charts of a study as SVG files: their names without the ending, and their text.
+pub fn charts(results: &[Measured], usual_elements: u64) -> Vec<(String, String)> {
+    let figures = Figures::new(Results(results), usual_elements);
+    let mut charts = Vec::new();
+    for figure in figures.all() {
+        for (title, chart) in &figure.charts {
+            let name = format!("figure-{}-{title}", figure.number);
+            charts.extend(chart.svg().map(|svg| (name, svg)));
+        }
+    }
+    for (title, chart) in figures.all_backends() {
+        let name = format!("all-back-ends-{}", title.replace(", ", "-"));
+        charts.extend(chart.svg().map(|svg| (name, svg)));
+    }
+    charts
+}
+
+/// The best B of each N as lines of text.
+pub fn best_blocks_text(results: &[Measured]) -> String {
+    let mut text = String::new();
+    for best in Analysis::new(results).best_blocks {
+        let series = tables::series_words(best.series);
+        let _ = writeln!(
+            text,
+            "{series:<22} N = {:<11} best B = 2^{:<3} {:>9} ms",
+            best.elements,
+            best.exponent,
+            tables::ms(best.mean_ms)
+        );
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
