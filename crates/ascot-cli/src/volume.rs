@@ -105,6 +105,21 @@ fn needs_volumes(matches: &ArgMatches) -> bool {
         || ["report", "progress", "view"].iter().any(|id| values::is_given(matches, id))
 }
 
+/// What is known of the volume of a directory in which jobs read and write.
+pub fn of_directory(matches: &ArgMatches, dir: &Path) -> Result<Volumes, Failure> {
+    if named(matches)?.is_some() {
+        return given(matches);
+    }
+    let mut finder = VolumeFinder::here();
+    let found = finder.volume_of(dir);
+    finder.into_notices().iter().for_each(|notice| closing_notice(matches, notice));
+    Ok(found.map_or_else(Volumes::default, |found| {
+        let origin = VolumeOrigin { of: "all files".into(), mount: None, origin: found.origin };
+        let (volume, requests, host) = (found.profile, found.requests, found.host);
+        Volumes { volume, requests, host, origins: vec![origin], ..Volumes::default() }
+    }))
+}
+
 /// The volumes of a view that is read; `None`: those on which it was made.
 pub fn of_view(matches: &ArgMatches, dir: &Path) -> Result<Option<Volumes>, Failure> {
     if named(matches)?.is_some() {

@@ -7,6 +7,7 @@
 mod flow;
 mod index;
 mod lab;
+mod lab_sort;
 mod parts;
 mod sort;
 mod theory;

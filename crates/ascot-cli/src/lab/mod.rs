@@ -1,6 +1,7 @@
 //! `ascot lab`: the studies of `ascot-lab`, one file each.
 
 mod screen;
+mod sorts;
 mod streams;
 
 use clap::ArgMatches;
@@ -11,6 +12,7 @@ use crate::failure::Failure;
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     match matches.subcommand() {
         Some(("streams", matches)) => streams::run(matches),
+        Some(("sort", matches)) => sorts::run(matches),
         Some(("all", matches)) => streams::all(matches),
         _ => Err(Failure::usage("no study given", "ascot lab --help lists them")),
     }

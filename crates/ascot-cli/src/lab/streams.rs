@@ -74,7 +74,7 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>, usual: u64) -> Result<u8, Failu
 }
 
 /// The directory of the results, made if it does not exist.
-fn out_directory(matches: &ArgMatches) -> Result<PathBuf, Failure> {
+pub(super) fn out_directory(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     let out = values::path(matches, "out").unwrap_or_default();
     fs::create_dir_all(&out).map_err(Failure::file(&out, "cannot make the directory of the results"))?;
     Ok(out)

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
 use ascot_bowtie::schedule::FewestHeld;
 use ascot_io::elements::{ElementReader, ElementWriter};
-use ascot_io::{BlockPool, Buf, IoError, Pool};
+use ascot_io::{BlockPool, Buf, IoError, PAGE_BYTES, Pool};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
 use ascot_record::{number, vsort};
 
@@ -67,7 +67,8 @@ impl ElementMerge {
     /// Memory of a merge of `fan_in` streams in blocks of `block_bytes`, beside that of the streams, in bytes.
     pub fn memory_bytes(fan_in: usize, block_bytes: usize) -> usize {
         let inputs = fan_in.saturating_mul(BLOCKS_PER_INPUT).saturating_mul(block_length(block_bytes));
-        inputs.saturating_add(MERGED_BLOCKS * MERGED_BLOCK_BYTES)
+        // Memory comes from the pool in pages.
+        inputs.saturating_add(PAGE_BYTES + MERGED_BLOCKS * MERGED_BLOCK_BYTES)
     }
 
     /// Merges streams into `output`, which stays open; returns the requests that the streams made.
@@ -261,10 +262,15 @@ mod tests {
     #[test]
     fn a_merge_can_be_cancelled() {
         let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run");
+        let mut writer = ElementWriter::create(&path, KIND).unwrap();
+        writer.write([0; 4]).unwrap();
+        writer.close().unwrap();
         let cancel = Cancel::new();
         cancel.cancel();
         let mut output = ElementWriter::create(&directory.path().join("merged"), KIND).unwrap();
         let merge = ElementMerge::new(2, 40, false).unwrap();
-        assert!(matches!(merge.merge(Vec::new(), &mut output, &cancel), Err(SortError::Cancelled)));
+        let streams = vec![ElementReader::open(&path, KIND).unwrap()];
+        assert!(matches!(merge.merge(streams, &mut output, &cancel), Err(SortError::Cancelled)));
     }
 }

@@ -1,0 +1,112 @@
+//! `ascot lab sort`.
+
+use std::ops::RangeInclusive;
+
+use ascot_lab::Stop;
+use ascot_lab::sorts::{
+    FinishedSorts, SortCell, SortGrid, SortStudy, Source, StreamChoice, parameters, summary,
+};
+use ascot_lab::streams::Backend;
+use ascot_lab::streams::parameters::{element_list, exponents};
+use ascot_model::units;
+use ascot_sort::plan::budget::default_memory;
+use clap::ArgMatches;
+
+use super::screen::Screen;
+use super::streams::out_directory;
+use crate::failure::Failure;
+use crate::numbers;
+use crate::signals::stoppable;
+use crate::sys::print;
+use crate::values;
+use crate::volume;
+
+/// Defaults of the flags.
+const DEFAULT_ELEMENTS: &str = "1e4,1e6";
+const DEFAULT_MEMORY: &str = "1e3..1e6";
+const DEFAULT_FAN_IN: &str = "10,25,30";
+const DEFAULT_STREAM: &str = "mapped";
+const DEFAULT_EXPONENT: &str = "16";
+const DEFAULT_LOOPS: &str = "5";
+const DEFAULT_SEED: &str = "1";
+
+/// Runs the study.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let grids = match values::path(matches, "params") {
+        Some(path) => parameters::read(&path)?,
+        None => vec![grid_of_flags(matches)?],
+    };
+    let cells: Vec<SortCell> = grids.iter().flat_map(SortGrid::cells).collect();
+    let memory_bytes = numbers::memory(matches, "memory-limit", default_memory())?;
+    let out = out_directory(matches)?;
+    let work = values::path(matches, "work").unwrap_or_else(|| out.clone());
+    let volumes = volume::of_directory(matches, &work)?;
+    let study = SortStudy { cells, out, work, memory_bytes, volumes, faults: None };
+    let screen = Screen::new(matches.get_flag("quiet"));
+    let finished = stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
+    screen.clear();
+    print(&text(&finished, &study))?;
+    Ok(0)
+}
+
+/// The value of a flag, parsed.
+fn parsed<T>(
+    matches: &ArgMatches,
+    id: &str,
+    default: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, Failure> {
+    let text = values::word(matches, id).unwrap_or(default);
+    let wrong = |problem| {
+        Failure::usage(format!("--{id} '{text}' {problem}"), "ascot lab sort --help shows the form")
+    };
+    parse(text).map_err(wrong)
+}
+
+fn grid_of_flags(matches: &ArgMatches) -> Result<SortGrid, Failure> {
+    let seed = |text: &str| text.parse::<u64>().map_err(|_| "is not a whole number".to_owned());
+    let seed = parsed(matches, "seed", DEFAULT_SEED, seed)?;
+    let elements = parsed(matches, "n", DEFAULT_ELEMENTS, element_list)?;
+    Ok(SortGrid {
+        sources: elements.into_iter().map(|elements| (elements, Source::Random(seed))).collect(),
+        memory: parsed(matches, "memory", DEFAULT_MEMORY, parameters::memory_list)?,
+        fan_in: parsed(matches, "fan-in", DEFAULT_FAN_IN, parameters::fan_in_list)?,
+        streams: streams_of_flags(matches)?,
+        descending: matches.get_flag("descending"),
+        loops: parsed(matches, "loops", DEFAULT_LOOPS, parameters::loops)?,
+        output: None,
+    })
+}
+
+/// The pairs of streams: with one B for both, or with all combinations of two ranges of B.
+fn streams_of_flags(matches: &ArgMatches) -> Result<Vec<(StreamChoice, StreamChoice)>, Failure> {
+    let backend = |id| parsed(matches, id, DEFAULT_STREAM, parameters::backend);
+    let (read, write) = (backend("stream-read")?, backend("stream-write")?);
+    let range = |id: &str, backend: Backend| -> Result<RangeInclusive<u8>, Failure> {
+        if !backend.has_blocks() {
+            return Ok(0..=0);
+        }
+        parsed(matches, id, DEFAULT_EXPONENT, |text| exponents(text, backend))
+    };
+    if values::is_given(matches, "b-read") || values::is_given(matches, "b-write") {
+        let (reads, writes) = (range("b-read", read)?, range("b-write", write)?);
+        return Ok(parameters::all_blocks((read, &reads), (write, &writes)));
+    }
+    let both = if read.has_blocks() { range("b", read)? } else { range("b", write)? };
+    if read.has_blocks() && write.has_blocks() {
+        range("b", write)?;
+    }
+    Ok(parameters::same_blocks(read, write, &both))
+}
+
+/// The tables, and the time predicted beside that taken.
+fn text(finished: &FinishedSorts, study: &SortStudy) -> String {
+    let FinishedSorts { results, measured, predicted_s, taken_s } = finished;
+    let time = match measured {
+        0 => String::new(),
+        _ => format!("{} predicted, {} taken; ", units::seconds(*predicted_s), units::seconds(*taken_s)),
+    };
+    let count = units::plural(results.len() as u64, "measurement");
+    let table = study.out.join(ascot_lab::sorts::results::FILE_NAME);
+    format!("{}\n{count}: {time}see {}\n", summary::text(results), table.display())
+}
