@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SUBCOMMANDS = [
     "sort", "merge", "split", "reshape", "flow", "view", "mount", "gen", "check", "clean", "probe", "plan",
     "simulate", "man", "completions", "index", "index-build", "index-get", "index-range",
-    "index-info", "index-verify", "index-rollback", "index-plan",
+    "index-info", "index-verify", "index-rollback", "index-plan", "lab-sort",
 ]  # fmt: skip
 # Flags of other programs on the pages.
 FOREIGN_FLAGS = {"--release", "--example", "--path", "--locked", "--help", "--version"}

@@ -21,7 +21,7 @@ pub fn lab() -> Command {
              \x20 ascot lab all --out results/ --quick\n\
              \x20 ascot lab streams --stream sized,mapped --n 1e6 --b 0..20 --out results/ --plot",
         )
-        .subcommands([streams(), super::lab_sort::sort(), all()])
+        .subcommands([streams(), super::lab_sort::sort(shared()), all()])
 }
 
 fn streams() -> Command {

@@ -2,7 +2,6 @@
 
 use clap::{Arg, Command};
 
-use super::lab::shared;
 use super::tools::tool;
 use super::{JOB, RESOURCES, file_option, option, switch};
 
@@ -21,8 +20,8 @@ const REPLACED: [&str; 11] = [
     "descending",
 ];
 
-/// `ascot lab sort`.
-pub fn sort() -> Command {
+/// `ascot lab sort`, with the flags that the studies share.
+pub fn sort(shared: Vec<Arg>) -> Command {
     tool("sort")
         .about("Time merge sorts by N, M, d and streams")
         .long_about(
@@ -52,7 +51,7 @@ pub fn sort() -> Command {
             )
             .help_heading(RESOURCES),
         )
-        .args(shared().into_iter().filter(|flag| flag.get_id() != "memory"))
+        .args(shared.into_iter().filter(|flag| flag.get_id() != "memory"))
 }
 
 fn grid() -> Vec<Arg> {
