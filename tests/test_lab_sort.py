@@ -120,14 +120,15 @@ def killed_after_rows(disk, count, words):
 
 
 def test_a_killed_study_continues(disk):
-    words = ("--n", "1e5", "--memory", "100,200,400,800", "--fan-in", "2,3", "--loops", "3")
+    streams = ("--stream-read", "sized", "--stream-write", "sized")
+    words = (*streams, "--n", "5e4", "--memory", "100,200,400,800", "--fan-in", "2,3", "--loops", "3")
     killed_after_rows(disk, 2, words)
     before = rows(disk)
     assert 2 <= len(before) < 8
     assert any(name.startswith(".ascot-lab-") for name in leftovers(disk))
     # A row that the process could not finish.
     with open(disk / "sorts.csv", "a") as file:
-        file.write("100000;400;2;mapp")
+        file.write("50000;400;2;siz")
     done = run("lab", "sort", *words, "--out", disk)
     after = rows(disk)
     assert after[: len(before)] == before and len(after) == 8
@@ -227,8 +228,9 @@ def test_a_closed_pipe_is_no_crash(disk):
 
 def test_time_falls_with_m_and_d_matters_little(disk):
     """The shape of papers/2, figures 30 to 32, from the work that is done: fewer files and I/Os, not a clock."""
-    words = ("--n", "1e5", "--memory", "1e2..1e5", "--fan-in", "10,25,30", "--loops", "1", "--b", "12")
-    run("lab", "sort", *words, "--out", disk)
+    streams = ("--stream-read", "sized", "--stream-write", "sized", "--b", "12")
+    words = ("--n", "1e5", "--memory", "1e2..1e5", "--fan-in", "10,25,30", "--loops", "1")
+    run("lab", "sort", *streams, *words, "--out", disk)
     counted = ("Reads counted", "Writes counted")
     ios = {(int(row["M"]), int(row["d"])): sum(int(row[name]) for name in counted) for row in rows(disk)}
     for fan_in in (10, 25, 30):

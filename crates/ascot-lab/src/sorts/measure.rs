@@ -205,7 +205,7 @@ impl Measurement<'_> {
         finished: &[SortResult],
     ) -> Result<Option<f64>, LabError> {
         if cell.memory_elements >= cell.elements {
-            return Ok(Some(mean_ms(loops_ns)));
+            return Ok(Some(stored_ms(loops_ns)));
         }
         let key = InMemoryKey::of(cell);
         let known = finished.iter().find(|result| InMemoryKey::of(&result.cell) == key);
@@ -216,7 +216,7 @@ impl Measurement<'_> {
         if whole.run_bytes() > self.memory_bytes {
             return Ok(None);
         }
-        Ok(Some(mean_ms(&self.loops(&whole, None)?.0)))
+        Ok(Some(stored_ms(&self.loops(&whole, None)?.0)))
     }
 
     /// Sorts as the planner chooses, in the memory of the cell.
@@ -251,7 +251,7 @@ impl Measurement<'_> {
             planned.memory_bytes = report.memory_bytes;
             number += 1;
         }
-        Ok(PlannedSort { mean_ms: mean_ms(&loops_ns), ..planned })
+        Ok(PlannedSort { mean_ms: stored_ms(&loops_ns), ..planned })
     }
 
     fn request(&self, cell: &SortCell, output: &Path) -> Result<SortRequest, LabError> {
@@ -298,6 +298,11 @@ fn keep(sorted: &Path, output: &Path) -> Result<(), LabError> {
         let _ = fs::remove_file(&unfinished);
         LabError::file("write", output)(error)
     })
+}
+
+/// The mean of some times as the table stores it: in milliseconds, with whole microseconds.
+fn stored_ms(loops_ns: &[u64]) -> f64 {
+    (mean_ms(loops_ns) * 1e3).round() / 1e3
 }
 
 fn nanoseconds(since: Instant) -> u64 {

@@ -150,14 +150,18 @@ fn group_text(group: &Group<'_>) -> String {
 }
 
 fn gains_text(group: &Group<'_>) -> String {
-    let mut text = String::new();
     let (by_fan_in, by_memory) = group.gains();
+    let change = |name: &str, first: String, last: String, gain: f64| match gain {
+        0.0.. => format!("\n{name} = {last} instead of {first} saves {:.0} % of the time\n", gain * 100.0),
+        _ => format!("\n{name} = {last} instead of {first} takes {:.0} % more time\n", -gain * 100.0),
+    };
+    let mut text = String::new();
     let (fan_in, memory) = (group.fan_in(), group.memory());
     if let (Some(gain), Some(first), Some(last)) = (by_fan_in, fan_in.first(), fan_in.last()) {
-        let _ = write!(text, "\nd = {last} instead of {first} saves {:.0} % of the time\n", gain * 100.0);
+        text += &change("d", first.to_string(), last.to_string(), gain);
     }
     if let (Some(gain), Some(first), Some(last)) = (by_memory, memory.first(), memory.last()) {
-        let _ = write!(text, "\nM = {last} instead of {first} saves {:.0} % of the time\n", gain * 100.0);
+        text += &change("M", first.to_string(), last.to_string(), gain);
     }
     text
 }
