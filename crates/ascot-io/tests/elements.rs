@@ -237,3 +237,36 @@ fn a_writer_that_is_dropped_leaves_no_space_allocated_ahead() {
         assert!(fs::metadata(&path).unwrap().len() <= 12, "{kind}");
     }
 }
+
+#[test]
+fn bytes_pass_through_the_blocks_that_callers_fill_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bytes");
+    let bytes: Vec<u8> = (0..20_000_u32).map(|number| (number % 251) as u8).collect();
+    for kind in KINDS {
+        let mut writer = ElementWriter::<u8>::create(&path, kind).unwrap();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let space = writer.space().unwrap();
+            let some = rest.len().min(space.len()).min(777);
+            space[..some].copy_from_slice(&rest[..some]);
+            writer.advance(some).unwrap();
+            rest = &rest[some..];
+        }
+        let expected = bytes.len().div_ceil(kind.request_bytes(1)) as u64;
+        assert_eq!(writer.close().unwrap(), Written { elements: bytes.len() as u64, requests: expected }, "{kind}");
+        let mut reader = ElementReader::<u8>::open(&path, kind).unwrap();
+        let mut found = Vec::new();
+        loop {
+            let block = reader.fill().unwrap();
+            let some = block.len().min(777);
+            if some == 0 {
+                break;
+            }
+            found.extend_from_slice(&block[..some]);
+            reader.consume(some);
+        }
+        assert!(found == bytes, "{kind}");
+        assert!(reader.end_of_stream() && reader.close() == expected, "{kind}");
+    }
+}

@@ -127,6 +127,30 @@ impl<E: Element> ElementReader<E> {
     }
 }
 
+impl ElementReader<u8> {
+    /// The unread bytes of the current block, or of the next one if none is left; empty at the end of the stream.
+    /// For callers that cut elements from bytes themselves.
+    ///
+    /// # Errors
+    /// As [`read_next`](Self::read_next).
+    pub fn fill(&mut self) -> Result<&[u8], IoError> {
+        if self.start == self.end && self.unread > 0 {
+            self.next_block()?;
+        }
+        Ok(&self.block[self.start..self.end])
+    }
+
+    /// Whether the current block has unread bytes.
+    pub fn has_bytes(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Marks the first `bytes` of the current block as read, or all of it if it has fewer.
+    pub fn consume(&mut self, bytes: usize) {
+        self.start = self.end.min(self.start.saturating_add(bytes));
+    }
+}
+
 /// A disk for one stream of this kind.
 pub(super) fn disk_for(kind: StreamKind) -> Disk {
     match kind {
