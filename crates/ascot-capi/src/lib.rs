@@ -23,8 +23,8 @@ pub use reader::{
     ascot_values_free,
 };
 pub use streams::{
-    ascot_stream_close_in, ascot_stream_close_out, ascot_stream_create, ascot_stream_next_in, ascot_stream_next_out,
-    ascot_stream_open,
+    ascot_stream_close_in, ascot_stream_close_out, ascot_stream_create, ascot_stream_next_in,
+    ascot_stream_next_out, ascot_stream_open,
 };
 pub use writer::{
     ascot_append, ascot_end_epoch, ascot_progress, ascot_writer_abandon, ascot_writer_close,

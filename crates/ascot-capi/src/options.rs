@@ -65,7 +65,8 @@ pub fn stream_kind(text: &str, element_bytes: usize) -> Result<StreamKind, Fault
             _ => return Err(unknown(name, "kind, block, depth")),
         }
     }
-    let needed = || block.ok_or_else(|| Fault::invalid(format!("kind={kind} needs block=BYTES, such as block=64KiB")));
+    let needed =
+        || block.ok_or_else(|| Fault::invalid(format!("kind={kind} needs block=BYTES, such as block=64KiB")));
     let made = match kind {
         // The elements of C have a size of their own: blocks of one element.
         "plain" => StreamKind::Sized { block_bytes: element_bytes },
@@ -73,7 +74,11 @@ pub fn stream_kind(text: &str, element_bytes: usize) -> Result<StreamKind, Fault
         "sized" => StreamKind::Sized { block_bytes: needed()? },
         "mapped" => StreamKind::Mapped { window_bytes: needed()? },
         "direct" => StreamKind::Direct { block_bytes: needed()?, depth: depth.unwrap_or(DEFAULT_DEPTH) },
-        _ => return Err(Fault::invalid(format!("kind={kind}: it can be plain, buffered, sized, mapped, direct"))),
+        _ => {
+            return Err(Fault::invalid(format!(
+                "kind={kind}: it can be plain, buffered, sized, mapped, direct"
+            )));
+        }
     };
     match (kind, block, depth) {
         ("plain" | "buffered", Some(_), _) => Err(Fault::invalid(format!("kind={kind} has no block="))),

@@ -64,7 +64,9 @@ fn locked<T>(stream: &Mutex<T>) -> Result<MutexGuard<'_, T>, Fault> {
     match stream.try_lock() {
         Ok(guard) => Ok(guard),
         Err(TryLockError::Poisoned(_)) => Err(Fault::invalid("the stream failed before")),
-        Err(TryLockError::WouldBlock) => Err(Fault::invalid("the stream is in use by a call that has not returned")),
+        Err(TryLockError::WouldBlock) => {
+            Err(Fault::invalid("the stream is in use by a call that has not returned"))
+        }
     }
 }
 
@@ -77,7 +79,9 @@ fn left_of(next: *const u8, end: *const u8, lent: usize) -> Result<usize, Fault>
 fn checked_bytes(element_bytes: usize) -> Result<usize, Fault> {
     match element_bytes {
         1..=MAX_ELEMENT_BYTES => Ok(element_bytes),
-        _ => Err(Fault::invalid(format!("elements of {element_bytes} bytes: they have from 1 byte to 1 MiB"))),
+        _ => {
+            Err(Fault::invalid(format!("elements of {element_bytes} bytes: they have from 1 byte to 1 MiB")))
+        }
     }
 }
 
@@ -93,7 +97,12 @@ pub unsafe extern "C" fn ascot_stream_open(
     stream: *mut StreamIn,
 ) -> c_int {
     guard(|| {
-        let none = StreamIn { next: std::ptr::null(), end: std::ptr::null(), element_bytes, handle: std::ptr::null_mut() };
+        let none = StreamIn {
+            next: std::ptr::null(),
+            end: std::ptr::null(),
+            element_bytes,
+            handle: std::ptr::null_mut(),
+        };
         // SAFETY: null or memory for a stream, as the caller promises.
         unsafe { put_if(stream, none) };
         // SAFETY: null or memory that now holds a stream.
@@ -118,7 +127,11 @@ pub unsafe extern "C" fn ascot_stream_open(
 /// # Safety
 /// `stream` is null or a stream that `ascot_stream_open` made; `element` has its bytes; `ended` is null or an int.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_stream_next_in(stream: *mut StreamIn, element: *mut c_void, ended: *mut c_int) -> c_int {
+pub unsafe extern "C" fn ascot_stream_next_in(
+    stream: *mut StreamIn,
+    element: *mut c_void,
+    ended: *mut c_int,
+) -> c_int {
     guard(|| {
         // SAFETY: null or a stream, as the caller promises.
         let Some(stream) = (unsafe { stream.as_mut() }) else {
@@ -188,8 +201,12 @@ pub unsafe extern "C" fn ascot_stream_create(
     stream: *mut StreamOut,
 ) -> c_int {
     guard(|| {
-        let none =
-            StreamOut { next: std::ptr::null_mut(), end: std::ptr::null_mut(), element_bytes, handle: std::ptr::null_mut() };
+        let none = StreamOut {
+            next: std::ptr::null_mut(),
+            end: std::ptr::null_mut(),
+            element_bytes,
+            handle: std::ptr::null_mut(),
+        };
         // SAFETY: null or memory for a stream, as the caller promises.
         unsafe { put_if(stream, none) };
         // SAFETY: null or memory that now holds a stream.
@@ -256,7 +273,11 @@ impl Out {
 /// # Safety
 /// `stream` is null or a stream that `ascot_stream_create` made; `requests` is null or a number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_stream_close_out(stream: *mut StreamOut, sync: c_int, requests: *mut u64) -> c_int {
+pub unsafe extern "C" fn ascot_stream_close_out(
+    stream: *mut StreamOut,
+    sync: c_int,
+    requests: *mut u64,
+) -> c_int {
     guard(|| {
         // SAFETY: null or a stream, as the caller promises.
         let Some(stream) = (unsafe { stream.as_mut() }) else {

@@ -168,7 +168,11 @@ impl Disk {
     /// # Errors
     /// The system's, and [`IoError::Misuse`] if the length of the file is not a multiple of the element's, or if
     /// `kind` has an impossible value.
-    pub fn read_elements<E: Element>(&self, path: &Path, kind: StreamKind) -> Result<ElementReader<E>, IoError> {
+    pub fn read_elements<E: Element>(
+        &self,
+        path: &Path,
+        kind: StreamKind,
+    ) -> Result<ElementReader<E>, IoError> {
         let misuse = |what| Err(IoError::Misuse { path: path.to_path_buf(), offset: 0, what });
         if let Some(what) = kind.impossible() {
             return misuse(what);
@@ -187,7 +191,10 @@ impl Disk {
             StreamKind::Plain | StreamKind::Buffered | StreamKind::Sized { .. } => {
                 let bytes = bytes.min(usize::try_from(stat.len()).unwrap_or(bytes)).max(1);
                 let block = Buf::try_heap(bytes).map_err(failed)?;
-                (block, Box::new(BlockCalls::to_read(context, file, kind.request_bytes(E::BYTES), stat.len())))
+                (
+                    block,
+                    Box::new(BlockCalls::to_read(context, file, kind.request_bytes(E::BYTES), stat.len())),
+                )
             }
             StreamKind::Mapped { .. } => {
                 let block = Buf::try_heap(1).map_err(failed)?;

@@ -189,7 +189,11 @@ impl Disk {
     ///
     /// # Errors
     /// The system's, and [`IoError::Misuse`] if `kind` has an impossible value or the file is not regular.
-    pub fn write_elements<E: Element>(&self, path: &Path, kind: StreamKind) -> Result<ElementWriter<E>, IoError> {
+    pub fn write_elements<E: Element>(
+        &self,
+        path: &Path,
+        kind: StreamKind,
+    ) -> Result<ElementWriter<E>, IoError> {
         let misuse = |what| Err(IoError::Misuse { path: path.to_path_buf(), offset: 0, what });
         if let Some(what) = kind.impossible() {
             return misuse(what);
@@ -218,6 +222,14 @@ impl Disk {
                 (block, Box::new(DirectSink::create(self, context, file, &stat, bytes, depth)?))
             }
         };
-        Ok(ElementWriter { block, start: 0, next: 0, end: 0, sink, spanning: Vec::new(), element: PhantomData })
+        Ok(ElementWriter {
+            block,
+            start: 0,
+            next: 0,
+            end: 0,
+            sink,
+            spanning: Vec::new(),
+            element: PhantomData,
+        })
     }
 }
