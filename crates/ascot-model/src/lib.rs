@@ -27,6 +27,8 @@
 //! * [`stages`]: the time that the stages of a pass spent, and its bottleneck.
 //! * [`account`]: bytes moved and time spent by each pass.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
+//! * [`resource_use`]: the use of processors, memory, disks and network over time.
+//! * [`resource_lines`]: the same in text for people.
 //! * [`report`]: plan and account together, as written by `--report`.
 
 pub mod account;
@@ -46,6 +48,8 @@ pub mod passes_plan;
 pub mod plan;
 pub mod random;
 pub mod report;
+pub mod resource_lines;
+pub mod resource_use;
 pub mod routing_plan;
 pub mod run_length;
 pub mod sort_plan;
