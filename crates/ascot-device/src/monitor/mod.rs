@@ -70,13 +70,12 @@ impl Drop for Monitor {
 
 /// Samples whenever the time has come, until `stopped` has no sender.
 fn sample_until(sampler: &Mutex<Sampler>, stopped: &Receiver<()>) {
+    // One wait from start to end: a sample moves nothing that another thread waits for.
+    let _waiting = wait_for("the time of the next sample", Need::WORK, None);
     loop {
         let next = sampler.lock().unpoisoned().next;
         let pause = next.saturating_duration_since(Instant::now());
-        let waiting = wait_for("the time of the next sample", Need::WORK, None);
-        let woken = stopped.recv_timeout(pause);
-        drop(waiting);
-        if woken != Err(RecvTimeoutError::Timeout) {
+        if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             return;
         }
         sampler.lock().unpoisoned().sample_if_due();
