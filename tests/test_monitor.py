@@ -197,7 +197,10 @@ def test_a_signal_leaves_no_file_and_no_thread(number, records, disk):
     process = start(*words, "--report", disk / "r", f"--monitor={INTERVAL}s")
     wait_until_moved(process, 20 * MIB)
     process.send_signal(number)
-    told = process.communicate(timeout=20)[1].decode()
+    try:
+        told = process.communicate(timeout=20)[1].decode()
+    finally:
+        process.kill()
     assert process.returncode == -number, told
     assert "resources" not in told
     assert leftovers(disk) == []
