@@ -29,6 +29,8 @@
 //! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`stream_cost`]: the I/Os of element streams.
 //! * [`fit`]: measured costs as polynomials.
+//! * [`resource_use`]: the use of processors, memory, disks and network over time.
+//! * [`resource_lines`]: the same in text for people.
 //! * [`report`]: plan and account together, as written by `--report`.
 
 pub mod account;
@@ -49,6 +51,8 @@ pub mod passes_plan;
 pub mod plan;
 pub mod random;
 pub mod report;
+pub mod resource_lines;
+pub mod resource_use;
 pub mod routing_plan;
 pub mod run_length;
 pub mod sort_plan;
