@@ -2,3 +2,6 @@
 //!
 //! Every study predicts its time before it starts, keeps each finished measurement, and shows what was counted beside
 //! what a formula predicts. Nothing here takes part in a job.
+
+pub mod disk;
+pub mod net;
