@@ -15,4 +15,6 @@ pub fn lab() -> Command {
         .override_usage("ascot lab COMMAND [ARGUMENT]...")
         .subcommand_required(true)
         .disable_help_subcommand(true)
+        .subcommand(super::lab_disk::disk())
+        .subcommand(super::lab_net::net())
 }

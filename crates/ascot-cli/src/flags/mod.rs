@@ -7,6 +7,8 @@
 mod flow;
 mod index;
 mod lab;
+mod lab_disk;
+mod lab_net;
 mod parts;
 mod sort;
 mod theory;
