@@ -17,7 +17,7 @@ def volumes(module_disk):
     """Two mounted volumes of their own."""
     for name in ("a", "b"):
         (module_disk / name).mkdir()
-    with small_disk(module_disk / "a", 64 * MIB) as first, small_disk(module_disk / "b", 64 * MIB) as second:
+    with small_disk(module_disk / "a", 96 * MIB) as first, small_disk(module_disk / "b", 96 * MIB) as second:
         yield first, second
 
 
@@ -94,12 +94,22 @@ def test_a_full_volume_is_refused_before_anything_is_written(volumes):
     assert leftovers(first) == leftovers(second) == []
 
 
+def test_the_first_short_measurement_takes_no_more_space_than_the_rest(volumes):
+    first, second = volumes
+    leave_free(first, 35 * MIB)
+    try:
+        run("lab", "disk", "--input", first, "--output", second, "--bytes", "32MiB", "--rounds", "1")
+    finally:
+        (first / "filler").unlink()
+
+
 def test_a_volume_that_becomes_full_is_named(volumes):
     """Another program takes the space after the check."""
     first, second = volumes
-    process = start("lab", "disk", "--input", first, "--output", second, "--bytes", "32MiB", "--rounds", "1000")
+    words = ("--bytes", "32MiB", "--request", "1MiB", "--rounds", "1000")
+    process = start("lab", "disk", "--input", first, "--output", second, *words)
     try:
-        process.stderr.readline()
+        assert b"moves" in process.stderr.readline()
         leave_free(second, 4096)
         told = process.communicate(timeout=60)[1].decode()
     finally:
@@ -114,8 +124,9 @@ def test_a_volume_that_becomes_full_is_named(volumes):
 def test_a_signal_leaves_no_files_and_no_space_taken(volumes, name):
     first, second = volumes
     free = [os.statvfs(mount).f_bfree for mount in volumes]
-    process = start("lab", "disk", "--input", first, "--output", second, "--bytes", "16MiB", "--rounds", "1000")
-    process.stderr.readline()
+    words = ("--bytes", "16MiB", "--request", "1MiB", "--rounds", "1000")
+    process = start("lab", "disk", "--input", first, "--output", second, *words)
+    assert b"moves" in process.stderr.readline()
     time.sleep(0.3)
     process.send_signal(name)
     process.communicate(timeout=20)

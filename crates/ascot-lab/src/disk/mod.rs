@@ -195,14 +195,21 @@ fn sizes(request: &DiskRequest, inputs: usize, outputs: usize) -> Result<Sizes, 
         let needed = MIN_REQUESTS * request_bytes;
         return Err(DiskError::TooFewBytes { asked: request.bytes, needed, request: request_bytes });
     }
-    Ok(Sizes { request_bytes, input_requests, inputs: inputs as u64, outputs: outputs as u64 })
+    let sizes = Sizes { request_bytes, input_requests, inputs: inputs as u64, outputs: outputs as u64 };
+    if sizes.output_requests(sizes.outputs - 1) < MIN_REQUESTS {
+        let needed = (MIN_REQUESTS * sizes.outputs).div_ceil(sizes.inputs) * request_bytes;
+        return Err(DiskError::TooFewBytes { asked: request.bytes, needed, request: request_bytes });
+    }
+    Ok(sizes)
 }
 
 /// Shorter inputs, if `predicted` seconds are more than the request allows.
 fn within_seconds(request: &DiskRequest, sizes: &Sizes, predicted: f64) -> Option<Sizes> {
     let allowed = request.seconds.filter(|allowed| predicted > *allowed)?;
     let requests = (sizes.input_requests as f64 * allowed / predicted) as u64;
-    Some(Sizes { input_requests: requests.max(MIN_REQUESTS), ..*sizes })
+    // So many that every output has the minimum, too.
+    let least = (MIN_REQUESTS * sizes.outputs).div_ceil(sizes.inputs).max(MIN_REQUESTS);
+    Some(Sizes { input_requests: requests.max(least), ..*sizes })
         .filter(|shorter| shorter.input_requests < sizes.input_requests)
 }
 
@@ -234,18 +241,20 @@ fn profiles(
     if let Some(profiles) = shares.iter().map(&mut stored).collect::<Option<Vec<_>>>() {
         return Ok((profiles, "stored profiles"));
     }
-    let measured = shares.iter().map(|share| pilot(&share.first, sizes, memory_bytes, cancel));
+    let measured = shares.iter().map(|share| pilot(share, sizes, memory_bytes, cancel));
     Ok((measured.collect::<Result<_, _>>()?, "a first short measurement"))
 }
 
-/// Approximate rates of a volume: some requests are written, and read again.
+/// Approximate rates of a device: some requests are written, and read again. It takes no more space than the measurement.
 fn pilot(
-    volume: &Volume,
+    share: &DeviceShare,
     sizes: &Sizes,
     memory_bytes: u64,
     cancel: &AtomicBool,
 ) -> Result<VolumeProfile, DiskError> {
-    let input_requests = PILOT_REQUESTS.min(sizes.input_requests);
+    let volume = &share.first;
+    // Its input and its output are on one volume.
+    let input_requests = (share.bytes() / sizes.request_bytes / 2).clamp(1, PILOT_REQUESTS);
     let sizes = Sizes { input_requests, inputs: 1, outputs: 1, ..*sizes };
     let volumes = std::slice::from_ref(volume);
     let bench = Bench::new(volumes, volumes, sizes, memory_bytes as usize, cancel)?;
