@@ -185,12 +185,13 @@ fn append_model(text: &mut String, report: &NetReport) {
     if model.rates.is_empty() {
         return;
     }
-    let from = if model.fitted.own_cost { "from these rates" } else { "as published (docs/published.md)" };
-    let _ = writeln!(
-        text,
-        "\n  more peers, by the model: each takes {:.3} ns of every kB, {from}",
-        model.fitted.model.peer_seconds_per_byte * 1e12
-    );
+    let cost = model.fitted.model.peer_seconds_per_byte;
+    let from = if model.fitted.own_cost { "by these rates" } else { "as published (docs/published.md)" };
+    let _ = if cost > 0.0 {
+        writeln!(text, "\n  more peers, by the model: each takes {:.3} ns of every kB, {from}", cost * 1e12)
+    } else {
+        writeln!(text, "\n  more peers, by the model: these rates do not fall with more peers")
+    };
     for rate in &model.rates {
         let _ = writeln!(text, "  {:>12}  {:>5} peers", shown::megabytes(rate.bytes_per_s), rate.peers);
     }
