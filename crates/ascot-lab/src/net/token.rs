@@ -23,7 +23,8 @@ const MAX_TOKEN_BYTES: u64 = 4096;
 /// A secret that all peers share.
 #[derive(Clone)]
 pub struct Token {
-    mac: Hmac<Sha256>,
+    /// The keyed function, which is large.
+    mac: Box<Hmac<Sha256>>,
 }
 
 impl fmt::Debug for Token {
@@ -71,8 +72,9 @@ impl Token {
         if secret.len() < MIN_TOKEN_BYTES {
             return Err(TokenError::Short { bytes: secret.len() });
         }
-        let mac = Hmac::new_from_slice(secret).map_err(|error| TokenError::Make(error.to_string()))?;
-        Ok(Token { mac })
+        let mac = <Hmac<Sha256> as Mac>::new_from_slice(secret)
+            .map_err(|error| TokenError::Make(error.to_string()))?;
+        Ok(Token { mac: Box::new(mac) })
     }
 
     /// The token in a file.
@@ -106,7 +108,7 @@ impl Token {
     }
 
     fn over(&self, role: Role, transcript: &[&[u8]]) -> Hmac<Sha256> {
-        let mut mac = self.mac.clone();
+        let mut mac = Hmac::clone(&self.mac);
         mac.update(role.label());
         transcript.iter().for_each(|part| mac.update(part));
         mac

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use ascot_io::{Buf, Pool, threads};
+use ascot_io::{Buf, Pool, ThreadError, threads};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::block::{HEADER_BYTES, fill_with_pattern, header, is_valid, lengths, share};
@@ -58,6 +58,12 @@ pub(super) struct Transfer<'a> {
     round: Round,
     outgoing: Vec<Connection>,
     incoming: Vec<(Connection, Buf)>,
+}
+
+/// What a thread of a round ends with.
+struct Outcome {
+    is_received: bool,
+    moved: Result<Moved, NetError>,
 }
 
 /// What a thread moved, and when.
@@ -127,14 +133,14 @@ impl<'a> Transfer<'a> {
                 started.push(scope.spawn("sender", move || {
                     let peer = connection.peer;
                     let sent = send(seat, &memory.pattern, &round, &connection);
-                    (false, sent.map_err(|error| fault(seat, peer, error)))
+                    Outcome { is_received: false, moved: sent.map_err(|error| fault(seat, peer, error)) }
                 }));
             }
             for (connection, buf) in incoming {
                 started.push(scope.spawn("receiver", move || {
                     let peer = connection.peer;
                     let received = receive(seat, &memory.pattern, &round, &connection, buf);
-                    (true, received.map_err(|error| fault(seat, peer, error)))
+                    Outcome { is_received: true, moved: received.map_err(|error| fault(seat, peer, error)) }
                 }));
             }
             let refused = started.iter().any(Result::is_err);
@@ -152,14 +158,13 @@ impl<'a> Transfer<'a> {
 }
 
 /// The sum of what all threads moved, or the first error; one that only says that the run ends comes last.
-fn sum(
-    results: Vec<Result<(bool, Result<Moved, NetError>), ascot_io::ThreadError>>,
-) -> Result<Done, NetError> {
+fn sum(results: Vec<Result<Outcome, ThreadError>>) -> Result<Done, NetError> {
     let mut received_bytes = 0;
     let mut span: Option<(Instant, Instant)> = None;
     let mut error = None;
     for result in results {
-        match result.map_err(NetError::from).and_then(|(is_received, moved)| Ok((is_received, moved?))) {
+        let outcome = result.map_err(NetError::from);
+        match outcome.and_then(|Outcome { is_received, moved }| Ok((is_received, moved?))) {
             Ok((is_received, moved)) => {
                 received_bytes += if is_received { moved.bytes } else { 0 };
                 let (first, last) = span.unwrap_or((moved.first, moved.last));
