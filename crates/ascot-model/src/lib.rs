@@ -26,6 +26,8 @@
 //! * [`compression`]: whether compressing spills saves time, and with which codec.
 //! * [`stages`]: the time that the stages of a pass spent, and its bottleneck.
 //! * [`account`]: bytes moved and time spent by each pass.
+//! * [`members`]: the rates of volumes or peers that work at once: mean, deviation, slowest.
+//! * [`all_to_all`]: the rate of an all-to-all transfer, and its fall with more peers.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`stream_cost`]: the I/Os of element streams.
 //! * [`fit`]: measured costs as polynomials.
@@ -35,6 +37,7 @@
 
 pub mod account;
 pub mod account_of_spills;
+pub mod all_to_all;
 pub mod bowtie_plan;
 pub mod codec;
 pub mod compression;
@@ -46,6 +49,7 @@ pub mod host_measurement;
 pub mod known_volume;
 pub mod measured_profile;
 pub mod measurement;
+pub mod members;
 pub mod multipass;
 pub mod passes_plan;
 pub mod plan;

@@ -7,6 +7,9 @@
 mod flow;
 mod index;
 mod lab;
+mod lab_disk;
+mod lab_net;
+mod lab_streams;
 mod parts;
 mod sort;
 mod theory;

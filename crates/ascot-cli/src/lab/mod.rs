@@ -1,6 +1,9 @@
 //! `ascot lab`: the studies of `ascot-lab`, one file each.
 
+mod disk;
+mod net;
 mod screen;
+mod shown;
 mod streams;
 
 use clap::ArgMatches;
@@ -10,8 +13,10 @@ use crate::failure::Failure;
 /// Runs one of the studies.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     match matches.subcommand() {
-        Some(("streams", matches)) => streams::run(matches),
         Some(("all", matches)) => streams::all(matches),
+        Some(("streams", matches)) => streams::run(matches),
+        Some(("disk", matches)) => disk::run(matches),
+        Some(("net", matches)) => net::run(matches),
         _ => Err(Failure::usage("no study given", "ascot lab --help lists them")),
     }
 }
