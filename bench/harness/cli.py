@@ -1,4 +1,4 @@
-"""The bench's command line: `run.py sort|around|moves|plan|view|index [options]`."""
+"""The bench's command line: `run.py sort|around|moves|plan|view|index|streams [options]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import around, index, machine, moves, plans, report, view
+from . import around, index, machine, moves, plans, report, streams, view
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -47,7 +47,7 @@ def _default_ascot() -> Path:
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
-    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|around|moves|plan|view|index")
+    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|around|moves|plan|view|index|streams")
     sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, compared with the peers")
     add = sort.add_argument
     add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small data")
@@ -76,6 +76,11 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     cores = len(os.sched_getaffinity(0))
     sizes.add_argument("--threads", type=int, default=cores, help="threads of all programs (cores)")
+    elements = commands.add_parser("streams", help="streams of elements, compared with slices and with fio")
+    elements.add_argument("--repeats", type=int, default=5, help="measured runs of each (5)")
+    elements.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where the files go")
+    elements.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-streams)")
+    elements.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary, for its version")
     moving = commands.add_parser("moves", help="merge, split and reshape, compared with the volume's rate")
     moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
     moving.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
@@ -167,6 +172,14 @@ def _around(args: argparse.Namespace) -> int:
     return _write_result(args, "around", result, around.markdown(result))
 
 
+def _streams(args: argparse.Namespace) -> int:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or BENCH.parent / "target")
+    with tempfile.TemporaryDirectory(prefix="streams-", dir=args.dir.resolve()) as work:
+        result = streams.run(target / "release" / "examples" / "elements", Path(work), args.repeats)
+    return _write_result(args, "streams", result, streams.markdown(result))
+
+
 def _moves(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="moves-", dir=args.dir.resolve()) as work:
@@ -222,6 +235,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if args.command == "around":
         return _around(args)
+    if args.command == "streams":
+        return _streams(args)
     if args.command == "moves":
         return _moves(args)
     if args.command == "plan":

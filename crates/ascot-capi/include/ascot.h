@@ -1,4 +1,4 @@
-/* ascot.h: indexed directories.
+/* ascot.h: indexed directories, and streams of elements.
  *
  * A directory holds records, a key and a value of any bytes, appended in bursts that are called epochs. It is
  * indexed while it is written, and a key's values are found in a few reads. Many processes may write one
@@ -30,6 +30,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -261,6 +262,80 @@ int ascot_reader_get_many(const ascot_reader *reader, const void *const *keys, c
 
 /* Frees a reader. NULL does nothing. */
 int ascot_reader_close(ascot_reader *reader);
+
+/* ------------------------------------------------------------------ streams of elements
+ *
+ * A file is read or written forward, one element of a fixed size at a time. The options name the way:
+ *
+ *     kind=plain                      a system call for each element
+ *     kind=buffered                   blocks of 8 KiB (the default)
+ *     kind=sized block=64KiB          blocks of any size
+ *     kind=mapped block=1MiB          windows mapped to memory; the file must not change meanwhile
+ *     kind=direct block=1MiB depth=8  blocks past the page cache, several in flight
+ *
+ *     ascot_stream_in in;
+ *     uint32_t number;
+ *     if (ascot_stream_open("numbers", "kind=sized block=64KiB", sizeof number, &in) == ASCOT_OK) {
+ *         while (!ascot_stream_end(&in))
+ *             if (ascot_stream_read_next(&in, &number) != ASCOT_OK) break;
+ *         ascot_stream_close_in(&in, NULL);
+ *     }
+ *
+ * The functions below move elements within the block that the library has lent, and call the library at its ends. One
+ * thread at a time may use a stream. A stream must not be copied, and its fields are the library's.
+ */
+typedef struct ascot_stream_in {
+    const unsigned char *next, *end;
+    size_t element_bytes;
+    void *handle;
+} ascot_stream_in;
+
+typedef struct ascot_stream_out {
+    unsigned char *next, *end;
+    size_t element_bytes;
+    void *handle;
+} ascot_stream_out;
+
+/* Opens a file whose length is a multiple of element_bytes (1 byte to 1 MiB). */
+int ascot_stream_open(const char *path, const char *options, size_t element_bytes, ascot_stream_in *stream);
+
+/* Creates a file, or empties an existing one. */
+int ascot_stream_create(const char *path, const char *options, size_t element_bytes, ascot_stream_out *stream);
+
+/* Closes a stream. requests, unless NULL, gets the number of system calls, windows, or requests to the device. The
+ * last block of a file that is written is written here; with sync, all bytes are on the device afterwards. */
+int ascot_stream_close_in(ascot_stream_in *stream, uint64_t *requests);
+int ascot_stream_close_out(ascot_stream_out *stream, int sync, uint64_t *requests);
+
+/* The library's part of the functions below. */
+int ascot_stream_next_in(ascot_stream_in *stream, void *element, int *ended);
+int ascot_stream_next_out(ascot_stream_out *stream, const void *element);
+
+/* Reads the next element; ASCOT_INVALID at the end of the stream. */
+static inline int ascot_stream_read_next(ascot_stream_in *stream, void *element) {
+    if ((size_t)(stream->end - stream->next) < stream->element_bytes || !stream->next)
+        return ascot_stream_next_in(stream, element, NULL);
+    memcpy(element, stream->next, stream->element_bytes);
+    stream->next += stream->element_bytes;
+    return ASCOT_OK;
+}
+
+/* 1 if no element is left, 0 if one is; a closed stream has ended. */
+static inline int ascot_stream_end(ascot_stream_in *stream) {
+    int ended = 1;
+    if (stream->next != stream->end)
+        return 0;
+    return ascot_stream_next_in(stream, NULL, &ended) == ASCOT_OK ? ended : 1;
+}
+
+/* Appends an element. A block that is full is written at once. */
+static inline int ascot_stream_write(ascot_stream_out *stream, const void *element) {
+    if ((size_t)(stream->end - stream->next) <= stream->element_bytes)
+        return ascot_stream_next_out(stream, element);
+    memcpy(stream->next, element, stream->element_bytes);
+    stream->next += stream->element_bytes;
+    return ASCOT_OK;
+}
 
 #ifdef __cplusplus
 }

@@ -108,6 +108,16 @@ pub fn guard(body: impl FnOnce() -> Result<(), Fault>) -> c_int {
     code as c_int
 }
 
+impl From<IoError> for Fault {
+    fn from(error: IoError) -> Self {
+        let code = match &error {
+            IoError::Misuse { .. } => Code::Invalid,
+            other => io_code(other),
+        };
+        Self { code, text: error.to_string() }
+    }
+}
+
 impl From<IndexError> for Fault {
     fn from(error: IndexError) -> Self {
         Self { code: index_code(&error), text: error.to_string() }

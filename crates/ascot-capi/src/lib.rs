@@ -12,6 +12,7 @@ mod fault;
 mod handles;
 mod options;
 mod reader;
+mod streams;
 mod transport;
 mod writer;
 
@@ -20,6 +21,10 @@ pub use reader::{
     ascot_epochs, ascot_get, ascot_get_at, ascot_iterate, ascot_reader_close, ascot_reader_get_many,
     ascot_reader_open, ascot_reader_range, ascot_reader_warnings, ascot_values_at, ascot_values_count,
     ascot_values_free,
+};
+pub use streams::{
+    ascot_stream_close_in, ascot_stream_close_out, ascot_stream_create, ascot_stream_next_in,
+    ascot_stream_next_out, ascot_stream_open,
 };
 pub use writer::{
     ascot_append, ascot_end_epoch, ascot_progress, ascot_writer_abandon, ascot_writer_close,

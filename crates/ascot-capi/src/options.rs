@@ -7,6 +7,9 @@ use ascot_index::read::USUAL_MEMORY_BYTES as READER_MEMORY_BYTES;
 use ascot_index::routing::{Route, RoutingSettings};
 use ascot_index::{Attribute, AuxiliaryKind, Named, NumberKind, OpenMode, Opening, PartitionBy, Scheme};
 
+use ascot_io::DEFAULT_DEPTH;
+use ascot_io::elements::StreamKind;
+
 use crate::fault::Fault;
 
 /// Default memory of a writer, bytes.
@@ -49,6 +52,39 @@ pub fn reader_memory(text: &str) -> Result<usize, Fault> {
         }
     }
     Ok(memory)
+}
+
+/// The kind of a stream of elements of `element_bytes`.
+pub fn stream_kind(text: &str, element_bytes: usize) -> Result<StreamKind, Fault> {
+    let (mut kind, mut block, mut depth) = ("buffered", None, None);
+    for (name, value) in words(text)? {
+        match name {
+            "kind" => kind = value,
+            "block" => block = Some(size(name, value)?),
+            "depth" => depth = Some(number(name, value)?),
+            _ => return Err(unknown(name, "kind, block, depth")),
+        }
+    }
+    let needed =
+        || block.ok_or_else(|| Fault::invalid(format!("kind={kind} needs block=BYTES, such as block=64KiB")));
+    let made = match kind {
+        // The elements of C have a size of their own: blocks of one element.
+        "plain" => StreamKind::Sized { block_bytes: element_bytes },
+        "buffered" => StreamKind::Buffered,
+        "sized" => StreamKind::Sized { block_bytes: needed()? },
+        "mapped" => StreamKind::Mapped { window_bytes: needed()? },
+        "direct" => StreamKind::Direct { block_bytes: needed()?, depth: depth.unwrap_or(DEFAULT_DEPTH) },
+        _ => {
+            return Err(Fault::invalid(format!(
+                "kind={kind}: it can be plain, buffered, sized, mapped, direct"
+            )));
+        }
+    };
+    match (kind, block, depth) {
+        ("plain" | "buffered", Some(_), _) => Err(Fault::invalid(format!("kind={kind} has no block="))),
+        ("direct", ..) | (_, _, None) => Ok(made),
+        _ => Err(Fault::invalid(format!("kind={kind} has no depth="))),
+    }
 }
 
 fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> {

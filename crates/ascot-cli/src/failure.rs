@@ -51,6 +51,12 @@ pub enum Failure {
     /// A volume could not be measured.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// A study of volumes failed.
+    #[error(transparent)]
+    Disk(#[from] ascot_lab::disk::DiskError),
+    /// A study of a network failed.
+    #[error(transparent)]
+    Net(#[from] ascot_lab::net::NetError),
     /// Stored profiles could not be listed or removed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::index_build;
 use crate::index_output::{Form, Output};
+use crate::monitoring::watched;
 use crate::numbers;
 use crate::request::memory_or;
 use crate::sys::print;
@@ -364,13 +365,13 @@ fn rollback(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
-    let verified = match open(matches) {
+    let verified = watched(matches, || match open(matches) {
         // The manifest is part of the directory.
         Err(Failure::Index(error @ IndexError::Damaged { .. })) => {
-            Verified { problems: vec![error.to_string()], ..Verified::default() }
+            Ok(Verified { problems: vec![error.to_string()], ..Verified::default() })
         }
-        directory => directory?.verify()?,
-    };
+        directory => Ok(directory?.verify()?),
+    })?;
     let text = if matches.get_flag("json") { verified_json(&verified)? } else { verified_text(&verified) };
     print(&text)?;
     Ok(if verified.is_whole() { 0 } else { STATUS_OF_DISORDER })

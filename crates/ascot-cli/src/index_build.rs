@@ -20,6 +20,7 @@ use clap::ArgMatches;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::monitoring::watched;
 use crate::numbers;
 use crate::request::memory_or;
 use crate::signals::stoppable;
@@ -35,7 +36,7 @@ const DEFAULT_EPOCH_BYTES: u64 = 256 << 20;
 
 /// `ascot index build`.
 pub fn build(matches: &ArgMatches) -> Result<u8, Failure> {
-    stoppable(|cancel| build_until(matches, cancel))
+    watched(matches, || stoppable(|cancel| build_until(matches, cancel)))
 }
 
 fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {

@@ -12,7 +12,8 @@
 //!     mounting, planning, sort_planning,
 //!     simulation, probe, lab, tools
 //!   progress, chart, index_output, terminal,    what the user sees
-//!     report_file, failure, unpacking
+//!     report_file, monitoring, failure,
+//!     unpacking
 //!   allocator, signals, stack_signals, sys      the process
 //! ```
 
@@ -29,6 +30,7 @@ mod index_build;
 mod index_output;
 mod lab;
 mod manual;
+mod monitoring;
 mod mounting;
 mod numbers;
 mod planning;

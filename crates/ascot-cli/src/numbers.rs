@@ -1,5 +1,7 @@
 //! The numbers given to `ascot plan` and `ascot simulate` (sizes, counts, shares), and their answers as JSON.
 
+use std::time::Duration;
+
 use ascot_model::run_length::Shape;
 use clap::ArgMatches;
 use serde::Serialize;
@@ -48,6 +50,15 @@ pub fn real(text: &str, what: &str, min: f64, max: f64) -> Result<f64, Failure> 
     }
 }
 
+/// A time such as 30, 30s, 500ms, 5m or 2h; none if it is not one, or zero.
+pub fn duration(text: &str) -> Option<Duration> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    units.into_iter().find_map(|(unit, seconds)| {
+        let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
+        Duration::try_from_secs_f64(number * seconds).ok().filter(|time| !time.is_zero())
+    })
+}
+
 /// `--alpha`.
 pub fn alpha(matches: &ArgMatches) -> Result<f64, Failure> {
     values::word(matches, "alpha").map_or(Ok(0.5), |text| real(text, "--alpha", 0.0, 1.0))
@@ -73,4 +84,19 @@ pub fn json_line(answer: &impl Serialize) -> Result<String, Failure> {
 /// An answer for programs to read.
 pub fn json(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string_pretty(answer).map_err(|error| Failure::Output(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, ms) in [("2", 2000), ("2s", 2000), ("500ms", 500), ("1.5m", 90_000), ("1h", 3_600_000)] {
+            assert_eq!(duration(text), Some(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "0", "0s", "-1s", "soon", "1d", "nan", "inf"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
 }

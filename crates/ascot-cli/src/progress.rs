@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use ascot_model::report::Report;
 use ascot_model::report::{ColumnAccount, column_words};
+use ascot_model::resource_lines::Marks;
+use ascot_model::resource_use::ResourceUse;
 use ascot_model::units;
 use ascot_sort::observe::{Observer, Progress};
 use clap::ArgMatches;
@@ -20,6 +22,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, STATUS_OF_ERROR};
 use crate::sys;
+use crate::terminal;
 use ascot_io::Unpoisoned;
 
 const BETWEEN_DRAWS: Duration = Duration::from_millis(200);
@@ -123,6 +126,14 @@ impl Screen {
         }
     }
 
+    /// Shows the samples of resources, unless messages are off or the report contains them.
+    pub fn resources(&self, used: &ResourceUse) {
+        self.clear();
+        if !self.quiet && self.style != Style::Json {
+            write_resources(used);
+        }
+    }
+
     /// Reports the types detected for columns, and the values that do not have them.
     pub fn tell_columns(&self, columns: &[ColumnAccount]) {
         if columns.iter().any(ColumnAccount::is_worth_a_word) {
@@ -214,6 +225,12 @@ fn clear_line(state: &mut State) {
     if std::mem::take(&mut state.line_in_use) {
         let _ = write!(io::stderr().lock(), "\r\x1b[K");
     }
+}
+
+/// Writes the samples of resources to standard error.
+pub fn write_resources(used: &ResourceUse) {
+    let marks = if terminal::shows_blocks() { Marks::Blocks } else { Marks::Numbers };
+    write_line(&used.lines(marks).join("\n"));
 }
 
 fn write_line(text: &str) {

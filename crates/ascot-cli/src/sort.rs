@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::time::Instant;
 
 use ascot_model::report::Report;
 use ascot_model::units;
@@ -16,8 +16,9 @@ use ascot_sort::{
 use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
+use crate::monitoring::{JobReport, watched};
 use crate::progress::{Screen, Style, Wishes, closing_notice};
-use crate::report_file::{self, ReportFile};
+use crate::report_file::ReportFile;
 use crate::request::{self, Mode};
 use crate::signals::Stop;
 use crate::sys::{self, print};
@@ -26,7 +27,6 @@ use crate::values;
 use crate::view_flags::refuse_views;
 use crate::views;
 use crate::volume;
-use ascot_io::Unpoisoned;
 
 /// Runs the command; returns the exit status.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -229,14 +229,13 @@ pub(crate) fn job(
 ) -> Result<u8, Failure> {
     let cancel = Cancel::new().keeping(request::keeps_on_interrupt(matches));
     let stop = Stop::watch(&cancel);
-    let reporter = Reporter { screen, file: Mutex::new(report_file) };
+    let reporter = Reporter { screen, report: JobReport::new(matches, report_file)? };
     let result = work(&reporter, &cancel);
     screen.clear();
-    let report_file = reporter.file.into_inner().unpoisoned();
-    let report = match result {
+    let mut report = match result {
         Ok(report) => report,
         Err(error) => {
-            drop(report_file);
+            drop(reporter);
             return if error.kind() == ErrorKind::Cancelled {
                 stopped(error, &cancel, &stop, screen)
             } else {
@@ -244,11 +243,10 @@ pub(crate) fn job(
             };
         }
     };
-    if let Some(file) = report_file {
-        file.commit()?;
-    }
+    report.monitor = reporter.report.commit()?;
     screen.tell_columns(&report.columns);
     screen.summary(&report);
+    report.monitor.iter().for_each(|used| screen.resources(used));
     Ok(0)
 }
 
@@ -274,7 +272,7 @@ fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> R
 /// Shows the progress of a job, and writes its report when its output is complete.
 struct Reporter<'a> {
     screen: &'a Screen,
-    file: Mutex<Option<ReportFile>>,
+    report: JobReport,
 }
 
 impl Observer for Reporter<'_> {
@@ -290,8 +288,12 @@ impl Observer for Reporter<'_> {
         self.screen.warning(text);
     }
 
+    fn began(&self, at: Instant) {
+        self.report.began(at);
+    }
+
     fn complete(&self, report: &Report) -> Result<(), SortError> {
-        report_file::complete(&self.file, report)
+        self.report.complete(report)
     }
 }
 
@@ -318,7 +320,9 @@ fn check(matches: &ArgMatches, mut sort_request: SortRequest, mode: Mode) -> Res
         notices.iter().for_each(|notice| closing_notice(matches, notice));
     }
     sys::standard_input_for(&sort_request.inputs)?;
-    match ascot_sort::is_sorted(&sort_request, &Cancel::new())? {
+    let sortedness =
+        watched(matches, || ascot_sort::is_sorted(&sort_request, &Cancel::new()).map_err(Failure::from))?;
+    match sortedness {
         Sortedness::Sorted => Ok(0),
         Sortedness::Disorder { input, record, line, .. } => {
             if mode == Mode::CheckAloud {

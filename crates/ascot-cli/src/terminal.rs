@@ -23,6 +23,25 @@ pub fn is_stdout() -> bool {
     std::io::stdout().is_terminal()
 }
 
+/// Whether standard error is a terminal that shows block characters: its locale is one of UTF-8.
+pub fn shows_blocks() -> bool {
+    // The first of them that is not empty decides.
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(std::env::var_os)
+        .find(|value| !value.is_empty())
+        .unwrap_or_default();
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stderr().is_terminal() && !dumb && is_utf8(&locale.to_string_lossy())
+}
+
+/// Whether a locale such as `en_GB.UTF-8` or `C.utf8@euro` has this encoding.
+fn is_utf8(locale: &str) -> bool {
+    let encoding = locale.split_once('.').map_or("", |(_, encoding)| encoding);
+    let encoding = encoding.split('@').next().unwrap_or_default();
+    ["UTF-8", "UTF8"].iter().any(|name| encoding.eq_ignore_ascii_case(name))
+}
+
 /// Fails if `bytes`, the first to be written, would go to a terminal and are not text.
 pub fn spare(bytes: &[u8]) -> Result<(), Failure> {
     if is_binary(bytes) && is_stdout() { Err(refusal()) } else { Ok(()) }
@@ -69,6 +88,16 @@ fn refusal() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locales_name_their_encoding() {
+        for locale in ["en_GB.UTF-8", "C.utf8", "de_DE.UTF-8@euro"] {
+            assert!(is_utf8(locale), "{locale}");
+        }
+        for locale in ["", "C", "POSIX", "de_DE.ISO-8859-1", "UTF-8", "x.UTF-16"] {
+            assert!(!is_utf8(locale), "{locale}");
+        }
+    }
 
     #[test]
     fn text_is_no_binary() {

@@ -15,6 +15,7 @@ use ascot_sort::{Cancel, Leftover, Removal, SortError};
 use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER};
+use crate::monitoring::watched;
 use crate::progress::{Screen, Style, Wishes};
 use crate::request::{are_text_by_name, count, named_records, record_number, threads, usual_temp_dirs};
 use crate::signals;
@@ -44,7 +45,8 @@ pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let screen = screen(!matches!(request.output, Output::Stdout) || sys::stdout_is_a_file(), false);
     sys::standard_streams(&[], &request.output)?;
-    stoppable(&screen, |cancel| ascot_sort::generate::generate(&request, &screen, cancel))?;
+    let make = |cancel: &Cancel| ascot_sort::generate::generate(&request, &screen, cancel);
+    watched(matches, || stoppable(&screen, make))?;
     Ok(0)
 }
 
@@ -70,7 +72,8 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
     let request = CheckRequest { inputs, layout, keys, threads: threads(matches)? };
     let quiet = matches.get_flag("quiet");
     let screen = screen(true, quiet);
-    let verdict = stoppable(&screen, |cancel| ascot_sort::check::check(&request, &screen, cancel))
+    let read = |cancel: &Cancel| ascot_sort::check::check(&request, &screen, cancel);
+    let verdict = watched(matches, || stoppable(&screen, read))
         .map_err(|failure| if format.is_none() { with_word_on_layout(failure, layout) } else { failure })?;
     if !quiet {
         print(verdict.to_string())?;

@@ -13,8 +13,8 @@ use crate::flags;
 use crate::values;
 
 /// Flags that every merge of views honours.
-const HONOURED: [&str; 8] =
-    ["files", "view", "memory", "buffer-size", "threads", "progress", "quiet", "verbose"];
+const HONOURED: [&str; 9] =
+    ["files", "view", "memory", "buffer-size", "threads", "monitor", "progress", "quiet", "verbose"];
 
 /// Whether flags define the order of records.
 pub fn say_an_order(matches: &ArgMatches) -> bool {

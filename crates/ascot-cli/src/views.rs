@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::time::Instant;
 
-use ascot_io::Unpoisoned;
 use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_sort::request::{Input, Output, SortRequest};
@@ -15,8 +15,9 @@ use ascot_sort::{Cancel, Observer, RunOptions, Silent, SortError};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
-use crate::progress::Screen;
-use crate::report_file::{self, ReportFile};
+use crate::monitoring::{JobReport, watched};
+use crate::progress::{Screen, write_resources};
+use crate::report_file::ReportFile;
 use crate::request::{Mode, count, memory_or, output, sort_request, threads};
 use crate::signals::stoppable;
 use crate::size;
@@ -37,10 +38,10 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     if matches.get_flag("explain") {
         return explain(matches, &dir, &output);
     }
-    let reporter = ReadReporter(Mutex::new(report_file(matches, &dir, &output)?));
+    let reporter = ReadReporter(JobReport::new(matches, report_file(matches, &dir, &output)?)?);
     stoppable(|cancel| write_range(matches, &*open(matches, &dir)?, &output, &reporter, cancel))?;
-    if let Some(file) = reporter.0.into_inner().unpoisoned() {
-        file.commit()?;
+    if let Some(used) = reporter.0.commit()? {
+        write_resources(&used);
     }
     Ok(0)
 }
@@ -68,11 +69,15 @@ enum Positions {
 }
 
 /// Writes the report of a read.
-struct ReadReporter(Mutex<Option<ReportFile>>);
+struct ReadReporter(JobReport);
 
 impl Observer for ReadReporter {
+    fn began(&self, at: Instant) {
+        self.0.began(at);
+    }
+
     fn complete(&self, report: &Report) -> Result<(), SortError> {
-        report_file::complete(&self.0, report)
+        self.0.complete(report)
     }
 }
 
@@ -145,10 +150,11 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
         same_order(&joined, &sort_request(matches, Mode::Sort)?)?;
     }
     let opening = opening(matches)?;
-    stoppable(|cancel| {
+    let write = |cancel: &Cancel| {
         let view = opening.open_manifest(joined, &name)?;
         write_part(&*view, 0..view.bytes(), &output, &RunOptions::default(), &Silent, cancel)
-    })?;
+    };
+    watched(matches, || stoppable(write).map_err(Failure::from))?;
     Ok(Some(0))
 }
 
@@ -162,7 +168,8 @@ fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) ->
     let request = (say_an_order(matches) || !files.iter().any(|file| is_view(file)))
         .then(|| sort_request(matches, Mode::Sort))
         .transpose()?;
-    let joined = stoppable(|cancel| join_parts(files, request.as_ref(), dir, screen, cancel))?;
+    let make = |cancel: &Cancel| join_parts(files, request.as_ref(), dir, screen, cancel);
+    let joined = watched(matches, || stoppable(make).map_err(Failure::from))?;
     // Opened once, to detect faults of the runs now.
     opening(matches)?.open(dir)?;
     screen.tell(&format!(

@@ -8,12 +8,18 @@
 //!   cache   bursts of writes: the bytes after which a device is slower
 //! ```
 //!
-//! It also knows the volumes that jobs use:
+//! It knows the volumes that jobs use:
 //!
 //! ```text
 //!   recognise  the kind of a volume, and a key for its device   (mounts, block_device: what the kernel tells)
 //!   store      the measured profiles of this user, by device    (profile: their text)
 //!   known      the volume of a path: its stored profile, or a careful one for its kind
+//! ```
+//!
+//! It also samples the use of resources while a job runs:
+//!
+//! ```text
+//!   monitor    processors, memory, disks and network over time, from the counters of the kernel
 //! ```
 //!
 //! Requests bypass the page cache. Every figure is measured several times, in rounds over all figures, so that a
@@ -25,6 +31,7 @@ mod cache;
 mod drive;
 mod error;
 mod known;
+pub mod monitor;
 mod mounts;
 mod profile;
 mod recognise;

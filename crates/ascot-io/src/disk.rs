@@ -213,7 +213,13 @@ impl Disk {
         Ok((file, stat))
     }
 
-    pub(crate) fn context(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> StreamContext {
+    pub(crate) fn context(
+        &self,
+        path: &Path,
+        name: &str,
+        stat: &Metadata,
+        direction: Direction,
+    ) -> StreamContext {
         StreamContext {
             path: path.to_path_buf(),
             meter: self.ledger().meter(name, path, device_of(stat), stat.ino(), direction),

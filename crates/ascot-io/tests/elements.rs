@@ -148,7 +148,10 @@ fn a_read_past_the_end_and_a_cut_element_are_errors() {
         assert_eq!([reader.read_next().unwrap(), reader.read_next().unwrap()], [1, 2]);
         for _ in 0..2 {
             let error = reader.read_next().unwrap_err().to_string();
-            assert!(error.contains("after the end of the stream") && error.contains("numbers"), "{kind}: {error}");
+            assert!(
+                error.contains("after the end of the stream") && error.contains("numbers"),
+                "{kind}: {error}"
+            );
         }
         fs::write(&path, [0; 7]).unwrap();
         let error = ElementReader::<u32>::open(&path, kind).err().unwrap().to_string();
@@ -196,7 +199,8 @@ fn a_file_cut_short_while_it_is_read_is_an_error() {
 
 /// A disk that fails as planned.
 fn faulty(at: u64, effect: Effect, operation: Action) -> Disk {
-    let plan = FaultPlan { at, effect, operations: vec![operation], path_contains: String::new(), lasting: false };
+    let plan =
+        FaultPlan { at, effect, operations: vec![operation], path_contains: String::new(), lasting: false };
     Disk::new(DiskOptions { faults: Some(Faults::new(plan).into()), ..DiskOptions::default() })
 }
 
@@ -211,7 +215,8 @@ fn short_system_calls_are_continued_and_failures_reported() {
             let mut writer = faulty(at, Effect::Short, Action::Write).write_elements(&path, kind).unwrap();
             numbers().for_each(|number| writer.write(number).unwrap());
             writer.close().unwrap();
-            let mut reader = faulty(at, Effect::Short, Action::Read).read_elements::<u32>(&path, kind).unwrap();
+            let mut reader =
+                faulty(at, Effect::Short, Action::Read).read_elements::<u32>(&path, kind).unwrap();
             assert!(numbers().all(|number| reader.read_next().unwrap() == number), "{kind}");
 
             let mut writer = faulty(at, Effect::NoSpace, Action::Write).write_elements(&path, kind).unwrap();
@@ -235,5 +240,42 @@ fn a_writer_that_is_dropped_leaves_no_space_allocated_ahead() {
         (0..3_u32).for_each(|number| writer.write(number).unwrap());
         drop(writer);
         assert!(fs::metadata(&path).unwrap().len() <= 12, "{kind}");
+    }
+}
+
+#[test]
+fn bytes_pass_through_the_blocks_that_callers_fill_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bytes");
+    let bytes: Vec<u8> = (0..20_000_u32).map(|number| (number % 251) as u8).collect();
+    for kind in KINDS {
+        let mut writer = ElementWriter::<u8>::create(&path, kind).unwrap();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let space = writer.space().unwrap();
+            let some = rest.len().min(space.len()).min(777);
+            space[..some].copy_from_slice(&rest[..some]);
+            writer.advance(some).unwrap();
+            rest = &rest[some..];
+        }
+        let expected = bytes.len().div_ceil(kind.request_bytes(1)) as u64;
+        assert_eq!(
+            writer.close().unwrap(),
+            Written { elements: bytes.len() as u64, requests: expected },
+            "{kind}"
+        );
+        let mut reader = ElementReader::<u8>::open(&path, kind).unwrap();
+        let mut found = Vec::new();
+        loop {
+            let block = reader.fill().unwrap();
+            let some = block.len().min(777);
+            if some == 0 {
+                break;
+            }
+            found.extend_from_slice(&block[..some]);
+            reader.consume(some);
+        }
+        assert!(found == bytes, "{kind}");
+        assert!(reader.end_of_stream() && reader.close() == expected, "{kind}");
     }
 }

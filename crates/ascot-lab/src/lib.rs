@@ -3,6 +3,8 @@
 //! ```text
 //!   streams/     element streams: back-ends x N x k x B, reading and writing (papers/2, section 3)
 //!   sorts/       the merge sort of those streams over N, M and d (papers/2, section 4)
+//!   disk/        DiskBench: the reads and writes of a sort, without the sort (papers/4, section 3)
+//!   net/         NetBench: all to all, without disks (papers/4, section 3)
 //!   page/        a study as one HTML page
 //!   table        results as they are kept: one row for each finished measurement
 //!   work_dir     the private directory of the files that are measured
@@ -13,7 +15,9 @@
 //! Every study predicts its time before it starts, keeps each finished measurement, continues after the last one when
 //! it is started again, and shows what was counted beside what a formula predicts. Nothing here takes part in a job.
 
+pub mod disk;
 pub mod error;
+pub mod net;
 pub mod observe;
 pub mod page;
 pub mod sorts;

@@ -20,6 +20,9 @@ pub const SEPARATOR: char = ';';
 /// Larger files are not tables of results.
 const MAX_BYTES: u64 = 256 << 20;
 
+/// The number of a line, counted from 1, and its fields.
+pub type NumberedRow = (usize, Vec<String>);
+
 /// A table that rows are appended to.
 #[derive(Debug)]
 pub struct Table {
@@ -33,9 +36,14 @@ impl Table {
     ///
     /// # Errors
     /// The system's, and [`LabError::Table`] if the file has other columns or a row with too few or too many fields.
-    pub fn open(path: &Path, columns: &[&str]) -> Result<(Self, Vec<(usize, Vec<String>)>), LabError> {
+    pub fn open(path: &Path, columns: &[&str]) -> Result<(Self, Vec<NumberedRow>), LabError> {
         let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).create(true).truncate(false).open(path)
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
             .map_err(LabError::file("open", path))?;
         let text = text_of(&mut file, path)?;
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
@@ -85,7 +93,8 @@ impl Table {
 fn text_of(file: &mut File, path: &Path) -> Result<String, LabError> {
     let failed = |source| LabError::file("read", path)(source);
     let bytes = file.metadata().map_err(failed)?.len();
-    let problem = |line, problem: &str| LabError::Table { path: path.to_path_buf(), line, problem: problem.into() };
+    let problem =
+        |line, problem: &str| LabError::Table { path: path.to_path_buf(), line, problem: problem.into() };
     if bytes > MAX_BYTES {
         return Err(problem(1, "the file is too long"));
     }
@@ -97,7 +106,7 @@ fn text_of(file: &mut File, path: &Path) -> Result<String, LabError> {
     })
 }
 
-fn rows_of(text: &str, path: &Path, columns: &[&str]) -> Result<Vec<(usize, Vec<String>)>, LabError> {
+fn rows_of(text: &str, path: &Path, columns: &[&str]) -> Result<Vec<NumberedRow>, LabError> {
     let mut rows = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let fields: Vec<String> = line.split(SEPARATOR).map(str::to_owned).collect();

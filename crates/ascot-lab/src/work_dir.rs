@@ -30,7 +30,9 @@ impl WorkDir {
     /// The system's.
     pub fn create(parent: &Path) -> Result<Self, LabError> {
         remove_leftovers(parent);
-        let random = u64::from_le_bytes(ascot_io::random_bytes().map_err(LabError::file("name a directory in", parent))?);
+        let random = u64::from_le_bytes(
+            ascot_io::random_bytes().map_err(LabError::file("name a directory in", parent))?,
+        );
         let path = parent.join(format!("{PREFIX}{random:016x}"));
         let failed = |source| LabError::file("make", &path)(source);
         DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
@@ -65,7 +67,9 @@ impl Drop for WorkDir {
 fn remove_leftovers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(PREFIX) && is_left_over(&entry.path()).unwrap_or(false) {
+        if entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && is_left_over(&entry.path()).unwrap_or(false)
+        {
             // The files are useless; a refusal only costs space, and the next study tries again.
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -74,6 +74,12 @@ pub struct PassAccount {
     pub times: u64,
     /// Wall time, seconds.
     pub seconds: f64,
+    /// Start of its first run, in seconds since the job began.
+    #[serde(default)]
+    pub began_seconds: f64,
+    /// End of its last run, in seconds since the job began. Other passes may have run in between.
+    #[serde(default)]
+    pub ended_seconds: f64,
     /// Streams, read and written.
     pub streams: Vec<StreamAccount>,
     /// Stages.
@@ -116,10 +122,12 @@ impl Serialize for StreamAccount {
 impl Serialize for PassAccount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let moved = self.moved();
-        let mut fields = serializer.serialize_struct("PassAccount", 12)?;
+        let mut fields = serializer.serialize_struct("PassAccount", 14)?;
         fields.serialize_field("name", &self.name)?;
         fields.serialize_field("times", &self.times)?;
         fields.serialize_field("seconds", &self.seconds)?;
+        fields.serialize_field("began_seconds", &self.began_seconds)?;
+        fields.serialize_field("ended_seconds", &self.ended_seconds)?;
         fields.serialize_field("switches", &moved.switches())?;
         fields.serialize_field("mean_run_bytes", &moved.mean_run())?;
         fields.serialize_field("streams", &self.streams)?;
@@ -149,10 +157,11 @@ impl StreamAccount {
 }
 
 impl PassAccount {
-    /// Adds a further run of the same pass.
+    /// Adds a later run of the same pass.
     pub fn add(&mut self, more: PassAccount) {
         self.times += more.times;
         self.seconds += more.seconds;
+        self.ended_seconds = more.ended_seconds;
         self.inputs = self.inputs.max(more.inputs);
         self.outputs += more.outputs;
         let larger = |buffers: &BufferAccount| self.buffers.is_none_or(|known| known.blocks < buffers.blocks);
@@ -208,19 +217,22 @@ mod tests {
     fn runs_of_a_pass_add_up() {
         let stream =
             |name: &str, read_bytes| StreamAccount { name: name.into(), read_bytes, ..Default::default() };
-        let pass = |seconds, streams| PassAccount {
+        let pass = |ended_seconds, seconds, streams| PassAccount {
             name: "merge".into(),
             times: 1,
             seconds,
+            began_seconds: ended_seconds - seconds,
+            ended_seconds,
             streams,
             inputs: 3,
             outputs: 1,
             ..PassAccount::default()
         };
-        let mut sum = pass(1.0, vec![stream("spills", 10)]);
-        sum.add(pass(3.0, vec![stream("input", 4), stream("spills", 5)]));
-        sum.add(pass(1.5, Vec::new()));
+        let mut sum = pass(1.0, 1.0, vec![stream("spills", 10)]);
+        sum.add(pass(9.0, 3.0, vec![stream("input", 4), stream("spills", 5)]));
+        sum.add(pass(10.5, 1.5, Vec::new()));
         assert_eq!((sum.times, sum.seconds, sum.inputs, sum.outputs), (3, 5.5, 3, 3));
+        assert_eq!((sum.began_seconds, sum.ended_seconds), (0.0, 10.5));
         assert_eq!(sum.streams, [stream("spills", 15), stream("input", 4)]);
     }
 }

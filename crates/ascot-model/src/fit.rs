@@ -76,7 +76,8 @@ impl Fit {
 fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
     let count = rows.len();
     for column in 0..count {
-        let pivot = (column..count).max_by(|&a, &b| rows[a][column].abs().total_cmp(&rows[b][column].abs()))?;
+        let pivot =
+            (column..count).max_by(|&a, &b| rows[a][column].abs().total_cmp(&rows[b][column].abs()))?;
         rows.swap(column, pivot);
         let divisor = rows[column][column];
         if divisor.abs() < 1e-300 {
@@ -120,8 +121,14 @@ mod tests {
     #[test]
     fn the_published_line_is_as_good_as_published() {
         let points = [
-            (1.0, 3939.0), (2.0, 7991.0), (3.0, 11877.0), (4.0, 15944.0), (5.0, 20473.0), (10.0, 40724.0),
-            (20.0, 81613.0), (30.0, 122_307.0),
+            (1.0, 3939.0),
+            (2.0, 7991.0),
+            (3.0, 11877.0),
+            (4.0, 15944.0),
+            (5.0, 20473.0),
+            (10.0, 40724.0),
+            (20.0, 81613.0),
+            (30.0, 122_307.0),
         ];
         assert!(Fit::line(&points).unwrap().r_squared > 0.999);
     }

@@ -26,14 +26,19 @@
 //! * [`compression`]: whether compressing spills saves time, and with which codec.
 //! * [`stages`]: the time that the stages of a pass spent, and its bottleneck.
 //! * [`account`]: bytes moved and time spent by each pass.
+//! * [`members`]: the rates of volumes or peers that work at once: mean, deviation, slowest.
+//! * [`all_to_all`]: the rate of an all-to-all transfer, and its fall with more peers.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`stream_cost`]: the I/Os of element streams.
 //! * [`merge_sort_cost`]: the I/Os of a merge sort of N elements with runs of M and a fan-in of d.
 //! * [`fit`]: measured costs as polynomials.
+//! * [`resource_use`]: the use of processors, memory, disks and network over time.
+//! * [`resource_lines`]: the same in text for people.
 //! * [`report`]: plan and account together, as written by `--report`.
 
 pub mod account;
 pub mod account_of_spills;
+pub mod all_to_all;
 pub mod bowtie_plan;
 pub mod codec;
 pub mod compression;
@@ -45,12 +50,15 @@ pub mod host_measurement;
 pub mod known_volume;
 pub mod measured_profile;
 pub mod measurement;
+pub mod members;
 pub mod merge_sort_cost;
 pub mod multipass;
 pub mod passes_plan;
 pub mod plan;
 pub mod random;
 pub mod report;
+pub mod resource_lines;
+pub mod resource_use;
 pub mod routing_plan;
 pub mod run_length;
 pub mod sort_plan;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::account::{FileAccount, PassAccount, StreamAccount};
 use crate::account_of_spills::SpillsAccount;
 use crate::plan::Plan;
+use crate::resource_use::ResourceUse;
 use crate::stages::StageAccount;
 use crate::units;
 use crate::volume::VolumeProfile;
@@ -83,6 +84,9 @@ pub struct Report {
     /// The program of a flow, and its streams.
     #[serde(default)]
     pub flow: Option<FlowAccount>,
+    /// The use of resources over time, if it was sampled.
+    #[serde(default)]
+    pub monitor: Option<ResourceUse>,
 }
 
 /// A user's program, and the bytes of its streams.

@@ -2,9 +2,34 @@
 
 use std::path::Path;
 
+/// Names of powers of 1000 bytes.
+const DECIMAL: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+/// Names of powers of 1024 bytes.
+const BINARY: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
 /// Bytes in decimal units with three significant digits: `512 B`, `19.7 GB`.
 pub fn bytes(count: u64) -> String {
-    scaled(count as f64, &["B", "kB", "MB", "GB", "TB", "PB"], 1000.0)
+    scaled(count as f64, &DECIMAL, 1000.0)
+}
+
+/// Bytes in binary units with three significant digits: `61.4 MiB`.
+pub fn rounded_memory(bytes: f64) -> String {
+    scaled(bytes, &BINARY, 1024.0)
+}
+
+/// The largest decimal unit of which `bytes` has at least one: its bytes and its name.
+pub fn decimal_unit(bytes: f64) -> (f64, &'static str) {
+    largest_unit(bytes, DECIMAL, 1000.0)
+}
+
+/// The largest binary unit of which `bytes` has at least one: its bytes and its name.
+pub fn binary_unit(bytes: f64) -> (f64, &'static str) {
+    largest_unit(bytes, BINARY, 1024.0)
+}
+
+fn largest_unit(bytes: f64, names: [&'static str; 6], base: f64) -> (f64, &'static str) {
+    let units = (0..).zip(names).map(|(power, name)| (base.powi(power), name));
+    units.take_while(|(unit, _)| *unit <= bytes.max(1.0)).last().unwrap_or((1.0, names[0]))
 }
 
 /// Bytes in binary units, as memory is quoted: `64 MiB`, `1 GiB`, `1.50 GiB`.
@@ -99,6 +124,9 @@ mod tests {
         assert_eq!(memory(1 << 30), "1 GiB");
         assert_eq!(memory(3 << 29), "1.50 GiB");
         assert_eq!(rate(526e6), "526 MB/s");
+        assert_eq!(rounded_memory(1.5 * 1024.0 * 1024.0), "1.50 MiB");
+        assert_eq!((decimal_unit(999.0), decimal_unit(2e6)), ((1.0, "B"), (1e6, "MB")));
+        assert_eq!((binary_unit(0.0), binary_unit(1024.0)), ((1.0, "B"), (1024.0, "KiB")));
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl<'a, R: Records> Job<'a, R> {
     ) -> Result<Self, SortError> {
         let Caller { observer, cancel } = caller;
         let passes = Passes::new(disk.ledger().clone());
+        observer.began(passes.began());
         let pool = Pool::new(budget.memory);
         let codecs = pool.reserve(budget.codecs, "codecs of spills")?;
         disk.stop_when(cancel.flag());
@@ -107,6 +108,7 @@ impl<'a, R: Records> Job<'a, R> {
         let manifest = Manifest::new(request, budget.memory as u64, budget.threads);
         let rest_bytes = if plan.chosen.method == "distribute" { plan.chosen.held_bytes } else { 0 };
         Ok(Job {
+            started: passes.began(),
             passes,
             compression: SpillCompression::new(request, &plan, &disk),
             records,
@@ -132,7 +134,6 @@ impl<'a, R: Records> Job<'a, R> {
             resumable,
             keeping: Keeping::new(cancel),
             observer,
-            started: Instant::now(),
         })
     }
 

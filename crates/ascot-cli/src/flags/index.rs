@@ -4,8 +4,8 @@ use clap::{Arg, Command};
 
 use super::tools::tool;
 use super::{
-    JOB, OUTPUT, RECORDS, RESOURCES, choice, dir_operand, dir_option, file_option, files, operand, option,
-    switch,
+    JOB, OUTPUT, RECORDS, RESOURCES, choice, dir_operand, dir_option, file_option, files, monitor, operand,
+    option, switch,
 };
 
 /// `ascot index`.
@@ -64,6 +64,7 @@ fn build() -> Command {
                 .short('o')
                 .required(true),
         )
+        .arg(monitor())
         .arg(quiet())
 }
 
@@ -265,6 +266,7 @@ fn verify() -> Command {
         .override_usage("ascot index verify DIR [OPTION]...")
         .arg(dir())
         .arg(json())
+        .arg(monitor())
         .arg(memory())
 }
 

@@ -7,7 +7,10 @@
 mod flow;
 mod index;
 mod lab;
+mod lab_disk;
+mod lab_net;
 mod lab_sort;
+mod lab_streams;
 mod parts;
 mod sort;
 mod theory;
@@ -212,6 +215,22 @@ fn choice<const N: usize>(
     long_help: &'static str,
 ) -> Arg {
     option(id, value, help, long_help).value_parser(words)
+}
+
+/// The flag that samples the use of resources, of every command with a job.
+fn monitor() -> Arg {
+    option(
+        "monitor",
+        "TIME",
+        "sample processors, memory, disks, network: =0.5s",
+        "Sample the use of resources every TIME while the job runs, and show it at the end, on standard error and in \
+         the report: how busy each core was, the memory and the processor time of the process, the bytes of each disk \
+         and network interface. TIME is 0.5s, 100ms, 1m and the like, at least 50ms; one second if it is left out. \
+         With --quiet only the report shows it.",
+    )
+    .num_args(0..=1)
+    .require_equals(true)
+    .default_missing_value("1s")
 }
 
 /// `--version`.

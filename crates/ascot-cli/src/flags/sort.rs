@@ -5,8 +5,8 @@ use clap::{Arg, ArgAction, Command};
 
 use super::theory::volume;
 use super::{
-    JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, dir_option, file_option, files, help_flag, option,
-    repeated, switch, version_flag,
+    JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, dir_option, file_option, files, help_flag, monitor,
+    option, repeated, switch, version_flag,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -296,7 +296,7 @@ pub(super) fn job() -> Vec<Arg> {
             "continue the killed job whose spills are in DIR",
             "Continue the killed job whose directory is DIR (ascot clean --dry-run lists such jobs). The job \
              keeps its inputs and flags; only --memory (which replaces its first value), \
-             --keep-on-interrupt, --report, --progress, --quiet and --verbose may be given. Refused if an \
+             --keep-on-interrupt, --report, --monitor, --progress, --quiet and --verbose may be given. Refused if an \
              input has changed since. A resumed job that an error or a signal ends early can be resumed \
              again.",
         ),
@@ -442,6 +442,7 @@ pub(super) fn output() -> Vec<Arg> {
             "write plan, account and timings as JSON",
             "When the job is done, write its plan, account and timings to FILE as JSON.",
         ),
+        monitor().hide_short_help(true),
         choice(
             "progress",
             "HOW",

@@ -3,7 +3,9 @@
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command};
 
-use super::{dir_operand, dir_option, file_option, files, help_flag, operand, option, repeated, switch};
+use super::{
+    dir_operand, dir_option, file_option, files, help_flag, monitor, operand, option, repeated, switch,
+};
 
 /// The settings that all commands except `ascot sort` share.
 pub fn tool(name: &'static str) -> Command {
@@ -50,6 +52,7 @@ pub fn generate() -> Command {
         .arg(switch("skew", "skewed keys", "The benchmark's skewed keys: many records share few keys."))
         .arg(threads())
         .arg(file_output("write to FILE instead of standard output"))
+        .arg(monitor())
 }
 
 /// `ascot check`.
@@ -92,6 +95,7 @@ pub fn check() -> Command {
             .value_parser(OsStringValueParser::new()),
         )
         .arg(threads())
+        .arg(monitor())
         .arg(switch(
             "quiet",
             "print nothing; only set the exit status",

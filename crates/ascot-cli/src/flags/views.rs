@@ -3,7 +3,7 @@
 use clap::{Arg, ArgGroup, Command};
 
 use super::tools::tool;
-use super::{JOB, OUTPUT, RESOURCES, dir_operand, dir_option, file_option, option, switch};
+use super::{JOB, OUTPUT, RESOURCES, dir_operand, dir_option, file_option, monitor, option, switch};
 
 /// The flags of `ascot sort` that make a view.
 pub fn making() -> Vec<Arg> {
@@ -96,6 +96,7 @@ pub fn view() -> Command {
             "When the output is complete, write an account of the read to FILE as JSON: bytes and runs of opening \
              and of reading the view, and the memory that its runs shared.",
         ))
+        .arg(monitor())
 }
 
 fn volume() -> Arg {

@@ -1,6 +1,9 @@
 //! `ascot lab`: the studies of `ascot-lab`, one file each.
 
+mod disk;
+mod net;
 mod screen;
+mod shown;
 mod sorts;
 mod streams;
 
@@ -11,9 +14,11 @@ use crate::failure::Failure;
 /// Runs one of the studies.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     match matches.subcommand() {
+        Some(("all", matches)) => streams::all(matches),
         Some(("streams", matches)) => streams::run(matches),
         Some(("sort", matches)) => sorts::run(matches),
-        Some(("all", matches)) => streams::all(matches),
+        Some(("disk", matches)) => disk::run(matches),
+        Some(("net", matches)) => net::run(matches),
         _ => Err(Failure::usage("no study given", "ascot lab --help lists them")),
     }
 }

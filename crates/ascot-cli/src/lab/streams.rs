@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ascot_io::Direction;
 use ascot_lab::page::{self, About};
@@ -119,7 +118,6 @@ fn backends(matches: &ArgMatches) -> Result<Vec<Backend>, Failure> {
 /// The lines of the page about the run.
 fn about(finished: &Finished, work: &Path) -> About {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let day = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let Finished { measured, predicted_s, taken_s, .. } = finished;
     About {
         lines: vec![
@@ -130,8 +128,7 @@ fn about(finished: &Finished, work: &Path) -> About {
                 work.display()
             ),
             format!(
-                "{measured} measurements made in this run, in {} (predicted: {}); {} in all. Seconds since 1970 at the \
-                 end: {day}.",
+                "{measured} measurements made in this run, in {} (predicted: {}); {} in all.",
                 units::seconds(*taken_s),
                 units::seconds(*predicted_s),
                 finished.results.len()
@@ -142,7 +139,8 @@ fn about(finished: &Finished, work: &Path) -> About {
 
 fn write_charts(out: &Path, finished: &Finished, usual: u64) -> Result<(), Failure> {
     let directory = out.join("charts");
-    fs::create_dir_all(&directory).map_err(Failure::file(&directory, "cannot make the directory of the charts"))?;
+    fs::create_dir_all(&directory)
+        .map_err(Failure::file(&directory, "cannot make the directory of the charts"))?;
     for (name, svg) in page::charts(&finished.results, usual) {
         let path = directory.join(format!("{name}.svg"));
         write_whole(&path, svg.as_bytes()).map_err(Failure::file(&path, "cannot write the chart"))?;

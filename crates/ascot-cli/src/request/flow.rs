@@ -30,7 +30,7 @@ pub fn flow_request(matches: &ArgMatches) -> Result<FlowRequest, Failure> {
         outputs: outputs.collect(),
         command: values::all(matches, "command").cloned().collect(),
         alpha: alpha(matches)?,
-        idle_timeout: values::word(matches, "idle-timeout").map(duration).transpose()?,
+        idle_timeout: values::word(matches, "idle-timeout").map(idle_timeout).transpose()?,
         allow_unread: values::flag(matches, "allow-unread"),
     })
 }
@@ -97,14 +97,9 @@ fn alpha(matches: &ArgMatches) -> Result<Option<f64>, Failure> {
     values::word(matches, "alpha").map(alpha).transpose()
 }
 
-/// A time such as 30, 30s, 500ms, 5m or 2h.
-fn duration(text: &str) -> Result<Duration, Failure> {
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
-    let parsed = units.into_iter().find_map(|(unit, seconds)| {
-        let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
-        Duration::try_from_secs_f64(number * seconds).ok().filter(|time| !time.is_zero())
-    });
-    parsed.ok_or_else(|| {
+/// `--idle-timeout`.
+fn idle_timeout(text: &str) -> Result<Duration, Failure> {
+    numbers::duration(text).ok_or_else(|| {
         Failure::usage(format!("--idle-timeout '{text}' is not a time"), "such as 30s, 500ms, 5m or 2h")
     })
 }
@@ -140,13 +135,6 @@ mod tests {
         ] {
             let told = parse(line).expect_err(line);
             assert!(told.contains(word) && told.contains("\n  "), "{told}");
-        }
-    }
-
-    #[test]
-    fn times_have_units() {
-        for (text, ms) in [("2", 2000), ("2s", 2000), ("500ms", 500), ("1.5m", 90_000), ("1h", 3_600_000)] {
-            assert_eq!(duration(text).unwrap(), Duration::from_millis(ms), "{text}");
         }
     }
 }

@@ -80,7 +80,8 @@ impl Sink for BlockCalls {
         while written < stored {
             let some = if std::mem::take(&mut halve) { stored.div_ceil(2) } else { stored - written };
             self.requests += 1;
-            written += self.calls.write(&self.context, &block[written..written + some], at + written as u64)?;
+            written +=
+                self.calls.write(&self.context, &block[written..written + some], at + written as u64)?;
         }
         self.next += len as u64;
         Ok(())

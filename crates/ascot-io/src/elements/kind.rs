@@ -78,7 +78,9 @@ impl StreamKind {
             Self::Sized { block_bytes: 0 } => Some("a block of a sized stream needs at least one byte"),
             Self::Mapped { window_bytes: 0 } => Some("a window of a mapped stream needs at least one byte"),
             Self::Direct { depth: 0, .. } => Some("a direct stream needs at least one request in flight"),
-            Self::Direct { block_bytes, .. } if block_bytes == 0 || !block_bytes.is_multiple_of(PAGE_BYTES) => {
+            Self::Direct { block_bytes, .. }
+                if block_bytes == 0 || !block_bytes.is_multiple_of(PAGE_BYTES) =>
+            {
                 Some("a block of a direct stream must be a multiple of 4096 bytes")
             }
             _ => None,

@@ -127,6 +127,30 @@ impl<E: Element> ElementReader<E> {
     }
 }
 
+impl ElementReader<u8> {
+    /// The unread bytes of the current block, or of the next one if none is left; empty at the end of the stream.
+    /// For callers that cut elements from bytes themselves.
+    ///
+    /// # Errors
+    /// As [`read_next`](Self::read_next).
+    pub fn fill(&mut self) -> Result<&[u8], IoError> {
+        if self.start == self.end && self.unread > 0 {
+            self.next_block()?;
+        }
+        Ok(&self.block[self.start..self.end])
+    }
+
+    /// Whether the current block has unread bytes.
+    pub fn has_bytes(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Marks the first `bytes` of the current block as read, or all of it if it has fewer.
+    pub fn consume(&mut self, bytes: usize) {
+        self.start = self.end.min(self.start.saturating_add(bytes));
+    }
+}
+
 /// A disk for one stream of this kind.
 pub(super) fn disk_for(kind: StreamKind) -> Disk {
     match kind {
@@ -144,7 +168,11 @@ impl Disk {
     /// # Errors
     /// The system's, and [`IoError::Misuse`] if the length of the file is not a multiple of the element's, or if
     /// `kind` has an impossible value.
-    pub fn read_elements<E: Element>(&self, path: &Path, kind: StreamKind) -> Result<ElementReader<E>, IoError> {
+    pub fn read_elements<E: Element>(
+        &self,
+        path: &Path,
+        kind: StreamKind,
+    ) -> Result<ElementReader<E>, IoError> {
         let misuse = |what| Err(IoError::Misuse { path: path.to_path_buf(), offset: 0, what });
         if let Some(what) = kind.impossible() {
             return misuse(what);
@@ -163,7 +191,10 @@ impl Disk {
             StreamKind::Plain | StreamKind::Buffered | StreamKind::Sized { .. } => {
                 let bytes = bytes.min(usize::try_from(stat.len()).unwrap_or(bytes)).max(1);
                 let block = Buf::try_heap(bytes).map_err(failed)?;
-                (block, Box::new(BlockCalls::to_read(context, file, kind.request_bytes(E::BYTES), stat.len())))
+                (
+                    block,
+                    Box::new(BlockCalls::to_read(context, file, kind.request_bytes(E::BYTES), stat.len())),
+                )
             }
             StreamKind::Mapped { .. } => {
                 let block = Buf::try_heap(1).map_err(failed)?;

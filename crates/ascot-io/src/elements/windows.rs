@@ -30,7 +30,13 @@ const PAGE: u64 = PAGE_BYTES as u64;
 const ALLOCATION_BYTES: u64 = 1 << 20;
 
 /// Maps `[at, at + bytes)`; returns the mapping as a block, and the window within it.
-fn map(context: &StreamContext, file: &File, at: u64, bytes: usize, write: bool) -> Result<(Buf, Range<usize>), IoError> {
+fn map(
+    context: &StreamContext,
+    file: &File,
+    at: u64,
+    bytes: usize,
+    write: bool,
+) -> Result<(Buf, Range<usize>), IoError> {
     let start = (at % PAGE) as usize;
     let mapped = (start + bytes).next_multiple_of(PAGE_BYTES);
     let mapping = call(State::Device, || Mapping::window(file, at - start as u64, mapped, write));
@@ -59,7 +65,8 @@ impl Source for WindowsToRead {
     fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError> {
         self.context.inject_fault(Action::Map, self.next)?;
         let wanted = usize::try_from(self.end - self.next).unwrap_or(usize::MAX).min(self.window_bytes);
-        let stat = self.file.metadata().map_err(|error| self.context.error(Action::Inspect, self.next, error))?;
+        let stat =
+            self.file.metadata().map_err(|error| self.context.error(Action::Inspect, self.next, error))?;
         if stat.len() < self.next + wanted as u64 {
             return Err(self.context.truncated(stat.len(), self.end));
         }

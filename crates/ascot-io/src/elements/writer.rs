@@ -155,13 +155,45 @@ impl<E: Element> ElementWriter<E> {
     }
 }
 
+impl ElementWriter<u8> {
+    /// The part of the current block that is not filled, or of the next one; never empty. For callers that put
+    /// elements into bytes themselves.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn space(&mut self) -> Result<&mut [u8], IoError> {
+        if self.next == self.end {
+            self.next_block()?;
+        }
+        Ok(&mut self.block[self.next..self.end])
+    }
+
+    /// Whether the current block has space.
+    pub fn has_space(&self) -> bool {
+        self.next < self.end
+    }
+
+    /// Marks the first `bytes` of the space as filled, or all of it if it has fewer. A block that is full is written.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn advance(&mut self, bytes: usize) -> Result<(), IoError> {
+        self.next = self.end.min(self.next.saturating_add(bytes));
+        if self.next == self.end && self.next > self.start { self.put() } else { Ok(()) }
+    }
+}
+
 impl Disk {
     /// Creates a file, or empties an existing one, to write elements forward. The blocks are as `kind` defines,
     /// whatever this disk's back-end; a direct stream has at most as many requests in flight as this disk allows.
     ///
     /// # Errors
     /// The system's, and [`IoError::Misuse`] if `kind` has an impossible value or the file is not regular.
-    pub fn write_elements<E: Element>(&self, path: &Path, kind: StreamKind) -> Result<ElementWriter<E>, IoError> {
+    pub fn write_elements<E: Element>(
+        &self,
+        path: &Path,
+        kind: StreamKind,
+    ) -> Result<ElementWriter<E>, IoError> {
         let misuse = |what| Err(IoError::Misuse { path: path.to_path_buf(), offset: 0, what });
         if let Some(what) = kind.impossible() {
             return misuse(what);
@@ -190,6 +222,14 @@ impl Disk {
                 (block, Box::new(DirectSink::create(self, context, file, &stat, bytes, depth)?))
             }
         };
-        Ok(ElementWriter { block, start: 0, next: 0, end: 0, sink, spanning: Vec::new(), element: PhantomData })
+        Ok(ElementWriter {
+            block,
+            start: 0,
+            next: 0,
+            end: 0,
+            sink,
+            spanning: Vec::new(),
+            element: PhantomData,
+        })
     }
 }

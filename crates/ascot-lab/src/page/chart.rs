@@ -2,7 +2,9 @@
 
 use plotters::chart::{ChartBuilder, SeriesLabelPosition};
 use plotters::element::{Circle, PathElement};
-use plotters::prelude::{Color, DrawingAreaErrorKind, IntoDrawingArea, IntoLogRange, RGBColor, SVGBackend, WHITE};
+use plotters::prelude::{
+    Color, DrawingAreaErrorKind, IntoDrawingArea, IntoLogRange, RGBColor, SVGBackend, WHITE,
+};
 use plotters::series::LineSeries;
 
 const SIZE: (u32, u32) = (720, 420);
@@ -136,11 +138,14 @@ impl Chart {
                     .draw()?;
                 for (number, line) in lines.iter().enumerate() {
                     let colour = COLOURS[number % COLOURS.len()];
-                    let drawn = chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
+                    let drawn = chart
+                        .draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
                     drawn.label(line.name.as_str()).legend(move |(x, y)| {
                         PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2))
                     });
-                    chart.draw_series(line.points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
+                    chart.draw_series(
+                        line.points.iter().map(|point| Circle::new(*point, 3, colour.filled())),
+                    )?;
                 }
                 if lines.len() > 1 {
                     let mut legend = chart.configure_series_labels();
@@ -162,7 +167,8 @@ impl Chart {
 
 /// The range of an axis, with a margin: linear axes begin at 0.
 fn range(values: impl Iterator<Item = f64>, scale: Scale) -> Option<(f64, f64)> {
-    let (min, max) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), v| (min.min(v), max.max(v)));
+    let (min, max) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), v| (min.min(v), max.max(v)));
     if min > max {
         return None;
     }
@@ -178,7 +184,8 @@ mod tests {
     use super::*;
 
     fn chart(x: Scale, y: Scale, points: Vec<(f64, f64)>) -> Chart {
-        let lines = vec![Line { name: "a < b".into(), points: points.clone() }, Line { name: "c".into(), points }];
+        let lines =
+            vec![Line { name: "a < b".into(), points: points.clone() }, Line { name: "c".into(), points }];
         Chart { x: Axis::new("N", x), y: Axis::new("ms", y), lines }
     }
 

@@ -104,10 +104,13 @@ impl<'a> Figures<'a> {
     /// All back-ends with B beside one another, with direct access; not in the paper.
     pub fn all_backends(&self) -> Vec<(String, Chart)> {
         let of = |direction| self.by_b(0, direction, &Backend::ALL, 0, "all back-ends").charts;
-        [Direction::Write, Direction::Read].into_iter().flat_map(|direction| {
-            let titled = move |(title, chart)| (format!("{}, {title}", direction_word(direction)), chart);
-            of(direction).into_iter().map(titled)
-        }).collect()
+        [Direction::Write, Direction::Read]
+            .into_iter()
+            .flat_map(|direction| {
+                let titled = move |(title, chart)| (format!("{}, {title}", direction_word(direction)), chart);
+                of(direction).into_iter().map(titled)
+            })
+            .collect()
     }
 
     fn figure(
@@ -123,7 +126,15 @@ impl<'a> Figures<'a> {
         Figure { number, caption, charts: CACHES.map(of).to_vec() }
     }
 
-    fn by_n(&self, number: u32, direction: Direction, backends: &[Backend], ks: &[u32], y: Y, what: &str) -> Figure {
+    fn by_n(
+        &self,
+        number: u32,
+        direction: Direction,
+        backends: &[Backend],
+        ks: &[u32],
+        y: Y,
+        what: &str,
+    ) -> Figure {
         let axes = (Axis::new("N", Scale::Logarithmic), y.axis(Scale::Logarithmic));
         let caption = caption(direction, backends, what);
         self.figure(number, caption, axes, |cache| {
@@ -144,7 +155,14 @@ impl<'a> Figures<'a> {
         })
     }
 
-    fn by_k(&self, number: u32, direction: Direction, backends: &[Backend], ns: &[u64], what: &str) -> Figure {
+    fn by_k(
+        &self,
+        number: u32,
+        direction: Direction,
+        backends: &[Backend],
+        ns: &[u64],
+        what: &str,
+    ) -> Figure {
         let scale = if backends.len() > 1 { Scale::Logarithmic } else { Scale::Linear };
         let axes = (Axis::new("k", Scale::Linear), Y::Milliseconds.axis(scale));
         let caption = caption(direction, backends, what);
@@ -173,7 +191,8 @@ impl<'a> Figures<'a> {
                 let series = Series { direction, cache, backend };
                 self.results.values(series, |measured| measured.cell.exponent)
             };
-            let widest: Vec<u8> = backends.iter().map(|&backend| exponents(backend)).max_by_key(Vec::len).unwrap_or_default();
+            let widest: Vec<u8> =
+                backends.iter().map(|&backend| exponents(backend)).max_by_key(Vec::len).unwrap_or_default();
             let line = |&backend: &Backend| {
                 let series = Series { direction, cache, backend };
                 let values = if backend.has_blocks() { exponents(backend) } else { widest.clone() };
@@ -181,7 +200,8 @@ impl<'a> Figures<'a> {
                     let of = if backend.has_blocks() { exponent } else { 0 };
                     Some((f64::from(exponent), self.results.mean_ms(series, of, 1, n)?))
                 };
-                let points = values.into_iter().filter(|exponent| *exponent >= from).filter_map(point).collect();
+                let points =
+                    values.into_iter().filter(|exponent| *exponent >= from).filter_map(point).collect();
                 Line { name: backend.word().to_owned(), points }
             };
             backends.iter().map(line).collect()
@@ -212,7 +232,10 @@ mod tests {
         let of = |cell| Measured { cell, loops_ns: vec![1_000_000, 2_000_000], counted_ios: 1 };
         let results: Vec<Measured> = grid.cells().into_iter().map(of).collect();
         let figures = Figures::new(Results(&results), grid.usual_elements()).all();
-        assert_eq!(figures.iter().map(|figure| figure.number).collect::<Vec<_>>(), (4..=29).collect::<Vec<_>>());
+        assert_eq!(
+            figures.iter().map(|figure| figure.number).collect::<Vec<_>>(),
+            (4..=29).collect::<Vec<_>>()
+        );
         for figure in figures {
             assert_eq!(figure.charts.len(), 2);
             for (title, chart) in figure.charts {

@@ -80,8 +80,10 @@ pub fn page(about: &About, results: &[Measured], usual_elements: u64, more: &[Se
         ),
     });
     let mut body = String::new();
-    let links: String =
-        sections.iter().map(|section| format!("<a href=\"#{}\">{}</a>", section.id, escaped(&section.title))).collect();
+    let links: String = sections
+        .iter()
+        .map(|section| format!("<a href=\"#{}\">{}</a>", section.id, escaped(&section.title)))
+        .collect();
     for Section { id, title, html } in &sections {
         let _ = write!(body, "<section id=\"{id}\"><h2>{}</h2>\n{html}</section>\n", escaped(title));
     }
@@ -95,7 +97,12 @@ pub fn page(about: &About, results: &[Measured], usual_elements: u64, more: &[Se
     )
 }
 
-fn section_of(direction: Direction, found: Results<'_>, analysis: &Analysis, figures: &Figures<'_>) -> Section {
+fn section_of(
+    direction: Direction,
+    found: Results<'_>,
+    analysis: &Analysis,
+    figures: &Figures<'_>,
+) -> Section {
     let word = direction_word(direction);
     let mut html = String::from(
         "<p>k streams of N 32-bit integers each, interleaved element by element; mean milliseconds of all loops but \
@@ -115,14 +122,15 @@ fn section_of(direction: Direction, found: Results<'_>, analysis: &Analysis, fig
             let number = table_number(series);
             let number = number.map_or_else(String::new, |number| format!(" id=\"table-{number}\""));
             let title = format!("{} streams, {}: ms by {by}", backend.word(), cache.word());
-            let _ = write!(html, "<div id=\"{id}\"><h3{number}>{}</h3>{}</div>\n", escaped(&title), table.html());
+            let _ =
+                writeln!(html, "<div id=\"{id}\"><h3{number}>{}</h3>{}</div>", escaped(&title), table.html());
         }
         if let Some(number) = table_of_best_blocks(direction, backend) {
             let best = tables::best_blocks(analysis, direction, backend);
-            let _ = write!(
+            let _ = writeln!(
                 html,
                 "<div id=\"table-{number}\"><h3>Best B of {} streams for each N (table {number} of the paper)</h3>{}\
-                 </div>\n",
+                 </div>",
                 backend.word(),
                 best.html()
             );
@@ -161,14 +169,20 @@ fn table_of_best_blocks(direction: Direction, backend: Backend) -> Option<u32> {
 
 /// A figure of the paper, with a chart for each state of the cache.
 pub(crate) fn figure_html(figure: &Figure) -> String {
-    charts_html(&format!("figure-{}", figure.number), &format!("Figure {}. {}", figure.number, figure.caption), &figure.charts)
+    charts_html(
+        &format!("figure-{}", figure.number),
+        &format!("Figure {}. {}", figure.number, figure.caption),
+        &figure.charts,
+    )
 }
 
 /// Charts side by side, with a caption.
 pub fn charts_html(id: &str, caption: &str, charts: &[(String, chart::Chart)]) -> String {
     let drawn: String = charts.iter().filter_map(|(_, chart)| chart.svg()).collect();
-    let titles: Vec<&str> = charts.iter().map(|(title, _)| title.as_str()).filter(|title| !title.is_empty()).collect();
-    let titles = if titles.len() > 1 { format!(" (left to right: {})", titles.join("; ")) } else { String::new() };
+    let titles: Vec<&str> =
+        charts.iter().map(|(title, _)| title.as_str()).filter(|title| !title.is_empty()).collect();
+    let titles =
+        if titles.len() > 1 { format!(" (left to right: {})", titles.join("; ")) } else { String::new() };
     format!(
         "<figure id=\"{id}\"><div>{drawn}</div><figcaption>{}{}</figcaption></figure>\n",
         escaped(caption),
@@ -184,7 +198,7 @@ fn conclusions(analysis: &Analysis, figures: &Figures<'_>) -> Section {
         ("cross-overs", "Cross-overs between back-ends", tables::cross_overs(&analysis.cross_overs)),
     ];
     for (id, title, table) in parts {
-        let _ = write!(html, "<div id=\"{id}\"><h3>{title}</h3>{}</div>\n", table.html());
+        let _ = writeln!(html, "<div id=\"{id}\"><h3>{title}</h3>{}</div>", table.html());
     }
     Section { id: "conclusions".into(), title: "Fits and cross-overs".into(), html }
 }

@@ -29,7 +29,9 @@ impl HtmlTable {
         };
         let header = row(&self.header, "th scope=\"col\"", "th scope=\"col\"");
         let rows: String = self.rows.iter().map(|cells| row(cells, "th scope=\"row\"", "td")).collect();
-        format!("<div class=\"wide\"><table>\n<thead>{header}</thead>\n<tbody>\n{rows}</tbody></table></div>\n")
+        format!(
+            "<div class=\"wide\"><table>\n<thead>{header}</thead>\n<tbody>\n{rows}</tbody></table></div>\n"
+        )
     }
 }
 

@@ -32,7 +32,8 @@ pub fn series_words(series: Series) -> String {
 /// Mean times by k (rows) and N (columns): table 2 of the paper and the first tables of its appendix.
 pub fn by_streams(results: Results<'_>, series: Series) -> HtmlTable {
     let elements = results.values(series, |measured| measured.cell.elements);
-    let mut table = HtmlTable::new(std::iter::once("k / N".to_owned()).chain(elements.iter().map(u64::to_string)));
+    let mut table =
+        HtmlTable::new(std::iter::once("k / N".to_owned()).chain(elements.iter().map(u64::to_string)));
     for k in results.values(series, |measured| measured.cell.streams) {
         let time = |&n: &u64| results.mean_ms(series, 0, k, n).map_or_else(dash, ms);
         table.rows.push(std::iter::once(k.to_string()).chain(elements.iter().map(time)).collect());
@@ -56,7 +57,13 @@ pub fn by_blocks(results: Results<'_>, series: Series) -> HtmlTable {
 /// Every result with its spread, the I/Os of the formula and the I/Os counted.
 pub fn every_result(results: &[Measured]) -> HtmlTable {
     let mut table = HtmlTable::new([
-        "measurement", "mean ms", "shortest", "longest", "deviation", "I/Os by formula", "I/Os counted",
+        "measurement",
+        "mean ms",
+        "shortest",
+        "longest",
+        "deviation",
+        "I/Os by formula",
+        "I/Os counted",
     ]);
     for measured in results {
         let (min, max) = measured.range_ms();
@@ -97,9 +104,14 @@ pub fn fits(fits: &[SeriesFit], name: &str, fixed: &str) -> HtmlTable {
         "relative error".to_owned(),
     ]);
     for fit in fits {
-        let block = if fit.series.backend.has_blocks() { format!(", B = 2^{}", fit.exponent) } else { String::new() };
+        let block =
+            if fit.series.backend.has_blocks() { format!(", B = 2^{}", fit.exponent) } else { String::new() };
         let judged = |one: &ascot_model::fit::Fit| {
-            [polynomial(&one.coefficients, name), format!("{:.4}", one.r_squared), percent(one.relative_error)]
+            [
+                polynomial(&one.coefficients, name),
+                format!("{:.4}", one.r_squared),
+                percent(one.relative_error),
+            ]
         };
         let parabola = fit.parabola.as_ref().map_or_else(|| [dash(), dash(), dash()], judged);
         let names = [series_words(fit.series) + &block, fit.fixed.to_string()];
@@ -111,7 +123,13 @@ pub fn fits(fits: &[SeriesFit], name: &str, fixed: &str) -> HtmlTable {
 fn polynomial(coefficients: &[f64], name: &str) -> String {
     let mut text = String::new();
     for (power, &coefficient) in coefficients.iter().enumerate() {
-        let sign = if coefficient < 0.0 { " - " } else if power > 0 { " + " } else { "" };
+        let sign = if coefficient < 0.0 {
+            " - "
+        } else if power > 0 {
+            " + "
+        } else {
+            ""
+        };
         let value = short_number(significant(coefficient.abs()));
         text += &match power {
             0 => format!("{sign}{value}"),

@@ -131,7 +131,8 @@ impl Analysis {
         let usual = exponents.iter().rev().find(|exponent| **exponent <= USUAL_EXPONENT);
         if let Some(&exponent) = usual.or(exponents.first()) {
             let points = |measured: &Measured| measured.cell.elements as f64;
-            let alone = |measured: &&Measured| measured.cell.streams == 1 && measured.cell.exponent == exponent;
+            let alone =
+                |measured: &&Measured| measured.cell.streams == 1 && measured.cell.exponent == exponent;
             let all: Vec<(f64, f64)> =
                 results.of(series).filter(alone).map(|one| (points(one), one.mean_ms())).collect();
             self.by_elements.extend(fit_of(series, 1, exponent, &all));
@@ -183,7 +184,8 @@ fn cross_over(results: Results<'_>, series: Series, other: Backend, elements: u6
         let other_ms = results.mean_ms(slower, exponent_of_other, 1, elements)?;
         Some((exponent, ms < other_ms))
     };
-    let all: Vec<(u8, bool)> = by_block(results, series, elements).into_iter().filter_map(faster_at).collect();
+    let all: Vec<(u8, bool)> =
+        by_block(results, series, elements).into_iter().filter_map(faster_at).collect();
     if all.is_empty() {
         return None;
     }
@@ -207,11 +209,30 @@ mod tests {
     /// The appendix of papers/2 for N = 10,000,000 and k = 1: "buffer b write", "mapping write" and "write buffer".
     fn published() -> Vec<Measured> {
         let sized = [
-            (4, 3555.0), (6, 1382.0), (7, 954.3), (8, 625.0), (9, 485.3), (10, 493.7), (11, 483.7), (12, 474.7),
-            (13, 484.0), (14, 433.3), (15, 458.7), (16, 437.0), (17, 452.3), (20, 433.7),
+            (4, 3555.0),
+            (6, 1382.0),
+            (7, 954.3),
+            (8, 625.0),
+            (9, 485.3),
+            (10, 493.7),
+            (11, 483.7),
+            (12, 474.7),
+            (13, 484.0),
+            (14, 433.3),
+            (15, 458.7),
+            (16, 437.0),
+            (17, 452.3),
+            (20, 433.7),
         ];
         let mapped = [
-            (8, 4880.7), (10, 353.3), (11, 260.0), (12, 210.0), (13, 261.0), (14, 158.3), (15, 149.7), (16, 168.3),
+            (8, 4880.7),
+            (10, 353.3),
+            (11, 260.0),
+            (12, 210.0),
+            (13, 261.0),
+            (14, 158.3),
+            (15, 149.7),
+            (16, 168.3),
         ];
         let of = |backend, (exponent, ms): (u8, f64)| result(backend, exponent, 1, 10_000_000, ms);
         let mut all = vec![of(Backend::Buffered, (0, 598.0))];
@@ -223,7 +244,9 @@ mod tests {
     #[test]
     fn the_conclusions_are_those_of_the_paper() {
         let analysis = Analysis::new(&published());
-        let best = |backend| analysis.best_blocks.iter().find(|best| best.series.backend == backend).unwrap().exponent;
+        let best = |backend| {
+            analysis.best_blocks.iter().find(|best| best.series.backend == backend).unwrap().exponent
+        };
         // Tables 3 and 5.
         assert_eq!([best(Backend::Sized), best(Backend::Mapped)], [14, 15]);
         let cross = |backend, other| {

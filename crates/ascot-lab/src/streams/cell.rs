@@ -173,7 +173,8 @@ impl Cell {
     /// Memory of all streams, in bytes. A block longer than the file is not filled.
     pub fn memory_bytes(&self) -> u64 {
         let file_bytes = usize::try_from(self.elements.saturating_mul(ELEMENT_BYTES)).unwrap_or(usize::MAX);
-        let stream = self.kind().memory_bytes(ELEMENT_BYTES as usize).min(file_bytes.saturating_mul(2).max(1 << 16));
+        let stream =
+            self.kind().memory_bytes(ELEMENT_BYTES as usize).min(file_bytes.saturating_mul(2).max(1 << 16));
         u64::from(self.streams).saturating_mul(stream as u64)
     }
 }

@@ -11,6 +11,7 @@
 //! of their own combination, or of all.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use ascot_io::Direction;
 
@@ -44,7 +45,9 @@ struct Rates {
 impl Rates {
     fn loop_s(&self, cell: &Cell) -> f64 {
         let ios = cell.predicted_ios() as f64;
-        f64::from(cell.streams) * self.open_s + ios * self.io_s + cell.total_elements() as f64 * self.element_s
+        f64::from(cell.streams) * self.open_s
+            + ios * self.io_s
+            + cell.total_elements() as f64 * self.element_s
     }
 }
 
@@ -83,9 +86,8 @@ impl Forecast {
         combinations.dedup();
         let device = (Direction::Write, Backend::Sized, Cache::Cold);
         for needed in combinations.into_iter().chain([device]) {
-            if !forecast.rates.contains_key(&needed) {
-                let rates = rates_of(needed, measurement)?;
-                forecast.rates.insert(needed, rates);
+            if let Entry::Vacant(unknown) = forecast.rates.entry(needed) {
+                unknown.insert(rates_of(needed, measurement)?);
             }
         }
         measurement.inputs.clear()?;
@@ -209,7 +211,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let stop = Stop::default();
         let inputs = InputFiles::new(dir.path());
-        let mut measurement = Measurement { directory: dir.path(), stop: &stop, table: Path::new("t"), inputs };
+        let mut measurement =
+            Measurement { directory: dir.path(), stop: &stop, table: Path::new("t"), inputs };
         let (plain, sized) = (cell(Backend::Plain, 1_000_000), cell(Backend::Sized, 1_000_000));
         let forecast = Forecast::calibrate(&[plain, sized], &mut measurement).unwrap();
         assert!(forecast.seconds(&plain) > 10.0 * forecast.seconds(&sized));

@@ -77,7 +77,14 @@ impl Grid {
         cells
     }
 
-    fn add(&self, cells: &mut Vec<Cell>, direction: Direction, backend: Backend, elements: u64, cache: Cache) {
+    fn add(
+        &self,
+        cells: &mut Vec<Cell>,
+        direction: Direction,
+        backend: Backend,
+        elements: u64,
+        cache: Cache,
+    ) {
         let large = self.large_elements.contains(&elements);
         let streams: &[u32] = match backend {
             Backend::Plain if large => &[1],

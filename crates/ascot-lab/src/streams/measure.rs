@@ -199,7 +199,8 @@ impl Measurement<'_> {
             }
             for path in &paths {
                 // On the device before it goes, so that its writing back does not slow the next loop down.
-                let synced = File::open(path).and_then(|file| file.sync_data()).and_then(|()| fs::remove_file(path));
+                let synced =
+                    File::open(path).and_then(|file| file.sync_data()).and_then(|()| fs::remove_file(path));
                 synced.map_err(LabError::file("remove", path))?;
             }
         }
@@ -331,7 +332,8 @@ mod tests {
         let stop = Stop::default();
         let cell = cell(Direction::Read, Backend::Sized, 12, Cache::Warm);
         let inputs = InputFiles::new(dir.path());
-        let mut measurement = Measurement { directory: dir.path(), stop: &stop, table: Path::new("t"), inputs };
+        let mut measurement =
+            Measurement { directory: dir.path(), stop: &stop, table: Path::new("t"), inputs };
         measurement.run(&cell).unwrap();
         let path = dir.path().join("input-1");
         let mut bytes = fs::read(&path).unwrap();
@@ -347,6 +349,9 @@ mod tests {
     fn times_are_summed_up() {
         let cell = cell(Direction::Read, Backend::Plain, 0, Cache::Warm);
         let measured = Measured { cell, loops_ns: vec![1_000_000, 3_000_000], counted_ios: 1 };
-        assert_eq!((measured.mean_ms(), measured.range_ms(), measured.deviation_ms()), (2.0, (1.0, 3.0), 1.0));
+        assert_eq!(
+            (measured.mean_ms(), measured.range_ms(), measured.deviation_ms()),
+            (2.0, (1.0, 3.0), 1.0)
+        );
     }
 }

@@ -52,7 +52,15 @@ impl Row {
                     for &streams in &self.streams {
                         for exponent in exponents.clone() {
                             let Row { backend, loops, .. } = *self;
-                            cells.push(Cell { direction, backend, exponent, streams, elements, cache, loops });
+                            cells.push(Cell {
+                                direction,
+                                backend,
+                                exponent,
+                                streams,
+                                elements,
+                                cache,
+                                loops,
+                            });
                         }
                     }
                 }
@@ -89,7 +97,9 @@ pub fn element_list(text: &str) -> Result<Vec<u64>, String> {
                 if first == 0 || first > last {
                     return Err(named("is not a range from a smaller number to a larger one".into()));
                 }
-                list.extend(std::iter::successors(Some(first), |n| n.checked_mul(10)).take_while(|n| *n <= last));
+                list.extend(
+                    std::iter::successors(Some(first), |n| n.checked_mul(10)).take_while(|n| *n <= last),
+                );
             }
         }
     }
@@ -125,7 +135,10 @@ pub fn exponents(text: &str, backend: Backend) -> Result<RangeInclusive<u8>, Str
     }
     if backend.has_blocks() && first < min {
         let least = 1_u64 << min;
-        return Err(format!("has blocks smaller than the {least} bytes (2^{min}) that {} needs", backend.word()));
+        return Err(format!(
+            "has blocks smaller than the {least} bytes (2^{min}) that {} needs",
+            backend.word()
+        ));
     }
     Ok(first..=last)
 }
@@ -191,7 +204,8 @@ fn row(line: &str, number: usize, path: &Path) -> Result<Row, LabError> {
     if fields.len() != COLUMNS.len() {
         let problem = format!("is there, but a row has {} columns, separated by semicolons", COLUMNS.len());
         let missing = fields.len() < COLUMNS.len();
-        let problem = if missing { "is missing; a row looks like BufferB;1000,10000;1;0,20;6".into() } else { problem };
+        let problem =
+            if missing { "is missing; a row looks like BufferB;1000,10000;1;0,20;6".into() } else { problem };
         return Err(wrong(fields.len().min(COLUMNS.len()), problem));
     }
     let backend: Backend = fields[0].parse().map_err(|()| {
@@ -227,10 +241,17 @@ mod tests {
         assert_eq!(rows.len(), 3);
         assert_eq!((rows[0].backend, rows[0].elements.len(), rows[0].loops), (Backend::Buffered, 4, 6));
         assert_eq!(rows[1].exponents, 0..=2);
-        assert_eq!((rows[2].backend, &rows[2].elements, rows[2].loops), (Backend::Mapped, &vec![250_000_000], 3));
+        assert_eq!(
+            (rows[2].backend, &rows[2].elements, rows[2].loops),
+            (Backend::Mapped, &vec![250_000_000], 3)
+        );
         let cells = rows[1].cells(&[Direction::Write, Direction::Read], &[Cache::Cold, Cache::Warm]);
         assert_eq!(cells.len(), 2 * 2 * 2 * 3);
-        assert_eq!(rows[0].cells(&[Direction::Write], &[Cache::Warm]).len(), 4, "a back-end without B ignores it");
+        assert_eq!(
+            rows[0].cells(&[Direction::Write], &[Cache::Warm]).len(),
+            4,
+            "a back-end without B ignores it"
+        );
     }
 
     #[test]
@@ -258,8 +279,12 @@ mod tests {
     fn numbers_are_lists_and_ranges_of_powers_of_ten() {
         assert_eq!(element_list("1e3..1e6").unwrap(), [1000, 10_000, 100_000, 1_000_000]);
         assert_eq!(element_list("5,1e2..1000").unwrap(), [5, 100, 1000]);
-        assert!(element_list("1e6..1e3").is_err() && element_list("").is_err() && element_list("1e3..").is_err());
+        assert!(
+            element_list("1e6..1e3").is_err() && element_list("").is_err() && element_list("1e3..").is_err()
+        );
         assert_eq!(stream_list("1,2, 30").unwrap(), [1, 2, 30]);
-        assert!(element_list("nan").is_err() && element_list("inf").is_err() && element_list("1e16").is_err());
+        assert!(
+            element_list("nan").is_err() && element_list("inf").is_err() && element_list("1e16").is_err()
+        );
     }
 }

@@ -113,7 +113,8 @@ mod tests {
     #[test]
     fn results_are_found_again() {
         let dir = tempfile::tempdir().unwrap();
-        let result = |cell: Cell| Measured { cell, loops_ns: vec![5; cell.loops as usize - 1], counted_ios: 7 };
+        let result =
+            |cell: Cell| Measured { cell, loops_ns: vec![5; cell.loops as usize - 1], counted_ios: 7 };
         let cells = Grid::quick().cells();
         let (mut table, _) = open(dir.path()).unwrap();
         for cell in &cells[..40] {

@@ -200,7 +200,10 @@ mod tests {
         let notes = Notes::new(&stop, usize::MAX);
         let finished = study.run(&notes, &stop).unwrap();
         assert_eq!((finished.measured, finished.results.len()), (2, 4));
-        assert_eq!(finished.results.iter().map(|result| result.cell).collect::<Vec<_>>(), study.different_cells());
+        assert_eq!(
+            finished.results.iter().map(|result| result.cell).collect::<Vec<_>>(),
+            study.different_cells()
+        );
         let shown: Vec<usize> = notes.shown.borrow().iter().map(|progress| progress.finished).collect();
         assert_eq!(shown, [2, 3]);
         let planned = notes.planned.borrow()[0];
@@ -231,8 +234,15 @@ mod tests {
     #[test]
     fn windows_that_are_written_are_allocated_whole() {
         let (direction, cache) = (Direction::Write, Cache::Cold);
-        let cell =
-            Cell { direction, backend: Backend::Mapped, exponent: 30, streams: 1, elements: 1000, cache, loops: 2 };
+        let cell = Cell {
+            direction,
+            backend: Backend::Mapped,
+            exponent: 30,
+            streams: 1,
+            elements: 1000,
+            cache,
+            loops: 2,
+        };
         assert_eq!(space_bytes(&[cell]), 1 << 30);
         let sized = Cell { backend: Backend::Sized, ..cell };
         let read = Cell { direction: Direction::Read, ..sized };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use ascot_model::report::Report;
 use serde::Serialize;
@@ -37,6 +38,9 @@ pub trait Observer: Sync {
     fn notice(&self, _text: &str) {}
     /// A warning: the result may not be what the user expects, or the job differs from the request.
     fn warning(&self, _text: &str) {}
+    /// Called when the job begins, before its first pass: the times of its passes count from `at`. A later call
+    /// replaces an earlier one, whose attempt moved nothing.
+    fn began(&self, _at: Instant) {}
     /// Called when the output is durable but not yet renamed to its final name. An error here, as in writing the
     /// report, ends the job without an output.
     fn complete(&self, _report: &Report) -> Result<(), SortError> {

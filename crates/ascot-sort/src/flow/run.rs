@@ -40,6 +40,7 @@ impl FlowJob<'_> {
     /// Gives each input to the program by itself.
     fn run(&self) -> Result<Report, SortError> {
         let mut passes = Passes::new(self.disk.ledger().clone());
+        self.observer.began(passes.began());
         let pool = Pool::new(self.layout.memory);
         let mut streams = Streams::default();
         self.open_outputs(&pool, &mut streams)?;

@@ -106,6 +106,7 @@ impl SmallJob<'_> {
             Disk::new(DiskOptions { backend: Backend::Sized(CALL_BYTES), faults, ..DiskOptions::default() });
         disk.stop_when(self.caller.cancel.flag());
         let mut passes = Passes::new(disk.ledger().clone());
+        self.caller.observer.began(passes.began());
         let mut output = OutputStream::create(&disk, &self.request.output, None)?;
         let stage = in_stage("read");
         let Some(raw) = self.read(records, &disk)? else { return Ok(None) };

@@ -19,6 +19,7 @@ pub struct Passes {
     clocks: Clocks,
     _entered: Option<Entered>,
     before: Vec<ascot_io::StreamAccount>,
+    began: Instant,
     since: Instant,
     done: Vec<PassAccount>,
     /// The latest of them.
@@ -64,12 +65,14 @@ impl Passes {
     /// No passes yet; the first one begins. To be made before the job starts threads.
     pub fn new(ledger: Ledger) -> Self {
         let JobClocks { clocks, entered } = JobClocks::of_thread();
+        let began = Instant::now();
         Passes {
             before: ledger.account(),
             ledger,
             clocks,
             _entered: entered,
-            since: Instant::now(),
+            began,
+            since: began,
             done: Vec::new(),
             latest: 0,
             spilled: 0,
@@ -80,6 +83,11 @@ impl Passes {
     /// No passes yet; the first one includes everything that the ledger has counted before.
     pub fn from_start(ledger: Ledger) -> Self {
         Passes { before: Vec::new(), ..Passes::new(ledger) }
+    }
+
+    /// The moment from which the times of passes count.
+    pub fn began(&self) -> Instant {
+        self.began
     }
 
     /// Ends the current pass. A pass that a job repeats, for each part or group of runs, has one account.
@@ -103,11 +111,15 @@ impl Passes {
     fn since_the_last(&mut self) -> PassAccount {
         let Times { until, threads, device } = self.clocks.take();
         let seconds = (until - self.since).as_secs_f64();
+        let began_seconds = (self.since - self.began).as_secs_f64();
+        let ended_seconds = (until - self.began).as_secs_f64();
         self.since = until;
         let streams = self.moved();
         let stages = stages_of(threads, &PassAccount::sum_of(&streams));
         PassAccount {
             seconds,
+            began_seconds,
+            ended_seconds,
             streams,
             stages,
             device_seconds: device.as_secs_f64(),

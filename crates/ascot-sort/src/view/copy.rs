@@ -39,6 +39,7 @@ pub fn write_part(
     let disk = output_disk(options, view.ledger());
     disk.stop_when(cancel.flag());
     let mut passes = Passes::from_start(disk.ledger().clone());
+    observer.began(passes.began());
     passes.done("open", PassFacts { inputs: view.runs(), ..PassFacts::default() });
     if let Output::Path(path) = output {
         check_output_space(&disk, path, part.end - part.start)?;

@@ -1,0 +1,102 @@
+"""Streams of elements: beside a loop over a slice that is copied block by block, and direct ones beside fio.
+
+The library's example `elements` times both loops in turns, in one process and from the page cache. Direct streams
+and fio move the same file by the same blocks and depth, in turns, past the page cache.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from . import limit, machine
+from .units import MIB
+
+LOOP_BYTES = 256_000_000
+DIRECT_BYTES = 1 << 30
+BLOCKS = ((1 * MIB, 8), (4 * MIB, 4))
+"""Bytes of a block, and requests in flight."""
+ELEMENTS_SHARE = 0.8
+DIRECT_SHARE = 0.9
+
+
+def _run(argv: list[str]) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{argv[0]} failed: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+def _fio(path: Path, ways: str, block: int, depth: int) -> float:
+    argv = ["fio", "--output-format=json", "--name=one", "--direct=1", "--ioengine=io_uring", "--fallocate=native"]
+    argv += [f"--rw={ways}", f"--filename={path}", f"--size={DIRECT_BYTES}", f"--bs={block}", f"--iodepth={depth}"]
+    out = _run(argv)
+    read, written = limit.rates(json.loads(out[out.index("{") :]))
+    return read if ways == "read" else written
+
+
+def _direct(example: str, directory: Path, ways: str, block: int, depth: int, rounds: int) -> dict[str, Any]:
+    paths = {name: directory / f"streams-{name}" for name in ("ascot", "fio")}
+    ours, theirs = [], []
+    for path in paths.values() if ways == "read" else ():
+        _run([example, "direct", "write", str(path), str(DIRECT_BYTES), str(block), str(depth)])
+    for _ in range(rounds):
+        if ways == "write":
+            for path in paths.values():
+                path.unlink(missing_ok=True)
+        theirs.append(_fio(paths["fio"], ways, block, depth))
+        words = ["direct", ways, str(paths["ascot"]), str(DIRECT_BYTES), str(block), str(depth)]
+        ours.append(float(_run([example, *words])))
+    for path in paths.values():
+        path.unlink(missing_ok=True)
+    medians = [statistics.median(rates) for rates in (ours, theirs)]
+    share = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+    return {
+        "direction": ways, "block_bytes": block, "depth": depth, "share": share,
+        "stream_bytes_per_s": medians[0], "fio_bytes_per_s": medians[1], "stream": ours, "fio": theirs,
+    }  # fmt: skip
+
+
+def run(example: Path, directory: Path, rounds: int) -> dict[str, Any]:
+    """Measures everything, and returns the figures."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = _run([str(example), "loop", str(directory), str(LOOP_BYTES), str(rounds)]).splitlines()
+    direct = [
+        _direct(str(example), directory, ways, block, depth, rounds)
+        for block, depth in BLOCKS
+        for ways in ("write", "read")
+    ]
+    about = {"version": 1, "machine": machine.describe(directory), "rounds": rounds}
+    return {**about, "loops": [json.loads(line) for line in lines], "direct": direct}
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The page of the result."""
+    lines = [
+        "# Streams of elements",
+        "",
+        f"{LOOP_BYTES // 10**6} MB of 32-bit integers through the page cache, beside a loop over a slice that is",
+        f"copied block by block; medians of {result['rounds']}, in turns. At least {ELEMENTS_SHARE:g} is asked.",
+        "",
+        "| stream | direction | elements | slices | rate of elements / slices |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
+    for one in result["loops"]:
+        times = [f"{one[key] * 1e3:.0f} ms" for key in ("elements_s", "slices_s")]
+        lines.append(f"| {one['kind']} | {one['direction']} | {times[0]} | {times[1]} | {one['rate_share']:.2f} |")
+    lines += [
+        "",
+        f"{DIRECT_BYTES // MIB} MiB through direct streams and through fio, past the page cache; medians of pairs. At",
+        f"least {DIRECT_SHARE:g} is asked.",
+        "",
+        "| block | depth | direction | stream | fio | stream / fio |",
+        "| ---: | ---: | --- | ---: | ---: | ---: |",
+    ]
+    for one in result["direct"]:
+        rates = [f"{one[key] / 1e6:.0f} MB/s" for key in ("stream_bytes_per_s", "fio_bytes_per_s")]
+        name = f"{one['block_bytes'] // MIB} MiB | {one['depth']} | {one['direction']}"
+        lines.append(f"| {name} | {rates[0]} | {rates[1]} | {one['share']:.2f} |")
+    return "\n".join(lines) + "\n"

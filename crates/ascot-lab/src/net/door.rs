@@ -1,0 +1,115 @@
+//! The door of a peer: accepts connections at its address, lets those in that prove the token, and passes them on.
+//!
+//! Every handshake has a thread of its own and ends within seconds, so a caller that says nothing holds up no other. A
+//! limited number of handshakes run at once; further callers wait in the system's queue.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use ascot_io::ThreadError;
+use ascot_io::threads::{Thread, spawn};
+use crossbeam_channel::Sender;
+
+use super::handshake::{HandshakeError, Kind, Refusal, answer};
+use super::seat::Seat;
+use super::wire::Halt;
+
+/// Interval at which the door looks for callers.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+/// Handshakes at once, in addition to those of all peers.
+const STRANGERS: usize = 64;
+
+/// A caller at the door.
+pub(super) enum Caller {
+    /// A peer that wants to exchange messages; only the first peer gets it.
+    Control { rank: u32, stream: TcpStream },
+    /// A connection for the bytes of a round.
+    Data { rank: u32, round: u32, connection: u32, stream: TcpStream },
+    /// A caller that was refused, and the place that it claims.
+    Refused { rank: u32, refusal: Refusal },
+}
+
+/// Accepts callers until it is dropped.
+pub(super) struct Door {
+    halt: Halt,
+    thread: Option<Thread<()>>,
+}
+
+impl Door {
+    /// Opens the door of a peer: control connections and refused callers go to `control`, all others to `data`.
+    pub(super) fn open(
+        seat: &Arc<Seat>,
+        control: Sender<Caller>,
+        data: Sender<Caller>,
+    ) -> Result<Door, ThreadError> {
+        let halt = Halt::new(&Arc::default());
+        let (own, seat) = (halt.clone(), Arc::clone(seat));
+        let thread = spawn("door", move || stand(&seat, &own, &control, &data))?;
+        Ok(Door { halt, thread: Some(thread) })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.halt.end();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn stand(seat: &Arc<Seat>, halt: &Halt, control: &Sender<Caller>, data: &Sender<Caller>) {
+    let most = STRANGERS + seat.buffer_bytes().1 as usize;
+    let open = Arc::new(AtomicUsize::new(0));
+    if seat.listener.set_nonblocking(true).is_err() {
+        return;
+    }
+    while !halt.is_set() {
+        let caller = if open.load(Ordering::Relaxed) < most { seat.listener.accept().ok() } else { None };
+        let Some((stream, _)) = caller else {
+            sleep(BETWEEN_LOOKS);
+            continue;
+        };
+        open.fetch_add(1, Ordering::Relaxed);
+        let (seat, halt, counted) = (Arc::clone(seat), halt.clone(), Arc::clone(&open));
+        let (control, data) = (control.clone(), data.clone());
+        let begun = spawn("handshake", move || {
+            shake(&seat, &halt, stream, &control, &data);
+            counted.fetch_sub(1, Ordering::Relaxed);
+        });
+        if begun.is_err() {
+            // The caller notices that its connection ended, and calls again.
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn shake(seat: &Seat, halt: &Halt, stream: TcpStream, control: &Sender<Caller>, data: &Sender<Caller>) {
+    let place = |hello: &super::handshake::Hello| {
+        if hello.callee != seat.rank || hello.caller >= seat.count() {
+            return Err(Refusal::List);
+        }
+        let is_first = seat.rank == 0;
+        if hello.kind == Kind::Control && !is_first { Err(Refusal::Taken) } else { Ok(()) }
+    };
+    // A receiver that is gone has ended its run.
+    match answer(&stream, &seat.token, halt, place) {
+        Ok(hello) => {
+            let rank = hello.caller;
+            let _ = match hello.kind {
+                Kind::Control => control.send(Caller::Control { rank, stream }),
+                Kind::Data { round, connection } => {
+                    data.send(Caller::Data { rank, round, connection, stream })
+                }
+            };
+        }
+        Err(refused) => {
+            if let (Some(rank), HandshakeError::Refused(refusal)) = (refused.claimed, refused.error) {
+                let _ = control.send(Caller::Refused { rank, refusal });
+            }
+        }
+    }
+}

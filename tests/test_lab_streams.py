@@ -1,0 +1,227 @@
+"""The study of streams as a user runs it: rows that stay, a page that a browser shows, and wrong input."""
+
+import csv
+import shutil
+import signal
+import subprocess
+import time
+from html.parser import HTMLParser
+
+import pytest
+from support import MIB, kill, leftovers, run, small_disk, start
+
+HEADER = (
+    "Direction;Stream;N;k;B;Cache;Loops;Mean ms;Min ms;Max ms;Deviation ms;I/Os by formula;I/Os counted;ns of loops"
+)
+# The whole study of smaller files takes about two minutes, more on a loaded machine.
+QUICK_SECONDS = 900
+
+
+def rows_of(directory):
+    """The rows of a table of results."""
+    with open(directory / "streams.csv", newline="") as table:
+        return list(csv.DictReader(table, delimiter=";"))
+
+
+def keys_of(rows):
+    return [tuple(row[name] for name in ("Direction", "Stream", "N", "k", "B", "Cache")) for row in rows]
+
+
+def browser():
+    """A headless browser, or a failure: the setup of the tests installs one."""
+    names = ("chromium-headless-shell", "chromium", "google-chrome")
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    assert found, "no headless browser: install chromium-headless-shell"
+    return found
+
+
+class Elements(HTMLParser):
+    """The elements of a page: those with an id, and for each what it contains."""
+
+    # Elements without an end.
+    VOID = ("meta", "link", "br", "img", "hr", "input")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.inside, self.all = [], {}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.all.append((tag, dict(attributes)))
+        identifier = dict(attributes).get("id")
+        if identifier:
+            assert identifier not in self.inside, f"two elements are called {identifier}"
+            self.inside[identifier] = []
+        for name in {name for _, name in self.open if name}:
+            self.inside[name].append(tag)
+        if tag not in self.VOID:
+            self.open.append((tag, identifier))
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop()[0] != tag:
+            pass
+
+
+def shown(page):
+    """The elements of a page as a browser shows it; an error or a request to the outside is a failure."""
+    options = ["--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    command = [browser(), *options, page.resolve().as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line or "Refused" in line]
+    assert not complaints, complaints
+    return Elements(done.stdout)
+
+
+def test_the_quick_study_ends_in_a_page_with_every_table_and_figure(disk):
+    out = disk / "results"
+    done = run("lab", "all", "--quick", "--out", out, "--plot", timeout=QUICK_SECONDS)
+    assert "measurements to make: about" in done.stderr
+    assert "predicted" in done.stdout.decode() and "index.html" in done.stdout.decode()
+    rows = rows_of(out)
+    assert {row["Stream"] for row in rows} == {"plain", "buffered", "sized", "mapped", "direct"}
+    assert {(row["Direction"], row["Cache"]) for row in rows} == {
+        (direction, cache) for direction in ("read", "write") for cache in ("cold", "warm")
+    }
+    assert len(set(keys_of(rows))) == len(rows)
+    for row in rows:
+        # The formula rounds the blocks of all streams up once, each stream has a last block of its own.
+        formula, counted = int(row["I/Os by formula"]), int(row["I/Os counted"])
+        assert formula <= counted <= formula + int(row["k"]) - 1, row
+        assert len(row["ns of loops"].split(",")) == int(row["Loops"]) - 1
+
+    page = shown(out / "index.html")
+    for number in (2, 3, 4, 5, 6, 8, 9):
+        assert f"table-{number}" in page.inside, number
+    for number in (3, 4, 5, 6, 9):
+        assert page.inside[f"table-{number}"].count("td") > 0, number
+    for number in range(4, 34):
+        figure = page.inside[f"figure-{number}"]
+        assert "svg" in figure and figure.count("circle") > 1, number
+    assert not [tag for tag, attributes in page.all if "src" in attributes or tag in ("script", "link")]
+    charts = {path.name for path in (out / "charts").iterdir()}
+    assert {"figure-4-warm.svg", "figure-29-cold.svg"} <= charts
+    hidden = [name for name in leftovers(out) if name.startswith(".ascot")]
+    assert not hidden
+
+
+SMALL = ["--stream", "plain,sized,mapped,direct", "--n", "1e3..1e4", "--k", "1,3", "--b", "12..13", "--loops", "3"]
+
+
+def test_flags_and_a_file_of_parameters_measure_the_same_cells(disk):
+    run("lab", "streams", *SMALL, "--out", disk / "flags")
+    text = "".join(
+        f"{name};1000,1e4;1,3;12,13;3\n" for name in ("Simple", "BufferB", "MAPPING", "direct")
+    )
+    header = "Stream Type;Total integers per file;Nr of streams;Buffer size range;Nr Loops\n"
+    (disk / "p.csv").write_text(header + text)
+    run("lab", "streams", "--params", disk / "p.csv", "--out", disk / "file", "--quiet")
+    by_flags, by_file = (keys_of(rows_of(disk / name)) for name in ("flags", "file"))
+    assert by_flags == by_file and len(by_flags) == 2 * 2 * (4 + 3 * 8)
+    assert (disk / "flags" / "streams.csv").read_text().splitlines()[0] == HEADER
+
+
+def test_a_finished_study_is_not_measured_again(disk):
+    run("lab", "streams", *SMALL, "--out", disk)
+    before = (disk / "streams.csv").read_bytes()
+    again = run("lab", "streams", *SMALL, "--out", disk)
+    assert "0 measurements to make (56 are finished already)" in again.stderr
+    assert (disk / "streams.csv").read_bytes() == before
+    more = run("lab", "streams", *SMALL[:-1], "4", "--out", disk)
+    assert "56 measurements to make:" in more.stderr, "other loops are other measurements"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_study_continues_after_its_last_row(disk, how):
+    # A cell of a million system calls takes much longer than the others.
+    flags = ["lab", "streams", "--stream", "plain", "--n", "100,1000,3e6", "--direction", "read", "--out", disk]
+    process = start(*flags)
+    table = disk / "streams.csv"
+    deadline = time.monotonic() + 60
+    while not table.exists() or len(table.read_text().splitlines()) < 5:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.2)
+    if how == signal.SIGKILL:
+        kill(process)
+    else:
+        process.send_signal(how)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == -how, said
+        assert leftovers(disk) == ["streams.csv"], "files of the interrupted measurement are left"
+    finished = keys_of(rows_of(disk))
+    assert 4 <= len(finished) < 6
+    again = run(*flags, timeout=120)
+    assert f"({len(finished)} are finished already)" in again.stderr
+    rows = keys_of(rows_of(disk))
+    assert len(rows) == 6 and rows[: len(finished)] == finished and len(set(rows)) == 6
+    assert leftovers(disk) == ["index.html", "streams.csv"]
+
+
+@pytest.mark.parametrize(
+    ("row", "place", "problem"),
+    [
+        ("Bufer;1000;1;0,2;6", "row 2, column 1", "'Bufer' is no stream type"),
+        ("BufferB;-1;1;0,2;6", "row 2, column 2", "'-1' is not a whole number"),
+        ("BufferB;1000;0;0,2;6", "row 2, column 3", "not a number of streams"),
+        ("Mapping;1000;1;0,2;6", "row 2, column 4", "smaller than the 4 bytes"),
+        ("BufferB;1000;1;0,31;6", "row 2, column 4", "exponents from 0 to 30"),
+        ("BufferB;1000;1;0,2;many", "row 2, column 5", "not a number of loops"),
+        ("BufferB;1000;1;0,2", "row 2, column 5", "is missing"),
+    ],
+)
+def test_impossible_parameters_are_named_by_row_and_column(disk, row, place, problem):
+    (disk / "p.csv").write_text(f"Simple;10;1;0,0;2\n{row}\n")
+    done = run("lab", "streams", "--params", disk / "p.csv", "--out", disk / "out", expect=2)
+    assert place in done.stderr and problem in done.stderr and "p.csv" in done.stderr
+    assert not (disk / "out").exists(), "nothing is written for a wrong file"
+
+
+def test_wrong_flags_are_explained(disk):
+    for flags, text in [
+        (["--stream", "odd"], "--stream 'odd' is no kind of stream"),
+        (["--n", "ten"], "--n 'ten' is not a number"),
+        (["--stream", "direct", "--b", "4..12"], "smaller than the 4096 bytes"),
+        (["--loops", "1"], "the first is left out"),
+        (["--stream", "sized", "--b", "30", "--n", "1e9", "--memory", "64MiB"], "--memory"),
+    ]:
+        done = run("lab", "streams", *flags, "--out", disk / "out", expect=2)
+        assert text in done.stderr, done.stderr
+        assert not (disk / "out" / "streams.csv").exists()
+
+
+def test_files_that_do_not_fit_are_refused_before_anything_is_written(disk):
+    with small_disk(disk, 16 * MIB) as small:
+        flags = ["lab", "streams", "--stream", "sized", "--b", "16", "--work", small, "--out", disk / "out"]
+        done = run(*flags, "--n", "1e8", expect=2)
+        assert "the study needs 800 MB" in done.stderr and str(small) in done.stderr
+        assert not [name for name in leftovers(small) if name != "lost+found"]
+        # Two files of 4 MB fit.
+        run(*flags, "--n", "1e6", "--loops", "2", "--cache", "warm")
+
+
+def test_a_volume_that_fills_up_meanwhile_is_an_error_that_keeps_rows(disk):
+    with small_disk(disk, 32 * MIB) as small:
+        flags = ["lab", "streams", "--stream", "plain", "--n", "1000,4e6", "--direction", "write", "--loops", "2"]
+        process = start(*flags, "--cache", "warm", "--work", small, "--out", disk / "out")
+        while not (disk / "out" / "streams.csv").exists() or len(rows_of(disk / "out")) < 1:
+            assert process.poll() is None
+            time.sleep(0.01)
+        with open(small / "foreign", "wb") as foreign:
+            try:
+                while True:
+                    foreign.write(b"x" * MIB)
+                    foreign.flush()
+            except OSError:
+                pass
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 2 and b"no space left on the volume" in said, said
+        assert len(rows_of(disk / "out")) == 1
+        assert [name for name in leftovers(small) if name != "lost+found"] == ["foreign"]
+
+
+def test_a_file_that_is_no_table_of_results_is_left_alone(disk):
+    (disk / "streams.csv").write_text("a,b\n1,2\n")
+    done = run("lab", "streams", *SMALL, "--out", disk, expect=2)
+    assert "line 1: the columns are not Direction;Stream" in done.stderr
+    assert (disk / "streams.csv").read_text() == "a,b\n1,2\n"
