@@ -5,6 +5,7 @@
 //!   sorts/       the merge sort of those streams over N, M and d (papers/2, section 4)
 //!   disk/        DiskBench: the reads and writes of a sort, without the sort (papers/4, section 3)
 //!   net/         NetBench: all to all, without disks (papers/4, section 3)
+//!   whole        streams and merge sorts as one study
 //!   page/        a study as one HTML page
 //!   table        results as they are kept: one row for each finished measurement
 //!   work_dir     the private directory of the files that are measured
@@ -23,6 +24,7 @@ pub mod page;
 pub mod sorts;
 pub mod streams;
 pub mod table;
+pub mod whole;
 pub mod work_dir;
 
 pub use error::LabError;

@@ -118,7 +118,8 @@ pub fn shared() -> Vec<Arg> {
             "memory",
             "SIZE",
             "memory for the streams of a measurement",
-            "Memory that the streams of one measurement may take together; half of the machine's if not given.",
+            "Memory that the streams of one measurement, or one merge sort, may take; half of the memory that is free if not \
+             given.",
         )
         .help_heading(RESOURCES),
         dir_option(

@@ -37,6 +37,11 @@ impl Observer for Screen {
         if self.quiet {
             return;
         }
+        if planned.measurements == 0 {
+            let count = units::plural(planned.finished_before as u64, "measurement");
+            self.write(&format!("ascot: {count} to make, all of which are finished already\n"));
+            return;
+        }
         let before = match planned.finished_before {
             0 => String::new(),
             count => format!(" ({count} are finished already)"),

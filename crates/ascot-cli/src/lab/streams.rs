@@ -4,12 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ascot_io::Direction;
-use ascot_lab::page::{self, About};
+use ascot_lab::page::{self, About, Section};
+use ascot_lab::sorts::{SortResult, SortStudy, summary};
 use ascot_lab::streams::grid::{CACHES, DIRECTIONS};
 use ascot_lab::streams::parameters::{self, Row};
-use ascot_lab::streams::{Backend, Cache, Cell, Finished, Grid, StreamStudy};
+use ascot_lab::streams::{Backend, Cache, Cell, Finished, Measured, StreamStudy};
+use ascot_lab::whole::{WholeGrid, WholeStudy};
 use ascot_lab::{LabError, Stop};
 use ascot_model::units;
+use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
 
 use super::screen::Screen;
@@ -19,6 +22,7 @@ use crate::report_file::write_whole;
 use crate::signals::stoppable;
 use crate::sys::{self, print};
 use crate::values;
+use crate::volume;
 
 /// Defaults of the flags.
 const DEFAULT_ELEMENTS: &str = "1e3..1e6";
@@ -49,26 +53,83 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// `ascot lab all`.
 pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
-    let grid = if matches.get_flag("quick") { Grid::quick() } else { Grid::published() };
-    study(matches, grid.cells(), grid.usual_elements())
+    let grid = if matches.get_flag("quick") { WholeGrid::quick() } else { WholeGrid::published() };
+    let Places { out, work, memory_bytes } = places(matches)?;
+    let usual = grid.streams.usual_elements();
+    let (cells, volumes) = (grid.streams.cells(), volume::of_directory(matches, &work)?);
+    let streams = StreamStudy { cells, out: out.clone(), work: work.clone(), memory_bytes };
+    let sorts = SortStudy {
+        cells: grid.sorts,
+        out: out.clone(),
+        work: work.clone(),
+        memory_bytes,
+        volumes,
+        faults: None,
+    };
+    let screen = Screen::new(matches.get_flag("quiet"));
+    let study = WholeStudy { streams, sorts };
+    let (streams, sorts) = stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
+    screen.clear();
+    let run = Run {
+        results: &streams.results,
+        sorts: &sorts.results,
+        measured: streams.measured + sorts.measured,
+        predicted_s: streams.predicted_s + sorts.predicted_s,
+        taken_s: streams.taken_s + sorts.taken_s,
+    };
+    finish(matches, &run, &out, &work, usual)
+}
+
+/// The directories of a study, and its memory.
+struct Places {
+    out: PathBuf,
+    work: PathBuf,
+    memory_bytes: u64,
+}
+
+fn places(matches: &ArgMatches) -> Result<Places, Failure> {
+    let memory_bytes = numbers::memory(matches, "memory", default_memory())?;
+    let out = out_directory(matches)?;
+    let work = values::path(matches, "work").unwrap_or_else(|| out.clone());
+    Ok(Places { out, work, memory_bytes })
+}
+
+/// A finished study, for its page and its closing text.
+struct Run<'a> {
+    results: &'a [Measured],
+    sorts: &'a [SortResult],
+    measured: usize,
+    predicted_s: f64,
+    taken_s: f64,
 }
 
 /// Measures the cells and writes the page; `usual` is the N of the figures in which k or B varies.
 fn study(matches: &ArgMatches, cells: Vec<Cell>, usual: u64) -> Result<u8, Failure> {
-    let out = out_directory(matches)?;
-    let work = values::path(matches, "work").unwrap_or_else(|| out.clone());
-    let memory_bytes = numbers::memory(matches, "memory", sys::memory_bytes() / 2)?;
+    let Places { out, work, memory_bytes } = places(matches)?;
     let study = StreamStudy { cells, out: out.clone(), work: work.clone(), memory_bytes };
     let screen = Screen::new(matches.get_flag("quiet"));
-    let finished = stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
+    let Finished { results, measured, predicted_s, taken_s } =
+        stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
     screen.clear();
-    let html = page::page(&about(&finished, &work), &finished.results, usual, &[]);
+    finish(
+        matches,
+        &Run { results: &results, sorts: &[], measured, predicted_s, taken_s },
+        &out,
+        &work,
+        usual,
+    )
+}
+
+/// Writes the page and the charts, and prints the conclusions.
+fn finish(matches: &ArgMatches, run: &Run<'_>, out: &Path, work: &Path, usual: u64) -> Result<u8, Failure> {
+    let sections: Vec<Section> = page::sorts::section(run.sorts).into_iter().collect();
+    let html = page::page(&about(run, work), run.results, usual, &sections);
     let path = out.join("index.html");
     write_whole(&path, html.as_bytes()).map_err(Failure::file(&path, "cannot write the page"))?;
     if matches.get_flag("plot") {
-        write_charts(&out, &finished, usual)?;
+        write_charts(out, run.results, usual)?;
     }
-    print(&text(&finished, &path))?;
+    print(&text(run, &path))?;
     Ok(0)
 }
 
@@ -116,9 +177,9 @@ fn backends(matches: &ArgMatches) -> Result<Vec<Backend>, Failure> {
 }
 
 /// The lines of the page about the run.
-fn about(finished: &Finished, work: &Path) -> About {
+fn about(run: &Run<'_>, work: &Path) -> About {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let Finished { measured, predicted_s, taken_s, .. } = finished;
+    let Run { measured, predicted_s, taken_s, .. } = run;
     About {
         lines: vec![
             format!(
@@ -131,33 +192,34 @@ fn about(finished: &Finished, work: &Path) -> About {
                 "{measured} measurements made in this run, in {} (predicted: {}); {} in all.",
                 units::seconds(*taken_s),
                 units::seconds(*predicted_s),
-                finished.results.len()
+                run.results.len() + run.sorts.len()
             ),
         ],
     }
 }
 
-fn write_charts(out: &Path, finished: &Finished, usual: u64) -> Result<(), Failure> {
+fn write_charts(out: &Path, results: &[Measured], usual: u64) -> Result<(), Failure> {
     let directory = out.join("charts");
     fs::create_dir_all(&directory)
         .map_err(Failure::file(&directory, "cannot make the directory of the charts"))?;
-    for (name, svg) in page::charts(&finished.results, usual) {
+    for (name, svg) in page::charts(results, usual) {
         let path = directory.join(format!("{name}.svg"));
         write_whole(&path, svg.as_bytes()).map_err(Failure::file(&path, "cannot write the chart"))?;
     }
     Ok(())
 }
 
-/// The closing text: the best B of each N, and where the rest is.
-fn text(finished: &Finished, page: &Path) -> String {
-    let table = page::best_blocks_text(&finished.results);
-    let Finished { measured, predicted_s, taken_s, results } = finished;
+/// The closing text: the best B, M and d of each N, and where the rest is.
+fn text(run: &Run<'_>, page: &Path) -> String {
+    let blocks = page::best_blocks_text(run.results);
+    let sorts = if run.sorts.is_empty() { String::new() } else { format!("{}\n", summary::text(run.sorts)) };
+    let Run { results, measured, predicted_s, taken_s, .. } = run;
     let time = match measured {
         0 => String::new(),
         _ => format!("{} predicted, {} taken; ", units::seconds(*predicted_s), units::seconds(*taken_s)),
     };
-    let count = units::plural(results.len() as u64, "measurement");
-    format!("{table}{count}: {time}see {}\n", page.display())
+    let count = units::plural((results.len() + run.sorts.len()) as u64, "measurement");
+    format!("{blocks}{sorts}{count}: {time}see {}\n", page.display())
 }
 
 impl From<LabError> for Failure {

@@ -5,6 +5,7 @@
 
 pub mod chart;
 mod figures;
+pub mod sorts;
 mod table;
 mod tables;
 

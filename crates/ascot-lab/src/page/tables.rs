@@ -19,7 +19,8 @@ pub fn ms(value: f64) -> String {
     }
 }
 
-fn dash() -> String {
+/// The text of a cell that was not measured.
+pub fn dash() -> String {
     "-".to_owned()
 }
 

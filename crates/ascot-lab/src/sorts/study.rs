@@ -1,7 +1,7 @@
 //! The study: cells measured one after the other, each kept before the next begins.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -59,26 +59,12 @@ impl SortStudy {
     /// Too little memory or space for a cell, before anything is written; those of the streams and of sorts; and
     /// [`LabError::Stopped`]. Rows of finished cells stay.
     pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<FinishedSorts, LabError> {
-        self.check_memory()?;
-        let cells = self.different_cells();
-        self.check_outputs(&cells)?;
-        let known = self.finished_before()?;
-        let left: Vec<SortCell> = cells.iter().filter(|cell| !known.contains(*cell)).cloned().collect();
+        let (cells, left) = self.cells_left()?;
         let space_bytes = left.iter().map(space_bytes).max().unwrap_or(0);
-        self.check_space(space_bytes)?;
         let (mut table, mut finished) = results::open(&self.out)?;
         let work = WorkDir::create(&self.work)?;
         let table_path = table.path().to_path_buf();
-        let mut measurement = Measurement {
-            directory: work.path(),
-            stop,
-            table: &table_path,
-            out: &self.out,
-            memory_bytes: self.memory_bytes,
-            volumes: self.volumes.clone(),
-            faults: self.faults.clone(),
-            input: None,
-        };
+        let mut measurement = self.measurement(work.path(), &table_path, stop);
         let mut forecast = Forecast::calibrate(&left, &mut measurement)?;
         let mut compared = Compared::of(&finished);
         let predicted_s = forecast.left_s(&left, &compared);
@@ -105,6 +91,52 @@ impl SortStudy {
         let result_of = |cell: &SortCell| finished.iter().find(|result| result.cell == *cell).cloned();
         let results = cells.iter().filter_map(result_of).collect();
         Ok(FinishedSorts { results, measured: left.len(), predicted_s, taken_s })
+    }
+
+    /// Predicts the study without making its measurements.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn predict(&self, stop: &Stop) -> Result<Planned, LabError> {
+        let (cells, left) = self.cells_left()?;
+        let space_bytes = left.iter().map(space_bytes).max().unwrap_or(0);
+        let finished_before = cells.len() - left.len();
+        let mut planned =
+            Planned { measurements: left.len(), finished_before, predicted_s: 0.0, space_bytes };
+        if left.is_empty() {
+            return Ok(planned);
+        }
+        let work = WorkDir::create(&self.work)?;
+        let table = self.out.join(results::FILE_NAME);
+        let mut measurement = self.measurement(work.path(), &table, stop);
+        let forecast = Forecast::calibrate(&left, &mut measurement)?;
+        let known: Vec<SortResult> = if table.exists() { results::read_results(&table)? } else { Vec::new() };
+        planned.predicted_s = forecast.left_s(&left, &Compared::of(&known));
+        Ok(planned)
+    }
+
+    /// All cells, and those that the table of results does not have; an error if they cannot be measured.
+    fn cells_left(&self) -> Result<(Vec<SortCell>, Vec<SortCell>), LabError> {
+        self.check_memory()?;
+        let cells = self.different_cells();
+        self.check_outputs(&cells)?;
+        let known = self.finished_before()?;
+        let left: Vec<SortCell> = cells.iter().filter(|cell| !known.contains(*cell)).cloned().collect();
+        self.check_space(left.iter().map(space_bytes).max().unwrap_or(0))?;
+        Ok((cells, left))
+    }
+
+    fn measurement<'a>(&'a self, directory: &'a Path, table: &'a Path, stop: &'a Stop) -> Measurement<'a> {
+        Measurement {
+            directory,
+            stop,
+            table,
+            out: &self.out,
+            memory_bytes: self.memory_bytes,
+            volumes: self.volumes.clone(),
+            faults: self.faults.clone(),
+            input: None,
+        }
     }
 
     fn different_cells(&self) -> Vec<SortCell> {

@@ -81,6 +81,9 @@ impl Forecast {
     /// Those of the measurements.
     pub fn calibrate(cells: &[Cell], measurement: &mut Measurement<'_>) -> Result<Self, LabError> {
         let mut forecast = Self::default();
+        if cells.is_empty() {
+            return Ok(forecast);
+        }
         let mut combinations: Vec<Combination> = cells.iter().map(combination).collect();
         combinations.sort_unstable();
         combinations.dedup();

@@ -16,7 +16,7 @@ use super::cell::{Backend, Cache, Cell, direction_word};
 use super::measure::Measured;
 use super::parameters;
 use crate::error::LabError;
-use crate::table::Table;
+use crate::table::{NumberedRow, Table};
 
 /// The name of the file in the directory of results.
 pub const FILE_NAME: &str = "streams.csv";
@@ -45,11 +45,27 @@ const COLUMNS: [&str; 14] = [
 pub fn open(directory: &Path) -> Result<(Table, Vec<Measured>), LabError> {
     let path = directory.join(FILE_NAME);
     let (table, rows) = Table::open(&path, &COLUMNS)?;
+    Ok((table, results_of(&path, rows)?))
+}
+
+/// The results of the table in `directory`; none if it has no table.
+///
+/// # Errors
+/// As [`open`].
+pub fn read(directory: &Path) -> Result<Vec<Measured>, LabError> {
+    let path = directory.join(FILE_NAME);
+    match path.try_exists().map_err(LabError::file("look for", &path))? {
+        true => results_of(&path, Table::read(&path, &COLUMNS)?),
+        false => Ok(Vec::new()),
+    }
+}
+
+fn results_of(path: &Path, rows: Vec<NumberedRow>) -> Result<Vec<Measured>, LabError> {
     let parsed = rows.into_iter().map(|(line, fields)| {
-        let problem = |problem| LabError::Table { path: path.clone(), line, problem };
+        let problem = |problem| LabError::Table { path: path.to_path_buf(), line, problem };
         measured_of(&fields).map_err(|column| problem(format!("'{}' is impossible", COLUMNS[column])))
     });
-    Ok((table, parsed.collect::<Result<_, _>>()?))
+    parsed.collect()
 }
 
 /// The fields of a result.

@@ -49,11 +49,9 @@ impl StreamStudy {
     pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<Finished, LabError> {
         self.check_memory()?;
         let cells = self.different_cells();
-        let (mut table, mut finished) = results::open(&self.out)?;
-        let known: HashSet<Cell> = finished.iter().map(|measured| measured.cell).collect();
-        let left: Vec<Cell> = cells.iter().filter(|cell| !known.contains(cell)).copied().collect();
+        let left = self.cells_left(&cells)?;
         let space_bytes = space_bytes(&left);
-        self.check_space(space_bytes)?;
+        let (mut table, mut finished) = results::open(&self.out)?;
         let work = WorkDir::create(&self.work)?;
         let table_path = table.path().to_path_buf();
         let inputs = InputFiles::new(work.path());
@@ -84,6 +82,32 @@ impl StreamStudy {
         let result_of = |cell: &Cell| finished.iter().find(|measured| measured.cell == *cell).cloned();
         let results = cells.iter().filter_map(result_of).collect();
         Ok(Finished { results, measured: left.len(), predicted_s, taken_s })
+    }
+
+    /// Predicts the study without making its measurements.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn predict(&self, stop: &Stop) -> Result<Planned, LabError> {
+        self.check_memory()?;
+        let cells = self.different_cells();
+        let left = self.cells_left(&cells)?;
+        let space_bytes = space_bytes(&left);
+        let work = WorkDir::create(&self.work)?;
+        let table = self.out.join(results::FILE_NAME);
+        let inputs = InputFiles::new(work.path());
+        let mut measurement = Measurement { directory: work.path(), stop, table: &table, inputs };
+        let predicted_s = Forecast::calibrate(&left, &mut measurement)?.left_s(&left);
+        let finished_before = cells.len() - left.len();
+        Ok(Planned { measurements: left.len(), finished_before, predicted_s, space_bytes })
+    }
+
+    /// The cells that the table of results does not have; an error if their files do not fit.
+    fn cells_left(&self, cells: &[Cell]) -> Result<Vec<Cell>, LabError> {
+        let known: HashSet<Cell> = results::read(&self.out)?.iter().map(|measured| measured.cell).collect();
+        let left: Vec<Cell> = cells.iter().filter(|cell| !known.contains(cell)).copied().collect();
+        self.check_space(space_bytes(&left))?;
+        Ok(left)
     }
 
     fn different_cells(&self) -> Vec<Cell> {

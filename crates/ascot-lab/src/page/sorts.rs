@@ -1,0 +1,204 @@
+//! The section of merge sorts: tables 8 and 9 and figures 30 to 33 of papers/2, and the table of its appendix.
+
+use std::fmt::Write as _;
+
+use super::chart::{Axis, Chart, Line, Scale};
+use super::table::HtmlTable;
+use super::tables::{dash, ms};
+use super::{Section, charts_html};
+use crate::sorts::SortResult;
+use crate::sorts::summary::{Group, groups};
+
+/// The section; empty if nothing was sorted.
+pub fn section(results: &[SortResult]) -> Option<Section> {
+    let groups = groups(results);
+    let mut html = String::from(
+        "<p>N 32-bit integers sorted with runs of M integers, d of them merged at once; mean milliseconds of all loops \
+         but the first.</p>\n",
+    );
+    for (number, group) in groups.iter().enumerate() {
+        let order = if group.descending { "descending" } else { "ascending" };
+        let _ = writeln!(
+            html,
+            "<h3>Reading through {} streams, writing through {}, {order}</h3>",
+            group.read, group.write
+        );
+        // Identifiers belong to the first group: a page has each of them once.
+        html += &group_html(group, number == 0);
+    }
+    let _ = write!(html, "<details><summary>All sorts</summary>{}</details>", every_sort(results).html());
+    (!groups.is_empty()).then(|| Section { id: "sorts".into(), title: "Merge sorts".into(), html })
+}
+
+fn group_html(group: &Group<'_>, first: bool) -> String {
+    let id = |name: &str| if first { format!(" id=\"{name}\"") } else { String::new() };
+    let mut html = String::new();
+    let list = |values: Vec<String>| values.join(", ");
+    let mut settings = HtmlTable::new(["parameter", "values"]);
+    let rows = [
+        ("N", group.elements().iter().map(u64::to_string).collect::<Vec<_>>()),
+        ("M", group.memory().iter().map(u64::to_string).collect()),
+        ("d", group.fan_in().iter().map(u32::to_string).collect()),
+    ];
+    settings.rows.extend(rows.map(|(name, values)| vec![name.to_owned(), list(values)]));
+    let _ = writeln!(
+        html,
+        "<div{}><h4>Parameters (table 8 of the paper)</h4>{}</div>",
+        id("table-8"),
+        settings.html()
+    );
+    let mut best = HtmlTable::new(["N", "M", "d", "ms"]);
+    for one in group.best() {
+        let numbers =
+            [one.elements, one.memory_elements, u64::from(one.fan_in)].map(|number| number.to_string());
+        best.rows.push(numbers.into_iter().chain([ms(one.mean_ms)]).collect());
+    }
+    let _ = writeln!(
+        html,
+        "<div{}><h4>Best M and d of each N (table 9 of the paper)</h4>{}</div>",
+        id("table-9"),
+        best.html()
+    );
+    for elements in group.elements() {
+        let _ = writeln!(html, "<h4>N = {elements}: ms by M and d</h4>{}", by_memory(group, elements).html());
+    }
+    for (number, caption, chart) in figures(group) {
+        let id = if first {
+            format!("figure-{number}")
+        } else {
+            format!("figure-{number}-{}-{}", group.read.backend.word(), group.write.backend.word())
+        };
+        html += &charts_html(&id, &format!("Figure {number}. {caption}"), &[(String::new(), chart)]);
+    }
+    html
+}
+
+fn by_memory(group: &Group<'_>, elements: u64) -> HtmlTable {
+    let fan_in = group.fan_in();
+    let mut table =
+        HtmlTable::new(std::iter::once("M / d".to_owned()).chain(fan_in.iter().map(u32::to_string)));
+    for m in group.memory() {
+        let times: Vec<String> =
+            fan_in.iter().map(|&d| group.mean_ms(elements, m, d).map_or_else(dash, ms)).collect();
+        if times.iter().any(|time| *time != dash()) {
+            table.rows.push(std::iter::once(m.to_string()).chain(times).collect());
+        }
+    }
+    table
+}
+
+/// Figures 30 to 33: the influence of d, of M and of N.
+fn figures(group: &Group<'_>) -> Vec<(u32, String, Chart)> {
+    let (elements, memory, fan_in) = (group.elements(), group.memory(), group.fan_in());
+    let [Some(&smallest), Some(&largest)] = [memory.first(), memory.last()] else { return Vec::new() };
+    // The largest N that was sorted with every M, as far as there is one.
+    let full = |n: &&u64| memory.iter().all(|&m| fan_in.iter().any(|&d| group.mean_ms(**n, m, d).is_some()));
+    let Some(&n) = elements.iter().rev().find(full).or(elements.last()) else { return Vec::new() };
+    let line = |name: String, points: Vec<(f64, f64)>| Line { name, points };
+    let by_d = |m: u64| {
+        let point = |&d: &u32| Some((f64::from(d), group.mean_ms(n, m, d)?));
+        line(format!("M = {m}"), fan_in.iter().filter_map(point).collect())
+    };
+    let by_m = |d: u32| {
+        let point = |&m: &u64| Some((m as f64, group.mean_ms(n, m, d)?));
+        line(format!("d = {d}"), memory.iter().filter_map(point).collect())
+    };
+    let d = fan_in.iter().copied().find(|d| *d >= 25).or(fan_in.last().copied()).unwrap_or(2);
+    let m = memory.range(..largest).next_back().copied().unwrap_or(smallest);
+    let by_n = |d: u32, m: u64| {
+        let point = |&n: &u64| Some((n as f64, group.mean_ms(n, m, d)?));
+        line(format!("d = {d}, M = {m}"), elements.iter().filter_map(point).collect())
+    };
+    let axis = |name, scale| Axis::new(name, scale);
+    let time = |scale| Axis::new("ms", scale);
+    let (linear, log) = (Scale::Linear, Scale::Logarithmic);
+    let chart = |x, y, lines| Chart { x, y, lines };
+    let d_of_m = fan_in.iter().copied().find(|d| *d >= 30).unwrap_or(d);
+    vec![
+        (
+            30,
+            format!("Influence of d, N = {n}, M = {smallest}"),
+            chart(axis("d", linear), time(linear), vec![by_d(smallest)]),
+        ),
+        (
+            31,
+            format!("Influence of d for each M, N = {n}"),
+            chart(axis("d", linear), time(log), memory.iter().map(|&m| by_d(m)).collect()),
+        ),
+        (
+            32,
+            format!("Influence of M, N = {n}, d = {d_of_m}"),
+            chart(axis("M, integers", log), time(log), vec![by_m(d_of_m)]),
+        ),
+        (33, format!("Influence of N, d = {d}, M = {m}"), chart(axis("N", log), time(log), vec![by_n(d, m)])),
+    ]
+}
+
+/// Every sort, beside the I/Os of formulas, a sort in memory, and the planner's own choice.
+fn every_sort(results: &[SortResult]) -> HtmlTable {
+    let mut table = HtmlTable::new([
+        "sort",
+        "mean ms",
+        "shortest",
+        "longest",
+        "deviation",
+        "reads counted",
+        "reads by formula",
+        "writes counted",
+        "writes by formula",
+        "blocks by 2 B log_d(N/M)",
+        "in memory ms",
+        "planner's ms",
+        "planner's choice",
+    ]);
+    for result in results {
+        let (min, max) = result.range_ms();
+        let formula = result.cell.predicted_ios();
+        let times = [result.mean_ms(), min, max, result.deviation_ms()].map(ms);
+        let ios = [result.reads, formula.reads, result.writes, formula.writes].map(|count| count.to_string());
+        let published = format!("{:.0}", result.cell.model().published_ios());
+        let in_memory = result.in_memory_ms.map_or_else(dash, ms);
+        let planned = &result.planned;
+        let choice = format!("{}, passes: {}", planned.method, planned.passes);
+        let name = std::iter::once(result.cell.to_string());
+        let rest = [published, in_memory, ms(planned.mean_ms), choice];
+        table.rows.push(name.chain(times).chain(ios).chain(rest).collect());
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sorts::PlannedSort;
+    use crate::whole::WholeGrid;
+
+    #[test]
+    fn the_section_has_the_tables_and_figures_of_the_paper() {
+        for grid in [WholeGrid::quick(), WholeGrid::published()] {
+            let planned =
+                PlannedSort { mean_ms: 1.0, method: "merge".into(), passes: 2, memory_bytes: 1 << 20 };
+            let result = |cell: crate::sorts::SortCell| {
+                let loops_ns = vec![cell.elements * 100 / cell.memory_elements; cell.loops as usize];
+                SortResult {
+                    cell,
+                    loops_ns,
+                    reads: 5,
+                    writes: 6,
+                    in_memory_ms: None,
+                    planned: planned.clone(),
+                }
+            };
+            let results: Vec<SortResult> = grid.sorts.iter().cloned().map(result).collect();
+            let html = section(&results).unwrap().html;
+            for id in ["table-8", "table-9", "figure-30", "figure-31", "figure-32", "figure-33"] {
+                assert_eq!(html.matches(&format!("id=\"{id}\"")).count(), 1, "{id}");
+            }
+            let groups = groups(&results);
+            let count = |number: usize| figures(&groups[0])[number].2.lines[0].points.len();
+            assert_eq!([0, 1, 2, 3].map(count).iter().min(), Some(&3), "every line has points");
+            assert_eq!(html.matches("<svg").count(), 4);
+        }
+        assert!(section(&[]).is_none());
+    }
+}
