@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import tempfile
 import time
 
 import pytest
@@ -187,3 +189,23 @@ def test_a_limit_of_file_sizes_is_named(disk):
     done = run(*words, expect=2, preexec_fn=limit_file_size(MIB))
     assert "ulimit -f" in done.stderr
     assert leftovers(disk) == []
+
+
+def test_a_volume_without_direct_access_is_named(disk):
+    """ext4 with data=journal accepts O_DIRECT and uses the page cache all the same."""
+    with small_disk(disk, 96 * MIB, features="has_journal", mount_options="loop,data=journal") as volume:
+        done = run("lab", "disk", "--input", volume, "--output", disk, *QUICK, "--json")
+        report = json.loads(done.stdout)
+        assert leftovers(volume) == []
+    assert [found["direct"] for found in report["inputs"] + report["outputs"]] == [False, True]
+    assert any(str(volume) in notice and "refuses O_DIRECT" in notice for notice in report["notices"])
+    assert passes_of(report)["map-and-shuffle", "both", False]["reading"]["mean"] > 0
+
+
+def test_a_volume_that_is_memory_is_named(disk):
+    if subprocess.run(["findmnt", "-nt", "tmpfs", "/dev/shm"], capture_output=True).returncode != 0:
+        pytest.skip("/dev/shm is not a tmpfs")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        done = run("lab", "disk", "--input", memory, "--output", disk, *QUICK)
+        assert f"{memory} is memory" in done.stdout.decode()
+        assert leftovers(memory) == []
