@@ -8,7 +8,17 @@ import tempfile
 import time
 
 import pytest
-from support import MIB, leave_free, leftovers, limit_file_size, run, small_disk, start
+from support import (
+    MIB,
+    enter_cgroup,
+    leave_free,
+    leftovers,
+    limit_file_size,
+    run,
+    small_disk,
+    start,
+    throttled_cgroup,
+)  # fmt: skip
 
 # Small enough for a loop-mounted image: 8 MiB in requests of 256 KiB.
 QUICK = ("--bytes", "8MiB", "--request", "256KiB", "--rounds", "1")
@@ -66,6 +76,21 @@ def test_volumes_are_repeated_flags_too_and_the_text_names_the_slowest(volumes):
                   "reading", "writing", "deviation", str(second), "predicted: moves"):  # fmt: skip
         assert words in told, told
     assert leftovers(first) == leftovers(second) == []
+
+
+def test_a_slow_volume_shows_as_slow_and_does_not_hold_up_the_other(volumes):
+    """The kernel limits the writes to one of them; buffers for all bytes let the other go ahead."""
+    first, second = volumes
+    limit = 16 * MIB
+    words = ("--input", first, "--output", f"{first},{second}", *QUICK, "--memory", "16MiB", "--json")
+    with throttled_cgroup(second, limit, ("write",)) as group:
+        done = run("lab", "disk", *words, preexec_fn=enter_cgroup(group))
+    for found in json.loads(done.stdout)["passes"]:
+        if found["directions"] != "reading":
+            fast, slow = (member["bytes_per_s"] for member in found["writing"]["members"])
+            assert found["writing"]["slowest"]["name"] == str(second)
+            # The kernel lets a first portion pass.
+            assert slow < 3 * limit < fast, found["writing"]
 
 
 def test_the_rates_are_those_of_the_device_not_of_the_cache(volumes):
