@@ -3,10 +3,22 @@
 import json
 import os
 import signal
+import subprocess
+import tempfile
 import time
 
 import pytest
-from support import MIB, leave_free, leftovers, limit_file_size, run, small_disk, start
+from support import (
+    MIB,
+    enter_cgroup,
+    leave_free,
+    leftovers,
+    limit_file_size,
+    run,
+    small_disk,
+    start,
+    throttled_cgroup,
+)  # fmt: skip
 
 # Small enough for a loop-mounted image: 8 MiB in requests of 256 KiB.
 QUICK = ("--bytes", "8MiB", "--request", "256KiB", "--rounds", "1")
@@ -64,6 +76,18 @@ def test_volumes_are_repeated_flags_too_and_the_text_names_the_slowest(volumes):
                   "reading", "writing", "deviation", str(second), "predicted: moves"):  # fmt: skip
         assert words in told, told
     assert leftovers(first) == leftovers(second) == []
+
+
+def test_a_slow_volume_shows_as_slow(volumes):
+    """The kernel limits the writes to one of them."""
+    first, second = volumes
+    words = ("--input", first, "--output", f"{first},{second}", *QUICK, "--memory", "16MiB", "--json")
+    with throttled_cgroup(second, 8 * MIB, ("write",)) as group:
+        done = run("lab", "disk", *words, preexec_fn=enter_cgroup(group))
+    for found in json.loads(done.stdout)["passes"]:
+        if found["directions"] != "reading":
+            assert found["writing"]["slowest"]["name"] == str(second)
+            assert found["writing"]["fastest"]["name"] == str(first)
 
 
 def test_the_rates_are_those_of_the_device_not_of_the_cache(volumes):
@@ -187,3 +211,23 @@ def test_a_limit_of_file_sizes_is_named(disk):
     done = run(*words, expect=2, preexec_fn=limit_file_size(MIB))
     assert "ulimit -f" in done.stderr
     assert leftovers(disk) == []
+
+
+def test_a_volume_without_direct_access_is_named(disk):
+    """ext4 with data=journal accepts O_DIRECT and uses the page cache all the same."""
+    with small_disk(disk, 96 * MIB, features="has_journal", mount_options="loop,data=journal") as volume:
+        done = run("lab", "disk", "--input", volume, "--output", disk, *QUICK, "--json")
+        report = json.loads(done.stdout)
+        assert leftovers(volume) == []
+    assert [found["direct"] for found in report["inputs"] + report["outputs"]] == [False, True]
+    assert any(str(volume) in notice and "refuses O_DIRECT" in notice for notice in report["notices"])
+    assert passes_of(report)["map-and-shuffle", "both", False]["reading"]["mean"] > 0
+
+
+def test_a_volume_that_is_memory_is_named(disk):
+    if subprocess.run(["findmnt", "-nt", "tmpfs", "/dev/shm"], capture_output=True).returncode != 0:
+        pytest.skip("/dev/shm is not a tmpfs")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        done = run("lab", "disk", "--input", memory, "--output", disk, *QUICK)
+        assert f"{memory} is memory" in done.stdout.decode()
+        assert leftovers(memory) == []

@@ -193,6 +193,14 @@ def test_a_peer_that_ends_in_the_middle_is_named(token, victim, name):
             assert f"{names[victim]} {wanted}" in told, told
 
 
+def test_local_peers_end_with_the_signal():
+    process = start("lab", "net", "--local", "3", "--bytes", "1TiB")
+    assert b"all peers are there" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    [(status, out, _)] = ends(process, timeout=15)
+    assert status == -signal.SIGINT and out == ""
+
+
 def test_other_parameters_are_named(token):
     names = addresses(2)
     for flags, told in (

@@ -271,11 +271,17 @@ fn pilot(
 
 fn notices_about(inputs: &[Volume], outputs: &[Volume]) -> Vec<String> {
     let mut notices: Vec<String> = Vec::new();
-    for volume in inputs.iter().chain(outputs).filter(|volume| !volume.is_direct) {
-        let notice = format!(
-            "{} refuses O_DIRECT: its figures are those of the page cache, with a sync after the last buffer",
-            volume.name
-        );
+    for volume in inputs.iter().chain(outputs) {
+        let notice = if volume.is_memory {
+            format!("{} is memory: no device is behind its figures", volume.name)
+        } else if volume.is_direct {
+            continue;
+        } else {
+            format!(
+                "{} refuses O_DIRECT: its figures are those of the page cache, with a sync after the last buffer",
+                volume.name
+            )
+        };
         if !notices.contains(&notice) {
             notices.push(notice);
         }

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn volume(name: &str, device: u64) -> Volume {
-        Volume { directory: name.into(), name: name.into(), device, is_direct: true }
+        Volume { directory: name.into(), name: name.into(), device, is_direct: true, is_memory: false }
     }
 
     const SIZES: Sizes = Sizes { request_bytes: 1 << 20, input_requests: 100, inputs: 2, outputs: 1 };

@@ -9,7 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags, OFlags};
+use ascot_device::System;
+use ascot_model::volume_kind::VolumeKind;
+use rustix::fs::{Advice, AtFlags, FallocateFlags, OFlags, StatxFlags};
 
 use super::error::DiskError;
 
@@ -23,6 +25,8 @@ pub(super) struct Volume {
     pub(super) device: u64,
     /// Whether it allows O_DIRECT.
     pub(super) is_direct: bool,
+    /// Whether its files are memory.
+    pub(super) is_memory: bool,
 }
 
 impl Volume {
@@ -36,7 +40,9 @@ impl Volume {
         let probe = tempfile::tempfile_in(directory).map_err(failed)?;
         let is_direct = make_direct(&probe).map_err(failed)?;
         let name = directory.display().to_string();
-        Ok(Volume { directory: directory.to_path_buf(), name, device: metadata.dev(), is_direct })
+        let kind = System::here().volume_of(directory).map(|volume| volume.kind);
+        let is_memory = kind == Some(VolumeKind::Memory);
+        Ok(Volume { directory: directory.to_path_buf(), name, device: metadata.dev(), is_direct, is_memory })
     }
 
     /// Bytes that may still be written.
@@ -63,14 +69,25 @@ impl Volume {
     }
 }
 
-/// Turns O_DIRECT on; false if the file system refuses it.
+/// Turns O_DIRECT on; false if the file system refuses it, or accepts it and uses the page cache all the same.
 fn make_direct(file: &File) -> io::Result<bool> {
+    if is_cached_in_spite(file) {
+        return Ok(false);
+    }
     let flags = rustix::fs::fcntl_getfl(file)?;
     match rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT) {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether the file system says that it has no direct access for a file, such as ext4 with data=journal. One that says
+/// nothing is taken by what it does with O_DIRECT.
+fn is_cached_in_spite(file: &File) -> bool {
+    let stat = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let says = |mask: u32| StatxFlags::from_bits_retain(mask).contains(StatxFlags::DIOALIGN);
+    stat.is_ok_and(|stat| says(stat.stx_mask) && stat.stx_dio_offset_align == 0)
 }
 
 /// A nameless file on a volume.

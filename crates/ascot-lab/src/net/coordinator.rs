@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use ascot_model::all_to_all::AllToAll;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, Sender};
 
 use super::door::Caller;
 use super::error::NetError;
@@ -252,13 +252,15 @@ impl Coordinator<'_> {
                     self.turn_away(rank, &stream);
                 }
             }
-            match self.events.recv_timeout(POLL) {
+            let event = self.events.recv_timeout(POLL);
+            if self.seat.halt.is_cancelled() {
+                // Also the cause of whatever else has happened.
+                return Err(NetError::Cancelled);
+            }
+            match event {
                 Ok((rank, Event::Message(ToFirst::Failed(trouble)))) => return Err(self.cause(rank, trouble)),
                 Ok((rank, Event::Message(message))) => return Ok((rank, message)),
                 Ok((rank, Event::Ended(error))) => return Err(lost(self.seat.name(rank), error)),
-                Err(RecvTimeoutError::Timeout) if self.seat.halt.is_cancelled() => {
-                    return Err(NetError::Cancelled);
-                }
                 Err(_) => {}
             }
         }

@@ -140,11 +140,12 @@ impl Member<'_> {
     /// The error of the run. The first peer hears of this one's error, and may know the cause: a peer that dies ends
     /// the connections of all others.
     fn verdict(&self, error: NetError) -> NetError {
+        if self.seat.halt.is_cancelled() {
+            // Whatever failed did so because this peer ends: its threads close their connections one after another.
+            self.tell(&ToFirst::Failed(Trouble::Interrupted));
+            return NetError::Cancelled;
+        }
         let trouble = match &error {
-            NetError::Cancelled if self.seat.halt.is_cancelled() => {
-                self.tell(&ToFirst::Failed(Trouble::Interrupted));
-                return error;
-            }
             NetError::Stopped { .. } => return error,
             // The run ends for a reason that the first peer knows.
             NetError::Cancelled => None,
