@@ -68,7 +68,7 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>, usual: u64) -> Result<u8, Failu
     if matches.get_flag("plot") {
         write_charts(&out, &finished, usual)?;
     }
-    print(&text(&finished, &path))?;
+    print(text(&finished, &path))?;
     Ok(0)
 }
 
