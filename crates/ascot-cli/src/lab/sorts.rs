@@ -45,7 +45,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let screen = Screen::new(matches.get_flag("quiet"));
     let finished = stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
     screen.clear();
-    print(&text(&finished, &study))?;
+    print(text(&finished, &study))?;
     Ok(0)
 }
 

@@ -129,7 +129,7 @@ fn finish(matches: &ArgMatches, run: &Run<'_>, out: &Path, work: &Path, usual: u
     if matches.get_flag("plot") {
         write_charts(out, run.results, usual)?;
     }
-    print(&text(run, &path))?;
+    print(text(run, &path))?;
     Ok(0)
 }
 

@@ -11,16 +11,17 @@
 //! merges N log2 d. The calibration sorts a few thousand integers with large runs and with tiny ones. Cells that were
 //! measured correct those that follow: the ratio of taken to predicted time of the same streams and M, or of all.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
+use ascot_model::random::SplitMix64;
 use ascot_sort::merge::element_streams::sort_integers;
 
 use super::cell::{SortCell, Source, StreamChoice};
 use super::measure::{InMemoryKey, Measurement, PlannedKey};
 use super::results::SortResult;
 use crate::error::LabError;
-use ascot_model::random::SplitMix64;
 
 /// Integers of a calibration cell, and of its tiny runs.
 const CALIBRATION_ELEMENTS: u64 = 1 << 15;
@@ -123,9 +124,8 @@ impl Forecast {
         let mut forecast = Self::default();
         let compare_s = compare_s();
         for cell in cells {
-            if !forecast.rates.contains_key(&(cell.read, cell.write)) {
-                let rates = rates_of(cell, compare_s, measurement)?;
-                forecast.rates.insert((cell.read, cell.write), rates);
+            if let Entry::Vacant(rates) = forecast.rates.entry((cell.read, cell.write)) {
+                rates.insert(rates_of(cell, compare_s, measurement)?);
             }
         }
         measurement.clear()?;
