@@ -44,6 +44,14 @@ def _default_ascot() -> Path:
     return target / "release" / "ascot"
 
 
+def _add_streams(commands: Any) -> None:
+    elements = commands.add_parser("streams", help="streams of elements, compared with slices and with fio")
+    elements.add_argument("--repeats", type=int, default=5, help="measured runs of each (5)")
+    elements.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where the files go")
+    elements.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-streams)")
+    elements.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary, for its version")
+
+
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
@@ -76,11 +84,7 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     cores = len(os.sched_getaffinity(0))
     sizes.add_argument("--threads", type=int, default=cores, help="threads of all programs (cores)")
-    elements = commands.add_parser("streams", help="streams of elements, compared with slices and with fio")
-    elements.add_argument("--repeats", type=int, default=5, help="measured runs of each (5)")
-    elements.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where the files go")
-    elements.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-streams)")
-    elements.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary, for its version")
+    _add_streams(commands)
     moving = commands.add_parser("moves", help="merge, split and reshape, compared with the volume's rate")
     moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
     moving.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")

@@ -37,31 +37,7 @@ pub fn streams() -> Command {
             "plain, buffered, sized, mapped, direct",
             "The kinds of streams, separated by commas: plain, buffered, sized, mapped, direct; all if not given.",
         ))
-        .arg(option(
-            "n",
-            "N,...",
-            "integers of each stream: 1e4,1e6 or 1e3..1e6",
-            "Integers of each stream: a list, in which 1e3..1e6 stands for the powers of ten; 1e3..1e6 if not given.",
-        ))
-        .arg(option(
-            "k",
-            "K,...",
-            "streams open at once: 1,2,30 (default 1)",
-            "Numbers of streams that are open at once and interleaved; 1 if not given.",
-        ))
-        .arg(option(
-            "b",
-            "RANGE",
-            "exponents of B: 0..20 (default 12..20)",
-            "Range of exponents of B, of which both ends belong to it: 0..20 means blocks of 1 byte to 1 MiB; 12..20 \
-             if not given. Windows need at least 2^2 bytes, direct blocks 2^12.",
-        ))
-        .arg(option(
-            "loops",
-            "L",
-            "loops of each measurement (default 6)",
-            "Loops of each measurement, of which the first is left out; 6 if not given.",
-        ))
+        .args(of_cells())
         .arg(choice(
             "direction",
             "HOW",
@@ -79,11 +55,7 @@ pub fn streams() -> Command {
              not given.",
         ))
         .args(shared())
-        .arg(switch(
-            "plot",
-            "write charts into DIR/charts",
-            "Write the charts as SVG files into the directory charts of the results, too.",
-        ))
+        .arg(plot())
 }
 
 /// `ascot lab all`.
@@ -104,11 +76,47 @@ pub fn all() -> Command {
             "Measure smaller files and fewer loops, which takes about two minutes and fills every table and figure.",
         ))
         .args(shared())
-        .arg(switch(
-            "plot",
-            "write charts into DIR/charts",
-            "Write the charts as SVG files into the directory charts of the results, too.",
-        ))
+        .arg(plot())
+}
+
+/// The flags for N, k, B and the number of loops.
+fn of_cells() -> Vec<Arg> {
+    vec![
+        option(
+            "n",
+            "N,...",
+            "integers of each stream: 1e4,1e6 or 1e3..1e6",
+            "Integers of each stream: a list, in which 1e3..1e6 stands for the powers of ten; 1e3..1e6 if not given.",
+        ),
+        option(
+            "k",
+            "K,...",
+            "streams open at once: 1,2,30 (default 1)",
+            "Numbers of streams that are open at once and interleaved; 1 if not given.",
+        ),
+        option(
+            "b",
+            "RANGE",
+            "exponents of B: 0..20 (default 12..20)",
+            "Range of exponents of B, of which both ends belong to it: 0..20 means blocks of 1 byte to 1 MiB; 12..20 \
+             if not given. Windows need at least 2^2 bytes, direct blocks 2^12.",
+        ),
+        option(
+            "loops",
+            "L",
+            "loops of each measurement (default 6)",
+            "Loops of each measurement, of which the first is left out; 6 if not given.",
+        ),
+    ]
+}
+
+/// `--plot`.
+fn plot() -> Arg {
+    switch(
+        "plot",
+        "write charts into DIR/charts",
+        "Write the charts as SVG files into the directory charts of the results, too.",
+    )
 }
 
 /// The flags that the studies share.

@@ -4,16 +4,13 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::reader::Source;
-use super::writer::Sink;
+use super::blocks::{PAST_THE_END, Sink, Source};
 use crate::backend::{Access, Calls, apply_effect};
 use crate::buf::Buf;
 use crate::clocks::{State, call};
 use crate::error::{Action, IoError};
 use crate::fault_hook::Effect;
 use crate::stream_context::StreamContext;
-
-pub(super) const PAST_THE_END: &str = "an element was read after the end of the stream";
 
 /// A file whose blocks move by system calls, forward.
 pub(super) struct BlockCalls {

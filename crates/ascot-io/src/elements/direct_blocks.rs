@@ -4,9 +4,7 @@ use std::fs::{File, Metadata};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::block_calls::PAST_THE_END;
-use super::reader::Source;
-use super::writer::Sink;
+use super::blocks::{PAST_THE_END, Sink, Source};
 use crate::buf::{BlockPool, Buf};
 use crate::direct::{DirectRead, DirectWrite};
 use crate::disk::Disk;

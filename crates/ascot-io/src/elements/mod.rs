@@ -36,6 +36,7 @@
 //! ```
 
 mod block_calls;
+mod blocks;
 mod direct_blocks;
 mod element;
 mod kind;

@@ -11,26 +11,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::block_calls::BlockCalls;
+use super::blocks::{Source, disk_for};
 use super::direct_blocks::DirectBlocks;
 use super::windows::WindowsToRead;
 use super::{Element, StreamKind};
 use crate::buf::Buf;
-use crate::disk::{Disk, DiskOptions};
+use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::ledger::Direction;
-
-/// The blocks of a file, read forward.
-pub(super) trait Source: Send {
-    /// Replaces `block`, which has been read, by the next one; returns the valid part of it, which is not empty.
-    /// It is called only while bytes are unread.
-    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError>;
-
-    /// Requests made so far: system calls, windows, or requests to the device.
-    fn requests(&self) -> u64;
-
-    /// The error of a caller that reads past the end.
-    fn past_the_end(&self) -> IoError;
-}
 
 /// Reads the elements of a file forward. Dropping it closes it.
 pub struct ElementReader<E> {
@@ -148,16 +136,6 @@ impl ElementReader<u8> {
     /// Marks the first `bytes` of the current block as read, or all of it if it has fewer.
     pub fn consume(&mut self, bytes: usize) {
         self.start = self.end.min(self.start.saturating_add(bytes));
-    }
-}
-
-/// A disk for one stream of this kind.
-pub(super) fn disk_for(kind: StreamKind) -> Disk {
-    match kind {
-        StreamKind::Direct { block_bytes, depth } => {
-            Disk::new(DiskOptions { depth, request_bytes: block_bytes, ..DiskOptions::default() })
-        }
-        _ => Disk::default(),
     }
 }
 

@@ -14,9 +14,7 @@
 use std::fs::File;
 use std::ops::Range;
 
-use super::block_calls::PAST_THE_END;
-use super::reader::Source;
-use super::writer::Sink;
+use super::blocks::{PAST_THE_END, Sink, Source};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::clocks::{State, call};

@@ -7,30 +7,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::block_calls::BlockCalls;
+use super::blocks::{Sink, disk_for};
 use super::direct_blocks::DirectSink;
-use super::reader::disk_for;
 use super::windows::WindowsToWrite;
 use super::{Element, StreamKind};
 use crate::buf::Buf;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::ledger::Direction;
-
-/// The blocks of a file, written forward.
-pub(super) trait Sink: Send {
-    /// Makes `block` an empty block; returns the part of it to fill.
-    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError>;
-
-    /// Writes the filled part of the block.
-    fn put(&mut self, block: &mut Buf, filled: Range<usize>) -> Result<(), IoError>;
-
-    /// Waits until all blocks are written, cuts the file to them, and returns their bytes; if `durable`, they are on
-    /// the device.
-    fn close(&mut self, durable: bool) -> Result<u64, IoError>;
-
-    /// Requests made so far.
-    fn requests(&self) -> u64;
-}
 
 /// Writes elements to a file forward. A writer must be closed: one that is dropped may lose its last block.
 pub struct ElementWriter<E> {
