@@ -20,8 +20,8 @@ from support import ROOT, ascot_binary, clean_environment, run
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SUBCOMMANDS = [
     "sort", "merge", "split", "reshape", "flow", "view", "mount", "gen", "check", "clean", "probe", "plan",
-    "simulate", "lab", "lab-disk", "lab-net", "man", "completions", "index", "index-build", "index-get", "index-range",
-    "index-info", "index-verify", "index-rollback", "index-plan", "lab-sort",
+    "simulate", "lab", "lab-all", "lab-streams", "lab-sort", "lab-disk", "lab-net", "man", "completions", "index",
+    "index-build", "index-get", "index-range", "index-info", "index-verify", "index-rollback", "index-plan",
 ]  # fmt: skip
 # Flags of other programs on the pages.
 FOREIGN_FLAGS = {"--release", "--example", "--path", "--locked", "--help", "--version"}
