@@ -55,7 +55,8 @@ def _add_streams(commands: Any) -> None:
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
-    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|around|moves|plan|view|index|streams")
+    names = "sort|around|moves|plan|view|index|streams"
+    commands = flags.add_subparsers(dest="command", required=True, metavar=names)
     sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, compared with the peers")
     add = sort.add_argument
     add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small data")

@@ -89,8 +89,8 @@ def markdown(result: dict[str, Any]) -> str:
         lines.append(f"| {one['kind']} | {one['direction']} | {times[0]} | {times[1]} | {one['rate_share']:.2f} |")
     lines += [
         "",
-        f"{DIRECT_BYTES // MIB} MiB through direct streams and through fio, past the page cache; medians of pairs. At",
-        f"least {DIRECT_SHARE:g} is asked.",
+        f"{DIRECT_BYTES // MIB} MiB through direct streams and through fio, past the page cache; medians of pairs.",
+        f"At least {DIRECT_SHARE:g} is asked.",
         "",
         "| block | depth | direction | stream | fio | stream / fio |",
         "| ---: | ---: | --- | ---: | ---: | ---: |",
