@@ -28,8 +28,9 @@ pub(super) struct DirectBlocks {
 }
 
 impl DirectBlocks {
-    /// Reads a file by blocks of `block_bytes`, with `depth` of them in flight while one is consumed. The first block
-    /// that the reader gives back has `block_bytes`, too.
+    /// Reads a file by blocks of `block_bytes`, with `depth` of them in flight while one is consumed. Returns the block
+    /// that the reader consumes first, and gives back for the next: all blocks are parts of one region, which has huge
+    /// pages if it is large.
     pub(super) fn open(
         disk: &Disk,
         context: StreamContext,
@@ -37,17 +38,18 @@ impl DirectBlocks {
         stat: &Metadata,
         block_bytes: usize,
         depth: usize,
-    ) -> Result<Self, IoError> {
+    ) -> Result<(Buf, Self), IoError> {
         let end = stat.len();
         let useful = usize::try_from(end.div_ceil(block_bytes as u64)).unwrap_or(depth).clamp(1, depth);
-        let blocks = (0..useful).map(|_| Buf::try_heap(block_bytes)).collect::<Result<Vec<Buf>, _>>();
-        let idle = blocks.map_err(|error| context.error(Action::Open, 0, error))?;
+        let region = Buf::try_heap(block_bytes.saturating_mul(useful + 1));
+        let mut region = region.map_err(|error| context.error(Action::Open, 0, error))?;
+        let idle = (0..useful).map(|_| region.split_to(block_bytes)).collect();
         let misused = context.misuse(end, PAST_THE_END);
         let direct = disk.enter_direct(&file, &context.path, stat);
         let mut base = disk.queued_file(context, Direction::Read, Arc::new(file), direct, stat);
         base.request_bytes = block_bytes;
         let stream = DirectRead::new(base, 0, end);
-        Ok(Self { stream, misused, idle, begun_bytes: 0, block_bytes, end, requests: 0 })
+        Ok((region, Self { stream, misused, idle, begun_bytes: 0, block_bytes, end, requests: 0 }))
     }
 
     fn begin(&mut self, block: Buf) -> Result<(), IoError> {

@@ -179,8 +179,8 @@ impl Disk {
                 (block, Box::new(WindowsToRead::new(context, file, bytes, stat.len())))
             }
             StreamKind::Direct { depth, .. } => {
-                let block = Buf::try_heap(bytes).map_err(failed)?;
-                (block, Box::new(DirectBlocks::open(self, context, file, &stat, bytes, depth)?))
+                let (block, blocks) = DirectBlocks::open(self, context, file, &stat, bytes, depth)?;
+                (block, Box::new(blocks))
             }
         };
         let element = PhantomData;
