@@ -8,6 +8,7 @@
 //!   whole        streams and merge sorts as one study
 //!   page/        a study as one HTML page
 //!   table        results as they are kept: one row for each finished measurement
+//!   times        the times of loops, summed up
 //!   work_dir     the private directory of the files that are measured
 //!   observe      progress, and the way to stop
 //!   error        errors of all studies
@@ -24,6 +25,7 @@ pub mod page;
 pub mod sorts;
 pub mod streams;
 pub mod table;
+pub mod times;
 pub mod whole;
 pub mod work_dir;
 

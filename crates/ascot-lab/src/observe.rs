@@ -1,7 +1,10 @@
 //! The view that a user has of a running study, and the way to stop it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::LabError;
 
 /// The progress of a study.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +51,14 @@ pub trait Observer {
 pub struct Stop(pub Arc<AtomicBool>);
 
 impl Stop {
+    /// An error if the study must stop; `table` is its table of results.
+    ///
+    /// # Errors
+    /// [`LabError::Stopped`].
+    pub fn check(&self, table: &Path) -> Result<(), LabError> {
+        if self.is_set() { Err(LabError::Stopped { path: table.to_path_buf() }) } else { Ok(()) }
+    }
+
     /// Whether the study must stop.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -8,7 +8,7 @@ use ascot_model::merge_sort_cost::{Ios, MergeSort};
 use ascot_sort::merge::element_streams::ElementMerge;
 
 use crate::streams::Backend;
-use crate::streams::cell::{DIRECT_DEPTH, ELEMENT_BYTES};
+use crate::streams::cell::ELEMENT_BYTES;
 
 /// Blocks of the merge are as long as those of the streams that it reads, within these bounds.
 const MERGE_BLOCK_BYTES: (usize, usize) = (16 << 10, 1 << 20);
@@ -30,14 +30,7 @@ impl StreamChoice {
 
     /// The kind.
     pub fn kind(self) -> StreamKind {
-        let bytes = 1_usize << self.exponent;
-        match self.backend {
-            Backend::Plain => StreamKind::Plain,
-            Backend::Buffered => StreamKind::Buffered,
-            Backend::Sized => StreamKind::Sized { block_bytes: bytes },
-            Backend::Mapped => StreamKind::Mapped { window_bytes: bytes },
-            Backend::Direct => StreamKind::Direct { block_bytes: bytes, depth: DIRECT_DEPTH },
-        }
+        self.backend.kind(self.exponent)
     }
 
     /// Bytes of a request.

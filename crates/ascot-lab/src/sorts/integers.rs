@@ -14,11 +14,6 @@ const BATCH: usize = 1 << 16;
 /// Blocks of files that are made and checked.
 const MAKING: StreamKind = StreamKind::Sized { block_bytes: 1 << 20 };
 
-/// Refuses to go on once the study is to stop; `table` has the results so far.
-pub(super) fn check_stop(stop: &Stop, table: &Path) -> Result<(), LabError> {
-    if stop.is_set() { Err(LabError::Stopped { path: table.to_path_buf() }) } else { Ok(()) }
-}
-
 /// Writes `elements` pseudo-random integers of the full range to a new file.
 ///
 /// # Errors
@@ -28,7 +23,7 @@ pub fn make(path: &Path, elements: u64, seed: u64, stop: &Stop, table: &Path) ->
     let mut writer = ElementWriter::<u32>::create(path, MAKING)?;
     for at in 0..elements {
         if at % BATCH as u64 == 0 {
-            check_stop(stop, table)?;
+            stop.check(table)?;
         }
         writer.write((random.next_u64() >> 32) as u32)?;
     }
@@ -56,7 +51,7 @@ pub fn look_at(path: &Path, descending: bool, stop: &Stop, table: &Path) -> Resu
     let mut batch: Vec<u32> = Vec::with_capacity(BATCH);
     let mut before: Option<i32> = None;
     while !reader.end_of_stream() {
-        check_stop(stop, table)?;
+        stop.check(table)?;
         batch.clear();
         while batch.len() < BATCH && !reader.end_of_stream() {
             let bits = reader.read_next()?;

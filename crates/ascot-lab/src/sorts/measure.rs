@@ -19,10 +19,11 @@ use ascot_sort::{Cancel, RunOptions, Silent};
 
 use super::cell::{SortCell, Source, StreamChoice};
 use super::external_sort::{Counted, ExternalSort};
-use super::integers::{check_stop, look_at, make};
-use super::results::{PlannedSort, SortResult, mean_ms};
+use super::integers::{look_at, make};
+use super::results::{PlannedSort, SortResult};
 use crate::error::LabError;
 use crate::observe::Stop;
+use crate::times;
 
 /// Cells with the same sort in memory: source, streams, order, loops.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -169,10 +170,10 @@ impl Measurement<'_> {
         let mut loops_ns = Vec::new();
         let mut counted = Counted::default();
         for number in 0..=cell.loops {
-            check_stop(self.stop, self.table)?;
+            self.stop.check(self.table)?;
             let since = Instant::now();
             counted = sort.sort(&input.path, &sorted)?;
-            let taken_ns = nanoseconds(since);
+            let taken_ns = times::nanoseconds_since(since);
             if number > 0 {
                 loops_ns.push(taken_ns);
             }
@@ -229,7 +230,7 @@ impl Measurement<'_> {
             PlannedSort { mean_ms: 0.0, method: "unplanned".into(), passes: 0, memory_bytes: 0 };
         let mut number = 0;
         while number <= cell.loops {
-            check_stop(self.stop, self.table)?;
+            self.stop.check(self.table)?;
             let since = Instant::now();
             let report = match ascot_sort::sort(&request, &RunOptions::default(), &Silent, &cancel) {
                 Ok(report) => report,
@@ -241,7 +242,7 @@ impl Measurement<'_> {
                 Err(error) => return Err(error.into()),
             };
             if number > 0 {
-                loops_ns.push(nanoseconds(since));
+                loops_ns.push(times::nanoseconds_since(since));
             }
             fs::remove_file(&sorted).map_err(LabError::file("remove", &sorted))?;
             if let Some(plan) = report.plan {
@@ -302,9 +303,5 @@ fn keep(sorted: &Path, output: &Path) -> Result<(), LabError> {
 
 /// The mean of some times as the table stores it: in milliseconds, with whole microseconds.
 fn stored_ms(loops_ns: &[u64]) -> f64 {
-    (mean_ms(loops_ns) * 1e3).round() / 1e3
-}
-
-fn nanoseconds(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    (times::mean_ms(loops_ns) * 1e3).round() / 1e3
 }

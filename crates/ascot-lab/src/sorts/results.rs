@@ -14,6 +14,7 @@ use super::parameters::{self, backend};
 use crate::error::LabError;
 use crate::streams::parameters::{elements, exponents};
 use crate::table::Table;
+use crate::times;
 
 /// The name of the file in the directory of results.
 pub const FILE_NAME: &str = "sorts.csv";
@@ -83,27 +84,18 @@ pub struct SortResult {
 impl SortResult {
     /// The mean time of a loop, milliseconds.
     pub fn mean_ms(&self) -> f64 {
-        mean_ms(&self.loops_ns)
+        times::mean_ms(&self.loops_ns)
     }
 
     /// The shortest and the longest time of a loop, milliseconds.
     pub fn range_ms(&self) -> (f64, f64) {
-        let min = self.loops_ns.iter().min().copied().unwrap_or(0);
-        let max = self.loops_ns.iter().max().copied().unwrap_or(0);
-        (min as f64 / 1e6, max as f64 / 1e6)
+        times::range_ms(&self.loops_ns)
     }
 
     /// The standard deviation of the loops, milliseconds.
     pub fn deviation_ms(&self) -> f64 {
-        let mean = self.mean_ms();
-        let squares = self.loops_ns.iter().map(|&ns| (ns as f64 / 1e6 - mean).powi(2)).sum::<f64>();
-        (squares / self.loops_ns.len().max(1) as f64).sqrt()
+        times::deviation_ms(&self.loops_ns)
     }
-}
-
-/// The mean of some times, milliseconds.
-pub(super) fn mean_ms(loops_ns: &[u64]) -> f64 {
-    loops_ns.iter().map(|&ns| ns as f64).sum::<f64>() / loops_ns.len().max(1) as f64 / 1e6
 }
 
 /// Reads the results in the file `path`, in the order in which they were measured.
@@ -289,8 +281,6 @@ mod tests {
         assert_eq!(open(dir.path()).unwrap().1, results());
         assert_eq!(read_results(&dir.path().join(FILE_NAME)).unwrap(), results());
         assert!(read_results(&dir.path().join("none")).is_err() && !dir.path().join("none").exists());
-        let result = &results()[0];
-        assert_eq!((result.mean_ms(), result.range_ms(), result.deviation_ms()), (2.0, (1.0, 3.0), 1.0));
     }
 
     #[test]

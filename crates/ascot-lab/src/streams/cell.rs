@@ -55,6 +55,18 @@ impl Backend {
         }
     }
 
+    /// Its streams, with B = 2^exponent bytes where B is a parameter.
+    pub fn kind(self, exponent: u8) -> StreamKind {
+        let bytes = 1_usize << exponent.min(MAX_EXPONENT);
+        match self {
+            Self::Plain => StreamKind::Plain,
+            Self::Buffered => StreamKind::Buffered,
+            Self::Sized => StreamKind::Sized { block_bytes: bytes },
+            Self::Mapped => StreamKind::Mapped { window_bytes: bytes },
+            Self::Direct => StreamKind::Direct { block_bytes: bytes, depth: DIRECT_DEPTH },
+        }
+    }
+
     /// Whether B is a parameter of it.
     pub const fn has_blocks(self) -> bool {
         matches!(self, Self::Sized | Self::Mapped | Self::Direct)
@@ -133,14 +145,7 @@ pub struct Cell {
 impl Cell {
     /// The kind of its streams.
     pub fn kind(&self) -> StreamKind {
-        let bytes = 1_usize << self.exponent;
-        match self.backend {
-            Backend::Plain => StreamKind::Plain,
-            Backend::Buffered => StreamKind::Buffered,
-            Backend::Sized => StreamKind::Sized { block_bytes: bytes },
-            Backend::Mapped => StreamKind::Mapped { window_bytes: bytes },
-            Backend::Direct => StreamKind::Direct { block_bytes: bytes, depth: DIRECT_DEPTH },
-        }
+        self.backend.kind(self.exponent)
     }
 
     /// B in bytes, for back-ends that have one.

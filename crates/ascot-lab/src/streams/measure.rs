@@ -14,6 +14,7 @@ use ascot_io::elements::{ElementReader, ElementWriter, StreamKind};
 use super::cell::{Cache, Cell};
 use crate::error::LabError;
 use crate::observe::Stop;
+use crate::times;
 
 /// Rounds of the interleaving between two looks at the stop flag.
 const ROUNDS: u64 = 1 << 14;
@@ -34,21 +35,17 @@ pub struct Measured {
 impl Measured {
     /// The mean time of a loop, milliseconds.
     pub fn mean_ms(&self) -> f64 {
-        self.loops_ns.iter().map(|&ns| ns as f64).sum::<f64>() / self.loops_ns.len().max(1) as f64 / 1e6
+        times::mean_ms(&self.loops_ns)
     }
 
     /// The shortest and the longest time of a loop, milliseconds.
     pub fn range_ms(&self) -> (f64, f64) {
-        let min = self.loops_ns.iter().min().copied().unwrap_or(0);
-        let max = self.loops_ns.iter().max().copied().unwrap_or(0);
-        (min as f64 / 1e6, max as f64 / 1e6)
+        times::range_ms(&self.loops_ns)
     }
 
     /// The standard deviation of the loops, milliseconds.
     pub fn deviation_ms(&self) -> f64 {
-        let mean = self.mean_ms();
-        let squares = self.loops_ns.iter().map(|&ns| (ns as f64 / 1e6 - mean).powi(2)).sum::<f64>();
-        (squares / self.loops_ns.len().max(1) as f64).sqrt()
+        times::deviation_ms(&self.loops_ns)
     }
 }
 
@@ -93,7 +90,7 @@ impl InputFiles {
             let mut writer = ElementWriter::create(&self.path(stream), MAKING)?;
             for at in 0..cell.elements {
                 if at % (64 * ROUNDS) == 0 {
-                    check(stop, table)?;
+                    stop.check(table)?;
                 }
                 writer.write(element(stream, at))?;
             }
@@ -112,10 +109,6 @@ impl InputFiles {
         }
         Ok(())
     }
-}
-
-fn check(stop: &Stop, table: &Path) -> Result<(), LabError> {
-    if stop.is_set() { Err(LabError::Stopped { path: table.to_path_buf() }) } else { Ok(()) }
 }
 
 /// Measures cells in a directory.
@@ -157,7 +150,7 @@ impl Measurement<'_> {
             }
             let since = Instant::now();
             let (sum, ios) = self.read_once(cell, &paths)?;
-            loops.push((nanoseconds(since), ios));
+            loops.push((times::nanoseconds_since(since), ios));
             if sum != expected {
                 return Err(damaged(cell, &paths));
             }
@@ -171,7 +164,7 @@ impl Measurement<'_> {
         let mut sum = 0_u64;
         let mut left = cell.elements;
         while left > 0 {
-            check(self.stop, self.table)?;
+            self.stop.check(self.table)?;
             let rounds = left.min(ROUNDS);
             for _ in 0..rounds {
                 for reader in &mut readers {
@@ -193,7 +186,7 @@ impl Measurement<'_> {
         for _ in 0..cell.loops {
             let since = Instant::now();
             let ios = self.write_once(cell, &paths)?;
-            loops.push((nanoseconds(since), ios));
+            loops.push((times::nanoseconds_since(since), ios));
             if loops.len() == cell.loops as usize {
                 check_written(cell, &paths)?;
             }
@@ -212,7 +205,7 @@ impl Measurement<'_> {
         let mut writers = paths.iter().map(create).collect::<Result<Vec<_>, _>>()?;
         let mut at = 0;
         while at < cell.elements {
-            check(self.stop, self.table)?;
+            self.stop.check(self.table)?;
             let end = cell.elements.min(at + ROUNDS);
             for number in at..end {
                 for (stream, writer) in (0..).zip(&mut writers) {
@@ -231,10 +224,6 @@ impl Measurement<'_> {
         }
         Ok(ios)
     }
-}
-
-fn nanoseconds(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn damaged(cell: &Cell, paths: &[PathBuf]) -> LabError {
@@ -343,15 +332,5 @@ mod tests {
         assert!(error.contains("read other elements"), "{error}");
         stop.0.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(matches!(measurement.run(&cell), Err(LabError::Stopped { .. })));
-    }
-
-    #[test]
-    fn times_are_summed_up() {
-        let cell = cell(Direction::Read, Backend::Plain, 0, Cache::Warm);
-        let measured = Measured { cell, loops_ns: vec![1_000_000, 3_000_000], counted_ios: 1 };
-        assert_eq!(
-            (measured.mean_ms(), measured.range_ms(), measured.deviation_ms()),
-            (2.0, (1.0, 3.0), 1.0)
-        );
     }
 }
