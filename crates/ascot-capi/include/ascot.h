@@ -313,7 +313,7 @@ int ascot_stream_next_out(ascot_stream_out *stream, const void *element);
 
 /* Reads the next element; ASCOT_INVALID at the end of the stream. */
 static inline int ascot_stream_read_next(ascot_stream_in *stream, void *element) {
-    if ((size_t)(stream->end - stream->next) < stream->element_bytes || !stream->next)
+    if (!stream->next || (size_t)(stream->end - stream->next) < stream->element_bytes)
         return ascot_stream_next_in(stream, element, NULL);
     memcpy(element, stream->next, stream->element_bytes);
     stream->next += stream->element_bytes;
@@ -330,7 +330,7 @@ static inline int ascot_stream_end(ascot_stream_in *stream) {
 
 /* Appends an element. A block that is full is written at once. */
 static inline int ascot_stream_write(ascot_stream_out *stream, const void *element) {
-    if ((size_t)(stream->end - stream->next) <= stream->element_bytes)
+    if (!stream->next || (size_t)(stream->end - stream->next) <= stream->element_bytes)
         return ascot_stream_next_out(stream, element);
     memcpy(stream->next, element, stream->element_bytes);
     stream->next += stream->element_bytes;

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 /// `text` is null or a C string.
 pub unsafe fn path_of(text: *const c_char) -> Result<PathBuf, Fault> {
     if text.is_null() {
-        return Err(Fault::invalid("the directory's name is NULL"));
+        return Err(Fault::invalid("the path is NULL"));
     }
     // SAFETY: a C string, as the caller promises.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();

@@ -141,6 +141,9 @@ pub unsafe extern "C" fn ascot_stream_next_in(
         let mut open = locked(&shelved)?;
         let In { reader, element_bytes, lent } = &mut *open;
         reader.consume(*lent - left_of(stream.next, stream.end, *lent)?);
+        // Nothing is lent until this call has succeeded.
+        *lent = 0;
+        (stream.next, stream.end) = (std::ptr::null(), std::ptr::null());
         let is_over = reader.end_of_stream();
         if !is_over && !element.is_null() {
             let mut at = 0;
@@ -252,9 +255,10 @@ pub unsafe extern "C" fn ascot_stream_next_out(stream: *mut StreamOut, element: 
 
 impl Out {
     /// Counts the elements that C has put into the block.
-    fn take_back(&mut self, stream: &StreamOut) -> Result<(), Fault> {
+    fn take_back(&mut self, stream: &mut StreamOut) -> Result<(), Fault> {
         let used = self.lent - left_of(stream.next, stream.end, self.lent)?;
         self.lent = 0;
+        (stream.next, stream.end) = (std::ptr::null_mut(), std::ptr::null_mut());
         Ok(self.writer.advance(used)?)
     }
 
@@ -285,9 +289,7 @@ pub unsafe extern "C" fn ascot_stream_close_out(
         };
         let open = OUT.take(stream.handle)?;
         let mut open = open.into_inner().map_err(|_| Fault::invalid("the stream failed before"))?;
-        let taken = open.take_back(stream);
-        (stream.next, stream.end) = (std::ptr::null_mut(), std::ptr::null_mut());
-        taken?;
+        open.take_back(stream)?;
         let written = if sync == 0 { open.writer.close()? } else { open.writer.sync_and_close()? };
         // SAFETY: null or a number, as the caller promises.
         unsafe { put_if(requests, written.requests) };

@@ -169,6 +169,8 @@ fn impossible_values_are_refused_before_a_file_is_made() {
         StreamKind::Direct { block_bytes: 4096, depth: 0 },
         StreamKind::Direct { block_bytes: 5000, depth: 1 },
         StreamKind::Direct { block_bytes: 0, depth: 1 },
+        StreamKind::Mapped { window_bytes: usize::MAX },
+        StreamKind::Sized { block_bytes: usize::MAX },
     ] {
         let refused = ElementWriter::<u32>::create(&path, kind).err().unwrap();
         assert!(matches!(refused, IoError::Misuse { .. }), "{kind}: {refused}");
@@ -185,7 +187,7 @@ fn a_file_cut_short_while_it_is_read_is_an_error() {
         write(&path, StreamKind::Buffered, 0..count);
         let mut reader = ElementReader::<u32>::open(&path, kind).unwrap();
         if let StreamKind::Mapped { window_bytes } = kind
-            && window_bytes as u64 >= u64::from(count)
+            && window_bytes as u64 >= 4 * u64::from(count)
         {
             // The whole file is in one window, whose pages would be gone.
             continue;
@@ -228,6 +230,34 @@ fn short_system_calls_are_continued_and_failures_reported() {
             let failed = numbers().find_map(|_| reader.read_next().err()).unwrap().to_string();
             assert!(failed.contains("cannot read") && failed.contains("numbers"), "{kind}: {failed}");
         }
+    }
+}
+
+#[test]
+fn a_stream_that_failed_never_goes_on_after_the_gap() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("numbers");
+    let numbers = || 0..5000_u32;
+    let kinds = [StreamKind::Plain, StreamKind::Sized { block_bytes: 1001 }, StreamKind::direct(4096)];
+    for kind in kinds {
+        let mut writer = faulty(2, Effect::Eio, Action::Write).write_elements(&path, kind).unwrap();
+        let failed = numbers().filter(|&number| writer.write(number).is_err()).count();
+        assert!(failed != 1, "{kind}: elements after the failed block were accepted");
+        assert!(writer.close().is_err(), "{kind}: a file with a gap was closed");
+
+        write(&path, StreamKind::Buffered, numbers());
+        let mut reader = faulty(2, Effect::Eio, Action::Read).read_elements::<u32>(&path, kind).unwrap();
+        let mut expected = numbers();
+        let good = expected
+            .by_ref()
+            .take_while(|&number| reader.read_next().is_ok_and(|read| read == number))
+            .count();
+        assert!(good < 5000 && !reader.end_of_stream(), "{kind}");
+        assert!((0..5000).all(|_| reader.read_next().is_err()), "{kind}: elements after the gap were read");
+    }
+    for kind in [StreamKind::Mapped { window_bytes: 1001 }] {
+        let mut writer = faulty(2, Effect::Eio, Action::Map).write_elements(&path, kind).unwrap();
+        assert!(numbers().any(|number| writer.write(number).is_err()) && writer.close().is_err());
     }
 }
 

@@ -60,6 +60,12 @@ pub enum LabError {
         /// The problem.
         problem: String,
     },
+    /// Another study writes the table of results.
+    #[error("{}: another study is writing it: wait for its end, or name another directory (--out DIR)", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
     /// The volume has less space than the study needs. Nothing has been written.
     #[error(
         "the study needs {} on the volume of {}, which has {} left\n  free some space, name another directory \

@@ -22,6 +22,7 @@ pub mod error;
 pub mod net;
 pub mod observe;
 pub mod page;
+mod parameter_file;
 pub mod sorts;
 pub mod streams;
 pub mod table;

@@ -12,6 +12,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
 use crate::error::LabError;
 
 /// Separates the columns.
@@ -45,9 +48,11 @@ impl Table {
             .truncate(false)
             .open(path)
             .map_err(LabError::file("open", path))?;
-        let text = text_of(&mut file, path)?;
-        let whole = text.rfind('\n').map_or(0, |at| at + 1);
-        let rows = rows_of(&text[..whole], path, columns)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => LabError::Busy { path: path.to_path_buf() },
+            other => LabError::file("lock", path)(other.into()),
+        })?;
+        let (whole, rows) = whole_rows(&mut file, path, columns)?;
         let mut table = Self { file, path: path.to_path_buf() };
         let failed = LabError::file("write", path);
         table.file.set_len(whole as u64).and_then(|()| table.file.seek(SeekFrom::End(0))).map_err(failed)?;
@@ -64,9 +69,7 @@ impl Table {
     /// As [`open`](Self::open), and the system's for a file that does not exist.
     pub fn read(path: &Path, columns: &[&str]) -> Result<Vec<(usize, Vec<String>)>, LabError> {
         let mut file = File::open(path).map_err(LabError::file("open", path))?;
-        let text = text_of(&mut file, path)?;
-        let whole = text.rfind('\n').map_or(0, |at| at + 1);
-        rows_of(&text[..whole], path, columns)
+        whole_rows(&mut file, path, columns).map(|(_, rows)| rows)
     }
 
     /// Appends a row. It is on the device when this returns.
@@ -90,16 +93,26 @@ impl Table {
     }
 }
 
+/// The bytes of the whole rows, and these rows. The rest is part of a row; a header is cut only at its own end.
+fn whole_rows(file: &mut File, path: &Path, columns: &[&str]) -> Result<(usize, Vec<NumberedRow>), LabError> {
+    let text = text_of(file, path)?;
+    let whole = text.rfind('\n').map_or(0, |at| at + 1);
+    if whole == 0 && !columns.join(";").starts_with(&text) {
+        let problem = format!("the columns are not {}", columns.join(";"));
+        return Err(LabError::Table { path: path.to_path_buf(), line: 1, problem });
+    }
+    Ok((whole, rows_of(&text[..whole], path, columns)?))
+}
+
 fn text_of(file: &mut File, path: &Path) -> Result<String, LabError> {
     let failed = |source| LabError::file("read", path)(source);
-    let bytes = file.metadata().map_err(failed)?.len();
     let problem =
         |line, problem: &str| LabError::Table { path: path.to_path_buf(), line, problem: problem.into() };
-    if bytes > MAX_BYTES {
+    let mut text = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_BYTES {
         return Err(problem(1, "the file is too long"));
     }
-    let mut text = Vec::new();
-    file.read_to_end(&mut text).map_err(failed)?;
     String::from_utf8(text).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         problem(1 + valid.iter().filter(|byte| **byte == b'\n').count(), "the line is not text")
@@ -154,11 +167,35 @@ mod tests {
     }
 
     #[test]
+    fn a_header_that_was_cut_is_completed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        for cut in ["", "a", "a;b"] {
+            fs::write(&path, cut).unwrap();
+            assert!(Table::open(&path, &["a", "b"]).unwrap().1.is_empty());
+            assert_eq!(fs::read_to_string(&path).unwrap(), "a;b\n");
+        }
+    }
+
+    #[test]
+    fn one_study_at_a_time_writes_a_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        let (table, _) = Table::open(&path, &["a", "b"]).unwrap();
+        assert!(matches!(Table::open(&path, &["a", "b"]), Err(LabError::Busy { .. })));
+        assert!(Table::read(&path, &["a", "b"]).unwrap().is_empty(), "it can be read meanwhile");
+        drop(table);
+        assert!(Table::open(&path, &["a", "b"]).is_ok());
+    }
+
+    #[test]
     fn other_files_are_refused_and_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.csv");
         for (bytes, problem) in [
             (&b"c;d\n"[..], "line 1: the columns are not a;b"),
+            (b"my notes", "line 1: the columns are not a;b"),
+            (b"a;bc", "line 1: the columns are not a;b"),
             (b"a;b\n1\n", "line 2: there are 1 fields instead of 2"),
             (b"a;b\n1;2\n\xff;2\n", "line 3: the line is not text"),
         ] {

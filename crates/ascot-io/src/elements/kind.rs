@@ -7,6 +7,9 @@ use crate::{DEFAULT_DEPTH, PAGE_BYTES};
 /// Bytes of the block of a buffered stream.
 pub const BUFFERED_BYTES: usize = 8 << 10;
 
+/// The largest block or window.
+const MAX_BLOCK_BYTES: usize = 1 << 40;
+
 /// How the blocks of an element stream move between file and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamKind {
@@ -57,7 +60,7 @@ impl StreamKind {
             Self::Direct { block_bytes, depth } => block_bytes.saturating_mul(depth.saturating_add(1)),
             // A window starts at a page, so it may cover one more than its bytes need.
             Self::Mapped { window_bytes } => window_bytes.saturating_add(2 * PAGE_BYTES),
-            _ => self.request_bytes(element_bytes).next_multiple_of(PAGE_BYTES),
+            _ => self.request_bytes(element_bytes).saturating_add(PAGE_BYTES),
         }
     }
 
@@ -74,6 +77,9 @@ impl StreamKind {
 
     /// Why no stream can have these values, if none can.
     pub(crate) fn impossible(self) -> Option<&'static str> {
+        if self.request_bytes(1) > MAX_BLOCK_BYTES {
+            return Some("a block of a stream has at most 1 TiB");
+        }
         match self {
             Self::Sized { block_bytes: 0 } => Some("a block of a sized stream needs at least one byte"),
             Self::Mapped { window_bytes: 0 } => Some("a window of a mapped stream needs at least one byte"),

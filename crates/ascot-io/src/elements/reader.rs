@@ -31,6 +31,8 @@ pub struct ElementReader<E> {
     source: Box<dyn Source>,
     /// An element that spans two blocks.
     spanning: Vec<u8>,
+    /// The first error: bytes were lost, so every later call returns it.
+    failed: Option<IoError>,
     element: PhantomData<E>,
 }
 
@@ -46,7 +48,8 @@ impl<E: Element> ElementReader<E> {
     /// The next element.
     ///
     /// # Errors
-    /// The system's, a file that was cut short meanwhile, and [`IoError::Misuse`] at the end of the stream.
+    /// The system's, a file that was cut short meanwhile, and [`IoError::Misuse`] at the end of the stream. After an error
+    /// of the system every call returns it.
     #[inline]
     pub fn read_next(&mut self) -> Result<E, IoError> {
         let next = self.start + E::BYTES;
@@ -82,6 +85,14 @@ impl<E: Element> ElementReader<E> {
 
     #[inline(never)]
     fn read_from_next_block(&mut self) -> Result<E, IoError> {
+        let read = self.try_read_from_next_block();
+        if read.is_err() {
+            self.start = self.end;
+        }
+        read
+    }
+
+    fn try_read_from_next_block(&mut self) -> Result<E, IoError> {
         if self.start == self.end {
             self.next_block()?;
             let next = self.start + E::BYTES;
@@ -107,7 +118,11 @@ impl<E: Element> ElementReader<E> {
         if self.unread == 0 {
             return Err(self.source.past_the_end());
         }
-        let Range { start, end } = self.source.next_block(&mut self.block)?;
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let next = self.source.next_block(&mut self.block);
+        let Range { start, end } = next.inspect_err(|error| self.failed = Some(error.clone()))?;
         self.start = start;
         self.end = end;
         self.unread -= (end - start) as u64;
@@ -185,6 +200,15 @@ impl Disk {
         };
         let element = PhantomData;
         let unread = stat.len();
-        Ok(ElementReader { block, start: 0, end: 0, unread, source, spanning: Vec::new(), element })
+        Ok(ElementReader {
+            block,
+            start: 0,
+            end: 0,
+            unread,
+            source,
+            spanning: Vec::new(),
+            failed: None,
+            element,
+        })
     }
 }

@@ -26,6 +26,8 @@ pub struct ElementWriter<E> {
     sink: Box<dyn Sink>,
     /// An element that spans two blocks.
     spanning: Vec<u8>,
+    /// The first error: bytes were lost, so every later call returns it.
+    failed: Option<IoError>,
     element: PhantomData<E>,
 }
 
@@ -50,7 +52,7 @@ impl<E: Element> ElementWriter<E> {
     /// Appends an element. A block that is full is written at once.
     ///
     /// # Errors
-    /// The system's; a direct stream may report the failure of an earlier block.
+    /// The system's; a direct stream may report the failure of an earlier block. After an error every call returns it.
     #[inline]
     pub fn write(&mut self, element: E) -> Result<(), IoError> {
         let next = self.next + E::BYTES;
@@ -84,6 +86,7 @@ impl<E: Element> ElementWriter<E> {
     }
 
     fn finish(mut self, durable: bool) -> Result<Written, IoError> {
+        self.check()?;
         if self.next > self.start {
             self.put()?;
         }
@@ -92,11 +95,15 @@ impl<E: Element> ElementWriter<E> {
     }
 
     fn put(&mut self) -> Result<(), IoError> {
-        self.sink.put(&mut self.block, self.start..self.next)?;
+        let put = self.sink.put(&mut self.block, self.start..self.next);
         self.start = 0;
         self.next = 0;
         self.end = 0;
-        Ok(())
+        put.inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    fn check(&self) -> Result<(), IoError> {
+        self.failed.clone().map_or(Ok(()), Err)
     }
 
     #[inline(never)]
@@ -131,7 +138,9 @@ impl<E: Element> ElementWriter<E> {
     }
 
     fn next_block(&mut self) -> Result<(), IoError> {
-        let Range { start, end } = self.sink.next_block(&mut self.block)?;
+        self.check()?;
+        let next = self.sink.next_block(&mut self.block);
+        let Range { start, end } = next.inspect_err(|error| self.failed = Some(error.clone()))?;
         self.start = start;
         self.next = start;
         self.end = end;
@@ -213,6 +222,7 @@ impl Disk {
             end: 0,
             sink,
             spanning: Vec::new(),
+            failed: None,
             element: PhantomData,
         })
     }

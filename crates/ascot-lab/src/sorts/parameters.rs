@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::cell::{SortCell, Source, StreamChoice};
 use crate::error::LabError;
+use crate::parameter_file::text_of;
 use crate::streams::Backend;
 use crate::streams::cell::ELEMENT_BYTES;
 use crate::streams::parameters::{element_list, exponents};
@@ -21,8 +22,6 @@ use crate::streams::parameters::{element_list, exponents};
 const MAX_FAN_IN: u32 = 10_000;
 /// The most loops.
 const MAX_LOOPS: u32 = 1000;
-/// Longer files are not files of parameters.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 
 const COLUMNS: [&str; 9] = [
     "read stream type",
@@ -156,12 +155,7 @@ pub fn backend(text: &str) -> Result<Backend, String> {
 /// # Errors
 /// The system's, and [`LabError::Parameter`] with the row and the column of an impossible value.
 pub fn read(path: &Path) -> Result<Vec<SortGrid>, LabError> {
-    let failed = LabError::file("read", path);
-    let text = std::fs::metadata(path).and_then(|stat| match stat.len() {
-        0..=MAX_FILE_BYTES => std::fs::read_to_string(path),
-        _ => Err(std::io::Error::other("it is too long for a file of parameters")),
-    });
-    let rows = parse(&text.map_err(failed)?, path)?;
+    let rows = parse(&text_of(path)?, path)?;
     if rows.is_empty() {
         return Err(LabError::Request(format!("{} has no row of parameters\n  {EXAMPLE}", path.display())));
     }

@@ -13,6 +13,7 @@ use ascot_io::Direction;
 
 use super::cell::{Backend, Cache, Cell, MAX_EXPONENT};
 use crate::error::LabError;
+use crate::parameter_file::text_of;
 
 /// The largest N: more integers than any file system holds in one file.
 const MAX_ELEMENTS: f64 = 1e15;
@@ -20,8 +21,6 @@ const MAX_ELEMENTS: f64 = 1e15;
 const MAX_STREAMS: u32 = 10_000;
 /// The most loops.
 const MAX_LOOPS: u32 = 1000;
-/// Longer files are not files of parameters.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 
 const COLUMNS: [&str; 5] =
     ["stream type", "integers per file", "number of streams", "range of exponents of B", "loops"];
@@ -159,12 +158,7 @@ pub fn loops(text: &str) -> Result<u32, String> {
 /// # Errors
 /// The system's, and [`LabError::Parameter`] with the row and the column of an impossible value.
 pub fn read(path: &Path) -> Result<Vec<Row>, LabError> {
-    let failed = LabError::file("read", path);
-    let text = std::fs::metadata(path).and_then(|stat| match stat.len() {
-        0..=MAX_FILE_BYTES => std::fs::read_to_string(path),
-        _ => Err(std::io::Error::other("it is too long for a file of parameters")),
-    });
-    let rows = parse(&text.map_err(failed)?, path)?;
+    let rows = parse(&text_of(path)?, path)?;
     if rows.is_empty() {
         return Err(LabError::Request(format!(
             "{} has no row of parameters\n  a row looks like BufferB;1000,10000;1;0,20;6",
