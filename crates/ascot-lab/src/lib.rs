@@ -8,6 +8,7 @@
 //!   whole        streams and merge sorts as one study
 //!   page/        a study as one HTML page
 //!   table        results as they are kept: one row for each finished measurement
+//!   place        where a study measures
 //!   times        the times of loops, summed up
 //!   work_dir     the private directory of the files that are measured
 //!   observe      progress, and the way to stop
@@ -23,6 +24,7 @@ pub mod net;
 pub mod observe;
 pub mod page;
 mod parameter_file;
+pub mod place;
 pub mod sorts;
 pub mod streams;
 pub mod table;

@@ -16,6 +16,9 @@ use crate::error::LabError;
 /// The beginning of the names of these directories.
 pub const PREFIX: &str = ".ascot-lab-";
 
+/// The beginning of the name of a directory that is not locked yet.
+const NEW_PREFIX: &str = ".new-ascot-lab-";
+
 /// A directory that is removed when it is dropped.
 #[derive(Debug)]
 pub struct WorkDir {
@@ -33,19 +36,21 @@ impl WorkDir {
         let random = u64::from_le_bytes(
             ascot_io::random_bytes().map_err(LabError::file("name a directory in", parent))?,
         );
+        // Locked before it has a name by which another study could take it for a leftover.
+        let unlocked = parent.join(format!("{NEW_PREFIX}{random:016x}"));
         let path = parent.join(format!("{PREFIX}{random:016x}"));
-        let failed = |source| LabError::file("make", &path)(source);
-        DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
-        let locked = File::open(&path).and_then(|directory| {
+        DirBuilder::new().mode(0o700).create(&unlocked).map_err(LabError::file("make", &path))?;
+        let locked = File::open(&unlocked).and_then(|directory| {
             rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+            fs::rename(&unlocked, &path)?;
             Ok(directory)
         });
         match locked {
             Ok(lock) => Ok(Self { path, _lock: lock }),
             Err(error) => {
                 // Empty and ours: the error that is reported is the first.
-                let _ = fs::remove_dir(&path);
-                Err(failed(error))
+                let _ = fs::remove_dir(&unlocked);
+                Err(LabError::file("make", &path)(error))
             }
         }
     }

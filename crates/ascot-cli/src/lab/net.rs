@@ -102,7 +102,9 @@ fn token(file: Option<&Path>) -> Result<Token, Failure> {
 fn connections(text: &str) -> Result<Vec<u32>, Failure> {
     let numbers = text.split(',').map(|number| number.trim().parse::<u32>());
     match numbers.collect::<Result<Vec<u32>, _>>() {
-        Ok(numbers) if numbers.iter().all(|number| (1..=4).contains(number)) && numbers.len() <= 4 => {
+        Ok(mut numbers) if numbers.iter().all(|number| (1..=4).contains(number)) => {
+            numbers.sort_unstable();
+            numbers.dedup();
             Ok(numbers)
         }
         _ => Err(Failure::usage(

@@ -40,18 +40,18 @@ pub(super) struct Sizes {
 impl Sizes {
     /// Bytes of an input.
     pub(super) fn input_bytes(&self) -> u64 {
-        self.input_requests * self.request_bytes
+        self.input_requests.saturating_mul(self.request_bytes)
     }
 
     /// Requests of output `number`: the outputs divide those of all inputs, and the first ones take the remainder.
     pub(super) fn output_requests(&self, number: u64) -> u64 {
-        let all = self.input_requests * self.inputs;
+        let all = self.input_requests.saturating_mul(self.inputs);
         all / self.outputs + u64::from(number < all % self.outputs)
     }
 
     /// Bytes of output `number`.
     pub(super) fn output_bytes(&self, number: u64) -> u64 {
-        self.output_requests(number) * self.request_bytes
+        self.output_requests(number).saturating_mul(self.request_bytes)
     }
 }
 

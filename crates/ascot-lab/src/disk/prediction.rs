@@ -53,8 +53,8 @@ impl DeviceShare {
         for (volume, input_bytes, output_bytes) in named.chain(numbers) {
             match shares.iter_mut().find(|share| share.first.device == volume.device) {
                 Some(share) => {
-                    share.input_bytes += input_bytes;
-                    share.output_bytes += output_bytes;
+                    share.input_bytes = share.input_bytes.saturating_add(input_bytes);
+                    share.output_bytes = share.output_bytes.saturating_add(output_bytes);
                 }
                 None => shares.push(DeviceShare { first: volume.clone(), input_bytes, output_bytes }),
             }
@@ -64,12 +64,12 @@ impl DeviceShare {
 
     /// Bytes of the files on the device.
     pub(super) fn bytes(&self) -> u64 {
-        self.input_bytes + self.output_bytes
+        self.input_bytes.saturating_add(self.output_bytes)
     }
 
     /// Free bytes that the device must have.
     pub(super) fn needed_bytes(&self) -> u64 {
-        self.bytes() + (self.bytes() / SPARE_SHARE).max(MIN_SPARE_BYTES)
+        self.bytes().saturating_add((self.bytes() / SPARE_SHARE).max(MIN_SPARE_BYTES))
     }
 }
 
@@ -97,12 +97,12 @@ pub(super) fn seconds(
 
 /// Bytes read and written by the layout and `rounds` rounds of `passes`.
 pub(super) fn moved_bytes(sizes: &Sizes, passes: &[Pass], rounds: u32) -> u64 {
-    let all = sizes.input_bytes() * sizes.inputs;
+    let all = sizes.input_bytes().saturating_mul(sizes.inputs);
     let directions = passes
         .iter()
         .map(|pass| u64::from(pass.reads_inputs()) + u64::from(pass.writes_outputs()))
         .sum::<u64>();
-    all * (1 + u64::from(rounds) * directions)
+    all.saturating_mul(1 + u64::from(rounds) * directions)
 }
 
 #[cfg(test)]
@@ -123,6 +123,13 @@ mod tests {
         assert_eq!(bytes, [300, 100]);
         assert_eq!(shares[0].needed_bytes() - shares[0].bytes(), (300 << 20) / 256);
         assert_eq!(shares[1].needed_bytes() - shares[1].bytes(), 1 << 20);
+    }
+
+    #[test]
+    fn sizes_that_no_volume_has_do_not_wrap_around() {
+        let sizes = Sizes { input_requests: (1 << 63) / SIZES.request_bytes, inputs: 1, ..SIZES };
+        let shares = DeviceShare::all(&[volume("/a", 1)], &[volume("/a", 1)], &sizes);
+        assert_eq!(shares[0].needed_bytes(), u64::MAX);
     }
 
     #[test]

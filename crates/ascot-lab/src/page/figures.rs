@@ -229,7 +229,12 @@ mod tests {
     #[test]
     fn a_whole_grid_fills_every_figure() {
         let grid = Grid::quick();
-        let of = |cell| Measured { cell, loops_ns: vec![1_000_000, 2_000_000], counted_ios: 1 };
+        let of = |cell| Measured {
+            cell,
+            place: String::new(),
+            loops_ns: vec![1_000_000, 2_000_000],
+            counted_ios: 1,
+        };
         let results: Vec<Measured> = grid.cells().into_iter().map(of).collect();
         let figures = Figures::new(Results(&results), grid.usual_elements()).all();
         assert_eq!(

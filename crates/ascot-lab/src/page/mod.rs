@@ -245,7 +245,12 @@ mod tests {
     #[test]
     fn a_page_has_every_table_and_figure_and_nothing_from_outside() {
         let grid = Grid::quick();
-        let of = |cell| Measured { cell, loops_ns: vec![1_000_000, 2_000_000], counted_ios: 1 };
+        let of = |cell| Measured {
+            cell,
+            place: String::new(),
+            loops_ns: vec![1_000_000, 2_000_000],
+            counted_ios: 1,
+        };
         let results: Vec<Measured> = grid.cells().into_iter().map(of).collect();
         let about = About { lines: vec!["a <machine>".into()] };
         let html = page(&about, &results, grid.usual_elements(), &[]);

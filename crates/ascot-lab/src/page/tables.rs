@@ -173,7 +173,12 @@ mod tests {
 
     #[test]
     fn tables_have_the_cells_of_the_grid_and_dashes_for_the_others() {
-        let of = |cell| Measured { cell, loops_ns: vec![2_000_000, 4_000_000], counted_ios: 9 };
+        let of = |cell| Measured {
+            cell,
+            place: String::new(),
+            loops_ns: vec![2_000_000, 4_000_000],
+            counted_ios: 9,
+        };
         let results: Vec<Measured> = Grid::published().cells().into_iter().map(of).collect();
         let found = Results(&results);
         let series = |backend| Series { direction: Direction::Write, cache: Cache::Warm, backend };

@@ -203,7 +203,7 @@ mod tests {
     fn result(backend: Backend, exponent: u8, streams: u32, elements: u64, ms: f64) -> Measured {
         let (direction, cache) = (Direction::Write, Cache::Warm);
         let cell = Cell { direction, backend, exponent, streams, elements, cache, loops: 2 };
-        Measured { cell, loops_ns: vec![(ms * 1e6) as u64], counted_ios: 1 }
+        Measured { cell, place: String::new(), loops_ns: vec![(ms * 1e6) as u64], counted_ios: 1 }
     }
 
     /// The appendix of papers/2 for N = 10,000,000 and k = 1: "buffer b write", "mapping write" and "write buffer".

@@ -115,9 +115,20 @@ impl Forecast {
         f64::from(cell.loops) * rates.loop_s(cell) + outside
     }
 
-    /// Predicted seconds of cells, corrected by the cells that were measured.
+    /// Predicted seconds of cells, corrected by the cells that were measured, with the files that they read.
     pub fn left_s(&self, cells: &[Cell]) -> f64 {
-        cells.iter().map(|cell| self.seconds(cell) * self.correction(cell)).sum()
+        let measuring: f64 = cells.iter().map(|cell| self.seconds(cell) * self.correction(cell)).sum();
+        measuring + self.inputs_s(cells)
+    }
+
+    /// Predicted seconds to make the files that cells read: once for each N.
+    fn inputs_s(&self, cells: &[Cell]) -> f64 {
+        let mut largest: HashMap<u64, u64> = HashMap::new();
+        for cell in cells.iter().filter(|cell| cell.direction == Direction::Read) {
+            let bytes = largest.entry(cell.elements).or_default();
+            *bytes = (*bytes).max(cell.data_bytes());
+        }
+        largest.values().map(|&bytes| bytes as f64 * self.device_byte_s).sum()
     }
 
     fn correction(&self, cell: &Cell) -> f64 {
@@ -215,7 +226,7 @@ mod tests {
         let stop = Stop::default();
         let inputs = InputFiles::new(dir.path());
         let mut measurement =
-            Measurement { directory: dir.path(), stop: &stop, table: Path::new("t"), inputs };
+            Measurement { directory: dir.path(), stop: &stop, place: "here", table: Path::new("t"), inputs };
         let (plain, sized) = (cell(Backend::Plain, 1_000_000), cell(Backend::Sized, 1_000_000));
         let forecast = Forecast::calibrate(&[plain, sized], &mut measurement).unwrap();
         assert!(forecast.seconds(&plain) > 10.0 * forecast.seconds(&sized));

@@ -18,6 +18,8 @@ use crate::times;
 
 /// Rounds of the interleaving between two looks at the stop flag.
 const ROUNDS: u64 = 1 << 14;
+/// Elements that are checked between two looks at the stop flag.
+const CHECKED: usize = 1 << 20;
 /// Blocks of the files that are made for reading, and read for checking.
 const MAKING: StreamKind = StreamKind::Sized { block_bytes: 1 << 20 };
 
@@ -26,6 +28,8 @@ const MAKING: StreamKind = StreamKind::Sized { block_bytes: 1 << 20 };
 pub struct Measured {
     /// The cell.
     pub cell: Cell,
+    /// The machine and the directory in which it was measured.
+    pub place: String,
     /// Nanoseconds of each loop but the first.
     pub loops_ns: Vec<u64>,
     /// I/Os of one loop: system calls, windows, or requests to the device.
@@ -54,12 +58,6 @@ impl Measured {
 pub fn element(stream: u32, at: u64) -> u32 {
     let mixed = (at as u32 ^ stream.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
     mixed ^ (mixed >> 13)
-}
-
-/// The sum of the elements of `streams` streams, in an order of their own, modulo 2^64.
-fn sum_of(streams: u32, elements: u64) -> u64 {
-    let one = |stream| (0..elements).fold(0_u64, |sum, at| sum.wrapping_add(u64::from(element(stream, at))));
-    (0..streams).fold(0, |sum, stream| sum.wrapping_add(one(stream)))
 }
 
 /// The files to read of one N, made when they are first needed.
@@ -117,6 +115,8 @@ pub struct Measurement<'a> {
     pub directory: &'a Path,
     /// Stops the study.
     pub stop: &'a Stop,
+    /// The name of the place.
+    pub place: &'a str,
     /// The table of results, which the error of a stopped study names.
     pub table: &'a Path,
     /// The files to read.
@@ -124,6 +124,17 @@ pub struct Measurement<'a> {
 }
 
 impl Measurement<'_> {
+    /// Makes the files that a cell reads, if it reads.
+    ///
+    /// # Errors
+    /// The system's, and [`LabError::Stopped`].
+    pub fn prepare(&mut self, cell: &Cell) -> Result<(), LabError> {
+        match cell.direction {
+            Direction::Read => self.inputs.prepare(cell, self.stop, self.table),
+            Direction::Write => Ok(()),
+        }
+    }
+
     /// Measures a cell.
     ///
     /// # Errors
@@ -135,14 +146,14 @@ impl Measurement<'_> {
         };
         let counted_ios = loops.last().map_or(0, |(_, ios)| *ios);
         let loops_ns = loops.iter().skip(1).map(|(ns, _)| *ns).collect();
-        Ok(Measured { cell: *cell, loops_ns, counted_ios })
+        Ok(Measured { cell: *cell, place: self.place.to_owned(), loops_ns, counted_ios })
     }
 
     /// Reads the files in each loop; returns nanoseconds and I/Os.
     fn read(&mut self, cell: &Cell) -> Result<Vec<(u64, u64)>, LabError> {
-        self.inputs.prepare(cell, self.stop, self.table)?;
+        self.prepare(cell)?;
         let paths: Vec<PathBuf> = (0..cell.streams).map(|stream| self.inputs.path(stream)).collect();
-        let expected = sum_of(cell.streams, cell.elements);
+        let expected = self.sum_of(cell)?;
         let mut loops = Vec::new();
         for _ in 0..cell.loops {
             if cell.cache == Cache::Cold {
@@ -188,7 +199,7 @@ impl Measurement<'_> {
             let ios = self.write_once(cell, &paths)?;
             loops.push((times::nanoseconds_since(since), ios));
             if loops.len() == cell.loops as usize {
-                check_written(cell, &paths)?;
+                self.check_written(cell, &paths)?;
             }
             for path in &paths {
                 // On the device before it goes, so that its writing back does not slow the next loop down.
@@ -198,6 +209,38 @@ impl Measurement<'_> {
             }
         }
         Ok(loops)
+    }
+
+    /// The sum of the elements of a cell, modulo 2^64.
+    fn sum_of(&self, cell: &Cell) -> Result<u64, LabError> {
+        let mut sum = 0_u64;
+        for stream in 0..cell.streams {
+            for from in (0..cell.elements).step_by(CHECKED) {
+                self.stop.check(self.table)?;
+                let end = cell.elements.min(from + CHECKED as u64);
+                sum = (from..end).fold(sum, |sum, at| sum.wrapping_add(u64::from(element(stream, at))));
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Checks that the files hold the elements that were written.
+    fn check_written(&self, cell: &Cell, paths: &[PathBuf]) -> Result<(), LabError> {
+        for (stream, path) in (0..).zip(paths) {
+            let mut reader = ElementReader::<u32>::open(path, MAKING)?;
+            if reader.remaining() != cell.elements {
+                return Err(damaged(cell, paths));
+            }
+            for at in 0..cell.elements {
+                if at % CHECKED as u64 == 0 {
+                    self.stop.check(self.table)?;
+                }
+                if reader.read_next()? != element(stream, at) {
+                    return Err(damaged(cell, paths));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn write_once(&self, cell: &Cell, paths: &[PathBuf]) -> Result<u64, LabError> {
@@ -230,22 +273,6 @@ fn damaged(cell: &Cell, paths: &[PathBuf]) -> LabError {
     LabError::Damaged { what: cell.to_string(), path: paths.first().cloned().unwrap_or_default() }
 }
 
-/// Checks that the files hold the elements that were written.
-fn check_written(cell: &Cell, paths: &[PathBuf]) -> Result<(), LabError> {
-    for (stream, path) in (0..).zip(paths) {
-        let mut reader = ElementReader::<u32>::open(path, MAKING)?;
-        if reader.remaining() != cell.elements {
-            return Err(damaged(cell, paths));
-        }
-        for at in 0..cell.elements {
-            if reader.read_next()? != element(stream, at) {
-                return Err(damaged(cell, paths));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Drops the pages of a file from the cache; they are on the device.
 fn drop_from_cache(path: &Path) -> Result<(), LabError> {
     let dropped = File::open(path).and_then(|file| {
@@ -269,7 +296,8 @@ mod tests {
         let stop = Stop::default();
         let inputs = InputFiles::new(dir.path());
         let table = Path::new("table");
-        let mut measurement = Measurement { directory: dir.path(), stop: &stop, table, inputs };
+        let mut measurement =
+            Measurement { directory: dir.path(), stop: &stop, place: "here", table, inputs };
         let measured = measurement.run(cell);
         measurement.inputs.clear().unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "no file is left");
@@ -322,7 +350,7 @@ mod tests {
         let cell = cell(Direction::Read, Backend::Sized, 12, Cache::Warm);
         let inputs = InputFiles::new(dir.path());
         let mut measurement =
-            Measurement { directory: dir.path(), stop: &stop, table: Path::new("t"), inputs };
+            Measurement { directory: dir.path(), stop: &stop, place: "here", table: Path::new("t"), inputs };
         measurement.run(&cell).unwrap();
         let path = dir.path().join("input-1");
         let mut bytes = fs::read(&path).unwrap();

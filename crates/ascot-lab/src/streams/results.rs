@@ -1,12 +1,12 @@
 //! The table of results of a study of streams.
 //!
 //! ```text
-//!   Direction;Stream;N;k;B;Cache;Loops;Mean ms;Min ms;Max ms;Deviation ms;I/Os by formula;I/Os counted;ns of loops
-//!   write;buffered;1000;1;;warm;6;0.031;0.029;0.035;0.002;1;1;31022,29811,...
+//!   Direction;Stream;N;k;B;Cache;Loops;Mean ms;Min ms;Max ms;Deviation ms;I/Os by formula;I/Os counted;ns of loops;Place
+//!   write;buffered;1000;1;;warm;6;0.031;0.029;0.035;0.002;1;1;31022,29811,...;host:/data
 //!   read;sized;1000;1;2^12;cold;6;...
 //! ```
 //!
-//! The cell of a row is found again by its first seven fields; times are read from the last.
+//! The cell of a row is found again by its first seven fields and the place; times are read from the nanoseconds.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use crate::table::{NumberedRow, Table};
 /// The name of the file in the directory of results.
 pub const FILE_NAME: &str = "streams.csv";
 
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "Direction",
     "Stream",
     "N",
@@ -36,6 +36,7 @@ const COLUMNS: [&str; 14] = [
     "I/Os by formula",
     "I/Os counted",
     "ns of loops",
+    "Place",
 ];
 
 /// Opens the table in `directory`; returns it with the results it has.
@@ -90,6 +91,7 @@ pub fn fields_of(measured: &Measured) -> Vec<String> {
         cell.predicted_ios().to_string(),
         measured.counted_ios.to_string(),
         loops.join(","),
+        measured.place.clone(),
     ]
 }
 
@@ -117,7 +119,7 @@ fn measured_of(fields: &[String]) -> Result<Measured, usize> {
     let times = fields[13].split(',').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();
     let loops_ns = times.ok().filter(|times| times.len() + 1 == loops as usize).ok_or(13_usize)?;
     let cell = Cell { direction, backend, exponent, streams, elements, cache, loops };
-    Ok(Measured { cell, loops_ns, counted_ios })
+    Ok(Measured { cell, place: fields[14].clone(), loops_ns, counted_ios })
 }
 
 #[cfg(test)]
@@ -129,8 +131,12 @@ mod tests {
     #[test]
     fn results_are_found_again() {
         let dir = tempfile::tempdir().unwrap();
-        let result =
-            |cell: Cell| Measured { cell, loops_ns: vec![5; cell.loops as usize - 1], counted_ios: 7 };
+        let result = |cell: Cell| Measured {
+            cell,
+            place: "host:/a".into(),
+            loops_ns: vec![5; cell.loops as usize - 1],
+            counted_ios: 7,
+        };
         let cells = Grid::quick().cells();
         let (mut table, _) = open(dir.path()).unwrap();
         for cell in &cells[..40] {
@@ -147,10 +153,10 @@ mod tests {
         let path = dir.path().join(FILE_NAME);
         let header = fs::read_to_string(&path).unwrap();
         for (row, name) in [
-            ("up;plain;1;1;;warm;2;0;0;0;0;1;1;5", "Direction"),
-            ("read;odd;1;1;;warm;2;0;0;0;0;1;1;5", "Stream"),
-            ("read;sized;1;1;2^31;warm;2;0;0;0;0;1;1;5", "B"),
-            ("read;plain;1;1;;warm;3;0;0;0;0;1;1;5", "ns of loops"),
+            ("up;plain;1;1;;warm;2;0;0;0;0;1;1;5;host:/a", "Direction"),
+            ("read;odd;1;1;;warm;2;0;0;0;0;1;1;5;host:/a", "Stream"),
+            ("read;sized;1;1;2^31;warm;2;0;0;0;0;1;1;5;host:/a", "B"),
+            ("read;plain;1;1;;warm;3;0;0;0;0;1;1;5;host:/a", "ns of loops"),
         ] {
             fs::write(&path, format!("{header}{row}\n")).unwrap();
             let error = open(dir.path()).unwrap_err().to_string();

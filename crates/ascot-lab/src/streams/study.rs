@@ -12,7 +12,11 @@ use super::measure::{InputFiles, Measured, Measurement};
 use super::results;
 use crate::error::LabError;
 use crate::observe::{Observer, Planned, Progress, Stop};
+use crate::place;
 use crate::work_dir::WorkDir;
+
+/// Bytes of the files of a calibration: those to read, and a window that is written.
+const CALIBRATION_BYTES: u64 = 2 << 20;
 
 /// A study of streams.
 #[derive(Debug, Clone)]
@@ -49,13 +53,17 @@ impl StreamStudy {
     pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<Finished, LabError> {
         self.check_memory()?;
         let cells = self.different_cells();
-        let left = self.cells_left(&cells)?;
+        let place = place::name_of(&self.work)?;
+        let left = self.cells_left(&cells, &place)?;
         let space_bytes = space_bytes(&left);
-        let (mut table, mut finished) = results::open(&self.out)?;
         let work = WorkDir::create(&self.work)?;
+        let (mut table, mut finished) = results::open(&self.out)?;
+        finished.retain(|measured| measured.place == place);
+        place::notice(&self.work).iter().for_each(|notice| observer.notice(notice));
         let table_path = table.path().to_path_buf();
         let inputs = InputFiles::new(work.path());
-        let mut measurement = Measurement { directory: work.path(), stop, table: &table_path, inputs };
+        let mut measurement =
+            Measurement { directory: work.path(), stop, place: &place, table: &table_path, inputs };
         let mut forecast = Forecast::calibrate(&left, &mut measurement)?;
         let predicted_s = forecast.left_s(&left);
         let finished_before = cells.len() - left.len();
@@ -69,6 +77,7 @@ impl StreamStudy {
                 elapsed_s: began.elapsed().as_secs_f64(),
                 left_s: forecast.left_s(&left[number..]),
             });
+            measurement.prepare(cell)?;
             let since = Instant::now();
             let measured = measurement.run(cell)?;
             table.append(&results::fields_of(&measured))?;
@@ -91,20 +100,24 @@ impl StreamStudy {
     pub fn predict(&self, stop: &Stop) -> Result<Planned, LabError> {
         self.check_memory()?;
         let cells = self.different_cells();
-        let left = self.cells_left(&cells)?;
+        let place = place::name_of(&self.work)?;
+        let left = self.cells_left(&cells, &place)?;
         let space_bytes = space_bytes(&left);
         let work = WorkDir::create(&self.work)?;
         let table = self.out.join(results::FILE_NAME);
         let inputs = InputFiles::new(work.path());
-        let mut measurement = Measurement { directory: work.path(), stop, table: &table, inputs };
+        let mut measurement =
+            Measurement { directory: work.path(), stop, place: &place, table: &table, inputs };
         let predicted_s = Forecast::calibrate(&left, &mut measurement)?.left_s(&left);
         let finished_before = cells.len() - left.len();
         Ok(Planned { measurements: left.len(), finished_before, predicted_s, space_bytes })
     }
 
     /// The cells that the table of results does not have; an error if their files do not fit.
-    fn cells_left(&self, cells: &[Cell]) -> Result<Vec<Cell>, LabError> {
-        let known: HashSet<Cell> = results::read(&self.out)?.iter().map(|measured| measured.cell).collect();
+    fn cells_left(&self, cells: &[Cell], place: &str) -> Result<Vec<Cell>, LabError> {
+        let found = results::read(&self.out)?;
+        let here = found.iter().filter(|measured| measured.place == place);
+        let known: HashSet<Cell> = here.map(|measured| measured.cell).collect();
         let left: Vec<Cell> = cells.iter().filter(|cell| !known.contains(cell)).copied().collect();
         self.check_space(space_bytes(&left))?;
         Ok(left)
@@ -139,7 +152,8 @@ fn space_bytes(cells: &[Cell]) -> u64 {
         of.map(file_bytes).max().unwrap_or(0)
     };
     let of = |elements| most(elements, Direction::Read).saturating_add(most(elements, Direction::Write));
-    cells.iter().map(|cell| of(cell.elements)).max().unwrap_or(0)
+    let largest = cells.iter().map(|cell| of(cell.elements)).max();
+    largest.map_or(0, |bytes| bytes.max(CALIBRATION_BYTES))
 }
 
 /// Bytes of a cell's files. A window that is written is allocated whole.
@@ -270,6 +284,8 @@ mod tests {
         assert_eq!(space_bytes(&[cell]), 1 << 30);
         let sized = Cell { backend: Backend::Sized, ..cell };
         let read = Cell { direction: Direction::Read, ..sized };
-        assert_eq!(space_bytes(&[sized, read]), 8000);
+        assert_eq!(space_bytes(&[sized, read]), CALIBRATION_BYTES);
+        let large = Cell { elements: 1 << 20, ..sized };
+        assert_eq!(space_bytes(&[large, Cell { direction: Direction::Read, ..large }]), 8 << 20);
     }
 }
