@@ -63,12 +63,24 @@ fn grid(elements: &[u64], memory: &[u64], fan_in: &[u32], loops: u32) -> SortGri
     }
 }
 
+/// The results of both studies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WholeResults {
+    /// Streams.
+    pub streams: Finished,
+    /// Merge sorts.
+    pub sorts: FinishedSorts,
+    /// Seconds predicted before the first measurement.
+    pub predicted_s: f64,
+}
+
 impl WholeStudy {
     /// Predicts both studies, then makes the measurements that their tables do not have yet.
     ///
     /// # Errors
     /// Those of the studies; rows of finished measurements stay.
-    pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<(Finished, FinishedSorts), LabError> {
+    pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<WholeResults, LabError> {
+        self.sorts.check()?;
         let (streams, sorts) = (self.streams.predict(stop)?, self.sorts.predict(stop)?);
         observer.planned(&Planned {
             measurements: streams.measurements + sorts.measurements,
@@ -83,7 +95,8 @@ impl WholeStudy {
         let before_s = measured.taken_s;
         let of_sorts = Part { observer, before: all(&streams), total, after_s: 0.0, before_s };
         let sorted = self.sorts.run(&of_sorts, stop)?;
-        Ok((measured, sorted))
+        let predicted_s = streams.predicted_s + sorts.predicted_s;
+        Ok(WholeResults { streams: measured, sorts: sorted, predicted_s })
     }
 }
 

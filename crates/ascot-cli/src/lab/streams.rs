@@ -9,7 +9,7 @@ use ascot_lab::sorts::{SortResult, SortStudy, summary};
 use ascot_lab::streams::grid::{CACHES, DIRECTIONS};
 use ascot_lab::streams::parameters::{self, Row};
 use ascot_lab::streams::{Backend, Cache, Cell, Finished, Measured, StreamStudy};
-use ascot_lab::whole::{WholeGrid, WholeStudy};
+use ascot_lab::whole::{WholeGrid, WholeResults, WholeStudy};
 use ascot_lab::{LabError, Stop};
 use ascot_model::units;
 use ascot_sort::plan::budget::default_memory;
@@ -68,13 +68,14 @@ pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
     };
     let screen = Screen::new(matches.get_flag("quiet"));
     let study = WholeStudy { streams, sorts };
-    let (streams, sorts) = stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
+    let WholeResults { streams, sorts, predicted_s } =
+        stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
     screen.clear();
     let run = Run {
         results: &streams.results,
         sorts: &sorts.results,
         measured: streams.measured + sorts.measured,
-        predicted_s: streams.predicted_s + sorts.predicted_s,
+        predicted_s,
         taken_s: streams.taken_s + sorts.taken_s,
     };
     finish(matches, &run, &out, &work, usual)

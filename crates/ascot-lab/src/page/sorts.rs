@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use ascot_model::units;
+
 use super::chart::{Axis, Chart, Line, Scale};
 use super::table::HtmlTable;
 use super::tables::{dash, ms};
@@ -26,6 +28,7 @@ pub fn section(results: &[SortResult]) -> Option<Section> {
         // Identifiers belong to the first group: a page has each of them once.
         html += &group_html(group, number == 0);
     }
+    html += "<p>The planner's choice has the memory of the cell, or the least in which a sort works where that is more.</p>\n";
     let _ = write!(html, "<details><summary>All sorts</summary>{}</details>", every_sort(results).html());
     (!groups.is_empty()).then(|| Section { id: "sorts".into(), title: "Merge sorts".into(), html })
 }
@@ -159,7 +162,8 @@ fn every_sort(results: &[SortResult]) -> HtmlTable {
         let published = format!("{:.0}", result.cell.model().published_ios());
         let in_memory = result.in_memory_ms.map_or_else(dash, ms);
         let planned = &result.planned;
-        let choice = format!("{}, passes: {}", planned.method, planned.passes);
+        let memory = units::memory(planned.memory_bytes);
+        let choice = format!("{}, passes: {}, within {memory}", planned.method, planned.passes);
         let name = std::iter::once(result.cell.to_string());
         let rest = [published, in_memory, ms(planned.mean_ms), choice];
         table.rows.push(name.chain(times).chain(ios).chain(rest).collect());
@@ -182,6 +186,7 @@ mod tests {
                 let loops_ns = vec![cell.elements * 100 / cell.memory_elements; cell.loops as usize];
                 SortResult {
                     cell,
+                    place: String::new(),
                     loops_ns,
                     reads: 5,
                     writes: 6,

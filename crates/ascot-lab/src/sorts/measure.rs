@@ -57,6 +57,8 @@ pub struct Measurement<'a> {
     pub directory: &'a Path,
     /// Stops the study.
     pub stop: &'a Stop,
+    /// The name of the place.
+    pub place: &'a str,
     /// The table of results, which the error of a stopped study names.
     pub table: &'a Path,
     /// The directory of outputs that are kept.
@@ -99,7 +101,8 @@ impl Measurement<'_> {
             None => self.planned(cell)?,
         };
         let Counted { reads, writes, .. } = counted;
-        Ok(SortResult { cell: cell.clone(), loops_ns, reads, writes, in_memory_ms, planned })
+        let place = self.place.to_owned();
+        Ok(SortResult { cell: cell.clone(), place, loops_ns, reads, writes, in_memory_ms, planned })
     }
 
     /// Seconds of the shortest loop of a cell that is no measurement of the study.

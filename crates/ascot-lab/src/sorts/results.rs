@@ -19,7 +19,7 @@ use crate::times;
 /// The name of the file in the directory of results.
 pub const FILE_NAME: &str = "sorts.csv";
 
-const COLUMNS: [&str; 24] = [
+const COLUMNS: [&str; 25] = [
     "N",
     "M",
     "d",
@@ -44,6 +44,7 @@ const COLUMNS: [&str; 24] = [
     "Planned sort",
     "Memory of the planned sort",
     "ns of loops",
+    "Place",
 ];
 
 /// The prefix of a source that is made.
@@ -69,6 +70,8 @@ pub struct PlannedSort {
 pub struct SortResult {
     /// The cell.
     pub cell: SortCell,
+    /// The machine and the directory in which it was measured.
+    pub place: String,
     /// Nanoseconds of each loop, without the first, which is left out.
     pub loops_ns: Vec<u64>,
     /// Requests that read in one loop.
@@ -161,6 +164,7 @@ pub fn fields_of(result: &SortResult) -> Vec<String> {
         format!("{} {}", result.planned.passes, result.planned.method),
         result.planned.memory_bytes.to_string(),
         loops.join(","),
+        result.place.clone(),
     ]
 }
 
@@ -200,7 +204,8 @@ fn result_of(fields: &[String]) -> Result<SortResult, usize> {
         memory_bytes: number(22)?,
     };
     let in_memory_ms = if fields[19].is_empty() { None } else { Some(ms(19)?) };
-    Ok(SortResult { cell, loops_ns, reads: number(13)?, writes: number(15)?, in_memory_ms, planned })
+    let (reads, writes, place) = (number(13)?, number(15)?, fields[24].clone());
+    Ok(SortResult { cell, place, loops_ns, reads, writes, in_memory_ms, planned })
 }
 
 fn choice(text: &str) -> Option<StreamChoice> {
@@ -258,6 +263,7 @@ mod tests {
                 let in_memory_ms = cell.output.is_none().then_some(0.5);
                 let (reads, writes) = (3, 4);
                 results.push(SortResult {
+                    place: "here".into(),
                     cell,
                     loops_ns: vec![1_000_000, 3_000_000],
                     reads,

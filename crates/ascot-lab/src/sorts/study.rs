@@ -14,7 +14,9 @@ use super::measure::Measurement;
 use super::results::{self, SortResult};
 use crate::error::LabError;
 use crate::observe::{Observer, Planned, Progress, Stop};
+use crate::place;
 use crate::streams::Backend;
+use crate::table::SEPARATOR;
 use crate::work_dir::WorkDir;
 
 /// Space that a mapped stream allocates ahead of what it writes, bytes.
@@ -59,12 +61,14 @@ impl SortStudy {
     /// Too little memory or space for a cell, before anything is written; those of the streams and of sorts; and
     /// [`LabError::Stopped`]. Rows of finished cells stay.
     pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<FinishedSorts, LabError> {
-        let (cells, left) = self.cells_left()?;
+        let place = place::name_of(&self.work)?;
+        let (cells, left) = self.cells_left(&place)?;
         let space_bytes = left.iter().map(space_bytes).max().unwrap_or(0);
-        let (mut table, mut finished) = results::open(&self.out)?;
         let work = WorkDir::create(&self.work)?;
+        let (mut table, mut finished) = results::open(&self.out)?;
+        finished.retain(|result| result.place == place);
         let table_path = table.path().to_path_buf();
-        let mut measurement = self.measurement(work.path(), &table_path, stop);
+        let mut measurement = self.measurement(work.path(), &table_path, &place, stop);
         let mut forecast = Forecast::calibrate(&left, &mut measurement)?;
         let mut compared = Compared::of(&finished);
         let predicted_s = forecast.left_s(&left, &compared);
@@ -93,12 +97,21 @@ impl SortStudy {
         Ok(FinishedSorts { results, measured: left.len(), predicted_s, taken_s })
     }
 
+    /// Checks that all cells can be measured; makes no file.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn check(&self) -> Result<(), LabError> {
+        self.cells_left(&place::name_of(&self.work)?).map(|_| ())
+    }
+
     /// Predicts the study without making its measurements.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn predict(&self, stop: &Stop) -> Result<Planned, LabError> {
-        let (cells, left) = self.cells_left()?;
+        let place = place::name_of(&self.work)?;
+        let (cells, left) = self.cells_left(&place)?;
         let space_bytes = left.iter().map(space_bytes).max().unwrap_or(0);
         let finished_before = cells.len() - left.len();
         let mut planned =
@@ -108,26 +121,34 @@ impl SortStudy {
         }
         let work = WorkDir::create(&self.work)?;
         let table = self.out.join(results::FILE_NAME);
-        let mut measurement = self.measurement(work.path(), &table, stop);
+        let mut measurement = self.measurement(work.path(), &table, &place, stop);
         let forecast = Forecast::calibrate(&left, &mut measurement)?;
-        let known: Vec<SortResult> = if table.exists() { results::read_results(&table)? } else { Vec::new() };
+        let known: Vec<SortResult> =
+            self.known()?.into_iter().filter(|result| result.place == place).collect();
         planned.predicted_s = forecast.left_s(&left, &Compared::of(&known));
         Ok(planned)
     }
 
     /// All cells, and those that the table of results does not have; an error if they cannot be measured.
-    fn cells_left(&self) -> Result<(Vec<SortCell>, Vec<SortCell>), LabError> {
+    fn cells_left(&self, place: &str) -> Result<(Vec<SortCell>, Vec<SortCell>), LabError> {
         self.check_memory()?;
         let cells = self.different_cells();
-        self.check_outputs(&cells)?;
-        let known = self.finished_before()?;
+        self.check_names(&cells)?;
+        let known = self.finished_before(place)?;
         let left: Vec<SortCell> = cells.iter().filter(|cell| !known.contains(*cell)).cloned().collect();
         self.check_space(left.iter().map(space_bytes).max().unwrap_or(0))?;
         Ok((cells, left))
     }
 
-    fn measurement<'a>(&'a self, directory: &'a Path, table: &'a Path, stop: &'a Stop) -> Measurement<'a> {
+    fn measurement<'a>(
+        &'a self,
+        directory: &'a Path,
+        table: &'a Path,
+        place: &'a str,
+        stop: &'a Stop,
+    ) -> Measurement<'a> {
         Measurement {
+            place,
             directory,
             stop,
             table,
@@ -144,12 +165,18 @@ impl SortStudy {
         self.cells.iter().filter(|cell| seen.insert(*cell)).cloned().collect()
     }
 
-    /// The cells that the table has, if there is one; it is not made yet.
-    fn finished_before(&self) -> Result<HashSet<SortCell>, LabError> {
+    /// The results of the table, if there is one; it is not made yet.
+    fn known(&self) -> Result<Vec<SortResult>, LabError> {
         let path = self.out.join(results::FILE_NAME);
         let is_there = path.try_exists().map_err(LabError::file("look for", &path))?;
-        let results = if is_there { results::read_results(&path)? } else { Vec::new() };
-        Ok(results.into_iter().map(|result| result.cell).collect())
+        if is_there { results::read_results(&path) } else { Ok(Vec::new()) }
+    }
+
+    /// The cells that were measured in this place, and whose outputs are there.
+    fn finished_before(&self, place: &str) -> Result<HashSet<SortCell>, LabError> {
+        let is_kept = |cell: &SortCell| cell.output.as_ref().is_none_or(|name| self.out.join(name).exists());
+        let here = self.known()?.into_iter().filter(|result| result.place == place);
+        Ok(here.map(|result| result.cell).filter(is_kept).collect())
     }
 
     fn check_memory(&self) -> Result<(), LabError> {
@@ -161,32 +188,31 @@ impl SortStudy {
         })
     }
 
-    /// Refuses outputs that would take the place of an input, of the table, or of a directory.
-    fn check_outputs(&self, cells: &[SortCell]) -> Result<(), LabError> {
-        let same = |a: &PathBuf, b: &PathBuf| match (a.canonicalize(), b.canonicalize()) {
-            (Ok(a), Ok(b)) => a == b,
-            _ => a == b,
-        };
-        let inputs: HashSet<&PathBuf> = cells
-            .iter()
-            .filter_map(|cell| match &cell.source {
-                Source::File(path) => Some(path),
-                Source::Random(_) => None,
-            })
-            .collect();
-        let table = self.out.join(results::FILE_NAME);
-        let outputs: HashSet<PathBuf> = cells
-            .iter()
-            .filter_map(|cell| cell.output.as_ref())
-            .map(|output| self.out.join(output))
-            .collect();
-        for output in &outputs {
-            let problem = if output.is_dir() {
-                "is a directory"
-            } else if inputs.iter().any(|input| same(input, output)) {
-                "is an input of the study"
-            } else if same(&table, output) {
-                "is the table of results"
+    /// Refuses names that the table cannot hold, and outputs that would replace a file that no sort of this table made.
+    fn check_names(&self, cells: &[SortCell]) -> Result<(), LabError> {
+        let sources = cells.iter().filter_map(|cell| match &cell.source {
+            Source::File(path) => Some(path),
+            Source::Random(_) => None,
+        });
+        let outputs: HashSet<&PathBuf> = cells.iter().filter_map(|cell| cell.output.as_ref()).collect();
+        for path in sources.chain(outputs.iter().copied()) {
+            if path.to_str().is_none_or(|text| text.contains([SEPARATOR, '\n', '\r'])) {
+                let text =
+                    format!("the name {} cannot be part of a table\n  rename the file", path.display());
+                return Err(LabError::Request(text));
+            }
+        }
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        let made: HashSet<PathBuf> =
+            self.known()?.into_iter().filter_map(|result| result.cell.output).collect();
+        for output in outputs {
+            let is_name = output.components().count() == 1 && output.file_name().is_some();
+            let problem = if !is_name {
+                "is not the name of a file in the directory of the results"
+            } else if !made.contains(output) && self.out.join(output).symlink_metadata().is_ok() {
+                "exists, and no sort of this table has made it"
             } else {
                 continue;
             };

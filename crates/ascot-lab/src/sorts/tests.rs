@@ -392,7 +392,8 @@ fn a_wrong_output_is_not_a_result() {
 
 fn result_of(cell: SortCell, ms: u64) -> SortResult {
     let planned = PlannedSort { mean_ms: 1.0, method: "in memory".into(), passes: 1, memory_bytes: 1 << 24 };
-    SortResult { cell, loops_ns: vec![ms * 1_000_000], reads: 1, writes: 1, in_memory_ms: Some(1.0), planned }
+    let (place, loops_ns) = (String::new(), vec![ms * 1_000_000]);
+    SortResult { cell, place, loops_ns, reads: 1, writes: 1, in_memory_ms: Some(1.0), planned }
 }
 
 #[test]
