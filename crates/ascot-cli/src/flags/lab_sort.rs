@@ -2,6 +2,7 @@
 
 use clap::{Arg, Command};
 
+use super::lab_streams::plot;
 use super::tools::tool;
 use super::{JOB, RESOURCES, file_option, option, switch};
 
@@ -52,6 +53,7 @@ pub fn sort(shared: Vec<Arg>) -> Command {
             .help_heading(RESOURCES),
         )
         .args(shared.into_iter().filter(|flag| flag.get_id() != "memory"))
+        .arg(plot())
 }
 
 fn grid() -> Vec<Arg> {

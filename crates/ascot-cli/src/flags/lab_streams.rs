@@ -99,7 +99,7 @@ fn of_cells() -> Vec<Arg> {
             "RANGE",
             "exponents of B: 0..20 (default 12..20)",
             "Range of exponents of B, of which both ends belong to it: 0..20 means blocks of 1 byte to 1 MiB; 12..20 \
-             if not given. Windows need at least 2^2 bytes, direct blocks 2^12.",
+             if not given. Windows have at least 2^2 bytes and direct blocks 2^12: for them the range begins there.",
         ),
         option(
             "loops",
@@ -111,7 +111,7 @@ fn of_cells() -> Vec<Arg> {
 }
 
 /// `--plot`.
-fn plot() -> Arg {
+pub fn plot() -> Arg {
     switch(
         "plot",
         "write charts into DIR/charts",

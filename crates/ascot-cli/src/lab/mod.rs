@@ -2,6 +2,7 @@
 
 mod disk;
 mod net;
+mod pages;
 mod screen;
 mod shown;
 mod sorts;

@@ -8,10 +8,10 @@ use ascot_lab::sorts::{
 };
 use ascot_lab::streams::Backend;
 use ascot_lab::streams::parameters::{element_list, exponents};
-use ascot_model::units;
 use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
 
+use super::pages::{self, Run};
 use super::screen::Screen;
 use super::streams::out_directory;
 use crate::failure::Failure;
@@ -45,7 +45,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let screen = Screen::new(matches.get_flag("quiet"));
     let finished = stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
     screen.clear();
-    print(text(&finished, &study))?;
+    let FinishedSorts { results, measured, predicted_s, taken_s } = &finished;
+    let run = Run { measured: *measured, predicted_s: *predicted_s, taken_s: *taken_s };
+    let page = pages::write(matches, &study.out, &study.work, &run)?;
+    print(format!("{}\n{}", summary::text(results), run.closing_line(results.len(), &page)))?;
     Ok(0)
 }
 
@@ -97,16 +100,4 @@ fn streams_of_flags(matches: &ArgMatches) -> Result<Vec<(StreamChoice, StreamCho
         range("b", write)?;
     }
     Ok(parameters::same_blocks(read, write, &both))
-}
-
-/// The tables, and the time predicted beside that taken.
-fn text(finished: &FinishedSorts, study: &SortStudy) -> String {
-    let FinishedSorts { results, measured, predicted_s, taken_s } = finished;
-    let time = match measured {
-        0 => String::new(),
-        _ => format!("{} predicted, {} taken; ", units::seconds(*predicted_s), units::seconds(*taken_s)),
-    };
-    let count = units::plural(results.len() as u64, "measurement");
-    let table = study.out.join(ascot_lab::sorts::results::FILE_NAME);
-    format!("{}\n{count}: {time}see {}\n", summary::text(results), table.display())
 }

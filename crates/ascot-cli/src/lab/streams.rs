@@ -1,26 +1,25 @@
 //! `ascot lab streams` and `ascot lab all`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ascot_io::Direction;
-use ascot_lab::page::{self, About, Section};
-use ascot_lab::sorts::{SortResult, SortStudy, summary};
+use ascot_lab::page;
+use ascot_lab::sorts::{SortStudy, summary};
 use ascot_lab::streams::grid::{CACHES, DIRECTIONS};
 use ascot_lab::streams::parameters::{self, Row};
-use ascot_lab::streams::{Backend, Cache, Cell, Finished, Measured, StreamStudy};
+use ascot_lab::streams::{Backend, Cache, Cell, Finished, StreamStudy};
 use ascot_lab::whole::{WholeGrid, WholeResults, WholeStudy};
 use ascot_lab::{LabError, Stop};
-use ascot_model::units;
 use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
 
+use super::pages::{self, Run};
 use super::screen::Screen;
 use crate::failure::Failure;
 use crate::numbers;
-use crate::report_file::write_whole;
 use crate::signals::stoppable;
-use crate::sys::{self, print};
+use crate::sys::print;
 use crate::values;
 use crate::volume;
 
@@ -29,6 +28,8 @@ const DEFAULT_ELEMENTS: &str = "1e3..1e6";
 const DEFAULT_STREAMS: &str = "1";
 const DEFAULT_EXPONENTS: &str = "12..20";
 const DEFAULT_LOOPS: &str = "6";
+/// The most measurements that are printed one by one.
+const SHOWN: usize = 60;
 
 /// `ascot lab streams`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -47,15 +48,13 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         _ => &CACHES,
     };
     let cells: Vec<Cell> = rows.iter().flat_map(|row| row.cells(directions, caches)).collect();
-    let usual = cells.iter().map(|cell| cell.elements).max().unwrap_or(0);
-    study(matches, cells, usual)
+    study(matches, cells)
 }
 
 /// `ascot lab all`.
 pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
     let grid = if matches.get_flag("quick") { WholeGrid::quick() } else { WholeGrid::published() };
     let Places { out, work, memory_bytes } = places(matches)?;
-    let usual = grid.streams.usual_elements();
     let (cells, volumes) = (grid.streams.cells(), volume::of_directory(matches, &work)?);
     let streams = StreamStudy { cells, out: out.clone(), work: work.clone(), memory_bytes };
     let sorts = SortStudy {
@@ -71,14 +70,13 @@ pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
     let WholeResults { streams, sorts, predicted_s } =
         stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
     screen.clear();
-    let run = Run {
-        results: &streams.results,
-        sorts: &sorts.results,
-        measured: streams.measured + sorts.measured,
-        predicted_s,
-        taken_s: streams.taken_s + sorts.taken_s,
-    };
-    finish(matches, &run, &out, &work, usual)
+    let measured = streams.measured + sorts.measured;
+    let run = Run { measured, predicted_s, taken_s: streams.taken_s + sorts.taken_s };
+    let page = pages::write(matches, &out, &work, &run)?;
+    let blocks = page::best_blocks_text(&streams.results);
+    let count = streams.results.len() + sorts.results.len();
+    print(format!("{blocks}{}\n{}", summary::text(&sorts.results), run.closing_line(count, &page)))?;
+    Ok(0)
 }
 
 /// The directories of a study, and its memory.
@@ -95,42 +93,19 @@ fn places(matches: &ArgMatches) -> Result<Places, Failure> {
     Ok(Places { out, work, memory_bytes })
 }
 
-/// A finished study, for its page and its closing text.
-struct Run<'a> {
-    results: &'a [Measured],
-    sorts: &'a [SortResult],
-    measured: usize,
-    predicted_s: f64,
-    taken_s: f64,
-}
-
-/// Measures the cells and writes the page; `usual` is the N of the figures in which k or B varies.
-fn study(matches: &ArgMatches, cells: Vec<Cell>, usual: u64) -> Result<u8, Failure> {
+/// Measures the cells, writes the page and prints the conclusions.
+fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
     let Places { out, work, memory_bytes } = places(matches)?;
     let study = StreamStudy { cells, out: out.clone(), work: work.clone(), memory_bytes };
     let screen = Screen::new(matches.get_flag("quiet"));
     let Finished { results, measured, predicted_s, taken_s } =
         stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
     screen.clear();
-    finish(
-        matches,
-        &Run { results: &results, sorts: &[], measured, predicted_s, taken_s },
-        &out,
-        &work,
-        usual,
-    )
-}
-
-/// Writes the page and the charts, and prints the conclusions.
-fn finish(matches: &ArgMatches, run: &Run<'_>, out: &Path, work: &Path, usual: u64) -> Result<u8, Failure> {
-    let sections: Vec<Section> = page::sorts::section(run.sorts).into_iter().collect();
-    let html = page::page(&about(run, work), run.results, usual, &sections);
-    let path = out.join("index.html");
-    write_whole(&path, html.as_bytes()).map_err(Failure::file(&path, "cannot write the page"))?;
-    if matches.get_flag("plot") {
-        write_charts(out, run.results, usual)?;
-    }
-    print(text(run, &path))?;
+    let run = Run { measured, predicted_s, taken_s };
+    let page = pages::write(matches, &out, &work, &run)?;
+    let all = if results.len() <= SHOWN { page::measurements_text(&results) } else { String::new() };
+    let conclusions = page::best_blocks_text(&results);
+    print(format!("{all}{conclusions}{}", run.closing_line(results.len(), &page)))?;
     Ok(0)
 }
 
@@ -156,7 +131,7 @@ fn rows_of_flags(matches: &ArgMatches) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for backend in backends(matches)? {
         let exponents = match backend.has_blocks() {
-            true => parameters::exponents(&b.1, backend).map_err(|problem| wrong(b.0, &b.1, problem))?,
+            true => parameters::exponents_from(&b.1, backend).map_err(|problem| wrong(b.0, &b.1, problem))?,
             false => 0..=0,
         };
         rows.push(Row { backend, elements: elements.clone(), streams: streams.clone(), exponents, loops });
@@ -175,52 +150,6 @@ fn backends(matches: &ArgMatches) -> Result<Vec<Backend>, Failure> {
         })
     };
     text.split(',').map(one).collect()
-}
-
-/// The lines of the page about the run.
-fn about(run: &Run<'_>, work: &Path) -> About {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let Run { measured, predicted_s, taken_s, .. } = run;
-    About {
-        lines: vec![
-            format!(
-                "ascot {}, {threads} processors, {} of memory; files in {}.",
-                env!("CARGO_PKG_VERSION"),
-                units::memory(sys::memory_bytes()),
-                work.display()
-            ),
-            format!(
-                "{measured} measurements made in this run, in {} (predicted: {}); {} in all.",
-                units::seconds(*taken_s),
-                units::seconds(*predicted_s),
-                run.results.len() + run.sorts.len()
-            ),
-        ],
-    }
-}
-
-fn write_charts(out: &Path, results: &[Measured], usual: u64) -> Result<(), Failure> {
-    let directory = out.join("charts");
-    fs::create_dir_all(&directory)
-        .map_err(Failure::file(&directory, "cannot make the directory of the charts"))?;
-    for (name, svg) in page::charts(results, usual) {
-        let path = directory.join(format!("{name}.svg"));
-        write_whole(&path, svg.as_bytes()).map_err(Failure::file(&path, "cannot write the chart"))?;
-    }
-    Ok(())
-}
-
-/// The closing text: the best B, M and d of each N, and where the rest is.
-fn text(run: &Run<'_>, page: &Path) -> String {
-    let blocks = page::best_blocks_text(run.results);
-    let sorts = if run.sorts.is_empty() { String::new() } else { format!("{}\n", summary::text(run.sorts)) };
-    let Run { results, measured, predicted_s, taken_s, .. } = run;
-    let time = match measured {
-        0 => String::new(),
-        _ => format!("{} predicted, {} taken; ", units::seconds(*predicted_s), units::seconds(*taken_s)),
-    };
-    let count = units::plural((results.len() + run.sorts.len()) as u64, "measurement");
-    format!("{blocks}{sorts}{count}: {time}see {}\n", page.display())
 }
 
 impl From<LabError> for Failure {

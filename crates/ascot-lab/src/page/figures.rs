@@ -6,12 +6,15 @@ use super::chart::{Axis, Chart, Line, Scale};
 use crate::streams::analysis::{Results, Series};
 use crate::streams::cell::{Backend, Cache, direction_word};
 use crate::streams::grid::CACHES;
+use crate::streams::measure::Measured;
 
 /// A figure of the paper.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// Its number in the paper.
     pub number: u32,
+    /// Whether its streams are read or written.
+    pub direction: Direction,
     /// Its caption.
     pub caption: String,
     /// Charts with their titles.
@@ -53,22 +56,44 @@ impl Y {
 /// Builds the figures of one study.
 pub struct Figures<'a> {
     results: Results<'a>,
-    /// N at which k and B vary.
-    usual_elements: u64,
+    /// N at which B varies.
+    elements_by_b: u64,
+    /// N at which k varies.
+    elements_by_k: u64,
 }
 
+/// N of the figures of the paper in which k varies (6 and 10).
+const PUBLISHED_ELEMENTS_BY_K: u64 = 1_000_000;
+
 impl<'a> Figures<'a> {
-    /// Figures of these results; k and B vary at N = `usual_elements`.
-    pub fn new(results: Results<'a>, usual_elements: u64) -> Self {
-        Self { results, usual_elements }
+    /// Figures of these results. B varies at the largest N with the most values of B, and k at the N of the paper, if it
+    /// has the most values of k, or else at the largest that has them.
+    pub fn new(results: Results<'a>) -> Self {
+        let count = |n: u64, value: &dyn Fn(&Measured) -> u64| {
+            let mut values: Vec<u64> =
+                results.0.iter().filter(|one| one.cell.elements == n).map(value).collect();
+            values.sort_unstable();
+            values.dedup();
+            values.len()
+        };
+        let mut all: Vec<u64> = results.0.iter().map(|one| one.cell.elements).collect();
+        all.sort_unstable();
+        all.dedup();
+        let exponents = |one: &Measured| u64::from(one.cell.exponent);
+        let streams = |one: &Measured| u64::from(one.cell.streams);
+        let elements_by_b = all.iter().copied().max_by_key(|&n| (count(n, &exponents), n)).unwrap_or(0);
+        let by_k = |&n: &u64| (count(n, &streams), n == PUBLISHED_ELEMENTS_BY_K, n);
+        let elements_by_k = all.iter().copied().max_by_key(by_k).unwrap_or(0);
+        Self { results, elements_by_b, elements_by_k }
     }
 
     /// All figures.
     pub fn all(&self) -> Vec<Figure> {
         use Backend::{Buffered, Mapped, Plain, Sized};
         use Direction::{Read, Write};
-        let usual = self.usual_elements;
+        let usual = self.elements_by_k;
         let smaller = usual / 10;
+        let larger = self.elements_by_b.max(usual);
         let all = &[1, 2, 3, 4, 5, 10, 20, 30][..];
         let ms = Y::Milliseconds;
         vec![
@@ -84,7 +109,7 @@ impl<'a> Figures<'a> {
             self.by_n(13, Write, &[Buffered], &[1], ms, "time against N, one stream"),
             self.by_n(14, Write, &[Buffered], &[1], Y::IntegersPerMillisecond, "integers in a millisecond"),
             self.by_n(15, Write, &[Buffered], &[1, 2], ms, "time against N for k = 1, 2"),
-            self.by_k(16, Write, &[Buffered], &[smaller, usual], "time against k"),
+            self.by_k(16, Write, &[Buffered], &[smaller, larger], "time against k"),
             self.by_k(17, Write, &[Plain, Buffered], &[usual], "plain and buffered, time against k"),
             self.by_k(18, Read, &[Buffered], &[smaller, usual], "time against k"),
             self.by_n(19, Read, &[Plain, Buffered], &[10], ms, "plain and buffered for k = 10"),
@@ -116,6 +141,7 @@ impl<'a> Figures<'a> {
     fn figure(
         &self,
         number: u32,
+        direction: Direction,
         caption: String,
         axes: (Axis, Axis),
         lines: impl Fn(Cache) -> Vec<Line>,
@@ -123,7 +149,7 @@ impl<'a> Figures<'a> {
         let of = |cache: Cache| {
             (cache.word().to_owned(), Chart { x: axes.0.clone(), y: axes.1.clone(), lines: lines(cache) })
         };
-        Figure { number, caption, charts: CACHES.map(of).to_vec() }
+        Figure { number, direction, caption, charts: CACHES.map(of).to_vec() }
     }
 
     fn by_n(
@@ -137,7 +163,7 @@ impl<'a> Figures<'a> {
     ) -> Figure {
         let axes = (Axis::new("N", Scale::Logarithmic), y.axis(Scale::Logarithmic));
         let caption = caption(direction, backends, what);
-        self.figure(number, caption, axes, |cache| {
+        self.figure(number, direction, caption, axes, |cache| {
             let mut lines = Vec::new();
             for &backend in backends {
                 let series = Series { direction, cache, backend };
@@ -166,7 +192,7 @@ impl<'a> Figures<'a> {
         let scale = if backends.len() > 1 { Scale::Logarithmic } else { Scale::Linear };
         let axes = (Axis::new("k", Scale::Linear), Y::Milliseconds.axis(scale));
         let caption = caption(direction, backends, what);
-        self.figure(number, caption, axes, |cache| {
+        self.figure(number, direction, caption, axes, |cache| {
             let mut lines = Vec::new();
             for &backend in backends {
                 let series = Series { direction, cache, backend };
@@ -183,10 +209,10 @@ impl<'a> Figures<'a> {
 
     /// Against B from 2^`from` on, one stream of the usual N; back-ends without B are constant.
     fn by_b(&self, number: u32, direction: Direction, backends: &[Backend], from: u8, what: &str) -> Figure {
-        let n = self.usual_elements;
+        let n = self.elements_by_b;
         let axes = (Axis::new("B, bytes", Scale::PowersOfTwo), Y::Milliseconds.axis(Scale::Logarithmic));
         let caption = format!("{} at N = {n}", caption(direction, backends, what));
-        self.figure(number, caption, axes, |cache| {
+        self.figure(number, direction, caption, axes, |cache| {
             let exponents = |backend| {
                 let series = Series { direction, cache, backend };
                 self.results.values(series, |measured| measured.cell.exponent)
@@ -224,7 +250,21 @@ fn caption(direction: Direction, backends: &[Backend], what: &str) -> String {
 mod tests {
     use super::*;
     use crate::streams::Grid;
-    use crate::streams::measure::Measured;
+
+    #[test]
+    fn the_published_grid_has_the_figures_at_the_values_of_the_paper() {
+        let of = |cell| Measured { cell, place: String::new(), loops_ns: vec![5], counted_ios: 1 };
+        let results: Vec<Measured> = Grid::published().cells().into_iter().map(of).collect();
+        let figures = Figures::new(Results(&results));
+        assert_eq!((figures.elements_by_k, figures.elements_by_b), (1_000_000, 10_000_000));
+        let lines = |number: u32| {
+            let all = figures.all();
+            let figure = all.iter().find(|figure| figure.number == number).unwrap();
+            figure.charts[0].1.lines.iter().map(|line| line.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(6), ["plain, N = 1000000"]);
+        assert_eq!(lines(18), ["buffered, N = 100000", "buffered, N = 1000000"]);
+    }
 
     #[test]
     fn a_whole_grid_fills_every_figure() {
@@ -236,7 +276,7 @@ mod tests {
             counted_ios: 1,
         };
         let results: Vec<Measured> = grid.cells().into_iter().map(of).collect();
-        let figures = Figures::new(Results(&results), grid.usual_elements()).all();
+        let figures = Figures::new(Results(&results)).all();
         assert_eq!(
             figures.iter().map(|figure| figure.number).collect::<Vec<_>>(),
             (4..=29).collect::<Vec<_>>()

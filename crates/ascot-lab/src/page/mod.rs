@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 
 use ascot_io::Direction;
 
+use crate::sorts::SortResult;
 use crate::streams::analysis::{Analysis, Results, Series};
 use crate::streams::cell::{Backend, direction_word};
 use crate::streams::grid::{CACHES, DIRECTIONS};
@@ -61,10 +62,10 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// The page of a study of streams, with further sections.
-pub fn page(about: &About, results: &[Measured], usual_elements: u64, more: &[Section]) -> String {
+pub fn page(about: &About, results: &[Measured], more: &[Section]) -> String {
     let found = Results(results);
     let analysis = Analysis::new(results);
-    let figures = Figures::new(found, usual_elements);
+    let figures = Figures::new(found);
     let mut sections = Vec::new();
     for direction in DIRECTIONS {
         sections.push(section_of(direction, found, &analysis, &figures));
@@ -119,12 +120,12 @@ fn section_of(
                 true => (tables::by_blocks(found, series), "B and N, one stream"),
                 false => (tables::by_streams(found, series), "k and N"),
             };
-            let id = format!("{word}-{}-{}", backend.word(), cache.word());
-            let number = table_number(series);
-            let number = number.map_or_else(String::new, |number| format!(" id=\"table-{number}\""));
+            let id = match table_number(series) {
+                Some(number) => format!("table-{number}"),
+                None => format!("{word}-{}-{}", backend.word(), cache.word()),
+            };
             let title = format!("{} streams, {}: ms by {by}", backend.word(), cache.word());
-            let _ =
-                writeln!(html, "<div id=\"{id}\"><h3{number}>{}</h3>{}</div>", escaped(&title), table.html());
+            let _ = writeln!(html, "<div id=\"{id}\"><h3>{}</h3>{}</div>", escaped(&title), table.html());
         }
         if let Some(number) = table_of_best_blocks(direction, backend) {
             let best = tables::best_blocks(analysis, direction, backend);
@@ -137,7 +138,7 @@ fn section_of(
             );
         }
     }
-    for figure in figures.all().iter().filter(|figure| figure.caption.starts_with(doing(direction))) {
+    for figure in figures.all().iter().filter(|figure| figure.direction == direction) {
         html += &figure_html(figure);
     }
     let title = format!("{} streams", doing(direction));
@@ -205,8 +206,8 @@ fn conclusions(analysis: &Analysis, figures: &Figures<'_>) -> Section {
 }
 
 /// The charts of a study as SVG files: their names without the ending, and their text.
-pub fn charts(results: &[Measured], usual_elements: u64) -> Vec<(String, String)> {
-    let figures = Figures::new(Results(results), usual_elements);
+pub fn charts(results: &[Measured], sorts: &[SortResult]) -> Vec<(String, String)> {
+    let figures = Figures::new(Results(results));
     let mut charts = Vec::new();
     for figure in figures.all() {
         for (title, chart) in &figure.charts {
@@ -218,7 +219,20 @@ pub fn charts(results: &[Measured], usual_elements: u64) -> Vec<(String, String)
         let name = format!("all-back-ends-{}", title.replace(", ", "-"));
         charts.extend(chart.svg().map(|svg| (name, svg)));
     }
+    charts.extend(sorts::charts(sorts));
     charts
+}
+
+/// Every measurement as a line of text: its time, the I/Os of the formula and the I/Os counted.
+pub fn measurements_text(results: &[Measured]) -> String {
+    let mut text =
+        format!("{:<60} {:>10} {:>15} {:>12}\n", "measurement", "ms", "I/Os by formula", "counted");
+    for measured in results {
+        let (name, time) = (measured.cell.to_string(), tables::ms(measured.mean_ms()));
+        let (formula, counted) = (measured.cell.predicted_ios(), measured.counted_ios);
+        let _ = writeln!(text, "{name:<60} {time:>10} {formula:>15} {counted:>12}");
+    }
+    text
 }
 
 /// The best B of each N as lines of text.
@@ -253,7 +267,7 @@ mod tests {
         };
         let results: Vec<Measured> = grid.cells().into_iter().map(of).collect();
         let about = About { lines: vec!["a <machine>".into()] };
-        let html = page(&about, &results, grid.usual_elements(), &[]);
+        let html = page(&about, &results, &[]);
         for number in 2..=6 {
             assert_eq!(html.matches(&format!("id=\"table-{number}\"")).count(), 1, "table {number}");
         }

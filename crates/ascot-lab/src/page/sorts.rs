@@ -90,20 +90,35 @@ fn by_memory(group: &Group<'_>, elements: u64) -> HtmlTable {
     table
 }
 
+/// The figures of the first group as SVG files: their names without the ending, and their text.
+pub(super) fn charts(results: &[SortResult]) -> Vec<(String, String)> {
+    let all = groups(results);
+    let figures = all.first().map(figures).unwrap_or_default();
+    figures
+        .into_iter()
+        .filter_map(|(number, _, chart)| Some((format!("figure-{number}"), chart.svg()?)))
+        .collect()
+}
+
+/// N of figure 30 of the paper.
+const PUBLISHED_ELEMENTS: u64 = 1_000_000;
+
 /// Figures 30 to 33: the influence of d, of M and of N.
 fn figures(group: &Group<'_>) -> Vec<(u32, String, Chart)> {
     let (elements, memory, fan_in) = (group.elements(), group.memory(), group.fan_in());
     let [Some(&smallest), Some(&largest)] = [memory.first(), memory.last()] else { return Vec::new() };
     // The largest N that was sorted with every M, as far as there is one.
     let full = |n: &&u64| memory.iter().all(|&m| fan_in.iter().any(|&d| group.mean_ms(**n, m, d).is_some()));
-    let Some(&n) = elements.iter().rev().find(full).or(elements.last()) else { return Vec::new() };
+    let Some(&largest_full) = elements.iter().rev().find(full).or(elements.last()) else { return Vec::new() };
+    // Figures 30 and 31 are at the N of the paper, if it was sorted.
+    let n = if elements.contains(&PUBLISHED_ELEMENTS) { PUBLISHED_ELEMENTS } else { largest_full };
     let line = |name: String, points: Vec<(f64, f64)>| Line { name, points };
     let by_d = |m: u64| {
         let point = |&d: &u32| Some((f64::from(d), group.mean_ms(n, m, d)?));
         line(format!("M = {m}"), fan_in.iter().filter_map(point).collect())
     };
     let by_m = |d: u32| {
-        let point = |&m: &u64| Some((m as f64, group.mean_ms(n, m, d)?));
+        let point = |&m: &u64| Some((m as f64, group.mean_ms(largest_full, m, d)?));
         line(format!("d = {d}"), memory.iter().filter_map(point).collect())
     };
     let d = fan_in.iter().copied().find(|d| *d >= 25).or(fan_in.last().copied()).unwrap_or(2);
@@ -130,7 +145,7 @@ fn figures(group: &Group<'_>) -> Vec<(u32, String, Chart)> {
         ),
         (
             32,
-            format!("Influence of M, N = {n}, d = {d_of_m}"),
+            format!("Influence of M, N = {largest_full}, d = {d_of_m}"),
             chart(axis("M, integers", log), time(log), vec![by_m(d_of_m)]),
         ),
         (33, format!("Influence of N, d = {d}, M = {m}"), chart(axis("N", log), time(log), vec![by_n(d, m)])),

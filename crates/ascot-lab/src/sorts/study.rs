@@ -124,7 +124,7 @@ impl SortStudy {
         let mut measurement = self.measurement(work.path(), &table, &place, stop);
         let forecast = Forecast::calibrate(&left, &mut measurement)?;
         let known: Vec<SortResult> =
-            self.known()?.into_iter().filter(|result| result.place == place).collect();
+            results::read(&self.out)?.into_iter().filter(|result| result.place == place).collect();
         planned.predicted_s = forecast.left_s(&left, &Compared::of(&known));
         Ok(planned)
     }
@@ -165,17 +165,10 @@ impl SortStudy {
         self.cells.iter().filter(|cell| seen.insert(*cell)).cloned().collect()
     }
 
-    /// The results of the table, if there is one; it is not made yet.
-    fn known(&self) -> Result<Vec<SortResult>, LabError> {
-        let path = self.out.join(results::FILE_NAME);
-        let is_there = path.try_exists().map_err(LabError::file("look for", &path))?;
-        if is_there { results::read_results(&path) } else { Ok(Vec::new()) }
-    }
-
     /// The cells that were measured in this place, and whose outputs are there.
     fn finished_before(&self, place: &str) -> Result<HashSet<SortCell>, LabError> {
         let is_kept = |cell: &SortCell| cell.output.as_ref().is_none_or(|name| self.out.join(name).exists());
-        let here = self.known()?.into_iter().filter(|result| result.place == place);
+        let here = results::read(&self.out)?.into_iter().filter(|result| result.place == place);
         Ok(here.map(|result| result.cell).filter(is_kept).collect())
     }
 
@@ -206,7 +199,7 @@ impl SortStudy {
             return Ok(());
         }
         let made: HashSet<PathBuf> =
-            self.known()?.into_iter().filter_map(|result| result.cell.output).collect();
+            results::read(&self.out)?.into_iter().filter_map(|result| result.cell.output).collect();
         for output in outputs {
             let is_name = output.components().count() == 1 && output.file_name().is_some();
             let problem = if !is_name {

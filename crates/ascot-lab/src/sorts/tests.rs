@@ -356,9 +356,12 @@ fn the_output_is_kept_and_never_takes_the_place_of_the_input() {
     assert_eq!(finished.results[0].cell, of_file);
     assert!(read_integers(&dir.path().join("Test")).is_sorted_by(|a, b| a >= b));
     assert_eq!(read_integers(&input), integers);
-    for (output, problem) in
-        [("in.dat", "is an input"), (".", "is a directory"), ("./sorts.csv", "is the table of results")]
-    {
+    for (output, problem) in [
+        ("in.dat", "exists"),
+        (".", "is not the name"),
+        ("../p.csv", "is not the name"),
+        ("sorts.csv", "exists"),
+    ] {
         study.cells[0].output = Some(output.into());
         let error = study.run(&Notes::new(&stop, usize::MAX), &stop).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");

@@ -12,6 +12,9 @@ pub const DIRECTIONS: [Direction; 2] = [Direction::Write, Direction::Read];
 /// Both states of the cache.
 pub const CACHES: [Cache; 2] = [Cache::Warm, Cache::Cold];
 
+/// Larger direct blocks, several of them in flight, need more memory than the paper's machine had.
+const MAX_DIRECT_EXPONENT: u8 = 25;
+
 /// The values of a grid.
 #[derive(Debug, Clone)]
 pub struct Grid {
@@ -55,11 +58,6 @@ impl Grid {
         }
     }
 
-    /// The N at which B and k vary in figures: the largest of `elements`.
-    pub fn usual_elements(&self) -> u64 {
-        self.elements.last().copied().unwrap_or(0)
-    }
-
     /// All cells of this grid, in the order in which they are measured: for each state of the cache and each N, files
     /// are written and then read.
     pub fn cells(&self) -> Vec<Cell> {
@@ -95,7 +93,11 @@ impl Grid {
         let smallest = backend.min_exponent();
         let exponents: Vec<u8> = match backend {
             Backend::Plain | Backend::Buffered => vec![0],
-            _ => self.exponents.iter().copied().filter(|exponent| *exponent >= smallest).collect(),
+            _ => {
+                let largest = if backend == Backend::Direct { MAX_DIRECT_EXPONENT } else { u8::MAX };
+                let fits = |exponent: &u8| (smallest..=largest).contains(exponent);
+                self.exponents.iter().copied().filter(fits).collect()
+            }
         };
         for &streams in streams {
             for &exponent in &exponents {

@@ -142,6 +142,16 @@ pub fn exponents(text: &str, backend: Backend) -> Result<RangeInclusive<u8>, Str
     Ok(first..=last)
 }
 
+/// Like [`exponents`], for several back-ends: a range that begins below the smallest block of this one begins there.
+///
+/// # Errors
+/// The problem.
+pub fn exponents_from(text: &str, backend: Backend) -> Result<RangeInclusive<u8>, String> {
+    let all = exponents(text, Backend::Sized)?;
+    let first = (*all.start()).max(backend.min_exponent());
+    if first > *all.end() { exponents(text, backend) } else { Ok(first..=*all.end()) }
+}
+
 /// A number of loops.
 ///
 /// # Errors
@@ -267,6 +277,15 @@ mod tests {
             let error = parsed(&format!("Simple;1;1;0,0;2\n{line}\n")).unwrap_err();
             assert!(error.contains(place) && error.contains(problem), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn a_range_for_several_back_ends_begins_at_the_smallest_block() {
+        assert_eq!(exponents_from("0..20", Backend::Sized), Ok(0..=20));
+        assert_eq!(exponents_from("0..20", Backend::Mapped), Ok(2..=20));
+        assert_eq!(exponents_from("0..20", Backend::Direct), Ok(12..=20));
+        assert!(exponents_from("0..10", Backend::Direct).unwrap_err().contains("4096"));
+        assert!(exponents_from("0..31", Backend::Direct).is_err());
     }
 
     #[test]

@@ -142,6 +142,7 @@ mod tests {
         for cell in &cells[..40] {
             table.append(&fields_of(&result(*cell))).unwrap();
         }
+        drop(table);
         let found = open(dir.path()).unwrap().1;
         assert_eq!(found, cells[..40].iter().map(|cell| result(*cell)).collect::<Vec<_>>());
     }

@@ -1,0 +1,84 @@
+//! The page of the studies of streams and merge sorts, made from all rows of their tables.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ascot_lab::page::{self, About, Section};
+use ascot_lab::sorts::SortResult;
+use ascot_lab::streams::Measured;
+use ascot_lab::{place, sorts, streams};
+use ascot_model::units;
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::report_file::write_whole;
+use crate::sys;
+
+/// The time of a study that has ended.
+pub struct Run {
+    /// Measurements made.
+    pub measured: usize,
+    /// Seconds predicted.
+    pub predicted_s: f64,
+    /// Seconds taken.
+    pub taken_s: f64,
+}
+
+impl Run {
+    /// The last line of the command: `count` measurements, the time predicted beside that taken, and the page.
+    pub fn closing_line(&self, count: usize, page: &Path) -> String {
+        let time = match self.measured {
+            0 => String::new(),
+            _ => format!(
+                "{} predicted, {} taken; ",
+                units::seconds(self.predicted_s),
+                units::seconds(self.taken_s)
+            ),
+        };
+        format!("{}: {time}see {}\n", units::plural(count as u64, "measurement"), page.display())
+    }
+}
+
+/// Writes the page of all measurements in `out` that were made in `work`, and the charts with `--plot`; returns its
+/// path.
+pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result<PathBuf, Failure> {
+    let here = place::name_of(work)?;
+    let streams: Vec<Measured> =
+        streams::results::read(out)?.into_iter().filter(|measured| measured.place == here).collect();
+    let sorts: Vec<SortResult> =
+        sorts::results::read(out)?.into_iter().filter(|result| result.place == here).collect();
+    let sections: Vec<Section> = page::sorts::section(&sorts).into_iter().collect();
+    let html = page::page(&about(run, &here, streams.len() + sorts.len()), &streams, &sections);
+    let path = out.join("index.html");
+    write_whole(&path, html.as_bytes()).map_err(Failure::file(&path, "cannot write the page"))?;
+    if matches.get_flag("plot") {
+        let directory = out.join("charts");
+        fs::create_dir_all(&directory)
+            .map_err(Failure::file(&directory, "cannot make the directory of the charts"))?;
+        for (name, svg) in page::charts(&streams, &sorts) {
+            let path = directory.join(format!("{name}.svg"));
+            write_whole(&path, svg.as_bytes()).map_err(Failure::file(&path, "cannot write the chart"))?;
+        }
+    }
+    Ok(path)
+}
+
+/// The lines of the page about the run.
+fn about(run: &Run, place: &str, count: usize) -> About {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    About {
+        lines: vec![
+            format!(
+                "ascot {}, {threads} processors, {} of memory; measured in {place}.",
+                env!("CARGO_PKG_VERSION"),
+                units::memory(sys::memory_bytes())
+            ),
+            format!(
+                "{} measurements made in the last run, in {} (predicted: {}); {count} in all.",
+                run.measured,
+                units::seconds(run.taken_s),
+                units::seconds(run.predicted_s)
+            ),
+        ],
+    }
+}
