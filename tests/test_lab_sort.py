@@ -66,7 +66,7 @@ def test_results_are_kept_with_the_ios_of_the_formulas(disk):
         assert row["Planned sort"] == "1 in memory" and int(row["Memory of the planned sort"]) >= 4 * MIB
     # 2 B(N) log_d(B(N)/M) of papers/2, for blocks of 4096 bytes.
     assert float(kept[0]["Blocks by 2 B(N) log_d(B(N)/M)"]) == pytest.approx(2 * 10_000 * 4 / 4096, abs=0.1)
-    assert leftovers(disk) == ["sorts.csv"]
+    assert leftovers(disk) == ["index.html", "sorts.csv"]
     text = done.stdout.decode()
     assert "best M and d of each N" in text and "predicted" in text and "taken" in text
     assert re.search(r"4 measurements to make: about \S+ \S+, and up to", done.stderr), done.stderr
@@ -91,7 +91,7 @@ def test_a_file_of_parameters_sorts_files_of_the_user(disk):
         ("plain", "sized 2^5", "descending"),
     ]
     assert int(kept[1]["Reads counted"]) == exact_ios(10_007, 100, 3, 4)
-    assert leftovers(disk / "results") == ["Test", "reversed", "sorts.csv"]
+    assert leftovers(disk / "results") == ["Test", "index.html", "reversed", "sorts.csv"]
 
 
 def test_every_back_end_sorts(disk):
@@ -134,7 +134,7 @@ def test_a_killed_study_continues(disk):
     assert after[: len(before)] == before and len(after) == 8
     assert len({tuple(row[name] for name in IDENTITY) for row in after}) == 8
     assert f"({len(before)} are finished already)" in done.stderr, done.stderr
-    assert leftovers(disk) == ["sorts.csv"]
+    assert leftovers(disk) == ["index.html", "sorts.csv"]
     run("lab", "sort", *words, "--out", disk)
     assert rows(disk) == after
 
@@ -148,7 +148,7 @@ def test_a_stopped_study_leaves_finished_rows_only(disk, name):
     process.send_signal(name)
     process.communicate(timeout=20)
     assert process.returncode == -name
-    assert leftovers(disk) == ["sorts.csv"]
+    assert leftovers(disk) == ["index.html", "sorts.csv"]
 
 
 def test_wrong_parameters_are_named_by_row_and_column(disk):
@@ -156,7 +156,7 @@ def test_wrong_parameters_are_named_by_row_and_column(disk):
     integers(disk / "in.dat", 10)
     good = f"Mapping;Mapping;10;1000;12,12;1;{disk}/in.dat;;true"
     for row, place, problem in [
-        (good.replace("Mapping;10", "Maping;10"), "column 2", "'Maping' is no stream type"),
+        (good.replace("Mapping;10", "Maping;10"), "column 2", "'Maping' is not a stream type"),
         (good.replace(";10;", ";1;"), "column 3", "from 2"),
         (good.replace("in.dat", "none.dat"), "column 7", "No such file"),
         (good.replace("in.dat", "odd.dat"), "column 7", "multiple of the 4 bytes"),
@@ -174,7 +174,7 @@ def test_wrong_parameters_are_named_by_row_and_column(disk):
         (["--n", "1e14"], "the study needs"),
         (["--memory", "0"], "--memory '0' is not a number of integers"),
         (["--fan-in", "1"], "--fan-in '1' is not a number of streams"),
-        (["--stream-read", "pipes"], "--stream-read 'pipes' is no stream type"),
+        (["--stream-read", "pipes"], "--stream-read 'pipes' is not a stream type"),
         (["--stream-write", "direct", "--b", "11"], "--b '11' has blocks smaller than"),
         (["--loops", "0"], "--loops '0'"),
         (["--memory", "1e6", "--n", "1e6", "--memory-limit", "1MiB"], "--memory-limit"),
@@ -191,7 +191,7 @@ def test_few_open_files_are_an_error_that_leaves_nothing(disk):
     words = ("--n", "1e4", "--memory", "100", "--fan-in", "100", "--loops", "1", "--out", disk)
     told = run("lab", "sort", *words, expect=2, preexec_fn=limit_open_files(40)).stderr
     assert "open" in told, told
-    assert leftovers(disk) == ["sorts.csv"]
+    assert leftovers(disk) == ["index.html", "sorts.csv"]
 
 
 @pytest.mark.privileged

@@ -177,7 +177,7 @@ def test_an_interrupted_study_continues_after_its_last_row(disk, how):
 @pytest.mark.parametrize(
     ("row", "place", "problem"),
     [
-        ("Bufer;1000;1;0,2;6", "row 2, column 1", "'Bufer' is no stream type"),
+        ("Bufer;1000;1;0,2;6", "row 2, column 1", "'Bufer' is not a stream type"),
         ("BufferB;-1;1;0,2;6", "row 2, column 2", "'-1' is not a whole number"),
         ("BufferB;1000;0;0,2;6", "row 2, column 3", "not a number of streams"),
         ("Mapping;1000;1;0,2;6", "row 2, column 4", "smaller than the 4 bytes"),
@@ -195,7 +195,7 @@ def test_impossible_parameters_are_named_by_row_and_column(disk, row, place, pro
 
 def test_wrong_flags_are_explained(disk):
     for flags, text in [
-        (["--stream", "odd"], "--stream 'odd' is no kind of stream"),
+        (["--stream", "odd"], "--stream 'odd' is not a kind of stream"),
         (["--n", "ten"], "--n 'ten' is not a number"),
         (["--stream", "direct", "--b", "4..10"], "smaller than the 4096 bytes"),
         (["--loops", "1"], "the first is left out"),

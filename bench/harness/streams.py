@@ -99,7 +99,8 @@ def markdown(result: dict[str, Any]) -> str:
     lines += [
         "",
         f"{DIRECT_BYTES // MIB} MiB through direct streams and through fio, past the page cache; medians of pairs.",
-        f"The buffers of fio {'have' if result['fio_huge_pages'] else 'do not have'} huge pages. At least {DIRECT_SHARE:g} is asked.",
+        f"The buffers of fio {'have' if result['fio_huge_pages'] else 'do not have'} huge pages.",
+        f"At least {DIRECT_SHARE:g} is asked.",
         "",
         "| block | depth | direction | stream | fio | stream / fio |",
         "| ---: | ---: | --- | ---: | ---: | ---: |",

@@ -65,7 +65,7 @@ fn grid() -> Vec<Arg> {
              exponents of B, loops, input file, output file, and true for ascending or false for descending order, \
              separated by semicolons: Mapping;Mapping;10;1000;16,16;5;in.dat;out.dat;true. The types of streams are \
              Simple (plain), Buffer (buffered), BufferB (sized), Mapping (mapped) and direct, in any case. An output \
-             is a file in the directory of the results; without a name none is kept.",
+             is a new file in the directory of the results; without a name none is kept.",
         )
         .conflicts_with_all(REPLACED),
     ];

@@ -144,7 +144,7 @@ fn backends(matches: &ArgMatches) -> Result<Vec<Backend>, Failure> {
     let one = |word: &str| {
         word.trim().parse().map_err(|()| {
             Failure::usage(
-                format!("--stream '{word}' is no kind of stream"),
+                format!("--stream '{word}' is not a kind of stream"),
                 "kinds: plain, buffered, sized, mapped, direct",
             )
         })

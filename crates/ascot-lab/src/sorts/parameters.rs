@@ -147,7 +147,7 @@ pub fn loops(text: &str) -> Result<u32, String> {
 pub fn backend(text: &str) -> Result<Backend, String> {
     text.trim()
         .parse()
-        .map_err(|()| "is no stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
+        .map_err(|()| "is not a stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
 }
 
 /// Reads a file of parameters.
@@ -287,9 +287,9 @@ mod tests {
             (
                 format!("Maping;Mapping;10;1000;20,20;5;{good};Test;true"),
                 "column 1",
-                "'Maping' is no stream type",
+                "'Maping' is not a stream type",
             ),
-            (format!("Mapping;;10;1000;20,20;5;{good};Test;true"), "column 2", "'' is no stream type"),
+            (format!("Mapping;;10;1000;20,20;5;{good};Test;true"), "column 2", "'' is not a stream type"),
             (format!("Mapping;Mapping;1;1000;20,20;5;{good};Test;true"), "column 3", "from 2 to"),
             (
                 format!("Mapping;Mapping;10;0;20,20;5;{good};Test;true"),

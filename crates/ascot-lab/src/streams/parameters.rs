@@ -213,7 +213,7 @@ fn row(line: &str, number: usize, path: &Path) -> Result<Row, LabError> {
         return Err(wrong(fields.len().min(COLUMNS.len()), problem));
     }
     let backend: Backend = fields[0].parse().map_err(|()| {
-        wrong(0, "is no stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
+        wrong(0, "is not a stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
     })?;
     let elements = element_list(fields[1]).map_err(|problem| wrong(1, problem))?;
     let streams = stream_list(fields[2]).map_err(|problem| wrong(2, problem))?;
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn impossible_values_are_named_by_row_and_column() {
         for (line, place, problem) in [
-            ("Bufer;1;1;0,2;6", "row 2, column 1", "'Bufer' is no stream type"),
+            ("Bufer;1;1;0,2;6", "row 2, column 1", "'Bufer' is not a stream type"),
             ("Buffer;x;1;0,2;6", "row 2, column 2", "is not a number"),
             ("Buffer;1.5;1;0,2;6", "row 2, column 2", "not a whole number"),
             ("Buffer;-5;1;0,2;6", "row 2, column 2", "not a whole number"),
