@@ -148,7 +148,7 @@ def test_a_stopped_study_leaves_finished_rows_only(disk, name):
     process.send_signal(name)
     process.communicate(timeout=20)
     assert process.returncode == -name
-    assert leftovers(disk) == ["index.html", "sorts.csv"]
+    assert leftovers(disk) == ["sorts.csv"]
 
 
 def test_wrong_parameters_are_named_by_row_and_column(disk):
@@ -191,7 +191,7 @@ def test_few_open_files_are_an_error_that_leaves_nothing(disk):
     words = ("--n", "1e4", "--memory", "100", "--fan-in", "100", "--loops", "1", "--out", disk)
     told = run("lab", "sort", *words, expect=2, preexec_fn=limit_open_files(40)).stderr
     assert "open" in told, told
-    assert leftovers(disk) == ["index.html", "sorts.csv"]
+    assert leftovers(disk) == ["sorts.csv"]
 
 
 @pytest.mark.privileged

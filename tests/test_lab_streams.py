@@ -1,6 +1,9 @@
 """The study of streams as a user runs it: rows that stay, a page that a browser shows, and wrong input."""
 
+import contextlib
 import csv
+import os
+import pty
 import re
 import shutil
 import signal
@@ -288,3 +291,20 @@ def test_the_examples_of_the_help_work(disk):
     run("lab", "streams", *flags, "--out", disk)
     found = {(row["Stream"], row["B"]) for row in rows_of(disk)}
     assert ("sized", "2^0") in found and ("mapped", "2^2") in found and ("mapped", "2^1") not in found
+
+
+def test_a_terminal_shows_the_time_left_while_a_measurement_runs(disk):
+    """A measurement of some seconds, whose line is redrawn meanwhile and cleared in the end."""
+    ours, terminal = pty.openpty()
+    flags = ["--stream", "plain", "--n", "3e6", "--direction", "write", "--cache", "warm", "--loops", "4"]
+    process = start("lab", "streams", *flags, "--out", disk, stderr=terminal)
+    os.close(terminal)
+    shown_text = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(ours, 4096):
+            shown_text += chunk
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    lines = re.findall(r"1 of 1   (\d+) s, about (\d+) s left   write plain", shown_text.decode())
+    assert len(lines) >= 2 and int(lines[-1][0]) > int(lines[0][0]), shown_text
+    assert shown_text.endswith(b"\r\x1b[K")

@@ -1,35 +1,123 @@
 //! The progress of a study on standard error.
+//!
+//! ```text
+//!   12 of 944   1 min 3 s, about 50 s left   write plain, N = 1000, k = 10, cold
+//! ```
+//!
+//! The prediction is shown once. On a terminal one line is redrawn every second by a thread of its own, because a
+//! measurement may take many minutes; elsewhere a line is written every minute. Invariant: at most one line of the
+//! terminal is in use, and it is cleared before anything else is written.
 
-use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
+use ascot_io::Unpoisoned;
+use ascot_io::threads::{self, Thread};
 use ascot_lab::{Observer, Planned, Progress};
 use ascot_model::units;
 
-/// Shows the prediction once, and one line that is redrawn on a terminal.
+use crate::sys;
+
+const BETWEEN_DRAWS: Duration = Duration::from_secs(1);
+const BETWEEN_LINES: Duration = Duration::from_secs(60);
+const COLUMNS_WITHOUT_SIZE: usize = 80;
+
+/// Shows a study.
 pub struct Screen {
     quiet: bool,
+    shared: Arc<Shared>,
+    thread: Option<Thread<()>>,
+}
+
+struct Shared {
     terminal: bool,
-    line_in_use: Cell<bool>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last progress, and the time when it was told.
+    progress: Option<(Progress, Instant)>,
+    line_in_use: bool,
+    ended: bool,
 }
 
 impl Screen {
-    /// A screen on standard error; a quiet one shows nothing but notices.
+    /// A screen on standard error; a quiet one shows only notices.
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, terminal: io::stderr().is_terminal(), line_in_use: Cell::new(false) }
+        let terminal = io::stderr().is_terminal();
+        let shared = Arc::new(Shared { terminal, state: Mutex::default(), changed: Condvar::new() });
+        let drawn = Arc::clone(&shared);
+        let thread = (!quiet).then(|| threads::spawn("progress", move || drawn.draw_until_the_end()));
+        // Without the thread the line is drawn when a measurement begins.
+        Self { quiet, shared, thread: thread.and_then(Result::ok) }
     }
 
-    /// Clears the line that is redrawn.
-    pub fn clear(&self) {
-        if self.line_in_use.replace(false) {
-            self.write("\r\x1b[K");
+    /// Shows a study, and clears the line when it has ended in any way.
+    pub fn show<R>(&self, study: impl FnOnce(&Self) -> R) -> R {
+        let result = study(self);
+        self.clear();
+        result
+    }
+
+    /// Clears the line that is redrawn; from now on none is drawn.
+    fn clear(&self) {
+        let mut state = self.shared.lock();
+        state.progress = None;
+        clear(&mut state);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unpoisoned()
+    }
+
+    fn draw_until_the_end(&self) {
+        let pause = if self.terminal { BETWEEN_DRAWS } else { BETWEEN_LINES };
+        let mut state = self.lock();
+        while !state.ended {
+            let (woken, waited) = self.changed.wait_timeout(state, pause).unpoisoned();
+            state = woken;
+            if waited.timed_out() && !state.ended {
+                self.draw(&mut state);
+            }
         }
     }
 
-    /// Writes text; standard error that is gone is not an error.
-    fn write(&self, text: &str) {
-        let _ = write!(io::stderr().lock(), "{text}");
+    fn draw(&self, state: &mut State) {
+        let Some((progress, told)) = &state.progress else { return };
+        let line = line_of(progress, told.elapsed().as_secs_f64());
+        if !self.terminal {
+            write(&format!("ascot: {line}\n"));
+            return;
+        }
+        let columns = sys::terminal_columns().unwrap_or(COLUMNS_WITHOUT_SIZE).saturating_sub(3);
+        let cut: String = line.chars().take(columns).collect();
+        state.line_in_use = true;
+        write(&format!("\r  {cut}\x1b[K"));
     }
+}
+
+/// The line of a progress that was told `since_s` seconds ago.
+fn line_of(progress: &Progress, since_s: f64) -> String {
+    let Progress { what, finished, total, elapsed_s, left_s } = progress;
+    let elapsed = units::seconds((elapsed_s + since_s).round());
+    let left = units::seconds((left_s - since_s).max(0.0).round());
+    format!("{} of {total}   {elapsed}, about {left} left   {what}", finished + 1)
+}
+
+fn clear(state: &mut State) {
+    if std::mem::take(&mut state.line_in_use) {
+        write("\r\x1b[K");
+    }
+}
+
+/// Writes text; standard error that is gone is not an error.
+fn write(text: &str) {
+    let _ = write!(io::stderr().lock(), "{text}");
 }
 
 impl Observer for Screen {
@@ -39,14 +127,14 @@ impl Observer for Screen {
         }
         if planned.measurements == 0 {
             let count = units::plural(planned.finished_before as u64, "measurement");
-            self.write(&format!("ascot: {count} to make, all of which are finished already\n"));
+            write(&format!("ascot: {count} to make, all of which are finished already\n"));
             return;
         }
         let before = match planned.finished_before {
             0 => String::new(),
             count => format!(" ({count} are finished already)"),
         };
-        self.write(&format!(
+        write(&format!(
             "ascot: {} to make{before}: about {}, and up to {} of files\n",
             units::plural(planned.measurements as u64, "measurement"),
             units::seconds(planned.predicted_s),
@@ -55,23 +143,41 @@ impl Observer for Screen {
     }
 
     fn progress(&self, progress: &Progress) {
-        if self.quiet || !self.terminal {
-            return;
+        let mut state = self.shared.lock();
+        state.progress = Some((progress.clone(), Instant::now()));
+        if self.shared.terminal && !self.quiet {
+            self.shared.draw(&mut state);
         }
-        self.line_in_use.set(true);
-        let Progress { what, finished, total, left_s, .. } = progress;
-        let left = units::seconds(*left_s);
-        self.write(&format!("\r  {} of {total}   {left} left   {what}\x1b[K", finished + 1));
     }
 
     fn notice(&self, text: &str) {
-        self.clear();
-        self.write(&format!("ascot: {text}\n"));
+        let mut state = self.shared.lock();
+        clear(&mut state);
+        write(&format!("ascot: {text}\n"));
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         self.clear();
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has nothing left to draw.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_on_between_two_measurements() {
+        let progress =
+            Progress { what: "write plain".into(), finished: 11, total: 944, elapsed_s: 60.0, left_s: 50.0 };
+        assert_eq!(line_of(&progress, 3.0), "12 of 944   63 s, about 47 s left   write plain");
+        assert!(line_of(&progress, 80.0).contains("about 0 s left"));
     }
 }

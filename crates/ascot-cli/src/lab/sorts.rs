@@ -43,8 +43,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let volumes = volume::of_directory(matches, &work)?;
     let study = SortStudy { cells, out, work, memory_bytes, volumes, faults: None };
     let screen = Screen::new(matches.get_flag("quiet"));
-    let finished = stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
-    screen.clear();
+    let finished = stoppable(|cancel| screen.show(|screen| study.run(screen, &Stop(cancel.flag()))))?;
     let FinishedSorts { results, measured, predicted_s, taken_s } = &finished;
     let run = Run { measured: *measured, predicted_s: *predicted_s, taken_s: *taken_s };
     let page = pages::write(matches, &study.out, &study.work, &run)?;

@@ -68,8 +68,7 @@ pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
     let screen = Screen::new(matches.get_flag("quiet"));
     let study = WholeStudy { streams, sorts };
     let WholeResults { streams, sorts, predicted_s } =
-        stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
-    screen.clear();
+        stoppable(|cancel| screen.show(|screen| study.run(screen, &Stop(cancel.flag()))))?;
     let measured = streams.measured + sorts.measured;
     let run = Run { measured, predicted_s, taken_s: streams.taken_s + sorts.taken_s };
     let page = pages::write(matches, &out, &work, &run)?;
@@ -99,8 +98,7 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
     let study = StreamStudy { cells, out: out.clone(), work: work.clone(), memory_bytes };
     let screen = Screen::new(matches.get_flag("quiet"));
     let Finished { results, measured, predicted_s, taken_s } =
-        stoppable(|cancel| study.run(&screen, &Stop(cancel.flag())))?;
-    screen.clear();
+        stoppable(|cancel| screen.show(|screen| study.run(screen, &Stop(cancel.flag()))))?;
     let run = Run { measured, predicted_s, taken_s };
     let page = pages::write(matches, &out, &work, &run)?;
     let all = if results.len() <= SHOWN { page::measurements_text(&results) } else { String::new() };
