@@ -427,9 +427,9 @@ def streams(prefix, module_disk):
     return compiled(module_disk / "streams", ["cc", "-std=c11", *STRICT, SOURCES / "streams.c", *flags])
 
 
-def stream(program, path, count, writing, reading):
+def stream(program, *arguments, before=()):
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries())}
-    command = [str(program), str(path), str(count), writing, reading]
+    command = [*before, str(program), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
 
 
@@ -475,3 +475,43 @@ def test_wrong_options_of_a_stream_are_explained(streams, tmp_path, options, tex
 def test_a_missing_directory_is_named(streams, tmp_path):
     done = stream(streams, tmp_path / "no" / "file", 1, "", "")
     assert done.returncode == 1 and str(tmp_path / "no") in done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_a_plain_stream_makes_one_system_call_of_any_kind_for_each_element(streams, tmp_path):
+    def calls(kind, count):
+        table = tmp_path / "calls"
+        done = stream(streams, tmp_path / "file", count, kind, kind, before=["strace", "-f", "-c", "-o", str(table)])
+        assert done.returncode == 0, done.stderr
+        total = [line.split() for line in table.read_text().splitlines() if line.endswith("total")]
+        return int(total[0][2 if len(total[0]) < 6 else 3])
+
+    # A call to write each element, and one to read it.
+    assert calls("kind=plain", 3000) - calls("kind=plain", 1000) == 2 * 2000
+    assert calls("", 3000) - calls("", 1000) < 20
+
+
+def test_files_of_other_lengths_and_elements_of_other_sizes(streams, tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(bytes(1 << 20))
+    for element_bytes in (1, 4, 4096, 1 << 20):
+        done = stream(streams, file, element_bytes, "kind=sized block=1000")
+        assert done.stdout.split() == [str((1 << 20) // element_bytes)], done.stderr
+    for element_bytes, text in ((0, "from 1 byte to 1 MiB"), (3, "not a multiple of 3 bytes"), (2 << 20, "1 MiB")):
+        done = stream(streams, file, element_bytes, "")
+        assert done.returncode == 1 and text in done.stderr
+    done = stream(streams, file.with_name("none"), 4, "")
+    assert done.returncode == 1 and "none" in done.stderr
+
+
+def test_pointers_that_left_their_block_are_refused(streams, tmp_path):
+    done = stream(streams, tmp_path / "file")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_full_volume_is_reported_to_c(streams, disk):
+    with small_disk(disk, 4 * MIB) as small:
+        for kind in ("kind=plain", "", "kind=mapped block=64KiB", "kind=direct block=64KiB"):
+            done = stream(streams, small / "file", 1_000_000, kind, "")
+            assert done.returncode == 1 and "no space left" in done.stderr, (kind, done.stderr)
+            (small / "file").unlink()

@@ -1,6 +1,8 @@
 /* Writes records to a file and reads them again through streams of elements.
  * Usage: streams FILE COUNT WRITE_OPTIONS READ_OPTIONS
  * Prints the requests made to write and to read, and the elements found.
+ *        streams FILE ELEMENT_BYTES READ_OPTIONS
+ * Reads a file and prints the number of elements.
  */
 #include <ascot.h>
 
@@ -18,6 +20,55 @@ static int failed(void)
     return 1;
 }
 
+static int count_elements(const char *path, size_t element_bytes, const char *options)
+{
+    static unsigned char element[1 << 20];
+    ascot_stream_in in;
+    unsigned count = 0;
+
+    if (ascot_stream_open(path, options, element_bytes, &in) != ASCOT_OK)
+        return failed();
+    for (; !ascot_stream_end(&in); count++)
+        if (ascot_stream_read_next(&in, element) != ASCOT_OK)
+            return failed();
+    if (ascot_stream_close_in(&in, NULL) != ASCOT_OK)
+        return failed();
+    printf("%u\n", count);
+    return 0;
+}
+
+/* The checks of the library: pointers that left their block, and places that are NULL. */
+static int misuses(const char *path)
+{
+    ascot_stream_out out;
+    ascot_stream_in in;
+    uint32_t number = 7;
+
+    if (ascot_stream_create(path, "", sizeof number, NULL) != ASCOT_INVALID ||
+        ascot_stream_create(NULL, "", sizeof number, &out) != ASCOT_INVALID ||
+        ascot_stream_create(path, "", 0, &out) != ASCOT_INVALID ||
+        ascot_stream_create(path, "", (1 << 20) + 1, &out) != ASCOT_INVALID)
+        return 1;
+    if (ascot_stream_create(path, "", sizeof number, &out) != ASCOT_OK ||
+        ascot_stream_write(&out, &number) != ASCOT_OK || ascot_stream_write(&out, &number) != ASCOT_OK)
+        return failed();
+    out.next = out.end;
+    out.next++;
+    if (ascot_stream_next_out(&out, &number) != ASCOT_INVALID)
+        return 1;
+    out.next = out.end - 4;
+    if (ascot_stream_close_out(&out, 0, NULL) != ASCOT_OK)
+        return failed();
+    if (ascot_stream_open(path, "", sizeof number, &in) != ASCOT_OK ||
+        ascot_stream_read_next(&in, &number) != ASCOT_OK)
+        return failed();
+    in.next = in.end + 4;
+    if (ascot_stream_next_in(&in, &number, NULL) != ASCOT_INVALID)
+        return 1;
+    in.next = in.end;
+    return ascot_stream_close_in(&in, NULL) == ASCOT_OK ? 0 : failed();
+}
+
 int main(int argc, char **argv)
 {
     ascot_stream_out out;
@@ -26,6 +77,10 @@ int main(int argc, char **argv)
     uint64_t written, read;
     uint32_t count, number;
 
+    if (argc == 2)
+        return misuses(argv[1]);
+    if (argc == 4)
+        return count_elements(argv[1], (size_t)strtoull(argv[2], NULL, 10), argv[3]);
     if (argc != 5)
         return 2;
     count = (uint32_t)strtoul(argv[2], NULL, 10);
