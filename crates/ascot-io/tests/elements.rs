@@ -309,3 +309,24 @@ fn bytes_pass_through_the_blocks_that_callers_fill_themselves() {
         assert!(reader.end_of_stream() && reader.close() == expected, "{kind}");
     }
 }
+
+#[test]
+fn only_a_synced_stream_waits_for_the_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("numbers");
+    for kind in KINDS {
+        let syncs = |sync: bool| {
+            let faults = Faults::recording();
+            let options = DiskOptions { faults: Some(faults.clone().into()), ..DiskOptions::default() };
+            let mut writer = Disk::new(options).write_elements(&path, kind).unwrap();
+            writer.write(7_u32).unwrap();
+            if sync {
+                writer.sync_and_close().unwrap()
+            } else {
+                writer.close().unwrap()
+            };
+            faults.recorded().iter().filter(|(action, _)| *action == Action::Sync).count()
+        };
+        assert_eq!((syncs(true), syncs(false)), (1, 0), "{kind}");
+    }
+}
