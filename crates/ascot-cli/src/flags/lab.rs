@@ -19,7 +19,7 @@ pub fn lab() -> Command {
         .after_help(
             "Examples:\n\
              \x20 ascot lab all --out results/ --quick\n\
-             \x20 ascot lab streams --stream sized,mapped --n 1e6 --b 0..20 --out results/ --plot",
+             \x20 ascot lab streams --stream sized,mapped --n 1e6 --b 0..20 -o out/",
         )
         .subcommands([
             lab_streams::all(),

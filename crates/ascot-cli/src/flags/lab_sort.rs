@@ -35,8 +35,8 @@ pub fn sort(shared: Vec<Arg>) -> Command {
         .override_usage("ascot lab sort --out DIR [OPTION]...")
         .after_help(
             "Examples:\n\
-             \x20 ascot lab sort --n 1e4,1e6,1e7 --memory 1e3..1e6 --fan-in 10,25,30 --out results/\n\
-             \x20 ascot lab sort --stream-read sized --stream-write buffered --b 12..20 --out results/\n\
+             \x20 ascot lab sort --n 1e4,1e6 --memory 1e3..1e6 --fan-in 10,25,30 -o out/\n\
+             \x20 ascot lab sort --stream-read sized --stream-write buffered --b 12..20 -o out/\n\
              \x20 ascot lab sort --params sorts.csv --out results/",
         )
         .next_help_heading(JOB)

@@ -19,7 +19,7 @@ pub fn streams() -> Command {
         .override_usage("ascot lab streams --out DIR [OPTION]...")
         .after_help(
             "Examples:\n\
-             \x20 ascot lab streams --stream sized,mapped --n 1e6 --b 0..20 --out results/ --plot\n\
+             \x20 ascot lab streams --stream sized,mapped --n 1e6 --b 0..20 -o out/\n\
              \x20 ascot lab streams --params streams.csv --cache cold --out results/",
         )
         .next_help_heading(JOB)
