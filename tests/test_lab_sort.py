@@ -1,4 +1,4 @@
-"""`ascot lab sort` measures merge sorts as papers/2 does: right outputs, I/Os of formulas, results that are kept."""
+"""`ascot lab sort` as in Heinrich et al.: right outputs, I/Os of formulas, results that are kept."""
 
 import array
 import csv
@@ -64,7 +64,7 @@ def test_results_are_kept_with_the_ios_of_the_formulas(disk):
         assert len(times) == 2 and float(row["Mean ms"]) == pytest.approx(sum(times) / 2, abs=0.001)
         assert float(row["In memory ms"]) > 0 and float(row["Planned ms"]) > 0
         assert row["Planned sort"] == "1 in memory" and int(row["Memory of the planned sort"]) >= 4 * MIB
-    # 2 B(N) log_d(B(N)/M) of papers/2, for blocks of 4096 bytes.
+    # 2 B(N) log_d(B(N)/M) of Heinrich et al., for blocks of 4096 bytes.
     assert float(kept[0]["Blocks by 2 B(N) log_d(B(N)/M)"]) == pytest.approx(2 * 10_000 * 4 / 4096, abs=0.1)
     assert leftovers(disk) == ["index.html", "sorts.csv"]
     text = done.stdout.decode()
@@ -227,7 +227,7 @@ def test_a_closed_pipe_is_no_crash(disk):
 
 
 def test_time_falls_with_m_and_d_matters_little(disk):
-    """The shape of papers/2, figures 30 to 32, from the work that is done: fewer files and I/Os, not a clock."""
+    """The shape of Heinrich et al., figures 30 to 32, from the work that is done: fewer files and I/Os, not a clock."""
     streams = ("--stream-read", "sized", "--stream-write", "sized", "--b", "12")
     words = ("--n", "1e5", "--memory", "1e2..1e5", "--fan-in", "10,25,30", "--loops", "1")
     run("lab", "sort", *streams, *words, "--out", disk)

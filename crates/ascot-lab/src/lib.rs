@@ -1,10 +1,10 @@
 //! The lab: studies that measure streams, merge sorts, disks and networks, and hold the results against the models.
 //!
 //! ```text
-//!   streams/     element streams: back-ends x N x k x B, reading and writing (papers/2, section 3)
-//!   sorts/       the merge sort of those streams over N, M and d (papers/2, section 4)
-//!   disk/        DiskBench: the reads and writes of a sort, without the sort (papers/4, section 3)
-//!   net/         NetBench: all to all, without disks (papers/4, section 3)
+//!   streams/     element streams: back-ends x N x k x B, reading and writing (Heinrich et al., section 3)
+//!   sorts/       the merge sort of those streams over N, M and d (Heinrich et al., section 4)
+//!   disk/        DiskBench: the reads and writes of a sort, without the sort (Conley et al., section 3)
+//!   net/         NetBench: all to all, without disks (Conley et al., section 3)
 //!   whole        streams and merge sorts as one study
 //!   page/        a study as one HTML page
 //!   table        results as they are kept: one row for each finished measurement
@@ -14,6 +14,9 @@
 //!   observe      progress, and the way to stop
 //!   error        errors of all studies
 //! ```
+//!
+//! Sources: M. E. Heinrich, J. Kambayatughar and T. Thanasi, "Algorithms in Secondary Memory" (2018); M. Conley, A.
+//! Vahdat and G. Porter, "Sorting 100 TB on Google Compute Engine" (2015).
 //!
 //! Every study predicts its time before it starts, keeps each finished measurement, continues after the last one when
 //! it is started again, and shows what was counted beside what a formula predicts. Nothing here takes part in a job.

@@ -1,11 +1,11 @@
-//! The whole study of papers/2: streams, then merge sorts, with one prediction and one page.
+//! The whole study of Heinrich et al.: streams, then merge sorts, with one prediction and one page.
 
 use crate::error::LabError;
 use crate::observe::{Observer, Planned, Progress, Stop};
 use crate::sorts::{FinishedSorts, SortCell, SortGrid, SortStudy, Source, StreamChoice};
 use crate::streams::{Backend, Finished, Grid, StreamStudy};
 
-/// The exponent of B of the streams that merge sorts read and write (papers/2, section 3.6).
+/// The exponent of B of the streams that merge sorts read and write (Heinrich et al., section 3.6).
 const SORT_EXPONENT: u8 = 16;
 /// The seed of the integers to sort.
 const SEED: u64 = 1;
@@ -29,7 +29,7 @@ pub struct WholeGrid {
 }
 
 impl WholeGrid {
-    /// The cells of papers/2: table 8, with the fan-ins of 100 and 250 that section 4.4.4 mentions, and the one
+    /// The cells of Heinrich et al.: table 8, with the fan-ins of 100 and 250 that section 4.4.4 mentions, and the one
     /// measurement of 10^8 integers of the appendix.
     pub fn published() -> Self {
         let table = grid(

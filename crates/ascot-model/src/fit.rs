@@ -1,8 +1,8 @@
 //! Fits of measured costs by polynomials of degree one and two, by least squares of the relative error.
 //!
 //! Costs in a study span many powers of ten. Each point is weighted by the inverse of its cost, so that a fit is as
-//! good for small jobs as for large ones; `r_squared` is that of the plain values, as papers/2 (section 3.2.3) quotes
-//! it.
+//! good for small jobs as for large ones; `r_squared` is that of the plain values, as Heinrich et al. (section 3.2.3)
+//! quote it.
 
 use serde::Serialize;
 

@@ -1,9 +1,9 @@
 //! The I/Os of a multi-way merge sort of N elements with runs of M elements and a fan-in of d.
 //!
-//! papers/2 publishes two estimates. Section 4.1: `2 B(N) log_d(B(N)/M)`, where `B(N)` is the length of the file and `M`
-//! the memory, both in blocks of 4096 bytes; the pass that forms the runs is left out. Section 2.2: `2 N (1 + passes)`
-//! for whole passes over a file of N blocks. A file system moves whole blocks of whole files, so [`MergeSort::ios`] adds up
-//! the blocks of all files instead:
+//! Heinrich et al. publish two estimates. Section 4.1: `2 B(N) log_d(B(N)/M)`, where `B(N)` is the length of the file
+//! and `M` the memory, both in blocks of 4096 bytes; the pass that forms the runs is left out. Section 2.2: `2 N (1 +
+//! passes)` for whole passes over a file of N blocks. A file system moves whole blocks of whole files, so
+//! [`MergeSort::ios`] adds up the blocks of all files instead:
 //!
 //! ```text
 //!   level 0    [ M ][ M ][ M ][ M ][ M ][ M ][r]      ceil(N/M) runs, written; the input was read
@@ -15,7 +15,7 @@
 
 use crate::stream_cost::block_ios;
 
-/// Bytes of a block in the estimates of papers/2.
+/// Bytes of a block in the estimates of Heinrich et al.
 pub const PUBLISHED_BLOCK_BYTES: u64 = 4096;
 
 /// A merge sort.
@@ -68,8 +68,8 @@ impl MergeSort {
         self.levels().map(|level| self.elements - level.staying(self)).fold(0, u64::saturating_add)
     }
 
-    /// The estimate of papers/2 (section 4.1), in blocks of [`PUBLISHED_BLOCK_BYTES`]: `2 B(N) log_d(B(N)/M)`; none if N is
-    /// at most M.
+    /// The estimate of Heinrich et al. (section 4.1), in blocks of [`PUBLISHED_BLOCK_BYTES`]: `2 B(N) log_d(B(N)/M)`;
+    /// none if N is at most M.
     pub fn published_ios(&self) -> f64 {
         let bytes = |elements: u64| elements as f64 * self.element_bytes as f64;
         let file_blocks = bytes(self.elements) / PUBLISHED_BLOCK_BYTES as f64;
@@ -78,14 +78,6 @@ impl MergeSort {
             return 0.0;
         }
         2.0 * file_blocks * (file_blocks / memory_blocks).ln() / (self.fan_in() as f64).ln()
-    }
-
-    /// The estimate of papers/2 for whole passes (section 2.2), for streams that read and write blocks of these lengths:
-    /// every pass, and the one that forms the runs, reads and writes a file of N elements.
-    pub fn whole_pass_ios(&self, read_block_bytes: u64, write_block_bytes: u64) -> Ios {
-        let passes = u64::from(self.merge_passes()) + 1;
-        let of = |block| block_ios(1, self.elements, self.element_bytes, block).saturating_mul(passes);
-        Ios { reads: of(read_block_bytes), writes: of(write_block_bytes) }
     }
 
     /// The exact number of I/Os: the blocks of all files that are read and written, the last of each file in part.
@@ -200,7 +192,6 @@ mod tests {
         // Seven runs of 1000 integers and three of d = 3; the last stays one pass long (see the picture above).
         let seven = sort(6500, 1000, 3);
         assert_eq!(seven.ios(4096, 4096), Ios { reads: 7 + 6 + 7, writes: 7 + 6 + 7 });
-        assert_eq!(seven.whole_pass_ios(4096, 4096), Ios { reads: 21, writes: 21 });
         assert_eq!(sort(1000, 1000, 10).ios(4, 8192), Ios { reads: 1000, writes: 1 });
         assert_eq!(sort(0, 1000, 10).ios(4, 4), Ios::default());
     }

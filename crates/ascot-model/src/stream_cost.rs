@@ -1,4 +1,4 @@
-//! I/Os that papers/2 predicts for k streams of N elements each (sections 3.2.1, 3.4.1 and 3.5.1).
+//! I/Os that Heinrich et al. predict for k streams of N elements each (sections 3.2.1, 3.4.1 and 3.5.1).
 
 /// I/Os of k streams of `elements` each that move one element at a time: kN.
 pub fn plain_ios(streams: u64, elements: u64) -> u64 {

@@ -1,6 +1,6 @@
 //! Partial-key cuckoo hashing: each entry is a fingerprint and a rank in one of two buckets of four slots; the
 //! fingerprint and one bucket determine the other bucket (Fan et al., "Cuckoo Filter", CoNEXT 2014; with ranks beside
-//! fingerprints: papers/3, section on lossy indexing).
+//! fingerprints: the paper on DeltaFS, section on lossy indexing).
 //!
 //! ```text
 //!   region   buckets of each table: 4 each │ table 0: slots of fingerprint + rank bits │ table 1 │ ...

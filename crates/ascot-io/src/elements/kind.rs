@@ -13,7 +13,7 @@ const MAX_BLOCK_BYTES: usize = 1 << 40;
 /// How the blocks of an element stream move between file and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamKind {
-    /// One system call for each element (papers/2, section 3.2).
+    /// One system call for each element (Heinrich et al., section 3.2).
     Plain,
     /// System calls of [`BUFFERED_BYTES`] (section 3.3).
     Buffered,

@@ -1,7 +1,7 @@
 //! Streams of elements: a file read or written forward, one fixed-size value at a time, in five ways.
 //!
-//! The four back-ends of papers/2 (sections 3.2 to 3.5) and direct access differ only in how blocks of bytes move
-//! between the file and memory:
+//! The four back-ends of Heinrich et al. (sections 3.2 to 3.5) and direct access differ only in how blocks of bytes
+//! move between the file and memory:
 //!
 //! ```text
 //!   kind       block            moved by                        I/Os for k streams of N elements of E bytes

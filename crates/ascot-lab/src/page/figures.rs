@@ -1,4 +1,5 @@
-//! The figures of papers/2, section 3, from the results of a study: figures 4 to 29, each for both states of the cache.
+//! The figures of Heinrich et al., section 3, from the results of a study: figures 4 to 29, each for both states of the
+//! cache.
 
 use ascot_io::Direction;
 
@@ -66,8 +67,8 @@ pub struct Figures<'a> {
 const PUBLISHED_ELEMENTS_BY_K: u64 = 1_000_000;
 
 impl<'a> Figures<'a> {
-    /// Figures of these results. B varies at the largest N with the most values of B, and k at the N of the paper, if it
-    /// has the most values of k, or else at the largest that has them.
+    /// Figures of these results. B varies at the largest N with the most values of B, and k at the N of the paper, if
+    /// it has the most values of k, or else at the largest that has them.
     pub fn new(results: Results<'a>) -> Self {
         let count = |n: u64, value: &dyn Fn(&Measured) -> u64| {
             let mut values: Vec<u64> =

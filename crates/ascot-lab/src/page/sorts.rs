@@ -1,4 +1,4 @@
-//! The section of merge sorts: tables 8 and 9 and figures 30 to 33 of papers/2, and the table of its appendix.
+//! The section of merge sorts: tables 8 and 9 and figures 30 to 33 of Heinrich et al., and the table of their appendix.
 
 use std::fmt::Write as _;
 

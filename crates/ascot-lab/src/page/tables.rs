@@ -1,5 +1,5 @@
-//! The tables of papers/2, section 3 and the appendix, from the results of a study, with the I/Os of the formulas and
-//! the I/Os counted.
+//! The tables of Heinrich et al., section 3 and the appendix, from the results of a study, with the I/Os of the
+//! formulas and the I/Os counted.
 
 use ascot_io::Direction;
 

@@ -1,4 +1,4 @@
-//! The multi-way merge sort of papers/2 (sections 2.2 and 4.2) over element streams.
+//! The multi-way merge sort of Heinrich et al. (sections 2.2 and 4.2) over element streams.
 //!
 //! ```text
 //!   input ─▶ M integers ─sort─▶ run 0-0, run 0-1, ...      through the read stream and the write stream
@@ -8,8 +8,8 @@
 //! Runs are sorted by the vector kernel of the sorts, and merged by their merge, at most d at a time (see
 //! [`ElementMerge`]). M and the memory of the streams have nothing to do with each other.
 //!
-//! Invariants: a file is removed as soon as it is merged, and all of them if the sort fails; a file that has no others to
-//! be merged with stays as it is and costs no I/O; the output appears under its name only when it is whole.
+//! Invariants: a file is removed as soon as it is merged, and all of them if the sort fails; a file that has no others
+//! to be merged with stays as it is and costs no I/O; the output appears under its name only when it is whole.
 
 use std::collections::VecDeque;
 use std::fs;

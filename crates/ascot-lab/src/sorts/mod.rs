@@ -1,4 +1,4 @@
-//! The study of merge sorts (papers/2, section 4): time and I/Os against N, M and d.
+//! The study of merge sorts (Heinrich et al., section 4): time and I/Os against N, M and d.
 //!
 //! ```text
 //!   cell            one measurement, and the I/Os that formulas predict
@@ -9,7 +9,7 @@
 //!   forecast        the time of the study
 //!   results         the table of finished cells
 //!   study           all of it
-//!   summary         the tables of papers/2, as text
+//!   summary         the tables of Heinrich et al., as text
 //! ```
 //!
 //! A page needs [`read_results`] and the fields of [`SortResult`].

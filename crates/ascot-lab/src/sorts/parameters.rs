@@ -1,7 +1,8 @@
-//! The parameters of a study: from flags, or from a file as papers/2 (sections 3.1 and 4.3) prints it.
+//! The parameters of a study: from flags, or from a file as Heinrich et al. (sections 3.1 and 4.3) print it.
 //!
 //! ```text
-//!   Read Stream Type;Write Stream Type;Nr of streams;Nr Integers in Memory;Buffer size range;Nr Loops;Input;Output;Order
+//!   Read Stream Type;Write Stream Type;Nr of streams;Nr Integers in Memory;Buffer size range;Nr
+//! Loops;Input;Output;Order
 //!   Mapping;Mapping;10;1000;20,20;5;/home/username/10000.dat;Test;true              true: ascending
 //!   BufferB;Mapping;10,25;1e3..1e6;16;5;numbers.dat;;false                          no output is kept
 //! ```
@@ -199,7 +200,7 @@ fn row(line: &str, number: usize, path: &Path) -> Result<SortGrid, LabError> {
     let write = backend(fields[1]).map_err(wrong(1))?;
     let fan_in = fan_in_list(fields[2]).map_err(wrong(2))?;
     let memory = memory_list(fields[3]).map_err(wrong(3))?;
-    // Back-ends without B ignore the column, as in papers/2.
+    // Back-ends without B ignore the column, as in Heinrich et al.
     let mut range = 0..=0;
     for backend in [read, write].into_iter().filter(|backend| backend.has_blocks()) {
         range = exponents(fields[4], backend).map_err(wrong(4))?;

@@ -1,8 +1,8 @@
-//! The tables of papers/2 (section 4.4 and the appendix) from results, as text.
+//! The tables of Heinrich et al. (section 4.4 and the appendix) from results, as text.
 //!
-//! Results of the same streams and order belong together. The best M and d of each N are table 9; a table of M against d
-//! for each N is that of the appendix, whose rows are figures 30 and 31 and whose columns are figure 32; times of all N
-//! are figure 33.
+//! Results of the same streams and order belong together. The best M and d of each N are table 9; a table of M against
+//! d for each N is that of the appendix, whose rows are figures 30 and 31 and whose columns are figure 32; times of all
+//! N are figure 33.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -74,7 +74,7 @@ impl Group<'_> {
         (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
     }
 
-    /// The best M and d of each N (papers/2, table 9).
+    /// The best M and d of each N (Heinrich et al., table 9).
     pub fn best(&self) -> Vec<Best> {
         let best_of = |elements| {
             let mut best: Option<Best> = None;
@@ -91,9 +91,9 @@ impl Group<'_> {
         self.elements().into_iter().filter_map(best_of).collect()
     }
 
-    /// By how much a larger d shortens the time of one N and M, and a larger M that of one N and d: the share of the time
-    /// of the smallest value that the largest saves, on average over all N and the other parameter. Only cells that form
-    /// more than one run with their smallest M count.
+    /// By how much a larger d shortens the time of one N and M, and a larger M that of one N and d: the share of the
+    /// time of the smallest value that the largest saves, on average over all N and the other parameter. Only cells
+    /// that form more than one run with their smallest M count.
     pub fn gains(&self) -> (Option<f64>, Option<f64>) {
         let (memory, fan_in) = (self.memory(), self.fan_in());
         let ends = |a: Option<f64>, b: Option<f64>| Some((a?, b?));

@@ -1,5 +1,5 @@
-//! Merge sorts of any N, M, d and streams against the standard library; the I/Os counted against the formula; faults; and
-//! studies that are interrupted.
+//! Merge sorts of any N, M, d and streams against the standard library; the I/Os counted against the formula; faults;
+//! and studies that are interrupted.
 
 use std::cell::RefCell;
 use std::fs;
@@ -401,7 +401,7 @@ fn result_of(cell: SortCell, ms: u64) -> SortResult {
 
 #[test]
 fn the_tables_are_those_of_the_paper() {
-    // The appendix of papers/2: N = 1,000,000 and 10,000, milliseconds.
+    // The appendix of Heinrich et al.: N = 1,000,000 and 10,000, milliseconds.
     let mapped = StreamChoice::new(Backend::Mapped, 16);
     let mut results = Vec::new();
     for (elements, memory, times) in [

@@ -1,5 +1,5 @@
 //! Conclusions from the results of a study: fits of cost against N and k, the best B of each N, and the B from which
-//! one back-end is faster than another (papers/2, sections 3.2.3 to 3.5.4).
+//! one back-end is faster than another (Heinrich et al., sections 3.2.3 to 3.5.4).
 
 use ascot_io::Direction;
 use ascot_model::fit::Fit;
@@ -9,7 +9,7 @@ use super::grid::{CACHES, DIRECTIONS};
 use super::measure::Measured;
 
 /// Of the B whose mean is within this share of the shortest, the smallest is the best: it takes the least memory
-/// (papers/2, section 3.4.3).
+/// (Heinrich et al., section 3.4.3).
 const SAME_TIME: f64 = 0.01;
 
 /// Cells that differ in one parameter only.
@@ -206,7 +206,8 @@ mod tests {
         Measured { cell, place: String::new(), loops_ns: vec![(ms * 1e6) as u64], counted_ios: 1 }
     }
 
-    /// The appendix of papers/2 for N = 10,000,000 and k = 1: "buffer b write", "mapping write" and "write buffer".
+    /// The appendix of Heinrich et al. for N = 10,000,000 and k = 1: "buffer b write", "mapping write" and "write
+    /// buffer".
     fn published() -> Vec<Measured> {
         let sized = [
             (4, 3555.0),

@@ -1,4 +1,4 @@
-//! A cell of the study: one measurement, and the I/Os that papers/2 predicts for it.
+//! A cell of the study: one measurement, and the I/Os that Heinrich et al. predict for it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use ascot_io::Direction;
 use ascot_io::elements::StreamKind;
 use ascot_model::stream_cost::{block_ios, plain_ios};
 
-/// Bytes of an element: the study moves 32-bit integers, as papers/2 does.
+/// Bytes of an element: the study moves 32-bit integers, as Heinrich et al. do.
 pub const ELEMENT_BYTES: u64 = 4;
 /// Requests that a direct stream of the study keeps in flight.
 pub const DIRECT_DEPTH: usize = 8;
@@ -30,7 +30,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All back-ends, in the order of papers/2.
+    /// All back-ends, in the order of Heinrich et al.
     pub const ALL: [Self; 5] = [Self::Plain, Self::Buffered, Self::Sized, Self::Mapped, Self::Direct];
 
     /// Its word.
@@ -44,7 +44,7 @@ impl Backend {
         }
     }
 
-    /// Its name in papers/2.
+    /// Its name in Heinrich et al.
     pub const fn published_name(self) -> Option<&'static str> {
         match self {
             Self::Plain => Some("Simple"),
@@ -72,8 +72,8 @@ impl Backend {
         matches!(self, Self::Sized | Self::Mapped | Self::Direct)
     }
 
-    /// The smallest exponent of a block. A window holds whole integers (papers/2, section 3.5.1), and direct access
-    /// moves whole pages.
+    /// The smallest exponent of a block. A window holds whole integers (Heinrich et al., section 3.5.1), and direct
+    /// access moves whole pages.
     pub const fn min_exponent(self) -> u8 {
         match self {
             Self::Mapped => 2,
@@ -86,7 +86,7 @@ impl Backend {
 impl FromStr for Backend {
     type Err = ();
 
-    /// A word of this study or a name of papers/2, in any case.
+    /// A word of this study or a name of Heinrich et al., in any case.
     fn from_str(text: &str) -> Result<Self, ()> {
         let named = |backend: &&Self| {
             let published = backend.published_name().unwrap_or_default();
@@ -153,7 +153,7 @@ impl Cell {
         self.backend.has_blocks().then(|| 1 << self.exponent)
     }
 
-    /// The I/Os that papers/2 predicts.
+    /// The I/Os that Heinrich et al. predict.
     pub fn predicted_ios(&self) -> u64 {
         let streams = u64::from(self.streams);
         match self.backend {

@@ -1,5 +1,5 @@
-//! The cells that papers/2 measured: its tables 2 to 6, its figures 4 to 29 and its appendix, without the cells that
-//! it skipped, and a grid of the same form that takes two minutes.
+//! The cells that Heinrich et al. measured: their tables 2 to 6, their figures 4 to 29 and their appendix, without the
+//! cells that they skipped, and a grid of the same form that takes two minutes.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use ascot_io::Direction;
 
 use super::cell::{Backend, Cache, Cell};
 
-/// Both directions, in the order of papers/2.
+/// Both directions, in the order of Heinrich et al.
 pub const DIRECTIONS: [Direction; 2] = [Direction::Write, Direction::Read];
 /// Both states of the cache.
 pub const CACHES: [Cache; 2] = [Cache::Warm, Cache::Cold];
@@ -33,7 +33,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The whole study of papers/2 (section 3.2.3 and the appendix).
+    /// The whole study of Heinrich et al. (section 3.2.3 and the appendix).
     pub fn published() -> Self {
         let exponents = (0..=20).chain([25, 30]).collect();
         Self {
@@ -110,7 +110,8 @@ impl Grid {
     }
 }
 
-/// Exponents of sized and mapped streams that papers/2 measured for large N; the appendix has dashes for the others.
+/// Exponents of sized and mapped streams that Heinrich et al. measured for large N; the appendix has dashes for the
+/// others.
 fn skipped_when_large(cell: &Cell) -> bool {
     const SIZED: RangeInclusive<u8> = 8..=20;
     let small: u8 = match cell.backend {

@@ -1,4 +1,4 @@
-//! The study of streams (papers/2, section 3): time against back-end, k, N and B, for reading and for writing.
+//! The study of streams (Heinrich et al., section 3): time against back-end, k, N and B, for reading and for writing.
 //!
 //! ```text
 //!   cell         one measurement, and the I/Os that the paper predicts

@@ -1,4 +1,4 @@
-//! The parameters of a study: from flags, or from a file as papers/2 (section 3.1) prints it.
+//! The parameters of a study: from flags, or from a file as Heinrich et al. (section 3.1) print it.
 //!
 //! ```text
 //!   Stream Type;Total integers per file;Nr of streams;Buffer size range;Nr Loops     optional header
@@ -117,7 +117,7 @@ pub fn stream_list(text: &str) -> Result<Vec<u32>, String> {
     text.split(',').map(one).collect()
 }
 
-/// A range of exponents of B: `12`, `0,20` as papers/2 prints it, or `0..20`; both ends belong to it.
+/// A range of exponents of B: `12`, `0,20` as Heinrich et al. print it, or `0..20`; both ends belong to it.
 ///
 /// # Errors
 /// The problem.
@@ -217,7 +217,7 @@ fn row(line: &str, number: usize, path: &Path) -> Result<Row, LabError> {
     })?;
     let elements = element_list(fields[1]).map_err(|problem| wrong(1, problem))?;
     let streams = stream_list(fields[2]).map_err(|problem| wrong(2, problem))?;
-    // Back-ends without B ignore the column, as in papers/2.
+    // Back-ends without B ignore the column, as in Heinrich et al.
     let exponents = match backend.has_blocks() {
         true => exponents(fields[3], backend).map_err(|problem| wrong(3, problem))?,
         false => 0..=0,
