@@ -227,7 +227,7 @@ def test_a_closed_pipe_is_no_crash(disk):
 
 
 def test_time_falls_with_m_and_d_matters_little(disk):
-    """The shape of figures 30 to 32 of Heinrich et al., from the work that is done: fewer files and I/Os, not a clock."""
+    """The shape of figures 30 to 32 of Heinrich et al., from the work done: fewer files and I/Os, not a clock."""
     streams = ("--stream-read", "sized", "--stream-write", "sized", "--b", "12")
     words = ("--n", "1e5", "--memory", "1e2..1e5", "--fan-in", "10,25,30", "--loops", "1")
     run("lab", "sort", *streams, *words, "--out", disk)
