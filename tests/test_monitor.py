@@ -7,7 +7,9 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from support import (
@@ -122,6 +124,43 @@ def test_disks_move_at_least_the_bytes_of_the_process(monitored, module_disk):
         by_disks = sum(total(report, name, measure_name) for name in names)
         assert by_disks >= 0.98 * total(report, "process", measure_name) - MIB
     assert all(0 <= one <= 1 for name in names for one in column(report, name, "busy")["samples"])
+
+
+LOOPBACK_BYTES = 48 * MIB
+TALKING = f"""
+import os, shutil, socket, threading
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+peer, _ = server.accept()
+sender = threading.Thread(target=lambda: (client.sendall(bytes({LOOPBACK_BYTES})), client.close()))
+sender.start()
+while peer.recv(1 << 20):
+    pass
+sender.join()
+descriptor = lambda name: int(os.environ[name])
+with open(descriptor("ASCOT_IN_0"), "rb") as source, open(descriptor("ASCOT_OUT_0"), "wb") as output:
+    shutil.copyfileobj(source, output)
+"""
+
+
+def loopback_bytes():
+    lines = Path("/proc/net/dev").read_text().splitlines()
+    fields = next(line.split(":")[1].split() for line in lines if line.strip().startswith("lo:"))
+    return int(fields[0])
+
+
+def test_network_bytes_are_those_of_the_kernel(disk):
+    """A program in `ascot flow` sends over the loopback interface, whose counter has all that it moved meanwhile."""
+    (disk / "in").write_bytes(b"x" * 1000)
+    (disk / "talk.py").write_text(TALKING)
+    flags = ["--inputs", disk / "in", "--outputs", disk / "out", "--report", disk / "r.json"]
+    flags += [f"--monitor={INTERVAL}s"]
+    before = loopback_bytes()
+    run("flow", *flags, "--", sys.executable, disk / "talk.py", timeout=120)
+    moved = loopback_bytes() - before
+    report = json.loads((disk / "r.json").read_text())
+    assert 1.001 * total(report, "lo", "received") >= LOOPBACK_BYTES
+    assert total(report, "lo", "received") <= 1.001 * moved
 
 
 def test_processor_time_is_that_of_the_account(monitored):
