@@ -305,6 +305,11 @@ impl DirectWrite {
         Self { base, next: start, allocated: start, allocates, writer, begun, failed: None }
     }
 
+    /// Free bytes on the volume; 0 if unknown.
+    pub(crate) fn free_space(&self) -> u64 {
+        system::free_space_of(&self.base.file).unwrap_or(0)
+    }
+
     fn check(&self) -> Result<(), IoError> {
         self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }

@@ -87,8 +87,18 @@ pub(super) struct DirectSink {
     stream: Option<Box<DirectWrite>>,
     misused: IoError,
     blocks: BlockPool,
+    /// Bytes handed over, and bytes for which space is allocated.
+    written: u64,
+    reserved: u64,
     requests: u64,
 }
+
+/// Bounds of one step of allocating space ahead of the data; between them, a step is as long as the file so far. An
+/// allocation waits for the writes in flight, so steps are few. The excess is cut off when the stream is closed.
+const MIN_STEP_BYTES: u64 = 64 << 20;
+const MAX_STEP_BYTES: u64 = 1 << 30;
+/// The share of a volume's free space that one step may take.
+const STEP_FREE_SHARE: u64 = 16;
 
 impl DirectSink {
     /// Writes a file by blocks of `block_bytes`, with up to `depth` of them in flight while one is filled.
@@ -107,7 +117,23 @@ impl DirectSink {
         let mut base = disk.queued_file(context, Direction::Write, Arc::new(file), direct, stat);
         base.request_bytes = block_bytes;
         let stream = Some(Box::new(DirectWrite::new(base, 0)));
-        Ok(Self { stream, misused, blocks: BlockPool::new(region, block_bytes), requests: 0 })
+        let blocks = BlockPool::new(region, block_bytes);
+        Ok(Self { stream, misused, blocks, written: 0, reserved: 0, requests: 0 })
+    }
+
+    /// Allocates space for `bytes` more, and for blocks after them.
+    fn reserve(&mut self, bytes: u64) -> Result<(), IoError> {
+        self.written += bytes;
+        // A short file needs no step; its blocks allocate their own space.
+        if self.written <= self.reserved || self.written < MIN_STEP_BYTES / 4 {
+            return Ok(());
+        }
+        let free = self.stream()?.free_space();
+        let step = self.written.clamp(MIN_STEP_BYTES, MAX_STEP_BYTES).min(free / STEP_FREE_SHARE);
+        // If there is no space for a step, the writes allocate their own, or report a full volume.
+        let _ = self.stream()?.reserve(step);
+        self.reserved = self.written + step;
+        Ok(())
     }
 
     fn stream(&mut self) -> Result<&mut DirectWrite, IoError> {
@@ -132,6 +158,7 @@ impl Sink for DirectSink {
         let nothing = block.split_to(0);
         let full = std::mem::replace(block, nothing);
         self.requests += 1;
+        self.reserve(filled.len() as u64)?;
         self.stream()?.begin(full, filled.end)
     }
 
