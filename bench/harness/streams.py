@@ -77,7 +77,8 @@ def run(example: Path, directory: Path, rounds: int) -> dict[str, Any]:
         for block, depth in BLOCKS
         for ways in ("write", "read")
     ]
-    about = {"version": 1, "machine": machine.describe(directory), "rounds": rounds}
+    commit = _run(["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]).strip()
+    about = {"version": 1, "commit": commit, "machine": machine.describe(directory), "rounds": rounds}
     loops = [json.loads(line) for line in lines]
     return {**about, "loops": loops, "direct": direct, "fio_huge_pages": _has_huge_pages()}
 
@@ -86,6 +87,8 @@ def markdown(result: dict[str, Any]) -> str:
     """The page of the result."""
     lines = [
         "# Streams of elements",
+        "",
+        f"Measured at commit `{result['commit']}`.",
         "",
         f"{LOOP_BYTES // 10**6} MB of 32-bit integers through the page cache, beside a loop over a slice that is",
         f"copied block by block; medians of {result['rounds']}, in turns. At least {ELEMENTS_SHARE:g} is asked.",
