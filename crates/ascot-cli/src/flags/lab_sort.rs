@@ -37,7 +37,7 @@ pub fn sort(shared: Vec<Arg>) -> Command {
             "Examples:\n\
              \x20 ascot lab sort --n 1e4,1e6 --memory 1e3..1e6 --fan-in 10,25,30 -o out/\n\
              \x20 ascot lab sort --stream-read sized --stream-write buffered --b 12..20 -o out/\n\
-             \x20 ascot lab sort --params sorts.csv --out results/",
+             \x20 ascot lab sort --params parameters.csv -o out/",
         )
         .next_help_heading(JOB)
         .args(grid())
