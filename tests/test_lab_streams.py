@@ -12,7 +12,7 @@ import time
 from html.parser import HTMLParser
 
 import pytest
-from support import MIB, kill, leftovers, run, small_disk, start
+from support import MIB, ascot_binary, clean_environment, kill, leftovers, run, small_disk, start
 
 HEADER = (
     "Direction;Stream;N;k;B;Cache;Loops;Mean ms;Min ms;Max ms;Deviation ms;I/Os by formula;I/Os counted;ns of loops;"
@@ -308,3 +308,20 @@ def test_a_terminal_shows_the_time_left_while_a_measurement_runs(disk):
     lines = re.findall(r"1 of 1   (\d+) s, about (\d+) s left   write plain", shown_text.decode())
     assert len(lines) >= 2 and int(lines[-1][0]) > int(lines[0][0]), shown_text
     assert shown_text.endswith(b"\r\x1b[K")
+
+
+def test_cold_writing_ends_on_the_device_and_warm_writing_does_not(disk):
+    """Both sync each file before it is removed, outside the time; only cold writing syncs it within the loop, too."""
+    assert shutil.which("strace"), "no strace: the setup of the tests installs it"
+
+    def syncs(cache, loops):
+        out, calls = disk / f"{cache}-{loops}", disk / "calls"
+        flags = ["--stream", "sized", "--b", "12", "--n", "1000", "--k", "2", "--direction", "write"]
+        flags += ["--cache", cache, "--loops", str(loops), "--out", str(out)]
+        traced = ["strace", "-f", "-e", "trace=fdatasync", "-o", str(calls), ascot_binary(), "lab", "streams", *flags]
+        done = subprocess.run(traced, capture_output=True, text=True, timeout=60, env=clean_environment())
+        assert done.returncode == 0, done.stderr
+        return calls.read_text().count("fdatasync(")
+
+    more = {cache: syncs(cache, 5) - syncs(cache, 2) for cache in ("warm", "cold")}
+    assert more == {"warm": 3 * 2, "cold": 2 * 3 * 2}

@@ -21,6 +21,7 @@
 //! Every study predicts its time before it starts, keeps each finished measurement, continues after the last one when
 //! it is started again, and shows what was counted beside what a formula predicts. Nothing here takes part in a job.
 
+mod corrections;
 pub mod disk;
 pub mod error;
 pub mod net;

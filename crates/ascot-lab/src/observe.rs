@@ -64,3 +64,33 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// For tests: notes the progress that it is shown, and stops the study before measurement `stop_at`.
+#[cfg(test)]
+pub(crate) struct Notes<'a> {
+    pub(crate) shown: std::cell::RefCell<Vec<Progress>>,
+    pub(crate) planned: std::cell::RefCell<Vec<Planned>>,
+    stop: &'a Stop,
+    stop_at: usize,
+}
+
+#[cfg(test)]
+impl<'a> Notes<'a> {
+    pub(crate) fn new(stop: &'a Stop, stop_at: usize) -> Self {
+        Self { shown: std::cell::RefCell::default(), planned: std::cell::RefCell::default(), stop, stop_at }
+    }
+}
+
+#[cfg(test)]
+impl Observer for Notes<'_> {
+    fn planned(&self, planned: &Planned) {
+        self.planned.borrow_mut().push(*planned);
+    }
+
+    fn progress(&self, progress: &Progress) {
+        self.shown.borrow_mut().push(progress.clone());
+        self.stop.0.store(progress.finished >= self.stop_at, Ordering::Relaxed);
+    }
+
+    fn notice(&self, _text: &str) {}
+}

@@ -36,7 +36,7 @@ pub enum Resource {
     Network,
 }
 
-/// What is measured of a resource.
+/// A quantity that is measured of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -81,7 +81,7 @@ pub struct Quantity {
     pub resource: Resource,
     /// Its name: `cpu0`, `vda`, `eth0`; `process` for this process, `machine` for all of the machine.
     pub of: String,
-    /// What is measured.
+    /// The quantity.
     pub measure: Measure,
     /// Its unit.
     pub unit: Unit,

@@ -27,7 +27,7 @@ use super::volume::VolumeFile;
 /// Interval at which a lane that waits for a buffer checks whether it should stop.
 const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 
-/// What the lanes of a pass share.
+/// The state that the lanes of a pass share.
 pub(super) struct Course<'a> {
     /// The buffers.
     pub(super) blocks: &'a BlockPool,

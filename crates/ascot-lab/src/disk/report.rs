@@ -25,7 +25,7 @@ pub struct DiskReport {
     pub input_bytes: u64,
     /// Rounds; a rate is the median of its rounds.
     pub rounds: u32,
-    /// What was predicted.
+    /// The prediction before the start.
     pub prediction: Prediction,
     /// Seconds from the first request to the last, with the layout of the inputs.
     pub seconds: f64,

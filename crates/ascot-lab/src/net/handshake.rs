@@ -30,7 +30,7 @@ const REPLY_BYTES: usize = 48;
 /// A handshake takes at most this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Messages between a peer and the first one.

@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// A message that the other side does not take for this long is lost.
 const SEND_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a link reports.
+/// An event of a link.
 #[derive(Debug)]
 pub(super) enum Event<M> {
     Message(M),

@@ -141,7 +141,7 @@ impl Member<'_> {
     /// the connections of all others.
     fn verdict(&self, error: NetError) -> NetError {
         if self.seat.halt.is_cancelled() {
-            // Whatever failed did so because this peer ends: its threads close their connections one after another.
+            // The failure follows from the end of this peer: its threads close their connections one after another.
             self.tell(&ToFirst::Failed(Trouble::Interrupted));
             return NetError::Cancelled;
         }

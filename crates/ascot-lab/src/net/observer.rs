@@ -1,4 +1,4 @@
-//! What a caller hears while NetBench runs.
+//! The progress of NetBench, for its caller.
 
 /// Receives what is known while NetBench runs.
 pub trait NetObserver: Sync {

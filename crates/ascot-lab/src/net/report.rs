@@ -8,10 +8,10 @@ use super::round::{Done, Round};
 
 /// Numbers of peers for which the model's rate is shown, if they are more than were measured.
 const LARGER: [u32; 7] = [4, 10, 30, 100, 300, 1000, 3000];
-/// At most so many of them.
+/// The most of them that are shown.
 const MAX_LARGER: usize = 4;
 
-/// The result of NetBench. Rates are bytes/s of a peer: it sends and receives so many at the same time.
+/// The result of NetBench. Rates are bytes/s of a peer: it sends and receives at this rate at the same time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetReport {
     /// The peers; the first one has collected the result.

@@ -60,13 +60,13 @@ pub(super) struct Transfer<'a> {
     incoming: Vec<(Connection, Buf)>,
 }
 
-/// What a thread of a round ends with.
+/// The result of a thread of a round.
 struct Outcome {
     is_received: bool,
     moved: Result<Moved, NetError>,
 }
 
-/// What a thread moved, and when.
+/// The bytes that a thread moved, and the time it took.
 struct Moved {
     bytes: u64,
     first: Instant,

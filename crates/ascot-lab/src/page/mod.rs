@@ -39,7 +39,7 @@ pub struct Section {
     pub html: String,
 }
 
-/// What the page says about the run as a whole.
+/// Text of the page about the run as a whole.
 #[derive(Debug, Clone, Default)]
 pub struct About {
     /// Lines about the machine, the version and the time.

@@ -21,6 +21,7 @@ use ascot_sort::merge::element_streams::sort_integers;
 use super::cell::{SortCell, Source, StreamChoice};
 use super::measure::{InMemoryKey, Measurement, PlannedKey};
 use super::results::SortResult;
+use crate::corrections::Corrections;
 use crate::error::LabError;
 
 /// Integers of a calibration cell, and of its tiny runs.
@@ -69,19 +70,6 @@ impl Rates {
     }
 }
 
-/// Predicted and taken seconds.
-#[derive(Debug, Clone, Copy, Default)]
-struct Record {
-    predicted_s: f64,
-    taken_s: f64,
-}
-
-impl Record {
-    fn ratio(&self) -> Option<f64> {
-        (self.predicted_s > 0.0).then(|| self.taken_s / self.predicted_s)
-    }
-}
-
 /// The sorts that are measured once for several cells.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Compared {
@@ -111,8 +99,7 @@ impl Compared {
 #[derive(Debug, Default)]
 pub struct Forecast {
     rates: HashMap<Streams, Rates>,
-    records: HashMap<(Streams, u64), Record>,
-    all: Record,
+    corrections: Corrections<(Streams, u64)>,
 }
 
 impl Forecast {
@@ -158,25 +145,21 @@ impl Forecast {
         let mut compared = compared.clone();
         let mut left_s = 0.0;
         for cell in cells {
-            left_s += self.seconds(cell, &compared) * self.correction(cell);
+            left_s += self.seconds(cell, &compared) * self.corrections.factor(&kind(cell));
             compared.add(cell);
         }
         left_s
     }
 
-    fn correction(&self, cell: &SortCell) -> f64 {
-        let own = self.records.get(&((cell.read, cell.write), cell.memory_elements)).and_then(Record::ratio);
-        own.or(self.all.ratio()).unwrap_or(1.0)
-    }
-
     /// Notes the seconds that a cell took.
     pub(super) fn correct(&mut self, cell: &SortCell, predicted_s: f64, taken_s: f64) {
-        let own = self.records.entry(((cell.read, cell.write), cell.memory_elements)).or_default();
-        for record in [own, &mut self.all] {
-            record.predicted_s += predicted_s;
-            record.taken_s += taken_s;
-        }
+        self.corrections.note(kind(cell), predicted_s, taken_s);
     }
+}
+
+/// Cells with the same streams and M correct one another.
+fn kind(cell: &SortCell) -> (Streams, u64) {
+    ((cell.read, cell.write), cell.memory_elements)
 }
 
 /// Seconds of a comparison of the kernel that sorts runs.

@@ -32,7 +32,7 @@ pub fn make(path: &Path, elements: u64, seed: u64, stop: &Stop, table: &Path) ->
     Ok(())
 }
 
-/// What a file of integers holds.
+/// The contents of a file of integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contents {
     /// A sum that does not depend on order.

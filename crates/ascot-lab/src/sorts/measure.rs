@@ -2,7 +2,7 @@
 //! the planner chooses with the memory of the cell.
 //!
 //! The time begins before the input is opened and ends when the output has its name; its bytes may be in the page cache.
-//! What is not measured stays outside the time: making the input, checking the output.
+//! Making the input and checking the output are outside the time.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 //! Merge sorts of any N, M, d and streams against the standard library; the I/Os counted against the formula; faults;
 //! and studies that are interrupted.
 
-use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use super::external_sort::{Counted, ExternalSort};
 use super::results::read_results;
 use super::*;
 use crate::error::LabError;
-use crate::observe::{Observer, Planned, Progress, Stop};
+use crate::observe::{Notes, Stop};
 use crate::streams::Backend;
 
 fn cell(elements: usize, memory: u64, fan_in: u32, read: StreamChoice, write: StreamChoice) -> SortCell {
@@ -245,33 +244,6 @@ fn a_sort_that_is_stopped_leaves_nothing() {
         assert!(matches!(error, LabError::Sort(SortError::Cancelled)), "{at}: {error}");
         assert_eq!(names(dir.path()), ["input"]);
     }
-}
-
-/// Notes what it is shown, and stops the study before measurement `stop_at`.
-struct Notes<'a> {
-    shown: RefCell<Vec<Progress>>,
-    planned: RefCell<Vec<Planned>>,
-    stop: &'a Stop,
-    stop_at: usize,
-}
-
-impl<'a> Notes<'a> {
-    fn new(stop: &'a Stop, stop_at: usize) -> Self {
-        Self { shown: RefCell::default(), planned: RefCell::default(), stop, stop_at }
-    }
-}
-
-impl Observer for Notes<'_> {
-    fn planned(&self, planned: &Planned) {
-        self.planned.borrow_mut().push(*planned);
-    }
-
-    fn progress(&self, progress: &Progress) {
-        self.shown.borrow_mut().push(progress.clone());
-        self.stop.0.store(progress.finished >= self.stop_at, Ordering::Relaxed);
-    }
-
-    fn notice(&self, _text: &str) {}
 }
 
 fn study(directory: &Path) -> SortStudy {

@@ -17,6 +17,7 @@ use ascot_io::Direction;
 
 use super::cell::{Backend, Cache, Cell, ELEMENT_BYTES};
 use super::measure::Measurement;
+use crate::corrections::Corrections;
 use crate::error::LabError;
 
 /// Integers of the calibration cells with small and with large blocks.
@@ -51,27 +52,13 @@ impl Rates {
     }
 }
 
-/// Predicted and taken seconds.
-#[derive(Debug, Clone, Copy, Default)]
-struct Record {
-    predicted_s: f64,
-    taken_s: f64,
-}
-
-impl Record {
-    fn ratio(&self) -> Option<f64> {
-        (self.predicted_s > 0.0).then(|| self.taken_s / self.predicted_s)
-    }
-}
-
 /// Predicts the time of cells.
 #[derive(Debug, Default)]
 pub struct Forecast {
     rates: HashMap<Combination, Rates>,
     /// Seconds to write one byte to the device.
     device_byte_s: f64,
-    records: HashMap<Combination, Record>,
-    all: Record,
+    corrections: Corrections<Combination>,
 }
 
 impl Forecast {
@@ -117,7 +104,8 @@ impl Forecast {
 
     /// Predicted seconds of cells, corrected by the cells that were measured, with the files that they read.
     pub fn left_s(&self, cells: &[Cell]) -> f64 {
-        let measuring: f64 = cells.iter().map(|cell| self.seconds(cell) * self.correction(cell)).sum();
+        let measuring: f64 =
+            cells.iter().map(|cell| self.seconds(cell) * self.corrections.factor(&combination(cell))).sum();
         measuring + self.inputs_s(cells)
     }
 
@@ -131,18 +119,10 @@ impl Forecast {
         largest.values().map(|&bytes| bytes as f64 * self.device_byte_s).sum()
     }
 
-    fn correction(&self, cell: &Cell) -> f64 {
-        let own = self.records.get(&combination(cell)).and_then(Record::ratio);
-        own.or(self.all.ratio()).unwrap_or(1.0)
-    }
-
     /// Notes the seconds that a cell took.
     pub fn correct(&mut self, cell: &Cell, taken_s: f64) {
         let predicted_s = self.seconds(cell);
-        for record in [self.records.entry(combination(cell)).or_default(), &mut self.all] {
-            record.predicted_s += predicted_s;
-            record.taken_s += taken_s;
-        }
+        self.corrections.note(combination(cell), predicted_s, taken_s);
     }
 }
 

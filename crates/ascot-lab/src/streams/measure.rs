@@ -1,8 +1,8 @@
 //! One measurement: the loops of a cell, timed.
 //!
 //! The streams of a cell are interleaved: element 0 of every stream, then element 1 of every stream, and so on. The
-//! time begins before the first stream is opened and ends when the last is closed. What is not measured stays outside
-//! the time: making the files to read, dropping them from the page cache, checking the elements.
+//! time begins before the first stream is opened and ends when the last is closed. The rest is outside the time:
+//! making the files to read, dropping them from the page cache, checking the elements.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -170,37 +170,10 @@ fn file_bytes(cell: &Cell) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::Notes;
     use crate::streams::cell::Cache;
-    use std::cell::RefCell;
     use std::path::Path;
     use std::sync::atomic::Ordering;
-
-    /// Notes what it is shown, and stops the study before measurement `stop_at`.
-    struct Notes<'a> {
-        shown: RefCell<Vec<Progress>>,
-        planned: RefCell<Vec<Planned>>,
-        stop: &'a Stop,
-        stop_at: usize,
-    }
-
-    impl<'a> Notes<'a> {
-        fn new(stop: &'a Stop, stop_at: usize) -> Self {
-            Self { shown: RefCell::default(), planned: RefCell::default(), stop, stop_at }
-        }
-    }
-
-    impl Observer for Notes<'_> {
-        fn planned(&self, planned: &Planned) {
-            self.planned.borrow_mut().push(*planned);
-        }
-
-        fn progress(&self, progress: &Progress) {
-            self.shown.borrow_mut().push(progress.clone());
-            self.stop.0.store(progress.finished >= self.stop_at, Ordering::Relaxed);
-        }
-
-        fn notice(&self, _text: &str) {}
-    }
 
     fn study(directory: &Path) -> StreamStudy {
         let cell = |backend, exponent, elements| Cell {
