@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   elements loop DIR BYTES ROUNDS     element streams beside a loop over a slice that is copied block by block, warm
-//!   elements direct read|write FILE BYTES BLOCK DEPTH     a direct stream; prints bytes per second
+//!   elements direct read|write FILE BYTES BLOCK DEPTH     a direct stream, element by element; prints bytes per second
+//!   elements blocks read|write FILE BYTES BLOCK DEPTH     the same stream, whose blocks are not looked into
 //! ```
 //!
 //! Both loops fold every element into one number, in order, so that neither can be left out or vectorised away.
@@ -119,6 +120,41 @@ fn compare(directory: &Path, bytes: u32, rounds: usize) -> Result<(), Box<dyn Er
     Ok(())
 }
 
+/// Reads whole blocks; returns the seconds.
+fn read_blocks(path: &Path, kind: StreamKind) -> Timed {
+    let since = Instant::now();
+    let mut reader = ElementReader::<u8>::open(path, kind)?;
+    while !reader.end_of_stream() {
+        let bytes = reader.fill()?.len();
+        reader.consume(bytes);
+    }
+    reader.close();
+    Ok(since.elapsed().as_secs_f64())
+}
+
+/// Writes whole blocks with whatever they hold; returns the seconds.
+fn write_blocks(path: &Path, kind: StreamKind, bytes: u32) -> Timed {
+    let since = Instant::now();
+    let mut writer = ElementWriter::<u8>::create(path, kind)?;
+    let mut left = bytes as usize;
+    while left > 0 {
+        let some = writer.space()?.len().min(left);
+        writer.advance(some)?;
+        left -= some;
+    }
+    writer.close()?;
+    Ok(since.elapsed().as_secs_f64())
+}
+
+fn blocks(ways: &str, path: &Path, bytes: u32, kind: StreamKind) -> Result<(), Box<dyn Error>> {
+    let seconds = match ways {
+        "write" => write_blocks(path, kind, bytes)?,
+        _ => read_blocks(path, kind)?,
+    };
+    println!("{:.0}", f64::from(bytes) / seconds);
+    Ok(())
+}
+
 fn direct(ways: &str, path: &Path, bytes: u32, kind: StreamKind) -> Result<(), Box<dyn Error>> {
     let seconds = match ways {
         "write" => write_elements(path, kind, bytes / 4)?,
@@ -133,12 +169,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["loop", directory, bytes, rounds] => compare(Path::new(directory), bytes.parse()?, rounds.parse()?),
-        ["direct", ways, path, bytes, block, depth] => {
+        [mode @ ("direct" | "blocks"), ways, path, bytes, block, depth] => {
             let kind = StreamKind::Direct { block_bytes: block.parse()?, depth: depth.parse()? };
-            direct(ways, Path::new(path), bytes.parse()?, kind)
+            let run = if mode == "direct" { direct } else { blocks };
+            run(ways, Path::new(path), bytes.parse()?, kind)
         }
         _ => {
-            Err("usage: elements loop DIR BYTES ROUNDS, or elements direct read|write FILE BYTES BLOCK DEPTH"
+            Err("usage: elements loop DIR BYTES ROUNDS, or elements direct|blocks read|write FILE BYTES BLOCK DEPTH"
                 .into())
         }
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::blocks::{PAST_THE_END, Sink, Source};
+use super::kind::direct_blocks;
 use crate::buf::{BlockPool, Buf};
 use crate::direct::{DirectRead, DirectWrite};
 use crate::disk::Disk;
@@ -28,8 +29,8 @@ pub(super) struct DirectBlocks {
 }
 
 impl DirectBlocks {
-    /// Reads a file by blocks of `block_bytes`, with `depth` of them in flight while one is consumed. Returns the block
-    /// that the reader consumes first, and gives back for the next: all blocks are parts of one region, which has huge
+    /// Reads a file by blocks of `block_bytes`; the disk keeps `depth` of them in flight. Returns the block that the
+    /// reader consumes first, and gives back for the next: all blocks are parts of one region, which has huge
     /// pages if it is large.
     pub(super) fn open(
         disk: &Disk,
@@ -40,7 +41,8 @@ impl DirectBlocks {
         depth: usize,
     ) -> Result<(Buf, Self), IoError> {
         let end = stat.len();
-        let useful = usize::try_from(end.div_ceil(block_bytes as u64)).unwrap_or(depth).clamp(1, depth);
+        let most = direct_blocks(block_bytes, depth) - 1;
+        let useful = usize::try_from(end.div_ceil(block_bytes as u64)).unwrap_or(most).clamp(1, most);
         let region = Buf::try_heap(block_bytes.saturating_mul(useful + 1));
         let mut region = region.map_err(|error| context.error(Action::Open, 0, error))?;
         let idle = (0..useful).map(|_| region.split_to(block_bytes)).collect();
@@ -101,7 +103,7 @@ const MAX_STEP_BYTES: u64 = 1 << 30;
 const STEP_FREE_SHARE: u64 = 16;
 
 impl DirectSink {
-    /// Writes a file by blocks of `block_bytes`, with up to `depth` of them in flight while one is filled.
+    /// Writes a file by blocks of `block_bytes`; the disk keeps up to `depth` of them in flight.
     pub(super) fn create(
         disk: &Disk,
         context: StreamContext,
@@ -110,7 +112,7 @@ impl DirectSink {
         block_bytes: usize,
         depth: usize,
     ) -> Result<Self, IoError> {
-        let region = Buf::try_heap(block_bytes.saturating_mul(depth.saturating_add(1)));
+        let region = Buf::try_heap(block_bytes.saturating_mul(direct_blocks(block_bytes, depth)));
         let region = region.map_err(|error| context.error(Action::Create, 0, error))?;
         let misused = context.misuse(0, CLOSED);
         let direct = disk.enter_direct(&file, &context.path, stat);

@@ -25,8 +25,9 @@
 //! * A part stays in the ring's `slots` from its submission to its completion, so its memory and its descriptor
 //!   outlive the kernel's use of them. At most `depth` parts of each direction are in the ring, which holds all of
 //!   them and the bell. The ring's thread ends only with empty slots.
-//! * `asleep` is set, under the lock, before the ring's thread sleeps, so a part pushed later always rings the bell,
-//!   and none is overlooked.
+//! * Before the ring's thread sleeps, `wanted` is set, under the lock, for each direction that could take a part, so a
+//!   part pushed later rings the bell, and none is overlooked. A direction with `depth` parts in flight needs no bell:
+//!   one of these ends first, and the thread looks at the queue again.
 
 mod measured;
 mod start;
@@ -214,7 +215,8 @@ struct Waiting {
     closed: bool,
     /// A thread that performed parts has died.
     abandoned: bool,
-    asleep: bool,
+    /// By direction: the ring's thread sleeps, and could take a part.
+    wanted: [bool; 2],
 }
 
 impl PartQueue {
@@ -254,8 +256,15 @@ impl PartQueue {
         self.wake(waiting);
     }
 
+    /// Wakes the threads, if they could take a waiting part or the queue is closed.
     fn wake(&self, mut waiting: MutexGuard<'_, Waiting>) {
-        let ring = std::mem::take(&mut waiting.asleep);
+        let takes = |direction: usize| {
+            waiting.wanted[direction] && (waiting.closed || !waiting.parts[direction].is_empty())
+        };
+        let ring = takes(0) || takes(1);
+        if ring {
+            waiting.wanted = [false; 2];
+        }
         drop(waiting);
         match &self.bell {
             Some(bell) if ring => {
@@ -285,7 +294,7 @@ impl PartQueue {
                 break;
             }
         }
-        waiting.asleep = true;
+        waiting.wanted = most.map(|left| left > 0);
         waiting.closed && waiting.parts.iter().all(VecDeque::is_empty)
     }
 }
@@ -302,16 +311,25 @@ struct Ring {
     bell_polled: bool,
     taken: Vec<Part>,
     reaped: Vec<(u64, i32)>,
+    /// Parts that have left the ring, with their results, until their callers hear of it.
+    ended: Vec<(Part, io::Result<usize>)>,
 }
 
 impl Ring {
     fn serve(&mut self, queue: &PartQueue) {
         loop {
-            let most = [0, 1].map(|direction| self.depth[direction] - self.in_flight[direction]);
+            let most =
+                [0, 1].map(|direction| self.depth[direction].saturating_sub(self.in_flight[direction]));
             let mut taken = std::mem::take(&mut self.taken);
             let closed = queue.take(most, &mut taken);
+            let expected = self.in_flight.iter().sum::<usize>() + taken.len();
             taken.drain(..).for_each(|part| self.submit(part));
             self.taken = taken;
+            if self.in_flight.iter().sum::<usize>() < expected {
+                // A part was performed at once, so another could be taken.
+                continue;
+            }
+            self.finish_ended();
             let idle = self.in_flight == [0; 2];
             if closed && idle {
                 return;
@@ -320,6 +338,21 @@ impl Ring {
             self.enter(idle);
             self.reap(queue);
         }
+    }
+
+    /// Finishes the parts that have left the ring. The device gets the requests that follow them first: waking a caller
+    /// takes about as long as moving 100 KB.
+    fn finish_ended(&mut self) {
+        if self.ended.is_empty() {
+            return;
+        }
+        if !self.ring.submission().is_empty() {
+            // What the kernel does not take now is submitted before the next wait.
+            let _ = self.ring.submit();
+        }
+        let mut ended = std::mem::take(&mut self.ended);
+        ended.drain(..).for_each(|(part, result)| self.record(part, result));
+        self.ended = ended;
     }
 
     /// Submits the requests that wait for that, and waits for a completion.
@@ -383,15 +416,20 @@ impl Ring {
                 queue.hush();
             } else {
                 let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-                self.record(data as usize, result);
+                self.release(data as usize, result);
             }
         }
         self.reaped = reaped;
     }
 
-    fn record(&mut self, slot: usize, result: io::Result<usize>) {
+    /// Takes a part that has ended out of its slot.
+    fn release(&mut self, slot: usize, result: io::Result<usize>) {
         let Some(part) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         self.vacate(slot, part.direction());
+        self.ended.push((part, result));
+    }
+
+    fn record(&mut self, part: Part, result: io::Result<usize>) {
         // The kernel cancels a request if it cannot start a worker for it: the process limit is reached.
         if matches!(&result, Err(error) if error.raw_os_error() == Some(libc::ECANCELED)) {
             perform(part);
@@ -534,6 +572,7 @@ impl Part {
         if self.transfer.direction == Direction::Write {
             drop(progress.buf.take());
         }
+        drop(progress);
         self.transfer.finished.notify_all();
     }
 }

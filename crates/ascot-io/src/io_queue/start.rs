@@ -175,6 +175,7 @@ impl Ring {
             bell_polled: false,
             taken: Vec::with_capacity(slots),
             reaped: Vec::with_capacity(slots + 1),
+            ended: Vec::with_capacity(slots),
         })
     }
 }
