@@ -20,7 +20,9 @@ from support import ROOT, ascot_binary, clean_environment, run
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SUBCOMMANDS = [
     "sort", "merge", "split", "reshape", "flow", "view", "mount", "gen", "check", "clean", "probe", "plan",
-    "simulate", "lab", "lab-all", "lab-streams", "lab-sort", "lab-disk", "lab-net", "man", "completions", "index",
+    "simulate", "lab", "lab-all", "lab-streams", "lab-sort", "lab-disk", "lab-net", "trace", "trace-record",
+    "trace-convert",
+    "trace-show", "trace-cut", "trace-export", "man", "completions", "index",
     "index-build", "index-get", "index-range", "index-info", "index-verify", "index-rollback", "index-plan",
 ]  # fmt: skip
 # Flags of other programs on the pages.

@@ -57,6 +57,9 @@ pub enum Failure {
     /// A study of a network failed.
     #[error(transparent)]
     Net(#[from] ascot_lab::net::NetError),
+    /// A program could not be recorded, or a trace could not be read or written.
+    #[error(transparent)]
+    Trace(#[from] ascot_trace::TraceError),
     /// Stored profiles could not be listed or removed.
     #[error(transparent)]
     Store(#[from] StoreError),

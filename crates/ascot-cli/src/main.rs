@@ -10,7 +10,7 @@
 //!   request/, view_flags, volume                the request that the library gets
 //!   sort, flow, views, index, index_build,      the commands, one file each
 //!     mounting, planning, sort_planning,
-//!     simulation, probe, lab, tools
+//!     simulation, probe, lab, trace, tools
 //!   progress, chart, index_output, terminal,    what the user sees
 //!     report_file, monitoring, failure,
 //!     unpacking
@@ -48,6 +48,7 @@ mod stored_profiles;
 mod sys;
 mod terminal;
 mod tools;
+mod trace;
 mod unpacking;
 mod values;
 mod view_flags;
@@ -152,6 +153,7 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("probe", matches)) => probe::run(matches),
         Some(("simulate", matches)) => simulation::run(matches),
         Some(("lab", matches)) => lab::run(matches),
+        Some(("trace", matches)) => trace::run(matches),
         Some(("man", matches)) => man(matches),
         Some(("completions", matches)) => completions(matches),
         Some((_, matches)) => help_of(values::word(matches, "command")),

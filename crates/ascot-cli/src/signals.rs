@@ -2,11 +2,12 @@
 //! that a shell sees the cause (status 130, 143, 129). A second signal ends it at once. Signals ignored at the start
 //! (`nohup`, background jobs) stay ignored.
 
+use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ascot_sort::Cancel;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -58,12 +59,47 @@ impl Stop {
     }
 }
 
+/// Signals that a program gets which this process waits for. Those that a terminal sends reach it without help, so
+/// they are only kept from ending this process.
+pub struct PassedOn {
+    asked: Vec<(i32, Arc<AtomicBool>)>,
+}
+
+impl PassedOn {
+    /// Watches from now on.
+    pub fn watch() -> PassedOn {
+        let mut asked = Vec::new();
+        for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2] {
+            let came = Arc::new(AtomicBool::new(false));
+            if !sys::is_ignored(signal) && flag::register(signal, Arc::clone(&came)).is_ok() {
+                asked.push((signal, came));
+            }
+        }
+        PassedOn { asked }
+    }
+
+    /// A signal to pass on, if one came.
+    pub fn next(&self) -> Option<i32> {
+        let came = self.asked.iter().filter(|(_, came)| came.swap(false, Ordering::SeqCst));
+        came.map(|(signal, _)| *signal).find(|signal| !from_terminal(*signal))
+    }
+}
+
+/// Whether a terminal sends a signal to all processes in front of it, and this process is one of them.
+fn from_terminal(signal: i32) -> bool {
+    let keyboard = matches!(signal, SIGINT | SIGQUIT);
+    let terminal = File::open("/dev/tty").ok();
+    let group = terminal.and_then(|terminal| rustix::termios::tcgetpgrp(terminal).ok());
+    keyboard && group == Some(rustix::process::getpgrp())
+}
+
 /// Ends the process silently by SIGPIPE, as most commands end when their reader closes the pipe.
 pub fn end_by_broken_pipe() -> ! {
     end_by(SIGPIPE)
 }
 
-fn end_by(signal: i32) -> ! {
+/// Ends the process by a signal.
+pub fn end_by(signal: i32) -> ! {
     let _ = emulate_default_handler(signal);
     std::process::exit(128 + signal)
 }

@@ -15,6 +15,7 @@ mod parts;
 mod sort;
 mod theory;
 mod tools;
+mod trace;
 mod views;
 
 use clap::builder::OsStringValueParser;
@@ -74,7 +75,7 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 18] = [
+const COMMANDS: [Named; 19] = [
     ("sort", sort::command),
     ("merge", parts::merge),
     ("split", parts::split),
@@ -90,6 +91,7 @@ const COMMANDS: [Named; 18] = [
     ("plan", theory::plan),
     ("simulate", theory::simulate),
     ("lab", lab::lab),
+    ("trace", trace::trace),
     ("man", tools::man),
     ("completions", tools::completions),
     ("help", tools::help),

@@ -1,0 +1,169 @@
+//! The flags of `ascot trace`.
+
+use clap::builder::OsStringValueParser;
+use clap::{Arg, ArgAction, Command, ValueHint};
+
+use super::tools::tool;
+use super::{dir_option, file_option, operand, option, path, switch};
+
+/// `ascot trace`.
+pub fn trace() -> Command {
+    tool("trace")
+        .about("Record what a program does to its files, and count it")
+        .long_about(
+            "Record the I/O of any program and its children in a trace: every request with its file, its offset and \
+             its bytes. Show the runs and switches of a trace, cut a phase out of it, or export it for other tools.",
+        )
+        .override_usage("ascot trace COMMAND [ARGUMENT]...")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .after_help(
+            "Examples:\n\
+             \x20 ascot trace record -o run.trace -- sort -S 1G big.txt -o out.txt\n\
+             \x20 ascot trace show run.trace\n\
+             \x20 ascot trace cut run.trace --from 40s --to 95s -o merge.trace",
+        )
+        .subcommands([record(), convert(), show(), cut(), export()])
+}
+
+fn record() -> Command {
+    tool("record")
+        .about("Run a program and record its I/O")
+        .long_about(
+            "Run a program under strace, with its children, and write a trace. The program has the input, the outputs \
+             and the directory of this command; its exit status is that of this command, and if a signal ended it, \
+             this command ends by that signal. The trace is written in all of these cases. Only calls that succeeded \
+             count, with the bytes that they moved. Pipes, sockets and terminals are left out; so are mapped files and \
+             requests through io_uring, which strace does not see.",
+        )
+        .override_usage("ascot trace record -o TRACE [--keep-log] -- PROGRAM [ARGUMENT]...")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot trace record -o run.trace -- sort -S 1G big.txt -o out.txt\n\
+             \x20 ascot trace record -o run.trace -- sh -c 'gzip -k big.txt && rm big.txt'",
+        )
+        .arg(trace_output())
+        .arg(switch(
+            "keep-log",
+            "keep the log of strace as TRACE.log",
+            "Keep the log of strace beside the trace, as TRACE.log.",
+        ))
+        .arg(
+            operand(
+                "command",
+                "PROGRAM",
+                "program to run, with its arguments",
+                "Program to run, with its arguments.",
+            )
+            .value_parser(OsStringValueParser::new())
+            .num_args(1..)
+            .last(true),
+        )
+}
+
+fn convert() -> Command {
+    tool("convert")
+        .about("Convert a log of strace that was made elsewhere")
+        .long_about(
+            "Convert a log of strace to a trace. The log must have been made with at least the flags -f -ttt -y, with \
+             -o, and with all system calls, or those that ascot trace record --keep-log shows. Every name that can be \
+             one of a file counts as one, and the lengths of files are those that the log shows.",
+        )
+        .override_usage("ascot trace convert LOG [--directory DIR] -o TRACE")
+        .after_help(
+            "Examples:\n\
+             \x20 strace -f -ttt -y -s 0 -o run.log -- sort big.txt -o out.txt\n\
+             \x20 ascot trace convert run.log -o run.trace",
+        )
+        .arg(path(operand("log", "LOG", "the log", "The log."), ValueHint::FilePath))
+        .arg(dir_option(
+            "directory",
+            "where the program started (default: /)",
+            "Directory in which the program started, for names that are relative to it; / if not given.",
+        ))
+        .arg(trace_output())
+}
+
+fn show() -> Command {
+    tool("show")
+        .about("Count the requests, runs and switches of a trace")
+        .long_about(
+            "Show the census of a trace: processes, files, calls, bytes, and the runs and switches. A run is a \
+             sequence of requests of which each begins where the one before ended, in the same file, whichever process \
+             made them; each run begins with a switch. Attempts are calls that moved a position, and requests at an \
+             offset elsewhere than the last one of their descriptor.",
+        )
+        .override_usage("ascot trace show TRACE [--files N] [--json]")
+        .after_help("Examples:\n\x20 ascot trace show run.trace\n\x20 ascot trace show run.trace --json")
+        .arg(trace_file())
+        .arg(option(
+            "files",
+            "N",
+            "files to list, those with most bytes first",
+            "Number of files to list, those with most bytes first; 10 if not given. JSON has all of them.",
+        ))
+        .arg(switch("json", "print JSON", "Print the census as JSON, for programs."))
+}
+
+fn cut() -> Command {
+    tool("cut")
+        .about("Cut a time range out of a trace")
+        .long_about(
+            "Write the events of a time range to another trace, such as one phase of a job. The times are those since \
+             the start of the recording; those of the new trace begin at the start of the range.",
+        )
+        .override_usage("ascot trace cut TRACE [--from TIME] [--to TIME] -o TRACE")
+        .after_help("Examples:\n\x20 ascot trace cut run.trace --from 40s --to 95s -o merge.trace")
+        .arg(trace_file())
+        .arg(option(
+            "from",
+            "TIME",
+            "start of the range: 40s, 1.5m, 500ms",
+            "Start of the range since the start of the recording: 40s, 1.5m, 500ms. The start of the recording if not \
+             given.",
+        ))
+        .arg(option(
+            "to",
+            "TIME",
+            "end of the range, excluded",
+            "End of the range, which is excluded. The end of the recording if not given.",
+        ))
+        .arg(trace_output())
+}
+
+fn export() -> Command {
+    tool("export")
+        .about("Write a trace as CSV, or as a log that fio replays")
+        .long_about(
+            "Write the events of a trace as CSV, or its requests as a log that fio replays as fast as it can. The log \
+             names files of its own, not the recorded ones, which a replay would overwrite.",
+        )
+        .override_usage("ascot trace export TRACE --csv FILE\nascot trace export TRACE --fio FILE [--fio-dir DIR]")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot trace export run.trace --csv -\n\
+             \x20 ascot trace export run.trace --fio run.log && fio --name=replay --read_iolog=run.log",
+        )
+        .arg(trace_file())
+        .arg(file_option("csv", "write all events to FILE (-: standard output)", "Write all events to FILE as CSV; - is standard output."))
+        .arg(file_option("fio", "write the requests to FILE as a log of fio", "Write the requests to FILE as a log of fio, version 2."))
+        .arg(dir_option(
+            "fio-dir",
+            "files for fio (default: FILE.files)",
+            "Directory of the files that the log names; FILE.files if not given. It is made, and gets a sparse file for \
+             each file of the trace, as long as the requests reach.",
+        ))
+}
+
+/// The trace that a command reads.
+fn trace_file() -> Arg {
+    path(operand("trace", "TRACE", "the trace", "The trace."), ValueHint::FilePath)
+}
+
+/// The trace that a command writes.
+fn trace_output() -> Arg {
+    let output = Arg::new("output").short('o').long("output").action(ArgAction::Set).value_name("TRACE");
+    let output =
+        output.help("the trace to write").long_help("The trace to write. It appears when it is complete.");
+    path(output, ValueHint::FilePath).required(true)
+}

@@ -1,0 +1,256 @@
+//! `ascot trace`: records, shows, cuts and exports traces.
+
+use std::fmt::Write as _;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+
+use ascot_model::units;
+use ascot_trace::TraceReader;
+use ascot_trace::census::{Census, FileCensus, census};
+use ascot_trace::cut::cut;
+use ascot_trace::export;
+use ascot_trace::record::{RecordRequest, Recorded, convert_log, record};
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::numbers;
+use crate::signals;
+use crate::sys::print;
+use crate::values;
+
+/// Files in the text of a census.
+const FILES_SHOWN: u64 = 10;
+/// Columns of a path in the text; longer ones lose their beginning.
+const PATH_COLUMNS: usize = 44;
+
+/// `ascot trace`.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    match matches.subcommand() {
+        Some(("record", matches)) => run_record(matches),
+        Some(("convert", matches)) => run_convert(matches),
+        Some(("show", matches)) => show(matches),
+        Some(("cut", matches)) => run_cut(matches),
+        Some(("export", matches)) => run_export(matches),
+        _ => Err(Failure::usage("no command given", "ascot trace --help lists them")),
+    }
+}
+
+fn run_record(matches: &ArgMatches) -> Result<u8, Failure> {
+    let request = RecordRequest {
+        command: values::all(matches, "command").cloned().collect(),
+        output: path(matches, "output"),
+        keep_log: values::flag(matches, "keep-log"),
+    };
+    let passed_on = signals::PassedOn::watch();
+    let recorded = record(&request, &|| passed_on.next())?;
+    eprint!("{}", recorded_text(&request.output, &recorded));
+    match recorded.status.signal() {
+        Some(signal) => signals::end_by(signal),
+        None => Ok(recorded.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)),
+    }
+}
+
+/// `ascot: recorded 1,234 events of 12 files in run.trace (3.1 kB)`, and remarks.
+fn recorded_text(output: &Path, recorded: &Recorded) -> String {
+    let mut text = format!(
+        "ascot: recorded {} of {} in {} ({})\n",
+        units::plural(recorded.events, "event"),
+        units::plural(recorded.files, "file"),
+        output.display(),
+        units::bytes(recorded.trace_bytes)
+    );
+    if let Some(log) = &recorded.log {
+        let _ = writeln!(text, "  the log of strace is {}", log.display());
+    }
+    for notice in &recorded.notices {
+        let _ = writeln!(text, "  {notice}");
+    }
+    if let Some(signal) = recorded.status.signal() {
+        let _ = writeln!(text, "  the program was killed by signal {signal}");
+    }
+    text
+}
+
+fn run_convert(matches: &ArgMatches) -> Result<u8, Failure> {
+    let directory = values::path(matches, "directory").unwrap_or_else(|| PathBuf::from("/"));
+    let converted = convert_log(&path(matches, "log"), &directory, &path(matches, "output"))?;
+    for notice in converted.notices() {
+        eprintln!("ascot: {notice}");
+    }
+    Ok(0)
+}
+
+fn open(matches: &ArgMatches) -> Result<TraceReader, Failure> {
+    Ok(TraceReader::open(&path(matches, "trace"))?)
+}
+
+/// The value of a required flag or operand.
+fn path(matches: &ArgMatches, id: &str) -> PathBuf {
+    values::path(matches, id).unwrap_or_default()
+}
+
+fn show(matches: &ArgMatches) -> Result<u8, Failure> {
+    let listed = numbers::whole(matches, "files")?.unwrap_or(FILES_SHOWN);
+    let census = census(&open(matches)?)?;
+    let text = match values::flag(matches, "json") {
+        true => numbers::json(&census)?,
+        false => text(&census, usize::try_from(listed).unwrap_or(usize::MAX)),
+    };
+    print(&text).map(|()| 0)
+}
+
+fn text(census: &Census, listed: usize) -> String {
+    let counts = &census.counts;
+    let moved = counts.read_bytes + counts.written_bytes;
+    let percent = |bytes: u64| bytes as f64 * 100.0 / moved.max(1) as f64;
+    let mut text = format!(
+        "{}\n{} in {}, recorded by {}\n\n",
+        census.command,
+        units::plural(census.calls, "call"),
+        units::seconds(census.duration_ns as f64 / 1e9),
+        census.source
+    );
+    let _ = writeln!(
+        text,
+        "  programs {}, {}, {}, at most {} of live data",
+        units::plural(census.processes, "process").replace("processs", "processes"),
+        units::plural(counts.opens, "open"),
+        units::plural(census.files, "file"),
+        units::bytes(census.peak_live_bytes)
+    );
+    let directions =
+        [("read", counts.read_bytes, counts.reads), ("written", counts.written_bytes, counts.writes)];
+    for (name, bytes, requests) in directions {
+        let _ = writeln!(
+            text,
+            "  {name:8} {} ({:.0}%) in {}",
+            units::bytes(bytes),
+            percent(bytes),
+            units::plural(requests, "request")
+        );
+    }
+    let _ = writeln!(
+        text,
+        "  switches {} of {} attempted; a run moves {} in the mean",
+        units::count(counts.runs),
+        units::count(counts.attempts.max(counts.runs)),
+        units::bytes(counts.mean_run_bytes)
+    );
+    append_lengths(&mut text, census);
+    append_files(&mut text, &census.by_file, listed);
+    append_remarks(&mut text, census);
+    text
+}
+
+fn append_lengths(text: &mut String, census: &Census) {
+    if census.counts.run_lengths.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n  length of runs                 runs          bytes");
+    for lengths in &census.counts.run_lengths {
+        let from = units::memory(lengths.from_bytes);
+        let _ = writeln!(
+            text,
+            "  {:<23}{:>12}{:>15}",
+            format!("{from} and more"),
+            units::count(lengths.runs),
+            units::bytes(lengths.bytes)
+        );
+    }
+}
+
+fn append_files(text: &mut String, files: &[FileCensus], listed: usize) {
+    if files.is_empty() || listed == 0 {
+        return;
+    }
+    let _ = writeln!(text, "\n  file{:>52}{:>11}{:>9}{:>10}", "read", "written", "runs", "mean run");
+    for file in files.iter().take(listed) {
+        let counts = &file.counts;
+        let _ = writeln!(
+            text,
+            "  {:<PATH_COLUMNS$}{:>12}{:>11}{:>9}{:>10}{}",
+            shortened(&file.path),
+            units::bytes(counts.read_bytes),
+            units::bytes(counts.written_bytes),
+            units::count(counts.runs),
+            units::bytes(counts.mean_run_bytes),
+            if file.deleted { "  deleted" } else { "" }
+        );
+    }
+    if files.len() > listed {
+        let _ = writeln!(text, "  and {} more (--files N)", units::count((files.len() - listed) as u64));
+    }
+}
+
+fn shortened(path: &str) -> String {
+    let characters = path.chars().count();
+    let printable = path.chars().map(|character| if character.is_control() { '?' } else { character });
+    match characters.checked_sub(PATH_COLUMNS) {
+        None | Some(0) => printable.collect(),
+        Some(extra) => format!("...{}", printable.skip(extra + 3).collect::<String>()),
+    }
+}
+
+fn append_remarks(text: &mut String, census: &Census) {
+    let remarks = [
+        (census.unseen_requests, "descriptors were not seen being opened; their positions count from 0"),
+        (census.guessed_appends, "appends went to files of unknown length; their offsets are lower bounds"),
+        (census.skipped_lines, "lines of the log were not understood"),
+    ];
+    for (count, remark) in remarks.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = writeln!(text, "  {} {remark}", units::count(count));
+    }
+}
+
+fn run_cut(matches: &ArgMatches) -> Result<u8, Failure> {
+    let from_ns = time(matches, "from")?.unwrap_or(0);
+    let to_ns = time(matches, "to")?.unwrap_or(u64::MAX);
+    if to_ns <= from_ns {
+        return Err(Failure::usage(
+            "--to is not after --from",
+            "the range is --from TIME to before --to TIME",
+        ));
+    }
+    let trace = open(matches)?;
+    let output = path(matches, "output");
+    let events = cut(&trace, from_ns, to_ns, &output)?;
+    if events == 0 {
+        let length = units::seconds(trace.last_ns() as f64 / 1e9);
+        eprintln!("ascot: no event is in that range; the trace has {length}");
+    }
+    Ok(0)
+}
+
+/// A time in nanoseconds, if one is given.
+fn time(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
+    let Some(text) = values::word(matches, id) else { return Ok(None) };
+    let time = match text.parse::<f64>() {
+        Ok(0.0) => return Ok(Some(0)),
+        _ => numbers::duration(text),
+    };
+    let time = time.and_then(|time| u64::try_from(time.as_nanos()).ok());
+    time.map(Some)
+        .ok_or_else(|| Failure::usage(format!("--{id} '{text}' is not a time"), "such as 40s, 1.5m or 500ms"))
+}
+
+fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
+    let csv = values::path(matches, "csv");
+    let fio = values::path(matches, "fio");
+    if csv.is_none() && fio.is_none() {
+        return Err(Failure::usage("no form given", "--csv FILE or --fio FILE"));
+    }
+    let trace = open(matches)?;
+    if let Some(file) = csv {
+        let standard = file.as_os_str() == "-";
+        export::csv(&trace, if standard { Path::new("/dev/stdout") } else { &file })?;
+    }
+    if let Some(file) = fio {
+        let directory = values::path(matches, "fio-dir").unwrap_or_else(|| {
+            let mut name = file.as_os_str().to_owned();
+            name.push(".files");
+            PathBuf::from(name)
+        });
+        export::fio(&trace, &file, &directory)?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,59 @@
+//! A part of a trace: the events of a time range, with the files and processes that they name.
+//!
+//! Times start again at 0 with the begin of the range.
+
+use std::path::Path;
+
+use crate::error::TraceError;
+use crate::event::{Event, Recording};
+use crate::format::{TraceReader, TraceWriter};
+
+/// Writes the events from `from_ns` to before `to_ns` to another trace. Returns their number.
+pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Result<u64, TraceError> {
+    let last_ns = to_ns.saturating_sub(1);
+    let mut files = Numbers::new(trace.files().len());
+    let mut processes = Numbers::new(trace.processes().len());
+    let mut writer = TraceWriter::create(output)?;
+    let mut count = 0;
+    for event in trace.events_between(from_ns, last_ns) {
+        let event = event?;
+        let (file, process) = (files.of(event.file), processes.of(event.process));
+        writer.push(&Event { time_ns: event.time_ns - from_ns, file, process, ..event })?;
+        count += 1;
+    }
+    let recording = Recording {
+        start_ns: trace.recording().start_ns.saturating_add(from_ns),
+        ..trace.recording().clone()
+    };
+    let files = files.kept(trace.files());
+    let processes = processes.kept(trace.processes());
+    writer.finish(&files, &processes, &recording)?;
+    Ok(count)
+}
+
+/// New numbers of the entries that are used, in the order of their first use.
+struct Numbers {
+    new: Vec<Option<u32>>,
+    old: Vec<u32>,
+}
+
+impl Numbers {
+    fn new(entries: usize) -> Numbers {
+        Numbers { new: vec![None; entries], old: Vec::new() }
+    }
+
+    fn of(&mut self, old: u32) -> u32 {
+        let next = self.old.len() as u32;
+        match self.new.get_mut(old as usize) {
+            Some(new) => *new.get_or_insert_with(|| {
+                self.old.push(old);
+                next
+            }),
+            None => next,
+        }
+    }
+
+    fn kept<T: Clone>(self, table: &[T]) -> Vec<T> {
+        self.old.iter().filter_map(|old| table.get(*old as usize).cloned()).collect()
+    }
+}

@@ -1,0 +1,107 @@
+//! Errors of traces, with remedies for the user.
+
+use std::io;
+use std::path::PathBuf;
+
+use ascot_io::IoError;
+use ascot_model::units;
+
+/// An error of a trace or of a recording.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The file is not a trace.
+    #[error(
+        "{}: this is not a trace\n  ascot trace record -o FILE -- COMMAND makes one; a recording that was interrupted \
+         leaves none",
+        path.display()
+    )]
+    NotATrace {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The trace has another version.
+    #[error("{}: the trace has version {found}; this program reads version {}", path.display(), crate::format::VERSION)]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// A part of the trace is damaged.
+    #[error("{}: the trace is damaged at byte {offset}: {what}\n  record it again, or restore the file", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The start of the part.
+        offset: u64,
+        /// The contradiction.
+        what: &'static str,
+    },
+    /// The tables of files and processes exceed the limit.
+    #[error(
+        "the names of the files take more than {}, the limit of a trace\n  record a part of the job",
+        units::memory(crate::format::MAX_TABLE_BYTES)
+    )]
+    TooManyNames,
+    /// The program to record does not exist.
+    #[error("{program}: there is no such program\n  give its path, or check PATH")]
+    NoProgram {
+        /// The program as given.
+        program: String,
+    },
+    /// strace could not be started.
+    #[error("cannot start strace: {source}\n  {}", remedy_for_strace(source))]
+    NoStrace {
+        /// The system's error.
+        source: io::Error,
+    },
+    /// strace ended without having seen a call.
+    #[error(
+        "strace saw no call of {program}\n  tracing may be forbidden here: see the message of strace above, \
+         /proc/sys/kernel/yama/ptrace_scope, and the limits of the container (CAP_SYS_PTRACE)"
+    )]
+    NothingSeen {
+        /// The program.
+        program: String,
+    },
+    /// The program could not be waited for.
+    #[error("cannot wait for strace: {source}\n  the program may still run")]
+    Wait {
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A line of the log is too long to be one of strace.
+    #[error("{}: a line at byte {offset} is too long for a log of strace\n  the log is damaged: record again", path.display())]
+    LongLine {
+        /// The log.
+        path: PathBuf,
+        /// The start of the line.
+        offset: u64,
+    },
+    /// The log has lines, but none of them is a line of strace.
+    #[error("{}: no line of the log was understood; the first is {line:?}\n  ascot reads logs of strace 5.8 and newer", path.display())]
+    NotALog {
+        /// The log.
+        path: PathBuf,
+        /// The start of the first line.
+        line: String,
+    },
+    /// A directory for fio whose name its logs cannot contain.
+    #[error("{}: fio cannot read names with spaces from a log\n  choose another directory with --fio-dir", path.display())]
+    NameForFio {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+fn remedy_for_strace(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => "install it: apt-get install strace",
+        io::ErrorKind::PermissionDenied => "its file may not be executed: check its mode",
+        _ => "the system may have too little memory or too many processes",
+    }
+}

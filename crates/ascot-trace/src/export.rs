@@ -1,0 +1,147 @@
+//! A trace in the forms of others: CSV, and a log that fio replays.
+//!
+//! A log for fio names files of its own in a directory, never the recorded ones: a replay would overwrite them. The
+//! directory gets these files, sparse, as long as the requests reach.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ascot_io::{Action, IoError};
+
+use crate::error::TraceError;
+use crate::event::{Event, Kind};
+use crate::format::TraceReader;
+use crate::output::Output;
+
+/// Writes all events as CSV with a header. Returns their number.
+pub fn csv(trace: &TraceReader, output: &Path) -> Result<u64, TraceError> {
+    let mut output = Output::create(output, "csv")?;
+    output.append(b"time_ns,pid,kind,offset,bytes,path\n")?;
+    let mut line = Vec::new();
+    let mut count = 0;
+    for event in trace.events() {
+        let event = event?;
+        let pid = trace.processes().get(event.process as usize).map_or(0, |process| process.pid);
+        let Event { time_ns, offset, size, kind, .. } = event;
+        line.clear();
+        let _ = write!(line, "{time_ns},{pid},{},{offset},{size},", kind.name());
+        let path = trace.files().get(event.file as usize).map_or(&[][..], |file| &file.path);
+        put_field(&mut line, path);
+        line.push(b'\n');
+        output.append(&line)?;
+        count += 1;
+    }
+    output.commit()?;
+    Ok(count)
+}
+
+/// Appends a field, in quotes where it needs them.
+fn put_field(line: &mut Vec<u8>, field: &[u8]) {
+    if !field.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
+        line.extend_from_slice(field);
+        return;
+    }
+    line.push(b'"');
+    for byte in field {
+        line.extend_from_slice(if *byte == b'"' { b"\"\"" } else { std::slice::from_ref(byte) });
+    }
+    line.push(b'"');
+}
+
+/// The requests to a file.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    /// The number of requests that follow.
+    left: u64,
+    /// The largest end of a request.
+    end: u64,
+    open: bool,
+}
+
+/// Writes the requests as a log of fio, version 2, without times; `directory` gets the files. Returns the number of
+/// requests.
+pub fn fio(trace: &TraceReader, output: &Path, directory: &Path) -> Result<u64, TraceError> {
+    let prefix = directory.as_os_str().as_bytes();
+    if prefix.iter().any(u8::is_ascii_whitespace) {
+        return Err(TraceError::NameForFio { path: directory.to_owned() });
+    }
+    let mut files = vec![Use::default(); trace.files().len()];
+    for event in trace.events() {
+        let event = event?;
+        if let Some(used) = files.get_mut(event.file as usize).filter(|_| event.moves()) {
+            used.left += 1;
+            used.end = used.end.max(event.end());
+        }
+    }
+    make_files(directory, &files)?;
+    let mut log = FioLog { output: Output::create(output, "fio log")?, prefix, line: Vec::new() };
+    log.output.append(b"fio version 2 iolog\n")?;
+    for (file, _) in files.iter().enumerate().filter(|(_, used)| used.left > 0) {
+        log.action(file, "add")?;
+    }
+    let mut count = 0;
+    for event in trace.events() {
+        let event = event?;
+        let file = event.file as usize;
+        let Some(used) = files.get_mut(file).filter(|_| event.moves()) else { continue };
+        if !used.open {
+            used.open = true;
+            log.action(file, "open")?;
+        }
+        log.request(&event)?;
+        used.left -= 1;
+        if used.left == 0 {
+            log.action(file, "close")?;
+        }
+        count += 1;
+    }
+    log.output.commit()?;
+    Ok(count)
+}
+
+/// Makes the files that the log names.
+fn make_files(directory: &Path, files: &[Use]) -> Result<(), TraceError> {
+    fs::create_dir_all(directory).map_err(|source| IoError::from_os(Action::Create, directory, 0, source))?;
+    for (file, used) in files.iter().enumerate().filter(|(_, used)| used.left > 0) {
+        let path = directory.join(name(file));
+        let made = File::options().create(true).append(true).open(&path).and_then(|made| {
+            let longer = made.metadata()?.len() < used.end;
+            if longer { made.set_len(used.end) } else { Ok(()) }
+        });
+        made.map_err(|source| IoError::from_os(Action::Create, &path, 0, source))?;
+    }
+    Ok(())
+}
+
+fn name(file: usize) -> String {
+    format!("{file:06}")
+}
+
+struct FioLog<'a> {
+    output: Output,
+    prefix: &'a [u8],
+    line: Vec<u8>,
+}
+
+impl FioLog<'_> {
+    fn action(&mut self, file: usize, action: &str) -> Result<(), TraceError> {
+        self.start(file);
+        let _ = writeln!(self.line, " {action}");
+        Ok(self.output.append(&self.line)?)
+    }
+
+    fn request(&mut self, event: &Event) -> Result<(), TraceError> {
+        self.start(event.file as usize);
+        let kind = if event.kind == Kind::Read { "read" } else { "write" };
+        let _ = writeln!(self.line, " {kind} {} {}", event.offset, event.size);
+        Ok(self.output.append(&self.line)?)
+    }
+
+    fn start(&mut self, file: usize) {
+        self.line.clear();
+        self.line.extend_from_slice(self.prefix);
+        let _ = write!(self.line, "/{}", name(file));
+    }
+}

@@ -1,0 +1,254 @@
+//! Reads a trace that may be damaged: every length is checked before anything is allocated by it, every section has
+//! a checksum, and memory holds the tables and one section.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use ascot_io::{Action, IoError, crc32c};
+
+use super::columns::{self, Limits};
+use super::section::{self, Contents, ENTRY_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section};
+use super::varint;
+use crate::error::TraceError;
+use crate::event::{Event, Recording, TracedFile, TracedProcess};
+
+/// An open trace.
+#[derive(Debug)]
+pub struct TraceReader {
+    path: PathBuf,
+    file: File,
+    sections: Vec<Section>,
+    files: Vec<TracedFile>,
+    processes: Vec<TracedProcess>,
+    recording: Recording,
+    events: u64,
+    bytes: u64,
+}
+
+impl TraceReader {
+    /// Opens a trace, and reads its tables.
+    pub fn open(path: &Path) -> Result<TraceReader, TraceError> {
+        let failed = |source| IoError::from_os(Action::Open, path, 0, source);
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let bytes = metadata.len();
+        let not_a_trace = || TraceError::NotATrace { path: path.to_owned() };
+        if !metadata.is_file() || bytes < HEADER_BYTES + FOOTER_BYTES {
+            return Err(not_a_trace());
+        }
+        let source = Source { path, file: &file };
+        let header = source.bytes(0, HEADER_BYTES as usize)?;
+        if header[..8] != MAGIC {
+            return Err(not_a_trace());
+        }
+        let version = ascot_io::u32_at(&header, 8);
+        if version != section::VERSION {
+            return Err(TraceError::Version { path: path.to_owned(), found: version });
+        }
+        let (sections, footer) = source.index(bytes)?;
+        let mut tables = Tables::default();
+        for section in sections.iter().filter(|section| section.contents != Contents::Events) {
+            let raw = source.section(section)?;
+            tables
+                .add(section, &raw)
+                .ok_or_else(|| source.damaged(section.offset, "a table does not have its form"))?;
+        }
+        let Tables { files, processes, recording } = tables;
+        Ok(TraceReader {
+            path: path.to_owned(),
+            sections: sections.into_iter().filter(|section| section.contents == Contents::Events).collect(),
+            file,
+            files,
+            processes,
+            recording,
+            events: footer.events,
+            bytes,
+        })
+    }
+
+    /// The files, at their index.
+    pub fn files(&self) -> &[TracedFile] {
+        &self.files
+    }
+
+    /// The processes, at their index.
+    pub fn processes(&self) -> &[TracedProcess] {
+        &self.processes
+    }
+
+    /// How the trace was made.
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// The number of events.
+    pub fn event_count(&self) -> u64 {
+        self.events
+    }
+
+    /// The length of the trace file.
+    pub fn file_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The time of the last event.
+    pub fn last_ns(&self) -> u64 {
+        self.sections.iter().map(|section| section.last_ns).max().unwrap_or_default()
+    }
+
+    /// The events in order.
+    pub fn events(&self) -> Events<'_> {
+        self.events_between(0, u64::MAX)
+    }
+
+    /// The events with a time of `from_ns` to `to_ns`, both included; sections outside are not read.
+    pub fn events_between(&self, from_ns: u64, to_ns: u64) -> Events<'_> {
+        Events { trace: self, from_ns, to_ns, next_section: 0, loaded: Vec::new().into_iter() }
+    }
+
+    fn load(&self, section: &Section) -> Result<Vec<Event>, TraceError> {
+        let source = Source { path: &self.path, file: &self.file };
+        let raw = source.section(section)?;
+        let limits = Limits { files: self.files.len() as u32, processes: self.processes.len() as u32 };
+        columns::decode(&raw, section.entries as usize, section.first_ns, limits)
+            .map_err(|what| source.damaged(section.offset, what))
+    }
+}
+
+/// The events of a trace, one section in memory.
+pub struct Events<'a> {
+    trace: &'a TraceReader,
+    from_ns: u64,
+    to_ns: u64,
+    next_section: usize,
+    loaded: std::vec::IntoIter<Event>,
+}
+
+impl Iterator for Events<'_> {
+    type Item = Result<Event, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let wanted = |event: &Event| (self.from_ns..=self.to_ns).contains(&event.time_ns);
+            if let Some(event) = self.loaded.find(wanted) {
+                return Some(Ok(event));
+            }
+            let section = self.trace.sections.get(self.next_section)?;
+            self.next_section += 1;
+            if section.last_ns < self.from_ns || section.first_ns > self.to_ns {
+                continue;
+            }
+            match self.trace.load(section) {
+                Ok(events) => self.loaded = events.into_iter(),
+                Err(error) => {
+                    self.next_section = usize::MAX;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// The file with its name.
+struct Source<'a> {
+    path: &'a Path,
+    file: &'a File,
+}
+
+impl Source<'_> {
+    fn damaged(&self, offset: u64, what: &'static str) -> TraceError {
+        TraceError::Damaged { path: self.path.to_owned(), offset, what }
+    }
+
+    fn bytes(&self, offset: u64, length: usize) -> Result<Vec<u8>, TraceError> {
+        let mut bytes = vec![0; length];
+        match self.file.read_exact_at(&mut bytes, offset) {
+            Ok(()) => Ok(bytes),
+            Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.damaged(offset, "the file became shorter while it was read"))
+            }
+            Err(source) => Err(IoError::from_os(Action::Read, self.path, offset, source).into()),
+        }
+    }
+
+    /// The sections and the footer of a file of `bytes`.
+    fn index(&self, bytes: u64) -> Result<(Vec<Section>, Footer), TraceError> {
+        let at = bytes - FOOTER_BYTES;
+        let footer = self.bytes(at, FOOTER_BYTES as usize)?;
+        if footer[..8] != MAGIC {
+            return Err(self.damaged(at, "the footer is missing: the file is cut off"));
+        }
+        let footer = Footer::from_bytes(&footer).map_err(|what| self.damaged(at, what))?;
+        let index_bytes = u64::from(footer.sections) * ENTRY_BYTES;
+        if footer.version != section::VERSION || footer.index.checked_add(index_bytes) != Some(at) {
+            return Err(self.damaged(at, "the index does not end at the footer"));
+        }
+        let index = self.bytes(footer.index, index_bytes as usize)?;
+        if crc32c(&[&index]) != footer.index_crc {
+            return Err(self.damaged(footer.index, "the index does not match its checksum"));
+        }
+        let sections: Option<Vec<Section>> =
+            index.chunks_exact(ENTRY_BYTES as usize).map(Section::from_bytes).collect();
+        let sections =
+            sections.ok_or_else(|| self.damaged(footer.index, "a section has unknown contents"))?;
+        section::check(&sections, &footer).map_err(|what| self.damaged(footer.index, what))?;
+        Ok((sections, footer))
+    }
+
+    /// The decompressed bytes of a section whose lengths were checked.
+    fn section(&self, section: &Section) -> Result<Vec<u8>, TraceError> {
+        let stored = self.bytes(section.offset, section.stored as usize)?;
+        if crc32c(&[&stored]) != section.crc {
+            return Err(self.damaged(section.offset, "a section does not match its checksum"));
+        }
+        match zstd::bulk::decompress(&stored, section.raw as usize) {
+            Ok(raw) if raw.len() == section.raw as usize => Ok(raw),
+            _ => Err(self.damaged(section.offset, "a section cannot be decompressed")),
+        }
+    }
+}
+
+/// The tables, as far as they were read.
+#[derive(Default)]
+struct Tables {
+    files: Vec<TracedFile>,
+    processes: Vec<TracedProcess>,
+    recording: Recording,
+}
+
+impl Tables {
+    /// Adds a section; none if it does not have its form.
+    fn add(&mut self, section: &Section, raw: &[u8]) -> Option<()> {
+        let mut rest = raw;
+        for _ in 0..section.entries {
+            match section.contents {
+                Contents::Files => {
+                    let path = varint::take_bytes(&mut rest)?.to_vec();
+                    let peak_bytes = varint::take(&mut rest)?;
+                    let (deleted, after) = rest.split_first()?;
+                    self.files.push(TracedFile { path, peak_bytes, deleted: *deleted != 0 });
+                    rest = after;
+                }
+                Contents::Processes => {
+                    let pid = u32::try_from(varint::take(&mut rest)?).ok()?;
+                    let program = varint::take_bytes(&mut rest)?.to_vec();
+                    self.processes.push(TracedProcess { pid, program });
+                }
+                Contents::Recording => {
+                    self.recording = Recording {
+                        command: varint::take_bytes(&mut rest)?.to_vec(),
+                        source: varint::take_bytes(&mut rest)?.to_vec(),
+                        start_ns: varint::take(&mut rest)?,
+                        unseen_requests: varint::take(&mut rest)?,
+                        guessed_appends: varint::take(&mut rest)?,
+                        skipped_lines: varint::take(&mut rest)?,
+                    };
+                }
+                Contents::Events => return None,
+            }
+        }
+        rest.is_empty().then_some(())
+    }
+}

@@ -1,0 +1,182 @@
+//! The sections of a trace file, their index and the footer: bytes from and to numbers, and nothing else.
+//!
+//! docs/formats/trace.md describes every byte. Invariants of a list of sections that [`check`] accepted: they follow
+//! each other without gaps from the header to the index, no section exceeds [`MAX_SECTION_BYTES`] before or after
+//! decompression, and the tables together do not exceed [`MAX_TABLE_BYTES`].
+
+use ascot_io::{crc32c, u32_at, u64_at};
+
+/// The first bytes of a trace, and of its footer.
+pub const MAGIC: [u8; 8] = *b"ASCOTTRC";
+/// The version that this program writes and reads.
+pub const VERSION: u32 = 1;
+/// The magic number, the version, and zeros.
+pub const HEADER_BYTES: u64 = 16;
+/// The footer at the end of the file.
+pub const FOOTER_BYTES: u64 = 64;
+/// One section in the index.
+pub const ENTRY_BYTES: u64 = 48;
+/// Bytes of a section, compressed or not.
+pub const MAX_SECTION_BYTES: u32 = 1 << 20;
+/// Bytes of all tables together before compression.
+pub const MAX_TABLE_BYTES: u64 = 256 << 20;
+
+/// The contents of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Events, as columns.
+    Events = 1,
+    /// Files.
+    Files = 2,
+    /// Processes.
+    Processes = 3,
+    /// How the trace was made.
+    Recording = 4,
+}
+
+/// A section in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Its contents.
+    pub contents: Contents,
+    /// Events, files or processes in it.
+    pub entries: u32,
+    /// Bytes in the file.
+    pub stored: u32,
+    /// Bytes after decompression.
+    pub raw: u32,
+    /// CRC-32C of the bytes in the file.
+    pub crc: u32,
+    /// Its first byte in the file.
+    pub offset: u64,
+    /// The earliest time of its events.
+    pub first_ns: u64,
+    /// The latest time of its events.
+    pub last_ns: u64,
+}
+
+impl Section {
+    /// Its entry in the index.
+    pub fn to_bytes(self) -> [u8; ENTRY_BYTES as usize] {
+        let mut bytes = [0; ENTRY_BYTES as usize];
+        let numbers = [self.contents as u32, self.entries, self.stored, self.raw, self.crc, 0];
+        for (to, number) in bytes.chunks_exact_mut(4).zip(numbers) {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+        for (to, number) in bytes.chunks_exact_mut(8).skip(3).zip([self.offset, self.first_ns, self.last_ns])
+        {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads an entry of [`ENTRY_BYTES`]; none if its contents are unknown.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Section> {
+        let contents = match u32_at(bytes, 0) {
+            1 => Contents::Events,
+            2 => Contents::Files,
+            3 => Contents::Processes,
+            4 => Contents::Recording,
+            _ => return None,
+        };
+        Some(Section {
+            contents,
+            entries: u32_at(bytes, 4),
+            stored: u32_at(bytes, 8),
+            raw: u32_at(bytes, 12),
+            crc: u32_at(bytes, 16),
+            offset: u64_at(bytes, 24),
+            first_ns: u64_at(bytes, 32),
+            last_ns: u64_at(bytes, 40),
+        })
+    }
+}
+
+/// The header.
+pub fn header() -> [u8; HEADER_BYTES as usize] {
+    let mut bytes = [0; HEADER_BYTES as usize];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
+/// The numbers of the footer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footer {
+    /// The version.
+    pub version: u32,
+    /// The number of sections.
+    pub sections: u32,
+    /// The first byte of the index.
+    pub index: u64,
+    /// The number of events.
+    pub events: u64,
+    /// The number of files.
+    pub files: u32,
+    /// The number of processes.
+    pub processes: u32,
+    /// CRC-32C of the index.
+    pub index_crc: u32,
+}
+
+impl Footer {
+    /// The bytes of the footer.
+    pub fn to_bytes(self) -> [u8; FOOTER_BYTES as usize] {
+        let mut bytes = [0; FOOTER_BYTES as usize];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.sections.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.index.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.events.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.files.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.processes.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.index_crc.to_le_bytes());
+        let crc = crc32c(&[&bytes[..60]]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a footer of [`FOOTER_BYTES`]. An error is the contradiction; without the magic number it is not a footer.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Footer, &'static str> {
+        if u32_at(bytes, 60) != crc32c(&[&bytes[..60]]) {
+            return Err("the footer does not match its checksum");
+        }
+        Ok(Footer {
+            version: u32_at(bytes, 8),
+            sections: u32_at(bytes, 12),
+            index: u64_at(bytes, 16),
+            events: u64_at(bytes, 24),
+            files: u32_at(bytes, 32),
+            processes: u32_at(bytes, 36),
+            index_crc: u32_at(bytes, 40),
+        })
+    }
+}
+
+/// Compares the sections with each other and with the footer.
+pub fn check(sections: &[Section], footer: &Footer) -> Result<(), &'static str> {
+    let mut offset = HEADER_BYTES;
+    let mut tables = 0_u64;
+    let (mut events, mut files, mut processes) = (0_u64, 0_u64, 0_u64);
+    for section in sections {
+        if section.offset != offset || section.stored > MAX_SECTION_BYTES || section.raw > MAX_SECTION_BYTES {
+            return Err("a section lies elsewhere, or is longer than sections are");
+        }
+        offset += u64::from(section.stored);
+        let entries = u64::from(section.entries);
+        match section.contents {
+            Contents::Events => events += entries,
+            Contents::Files => files += entries,
+            Contents::Processes => processes += entries,
+            Contents::Recording => {}
+        }
+        if section.contents != Contents::Events {
+            tables += u64::from(section.raw);
+        }
+    }
+    if tables > MAX_TABLE_BYTES {
+        return Err("the tables are longer than tables are");
+    }
+    let counted = (events, files, processes) == (footer.events, footer.files.into(), footer.processes.into());
+    if offset == footer.index && counted { Ok(()) } else { Err("the index does not match the footer") }
+}

@@ -1,0 +1,34 @@
+//! Traces: the I/O of any program, recorded, counted and exported.
+//!
+//! ```text
+//!   record       runs a program under strace, and converts its log to a trace
+//!   strace/      the log: its lines, and the files, descriptors and positions behind them
+//!   census       programs, opens, requests, bytes, seeks, switches, runs
+//!   export       a trace as CSV, or as a log that fio replays
+//!   cut          the events of a time range
+//!   format/      the trace file: compressed columns in checksummed sections
+//!   event        the plain types of a trace
+//!   output       files that are written whole or not at all
+//!   error        errors of all of them
+//! ```
+//!
+//! The method follows Stella and Loguinov, section VI: calls that failed are left out, calls that moved fewer bytes
+//! than requested count with the bytes moved, and every request gets its file and its offset, whatever descriptor it
+//! used. A request that continues where the previous one ended belongs to the same run, also if another process made
+//! it.
+
+pub mod census;
+pub mod cut;
+pub mod error;
+pub mod event;
+pub mod export;
+pub mod format;
+mod output;
+pub mod record;
+pub mod strace;
+#[cfg(test)]
+mod tests;
+
+pub use error::TraceError;
+pub use event::{Event, Kind, Recording, TracedFile, TracedProcess};
+pub use format::{TraceReader, TraceWriter};

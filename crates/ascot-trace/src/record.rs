@@ -1,0 +1,315 @@
+//! Runs a program under strace, and converts the log to a trace.
+//!
+//! ```text
+//!   ascot trace record -o run.trace -- sort big.txt -o out.txt
+//!     .run.trace.XXXXXX.log   the log of strace, beside the trace, removed at the end
+//!     run.trace               appears when it is complete
+//! ```
+//!
+//! The log is converted after the program has ended, so that conversion takes no processor from it. Files that the
+//! program appends to without asking for their length have the length that follows from their length afterwards: then
+//! the log is converted a second time.
+//!
+//! Invariants: the program has the input, the outputs and the descriptors of its caller. The trace is written whatever
+//! the exit status of the program is.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
+
+use ascot_io::{Action, AtomicOutput, IoError};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::TraceError;
+use crate::event::Recording;
+use crate::format::TraceWriter;
+use crate::strace::{self, CALLS, Inherited, Resolved, Start};
+
+/// Pause between two looks at the program.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What to record.
+pub struct RecordRequest {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The trace.
+    pub output: PathBuf,
+    /// Whether the log of strace stays, as OUTPUT.log.
+    pub keep_log: bool,
+}
+
+/// A recording.
+pub struct Recorded {
+    /// How the program ended.
+    pub status: ExitStatus,
+    /// The number of events.
+    pub events: u64,
+    /// The number of files.
+    pub files: u64,
+    /// Bytes of the trace.
+    pub trace_bytes: u64,
+    /// The log, if it was kept.
+    pub log: Option<PathBuf>,
+    /// Remarks for the user.
+    pub notices: Vec<String>,
+}
+
+/// Records a program. `signal` returns signals to pass on to it.
+pub fn record(request: &RecordRequest, signal: &dyn Fn() -> Option<i32>) -> Result<Recorded, TraceError> {
+    let named = request.command.first().cloned().unwrap_or_default();
+    let program = find(&named)
+        .ok_or_else(|| TraceError::NoProgram { program: named.to_string_lossy().into_owned() })?;
+    let source = version()?;
+    AtomicOutput::check_directory(&request.output)?;
+    let mut notices: Vec<String> = privileges_lost(&program).into_iter().collect();
+    let log = log_file(&request.output)?;
+    let start = Start {
+        directory: std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default(),
+        descriptors: inherited(),
+        lengths: HashMap::new(),
+        is_file,
+    };
+    let child = strace_command(log.path(), &request.command)
+        .spawn()
+        .map_err(|source| TraceError::NoStrace { source })?;
+    let status = wait(child, signal).map_err(|source| TraceError::Wait { source })?;
+    if fs::metadata(log.path()).map_or(0, |metadata| metadata.len()) == 0 {
+        return Err(TraceError::NothingSeen { program: named.to_string_lossy().into_owned() });
+    }
+    let labels = Recording {
+        command: request.command.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&0),
+        source,
+        ..Recording::default()
+    };
+    let converted = convert(log.path(), start, &labels, &request.output)?;
+    notices.extend(converted.notices());
+    let log = if request.keep_log { Some(keep(log, &request.output)?) } else { None };
+    let Converted { events, files, trace_bytes, .. } = converted;
+    Ok(Recorded { status, events, files, trace_bytes, log, notices })
+}
+
+/// A conversion.
+pub struct Converted {
+    /// The number of events.
+    pub events: u64,
+    /// The number of files.
+    pub files: u64,
+    /// Bytes of the trace.
+    pub trace_bytes: u64,
+    recording: Recording,
+}
+
+impl Converted {
+    /// Remarks for the user.
+    pub fn notices(&self) -> Vec<String> {
+        remarks(&self.recording)
+    }
+}
+
+/// Converts a log of strace that was made earlier, or on another machine: it alone says which names are files.
+pub fn convert_log(log: &Path, directory: &Path, output: &Path) -> Result<Converted, TraceError> {
+    let start = Start {
+        directory: directory.as_os_str().as_bytes().to_vec(),
+        descriptors: Vec::new(),
+        lengths: HashMap::new(),
+        is_file: |_| true,
+    };
+    let labels = Recording {
+        command: log.as_os_str().as_bytes().to_vec(),
+        source: b"a log of strace".to_vec(),
+        ..Recording::default()
+    };
+    let (writer, resolved) = convert_once(log, &start, output)?;
+    finish(writer, resolved, &labels)
+}
+
+/// Converts a log to a trace, twice if that yields lengths that the first time did not know.
+fn convert(log: &Path, mut start: Start, labels: &Recording, output: &Path) -> Result<Converted, TraceError> {
+    let (mut writer, mut resolved) = convert_once(log, &start, output)?;
+    start.lengths = lengths_before(&resolved);
+    if !start.lengths.is_empty() {
+        drop(writer);
+        (writer, resolved) = convert_once(log, &start, output)?;
+    }
+    finish(writer, resolved, labels)
+}
+
+fn finish(writer: TraceWriter, resolved: Resolved, labels: &Recording) -> Result<Converted, TraceError> {
+    let recording =
+        Recording { command: labels.command.clone(), source: labels.source.clone(), ..resolved.recording };
+    let events = writer.event_count();
+    let trace_bytes = writer.finish(&resolved.files, &resolved.processes, &recording)?;
+    Ok(Converted { events, files: resolved.files.len() as u64, trace_bytes, recording })
+}
+
+fn convert_once(log: &Path, start: &Start, output: &Path) -> Result<(TraceWriter, Resolved), TraceError> {
+    let mut writer = TraceWriter::create(output)?;
+    let resolved = strace::convert(log, start, &mut |event| writer.push(event))?;
+    Ok((writer, resolved))
+}
+
+/// The lengths that files had before the recording, of those that were appended to while it was not known: their
+/// length now without the appended bytes.
+fn lengths_before(resolved: &Resolved) -> HashMap<u32, u64> {
+    let now = |path: &[u8]| fs::metadata(OsStr::from_bytes(path)).ok().map(|metadata| metadata.len());
+    let known = resolved.appended.iter().filter_map(|(file, path, appended)| {
+        let before = now(path)?.checked_sub(*appended)?;
+        Some((*file, before))
+    });
+    known.collect()
+}
+
+/// Remarks on what the log did not show.
+fn remarks(recording: &Recording) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if recording.unseen_requests > 0 {
+        remarks.push(format!(
+            "{} requests used descriptors that came from elsewhere; their positions count from 0",
+            recording.unseen_requests
+        ));
+    }
+    if recording.guessed_appends > 0 {
+        remarks.push(format!(
+            "{} appends went to files of unknown length; their offsets count from the end that was seen",
+            recording.guessed_appends
+        ));
+    }
+    if recording.skipped_lines > 0 {
+        remarks.push(format!("{} lines of strace were not understood", recording.skipped_lines));
+    }
+    remarks
+}
+
+fn strace_command(log: &Path, command: &[OsString]) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "--seccomp-bpf", "-ttt", "-y", "-s", "0", "-q", "-e", "signal=none", "-e"]);
+    strace.arg(format!("trace={CALLS}")).arg("-o").arg(log).arg("--").args(command);
+    restore_signals(&mut strace);
+    strace
+}
+
+/// The program gets the default action of SIGXFSZ, which this process ignores.
+#[expect(unsafe_code, reason = "a hook between fork and exec is unsafe to set")]
+fn restore_signals(command: &mut Command) {
+    let restore = || {
+        // SAFETY: the call installs no handler, and is allowed between fork and exec.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the hook makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(restore) };
+}
+
+/// Waits for strace, and passes signals on to the program.
+fn wait(mut child: Child, signal: &dyn Fn() -> Option<i32>) -> io::Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if let Some(number) = signal() {
+            pass_on(child.id(), number);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Sends a signal to the program that strace started: strace itself ignores most of them.
+fn pass_on(strace: u32, number: i32) {
+    let list = fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap_or_default();
+    let program = list.split_whitespace().next().and_then(|word| word.parse().ok()).and_then(Pid::from_raw);
+    if let Some((program, signal)) = program.zip(Signal::from_named_raw(number)) {
+        let _ = kill_process(program, signal);
+    }
+}
+
+/// The first line of `strace --version`.
+fn version() -> Result<Vec<u8>, TraceError> {
+    let shown =
+        Command::new("strace").arg("--version").output().map_err(|source| TraceError::NoStrace { source })?;
+    let line = shown.stdout.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(line).replace("-- version ", "").into_bytes())
+}
+
+/// The file of a program, as the system finds it.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    let runs = |path: &Path| {
+        fs::metadata(path)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    if program.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(program);
+        return runs(&path).then_some(path);
+    }
+    let directories = std::env::var_os("PATH")?;
+    std::env::split_paths(&directories).map(|directory| directory.join(program)).find(|path| runs(path))
+}
+
+/// A remark on a program that runs with the rights of its owner, which a traced program does not get.
+fn privileges_lost(program: &Path) -> Option<String> {
+    let metadata = fs::metadata(program).ok()?;
+    let special = metadata.mode() & (libc::S_ISUID | libc::S_ISGID) != 0;
+    let other = metadata.uid() != rustix::process::geteuid().as_raw();
+    (special && other).then(|| {
+        format!(
+            "{}: a traced program does not get the rights of its owner (setuid); record it as that user",
+            program.display()
+        )
+    })
+}
+
+/// The descriptors of files that a program inherits from this process.
+fn inherited() -> Vec<Inherited> {
+    let Ok(list) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    list.flatten().filter_map(|entry| descriptor(&entry.file_name())).collect()
+}
+
+fn descriptor(name: &OsStr) -> Option<Inherited> {
+    let number: u32 = name.to_str()?.parse().ok()?;
+    let path = fs::read_link(format!("/proc/self/fd/{number}")).ok()?.into_os_string().into_vec();
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let flags = i32::from_str_radix(field("flags:")?, 8).ok()?;
+    let wanted = flags & libc::O_CLOEXEC == 0 && strace::may_be_a_file(&path) && is_file(&path);
+    let position = field("pos:")?.parse().ok()?;
+    wanted.then_some(Inherited { number, path, position, append: flags & libc::O_APPEND != 0 })
+}
+
+/// Whether a path is that of a file or a block device. A path that does not exist any more was one.
+fn is_file(path: &[u8]) -> bool {
+    match fs::symlink_metadata(OsStr::from_bytes(path)) {
+        Ok(metadata) => metadata.is_file() || metadata.file_type().is_block_device(),
+        Err(_) => true,
+    }
+}
+
+/// A new file for the log, beside the trace.
+fn log_file(output: &Path) -> Result<tempfile::NamedTempFile, TraceError> {
+    let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let directory = directory_of(output);
+    tempfile::Builder::new()
+        .prefix(&format!(".{name}."))
+        .suffix(".log")
+        .tempfile_in(directory)
+        .map_err(|source| IoError::from_os(Action::Create, directory, 0, source).into())
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Gives the log its name.
+fn keep(log: tempfile::NamedTempFile, output: &Path) -> Result<PathBuf, TraceError> {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".log");
+    let path = PathBuf::from(name);
+    log.persist(&path).map_err(|failed| IoError::from_os(Action::Rename, &path, 0, failed.error))?;
+    Ok(path)
+}

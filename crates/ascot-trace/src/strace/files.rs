@@ -1,0 +1,293 @@
+//! The files of a log: their names, lengths and ends.
+//!
+//! A file is identified by its name while it has one, so that descriptors of several processes refer to one file; it
+//! keeps its identity when it is renamed, and a name that is created again after its removal is another file.
+//!
+//! Invariant: every live name leads to one file; a file without names and without open descriptors is *gone* and
+//! never changes again.
+
+use std::collections::BTreeMap;
+
+use crate::event::TracedFile;
+
+/// The files seen so far.
+#[derive(Default)]
+pub struct Files {
+    list: Vec<State>,
+    names: BTreeMap<Vec<u8>, u32>,
+}
+
+struct State {
+    path: Vec<u8>,
+    /// The length as far as it is known.
+    bytes: u64,
+    /// Whether `bytes` is the length, and not only a lower bound.
+    known: bool,
+    /// Bytes appended while the length was not known.
+    appended: u64,
+    peak_bytes: u64,
+    names: u32,
+    descriptors: u32,
+    deleted: bool,
+}
+
+impl Files {
+    /// The file that has a name; a new one if none has. A file `created` now is empty.
+    pub fn named(&mut self, path: Vec<u8>, created: bool) -> u32 {
+        if let Some(&file) = self.names.get(&path) {
+            return file;
+        }
+        let file = self.push(path.clone(), created, 1);
+        self.names.insert(path, file);
+        file
+    }
+
+    /// A new file that has no name.
+    pub fn nameless(&mut self, path: Vec<u8>, created: bool) -> u32 {
+        let file = self.push(path, created, 0);
+        self.list[file as usize].deleted = true;
+        file
+    }
+
+    fn push(&mut self, path: Vec<u8>, created: bool, names: u32) -> u32 {
+        self.list.push(State {
+            path,
+            bytes: 0,
+            known: created,
+            appended: 0,
+            peak_bytes: 0,
+            names,
+            descriptors: 0,
+            deleted: false,
+        });
+        (self.list.len() - 1) as u32
+    }
+
+    fn state(&mut self, file: u32) -> Option<&mut State> {
+        self.list.get_mut(file as usize)
+    }
+
+    /// The file that has a name now.
+    pub fn find(&self, path: &[u8]) -> Option<u32> {
+        self.names.get(path).copied()
+    }
+
+    /// The number of files.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Sets the length that a file has before its first request.
+    pub fn set_initial(&mut self, file: u32, bytes: u64) {
+        if let Some(state) = self.state(file)
+            && !state.known
+        {
+            state.bytes = bytes;
+            state.known = true;
+            state.peak_bytes = state.peak_bytes.max(bytes);
+        }
+    }
+
+    /// The end of a file, at which a write appends, and whether it is known.
+    pub fn end(&self, file: u32) -> (u64, bool) {
+        self.list.get(file as usize).map_or((0, true), |state| (state.bytes, state.known))
+    }
+
+    /// Notes a request that moved bytes up to `end`.
+    pub fn reaches(&mut self, file: u32, end: u64) {
+        if let Some(state) = self.state(file) {
+            state.bytes = state.bytes.max(end);
+            state.peak_bytes = state.peak_bytes.max(state.bytes);
+        }
+    }
+
+    /// Notes an append of `bytes` to a file whose length is not known.
+    pub fn appends(&mut self, file: u32, bytes: u64) {
+        if let Some(state) = self.state(file) {
+            state.appended += bytes;
+        }
+    }
+
+    /// Notes that the length became `bytes`; whether it changed.
+    pub fn resize(&mut self, file: u32, bytes: u64) -> bool {
+        let Some(state) = self.state(file) else { return false };
+        let changed = !state.known || state.bytes != bytes;
+        // The length at the end of the recording says nothing about the length before.
+        state.appended = 0;
+        state.bytes = bytes;
+        state.known = true;
+        state.peak_bytes = state.peak_bytes.max(bytes);
+        changed
+    }
+
+    /// Notes another descriptor.
+    pub fn opened(&mut self, file: u32) {
+        if let Some(state) = self.state(file) {
+            state.descriptors += 1;
+        }
+    }
+
+    /// Notes the end of a descriptor; whether the file is gone.
+    pub fn closed(&mut self, file: u32) -> bool {
+        let Some(state) = self.state(file) else { return false };
+        state.descriptors = state.descriptors.saturating_sub(1);
+        state.is_gone()
+    }
+
+    /// Removes a name; the file if it is gone.
+    pub fn unlinked(&mut self, path: &[u8]) -> Option<u32> {
+        let file = self.names.remove(path)?;
+        let state = self.state(file)?;
+        state.names = state.names.saturating_sub(1);
+        state.deleted = state.names == 0;
+        state.is_gone().then_some(file)
+    }
+
+    /// Gives a file another name beside its own.
+    pub fn linked(&mut self, from: &[u8], to: Vec<u8>) {
+        if let Some(&file) = self.names.get(from) {
+            self.names.insert(to, file);
+            if let Some(state) = self.state(file) {
+                state.names += 1;
+            }
+        }
+    }
+
+    /// Renames a file, or all files of a directory. Returns the replaced file if it is gone.
+    pub fn renamed(&mut self, from: &[u8], to: &[u8]) -> Option<u32> {
+        if from == to {
+            return None;
+        }
+        let replaced = self.unlinked(to);
+        if let Some(file) = self.names.remove(from) {
+            self.move_to(file, to.to_vec());
+        } else {
+            let prefix = [from, b"/"].concat();
+            let inside: Vec<Vec<u8>> = self
+                .names
+                .range(prefix.clone()..)
+                .map(|(name, _)| name.clone())
+                .take_while(|name| name.starts_with(&prefix))
+                .collect();
+            for name in inside {
+                if let Some(file) = self.names.remove(&name) {
+                    self.move_to(file, [to, &name[from.len()..]].concat());
+                }
+            }
+        }
+        replaced
+    }
+
+    fn move_to(&mut self, file: u32, path: Vec<u8>) {
+        self.names.insert(path.clone(), file);
+        if let Some(state) = self.state(file) {
+            state.path = path;
+        }
+    }
+
+    /// Exchanges the files of two names.
+    pub fn exchanged(&mut self, one: &[u8], other: &[u8]) {
+        let first = self.names.remove(one);
+        let second = self.names.remove(other);
+        if let Some(file) = first {
+            self.move_to(file, other.to_vec());
+        }
+        if let Some(file) = second {
+            self.move_to(file, one.to_vec());
+        }
+    }
+
+    /// The name, and the bytes appended while the length was unknown, of every file of which the length now tells the
+    /// length before.
+    pub fn appended(&self) -> impl Iterator<Item = (u32, &[u8], u64)> {
+        let listed = self.list.iter().enumerate().filter(|(_, state)| state.appended > 0 && !state.deleted);
+        listed.map(|(file, state)| (file as u32, &state.path[..], state.appended))
+    }
+
+    /// The table of a trace.
+    pub fn into_table(self) -> Vec<TracedFile> {
+        let listed = self.list.into_iter();
+        listed
+            .map(|state| TracedFile {
+                path: state.path,
+                peak_bytes: state.peak_bytes,
+                deleted: state.deleted,
+            })
+            .collect()
+    }
+}
+
+impl State {
+    fn is_gone(&self) -> bool {
+        self.deleted && self.descriptors == 0
+    }
+}
+
+/// The absolute form of `path` as seen from `directory`: without `.`, `..` and empty parts.
+pub fn absolute(directory: &[u8], path: &[u8]) -> Vec<u8> {
+    let base = if path.starts_with(b"/") { &[][..] } else { directory };
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in base.split(|byte| *byte == b'/').chain(path.split(|byte| *byte == b'/')) {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut result = Vec::with_capacity(base.len() + path.len() + 1);
+    for part in parts {
+        result.push(b'/');
+        result.extend_from_slice(part);
+    }
+    if result.is_empty() { b"/".to_vec() } else { result }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_files() {
+        let mut files = Files::default();
+        let first = files.named(b"/d/a".to_vec(), true);
+        files.opened(first);
+        assert_eq!(files.renamed(b"/d/a", b"/d/b"), None);
+        assert_eq!(files.named(b"/d/b".to_vec(), false), first);
+        assert_eq!(files.unlinked(b"/d/b"), None, "a descriptor is open");
+        let second = files.named(b"/d/b".to_vec(), true);
+        assert_ne!(second, first);
+        assert!(files.closed(first));
+        assert_eq!(files.renamed(b"/d", b"/e"), None);
+        assert_eq!(files.unlinked(b"/e/b"), Some(second));
+        let table = files.into_table();
+        assert_eq!(table[0].path, b"/d/b");
+        assert_eq!(table[1].path, b"/e/b");
+        assert!(table[0].deleted && table[1].deleted);
+    }
+
+    #[test]
+    fn a_file_with_two_names_loses_both_before_it_is_gone() {
+        let mut files = Files::default();
+        let file = files.named(b"/a".to_vec(), true);
+        files.linked(b"/a", b"/b".to_vec());
+        assert_eq!(files.unlinked(b"/a"), None);
+        let other = files.named(b"/c".to_vec(), true);
+        files.exchanged(b"/b", b"/c");
+        assert_eq!(files.named(b"/b".to_vec(), false), other);
+        assert_eq!(files.renamed(b"/b", b"/c"), Some(file), "replaced");
+    }
+
+    #[test]
+    fn paths_become_absolute() {
+        for (directory, path, wanted) in [
+            ("/tmp", "a", "/tmp/a"),
+            ("/tmp/x", "../a//b/.", "/tmp/a/b"),
+            ("/tmp", "/a/../..", "/"),
+            ("/", "a", "/a"),
+        ] {
+            assert_eq!(absolute(directory.as_bytes(), path.as_bytes()), wanted.as_bytes());
+        }
+    }
+}

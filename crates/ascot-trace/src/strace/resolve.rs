@@ -1,0 +1,327 @@
+//! Threads and processes of a log, and what each of their calls does.
+//!
+//! A thread may have lines before the call that made it has its result. If one call that makes threads is running,
+//! the thread belongs to it; if several are, its lines wait until a result names it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use ascot_io::{Action, IoError};
+
+use super::calls::{Caller, FileCalls, Start, may_be_a_file};
+use super::line::{self, Body, Call, Line};
+use super::order::{Order, Sink};
+use crate::error::TraceError;
+use crate::event::{Recording, TracedFile, TracedProcess};
+
+/// Bytes read at once, and the longest line.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes of lines that wait for their thread.
+const MAX_WAITING_BYTES: usize = 16 << 20;
+
+/// The tables that belong to the events.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The files.
+    pub files: Vec<TracedFile>,
+    /// The processes.
+    pub processes: Vec<TracedProcess>,
+    /// Counts of the conversion; the command and the source are empty.
+    pub recording: Recording,
+    /// Files that were appended to while their length was not known: their number, path and appended bytes.
+    pub appended: Vec<(u32, Vec<u8>, u64)>,
+    /// Lines that were understood.
+    pub lines: u64,
+}
+
+/// Converts a log: passes its events to `sink` in the order of their times.
+pub fn convert(log: &Path, start: &Start, sink: Sink<'_>) -> Result<Resolved, TraceError> {
+    let mut resolver = Resolver::new(start, sink);
+    let first = for_each_line(log, |line| resolver.line(line))?;
+    if resolver.lines == 0
+        && let Some(line) = first
+    {
+        let line = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+        return Err(TraceError::NotALog { path: log.to_owned(), line });
+    }
+    resolver.finish()
+}
+
+/// Calls `each` with every line of a file; returns the first one.
+fn for_each_line(
+    path: &Path,
+    mut each: impl FnMut(&[u8]) -> Result<(), TraceError>,
+) -> Result<Option<Vec<u8>>, TraceError> {
+    let mut file = File::open(path).map_err(|source| IoError::from_os(Action::Open, path, 0, source))?;
+    let mut block = vec![0; BLOCK_BYTES];
+    let (mut filled, mut offset) = (0, 0);
+    let mut first = None;
+    loop {
+        if filled == block.len() {
+            return Err(TraceError::LongLine { path: path.to_owned(), offset });
+        }
+        let read = file
+            .read(&mut block[filled..])
+            .map_err(|source| IoError::from_os(Action::Read, path, offset + filled as u64, source))?;
+        filled += read;
+        let mut from = 0;
+        while let Some(length) = memchr::memchr(b'\n', &block[from..filled]) {
+            let line = &block[from..from + length];
+            first.get_or_insert_with(|| line.to_vec());
+            each(line)?;
+            from += length + 1;
+        }
+        if read == 0 {
+            // strace ends every line; the rest of a cut one has no result.
+            return Ok(first);
+        }
+        block.copy_within(from..filled, 0);
+        filled -= from;
+        offset += from as u64;
+    }
+}
+
+struct Thread {
+    process: u32,
+    table: u32,
+    /// The beginning of a call that has not ended, with its time.
+    running: Option<(Vec<u8>, u64)>,
+}
+
+struct Process {
+    traced: TracedProcess,
+    directory: Vec<u8>,
+}
+
+struct Resolver<'a> {
+    calls: FileCalls<'a>,
+    start: &'a Start,
+    threads: HashMap<u32, Thread>,
+    processes: Vec<Process>,
+    /// Lines of threads whose maker is not known yet.
+    waiting: HashMap<u32, Vec<Vec<u8>>>,
+    waiting_bytes: usize,
+    start_ns: u64,
+    lines: u64,
+    skipped: u64,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(start: &'a Start, sink: Sink<'a>) -> Resolver<'a> {
+        Resolver {
+            calls: FileCalls::new(start, Order::new(sink)),
+            start,
+            threads: HashMap::new(),
+            processes: Vec::new(),
+            waiting: HashMap::new(),
+            waiting_bytes: 0,
+            start_ns: 0,
+            lines: 0,
+            skipped: 0,
+        }
+    }
+
+    fn line(&mut self, text: &[u8]) -> Result<(), TraceError> {
+        let Some(line) = line::parse(text) else {
+            self.skipped += 1;
+            return Ok(());
+        };
+        self.lines += 1;
+        if self.processes.is_empty() {
+            self.start_ns = line.time_ns;
+            let table = self.calls.descriptors.new_table();
+            self.calls.inherit(table);
+            let directory = self.start.directory.clone();
+            self.add_process(line.thread, table, directory);
+        } else if !self.threads.contains_key(&line.thread) && !self.adopt(line.thread)? {
+            self.waiting_bytes += text.len();
+            if self.waiting_bytes > MAX_WAITING_BYTES {
+                self.skipped += 1;
+            } else {
+                self.waiting.entry(line.thread).or_default().push(text.to_vec());
+            }
+            return Ok(());
+        }
+        self.body(line)
+    }
+
+    fn add_process(&mut self, pid: u32, table: u32, directory: Vec<u8>) {
+        let process = self.processes.len() as u32;
+        self.processes.push(Process { traced: TracedProcess { pid, program: Vec::new() }, directory });
+        self.threads.insert(pid, Thread { process, table, running: None });
+    }
+
+    /// Finds the maker of a new thread; whether its lines can be applied now.
+    fn adopt(&mut self, thread: u32) -> Result<bool, TraceError> {
+        if self.waiting.contains_key(&thread) {
+            return Ok(false);
+        }
+        let makers = self.threads.iter().filter_map(|(maker, state)| {
+            let (text, _) = state.running.as_ref()?;
+            makes_threads(Call::begun(text)?.name).then_some(*maker)
+        });
+        match makers.collect::<Vec<_>>()[..] {
+            [maker] => {
+                let running = self.threads.get(&maker).and_then(|state| state.running.as_ref());
+                let text = running.map(|(text, _)| text.clone()).unwrap_or_default();
+                self.add_thread(maker, thread, &text);
+                Ok(true)
+            }
+            [] => {
+                let table = self.calls.descriptors.new_table();
+                let directory = self.start.directory.clone();
+                self.add_process(thread, table, directory);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Adds a thread or a process that `maker` made by the call in `text`.
+    fn add_thread(&mut self, maker: u32, thread: u32, text: &[u8]) {
+        let Some(state) = self.threads.get(&maker) else { return };
+        let (process, table) = (state.process, state.table);
+        let has = |flag: &[u8]| memchr::memmem::find(text, flag).is_some();
+        let table = if has(b"CLONE_FILES") {
+            self.calls.descriptors.share(table);
+            table
+        } else {
+            self.calls.descriptors.copy(table)
+        };
+        if has(b"CLONE_THREAD") {
+            self.threads.insert(thread, Thread { process, table, running: None });
+        } else {
+            let directory = self.processes[process as usize].directory.clone();
+            self.add_process(thread, table, directory);
+        }
+    }
+
+    fn body(&mut self, line: Line<'_>) -> Result<(), TraceError> {
+        let Some(thread) = self.threads.get_mut(&line.thread) else { return Ok(()) };
+        match line.body {
+            Body::Call(text) => self.call(line.thread, line.time_ns, text),
+            Body::Unfinished(text) => {
+                thread.running = Some((text.to_vec(), line.time_ns));
+                let begun = Call::begun(text).map(|call| call.argument(0)).unwrap_or_default();
+                let named = begun.iter().position(|byte| *byte == b'<').map(|at| &begun[at + 1..]);
+                if named.is_some_and(may_be_a_file) {
+                    self.calls.order.started(line.time_ns.saturating_sub(self.start_ns), line.thread);
+                }
+                Ok(())
+            }
+            Body::Resumed(rest) => {
+                let Some((mut text, time_ns)) = thread.running.take() else { return Ok(()) };
+                self.calls.order.ended(time_ns.saturating_sub(self.start_ns), line.thread);
+                text.extend_from_slice(rest);
+                self.call(line.thread, time_ns, &text)
+            }
+            Body::Ended => self.end(line.thread, line.time_ns),
+            Body::Superseded(other) => {
+                self.end(line.thread, line.time_ns)?;
+                if let Some(thread) = self.threads.remove(&other) {
+                    self.threads.insert(line.thread, thread);
+                }
+                Ok(())
+            }
+            Body::Other => Ok(()),
+        }
+    }
+
+    /// A thread ends, and with the last one of a table its descriptors.
+    fn end(&mut self, thread: u32, time_ns: u64) -> Result<(), TraceError> {
+        let Some(state) = self.threads.remove(&thread) else { return Ok(()) };
+        if let Some((_, started_ns)) = state.running {
+            self.calls.order.ended(started_ns.saturating_sub(self.start_ns), thread);
+        }
+        let closed = self.calls.descriptors.leave(state.table);
+        self.close_all(&state, time_ns, closed)
+    }
+
+    fn close_all(&mut self, thread: &Thread, time_ns: u64, closed: Vec<u32>) -> Result<(), TraceError> {
+        let (process, table) = (thread.process, thread.table);
+        let time_ns = time_ns.saturating_sub(self.start_ns);
+        for file in closed {
+            self.calls.ended(Caller { process, table, directory: &[], time_ns }, Some(file))?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, thread: u32, time_ns: u64, text: &[u8]) -> Result<(), TraceError> {
+        let Some(call) = Call::parse(text) else {
+            self.skipped += 1;
+            return Ok(());
+        };
+        let Some(result) = call.result else { return Ok(()) };
+        if makes_threads(call.name) {
+            return self.made(thread, result as u32, text);
+        }
+        if matches!(call.name, b"execve" | b"execveat") {
+            return self.exec(thread, time_ns, &call);
+        }
+        let Some(&Thread { process, table, .. }) = self.threads.get(&thread) else { return Ok(()) };
+        let Some(state) = self.processes.get_mut(process as usize) else { return Ok(()) };
+        let time_ns = time_ns.saturating_sub(self.start_ns);
+        let caller = Caller { process, table, directory: &state.directory, time_ns };
+        if let Some(directory) = self.calls.apply(caller, &call, result)? {
+            state.directory = directory;
+        }
+        Ok(())
+    }
+
+    /// A call that makes threads has its result: the lines of the thread that waited are applied.
+    fn made(&mut self, maker: u32, thread: u32, text: &[u8]) -> Result<(), TraceError> {
+        if !self.threads.contains_key(&thread) {
+            self.add_thread(maker, thread, text);
+        }
+        for line in self.waiting.remove(&thread).unwrap_or_default() {
+            self.waiting_bytes -= line.len();
+            if let Some(line) = line::parse(&line) {
+                self.body(line)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn exec(&mut self, thread: u32, time_ns: u64, call: &Call<'_>) -> Result<(), TraceError> {
+        let path = call.path(if call.name == b"execve" { 0 } else { 1 });
+        let Some(state) = self.threads.get_mut(&thread) else { return Ok(()) };
+        if let (Some(path), Some(process)) = (path, self.processes.get_mut(state.process as usize)) {
+            process.traced.program = path;
+        }
+        let mut closed = Vec::new();
+        if self.calls.descriptors.is_shared(state.table) {
+            let own = self.calls.descriptors.copy(state.table);
+            closed = self.calls.descriptors.leave(state.table);
+            state.table = own;
+        }
+        closed.extend(self.calls.descriptors.exec(state.table));
+        let (process, table) = (state.process, state.table);
+        self.close_all(&Thread { process, table, running: None }, time_ns, closed)
+    }
+
+    fn finish(self) -> Result<Resolved, TraceError> {
+        let calls = self.calls;
+        calls.order.finish()?;
+        let appended =
+            calls.files.appended().map(|(file, path, bytes)| (file, path.to_vec(), bytes)).collect();
+        Ok(Resolved {
+            files: calls.files.into_table(),
+            processes: self.processes.into_iter().map(|process| process.traced).collect(),
+            recording: Recording {
+                start_ns: self.start_ns,
+                unseen_requests: calls.unseen_requests,
+                guessed_appends: calls.guessed_appends,
+                skipped_lines: self.skipped,
+                ..Recording::default()
+            },
+            appended,
+            lines: self.lines,
+        })
+    }
+}
+
+fn makes_threads(name: &[u8]) -> bool {
+    matches!(name, b"clone" | b"clone3" | b"fork" | b"vfork")
+}

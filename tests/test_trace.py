@@ -1,0 +1,370 @@
+"""`ascot trace` records what programs do to their files, whatever way they do it."""
+
+import csv
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from support import MIB, ascot_binary, clean_environment, leftovers, run, start
+
+pytestmark = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+
+
+def record(disk, *command, expect=0, **options):
+    """Records a command in the directory `disk`; the trace and the events of files below the directory."""
+    trace = disk / "run.trace"
+    done = run("trace", "record", "-o", trace, "--", *command, cwd=disk, expect=expect, **options)
+    return trace, done
+
+
+def python(code):
+    return [sys.executable, "-S", "-E", "-c", code]
+
+
+def events(trace, below):
+    """Events as (file name, kind, offset, bytes), without those of files elsewhere and of the trace itself."""
+    text = run("trace", "export", trace, "--csv", "-").stdout.decode(errors="replace")
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["path"].startswith(f"{below}/")]
+    return [(row["path"][len(f"{below}/") :], row["kind"], int(row["offset"]), int(row["bytes"])) for row in rows]
+
+
+def requests(trace, below):
+    return [event for event in events(trace, below) if event[1] in ("read", "write") and event[3] > 0]
+
+
+def census(trace):
+    return json.loads(run("trace", "show", trace, "--json").stdout)
+
+
+def file_of(counted, name):
+    return next(file for file in counted["by_file"] if file["path"].endswith(f"/{name}"))
+
+
+def test_every_way_to_a_byte(disk):
+    (disk / "in").write_bytes(bytes(10_000))
+    code = """
+import os, fcntl
+f = os.open("in", os.O_RDWR)
+os.read(f, 100)
+os.pread(f, 50, 4000)
+os.lseek(f, 200, os.SEEK_CUR)
+d = os.dup(f)
+os.readv(d, [bytearray(10), bytearray(20)])
+os.lseek(d, -1000, os.SEEK_END)
+os.write(f, b"x" * 5)
+e = fcntl.fcntl(f, fcntl.F_DUPFD, 30)
+os.dup2(e, 31)
+os.pwritev(31, [b"y" * 7], 50)
+o = os.open("out", os.O_RDWR | os.O_CREAT)
+os.sendfile(o, f, 20, 30)
+os.copy_file_range(f, o, 40, 0)
+os.read(f, 20_000)
+os.close(f)
+n = os.open("next", os.O_WRONLY | os.O_CREAT)
+assert n == f
+os.write(n, b"z")
+os.rename("next", "renamed")
+os.write(n, b"zz")
+os.unlink("out")
+r, w = os.pipe()
+os.write(w, b"pipe")
+os.read(r, 4)
+try:
+    os.read(99, 1)
+except OSError:
+    pass
+"""
+    trace, _ = record(disk, *python(code))
+    assert requests(trace, disk) == [
+        ("in", "read", 0, 100),
+        ("in", "read", 4000, 50),
+        ("in", "read", 300, 30),
+        ("in", "write", 9000, 5),
+        ("in", "write", 50, 7),
+        ("in", "read", 20, 30),
+        ("out", "write", 0, 30),
+        ("in", "read", 0, 40),
+        ("out", "write", 30, 40),
+        ("in", "read", 9005, 995),
+        ("renamed", "write", 0, 1),
+        ("renamed", "write", 1, 2),
+    ]  # fmt: skip
+    counted = census(trace)
+    assert file_of(counted, "out")["deleted"] and not file_of(counted, "renamed")["deleted"]
+    assert file_of(counted, "in")["peak_bytes"] == 10_000
+    assert counted["unseen_requests"] == counted["guessed_appends"] == counted["skipped_lines"] == 0
+
+
+def test_a_run_continued_by_another_process_is_one_run(disk):
+    (disk / "in").write_bytes(bytes(3000))
+    code = """
+import os
+f = os.open("in", os.O_RDONLY)
+os.read(f, 1000)
+os.lseek(f, 0, os.SEEK_END)
+if (pid := os.fork()) == 0:
+    g = os.open("in", os.O_RDONLY)
+    os.lseek(g, 1000, os.SEEK_SET)
+    os.read(g, 500)
+    os._exit(0)
+os.waitpid(pid, 0)
+os.pread(f, 500, 1500)
+"""
+    trace, _ = record(disk, *python(code))
+    file = file_of(census(trace), "in")
+    assert (file["runs"], file["read_bytes"], file["reads"]) == (1, 2000, 3)
+    # Two seeks of descriptors, and a positioned read elsewhere than its descriptor ended.
+    assert file["attempts"] == 3
+
+
+def test_positions_are_shared_after_a_fork(disk):
+    code = """
+import os
+f = os.open("out", os.O_WRONLY | os.O_CREAT)
+os.write(f, b"a" * 10)
+if (pid := os.fork()) == 0:
+    os.write(f, b"b" * 20)
+    os._exit(0)
+os.waitpid(pid, 0)
+os.write(f, b"c" * 5)
+"""
+    trace, _ = record(disk, *python(code))
+    assert requests(trace, disk) == [("out", "write", 0, 10), ("out", "write", 10, 20), ("out", "write", 30, 5)]
+
+
+def test_threads_share_descriptors(disk):
+    (disk / "in").write_bytes(bytes(5000))
+    code = """
+import os, _thread, time
+f = []
+done = []
+def other():
+    f.append(os.open("in", os.O_RDONLY))
+    os.read(f[0], 1000)
+    done.append(1)
+_thread.start_new_thread(other, ())
+while not done:
+    time.sleep(0.001)
+os.read(f[0], 500)
+"""
+    trace, _ = record(disk, *python(code))
+    assert requests(trace, disk) == [("in", "read", 0, 1000), ("in", "read", 1000, 500)]
+
+
+def test_appends_go_to_the_end_of_the_file(disk):
+    (disk / "log").write_bytes(bytes(700))
+    trace, done = record(disk, "sh", "-c", "echo one >> log; echo three >> log; echo new >> fresh")
+    assert requests(trace, disk) == [("log", "write", 700, 4), ("log", "write", 704, 6), ("fresh", "write", 0, 4)]
+    assert "unknown length" not in done.stderr
+    counted = census(trace)
+    assert counted["guessed_appends"] == 0 and file_of(counted, "log")["peak_bytes"] == 710
+
+
+def test_inherited_outputs_are_files_too(disk):
+    with open(disk / "out", "wb") as out:
+        out.write(b"head\n")
+        out.flush()
+        command = [ascot_binary(), "trace", "record", "-o", disk / "run.trace", "--", "sh", "-c", "echo line; cat in"]
+        (disk / "in").write_bytes(bytes(100))
+        subprocess.run(command, stdout=out, cwd=disk, check=True, env=clean_environment())
+    moved = requests(disk / "run.trace", disk)
+    assert [event for event in moved if event[0] == "out"] == [("out", "write", 5, 5), ("out", "write", 10, 100)]
+
+
+def test_a_file_made_again_is_another_file(disk):
+    code = """
+import os
+for size in (30, 20):
+    f = os.open("spill", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    os.write(f, bytes(size))
+    os.close(f)
+    os.unlink("spill")
+os.mkdir("dir")
+f = os.open("dir/kept", os.O_WRONLY | os.O_CREAT)
+os.write(f, bytes(5))
+os.rename("dir", "moved")
+os.write(f, bytes(5))
+os.close(f)
+f = os.open("moved/kept", os.O_RDONLY)
+os.read(f, 100)
+"""
+    trace, _ = record(disk, *python(code))
+    counted = census(trace)
+    spills = [file for file in counted["by_file"] if file["path"].endswith("/spill")]
+    assert [(file["peak_bytes"], file["deleted"]) for file in spills] == [(30, True), (20, True)]
+    kept = [file for file in counted["by_file"] if file["path"].endswith("/kept")]
+    assert [(file["path"], file["written_bytes"], file["read_bytes"]) for file in kept] == [
+        (f"{disk}/moved/kept", 10, 10)
+    ]
+    deletions = [event for event in events(trace, disk) if event[1] == "delete"]
+    assert deletions == [("spill", "delete", 0, 0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("program", "status"), [("exit 7", 7), ("kill -9 $$", -signal.SIGKILL), ("kill -TERM $$", -signal.SIGTERM)]
+)
+def test_the_end_of_the_program_is_passed_on(disk, program, status):
+    (disk / "in").write_bytes(bytes(100))
+    trace, done = record(disk, "sh", "-c", f"cat in > out; {program}", expect=status)
+    assert ("out", "write", 0, 100) in requests(trace, disk)
+    assert ("killed by signal" in done.stderr) == (status < 0)
+    assert sorted(os.listdir(disk)) == ["in", "out", "run.trace"]
+
+
+def test_signals_reach_the_program(disk):
+    code = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (open('caught', 'w').write('x' * 9), os._exit(5)))\n"
+        "open('ready', 'w').close()\n"
+        "time.sleep(60)\n"
+    )
+    process = start("trace", "record", "-o", disk / "run.trace", "--", *python(code), cwd=disk)
+    while not (disk / "ready").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 5
+    assert ("caught", "write", 0, 9) in requests(disk / "run.trace", disk)
+
+
+def test_the_log_is_kept_on_request(disk):
+    run("trace", "record", "--keep-log", "-o", disk / "run.trace", "--", "true", cwd=disk)
+    assert "execve(" in (disk / "run.trace.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["record", "-o", "x.trace", "--", "no-such-program"], "no such program"),
+        (["record", "-o", "none/x.trace", "--", "true"], "none"),
+        (["show", "text"], "not a trace"),
+        (["show", "missing"], "missing"),
+        (["cut", "text", "--from", "5s", "--to", "5s", "-o", "y"], "--to is not after --from"),
+        (["cut", "text", "--from", "soon", "-o", "y"], "not a time"),
+        (["export", "text"], "--csv FILE or --fio FILE"),
+    ],
+)
+def test_mistakes_are_named(disk, words, told):
+    (disk / "text").write_text("hello " * 100)
+    done = run("trace", *words, cwd=disk, expect=2)
+    assert told in done.stderr and "\n  " in done.stderr
+    assert os.listdir(disk) == ["text"]
+
+
+def test_a_setuid_program_is_announced(disk):
+    program = disk / "special"
+    shutil.copy(shutil.which("true"), program)
+    try:
+        os.chown(program, 1, 1)
+    except PermissionError:
+        pytest.skip("needs root to make a program of another user")
+    program.chmod(0o4755)
+    done = run("trace", "record", "-o", disk / "run.trace", "--", program, cwd=disk)
+    assert "setuid" in done.stderr
+
+
+def test_a_trace_that_was_cut_off_or_altered_is_refused(disk):
+    trace, _ = record(disk, "true")
+    whole = trace.read_bytes()
+    for damaged in (whole[:-1], whole[:100], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:]):
+        trace.write_bytes(damaged)
+        done = run("trace", "show", trace, expect=2)
+        assert "damaged" in done.stderr or "not a trace" in done.stderr
+
+
+def test_one_phase_is_cut_out(disk):
+    (disk / "in").write_bytes(bytes(1000))
+    code = (
+        "import os, time\nf = os.open('in', os.O_RDONLY)\nos.read(f, 100)\n"
+        "time.sleep(0.3)\no = os.open('out', os.O_WRONLY | os.O_CREAT)\nos.write(o, bytes(300))\n"
+    )
+    trace, _ = record(disk, *python(code))
+    text = run("trace", "export", trace, "--csv", "-").stdout.decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    wrote = next(int(row["time_ns"]) for row in rows if row["path"] == f"{disk}/out")
+    late = disk / "late.trace"
+    run("trace", "cut", trace, "--from", f"{wrote / 1e9 - 0.1:.9f}s", "-o", late)
+    assert requests(late, disk) == [("out", "write", 0, 300)]
+    early = disk / "early.trace"
+    run("trace", "cut", trace, "--to", f"{wrote / 1e9 - 0.1:.9f}s", "-o", early)
+    assert requests(early, disk) == [("in", "read", 0, 100)]
+    assert census(early)["calls"] + census(late)["calls"] == census(trace)["calls"]
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="needs fio")
+def test_fio_replays_the_requests(disk):
+    (disk / "in").write_bytes(os.urandom(200_000))
+    code = """
+import os
+f = os.open("in", os.O_RDONLY)
+o = os.open("out", os.O_WRONLY | os.O_CREAT)
+for block in (7, 3, 5, 1, 0):
+    os.write(o, os.pread(f, 20_000, block * 20_000))
+os.unlink("out")
+"""
+    trace, _ = record(disk, *python(code))
+    log, files = disk / "log", disk / "files"
+    run("trace", "export", trace, "--fio", log, "--fio-dir", files)
+    replayed = subprocess.run(
+        ["fio", "--name=replay", f"--read_iolog={log}", "--ioengine=psync", "--output-format=json"],
+        cwd=disk, capture_output=True, check=True, timeout=120,
+    )  # fmt: skip
+    job = json.loads(replayed.stdout)["jobs"][0]
+    counts = census(trace)
+    assert job["error"] == 0
+    assert (job["read"]["io_bytes"], job["read"]["total_ios"]) == (counts["read_bytes"], counts["reads"])
+    assert (job["write"]["io_bytes"], job["write"]["total_ios"]) == (counts["written_bytes"], counts["writes"])
+    assert (disk / "in").stat().st_size == 200_000 and not (disk / "out").exists()
+
+
+def test_the_screen_shows_the_totals(disk):
+    (disk / "in").write_bytes(bytes(3 * MIB))
+    trace, done = record(disk, "cp", "--sparse=never", "in", "out")
+    assert "recorded" in done.stderr and "run.trace" in done.stderr
+    text = run("trace", "show", trace).stdout.decode()
+    for told in ("switches", "attempted", "length of runs", "3.15 MB", "cp --sparse=never in out", "/out"):
+        assert told in text, text
+
+
+def line_maker(calls):
+    """A log of strace in which one program reads a file in blocks from alternating places."""
+    head = '100 1700000000.000000 execve("/bin/x", [...], 0x1 /* 9 vars */) = 0\n'
+    head += '100 1700000000.000001 openat(AT_FDCWD</d>, "in", O_RDONLY) = 3</d/in>\n'
+    yield head
+    for first in range(0, calls, 10_000):
+        yield "".join(
+            f"100 {1700000000 + n // 1_000_000}.{n % 1_000_000:06d} "
+            f'pread64(3</d/in>, ""..., 65536, {(n % 8) * 1000000000 + n // 8 * 65536}) = 65536\n'
+            for n in range(first, min(calls, first + 10_000))
+        )
+
+
+def peak_of_children():
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+
+
+def test_ten_million_events_are_converted_in_bounded_memory(disk):
+    """A tenth of them, within a tenth of the time; memory does not grow with events, so its bound is that of all."""
+    calls = 1_000_000
+    with open(disk / "log", "w") as log:
+        log.writelines(line_maker(calls))
+    before = peak_of_children()
+    began = time.monotonic()
+    run("trace", "convert", "log", "-o", "big.trace", cwd=disk, timeout=120)
+    seconds = time.monotonic() - began
+    (disk / "log").unlink()
+    assert seconds < 20
+    # Pages of the process, not of the cache; 64 MiB hold the program, a block of the log and a section.
+    assert max(before, peak_of_children()) >> 10 < 1024
+    counted = census(disk / "big.trace")
+    assert (counted["reads"], counted["runs"]) == (calls, calls)
+    assert (disk / "big.trace").stat().st_size < calls * 4
+    assert not leftovers(disk)
