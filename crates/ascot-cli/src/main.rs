@@ -10,7 +10,8 @@
 //!   request/, view_flags, volume                the request that the library gets
 //!   sort, flow, views, index, index_build,      the commands, one file each
 //!     mounting, planning, sort_planning,
-//!     simulation, probe, lab, trace, tools
+//!     simulation, probe, lab, trace,
+//!     trace_replay, tools
 //!   progress, chart, index_output, terminal,    what the user sees
 //!     report_file, monitoring, failure,
 //!     unpacking
@@ -49,6 +50,7 @@ mod sys;
 mod terminal;
 mod tools;
 mod trace;
+mod trace_replay;
 mod unpacking;
 mod values;
 mod view_flags;

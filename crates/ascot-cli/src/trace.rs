@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::signals;
 use crate::sys::print;
+use crate::trace_replay;
 use crate::values;
 
 /// Files in the text of a census.
@@ -30,6 +31,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("convert", matches)) => run_convert(matches),
         Some(("show", matches)) => show(matches),
         Some(("cut", matches)) => run_cut(matches),
+        Some(("replay", matches)) => trace_replay::run(matches, &open(matches)?),
         Some(("export", matches)) => run_export(matches),
         _ => Err(Failure::usage("no command given", "ascot trace --help lists them")),
     }
@@ -131,10 +133,10 @@ fn text(census: &Census, listed: usize) -> String {
     }
     let _ = writeln!(
         text,
-        "  switches {} of {} attempted; a run moves {} in the mean",
+        "  switches {}, each before a run of {} in the mean; attempted by seeks: {}",
         units::count(counts.runs),
-        units::count(counts.attempts.max(counts.runs)),
-        units::bytes(counts.mean_run_bytes)
+        units::bytes(counts.mean_run_bytes),
+        units::count(counts.attempts)
     );
     append_lengths(&mut text, census);
     append_files(&mut text, &census.by_file, listed);

@@ -1,6 +1,6 @@
 //! The profiles of volumes for a command: those that the user names, and those that are found (docs/formats/volume.md).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use ascot_device::{Profile, VolumeFinder};
@@ -35,6 +35,12 @@ pub fn named(matches: &ArgMatches) -> Result<Option<Named>, Failure> {
     }
     let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     variable.map(|value| named_by(&value, VARIABLE)).transpose()
+}
+
+/// The profile that a word or a file names.
+pub fn of_word(value: &OsStr, by: &'static str) -> Result<VolumeProfile, Failure> {
+    let profile = named_by(&value.to_owned(), by)?.profile.map(|profile| profile.volume);
+    Ok(profile.unwrap_or_else(VolumeProfile::assumed_flash))
 }
 
 fn named_by(value: &OsString, by: &'static str) -> Result<Named, Failure> {

@@ -69,7 +69,7 @@ pub use stream::{Filled, ReadStream, WriteStream};
 pub use sync::Unpoisoned;
 pub use system::{descriptor_limit, random_bytes};
 pub use threads::ThreadError;
-pub use virtual_disk::{VirtualDisk, VirtualRun};
+pub use virtual_disk::{TimedStream, VirtualDisk, VirtualRun};
 
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.
 pub const PAGE_BYTES: usize = 4096;

@@ -153,6 +153,11 @@ impl VirtualDisk {
         })
     }
 
+    /// Opens a stream that moves no data: a device's time for requests at any offsets, such as those of a trace.
+    pub fn open_timed(&self, name: &str, direction: Direction) -> TimedStream {
+        TimedStream(self.context(name, direction))
+    }
+
     fn context(&self, name: &str, direction: Direction) -> VirtualContext {
         let mut state = self.state();
         let file = state.named(name);
@@ -250,6 +255,24 @@ impl Drop for VirtualContext {
     fn drop(&mut self) {
         let mut state = self.disk.state();
         state.streams = state.streams.saturating_sub(1);
+    }
+}
+
+/// A stream of requests without data. Its caller waits for each of them.
+pub struct TimedStream(VirtualContext);
+
+impl TimedStream {
+    /// Moves `bytes` from or to `offset`.
+    pub fn request(&mut self, offset: u64, bytes: u64) {
+        // Streams that were opened meanwhile have their share, too.
+        let share = {
+            let state = self.0.disk.state();
+            state.volume.cache_bytes / state.streams.max(1)
+        };
+        self.0.in_cache = self.0.in_cache.min(share);
+        let done = self.0.request(offset, bytes, |_| {});
+        let mut state = self.0.disk.state();
+        state.now = state.now.max(done);
     }
 }
 
@@ -406,6 +429,19 @@ mod tests {
         let totals = disk.ledger().totals();
         assert_eq!((totals.read_bytes, totals.written_bytes, totals.runs, disk.switches()), (100, 50, 2, 2));
         assert_eq!(disk.contents("out").len(), 50);
+    }
+
+    #[test]
+    fn requests_without_data_take_the_same_time() {
+        let disk = VirtualDisk::new(VolumeProfile::simple("disk", 1000.0, 500.0, 0.25));
+        let mut reading = disk.open_timed("volume", Direction::Read);
+        let mut writing = disk.open_timed("volume", Direction::Write);
+        reading.request(100, 100);
+        writing.request(200, 100);
+        near(disk.seconds(), 0.25 + 0.1 + 0.2);
+        reading.request(0, 100);
+        assert_eq!((disk.switches(), disk.contents("volume").len()), (2, 0));
+        near(disk.seconds(), 0.25 + 0.1 + 0.2 + 0.25 + 0.1);
     }
 
     /// The cost of a switch follows the number of open streams.

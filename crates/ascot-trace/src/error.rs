@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ascot_io::IoError;
+use ascot_io::{IoError, PoolError};
 use ascot_model::units;
 
 /// An error of a trace or of a recording.
@@ -24,12 +24,14 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The trace has another version.
-    #[error("{}: the trace has version {found}; this program reads version {}", path.display(), crate::format::VERSION)]
+    #[error("{}: the trace has version {found}; this program reads version {known}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
+        /// The version that this program reads.
+        known: u32,
     },
     /// A part of the trace is damaged.
     #[error("{}: the trace is damaged at byte {offset}: {what}\n  record it again, or restore the file", path.display())]
@@ -44,9 +46,12 @@ pub enum TraceError {
     /// The tables of files and processes exceed the limit.
     #[error(
         "the names of the files take more than {}, the limit of a trace\n  record a part of the job",
-        units::memory(crate::format::MAX_TABLE_BYTES)
+        units::memory(*limit)
     )]
-    TooManyNames,
+    TooManyNames {
+        /// Bytes of all tables, at most.
+        limit: u64,
+    },
     /// The program to record does not exist.
     #[error("{program}: there is no such program\n  give its path, or check PATH")]
     NoProgram {
@@ -90,6 +95,48 @@ pub enum TraceError {
         /// The start of the first line.
         line: String,
     },
+    /// The volume cannot hold the files of a trace.
+    #[error(
+        "not enough space on the volume of {}: the files of the trace need {}, {} are free\n  name a larger volume, or cut \
+         a phase out of the trace; nothing was written",
+        path.display(), units::memory(*needed), units::memory(*free)
+    )]
+    VolumeTooSmall {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes of the volume file.
+        needed: u64,
+        /// Bytes free.
+        free: u64,
+    },
+    /// Without direct access, the page cache would be measured.
+    #[error(
+        "{}: its file system does not allow direct access ({source})\n  name a directory on a file system with O_DIRECT, \
+         such as ext4, xfs or btrfs",
+        path.display()
+    )]
+    NoDirect {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The volume file could not be made, read or written.
+    #[error("cannot {doing} a file in {}: {source}\n  name a directory on a volume that works, where files may be made", path.display())]
+    Volume {
+        /// `make`, `write`, ...
+        doing: &'static str,
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// No memory for the buffer.
+    #[error("no memory for the buffer: {0}\n  run it where more memory is free")]
+    Buffer(#[from] PoolError),
+    /// The user stopped it.
+    #[error("stopped; nothing is left of its file")]
+    Stopped,
     /// A directory for fio whose name its logs cannot contain.
     #[error("{}: fio cannot read names with spaces from a log\n  choose another directory with --fio-dir", path.display())]
     NameForFio {

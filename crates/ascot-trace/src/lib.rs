@@ -4,6 +4,7 @@
 //!   record       runs a program under strace, and converts its log to a trace
 //!   strace/      the log: its lines, and the files, descriptors and positions behind them
 //!   census       programs, opens, requests, bytes, seeks, switches, runs
+//!   replay/      the requests on a real volume or on the virtual disk
 //!   export       a trace as CSV, or as a log that fio replays
 //!   cut          the events of a time range
 //!   format/      the trace file: compressed columns in checksummed sections
@@ -25,6 +26,7 @@ pub mod export;
 pub mod format;
 mod output;
 pub mod record;
+pub mod replay;
 pub mod strace;
 #[cfg(test)]
 mod tests;

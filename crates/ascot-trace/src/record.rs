@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ascot trace record -o run.trace -- sort big.txt -o out.txt
-//!     .run.trace.XXXXXX.log   the log of strace, beside the trace, removed at the end
+//!     .run.trace.*.log   the log of strace, beside the trace, removed at the end
 //!     run.trace               appears when it is complete
 //! ```
 //!

@@ -4,7 +4,7 @@ use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
 use super::tools::tool;
-use super::{dir_option, file_option, operand, option, path, switch};
+use super::{choice, dir_option, file_option, operand, option, path, switch};
 
 /// `ascot trace`.
 pub fn trace() -> Command {
@@ -23,7 +23,7 @@ pub fn trace() -> Command {
              \x20 ascot trace show run.trace\n\
              \x20 ascot trace cut run.trace --from 40s --to 95s -o merge.trace",
         )
-        .subcommands([record(), convert(), show(), cut(), export()])
+        .subcommands([record(), convert(), show(), cut(), replay(), export()])
 }
 
 fn record() -> Command {
@@ -129,6 +129,53 @@ fn cut() -> Command {
             "End of the range, which is excluded. The end of the recording if not given.",
         ))
         .arg(trace_output())
+}
+
+fn replay() -> Command {
+    tool("replay")
+        .about("Replay a trace on a volume, or on the virtual disk")
+        .long_about(
+            "Replay the requests of a trace. All files of the trace lie on one volume, each of them contiguous; deleted \
+             files leave their space to others. With a directory, one preallocated file without a name is the volume; \
+             requests are rounded outward to whole blocks, bypass the page cache, and follow one after the other. With a \
+             profile, the virtual disk computes the time and the switches of a device that is not there.",
+        )
+        .override_usage("ascot trace replay TRACE --on DIR|PROFILE [--timing WORD] [--repeat N] [--json]")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot trace replay run.trace --on /data --repeat 5\n\
+             \x20 ascot trace replay run.trace --on array24.toml",
+        )
+        .arg(trace_file())
+        .arg(
+            path(
+                option(
+                    "on",
+                    "WHERE",
+                    "directory, file of a profile, or kind of volume",
+                    "Directory on the volume, file of a profile (docs/formats/volume.md), or kind of volume, such as \
+                     disk or flash.",
+                ),
+                ValueHint::AnyPath,
+            )
+            .required(true),
+        )
+        .arg(choice(
+            "timing",
+            "WORD",
+            ["fast", "recorded"],
+            "fast (default), or recorded: not before its time",
+            "When requests start: fast, when the one before has ended, or recorded, then but not before the recorded \
+             time.",
+        ))
+        .arg(option(
+            "repeat",
+            "N",
+            "repetitions (default 1)",
+            "Number of repetitions; the result is their median, with half of the distance between the shortest and the \
+             longest.",
+        ))
+        .arg(switch("json", "print JSON", "Print the result as JSON, for programs."))
 }
 
 fn export() -> Command {

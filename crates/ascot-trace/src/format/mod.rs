@@ -12,5 +12,4 @@ mod varint;
 mod writer;
 
 pub use reader::{Events, TraceReader};
-pub use section::{MAX_TABLE_BYTES, VERSION};
 pub use writer::TraceWriter;

@@ -45,7 +45,11 @@ impl TraceReader {
         }
         let version = ascot_io::u32_at(&header, 8);
         if version != section::VERSION {
-            return Err(TraceError::Version { path: path.to_owned(), found: version });
+            return Err(TraceError::Version {
+                path: path.to_owned(),
+                found: version,
+                known: section::VERSION,
+            });
         }
         let (sections, footer) = source.index(bytes)?;
         let mut tables = Tables::default();

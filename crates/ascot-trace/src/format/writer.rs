@@ -74,13 +74,14 @@ impl TraceWriter {
         raw: &[u8],
         times: (u64, u64),
     ) -> Result<(), TraceError> {
-        let stored = zstd::bulk::compress(raw, LEVEL).map_err(|_| TraceError::TooManyNames)?;
+        let too_many = || TraceError::TooManyNames { limit: MAX_TABLE_BYTES };
+        let stored = zstd::bulk::compress(raw, LEVEL).map_err(|_| too_many())?;
         if contents != Contents::Events {
             self.table_bytes += raw.len() as u64;
         }
         let fits = raw.len().max(stored.len()) <= MAX_SECTION_BYTES as usize;
         if !fits || self.table_bytes > MAX_TABLE_BYTES {
-            return Err(TraceError::TooManyNames);
+            return Err(too_many());
         }
         self.sections.push(Section {
             contents,

@@ -1,0 +1,124 @@
+//! `ascot trace replay`: the requests of a trace on a directory, or on the virtual disk of a profile.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use ascot_model::units;
+use ascot_trace::TraceReader;
+use ascot_trace::replay::{
+    DiskReplay, DiskReplayRequest, Pace, Rounding, VirtualReplay, replay_on_disk, replay_on_virtual,
+};
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::numbers;
+use crate::signals::stoppable;
+use crate::sys::print;
+use crate::values;
+use crate::volume;
+
+/// Bounds of `--repeat`.
+const MAX_REPETITIONS: u64 = 1000;
+
+/// Replays `trace` as the flags say.
+pub fn run(matches: &ArgMatches, trace: &TraceReader) -> Result<u8, Failure> {
+    let on = values::path(matches, "on").unwrap_or_default();
+    let repetitions = numbers::whole(matches, "repeat")?.unwrap_or(1);
+    if !(1..=MAX_REPETITIONS).contains(&repetitions) {
+        return Err(Failure::usage(format!("--repeat {repetitions} is not possible"), "give 1 to 1000"));
+    }
+    let text = if on.is_dir() {
+        let request = request(matches, on, repetitions as u32);
+        let replayed =
+            stoppable(|cancel| replay_on_disk(trace, &request, &cancel.flag()).map_err(Failure::from))?;
+        if values::flag(matches, "json") { numbers::json(&replayed)? } else { disk_text(&replayed) }
+    } else {
+        for flag in ["timing", "repeat"].into_iter().filter(|flag| values::is_given(matches, flag)) {
+            return Err(Failure::usage(
+                format!("--{flag} needs a directory: the virtual disk has a clock of its own"),
+                "--on DIR replays on a real volume",
+            ));
+        }
+        let replayed = replay_on_virtual(trace, &volume::of_word(on.as_os_str(), "--on")?)?;
+        if values::flag(matches, "json") { numbers::json(&replayed)? } else { virtual_text(&replayed) }
+    };
+    print(&text).map(|()| 0)
+}
+
+fn request(matches: &ArgMatches, directory: PathBuf, repetitions: u32) -> DiskReplayRequest {
+    let recorded = values::word(matches, "timing") == Some("recorded");
+    DiskReplayRequest { directory, pace: if recorded { Pace::Recorded } else { Pace::Fast }, repetitions }
+}
+
+fn virtual_text(replayed: &VirtualReplay) -> String {
+    let mut text = format!(
+        "replayed on {} in {} ({})\n",
+        replayed.profile,
+        units::seconds(replayed.seconds),
+        units::rate(replayed.bytes_per_s)
+    );
+    let _ = writeln!(
+        text,
+        "  switches {} of {}: the cache avoids the others; at most {} at a time",
+        units::count(replayed.switches),
+        units::count(replayed.switches_without_cache),
+        units::plural(replayed.streams, "stream")
+    );
+    append_rounding(&mut text, &replayed.rounding, replayed.volume_bytes, replayed.live_bytes);
+    text
+}
+
+fn disk_text(replayed: &DiskReplay) -> String {
+    let mut text = format!(
+        "replayed in {} in {} ({})\n",
+        replayed.directory,
+        units::seconds(replayed.median_seconds),
+        units::rate(replayed.bytes_per_s)
+    );
+    if replayed.seconds.len() > 1 {
+        let _ = writeln!(
+            text,
+            "  median of {}, ± {}",
+            units::plural(replayed.seconds.len() as u64, "repetition"),
+            units::seconds(replayed.spread_seconds)
+        );
+    }
+    append_rounding(&mut text, &replayed.rounding, replayed.volume_bytes, replayed.live_bytes);
+    match &replayed.extents {
+        Some(extents) => {
+            let _ =
+                write!(text, "  the volume file has {}", units::plural(extents.pieces, "contiguous piece"));
+            if let Some(offset) = extents.physical_offset {
+                let _ = write!(text, ", the first at byte {} of the device", units::count(offset));
+            }
+            text.push('\n');
+        }
+        None => text.push_str("  the file system does not say where the volume file lies\n"),
+    }
+    text
+}
+
+fn append_rounding(text: &mut String, rounding: &Rounding, volume_bytes: u64, live_bytes: u64) {
+    let moved = rounding.read_bytes + rounding.written_bytes;
+    let _ = writeln!(
+        text,
+        "  volume   {} for {} of live data",
+        units::bytes(volume_bytes),
+        units::bytes(live_bytes)
+    );
+    let _ = writeln!(
+        text,
+        "  requests {} of {} in whole blocks, {}; as recorded {} of {}",
+        units::count(rounding.volume_requests),
+        units::bytes(moved),
+        relation(rounding.bytes, moved),
+        units::count(rounding.requests),
+        units::bytes(rounding.bytes)
+    );
+}
+
+/// `4.0% more`.
+fn relation(before: u64, after: u64) -> String {
+    let percent = (after as f64 / before.max(1) as f64 - 1.0) * 100.0;
+    format!("{:.1}% {}", percent.abs(), if percent < 0.0 { "less" } else { "more" })
+}

@@ -1,0 +1,217 @@
+//! Layouts, rounding and replays of traces whose requests are known.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use ascot_io::{Buf, VirtualDisk};
+use ascot_model::volume::VolumeProfile;
+use proptest::prelude::*;
+
+use super::layout::BLOCK_BYTES;
+use super::moves::{Move, for_each_move};
+use super::*;
+use crate::error::TraceError;
+use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
+use crate::format::{TraceReader, TraceWriter};
+
+const B: u64 = BLOCK_BYTES;
+
+fn event(file: u32, kind: Kind, offset: u64, size: u64) -> Event {
+    Event { time_ns: 0, process: 0, file, kind, jumped: false, offset, size }
+}
+
+struct Written {
+    _dir: tempfile::TempDir,
+    directory: PathBuf,
+    trace: TraceReader,
+}
+
+fn written(events: &[Event]) -> Written {
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let path = dir.path().join("run.trace");
+    let mut writer = TraceWriter::create(&path).unwrap();
+    for (n, event) in events.iter().enumerate() {
+        writer.push(&Event { time_ns: n as u64 * 10_000_000, ..*event }).unwrap();
+    }
+    let files: Vec<_> = (0..64).map(|_| TracedFile::default()).collect();
+    writer.finish(&files, &[TracedProcess::default()], &Recording::default()).unwrap();
+    Written { directory: dir.path().to_owned(), trace: TraceReader::open(&path).unwrap(), _dir: dir }
+}
+
+fn moves(written: &Written) -> (Vec<Move>, Rounding, Layout) {
+    let layout = Layout::new(&written.trace).unwrap();
+    let mut moves = Vec::new();
+    let rounding = for_each_move(&written.trace, &layout, |next| {
+        moves.push(next);
+        Ok(())
+    })
+    .unwrap();
+    (moves, rounding, layout)
+}
+
+use Kind::{Delete, Read, Write};
+
+#[test]
+fn the_volume_is_as_large_as_the_peak_of_live_data() {
+    let written = written(&[
+        event(0, Write, 0, 3 * B),
+        event(1, Write, 0, 2 * B),
+        event(0, Delete, 0, 0),
+        event(2, Write, 10 * B, 2 * B),
+        event(3, Write, 0, B),
+        event(1, Delete, 0, 0),
+        event(4, Write, 0, 2 * B),
+    ]);
+    let (moves, _, layout) = moves(&written);
+    assert_eq!((layout.volume_bytes, layout.live_bytes, layout.files), (5 * B, 5 * B, 5));
+    let offsets: Vec<u64> = moves.iter().map(|next| next.offset / B).collect();
+    assert_eq!(offsets, [0, 3, 0, 2, 3]);
+}
+
+/// Requests of 1,000 bytes: each block is moved once, and requests within it not at all.
+#[test]
+fn a_scan_in_odd_requests_moves_every_block_once() {
+    let events: Vec<Event> = (0..100).map(|n| event(0, Read, 500 + n * 1000, 1000)).collect();
+    let (moves, rounding, _) = moves(&written(&events));
+    assert_eq!(rounding.requests, 100);
+    assert_eq!(rounding.bytes, 100_000);
+    assert_eq!(rounding.read_bytes, 100_500_u64.next_multiple_of(B));
+    assert_eq!(rounding.volume_requests, moves.len() as u64);
+    assert!(moves.windows(2).all(|pair| pair[0].offset + pair[0].bytes == pair[1].offset));
+}
+
+#[test]
+fn other_requests_are_rounded_outward() {
+    let (moves, ..) = moves(&written(&[
+        event(0, Read, 100, 10),
+        event(0, Write, 110, 10),
+        event(0, Read, 5000, 10_000),
+        event(0, Read, 100, 10),
+    ]));
+    let shapes: Vec<_> = moves.iter().map(|next| (next.writes, next.offset / B, next.bytes / B)).collect();
+    assert_eq!(shapes, [(false, 0, 1), (true, 0, 1), (false, 1, 3), (false, 0, 1)]);
+}
+
+proptest! {
+    /// Files that live at the same time do not overlap, and every request lies within the volume.
+    #[test]
+    fn living_files_do_not_overlap(
+        steps in prop::collection::vec((0..12_u32, any::<bool>(), 0..9_u64, 1..30_000_u64), 1..60),
+    ) {
+        let mut gone = [false; 12];
+        let mut events = Vec::new();
+        for (file, deletes, offset, size) in steps {
+            if gone[file as usize] {
+                continue;
+            }
+            gone[file as usize] = deletes;
+            events.push(if deletes { event(file, Delete, 0, 0) } else { event(file, Write, offset * 1000, size) });
+        }
+        let written = written(&events);
+        let layout = Layout::new(&written.trace).unwrap();
+        let mut owner = vec![None; (layout.volume_bytes / B) as usize];
+        for event in &events {
+            if event.kind == Delete {
+                owner.iter_mut().filter(|owner| **owner == Some(event.file)).for_each(|owner| *owner = None);
+                continue;
+            }
+            let (low, high) = super::layout::blocks(event.offset, event.end());
+            let start = layout.volume_offset(event, low).unwrap() / B;
+            for block in start..start + (high - low) / B {
+                let owner = &mut owner[block as usize];
+                prop_assert!(owner.is_none() || *owner == Some(event.file));
+                *owner = Some(event.file);
+            }
+        }
+        prop_assert!(layout.volume_bytes >= layout.live_bytes);
+    }
+}
+
+fn array(cache_blocks: u64) -> VolumeProfile {
+    VolumeProfile {
+        cache_bytes: cache_blocks * B,
+        ..VolumeProfile::simple("array", 1000.0 * B as f64, 500.0 * B as f64, 0.5)
+    }
+}
+
+/// A merge of eight files in blocks: with and without a cache it takes the switches and the time that the virtual disk
+/// takes for the same merge of streams.
+#[test]
+fn a_merge_takes_what_the_virtual_disk_takes() {
+    for cache in [0, 64] {
+        let disk = VirtualDisk::new(array(cache));
+        let inputs = 8;
+        let mut events = Vec::new();
+        let names: Vec<String> = (0..inputs).map(|n| format!("in-{n}")).collect();
+        names.iter().for_each(|name| disk.store(name, vec![0; 40 * B as usize]));
+        let mut streams: Vec<_> = names.iter().map(|name| disk.open_read(name, 0..u64::MAX)).collect();
+        let mut output = disk.create("out");
+        for block in 0..40 {
+            for (file, stream) in streams.iter_mut().enumerate() {
+                stream.begin(Buf::heap(B as usize)).unwrap();
+                stream.complete().unwrap();
+                events.push(event(file as u32, Read, block * B, B));
+                output.begin(Buf::heap(B as usize), B as usize).unwrap();
+                output.complete().unwrap();
+                events.push(event(63, Write, (block * inputs + file as u64) * B, B));
+            }
+        }
+        let replayed = replay_on_virtual(&written(&events).trace, &array(cache)).unwrap();
+        assert_eq!(replayed.streams, inputs + 1);
+        assert_eq!(replayed.switches_without_cache, 40 * inputs * 2);
+        assert!(
+            (replayed.switches as i64 - disk.switches() as i64).unsigned_abs() <= inputs,
+            "cache {cache}"
+        );
+        assert!(
+            (replayed.seconds / disk.seconds() - 1.0).abs() < 0.05,
+            "{} {}",
+            replayed.seconds,
+            disk.seconds()
+        );
+        assert!((cache > 0) == (replayed.switches < replayed.switches_without_cache / 4));
+    }
+}
+
+/// Streams that are not continued end, so that their number does not grow with the trace.
+#[test]
+fn old_streams_end() {
+    let events: Vec<Event> = (0..10_000).map(|n| event(0, Read, n * 2 * B, B)).collect();
+    let replayed = replay_on_virtual(&written(&events).trace, &array(0)).unwrap();
+    assert_eq!(replayed.switches, 10_000);
+    assert!((4096..4200).contains(&replayed.streams), "{}", replayed.streams);
+}
+
+#[test]
+fn a_real_volume_moves_the_same_blocks_and_keeps_the_recorded_time() {
+    let written = written(&[
+        event(0, Write, 0, 9 << 20),
+        event(0, Read, 100, 1000),
+        event(1, Write, 1, 5),
+        event(0, Read, 1 << 20, 1 << 20),
+    ]);
+    let (_, rounding, layout) = moves(&written);
+    let request =
+        DiskReplayRequest { directory: written.directory.clone(), pace: Pace::Recorded, repetitions: 3 };
+    let replayed = match replay_on_disk(&written.trace, &request, &AtomicBool::new(false)) {
+        // File systems in memory have no direct access.
+        Err(TraceError::NoDirect { .. }) => return,
+        replayed => replayed.unwrap(),
+    };
+    assert_eq!((replayed.rounding, replayed.volume_bytes), (rounding, layout.volume_bytes));
+    assert!(replayed.seconds.len() == 3 && replayed.seconds.iter().all(|seconds| *seconds >= 0.03));
+    assert!(replayed.extents.is_none_or(|extents| extents.pieces >= 1));
+    assert_eq!(fs::read_dir(&written.directory).unwrap().count(), 1, "only the trace is there");
+    let stopped = replay_on_disk(&written.trace, &request, &AtomicBool::new(true));
+    assert!(matches!(stopped, Err(TraceError::Stopped)));
+}
+
+#[test]
+fn a_volume_that_is_too_small_is_refused() {
+    let written = written(&[event(0, Write, 0, 1 << 60)]);
+    let request =
+        DiskReplayRequest { directory: written.directory.clone(), pace: Pace::Fast, repetitions: 1 };
+    let refused = replay_on_disk(&written.trace, &request, &AtomicBool::new(false)).err().unwrap();
+    assert!(matches!(refused, TraceError::VolumeTooSmall { needed, .. } if needed == 1 << 60), "{refused}");
+}

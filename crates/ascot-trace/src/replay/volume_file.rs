@@ -1,0 +1,181 @@
+//! One preallocated file that stands for a volume.
+//!
+//! Invariants: the file has no name, so that nothing of it stays, however the process ends. All of it was written
+//! before the first request, because a file system does not read what was never written. Requests bypass the page
+//! cache.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ascot_io::{Buf, Pool};
+use rustix::fs::{FallocateFlags, OFlags};
+use serde::Serialize;
+
+use super::layout::BLOCK_BYTES;
+use crate::error::TraceError;
+
+/// Bytes of the buffer; longer requests are divided.
+const BUFFER_BYTES: usize = 4 << 20;
+/// Extents that one call returns.
+const EXTENTS: usize = 128;
+/// `_IOWR('f', 11, struct fiemap)`.
+const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+/// The last extent of a file.
+const FIEMAP_EXTENT_LAST: u32 = 1;
+/// The position on the device is not known or not one.
+const FIEMAP_EXTENT_UNKNOWN: u32 = 2;
+
+/// Where a file lies on its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Extents {
+    /// Pieces that are contiguous on the device.
+    pub pieces: u64,
+    /// The first byte on the device, if the file system tells.
+    pub physical_offset: Option<u64>,
+}
+
+/// The file.
+pub struct VolumeFile {
+    file: File,
+    buffer: Buf,
+    bytes: u64,
+}
+
+impl VolumeFile {
+    /// Makes a file of `bytes` in a directory, and writes all of it.
+    pub fn create(directory: &Path, bytes: u64, stop: &AtomicBool) -> Result<VolumeFile, TraceError> {
+        let failed = |doing| move |source| TraceError::Volume { doing, path: directory.to_owned(), source };
+        let state = rustix::fs::statvfs(directory).map_err(io::Error::from).map_err(failed("inspect"))?;
+        let free = state.f_bavail.saturating_mul(state.f_frsize);
+        if free < bytes {
+            return Err(TraceError::VolumeTooSmall { path: directory.to_owned(), needed: bytes, free });
+        }
+        let file = tempfile::tempfile_in(directory).map_err(failed("make"))?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes.max(BLOCK_BYTES)) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(failed("allocate")(error.into())),
+        }
+        let direct = rustix::fs::fcntl_getfl(&file)
+            .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT));
+        direct.map_err(|error| TraceError::NoDirect { path: directory.to_owned(), source: error.into() })?;
+        let buffer = Pool::new(BUFFER_BYTES).region(BUFFER_BYTES, "requests of a replay")?;
+        let mut volume = VolumeFile { file, buffer, bytes };
+        volume.fill(stop).map_err(failed("write"))?;
+        Ok(volume)
+    }
+
+    /// Writes bytes that do not compress.
+    fn fill(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for word in self.buffer.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        let mut offset = 0;
+        while offset < self.bytes && !stop.load(Ordering::Relaxed) {
+            let bytes = (self.bytes - offset).min(BUFFER_BYTES as u64);
+            self.file.write_all_at(&self.buffer[..bytes as usize], offset)?;
+            offset += bytes;
+        }
+        self.file.sync_all()
+    }
+
+    /// Performs a request of whole blocks, and waits for it.
+    pub fn perform(&mut self, writes: bool, mut offset: u64, mut bytes: u64) -> io::Result<()> {
+        while bytes > 0 {
+            let now = bytes.min(BUFFER_BYTES as u64);
+            let part = &mut self.buffer[..now as usize];
+            if writes {
+                self.file.write_all_at(part, offset)?;
+            } else {
+                self.file.read_exact_at(part, offset)?;
+            }
+            offset += now;
+            bytes -= now;
+        }
+        Ok(())
+    }
+
+    /// Waits until the device has all writes.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Where the file lies; none if the file system does not tell.
+    pub fn extents(&self) -> Option<Extents> {
+        let mut pieces = 0;
+        let mut physical_offset = None;
+        let mut end = None;
+        let mut logical = 0;
+        loop {
+            let map = map_from(&self.file, logical).ok()?;
+            for extent in &map.extents[..(map.header.mapped as usize).min(EXTENTS)] {
+                let known = extent.flags & FIEMAP_EXTENT_UNKNOWN == 0;
+                if pieces == 0 {
+                    physical_offset = known.then_some(extent.physical);
+                }
+                pieces += u64::from(end != Some(extent.physical));
+                end = Some(extent.physical.saturating_add(extent.length));
+                logical = extent.logical.saturating_add(extent.length);
+                if extent.flags & FIEMAP_EXTENT_LAST != 0 {
+                    return Some(Extents { pieces, physical_offset });
+                }
+            }
+            if map.header.mapped == 0 {
+                return (pieces > 0).then_some(Extents { pieces, physical_offset });
+            }
+        }
+    }
+}
+
+/// `struct fiemap`.
+#[repr(C)]
+struct MapHeader {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+}
+
+/// `struct fiemap_extent`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct MapExtent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved: [u64; 2],
+    flags: u32,
+    more: [u32; 3],
+}
+
+#[repr(C)]
+struct Map {
+    header: MapHeader,
+    extents: [MapExtent; EXTENTS],
+}
+
+/// The extents of a file from an offset on.
+#[expect(unsafe_code, reason = "the request has no safe wrapper")]
+fn map_from(file: &File, start: u64) -> io::Result<Map> {
+    let header = MapHeader {
+        start,
+        length: u64::MAX - start,
+        flags: 0,
+        mapped: 0,
+        count: EXTENTS as u32,
+        reserved: 0,
+    };
+    let mut map = Map { header, extents: [MapExtent::default(); EXTENTS] };
+    // SAFETY: the request writes at most `count` extents after the header, which is the size of the array.
+    let failed = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) };
+    if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(map) }
+}
