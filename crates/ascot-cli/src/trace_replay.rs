@@ -33,7 +33,7 @@ pub fn run(matches: &ArgMatches, trace: &TraceReader) -> Result<u8, Failure> {
             stoppable(|cancel| replay_on_disk(trace, &request, &cancel.flag()).map_err(Failure::from))?;
         if values::flag(matches, "json") { numbers::json(&replayed)? } else { disk_text(&replayed) }
     } else {
-        for flag in ["timing", "repeat"].into_iter().filter(|flag| values::is_given(matches, flag)) {
+        if let Some(flag) = ["timing", "repeat"].into_iter().find(|flag| values::is_given(matches, flag)) {
             return Err(Failure::usage(
                 format!("--{flag} needs a directory: the virtual disk has a clock of its own"),
                 "--on DIR replays on a real volume",
