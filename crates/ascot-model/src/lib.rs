@@ -15,6 +15,7 @@
 //! * [`run_length`]: the run length of a bowtie, by algorithm, group sizes and memory.
 //! * [`multipass`]: the best number of passes, and the number of files in each.
 //! * [`growth`]: the bytes that a user's function leaves, pass by pass.
+//! * [`duplicates`]: the bytes that dropping duplicates leaves, predicted from sorted runs.
 //! * [`bowtie_plan`]: the plan of one bowtie.
 //! * [`codec`]: the codecs of spills.
 //! * [`account_of_spills`]: the bytes of spills before and after compression, and the decisions of a job about it.
@@ -43,6 +44,7 @@ pub mod bowtie_plan;
 pub mod codec;
 pub mod compression;
 pub mod disk_use;
+pub mod duplicates;
 pub mod fit;
 pub mod growth;
 pub mod host;

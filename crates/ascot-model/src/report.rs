@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{FileAccount, PassAccount, StreamAccount};
 use crate::account_of_spills::SpillsAccount;
+use crate::duplicates::DuplicatesAccount;
 use crate::plan::Plan;
 use crate::resource_use::ResourceUse;
 use crate::stages::StageAccount;
@@ -63,6 +64,9 @@ pub struct Report {
     /// The compression of spills; `None` without spills.
     #[serde(default)]
     pub compression: Option<SpillsAccount>,
+    /// The duplicates that its merges expected; `None` if none were dropped, or without spills.
+    #[serde(default)]
+    pub duplicates: Option<DuplicatesAccount>,
     /// The columns of keys of CSV, in the order of the keys.
     #[serde(default)]
     pub columns: Vec<ColumnAccount>,
@@ -216,6 +220,9 @@ impl fmt::Display for Report {
         }
         if let Some(spills) = self.compression.as_ref().filter(|spills| spills.is_worth_a_word()) {
             writeln!(f, "  {spills}")?;
+        }
+        if let Some(duplicates) = &self.duplicates {
+            writeln!(f, "  {duplicates}")?;
         }
         if self.records_dropped > 0 {
             writeln!(

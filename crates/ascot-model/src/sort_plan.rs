@@ -413,7 +413,9 @@ impl RecordJob<'_> {
                 };
                 self.merge_pass("merge", merge, what.held).seconds()
             };
-            let found = multipass::merge(what.files as u32, &|_| what.bytes as f64, &cost);
+            // No merge writes more than is wanted of the result.
+            let bytes_in = |left: f64| (what.bytes as f64).min(left * what.kept as f64);
+            let found = multipass::merge(what.files as u32, &bytes_in, &cost);
             fan_ins.extend(found.iter().flat_map(multipass::Passes::factors).map(u64::from));
         }
         fan_ins.retain(|fan_in| (2..max).contains(fan_in));
@@ -426,13 +428,14 @@ impl RecordJob<'_> {
     fn merges_by(&self, what: &Merging, fan_in: u64) -> Merges {
         let (early, left) = early_passes(what, fan_in);
         let mut passes = Vec::with_capacity(early.len() + 1);
+        let mut left_out = 0;
         for (number, pass) in early.iter().enumerate() {
             let name = if number == 0 { "merge some" } else { "merge some again" };
-            let bytes = pass.bytes * what.times;
             let times = pass.merges * what.times;
+            left_out += pass.bytes - pass.written;
             let moved = Moved {
-                read_bytes: bytes,
-                written_bytes: bytes,
+                read_bytes: pass.bytes * what.times,
+                written_bytes: pass.written * what.times,
                 inputs: pass.files,
                 outputs: pass.merges,
                 times,
@@ -441,7 +444,7 @@ impl RecordJob<'_> {
             passes.push(self.merge_pass(name, moved, 0));
         }
         let last = Moved {
-            read_bytes: what.bytes * what.times,
+            read_bytes: what.bytes.saturating_sub(left_out) * what.times,
             written_bytes: what.kept * what.times,
             inputs: left,
             outputs: 1,

@@ -8,6 +8,7 @@ use std::time::Instant;
 use ascot_io::clocks::in_stage;
 use ascot_io::{AtomicOutput, BlockPool, Disk, Pool, Reservation};
 use ascot_model::account::PassAccount;
+use ascot_model::duplicates::DuplicatesAccount;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
@@ -78,6 +79,8 @@ pub struct Job<'a, R: Records> {
     pub resumable: bool,
     /// Whether its directory stays if it ends early.
     pub keeping: Keeping,
+    /// What its merges expected of duplicates; none before the last merge, and if none are dropped.
+    duplicates: Option<DuplicatesAccount>,
     /// Called when the output is complete.
     observer: &'a dyn Observer,
     started: Instant,
@@ -133,6 +136,7 @@ impl<'a, R: Records> Job<'a, R> {
             key_sample: None,
             resumable,
             keeping: Keeping::new(cancel),
+            duplicates: None,
             observer,
         })
     }
@@ -157,21 +161,42 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Maximum number of files merged at once, by the plan, or by what the job has learned: the profile of the volume,
-    /// and how much its runs shrink.
+    /// how much its runs shrink by compression, and how much duplicates are dropped.
     pub fn merge_factor(&self) -> usize {
         let runs = &self.manifest.runs;
         let ratio = self.compression.latest_ratio();
         if let Some(volume) = self.volumes().volume
             && !runs.is_empty()
-            && (Some(&volume) != self.request.volumes.volume.as_ref() || ratio < 1.0)
+            && (Some(&volume) != self.request.volumes.volume.as_ref()
+                || ratio < 1.0
+                || self.manifest.duplicates.are_many())
         {
-            let bytes = runs.iter().map(|run| run.bytes).sum();
-            let merge = MergeBytes { runs: runs.len(), bytes, ratio };
+            let merge = MergeBytes { runs: runs.len(), left_in: &|files| self.left_in(files), ratio };
             let factor = merge_factor(&volume, merge, self.budget.streams() as u64);
             return factor.unwrap_or(usize::MAX).max(2);
         }
         let factor = self.plan.chosen.merge_factor.unwrap_or(u64::MAX);
         usize::try_from(factor).unwrap_or(usize::MAX).max(2)
+    }
+
+    /// Bytes of records in `files` files into which the present runs are merged.
+    fn left_in(&self, files: f64) -> f64 {
+        let Manifest { runs, duplicates, sum_in, .. } = &self.manifest;
+        let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+        let now = duplicates.left_in(runs.len() as f64);
+        let left = if now > 0.0 { bytes as f64 * duplicates.left_in(files) / now } else { bytes as f64 };
+        let mean_bytes = sum_in.bytes as f64 / sum_in.count.max(1) as f64;
+        self.request.top.map_or(left, |top| left.min(files * top as f64 * mean_bytes))
+    }
+
+    /// What the job has learned about duplicates before its last merge, which reads `read_bytes`.
+    pub fn expect_duplicates(&mut self, read_bytes: u64) {
+        let first_pass = self.manifest.duplicates;
+        if first_pass.runs > 0 && self.plan.chosen.method == "merge" {
+            let predicted_bytes = first_pass.left_of(self.manifest.sum_in.bytes as f64) as u64;
+            let alpha = read_bytes as f64 / (read_bytes + predicted_bytes).max(1) as f64;
+            self.duplicates = Some(DuplicatesAccount { first_pass, predicted_bytes, alpha });
+        }
     }
 
     /// Whether passes after the first follow what the job learns about its volumes: the runs that a merge takes at once,
@@ -467,6 +492,7 @@ impl<'a, R: Records> Job<'a, R> {
             peak_spill_bytes,
             peak_disk_bytes: self.disk.space().peak(),
             compression: Some(self.compression.account()).filter(|spills| !spills.passes.is_empty()),
+            duplicates: self.duplicates,
             volumes: volumes_seen(self.request, self.disk.ledger(), self.has_later_choice()),
             moved: PassAccount::moved_by(&passes),
             passes,

@@ -18,7 +18,7 @@ pub(super) struct Merging {
     pub(super) bytes: u64,
     /// Bytes in memory that the last pass merges, too.
     pub(super) held: u64,
-    /// Bytes of the result that are wanted.
+    /// Bytes of the result that are wanted. No merge writes more of its records.
     pub(super) kept: u64,
     /// Number of repetitions, each on other files.
     pub(super) times: u64,
@@ -32,9 +32,11 @@ pub(super) struct EarlyPass {
     pub(super) merges: u64,
     /// Maximum number of files of one merge.
     pub(super) files: u64,
-    /// Bytes of all merges.
+    /// Bytes that all merges read.
     pub(super) bytes: u64,
-    /// Bytes of the largest merge.
+    /// Bytes that they write.
+    pub(super) written: u64,
+    /// Bytes that the largest merge reads.
     pub(super) largest: u64,
 }
 
@@ -54,12 +56,13 @@ pub(super) fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64)
     let mut passes: Vec<EarlyPass> = Vec::new();
     let mut note = |merged: usize, files: u64, merges: u64, bytes: u64| {
         if passes.len() <= merged {
-            passes.resize(merged + 1, EarlyPass { merges: 0, files: 0, bytes: 0, largest: 0 });
+            passes.resize(merged + 1, EarlyPass { merges: 0, files: 0, bytes: 0, written: 0, largest: 0 });
         }
         let pass = &mut passes[merged];
         pass.merges += merges;
         pass.files = pass.files.max(files);
         pass.bytes += merges * bytes;
+        pass.written += merges * bytes.min(what.kept);
         pass.largest = pass.largest.max(bytes);
     };
     let mut left = what.files;
@@ -69,7 +72,7 @@ pub(super) fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64)
         left = left.div_ceil(fan_in);
         let bytes = what.bytes / left;
         note(0, fan_in, left, bytes);
-        queue.push_back(EqualFiles { count: left, bytes, merged: 1 });
+        queue.push_back(EqualFiles { count: left, bytes: bytes.min(what.kept), merged: 1 });
     } else {
         queue.push_back(EqualFiles { count: left, bytes: what.bytes / left.max(1), merged: 0 });
     }
@@ -78,7 +81,8 @@ pub(super) fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64)
         let whole = (count / fan_in).min((left - fan_in) / (fan_in - 1));
         if whole > 0 {
             note(merged, fan_in, whole, fan_in * bytes);
-            queue.push_back(EqualFiles { count: whole, bytes: fan_in * bytes, merged: merged + 1 });
+            let bytes_each = (fan_in * bytes).min(what.kept);
+            queue.push_back(EqualFiles { count: whole, bytes: bytes_each, merged: merged + 1 });
             if count > whole * fan_in {
                 queue.push_front(EqualFiles { count: count - whole * fan_in, bytes, merged });
             }
@@ -102,7 +106,7 @@ pub(super) fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64)
             max_merged = max_merged.max(files.merged);
         }
         note(max_merged, taken, 1, sum);
-        queue.push_back(EqualFiles { count: 1, bytes: sum, merged: max_merged + 1 });
+        queue.push_back(EqualFiles { count: 1, bytes: sum.min(what.kept), merged: max_merged + 1 });
         left -= taken - 1;
     }
     (passes, left)

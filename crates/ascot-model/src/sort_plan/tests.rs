@@ -298,6 +298,25 @@ proptest! {
     }
 }
 
+/// Forty runs of 100 MB within memory for ten files at once: each run and each merge keeps at most the records wanted.
+#[test]
+fn merges_write_no_more_than_is_wanted() {
+    let (flash, host) = (VolumeProfile::assumed_flash(), host());
+    let mut job = job(4_000_000_000, 64 * MIB, &flash, &host);
+    job.shares = Shares { load: 100_000_000, fan_in: 10, ..job.shares };
+    let moved = |top| {
+        let plan = RecordJob { top, ..job.clone() }.sort(MERGE).expect("a method").chosen;
+        plan.passes.iter().map(|pass| (pass.read_bytes, pass.written_bytes)).collect::<Vec<_>>()
+    };
+    let all = 4_000_000_000;
+    // 34 runs become four files: three merges of ten, one of four.
+    assert_eq!(moved(None), [(all, all), (3_400_000_000, 3_400_000_000), (all, all)]);
+    // 80 MB are wanted: a run keeps 80 MB, and so does each merge.
+    let kept = 80_000_000;
+    let spilled = 40 * kept;
+    assert_eq!(moved(Some(800_000)), [(all, spilled), (34 * kept, 4 * kept), (10 * kept, kept)]);
+}
+
 /// The same job, with nine tenths of the memory for records until the last merge.
 fn holding<'a>(job: RecordJob<'a>) -> RecordJob<'a> {
     let shares = Shares { held: job.memory_bytes / 10 * 9, ..job.shares };

@@ -56,9 +56,9 @@ pub struct Explanation {
     pub volumes: Volumes,
 }
 
-/// The number of equal keys is known only after the last merge.
-const ASSUMED_OF_UNIQUE: &str =
-    "the plan assumes that -u drops no records; the job writes less if keys repeat";
+/// The number of equal keys is known only after the first pass.
+const ASSUMED_OF_UNIQUE: &str = "the plan assumes that -u drops no records; if keys repeat, the job writes less, and \
+     plans its merges by the share that sorted runs keep";
 
 /// Explains a sort, or a split if `by` is given, without running it.
 pub fn explain(

@@ -262,6 +262,9 @@ impl<R: Records> Job<'_, R> {
         let cut = CutRules { limit: self.request.top, ..CutRules::default() };
         let merged = self.merge_run_buffer(sources, bytes, rules, cut, &mut |block| spill.write(block))?;
         let mut runs = self.end_spill(spill, &merged)?;
+        if rules.unique && self.request.top.is_none() {
+            self.manifest.duplicates.add_run(bytes, runs.iter().map(|run| run.bytes).sum());
+        }
         if let Some(view) = &mut self.manifest.view {
             view.sum.combine(&merged.out);
             self.index_of_view(&mut runs)?;
@@ -377,6 +380,9 @@ impl<R: Records> Job<'_, R> {
         let in_memory = if is_output { std::mem::take(&mut self.held) } else { Vec::new() };
         let (spilled, held) = runs.split_at(runs.len() - in_memory.len());
         let held_bytes = held.iter().map(|run| run.bytes).sum();
+        if is_output {
+            self.expect_duplicates(spilled.iter().map(|run| run.bytes).sum());
+        }
         let mut inputs = self.open_runs(spilled)?;
         let starts = spilled.iter().map(|run| run.start.block).collect();
         let records = Arc::clone(&self.records);

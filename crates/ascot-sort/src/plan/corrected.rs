@@ -56,28 +56,32 @@ fn may_correct(volumes: &Volumes) -> bool {
 }
 
 /// Runs to merge.
-#[derive(Clone, Copy, Debug)]
-pub struct MergeBytes {
+#[derive(Clone, Copy)]
+pub struct MergeBytes<'a> {
     /// Number of runs.
     pub runs: usize,
-    /// Bytes of their records.
-    pub bytes: u64,
-    /// Bytes stored for each of them.
+    /// Bytes of records in this number of files into which they are merged: fewer if duplicates or records beyond the
+    /// first ones are dropped.
+    pub left_in: &'a dyn Fn(f64) -> f64,
+    /// Bytes stored for each byte of their records.
     pub ratio: f64,
 }
 
 /// The largest number of runs that one merge should take; none: all of them. Compression changes the bytes that move. It
 /// does not change the length of runs and the share of reading in them, because blocks lie expanded in memory.
-pub fn merge_factor(volume: &VolumeProfile, merge: MergeBytes, memory: u64) -> Option<usize> {
+pub fn merge_factor(volume: &VolumeProfile, merge: MergeBytes<'_>, memory: u64) -> Option<usize> {
     let inputs = u32::try_from(merge.runs).ok()?;
-    let bytes = merge.bytes as f64;
     let cost = DeviceCost { volume, memory_bytes: memory as f64, max_streams: u32::MAX, baseline: None };
     // The last merge writes the output, which is not compressed.
-    let stored = |files: f64| if files <= 1.0 { bytes } else { bytes * merge.ratio };
+    let output = (merge.left_in)(1.0);
+    let stored = |files: f64| if files <= 1.0 { output } else { (merge.left_in)(files) * merge.ratio };
     let seconds = |shape: &Shape, read: f64, written: f64| {
-        let expanded = Shape::moving(shape.inputs, shape.outputs, bytes, bytes);
+        let blocks_read = read / merge.ratio;
+        let blocks_written = if written == output { output } else { written / merge.ratio };
+        let expanded = Shape::moving(shape.inputs, shape.outputs, blocks_read, blocks_written);
         let files = f64::from(shape.streams());
-        cost.seconds(&expanded, bytes, bytes) - volume.seconds(bytes, bytes, 0.0, files)
+        cost.seconds(&expanded, blocks_read, blocks_written)
+            - volume.seconds(blocks_read, blocks_written, 0.0, files)
             + volume.seconds(read, written, 0.0, files)
     };
     let way = multipass::merge(inputs, &stored, &seconds).filter(|way| !way.passes.is_empty())?;
@@ -92,11 +96,15 @@ mod tests {
     #[test]
     fn runs_that_shrink_are_merged_in_more_passes() {
         let array = VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155);
-        let factor = |ratio| {
-            let merge = MergeBytes { runs: 40, bytes: 20 << 30, ratio };
+        let bytes = f64::from(20 << 10) * f64::from(1 << 20);
+        let factor = |ratio, left_in: &dyn Fn(f64) -> f64| {
+            let merge = MergeBytes { runs: 40, left_in, ratio };
             merge_factor(&array, merge, 1 << 30).expect("memory suffices")
         };
-        assert_eq!(factor(1.0), 40);
-        assert!(factor(0.1) < 40, "{}", factor(0.1));
+        assert_eq!(factor(1.0, &|_| bytes), 40);
+        assert!(factor(0.1, &|_| bytes) < 40, "{}", factor(0.1, &|_| bytes));
+        // All runs have the same records.
+        let same = |files| bytes * files / 40.0;
+        assert!(factor(1.0, &same) < 40, "{}", factor(1.0, &same));
     }
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use ascot_model::duplicates::Duplicates;
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +64,9 @@ pub struct Manifest {
     pub misfits: Misfits,
     /// Sum of the records left out before the last pass.
     pub dropped: RecordSum,
+    /// If duplicates are dropped: the bytes read for the runs of the first pass, and those that they kept.
+    #[serde(default)]
+    pub duplicates: Duplicates,
     /// The unfinished output file.
     pub temporary: Option<PathBuf>,
     /// The last pass so far, if it has begun.
@@ -113,6 +117,7 @@ impl Manifest {
             sum_in: RecordSum::new(),
             misfits: Misfits::default(),
             dropped: RecordSum::new(),
+            duplicates: Duplicates::default(),
             temporary: None,
             output: None,
             merging: None,
