@@ -177,7 +177,7 @@ impl<A: Access> SyncWrite<A> {
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.context.inject_fault(Action::Write, self.next)?;
+        let effect = self.context.inject_fault_of_write(self.next)?;
         let mut halve = effect == Some(Effect::Short);
         let (stored, offset) = apply_effect(effect, &mut buf[..len], self.next);
         let request_bytes = self.access.request_bytes();
@@ -188,6 +188,7 @@ impl<A: Access> SyncWrite<A> {
             let some = next_bytes(stored - written, request_bytes, &mut halve);
             match self.access.write(&self.context, &buf[written..written + some], offset + written as u64) {
                 Ok(more) => written += more,
+                Err(error) if self.context.has_space_now(&error) => {}
                 Err(error) => result = Err(error),
             }
         }

@@ -360,7 +360,11 @@ impl DirectWrite {
         if result.is_err() {
             // The space left may suffice without allocating ahead. The failed allocation is cut off again; all bytes
             // written lie before it.
-            result = system::allocate(&self.base.file, from, needed - from).map(|()| needed);
+            let allocate_data = || system::allocate(&self.base.file, from, needed - from).map(|()| needed);
+            result = allocate_data();
+            if result.as_ref().is_err_and(is_full) && self.base.context.space.outlast_removals() {
+                result = allocate_data();
+            }
             self.base.file.set_len(*result.as_ref().unwrap_or(&from))?;
         }
         self.allocated = *result.as_ref().unwrap_or(&from);
@@ -380,7 +384,7 @@ impl DirectWrite {
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.base.context.inject_fault(Action::Write, self.next)?;
+        let effect = self.base.context.inject_fault_of_write(self.next)?;
         let halve = effect == Some(Effect::Short);
         let (stored, offset) = apply_effect(effect, &mut buf[..len], self.next);
         self.allocate(offset.max(self.next) + len as u64);
@@ -408,6 +412,11 @@ impl DirectWrite {
     }
 }
 
+/// Whether a volume or a quota is full.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
 impl WriteStream for DirectWrite {
     fn channel(&self) -> Option<u64> {
         self.base.file.metadata().ok().map(|stat| stat.dev())
@@ -433,7 +442,7 @@ impl WriteStream for DirectWrite {
             return Ok(());
         }
         match self.try_allocate(end) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {
+            Err(error) if is_full(&error) => {
                 Err(self.base.context.error(Action::Write, self.next, error).needing(bytes))
             }
             result => {

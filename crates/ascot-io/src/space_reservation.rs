@@ -4,7 +4,7 @@
 //! The size of a file is read from the file system after every change, so the peak is the space that was really
 //! taken. Files that are written at the same time share one allowance: the space that the job has reserved and not
 //! taken yet, or else a small share of the job. If the job has a limit, nothing is allocated ahead beyond the limit,
-//! and a write that would exceed it first waits for pending removals.
+//! and a write that would exceed it first waits for pending removals. So does a write for which a volume has no space.
 //!
 //! ```text
 //!   held      |== a ==|..|== b ====|..|        ..  allocated ahead
@@ -94,6 +94,18 @@ impl SpaceReservation {
     pub fn begin_removal(&self) -> PendingRemoval {
         self.lock().removals += 1;
         PendingRemoval { space: self.clone() }
+    }
+
+    /// Waits until no files are being removed. Returns whether any were: a volume that was full may have space now.
+    pub(crate) fn outlast_removals(&self) -> bool {
+        let mut state = self.lock();
+        let were_any = state.removals > 0;
+        let waiting = were_any.then(|| wait_for("files to be removed", Need::DEVICE, None));
+        while state.removals > 0 {
+            state = self.removed.wait_timeout(state, REMOVAL_POLL).unpoisoned().0;
+        }
+        drop(waiting);
+        were_any
     }
 
     /// The most bytes taken at once so far.

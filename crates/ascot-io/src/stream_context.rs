@@ -28,6 +28,20 @@ impl StreamContext {
         inject_fault(self.faults.as_deref(), action, &self.path, offset)
     }
 
+    /// Calls the fault hook for a write. If the volume is full while files are being removed, it waits for their space.
+    pub(crate) fn inject_fault_of_write(&self, offset: u64) -> Result<Option<Effect>, IoError> {
+        let result = self.inject_fault(Action::Write, offset);
+        if result.as_ref().is_err_and(|error| self.has_space_now(error)) {
+            return self.inject_fault(Action::Write, offset);
+        }
+        result
+    }
+
+    /// Whether `error` was a full volume and files were being removed: their space is free when this returns.
+    pub(crate) fn has_space_now(&self, error: &IoError) -> bool {
+        error.is_disk_full() && self.space.outlast_removals()
+    }
+
     /// An error of this stream's file.
     pub(crate) fn error(&self, action: Action, offset: u64, source: io::Error) -> IoError {
         IoError::from_os(action, &self.path, offset, source)

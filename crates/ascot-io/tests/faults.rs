@@ -118,6 +118,41 @@ fn lying_writes_of_a_run_are_found_by_its_reader() {
     }
 }
 
+/// A full volume is no error while files are being removed: the write waits for their space.
+#[test]
+fn a_write_to_a_full_volume_waits_for_removals() {
+    let directory = directory();
+    for removes in [true, false] {
+        for backend in BACKENDS {
+            let faults = Faults::new(FaultPlan {
+                at: 1,
+                effect: Effect::NoSpace,
+                operations: vec![Action::Write],
+                path_contains: String::new(),
+                lasting: false,
+            });
+            let disk = disk(backend, Some(faults.clone()));
+            let mut stream = disk.create(&directory.path().join("file"), "test").unwrap();
+            stream.begin(buf_of(&[1; 4096]), 4096).unwrap();
+            let removal = removes.then(|| disk.space().begin_removal());
+            let remover = std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                drop(removal);
+            });
+            let second = stream.begin(buf_of(&[2; 4096]), 4096);
+            assert_eq!(faults.fired(), 1);
+            remover.join().unwrap();
+            if removes {
+                second.unwrap();
+                assert_eq!(stream.finish().unwrap(), 8192);
+                assert_eq!(std::fs::read(directory.path().join("file")).unwrap()[4096..], [2; 4096]);
+            } else {
+                assert!(second.unwrap_err().is_disk_full());
+            }
+        }
+    }
+}
+
 #[test]
 fn a_failed_stream_keeps_failing() {
     let directory = directory();
