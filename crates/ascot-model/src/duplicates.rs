@@ -20,28 +20,39 @@ const MOST_KEPT: f64 = 0.999;
 /// Steps of bisection: more than a double has bits.
 const STEPS: u32 = 64;
 
-/// What the first pass of a job measured of duplicates.
+/// What the first pass of a job measured of duplicates. A run much shorter than others, such as the last one, would
+/// blur the share that a run of their length keeps, so it only counts for `read_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Duplicates {
-    /// Number of runs.
-    pub runs: u64,
-    /// Bytes read for these runs.
+    /// Bytes read for all runs.
     pub read_bytes: u64,
-    /// Bytes of these runs.
-    pub kept_bytes: u64,
+    /// Number of runs of about full length.
+    pub runs: u64,
+    /// Bytes read for these.
+    pub run_read_bytes: u64,
+    /// Bytes that they kept.
+    pub run_kept_bytes: u64,
 }
 
 impl Duplicates {
     /// Adds a run, for which `read_bytes` were read.
     pub fn add_run(&mut self, read_bytes: u64, kept_bytes: u64) {
-        self.runs += 1;
         self.read_bytes += read_bytes;
-        self.kept_bytes += kept_bytes;
+        let mean = self.run_read_bytes / self.runs.max(1);
+        if read_bytes < mean / 2 {
+            return;
+        }
+        if read_bytes / 2 > mean {
+            (self.runs, self.run_read_bytes, self.run_kept_bytes) = (0, 0, 0);
+        }
+        self.runs += 1;
+        self.run_read_bytes += read_bytes;
+        self.run_kept_bytes += kept_bytes;
     }
 
     /// The share of its bytes that a run kept; 1 without runs.
     pub fn share_of_runs(&self) -> f64 {
-        if self.read_bytes == 0 { 1.0 } else { self.kept_bytes as f64 / self.read_bytes as f64 }
+        if self.runs == 0 { 1.0 } else { self.run_kept_bytes as f64 / self.run_read_bytes.max(1) as f64 }
     }
 
     /// Whether enough repeats to tell how many records are different.
@@ -79,7 +90,7 @@ impl Duplicates {
                 high = x;
             }
         }
-        Some(self.read_bytes as f64 / self.runs as f64 / high)
+        Some(self.run_read_bytes as f64 / self.runs as f64 / high)
     }
 }
 
@@ -112,6 +123,12 @@ mod tests {
     use crate::random::SplitMix64;
     use std::collections::HashSet;
 
+    fn seen_in(runs: u64, read_bytes: u64, kept_bytes: u64) -> Duplicates {
+        let mut seen = Duplicates::default();
+        (0..runs).for_each(|_| seen.add_run(read_bytes, kept_bytes));
+        seen
+    }
+
     /// Counted: the runs of 20,000 draws each predict the number left of all draws, and of merges by fours.
     #[test]
     fn runs_predict_the_merge_of_all() {
@@ -122,7 +139,13 @@ mod tests {
                 let runs = all.chunks(all.len() / runs).map(|run| run.iter().collect::<HashSet<_>>().len());
                 runs.sum::<usize>() as u64
             };
-            let seen = Duplicates { read_bytes: 320_000, kept_bytes: kept(16), runs: 16 };
+            let mut seen = Duplicates::default();
+            // Runs much shorter than others change nothing.
+            seen.add_run(2_000, 2_000);
+            (0..15).for_each(|_| seen.add_run(20_000, kept(16) / 16));
+            seen.add_run(18_000, kept(16) / 16 * 9 / 10);
+            seen.add_run(3_000, 3_000);
+            seen.read_bytes = 320_000;
             for files in [1, 4, 16] {
                 let (predicted, counted) = (seen.left_in(files as f64), kept(files) as f64);
                 assert!((predicted / counted - 1.0).abs() < 0.03, "{below} {files}: {predicted} {counted}");
@@ -132,7 +155,7 @@ mod tests {
 
     #[test]
     fn without_duplicates_everything_is_left() {
-        let seen = Duplicates { read_bytes: 1000, kept_bytes: 1000, runs: 4 };
+        let seen = seen_in(4, 250, 250);
         assert_eq!((seen.left_in(1.0), seen.left_of(5000.0)), (1000.0, 5000.0));
         let empty = Duplicates::default();
         assert_eq!(empty.left_in(1.0), 0.0);
@@ -141,7 +164,7 @@ mod tests {
     /// A handful of different records: each run has one copy of them, the output as well.
     #[test]
     fn few_different_records_are_left_once() {
-        let seen = Duplicates { read_bytes: 100_000_000, kept_bytes: 400, runs: 4 };
+        let seen = seen_in(4, 25_000_000, 100);
         assert!((seen.left_in(1.0) - 100.0).abs() < 1e-3, "{}", seen.left_in(1.0));
     }
 }

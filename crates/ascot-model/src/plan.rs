@@ -148,6 +148,9 @@ pub struct MethodPlan {
     /// Bytes of records that stay in memory from the first pass to the last, without a spill.
     #[serde(default)]
     pub held_bytes: u64,
+    /// The reading of a sample of the keys before the first pass, if ranges of keys are bounded by one.
+    #[serde(default)]
+    pub sample: Option<PassPlan>,
     /// Its passes, in order.
     pub passes: Vec<PassPlan>,
     /// Peak bytes of spills and output on disk.
@@ -160,13 +163,17 @@ pub struct MethodPlan {
 }
 
 impl MethodPlan {
+    /// The sample of the keys, if there is one, and all passes.
+    fn steps(&self) -> impl Iterator<Item = &PassPlan> {
+        self.sample.iter().chain(&self.passes)
+    }
     /// Seconds, all passes.
     pub fn seconds(&self) -> f64 {
-        self.passes.iter().map(PassPlan::seconds).sum()
+        self.steps().map(PassPlan::seconds).sum()
     }
     /// The sum over all passes; it saturates.
     fn sum(&self, figure: impl Fn(&PassPlan) -> u64) -> u64 {
-        self.passes.iter().map(figure).fold(0, u64::saturating_add)
+        self.steps().map(figure).fold(0, u64::saturating_add)
     }
     /// Bytes read, all passes.
     pub fn read_bytes(&self) -> u64 {
@@ -182,7 +189,7 @@ impl MethodPlan {
     }
     /// The bottleneck of the longest pass.
     pub fn bound_by(&self) -> &'static str {
-        let longest = self.passes.iter().max_by(|a, b| a.seconds().total_cmp(&b.seconds()));
+        let longest = self.steps().max_by(|a, b| a.seconds().total_cmp(&b.seconds()));
         longest.map_or("nothing", PassPlan::bound_by)
     }
 }
@@ -251,6 +258,7 @@ mod tests {
             pieces: 1,
             factors: Vec::new(),
             merge_factor: None,
+            sample: None,
             passes: vec![pass],
             peak_disk_bytes: bytes,
             disk: DiskNeed::default(),

@@ -26,10 +26,13 @@ use crate::volume::VolumeProfile;
 mod distributions;
 mod early_merges;
 mod held;
+mod key_sample;
 mod split_shape;
 mod splits;
 #[cfg(test)]
 mod tests;
+
+pub use key_sample::{MAX_READ_BYTES, SamplePlaces};
 
 use early_merges::{EarlyPass, Merging, early_passes};
 pub use split_shape::{MAX_PARTS, SplitShape};
@@ -485,6 +488,7 @@ fn method(name: &str, summary: String, passes: Vec<PassPlan>, disk: DiskNeed, re
         factors: Vec::new(),
         merge_factor: None,
         held_bytes: 0,
+        sample: None,
         passes,
         peak_disk_bytes: disk.peak_bytes,
         disk,

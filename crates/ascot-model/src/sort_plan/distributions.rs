@@ -67,6 +67,7 @@ impl RecordJob<'_> {
             pieces: parts,
             factors: vec![parts],
             held_bytes: held,
+            sample: Some(self.key_sample(parts)),
             ..method("distribute", summary, vec![split, rest, sort], disk, remark)
         })
     }
@@ -100,6 +101,7 @@ impl RecordJob<'_> {
         MethodPlan {
             pieces: parts,
             factors: factors.to_vec(),
+            sample: Some(self.key_sample(parts)),
             ..method("distribute", summary, passes, disk, remark)
         }
     }
@@ -143,6 +145,7 @@ impl RecordJob<'_> {
         let summary = format!("split into {} by key, then sort each{by_runs}", units::plural(parts, "part"));
         let disk = self.disk.parts(data, 0, parts, self.shares.part.min(uneven_part_bytes(data, parts)));
         let remark = "needs a sample of the keys";
-        MethodPlan { pieces: parts, factors, ..method("distribute", summary, passes, disk, remark) }
+        let sample = Some(self.key_sample(parts));
+        MethodPlan { pieces: parts, factors, sample, ..method("distribute", summary, passes, disk, remark) }
     }
 }

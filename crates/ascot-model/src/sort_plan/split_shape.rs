@@ -14,6 +14,8 @@ pub struct SplitShape {
     pub max_parts: u64,
     /// Bytes of the largest intermediate file, as a share of the mean of its pass; infinite if one may have all records.
     pub unevenness: f64,
+    /// Whether parts are ranges of keys that a sample bounds.
+    pub sampled: bool,
     /// Whether a part can be any range of bytes: parts are written one after another, in one pass.
     pub in_turn: bool,
 }

@@ -96,6 +96,7 @@ impl RecordJob<'_> {
         MethodPlan {
             pieces: shape.parts,
             factors: factors.to_vec(),
+            sample: shape.sampled.then(|| self.key_sample(shape.parts)),
             ..method("split", summary, passes, disk, remark)
         }
     }
@@ -120,8 +121,14 @@ impl RecordJob<'_> {
     /// Candidates for the fan-outs of the splits of a distribution.
     pub(super) fn split_fan_outs(&self, parts: u64) -> Vec<Vec<u64>> {
         let max = if parts <= MAX_PARTS { self.shares.fan_out } else { 0 };
-        let shape =
-            SplitShape { parts, max_intermediates: max, max_parts: max, unevenness: 1.0, in_turn: false };
+        let shape = SplitShape {
+            parts,
+            max_intermediates: max,
+            max_parts: max,
+            unevenness: 1.0,
+            sampled: true,
+            in_turn: false,
+        };
         self.fan_outs(&shape)
     }
 

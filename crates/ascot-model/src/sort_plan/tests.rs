@@ -61,7 +61,14 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
 
 /// A split that memory limits to 512 files at once.
 fn into(parts: u64) -> SplitShape {
-    SplitShape { parts, max_intermediates: 512, max_parts: 512, unevenness: 1.0, in_turn: false }
+    SplitShape {
+        parts,
+        max_intermediates: 512,
+        max_parts: 512,
+        unevenness: 1.0,
+        sampled: false,
+        in_turn: false,
+    }
 }
 
 /// No request of an object store exceeds its limit, in any pass and method.

@@ -129,6 +129,7 @@ pub(super) fn plan_flow(request: &FlowRequest, layout: &Layout) -> Plan {
         factors: Vec::new(),
         merge_factor: None,
         held_bytes: 0,
+        sample: None,
         passes: vec![pass],
         peak_disk_bytes: written_bytes,
         disk: Default::default(),

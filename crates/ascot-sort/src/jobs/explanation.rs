@@ -241,6 +241,9 @@ impl fmt::Display for Explanation {
         let read = units::bytes(chosen.read_bytes());
         let written = units::bytes(chosen.written_bytes());
         writeln!(f, "  moves    {read} read, {written} written, {disk}{estimate}")?;
+        if let Some(sample) = &chosen.sample {
+            writeln!(f, "  sample   {}", sample_line(sample))?;
+        }
         let refused = |shortage| format!("  no room  {shortage}: the job would be refused\n");
         write!(f, "{}", self.shortage.as_ref().map_or(String::new(), refused))?;
         write!(f, "  time     about {}, bound by {}", units::seconds(chosen.seconds()), chosen.bound_by())?;
@@ -353,7 +356,7 @@ impl SortPlan {
             seconds: chosen.seconds(),
             bytes: moved_bytes(chosen),
             switches: chosen.switches(),
-            money: chosen.passes.iter().map(|pass| money(pass, &plan.volume)).sum(),
+            money: chosen.sample.iter().chain(&chosen.passes).map(|pass| money(pass, &plan.volume)).sum(),
             plan,
         })
     }
@@ -366,6 +369,9 @@ impl fmt::Display for SortPlan {
         writeln!(f, "job       {}, {}", self.job, units::plural(*threads as u64, "thread"))?;
         writeln!(f, "volume    {}", volume.summary(u32::try_from(max_streams).unwrap_or(u32::MAX)))?;
         writeln!(f, "method    {}", chosen.summary)?;
+        if let Some(sample) = &chosen.sample {
+            writeln!(f, "sample    {}", sample_line(sample))?;
+        }
         for (number, pass) in chosen.passes.iter().enumerate() {
             writeln!(f, "pass {:<4} {}", number + 1, pass_line(pass))?;
         }
@@ -394,6 +400,13 @@ fn pass_line(pass: &PassPlan) -> String {
     let seconds = units::seconds(pass.seconds());
     let bound_by = pass.bound_by();
     format!("{}: {} x {}, {times}, {seconds}, bound by {bound_by}", pass.name, pass.inputs, pass.outputs)
+}
+
+/// The reading of a sample of the keys.
+fn sample_line(sample: &PassPlan) -> String {
+    let places = units::plural(sample.switches, "place");
+    let seconds = units::seconds(sample.seconds());
+    format!("{} of keys from {places}, {seconds}", units::bytes(sample.read_bytes))
 }
 
 /// The cost of a pass. Its switches are divided into reads and writes in the ratio of its bytes.

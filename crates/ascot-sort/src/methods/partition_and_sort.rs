@@ -14,10 +14,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use ascot_io::PAGE_BYTES;
 use ascot_io::sync::Unpoisoned;
 use ascot_model::report::Report;
-use ascot_model::sort_plan::{MAX_PARTS, uneven_part_bytes};
+use ascot_model::sort_plan::{MAX_PARTS, MAX_READ_BYTES, SamplePlaces, uneven_part_bytes};
 
 use crate::api::error::SortError;
 use crate::job::Job;
@@ -37,14 +36,6 @@ use crate::runs::form::{Gather, Grouping, RunBuffer, sort_run_buffers};
 use crate::runs::run_file::Run;
 use crate::runs::store::{LargePart, OutputState, StoredMethod};
 
-/// Number of sampled keys per part: if keys are spread evenly, the sizes of parts vary by 4 percent.
-const KEYS_PER_PART: usize = 512;
-/// Number of positions from which the sample of each part comes.
-const PLACES_PER_PART: usize = 8;
-/// Maximum bytes read at each position.
-const SAMPLE_BYTES: usize = 64 << 10;
-/// Minimum distance between positions, bytes.
-const MIN_SAMPLE_BYTES: u64 = 4 << 10;
 /// Maximum bytes of sampled keys; beyond it every second key is dropped, and half as many are sampled from then on.
 const SAMPLED_BYTES: usize = 8 << 20;
 /// Memory of a key beside its bytes.
@@ -143,14 +134,12 @@ impl<R: Records> Job<'_, R> {
 
     /// Sampled keys for `parts` parts, from positions spread evenly over the inputs.
     fn sample_keys(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
-        // Small inputs are read completely, once.
-        let places = ((parts * PLACES_PER_PART) as u64).min(total / MIN_SAMPLE_BYTES).max(1);
-        let mut keys_per_place = parts * KEYS_PER_PART / places as usize;
-        // Every second record of these bytes is sampled.
         let record_bytes =
             self.records.record_bytes().map_or_else(|| self.mean_record_bytes(), |bytes| bytes as u64);
-        let sample_bytes = 2 * keys_per_place as u64 * record_bytes;
-        let sample_bytes = sample_bytes.clamp(PAGE_BYTES as u64, SAMPLE_BYTES as u64) as usize;
+        let SamplePlaces { places, bytes: sample_bytes, keys } =
+            SamplePlaces::new(parts as u64, total, record_bytes);
+        let sample_bytes = sample_bytes as usize;
+        let mut keys_per_place = keys as usize;
         let (mut keys, mut bytes_kept): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
         let bytes_of = |key: &Vec<u8>| key.len() + KEY_OVERHEAD_BYTES;
         for file in self.inputs.iter() {
@@ -163,7 +152,7 @@ impl<R: Records> Job<'_, R> {
                 let apart = (size / here) as usize;
                 let mut bytes = file.sample(file.start + at, apart.clamp(1, sample_bytes))?;
                 if self.records.cut(&bytes, 2).records < 2 {
-                    bytes = file.sample(file.start + at, SAMPLE_BYTES)?;
+                    bytes = file.sample(file.start + at, MAX_READ_BYTES as usize)?;
                 }
                 // Without a fixed record length the first record is most likely cut in two.
                 let skip = if at == 0 || self.records.record_bytes().is_some() {
@@ -191,7 +180,7 @@ impl<R: Records> Job<'_, R> {
     /// Mean length of a record in the plan.
     fn mean_record_bytes(&self) -> u64 {
         let records = self.plan.input_records.unwrap_or(0).max(1);
-        self.plan.input_bytes.map_or(SAMPLE_BYTES as u64, |bytes| bytes / records)
+        self.plan.input_bytes.map_or(MAX_READ_BYTES, |bytes| bytes / records)
     }
 
     /// Pass two: sorts one part after another.

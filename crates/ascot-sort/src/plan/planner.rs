@@ -333,6 +333,7 @@ impl<'a, R: Records> Facts<'a, R> {
             max_intermediates: max_intermediates(budget).min(most) as u64,
             max_parts: max_parts(budget, parts as usize).min(most) as u64,
             unevenness: uneven,
+            sampled: by == SplitBy::Range && self.request.boundaries.is_none(),
             in_turn: by == SplitBy::Size,
         };
         let job = self.job(false);

@@ -86,6 +86,7 @@ mod tests {
             factors: vec![9, runs / 9],
             held_bytes: 0,
             merge_factor: Some(9),
+            sample: None,
             passes: vec![
                 pass("form runs", 1, runs),
                 pass("merge some", 9, runs / 9),
