@@ -89,7 +89,13 @@ def test_a_plan_without_a_file_is_the_plan_of_the_file(files, layout, memory, vo
                 assert mine[field] == its[field], (mine, its)
             for field in ("device_seconds", "compute_seconds"):
                 assert mine[field] == pytest.approx(its[field], rel=0.03)
-    assert told["bytes"] == sum(one["read_bytes"] + one["written_bytes"] for one in real["chosen"]["passes"])
+    # A distribution also reads a sample of the keys: 8 places for each part.
+    sample, passes = real["chosen"]["sample"], real["chosen"]["passes"]
+    assert (sample is not None) == (real["chosen"]["method"] == "distribute")
+    assert sample is None or sample["switches"] == 8 * real["chosen"]["pieces"]
+    steps = [*passes, *([sample] if sample else [])]
+    assert told["bytes"] == sum(one["read_bytes"] + one["written_bytes"] for one in steps)
+    assert told["switches"] == sum(one["switches"] for one in steps)
 
 
 def test_the_slower_of_volume_and_processors_counts(files):
