@@ -32,15 +32,15 @@ use crate::resources::{ChunkPool, Lease, Role, Seat, Turns};
 /// The threads of a pipeline.
 pub struct Pipeline<'a> {
     /// The name of the workers.
-    pub work: &'static str,
+    work: &'static str,
     /// Number of workers.
-    pub threads: usize,
+    threads: usize,
     /// Items that may wait for a worker; none: any number.
-    pub queue: Option<usize>,
+    queue: Option<usize>,
     /// Turns of the reader and the caller on the device.
-    pub turns: Option<Arc<Turns>>,
+    turns: Option<Arc<Turns>>,
     /// Stops the pipeline.
-    pub cancel: &'a Cancel,
+    cancel: &'a Cancel,
 }
 
 /// The state that the threads share beside the channels.
@@ -116,7 +116,31 @@ impl<O> Drop for Alarm<'_, O> {
     }
 }
 
-impl Pipeline<'_> {
+impl<'a> Pipeline<'a> {
+    /// A pipeline with a number of workers, whose threads are called `work`.
+    pub fn new(work: &'static str, threads: usize, cancel: &'a Cancel) -> Self {
+        Pipeline { work, threads, queue: None, turns: None, cancel }
+    }
+
+    /// At most `items` wait for a worker, because each holds memory.
+    pub fn queue(self, items: usize) -> Self {
+        Pipeline { queue: Some(items), ..self }
+    }
+
+    /// Runs a pipeline whose items are the chunks of `reader`, each with a second buffer if `buffers` are given. The
+    /// caller takes its turns on the device with the reader.
+    pub fn run_chunks<R: RecordEnds + ?Sized, O: Send, T, W: FnMut(ChunkWork) -> O>(
+        mut self,
+        reader: RecordReader<R>,
+        buffers: Option<&ChunkPool>,
+        worker: impl Fn() -> W + Sync,
+        sink: impl FnOnce(&mut InOrder<'_, O>) -> Result<T, SortError>,
+    ) -> Result<T, SortError> {
+        self.turns = reader.turns().cloned();
+        let cancel = self.cancel;
+        self.run(|feed| read_chunks(reader, buffers, feed, cancel), worker, sink)
+    }
+
     /// Runs `read` on a thread, the functions that `worker` makes on the workers' threads, and `sink` on this one, which
     /// works for the stage `write` meanwhile.
     pub fn run<I, O, T, W>(
@@ -176,8 +200,8 @@ pub struct ChunkWork {
     pub out: Option<Lease>,
 }
 
-/// Passes all chunks of `reader` to the workers, each with a second buffer if `buffers` are given.
-pub fn read_chunks<R: RecordEnds + ?Sized, O>(
+/// Passes all chunks of `reader` to the workers.
+fn read_chunks<R: RecordEnds + ?Sized, O>(
     mut reader: RecordReader<R>,
     buffers: Option<&ChunkPool>,
     feed: &Feed<'_, ChunkWork, O>,

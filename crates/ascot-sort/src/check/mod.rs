@@ -21,7 +21,7 @@ use ascot_record::gensort::Validation;
 use ascot_record::layout::Layout;
 
 use crate::api::{Cancel, Input, Keys, Observer, SortError};
-use crate::pipeline::{ChunkWork, Pipeline, read_chunks};
+use crate::pipeline::{ChunkWork, Pipeline};
 use crate::read::{InputPosition, Inputs, RecordReader, refuse_unless_text};
 use crate::records::InputStart;
 use crate::report::Watch;
@@ -126,9 +126,9 @@ pub fn check(
     let mut watch = Watch::new(observer, cancel, "check", inputs.record_bytes());
     let mut total = Total::default();
     let threads = compute_threads(request.threads);
-    let pipeline = Pipeline { work: "check", threads, queue: None, turns: None, cancel };
-    pipeline.run(
-        |feed| read_chunks(reader, None, feed, cancel),
+    Pipeline::new("check", threads, cancel).run_chunks(
+        reader,
+        None,
         || |work| validate(&*judge, work),
         |checked| {
             // A pipe may be silent for long, and the caller may want to stop.

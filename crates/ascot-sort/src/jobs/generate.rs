@@ -90,8 +90,7 @@ fn make(
 ) -> Result<(), SortError> {
     let threads = compute_threads(request.threads).min(blocks.total());
     let cancel = &watch.cancel().clone();
-    let pipeline = Pipeline { work: "make", threads, queue: None, turns: None, cancel };
-    pipeline.run(
+    Pipeline::new("make", threads, cancel).run(
         |feed| {
             for first in (0..request.count).step_by(BLOCK_RECORDS as usize) {
                 let Some(block) = blocks.take(|| feed.is_closed()) else { break };

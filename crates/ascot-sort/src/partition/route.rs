@@ -13,7 +13,7 @@ use ascot_record::keys::misfits_written;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::{Cancel, SortError};
-use crate::pipeline::{ChunkWork, InOrder, Pipeline, read_chunks};
+use crate::pipeline::{ChunkWork, InOrder, Pipeline};
 use crate::read::{InputPosition, RecordReader};
 use crate::records::{ChunkMisfits, Misfits, Records, Splitters, groups_of};
 use crate::resources::{ChunkPool, Lease};
@@ -171,10 +171,9 @@ pub fn split_chunks<R: Records>(
     cancel: &Cancel,
     take: impl FnOnce(&mut InOrder<'_, Grouped>) -> Result<(), SortError>,
 ) -> Result<(), SortError> {
-    let turns = reader.turns().cloned();
-    let pipeline = Pipeline { work: "split", threads, queue: None, turns, cancel };
-    pipeline.run(
-        |feed| read_chunks(reader, Some(chunks), feed, cancel),
+    Pipeline::new("split", threads, cancel).run_chunks(
+        reader,
+        Some(chunks),
         || {
             let mut scratch = records.scratch(SPLIT_CHUNK_BYTES);
             move |work| group(&**records, router, work, &mut scratch)

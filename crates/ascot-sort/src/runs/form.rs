@@ -19,7 +19,7 @@ use ascot_io::clocks;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, SortError};
-use crate::pipeline::{ChunkWork, InOrder, Pipeline, read_chunks};
+use crate::pipeline::{ChunkWork, InOrder, Pipeline};
 use crate::read::{InputPosition, RecordReader, Span};
 use crate::records::{ChunkMisfits, Misfits, RawChunk, Records, Segment, Sorted, Splitters};
 use crate::resources::ChunkPool;
@@ -91,10 +91,9 @@ pub fn sort_run_buffers<R: Records>(
 ) -> Result<(), SortError> {
     let grouping = if let Gather::ByInput(grouping) = gather { grouping } else { None };
     let copies = records.gathers() || grouping.is_some();
-    let turns = reader.turns().cloned();
-    let pipeline = Pipeline { work: "sort", threads, queue: Some(QUEUED_CHUNKS), turns, cancel };
-    pipeline.run(
-        |feed| read_chunks(reader, copies.then_some(&memory.chunks), feed, cancel),
+    Pipeline::new("sort", threads, cancel).queue(QUEUED_CHUNKS).run_chunks(
+        reader,
+        copies.then_some(&memory.chunks),
         || {
             let mut scratch = records.scratch(memory.chunks.chunk_bytes());
             move |mut work: ChunkWork| {
