@@ -189,7 +189,8 @@ impl SmallJob<'_> {
             first.copy_from_slice(header);
             stream.begin(first, header.len())?;
         }
-        let bytes = sorted.lease.lend().unwrap_or_else(|| Buf::heap(0));
+        let all = 0..sorted.lease.bytes().len();
+        let bytes = sorted.lease.lend(all).unwrap_or_else(|| Buf::heap(0));
         stream.begin(bytes, sorted.len)?;
         self.caller.cancel.check()
     }

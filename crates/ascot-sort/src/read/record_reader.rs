@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, ReadStream};
+use ascot_io::{Disk, Filled, PAGE_BYTES, ReadStream};
 use ascot_record::framing::Partial;
 
 use crate::api::{Cancel, SortError};
@@ -205,16 +205,10 @@ struct Open {
     stream: Box<dyn ReadStream>,
     /// Bytes still to be requested; none: it is read chunk by chunk, to its end.
     to_ask: Option<u64>,
-    ahead: VecDeque<Ahead>,
+    /// Chunks being read; of each, the stream has the part that it fills.
+    ahead: VecDeque<Lease>,
     /// Whether it is a pipe, which may be silent for long.
     pipe: bool,
-}
-
-/// A chunk being read: the parts of its buffer around the part that the stream fills.
-struct Ahead {
-    lease: Lease,
-    front: Buf,
-    rest: Buf,
 }
 
 /// A chunk and its position in the inputs.
@@ -366,20 +360,19 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             let lease =
                 if open.ahead.is_empty() { Some(self.lease(starving)?) } else { self.chunks.try_take() };
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
-            let Some(mut front) = lease.lend() else { return Ok(()) };
-            let carry = carry_bytes(front.len(), self.cutter.records.record_bytes());
-            let mut area = front.split_off(carry);
+            let carry = carry_bytes(lease.bytes().len(), self.cutter.records.record_bytes());
             let left = open.to_ask.unwrap_or(0);
             // A page is kept for the bytes that complete a last record.
-            let max_bytes = (area.len() - PAGE_BYTES) as u64;
+            let max_bytes = (lease.bytes().len() - carry - PAGE_BYTES) as u64;
             let stop = self.stops_after.map_or(max_bytes, |stop| stop.next_multiple_of(PAGE_BYTES as u64));
             let asked = left.min(max_bytes).min(stop);
             self.stops_after = self.stops_after.map(|stop| stop.saturating_sub(asked));
-            let rest = area.split_off((asked as usize).next_multiple_of(PAGE_BYTES));
+            let area = carry..carry + (asked as usize).next_multiple_of(PAGE_BYTES);
+            let Some(area) = lease.lend(area) else { return Ok(()) };
             open.to_ask = Some(left - asked);
             self.seat.take();
             open.stream.begin(area)?;
-            open.ahead.push_back(Ahead { lease, front, rest });
+            open.ahead.push_back(lease);
         }
         Ok(())
     }
@@ -388,7 +381,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     fn fill_ahead(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
         self.ask_ahead(starving)?;
         let Some(open) = &mut self.open else { return Err(SortError::Internal("no input is open")) };
-        let Some(Ahead { mut lease, mut front, rest }) = open.ahead.pop_front() else {
+        let Some(mut lease) = open.ahead.pop_front() else {
             return Err(SortError::Internal("an input ended unseen"));
         };
         if self.cutter.spilled {
@@ -397,9 +390,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         }
         let Filled { buf, start, end } = open.stream.complete()?;
         let last = open.to_ask == Some(0) && open.ahead.is_empty();
-        let carry = front.len();
-        assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
-        lease.put(front);
+        let carry = lease.take_back(buf);
         self.cutter.at.offset += (end - start) as u64;
         let mut fill = self.join_carry(lease, carry + start..carry + end, starving)?;
         fill.ends = last && !self.go_on_where_grown()?;

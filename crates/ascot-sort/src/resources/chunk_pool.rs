@@ -7,6 +7,7 @@
 //! Invariant: only one thread of a pass waits for memory, the reader. The buffers that it passes on
 //! return without needing more memory, so the wait ends.
 
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use ascot_io::sync::Unpoisoned;
@@ -52,6 +53,8 @@ pub struct ChunkPool {
 /// A buffer that returns to its pool when dropped.
 pub struct Lease {
     buf: Option<Buf>,
+    /// The memory before and after the part that is lent.
+    around_lent: Option<(Buf, Buf)>,
     home: Option<Arc<Inner>>,
     /// Bytes of a long record's memory; 0 for a buffer of the common size.
     long: usize,
@@ -282,12 +285,13 @@ impl Drop for Long {
 impl Lease {
     fn new(home: &Arc<Inner>, buf: Buf, long: usize) -> Self {
         let held = home.holders.taken();
-        Lease { buf: Some(buf), home: Some(Arc::clone(home)), long, _block: None, _held: Some(held) }
+        let home = Some(Arc::clone(home));
+        Lease { buf: Some(buf), around_lent: None, home, long, _block: None, _held: Some(held) }
     }
 
     /// A buffer from outside a chunk pool: a block that returns to its own pool, or plain memory.
     pub fn plain(buf: Buf) -> Self {
-        Lease { buf: Some(buf), home: None, long: 0, _block: None, _held: None }
+        Lease { buf: Some(buf), around_lent: None, home: None, long: 0, _block: None, _held: None }
     }
 
     /// For a record assembled from blocks: it holds the last `block`, so that dropping the record frees a block, as
@@ -307,14 +311,22 @@ impl Lease {
         self.buf.as_deref_mut().unwrap_or_default()
     }
 
-    /// Takes the buffer out for a stream to fill; put it back with [`Lease::put`].
-    pub fn lend(&mut self) -> Option<Buf> {
-        self.buf.take()
+    /// Lends a part of the buffer to a stream, until [`Lease::take_back`].
+    pub fn lend(&mut self, part: Range<usize>) -> Option<Buf> {
+        let mut before = self.buf.take()?;
+        let mut lent = before.split_off(part.start);
+        let after = lent.split_off(part.len());
+        self.around_lent = Some((before, after));
+        Some(lent)
     }
 
-    /// Puts the buffer back.
-    pub fn put(&mut self, buf: Buf) {
+    /// Takes back the part that is lent; returns where it begins.
+    pub fn take_back(&mut self, lent: Buf) -> usize {
+        let Some((mut buf, after)) = self.around_lent.take() else { return 0 };
+        let start = buf.len();
+        assert!(buf.unsplit(lent).is_ok() && buf.unsplit(after).is_ok(), "parts of one buffer rejoin");
         self.buf = Some(buf);
+        start
     }
 }
 
@@ -377,6 +389,23 @@ mod tests {
             waiting.join().expect("no panic");
         });
         assert!(!chunks.starves());
+    }
+
+    #[test]
+    fn a_lent_part_comes_back_to_its_place_or_its_buffer_is_lost() {
+        let pool = Pool::new(2 * MIB);
+        let chunks = ChunkPool::new(&pool, MIB, 2, MIB * 2);
+        let mut lease = chunks.take_for(&|| ()).unwrap();
+        let mut part = lease.lend(5..9).unwrap();
+        part.copy_from_slice(&[7; 4]);
+        assert!(lease.bytes().is_empty());
+        assert_eq!(lease.take_back(part), 5);
+        assert_eq!((lease.bytes().len(), &lease.bytes()[4..10]), (MIB, &[0, 7, 7, 7, 7, 0][..]));
+        let part = lease.lend(0..MIB / 2);
+        drop(lease);
+        drop(part);
+        let buffers: Vec<Lease> = (0..2).map(|_| chunks.take_for(&|| ()).unwrap()).collect();
+        assert!(buffers.iter().all(|buffer| buffer.bytes().len() == MIB));
     }
 
     #[test]

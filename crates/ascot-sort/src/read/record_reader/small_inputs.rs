@@ -60,11 +60,9 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Reads up to `space` bytes after the bytes there are; true if the input has ended.
     fn read(&mut self, fill: &mut Fill, space: usize) -> Result<bool, SortError> {
         let Some(open) = &mut self.open else { return Ok(true) };
-        let Some(mut front) = fill.lease.lend() else {
+        let Some(area) = fill.lease.lend(fill.bytes.end..fill.bytes.end + space) else {
             return Err(SortError::Internal("a chunk without memory"));
         };
-        let mut area = front.split_off(fill.bytes.end);
-        let rest = area.split_off(space);
         if !open.pipe {
             self.seat.take();
         }
@@ -75,8 +73,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             std::thread::sleep(PIPE_POLL);
         }
         let Filled { buf, start, end } = open.stream.complete()?;
-        assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
-        fill.lease.put(front);
+        fill.lease.take_back(buf);
         if start > 0 {
             // Only at an unaligned start: the carry moves next to the bytes read.
             let held = fill.bytes.len();
