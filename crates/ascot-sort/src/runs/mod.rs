@@ -1,7 +1,7 @@
 //! Sorted runs: how they are formed, written, described and stored.
 //!
 //! ```text
-//!   chunks ─▶ form ─▶ run buffers ─▶ spill ─▶ run_file, in the directories of store
+//!   chunks ─▶ form ─▶ run buffers ─▶ spill, in the directories of store ─▶ run_file, for the merge
 //!                       ╰─▶ natural_runs ─▶ input_chunks (records stay in the inputs)
 //! ```
 
@@ -13,6 +13,7 @@ pub mod input_chunks;
 pub mod natural_runs;
 pub mod run_file;
 pub mod spill;
+pub mod spill_dirs;
 pub mod store;
 pub mod view_index;
 
@@ -23,10 +24,10 @@ pub(crate) use form::{Gather, RunBuffer, SortMemory, sort_run_buffers};
 pub(crate) use input_chunks::{Bench, ChunkInput};
 pub(crate) use natural_runs::{NaturalRuns, find_natural_runs};
 pub(crate) use run_file::{
-    Assembly, IndexPlace, KeptIndex, KeysOfRun, Run, RunBlock, RunInput, RunSink, RunStart, encode_index,
-    write_whole,
+    Assembly, IndexPlace, KeptIndex, KeysOfRun, Run, RunBlock, RunInput, RunStart, encode_index, write_whole,
 };
-pub(crate) use spill::{Spill, SpillDirs};
+pub(crate) use spill::{RunSink, Spill};
+pub(crate) use spill_dirs::SpillDirs;
 pub(crate) use store::{
     FileIdentity, Finished, HeldInput, JobDir, Keeping, LOCK, MANIFEST, Manifest, MergingGroup, OpenPart,
     OpenSpill, OutputState, PREFIX, SealedPart, SplitNode, SplitState, StoredMethod, StoredView, UNSEEN,

@@ -1,139 +1,18 @@
-//! Runs: the description of a run in the manifest of its job or view, writing merged blocks to its file, and reading
-//! the file back block by block. A record that spans blocks is assembled in a buffer of its own.
+//! Runs: the description of a run in the manifest of its job or view, and reading its file back block by block. A
+//! record that spans blocks is assembled in a buffer of its own. `spill.rs` writes runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Completed};
-use ascot_io::{
-    Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, RunFile, RunId, RunIndex, RunReader, RunWriter, SpillCodec,
-};
+use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, RunFile, RunId, RunIndex, RunReader};
 use ascot_record::hex::{from_hex, to_hex};
 use serde::{Deserialize, Serialize};
 
 use crate::api::SortError;
 use crate::read::{InputFile, Span, read_index_of};
-use crate::records::{MergedBlock, Records, Segment, Sorted};
+use crate::records::{Records, Segment, Sorted};
 use crate::resources::Lease;
-use crate::runs::fence_keys::KeysWriter;
-
-/// Writes merged blocks as a run.
-pub struct RunSink<R> {
-    records: Arc<R>,
-    writer: RunWriter,
-    run: Run,
-    /// Keys by which the run of a view can be entered; none: not a view's run.
-    keys: Option<KeysWriter>,
-}
-
-impl<R: Records> RunSink<R> {
-    /// A new run file.
-    pub fn create(
-        records: &Arc<R>,
-        disk: &Disk,
-        path: PathBuf,
-        number: u64,
-        codec: &SpillCodec,
-    ) -> Result<Self, IoError> {
-        let writer = RunWriter::create(disk, &path, RunId(number), codec.clone())?;
-        let run = Run { path, number, ..Run::default() };
-        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None })
-    }
-
-    /// Collects fence keys, which a view needs beside the run.
-    pub fn keep_keys(&mut self) {
-        self.keys = Some(KeysWriter::new(&*self.records));
-    }
-
-    /// Resumes a run that was checkpointed as `run` with `index`.
-    pub fn resume(
-        records: &Arc<R>,
-        disk: &Disk,
-        run: Run,
-        index: RunIndex,
-        codec: &SpillCodec,
-    ) -> Result<Self, IoError> {
-        let writer = RunWriter::resume(disk, &run.path, index, codec.clone())?;
-        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None })
-    }
-
-    /// Appends a block of merged records.
-    pub fn write(&mut self, block: MergedBlock) -> Result<(), IoError> {
-        let prefix = if block.first_record == 0 {
-            self.records.first_prefix(&block.buf[..block.len])
-        } else {
-            self.run.first_keys.last().copied().unwrap_or_default()
-        };
-        if let Some(keys) = &mut self.keys {
-            keys.push(&*self.records, &block);
-        }
-        self.run.first_keys.push(prefix);
-        self.run.bytes += block.len as u64;
-        self.run.records += block.records;
-        self.run.longest = self.run.longest.max(block.longest as u64);
-        self.writer.write_block(block.buf, block.len, block.first_record as u32)
-    }
-
-    /// Number of blocks passed on and not known to be written.
-    pub fn in_flight(&mut self) -> usize {
-        self.writer.in_flight()
-    }
-
-    /// The number of its device, if known.
-    pub fn channel(&self) -> Option<u64> {
-        self.writer.channel()
-    }
-
-    /// Waits until the oldest block in flight is written.
-    pub fn complete(&mut self) -> Result<(), IoError> {
-        self.writer.complete()
-    }
-
-    /// Begins to write the index: no more blocks follow.
-    pub fn end(&mut self) -> Result<(), IoError> {
-        self.writer.end()
-    }
-
-    /// Reserves space for a block of `len` bytes and for finishing the run after it. If the volume is full, this
-    /// fails and the run can still be finished without the block.
-    pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {
-        self.writer.reserve(len)
-    }
-
-    /// Abandons the run and removes its file.
-    pub fn remove(self, disk: &Disk) -> Result<(), IoError> {
-        drop(self.writer);
-        disk.remove_file(&self.run.path)
-    }
-
-    /// Bytes of records so far.
-    pub fn bytes(&self) -> u64 {
-        self.run.bytes
-    }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.run.path
-    }
-
-    /// Makes the records written so far durable. Returns the run so far and its index, for [`RunSink::resume`].
-    pub fn checkpoint(&mut self) -> Result<(Run, RunIndex), IoError> {
-        let index = self.writer.checkpoint()?;
-        self.run.block_bytes = index.buffer_bytes();
-        Ok((self.run.clone(), index))
-    }
-
-    /// Makes the run durable and complete.
-    pub fn finish(mut self) -> Result<Run, IoError> {
-        let index = self.writer.finish()?;
-        self.run.block_bytes = index.buffer_bytes();
-        self.run.index = Some(Arc::new(index));
-        if let Some(keys) = self.keys {
-            self.run.keys = KeysOfRun::InMemory(keys.to_bytes(self.run.number));
-        }
-        Ok(self.run)
-    }
-}
 
 /// Writes a small file durably; it must not exist yet.
 pub fn write_whole(disk: &Disk, path: &Path, bytes: &[u8]) -> Result<(), IoError> {
