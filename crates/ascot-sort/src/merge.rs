@@ -19,7 +19,7 @@
 //! Invariants: a thread has blocks of its own, so that the thread with the first unfinished task always continues; the
 //! memory of a task is freed before the task reports its end; records with equal keys stay in one task.
 //!
-//! `merge/start.rs` starts the threads; `merge/element_streams.rs` merges element streams.
+//! `merge/start.rs` starts and ends the threads; `merge/element_streams.rs` merges element streams.
 
 pub mod element_streams;
 mod start;
@@ -39,7 +39,7 @@ use ascot_io::waits::{Need, receive, receive_looking};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::api::{Cancel, SortError};
-use crate::records::unchecked::merge_task;
+use crate::records::unchecked::merge_unchecked;
 use crate::records::{Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task};
 use crate::runs::{RunBlock, RunStart};
 
@@ -548,15 +548,6 @@ impl EmitThreads {
     }
 }
 
-impl Drop for EmitThreads {
-    fn drop(&mut self) {
-        self.orders = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
-}
-
 fn sequence(
     receive: &Receiver<Message>,
     cancel: &Cancel,
@@ -585,7 +576,12 @@ fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &Block
     while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::WORK) {
         let Work { task, rules, send, stopped } = work;
         let mut emitter = Emitter::new(blocks.clone(), send, stopped);
-        match merge_task(records, &task, rules, &mut emitter) {
+        let merged = if task.is_unchecked() {
+            merge_unchecked(records, &task, rules, &mut emitter)
+        } else {
+            records.merge(&task, rules, &mut emitter).ok().map(Ok)
+        };
+        match merged {
             Some(Ok(merged)) => {
                 drop(task);
                 emitter.finish(Message::Done(merged));

@@ -1,4 +1,4 @@
-//! How the threads of merges start, and how many stay if the system refuses some.
+//! How the threads of merges start and end, and how many stay if the system refuses some.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,5 +53,14 @@ impl EmitThreads {
         }
         // The system counts a thread for a moment after its end.
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Drop for EmitThreads {
+    fn drop(&mut self) {
+        self.orders = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
     }
 }

@@ -61,7 +61,7 @@ fn merged<R: Records>(
         let (send, receive) = unbounded();
         let blocks = BlockPool::new(Buf::heap(1 << 16), 1 << 16);
         let mut emitter = Emitter::new(blocks, send, Arc::default());
-        match merge_task(records, &task, rules, &mut emitter).unwrap() {
+        match merge_unchecked(records, &task, rules, &mut emitter).unwrap() {
             Ok(merged) => emitter.finish(Message::Done(merged)),
             Err(error) => emitter.finish(Message::Unordered(error, Box::new(task))),
         }

@@ -32,16 +32,13 @@ pub struct Unchecked {
     pub breaks_order: bool,
 }
 
-/// Merges a task. `None`: its records are not needed any more.
-pub(crate) fn merge_task<R: Records>(
+/// Merges a task of unchecked inputs. `None`: its records are not needed any more.
+pub(crate) fn merge_unchecked<R: Records>(
     records: &R,
     task: &Task,
     rules: Rules,
     out: &mut Emitter,
 ) -> Option<Result<Merged, SortError>> {
-    if !task.is_unchecked() {
-        return records.merge(task, rules, out).ok().map(Ok);
-    }
     let before = misfits_written();
     let merged = if breaks_order(task) { Err(Stopped::Unordered) } else { records.merge(task, rules, out) };
     match merged {
