@@ -273,7 +273,7 @@ impl<'a, O> InOrder<'a, O> {
             if self.ready > 0 {
                 return Ok(self.take());
             }
-            if self.ends_after(0) {
+            if self.all_taken() {
                 return Ok(None);
             }
             self.wait_or(idle)?;
@@ -305,11 +305,6 @@ impl<'a, O> InOrder<'a, O> {
         Ok(())
     }
 
-    /// Results that can be taken without waiting, in order.
-    pub fn ready(&self) -> impl ExactSizeIterator<Item = &O> {
-        self.arrived.values().take(self.ready as usize)
-    }
-
     /// Takes the next result, if it has arrived.
     pub fn take(&mut self) -> Option<O> {
         let result = self.arrived.remove(&self.next)?;
@@ -323,9 +318,9 @@ impl<'a, O> InOrder<'a, O> {
         self.total.is_some()
     }
 
-    /// Whether no results follow the next `count`.
-    pub fn ends_after(&self, count: usize) -> bool {
-        self.total == Some(self.next + count as u64)
+    /// Whether the caller has taken the last result.
+    pub fn all_taken(&self) -> bool {
+        self.total == Some(self.next)
     }
 
     /// Whether the workers have finished every item that the reader has passed on.

@@ -13,6 +13,7 @@
 //! If the device serves reads and writes in turns ([`crate::resources::turns`]), the reader has it until it waits for
 //! memory, and the caller while it writes a run buffer.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ascot_io::clocks;
@@ -101,7 +102,7 @@ pub fn sort_run_buffers<R: Records>(
                 sort_chunk(&**records, work, &mut scratch)
             }
         },
-        |sorted| Collector { records, memory, gather }.collect(sorted, take),
+        |sorted| Collector { records, memory, gather, chunks: VecDeque::new() }.collect(sorted, take),
     )
 }
 
@@ -160,6 +161,8 @@ struct Collector<'a, R> {
     records: &'a Arc<R>,
     memory: &'a SortMemory,
     gather: Gather<'a>,
+    /// Sorted chunks that are in no run buffer yet.
+    chunks: VecDeque<SortedChunk>,
 }
 
 impl<R: Records> Collector<'_, R> {
@@ -170,9 +173,10 @@ impl<R: Records> Collector<'_, R> {
     ) -> Result<(), SortError> {
         loop {
             sorted.wait()?;
+            self.chunks.extend(std::iter::from_fn(|| sorted.take()));
             while let Some(count) = self.ready(sorted)? {
-                let buffer = self.buffer(sorted, count);
-                let last = buffer.last;
+                let last = sorted.all_taken() && count == self.chunks.len();
+                let buffer = RunBuffer { last, ..self.buffer(count) };
                 let seat = sorted.writer();
                 seat.take();
                 take(buffer)?;
@@ -188,10 +192,10 @@ impl<R: Records> Collector<'_, R> {
         // In this order: a reader that has waited for memory and continues has passed on another chunk.
         let waits = self.memory.chunks.starves();
         let starves = waits && sorted.all_arrived();
-        let count = sorted.ready().len();
+        let count = self.chunks.len();
         if matches!(self.gather, Gather::ByInput(_)) {
-            let whole = sorted.ready().position(|chunk| chunk.ends_input).map(|before| before + 1);
-            let ready = whole.or(sorted.ends_after(0).then_some(0));
+            let whole = self.chunks.iter().position(|chunk| chunk.ends_input).map(|before| before + 1);
+            let ready = whole.or((sorted.all_taken() && count == 0).then_some(0));
             return match ready {
                 None if starves => Err(SortError::Internal("a part does not fit in memory")),
                 ready => Ok(ready),
@@ -199,10 +203,10 @@ impl<R: Records> Collector<'_, R> {
         }
         if sorted.all_read() {
             // The last chunks make one run buffer, once all of them are sorted.
-            return Ok(sorted.ends_after(count).then_some(count));
+            return Ok(sorted.all_taken().then_some(count));
         }
         let half = self.memory.run_buffer_chunks;
-        if let Some(spilled) = self.to_spill(sorted, count) {
+        if let Some(spilled) = self.to_spill() {
             return Ok(Some(spilled));
         }
         Ok(match self.gather {
@@ -219,22 +223,30 @@ impl<R: Records> Collector<'_, R> {
         })
     }
 
-    /// Number of the first chunks to spill so that the rest of the input fits in memory, of `count` that are ready; none
-    /// if nothing need be spilled, or more can be spilled at once later.
-    fn to_spill(&self, sorted: &InOrder<'_, SortedChunk>, count: usize) -> Option<usize> {
+    /// Number of the first chunks to spill so that the rest of the input fits in memory; none if nothing need be
+    /// spilled, or more can be spilled at once later.
+    fn to_spill(&self) -> Option<usize> {
         let Gather::Holding { left_bytes, held_bytes } = self.gather else { return None };
         let over_bytes = left_bytes.checked_sub(held_bytes).filter(|&over| over > 0)?;
         let half = self.memory.run_buffer_chunks;
-        if count >= half {
-            Some(half.min(chunks_of(sorted, over_bytes).unwrap_or(half)))
-        } else {
-            chunks_of(sorted, over_bytes)
-        }
+        let over = self.chunks_of(over_bytes);
+        if self.chunks.len() >= half { Some(half.min(over.unwrap_or(half))) } else { over }
     }
 
-    fn buffer(&mut self, sorted: &mut InOrder<'_, SortedChunk>, count: usize) -> RunBuffer {
-        let mut buffer = RunBuffer { last: sorted.ends_after(count), ..RunBuffer::default() };
-        for chunk in (0..count).map_while(|_| sorted.take()) {
+    /// Number of the first chunks that together have `bytes` of records, if so many are ready.
+    fn chunks_of(&self, bytes: u64) -> Option<usize> {
+        let mut sum = 0;
+        let before = self.chunks.iter().position(|chunk| {
+            sum += chunk.bytes;
+            sum >= bytes
+        });
+        before.map(|before| before + 1)
+    }
+
+    /// The first `count` chunks as a run buffer.
+    fn buffer(&mut self, count: usize) -> RunBuffer {
+        let mut buffer = RunBuffer::default();
+        for chunk in self.chunks.drain(..count) {
             buffer.sum.combine(&chunk.sum);
             buffer.misfits.combine(&chunk.misfits);
             buffer.records += chunk.records;
@@ -265,14 +277,4 @@ fn spans_of(chunk: &SortedChunk) -> Vec<Option<Span>> {
         Span { offset, len, unfinished: span.unfinished && offset + len == end, ..span }
     };
     chunk.parts.iter().map(|part| Some(span_of(part))).collect()
-}
-
-/// Number of the first chunks that together have `bytes` of records, if so many are ready.
-fn chunks_of(sorted: &InOrder<'_, SortedChunk>, bytes: u64) -> Option<usize> {
-    let mut sum = 0;
-    let before = sorted.ready().position(|chunk| {
-        sum += chunk.bytes;
-        sum >= bytes
-    });
-    before.map(|before| before + 1)
 }
