@@ -1,8 +1,7 @@
-//! The back-ends, and the streams of those that work on the caller's thread: plain, buffered, sized and mapped.
+//! The back-ends, and the streams of the one that works on the caller's thread.
 //!
-//! These streams do their work inside `begin`; `complete` only hands back a finished result. An [`Access`] moves the
-//! bytes, through system calls of a fixed size or through a mapped window of the file. They work on any regular file or
-//! block device.
+//! These streams do their work inside `begin`, by system calls of a fixed size; `complete` only hands back a finished
+//! result. They work on any regular file or block device.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,41 +21,13 @@ use crate::stream_context::StreamContext;
 pub enum Backend {
     /// System calls of this many bytes.
     Sized(usize),
-    /// Windows of this many bytes mapped to memory. A file that another process truncates while it
-    /// is mapped can kill the process (SIGBUS).
-    Mapped(usize),
     /// O_DIRECT through an [`IoQueue`](crate::IoQueue), past the page cache.
     #[default]
     Direct,
 }
 
-impl Backend {
-    /// A system call for each small element.
-    pub const PLAIN: Backend = Backend::Sized(4);
-    /// System calls of the usual size of a buffer.
-    pub const BUFFERED: Backend = Backend::Sized(8 << 10);
-}
-
 pub(crate) const NOTHING_BEGUN: &str = "a read was completed that had not been begun";
 pub(crate) const TOO_LONG: &str = "more bytes were to be written than the buffer holds";
-
-/// How a stream on the caller's thread moves bytes of its file.
-pub(crate) trait Access: Send {
-    /// Bytes of one request: a system call or a window.
-    fn request_bytes(&self) -> usize;
-
-    /// Reads at most one request at `offset` into `to`; 0 bytes mean the end of the file.
-    fn read(&mut self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError>;
-
-    /// Writes at most one request at `offset`.
-    fn write(&mut self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError>;
-
-    /// Cuts off the space allocated after `end`.
-    fn trim(&mut self, context: &StreamContext, end: u64) -> Result<(), IoError> {
-        let _ = (context, end);
-        Ok(())
-    }
-}
 
 /// System calls of at most `bytes` each.
 pub(crate) struct Calls {
@@ -64,12 +35,9 @@ pub(crate) struct Calls {
     pub(crate) bytes: usize,
 }
 
-impl Access for Calls {
-    fn request_bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn read(&mut self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError> {
+impl Calls {
+    /// Reads at most one call's bytes at `offset` into `to`; 0 bytes mean the end of the file.
+    pub(crate) fn read(&self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError> {
         let len = to.len().min(self.bytes);
         loop {
             match call(State::Device, || self.file.read_at(&mut to[..len], offset)) {
@@ -79,7 +47,8 @@ impl Access for Calls {
         }
     }
 
-    fn write(&mut self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError> {
+    /// Writes at most one call's bytes at `offset`.
+    pub(crate) fn write(&self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError> {
         let len = from.len().min(self.bytes);
         let result = loop {
             match call(State::Device, || self.file.write_at(&from[..len], offset)) {
@@ -98,18 +67,18 @@ fn next_bytes(left: usize, request_bytes: usize, halve: &mut bool) -> usize {
 }
 
 /// Reads a range of a file.
-pub(crate) struct SyncRead<A> {
+pub(crate) struct SyncRead {
     context: StreamContext,
-    access: A,
+    calls: Calls,
     next: u64,
     end: u64,
     len: u64,
     done: VecDeque<Result<Filled, IoError>>,
 }
 
-impl<A: Access> SyncRead<A> {
-    pub(crate) fn new(context: StreamContext, access: A, start: u64, end: u64) -> Self {
-        Self { context, access, next: start, end, len: end - start, done: VecDeque::new() }
+impl SyncRead {
+    pub(crate) fn new(context: StreamContext, calls: Calls, start: u64, end: u64) -> Self {
+        Self { context, calls, next: start, end, len: end - start, done: VecDeque::new() }
     }
 
     fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
@@ -119,14 +88,14 @@ impl<A: Access> SyncRead<A> {
             return Ok(Filled { buf, start: 0, end: 0 });
         }
         let mut halve = self.context.inject_fault(Action::Read, at)? == Some(Effect::Short);
-        let request_bytes = self.access.request_bytes();
+        let request_bytes = self.calls.bytes;
         let receipt = self.context.meter.issue(at, wanted as u64, wanted.div_ceil(request_bytes) as u64);
         let mut filled = 0;
         let mut result = Ok(());
         while filled < wanted && result.is_ok() {
             let offset = at + filled as u64;
             let len = next_bytes(wanted - filled, request_bytes, &mut halve);
-            match self.access.read(&self.context, &mut buf[filled..filled + len], offset) {
+            match self.calls.read(&self.context, &mut buf[filled..filled + len], offset) {
                 Ok(0) => result = Err(self.context.truncated(offset, self.end)),
                 Ok(more) => filled += more,
                 Err(error) => result = Err(error),
@@ -138,7 +107,7 @@ impl<A: Access> SyncRead<A> {
     }
 }
 
-impl<A: Access> ReadStream for SyncRead<A> {
+impl ReadStream for SyncRead {
     fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
         let filled = self.fill(buf);
         self.done.push_back(filled);
@@ -163,30 +132,29 @@ impl<A: Access> ReadStream for SyncRead<A> {
 }
 
 /// Writes a file forward.
-pub(crate) struct SyncWrite<A: Access> {
+pub(crate) struct SyncWrite {
     context: StreamContext,
-    file: Arc<File>,
-    access: A,
+    calls: Calls,
     next: u64,
     failed: Option<IoError>,
 }
 
-impl<A: Access> SyncWrite<A> {
-    pub(crate) fn new(context: StreamContext, file: Arc<File>, access: A, start: u64) -> Self {
-        Self { context, file, access, next: start, failed: None }
+impl SyncWrite {
+    pub(crate) fn new(context: StreamContext, calls: Calls, start: u64) -> Self {
+        Self { context, calls, next: start, failed: None }
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
         let effect = self.context.inject_fault_of_write(self.next)?;
         let mut halve = effect == Some(Effect::Short);
         let (stored, offset) = apply_effect(effect, &mut buf[..len], self.next);
-        let request_bytes = self.access.request_bytes();
+        let request_bytes = self.calls.bytes;
         let receipt = self.context.meter.issue(offset, stored as u64, stored.div_ceil(request_bytes) as u64);
         let mut written = 0;
         let mut result = Ok(());
         while written < stored && result.is_ok() {
             let some = next_bytes(stored - written, request_bytes, &mut halve);
-            match self.access.write(&self.context, &buf[written..written + some], offset + written as u64) {
+            match self.calls.write(&self.context, &buf[written..written + some], offset + written as u64) {
                 Ok(more) => written += more,
                 Err(error) if self.context.has_space_now(&error) => {}
                 Err(error) => result = Err(error),
@@ -216,7 +184,7 @@ pub(crate) fn apply_effect(effect: Option<Effect>, bytes: &mut [u8], offset: u64
     }
 }
 
-impl<A: Access> WriteStream for SyncWrite<A> {
+impl WriteStream for SyncWrite {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
         self.check()?;
         if len > buf.len() {
@@ -234,23 +202,14 @@ impl<A: Access> WriteStream for SyncWrite<A> {
 
     fn sync(&mut self) -> Result<(), IoError> {
         self.check()?;
-        self.access.trim(&self.context, self.next)?;
         self.context.inject_fault(Action::Sync, self.next)?;
-        let synced = call(State::Device, || self.file.sync_data());
+        let synced = call(State::Device, || self.calls.file.sync_data());
         synced.map_err(|error| self.context.error(Action::Sync, self.next, error))
     }
 
-    fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
+    fn finish(self: Box<Self>) -> Result<u64, IoError> {
         self.check()?;
-        self.access.trim(&self.context, self.next)?;
-        self.context.space.note(&self.file);
+        self.context.space.note(&self.calls.file);
         Ok(self.next)
-    }
-}
-
-impl<A: Access> Drop for SyncWrite<A> {
-    fn drop(&mut self) {
-        // The stream is dropped unfinished: the caller has reported why, and the file keeps the bytes written.
-        let _ = self.access.trim(&self.context, self.next);
     }
 }

@@ -27,7 +27,6 @@ use crate::error::{Action, IoError};
 use crate::fault_hook::{FaultHook, inject_fault};
 use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, Ledger};
-use crate::mapped::Mapped;
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::space_reservation::SpaceReservation;
 use crate::stream::{ReadStream, WriteStream};
@@ -267,20 +266,18 @@ impl Disk {
         stat: &Metadata,
     ) -> Box<dyn ReadStream> {
         let Range { start, end } = range;
-        let bytes = match self.inner.options.backend {
-            Backend::Sized(bytes) => bytes.max(1),
-            Backend::Mapped(window) => {
-                let access = Mapped::new(Arc::new(file), window, start, end);
-                return Box::new(SyncRead::new(context, access, start, end));
+        match self.inner.options.backend {
+            Backend::Sized(bytes) => {
+                let calls = Calls { file: Arc::new(file), bytes: bytes.max(1) };
+                Box::new(SyncRead::new(context, calls, start, end))
             }
             Backend::Direct => {
                 let direct = self.prefers_direct(&file, start, end - start)
                     && self.enter_direct(&file, &context.path, stat);
                 let base = self.queued_file(context, Direction::Read, Arc::new(file), direct, stat);
-                return Box::new(DirectRead::new(base, start, end));
+                Box::new(DirectRead::new(base, start, end))
             }
-        };
-        Box::new(SyncRead::new(context, Calls { file: Arc::new(file), bytes }, start, end))
+        }
     }
 
     /// Opens a descriptor for random reads of a file, through an I/O queue for every back-end. It bypasses the page

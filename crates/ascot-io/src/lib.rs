@@ -29,7 +29,6 @@ mod fault_hook;
 mod growable;
 mod io_queue;
 mod ledger;
-mod mapped;
 mod memory;
 mod output;
 mod pipe;

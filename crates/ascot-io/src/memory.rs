@@ -180,22 +180,6 @@ impl Mapping {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
-
-    /// Copies out of the mapping; the range must lie in it.
-    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
-    pub(crate) fn copy_out(&self, from: usize, to: &mut [u8]) {
-        assert!(from <= self.bytes && to.len() <= self.bytes - from);
-        // SAFETY: the range lies in the mapping, and `to` is a Rust slice outside it.
-        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(from), to.as_mut_ptr(), to.len()) };
-    }
-
-    /// Copies into the mapping (which must be writable); the range must lie in it.
-    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
-    pub(crate) fn copy_in(&mut self, to: usize, from: &[u8]) {
-        assert!(to <= self.bytes && from.len() <= self.bytes - to);
-        // SAFETY: the range lies in the mapping, and `from` is a Rust slice outside it.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.as_ptr().add(to), from.len()) };
-    }
 }
 
 impl Drop for Mapping {

@@ -41,7 +41,7 @@ fn job(disk: &Disk, directory: &Path) -> Result<(), IoError> {
 
 fn disk_kinds(faults: &Faults) -> Vec<Disk> {
     let on = |backend| disk(backend, Some(faults.clone()));
-    vec![on(Backend::Sized(4096)), on(Backend::Direct), on(Backend::Mapped(8192))]
+    vec![on(Backend::Sized(4096)), on(Backend::Direct)]
 }
 
 #[test]

@@ -11,7 +11,6 @@ use crate::backend::{Backend, Calls, SyncWrite};
 use crate::direct::DirectWrite;
 use crate::error::{Action, IoError};
 use crate::ledger::Direction;
-use crate::mapped::Mapped;
 use crate::pipe::PipeWrite;
 use crate::stream::WriteStream;
 
@@ -47,9 +46,7 @@ impl Disk {
         path: &Path,
         name: &str,
     ) -> Result<(Box<dyn WriteStream>, File), IoError> {
-        // A mapped window must be readable too; a pipe or device may allow only writing.
-        let mapped = matches!(self.inner.options.backend, Backend::Mapped(_));
-        let (file, stat) = self.open(options.read(mapped).write(true), Action::Create, path, 0)?;
+        let (file, stat) = self.open(options.write(true), Action::Create, path, 0)?;
         let failed = |error| IoError::from_os(Action::Create, path, 0, error);
         let copy = file.try_clone().map_err(failed)?;
         Ok((self.writer(file, &stat, path, 0, name)?, copy))
@@ -115,19 +112,15 @@ impl Disk {
             return Ok(Box::new(PipeWrite::start(context, writing, file)?));
         }
         let file = Arc::new(file);
-        let bytes = match self.inner.options.backend {
-            Backend::Sized(bytes) => bytes.max(1),
-            Backend::Mapped(window) => {
-                let access = Mapped::new(Arc::clone(&file), window, start, start);
-                return Ok(Box::new(SyncWrite::new(context, file, access, start)));
+        Ok(match self.inner.options.backend {
+            Backend::Sized(bytes) => {
+                Box::new(SyncWrite::new(context, Calls { file, bytes: bytes.max(1) }, start))
             }
             Backend::Direct => {
                 let direct = self.enter_direct(&file, path, stat);
                 let base = self.queued_file(context, Direction::Write, file, direct, stat);
-                return Ok(Box::new(DirectWrite::new(base, start)));
+                Box::new(DirectWrite::new(base, start))
             }
-        };
-        let access = Calls { file: Arc::clone(&file), bytes };
-        Ok(Box::new(SyncWrite::new(context, file, access, start)))
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::blocks::{PAST_THE_END, Sink, Source};
-use crate::backend::{Access, Calls, apply_effect};
+use crate::backend::{Calls, apply_effect};
 use crate::buf::Buf;
 use crate::clocks::{State, call};
 use crate::error::{Action, IoError};

@@ -8,12 +8,11 @@ use ascot_io::{Backend, Buf, Disk, DiskOptions, IoError, IoQueue, ReadStream, Wr
 use ascot_testing::faults::Faults;
 
 /// Every back-end, the direct one on io_uring.
-pub const BACKENDS: [Backend; 6] = [
-    Backend::PLAIN,
-    Backend::BUFFERED,
+pub const BACKENDS: [Backend; 5] = [
+    Backend::Sized(4),
+    Backend::Sized(8 << 10),
     Backend::Sized(1000),
     Backend::Sized(1 << 20),
-    Backend::Mapped(3 * 4096),
     Backend::Direct,
 ];
 
