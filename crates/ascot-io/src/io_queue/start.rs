@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use io_uring::{IoUring, Probe, opcode};
 use rustix::event::EventfdFlags;
 
-use super::{Inner, IoQueue, Part, PartQueue, Ring, perform};
+use super::transfer::{Part, perform};
+use super::{Inner, IoQueue, PartQueue, Ring};
 use crate::ledger::Direction;
 use crate::sync::Unpoisoned;
 use crate::threads::{Thread, ThreadError, spawn};

@@ -1,7 +1,11 @@
 //! Tests of parts that no thread performs.
 
-use super::*;
-use crate::ledger::Ledger;
+use std::sync::Arc;
+
+use super::Request;
+use crate::PAGE_BYTES;
+use crate::buf::Buf;
+use crate::ledger::{Direction, Ledger};
 
 #[test]
 fn who_waits_for_a_dropped_part_gets_an_error() {
