@@ -237,3 +237,12 @@ def test_time_falls_with_m_and_d_matters_little(disk):
         by_memory = [ios[memory, fan_in] for memory in (100, 1000, 10_000, 100_000)]
         assert by_memory == sorted(by_memory, reverse=True) and by_memory[0] > 4 * by_memory[-1]
     assert ios[100, 30] > 0.5 * ios[100, 10]
+
+
+@pytest.mark.parametrize("name", ["sorts.csv", "streams.csv", "index.html", "charts", ".hidden", "../up", "/up", "."])
+def test_an_output_has_no_name_of_a_file_of_the_study(disk, name):
+    integers(disk / "in", 1000)
+    (disk / "p.csv").write_text(f"Buffer;Buffer;10;100;12,12;1;{disk / 'in'};{name};true\n")
+    done = run("lab", "sort", "--params", disk / "p.csv", "--out", disk / "out", expect=2)
+    assert f"row 1, column 8 (output file): '{name}'" in done.stderr
+    assert not (disk / "out").exists()

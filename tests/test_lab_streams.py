@@ -167,6 +167,7 @@ def test_an_interrupted_study_continues_after_its_last_row(disk, how):
         process.send_signal(how)
         _, said = process.communicate(timeout=60)
         assert process.returncode == -how, said
+        assert b"stopped; finished measurements are in" in said and b"streams.csv" in said
         assert leftovers(disk) == ["streams.csv"], "files of the interrupted measurement are left"
     finished = keys_of(rows_of(disk))
     assert 4 <= len(finished) < 6
@@ -194,6 +195,23 @@ def test_impossible_parameters_are_named_by_row_and_column(disk, row, place, pro
     done = run("lab", "streams", "--params", disk / "p.csv", "--out", disk / "out", expect=2)
     assert place in done.stderr and problem in done.stderr and "p.csv" in done.stderr
     assert not (disk / "out").exists(), "nothing is written for a wrong file"
+
+
+def test_a_page_of_others_stays(disk):
+    (disk / "index.html").write_text("mine")
+    flags = ["lab", "streams", "--n", "100", "--loops", "2", "--stream", "buffered", "--out", disk]
+    done = run(*flags, expect=2)
+    assert "index.html exists, and no study has made it" in done.stderr
+    assert (disk / "index.html").read_text() == "mine" and leftovers(disk) == ["index.html"]
+    (disk / "index.html").unlink()
+    run(*flags)
+    run(*flags)  # Its own page is replaced.
+
+
+def test_the_directory_of_the_measured_files_is_made(disk):
+    flags = ["--n", "100", "--loops", "2", "--stream", "buffered", "--out", disk / "out"]
+    run("lab", "streams", *flags, "--work", disk / "new" / "work")
+    assert leftovers(disk / "new" / "work") == []
 
 
 def test_wrong_flags_are_explained(disk):

@@ -24,6 +24,7 @@
 mod corrections;
 pub mod disk;
 pub mod error;
+pub mod files;
 pub mod net;
 pub mod observe;
 pub mod page;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ascot_lab::page::{self, About, Section};
 use ascot_lab::sorts::SortResult;
 use ascot_lab::streams::Measured;
-use ascot_lab::{place, sorts, streams};
+use ascot_lab::{files, place, sorts, streams};
 use ascot_model::units;
 use clap::ArgMatches;
 
@@ -49,10 +49,10 @@ pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result
         sorts::results::read(out)?.into_iter().filter(|result| result.place == here).collect();
     let sections: Vec<Section> = page::sorts::section(&sorts).into_iter().collect();
     let html = page::page(&about(run, &here, streams.len() + sorts.len()), &streams, &sections);
-    let path = out.join("index.html");
+    let path = out.join(files::PAGE);
     write_whole(&path, html.as_bytes()).map_err(Failure::file(&path, "cannot write the page"))?;
     if matches.get_flag("plot") {
-        let directory = out.join("charts");
+        let directory = out.join(files::CHARTS);
         fs::create_dir_all(&directory)
             .map_err(Failure::file(&directory, "cannot make the directory of the charts"))?;
         for (name, svg) in page::charts(&streams, &sorts) {

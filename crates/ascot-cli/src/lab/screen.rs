@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use ascot_io::Unpoisoned;
 use ascot_io::threads::{self, Thread};
-use ascot_lab::{Observer, Planned, Progress};
+use ascot_lab::{LabError, Observer, Planned, Progress};
 use ascot_model::units;
 
 use crate::sys;
@@ -55,10 +55,15 @@ impl Screen {
         Self { quiet, shared, thread: thread.and_then(Result::ok) }
     }
 
-    /// Shows a study, and clears the line when it has ended in any way.
-    pub fn show<R>(&self, study: impl FnOnce(&Self) -> R) -> R {
+    /// Shows a study, clears the line when it has ended in any way, and says where an interrupted one continues.
+    pub fn show<R>(&self, study: impl FnOnce(&Self) -> Result<R, LabError>) -> Result<R, LabError> {
         let result = study(self);
         self.clear();
+        if let Err(stopped @ LabError::Stopped { .. }) = &result
+            && !self.quiet
+        {
+            self.notice(&stopped.to_string());
+        }
         result
     }
 
@@ -105,8 +110,11 @@ impl Shared {
 fn line_of(progress: &Progress, since_s: f64) -> String {
     let Progress { what, finished, total, elapsed_s, left_s } = progress;
     let elapsed = units::seconds((elapsed_s + since_s).round());
-    let left = units::seconds((left_s - since_s).max(0.0).round());
-    format!("{} of {total}   {elapsed}, about {left} left   {what}", finished + 1)
+    let left = match left_s - since_s {
+        left_s if left_s > 0.0 => format!("about {} left", units::seconds(left_s.round())),
+        _ => "longer than predicted".into(),
+    };
+    format!("{} of {total}   {elapsed}, {left}   {what}", finished + 1)
 }
 
 fn clear(state: &mut State) {
@@ -178,6 +186,6 @@ mod tests {
         let progress =
             Progress { what: "write plain".into(), finished: 11, total: 944, elapsed_s: 60.0, left_s: 50.0 };
         assert_eq!(line_of(&progress, 3.0), "12 of 944   63 s, about 47 s left   write plain");
-        assert!(line_of(&progress, 80.0).contains("about 0 s left"));
+        assert_eq!(line_of(&progress, 80.0), "12 of 944   2 min 20 s, longer than predicted   write plain");
     }
 }

@@ -13,7 +13,7 @@ use clap::ArgMatches;
 
 use super::pages::{self, Run};
 use super::screen::Screen;
-use super::streams::out_directory;
+use super::streams::{out_directory, work_directory};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::signals::stoppable;
@@ -39,7 +39,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let cells: Vec<SortCell> = grids.iter().flat_map(SortGrid::cells).collect();
     let memory_bytes = numbers::memory(matches, "memory-limit", default_memory())?;
     let out = out_directory(matches)?;
-    let work = values::path(matches, "work").unwrap_or_else(|| out.clone());
+    let work = work_directory(matches, &out)?;
     let volumes = volume::of_directory(matches, &work)?;
     let study = SortStudy { cells, out, work, memory_bytes, volumes, faults: None };
     let screen = Screen::new(matches.get_flag("quiet"));

@@ -1,7 +1,7 @@
 //! `ascot lab streams` and `ascot lab all`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ascot_io::Direction;
 use ascot_lab::page;
@@ -10,7 +10,7 @@ use ascot_lab::streams::grid::{CACHES, DIRECTIONS};
 use ascot_lab::streams::parameters::{self, Row};
 use ascot_lab::streams::{Backend, Cache, Cell, Finished, StreamStudy};
 use ascot_lab::whole::{WholeGrid, WholeResults, WholeStudy};
-use ascot_lab::{LabError, Stop};
+use ascot_lab::{LabError, Stop, files};
 use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
 
@@ -88,7 +88,7 @@ struct Places {
 fn places(matches: &ArgMatches) -> Result<Places, Failure> {
     let memory_bytes = numbers::memory(matches, "memory", default_memory())?;
     let out = out_directory(matches)?;
-    let work = values::path(matches, "work").unwrap_or_else(|| out.clone());
+    let work = work_directory(matches, &out)?;
     Ok(Places { out, work, memory_bytes })
 }
 
@@ -107,11 +107,26 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The directory of the results, made if it does not exist.
+/// The directory of the results, made if it does not exist; a page of others in it is not replaced.
 pub(super) fn out_directory(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     let out = values::path(matches, "out").unwrap_or_default();
     fs::create_dir_all(&out).map_err(Failure::file(&out, "cannot make the directory of the results"))?;
+    let page = out.join(files::PAGE);
+    if files::is_foreign_page(&page).map_err(Failure::file(&page, "cannot read the page"))? {
+        return Err(Failure::usage(
+            format!("{} exists, and no study has made it", page.display()),
+            "name another directory (--out DIR), or move the file away",
+        ));
+    }
     Ok(out)
+}
+
+/// The directory of the files to be measured, by default `out`, made if it does not exist.
+pub(super) fn work_directory(matches: &ArgMatches, out: &Path) -> Result<PathBuf, Failure> {
+    let Some(work) = values::path(matches, "work") else { return Ok(out.to_path_buf()) };
+    fs::create_dir_all(&work)
+        .map_err(Failure::file(&work, "cannot make the directory of the files to be measured"))?;
+    Ok(work)
 }
 
 /// The rows of parameters that flags define.

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 
 use ascot_io::Direction;
 
+use crate::files::PAGE_MARK;
 use crate::sorts::SortResult;
 use crate::streams::analysis::{Analysis, Results, Series};
 use crate::streams::cell::{Backend, direction_word};
@@ -91,7 +92,7 @@ pub fn page(about: &About, results: &[Measured], more: &[Section]) -> String {
     }
     let lines: String = about.lines.iter().map(|line| format!("<p>{}</p>\n", escaped(line))).collect();
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">{PAGE_MARK}\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width\"><title>Streams and merge sort</title>\n\
          <style>{STYLE}</style></head><body>\n<h1>Streams and merge sort in secondary memory</h1>\n{lines}\

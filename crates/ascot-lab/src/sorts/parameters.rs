@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::cell::{SortCell, Source, StreamChoice};
 use crate::error::LabError;
+use crate::files;
 use crate::parameter_file::text_of;
 use crate::streams::Backend;
 use crate::streams::cell::ELEMENT_BYTES;
@@ -209,6 +210,9 @@ fn row(line: &str, number: usize, path: &Path) -> Result<SortGrid, LabError> {
     let source = PathBuf::from(fields[6]);
     let elements = elements_in(&source).map_err(wrong(6))?;
     let output = Some(fields[7]).filter(|name| !name.is_empty()).map(PathBuf::from);
+    if let Some(problem) = output.as_deref().and_then(problem_of_output) {
+        return Err(wrong(7)(problem.into()));
+    }
     let descending = match fields[8].to_ascii_lowercase().as_str() {
         "true" => false,
         "false" => true,
@@ -224,6 +228,19 @@ fn row(line: &str, number: usize, path: &Path) -> Result<SortGrid, LabError> {
         loops,
         output,
     })
+}
+
+/// The reason why an output cannot have this name, if it cannot: outputs are files in the directory of the results,
+/// beside the files of the study.
+pub(super) fn problem_of_output(name: &Path) -> Option<&'static str> {
+    let text = name.to_str().unwrap_or_default();
+    if name.components().count() != 1 || name.file_name().is_none() {
+        Some("is not the name of a file in the directory of the results")
+    } else if files::ALL.contains(&text) || text.starts_with('.') {
+        Some("is kept for a file of the study; name another file")
+    } else {
+        None
+    }
 }
 
 /// The number of integers in a file, or why it cannot be sorted.

@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use super::cell::{SortCell, Source, StreamChoice};
 use super::parameters::{self, backend};
 use crate::error::LabError;
+use crate::files::SORTS_TABLE;
 use crate::streams::parameters::{elements, exponents};
 use crate::table::Table;
 use crate::times;
 
 /// The name of the file in the directory of results.
-pub const FILE_NAME: &str = "sorts.csv";
+pub const FILE_NAME: &str = SORTS_TABLE;
 
 const COLUMNS: [&str; 25] = [
     "N",

@@ -11,6 +11,7 @@ use ascot_sort::request::Volumes;
 use super::cell::{SortCell, Source};
 use super::forecast::{Compared, Forecast};
 use super::measure::Measurement;
+use super::parameters;
 use super::results::{self, SortResult};
 use crate::error::LabError;
 use crate::observe::{Observer, Planned, Progress, Stop};
@@ -201,14 +202,10 @@ impl SortStudy {
         let made: HashSet<PathBuf> =
             results::read(&self.out)?.into_iter().filter_map(|result| result.cell.output).collect();
         for output in outputs {
-            let is_name = output.components().count() == 1 && output.file_name().is_some();
-            let problem = if !is_name {
-                "is not the name of a file in the directory of the results"
-            } else if !made.contains(output) && self.out.join(output).symlink_metadata().is_ok() {
-                "exists, and no sort of this table has made it"
-            } else {
-                continue;
-            };
+            let exists = !made.contains(output) && self.out.join(output).symlink_metadata().is_ok();
+            let problem = parameters::problem_of_output(output)
+                .or(exists.then_some("exists, and no sort of this table has made it"));
+            let Some(problem) = problem else { continue };
             return Err(LabError::Request(format!(
                 "the output {} {problem}\n  name another file",
                 output.display()

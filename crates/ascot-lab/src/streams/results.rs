@@ -16,10 +16,11 @@ use super::cell::{Backend, Cache, Cell, direction_word};
 use super::measure::Measured;
 use super::parameters;
 use crate::error::LabError;
+use crate::files::STREAMS_TABLE;
 use crate::table::{NumberedRow, Table};
 
 /// The name of the file in the directory of results.
-pub const FILE_NAME: &str = "streams.csv";
+pub const FILE_NAME: &str = STREAMS_TABLE;
 
 const COLUMNS: [&str; 15] = [
     "Direction",
