@@ -140,7 +140,7 @@ fn replay() -> Command {
              requests are rounded outward to whole blocks, bypass the page cache, and follow one after the other. With a \
              profile, the virtual disk computes the time and the switches of a device that is not there.",
         )
-        .override_usage("ascot trace replay TRACE --on DIR|PROFILE [--timing WORD] [--repeat N] [--json]")
+        .override_usage("ascot trace replay TRACE --on DIR|PROFILE [OPTION]...")
         .after_help(
             "Examples:\n\
              \x20 ascot trace replay run.trace --on /data --repeat 5\n\
@@ -189,7 +189,8 @@ fn export() -> Command {
         .after_help(
             "Examples:\n\
              \x20 ascot trace export run.trace --csv -\n\
-             \x20 ascot trace export run.trace --fio run.log && fio --name=replay --read_iolog=run.log",
+             \x20 ascot trace export run.trace --fio run.log\n\
+             \x20 fio --name=replay --read_iolog=run.log",
         )
         .arg(trace_file())
         .arg(file_option("csv", "write all events to FILE (-: standard output)", "Write all events to FILE as CSV; - is standard output."))
