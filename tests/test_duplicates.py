@@ -1,4 +1,4 @@
-"""`-u` and `--top` leave fewer bytes: merges follow the share that the first pass measures, and the report says so."""
+"""`-u` and `--top` leave fewer bytes: merges follow the share that the first pass measures, as reported."""
 
 import json
 import random

@@ -108,6 +108,8 @@ def test_b_of_both_directions(disk):
     assert [(row["Read stream"], row["Write stream"]) for row in rows(disk)] == [
         ("sized 2^10", "sized 2^12"), ("sized 2^11", "sized 2^12"),
     ]  # fmt: skip
+    identifiers = re.findall(r' id="([^"]+)"', (disk / "index.html").read_text())
+    assert len(set(identifiers)) == len(identifiers) and "figure-30-group-2" in identifiers
 
 
 def killed_after_rows(disk, count, words):

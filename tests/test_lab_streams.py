@@ -104,6 +104,10 @@ def test_the_quick_study_ends_in_a_page_with_every_table_and_figure(disk):
         (direction, cache) for direction in ("read", "write") for cache in ("cold", "warm")
     }
     assert len(set(keys_of(rows))) == len(rows)
+    table = out / "sorts.csv"
+    table.write_text("".join(table.read_text().splitlines(keepends=True)[:-3]))
+    again = run("lab", "all", "--quick", "--out", out, timeout=QUICK_SECONDS)
+    assert "ascot: 3 measurements to make (" in again.stderr, "the study continues after its finished measurements"
     for row in rows:
         # The formula rounds the blocks of all streams up once, each stream has a last block of its own.
         formula, counted = int(row["I/Os by formula"]), int(row["I/Os counted"])
@@ -195,6 +199,27 @@ def test_impossible_parameters_are_named_by_row_and_column(disk, row, place, pro
     done = run("lab", "streams", "--params", disk / "p.csv", "--out", disk / "out", expect=2)
     assert place in done.stderr and problem in done.stderr and "p.csv" in done.stderr
     assert not (disk / "out").exists(), "nothing is written for a wrong file"
+
+
+def test_a_cell_stands_once_on_the_page_with_most_loops(disk):
+    flags = ["--stream", "sized", "--b", "12", "--n", "1000", "--cache", "cold", "--direction", "read", "--out", disk]
+    for loops in ("4", "2"):
+        run("lab", "streams", *flags, "--loops", loops)
+    assert len(rows_of(disk)) == 2
+    page = (disk / "index.html").read_text()
+    assert page.count("<td>read sized, B = 2^12, N = 1000, k = 1, cold") == 1
+    # Its best B is on the page, although nothing was measured with a warm cache.
+    best = page[page.index("Best B of sized streams") :]
+    assert "<td>2^12</td>" in best[: best.index("</div>")]
+
+
+def test_blocks_of_several_streams_have_tables_and_fits(disk):
+    flags = ["--stream", "sized", "--b", "12", "--n", "1000", "--k", "1,2,5", "--loops", "2", "--out", disk]
+    run("lab", "streams", *flags, "--cache", "warm", "--direction", "write")
+    page = (disk / "index.html").read_text()
+    assert all(f"ms by B and N, {k}" in page for k in ("one stream", "2 streams", "5 streams"))
+    fits = page[page.index('id="fits-k"') :]
+    assert "write sized, warm, B = 2^12" in fits[: fits.index("</div>")]
 
 
 def test_a_page_of_others_stays(disk):

@@ -1,11 +1,13 @@
 //! The page of the studies of streams and merge sorts, made from all rows of their tables.
 
+use std::collections::HashMap;
 use std::fs;
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 use ascot_lab::page::{self, About, Section};
-use ascot_lab::sorts::SortResult;
-use ascot_lab::streams::Measured;
+use ascot_lab::sorts::{SortCell, SortResult};
+use ascot_lab::streams::{Cell, Measured};
 use ascot_lab::{files, place, sorts, streams};
 use ascot_model::units;
 use clap::ArgMatches;
@@ -43,10 +45,12 @@ impl Run {
 /// path.
 pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result<PathBuf, Failure> {
     let here = place::name_of(work)?;
-    let streams: Vec<Measured> =
-        streams::results::read(out)?.into_iter().filter(|measured| measured.place == here).collect();
-    let sorts: Vec<SortResult> =
-        sorts::results::read(out)?.into_iter().filter(|result| result.place == here).collect();
+    let mut streams: Vec<Measured> = streams::results::read(out)?;
+    streams.retain(|measured| measured.place == here);
+    keep_most_loops(&mut streams, |one| Cell { loops: 0, ..one.cell }, |one| one.cell.loops);
+    let mut sorts: Vec<SortResult> = sorts::results::read(out)?;
+    sorts.retain(|result| result.place == here);
+    keep_most_loops(&mut sorts, |one| SortCell { loops: 0, ..one.cell.clone() }, |one| one.cell.loops);
     let sections: Vec<Section> = page::sorts::section(&sorts).into_iter().collect();
     let html = page::page(&about(run, &here, streams.len() + sorts.len()), &streams, &sections);
     let path = out.join(files::PAGE);
@@ -61,6 +65,16 @@ pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result
         }
     }
     Ok(path)
+}
+
+/// Of measurements that differ in their loops only, keeps the one with most.
+fn keep_most_loops<R, K: Eq + Hash>(results: &mut Vec<R>, key: impl Fn(&R) -> K, loops: impl Fn(&R) -> u32) {
+    let mut most: HashMap<K, u32> = HashMap::new();
+    for one in results.iter() {
+        let known = most.entry(key(one)).or_default();
+        *known = (*known).max(loops(one));
+    }
+    results.retain(|one| most.get(&key(one)) == Some(&loops(one)));
 }
 
 /// The lines of the page about the run.

@@ -115,7 +115,7 @@ impl<'a> Figures<'a> {
             self.by_k(18, Read, &[Buffered], &[smaller, usual], "time against k"),
             self.by_n(19, Read, &[Plain, Buffered], &[10], ms, "plain and buffered for k = 10"),
             self.by_b(20, Write, &[Sized], 0, "time against B"),
-            self.by_b(21, Write, &[Sized], 5, "time against B from 2^5 on"),
+            self.by_b(21, Write, &[Sized], 4, "time against B from 2^4 on"),
             self.by_b(22, Write, &[Sized, Buffered], 4, "sized and buffered"),
             self.by_b(23, Read, &[Sized], 0, "time against B"),
             self.by_b(24, Read, &[Sized, Buffered], 4, "sized and buffered"),

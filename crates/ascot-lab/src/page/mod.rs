@@ -117,26 +117,25 @@ fn section_of(
             if found.of(series).next().is_none() {
                 continue;
             }
-            let (table, by) = match backend.has_blocks() {
-                true => (tables::by_blocks(found, series), "B and N, one stream"),
-                false => (tables::by_streams(found, series), "k and N"),
-            };
             let id = match table_number(series) {
                 Some(number) => format!("table-{number}"),
                 None => format!("{word}-{}-{}", backend.word(), cache.word()),
             };
-            let title = format!("{} streams, {}: ms by {by}", backend.word(), cache.word());
-            let _ = writeln!(html, "<div id=\"{id}\"><h3>{}</h3>{}</div>", escaped(&title), table.html());
+            if !backend.has_blocks() {
+                html += &table_of_times(&id, series, "k and N", &tables::by_streams(found, series));
+                continue;
+            }
+            for k in found.values(series, |measured| measured.cell.streams) {
+                let (id, by) = match k {
+                    1 => (id.clone(), "B and N, one stream".to_owned()),
+                    _ => (format!("{id}-{k}"), format!("B and N, {k} streams")),
+                };
+                html += &table_of_times(&id, series, &by, &tables::by_blocks(found, series, k));
+            }
         }
-        if let Some(number) = table_of_best_blocks(direction, backend) {
-            let best = tables::best_blocks(analysis, direction, backend);
-            let _ = writeln!(
-                html,
-                "<div id=\"table-{number}\"><h3>Best B of {} streams for each N (table {number} of the paper)</h3>{}\
-                 </div>",
-                backend.word(),
-                best.html()
-            );
+        if backend.has_blocks() {
+            html +=
+                &table_of_best_blocks(direction, backend, &tables::best_blocks(analysis, direction, backend));
         }
     }
     for figure in figures.all().iter().filter(|figure| figure.direction == direction) {
@@ -144,6 +143,20 @@ fn section_of(
     }
     let title = format!("{} streams", doing(direction));
     Section { id: word.to_owned(), title, html }
+}
+
+fn table_of_times(id: &str, series: Series, by: &str, table: &HtmlTable) -> String {
+    let title = format!("{} streams, {}: ms by {by}", series.backend.word(), series.cache.word());
+    format!("<div id=\"{id}\"><h3>{}</h3>{}</div>\n", escaped(&title), table.html())
+}
+
+fn table_of_best_blocks(direction: Direction, backend: Backend, table: &HtmlTable) -> String {
+    let (id, published) = match published_best_blocks(direction, backend) {
+        Some(number) => (format!("table-{number}"), format!(" (table {number} of the paper)")),
+        None => (format!("best-b-{}-{}", direction_word(direction), backend.word()), String::new()),
+    };
+    let title = format!("Best B of {} streams for each N{published}", backend.word());
+    format!("<div id=\"{id}\"><h3>{title}</h3>{}</div>\n", table.html())
 }
 
 fn doing(direction: Direction) -> &'static str {
@@ -160,7 +173,7 @@ fn table_number(series: Series) -> Option<u32> {
 }
 
 /// The table of the paper with the best B of a back-end.
-fn table_of_best_blocks(direction: Direction, backend: Backend) -> Option<u32> {
+fn published_best_blocks(direction: Direction, backend: Backend) -> Option<u32> {
     match (direction, backend) {
         (Direction::Write, Backend::Sized) => Some(3),
         (Direction::Read, Backend::Sized) => Some(4),

@@ -26,14 +26,15 @@ pub fn section(results: &[SortResult]) -> Option<Section> {
             group.read, group.write
         );
         // Identifiers belong to the first group: a page has each of them once.
-        html += &group_html(group, number == 0);
+        html += &group_html(group, number);
     }
     html += "<p>The planner's choice has the memory of the cell, or the least in which a sort works where that is more.</p>\n";
     let _ = write!(html, "<details><summary>All sorts</summary>{}</details>", every_sort(results).html());
     (!groups.is_empty()).then(|| Section { id: "sorts".into(), title: "Merge sorts".into(), html })
 }
 
-fn group_html(group: &Group<'_>, first: bool) -> String {
+fn group_html(group: &Group<'_>, number: usize) -> String {
+    let first = number == 0;
     let id = |name: &str| if first { format!(" id=\"{name}\"") } else { String::new() };
     let mut html = String::new();
     let list = |values: Vec<String>| values.join(", ");
@@ -65,13 +66,10 @@ fn group_html(group: &Group<'_>, first: bool) -> String {
     for elements in group.elements() {
         let _ = writeln!(html, "<h4>N = {elements}: ms by M and d</h4>{}", by_memory(group, elements).html());
     }
-    for (number, caption, chart) in figures(group) {
-        let id = if first {
-            format!("figure-{number}")
-        } else {
-            format!("figure-{number}-{}-{}", group.read.backend.word(), group.write.backend.word())
-        };
-        html += &charts_html(&id, &format!("Figure {number}. {caption}"), &[(String::new(), chart)]);
+    for (figure, caption, chart) in figures(group) {
+        let id =
+            if first { format!("figure-{figure}") } else { format!("figure-{figure}-group-{}", number + 1) };
+        html += &charts_html(&id, &format!("Figure {figure}. {caption}"), &[(String::new(), chart)]);
     }
     html
 }

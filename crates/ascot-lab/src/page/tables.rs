@@ -1,6 +1,8 @@
 //! The tables of Heinrich et al., section 3 and the appendix, from the results of a study, with the I/Os of the
 //! formulas and the I/Os counted.
 
+use std::collections::BTreeSet;
+
 use ascot_io::Direction;
 
 use super::chart::short_number;
@@ -42,13 +44,13 @@ pub fn by_streams(results: Results<'_>, series: Series) -> HtmlTable {
     table
 }
 
-/// Mean times by B (rows) and N (columns): the tables of buffers and windows of the appendix.
-pub fn by_blocks(results: Results<'_>, series: Series) -> HtmlTable {
+/// Mean times of k streams by B (rows) and N (columns): the tables of buffers and windows of the appendix.
+pub fn by_blocks(results: Results<'_>, series: Series, k: u32) -> HtmlTable {
     let elements = results.values(series, |measured| measured.cell.elements);
     let names = ["B", "bytes"].map(str::to_owned);
     let mut table = HtmlTable::new(names.into_iter().chain(elements.iter().map(u64::to_string)));
     for exponent in results.values(series, |measured| measured.cell.exponent) {
-        let time = |&n: &u64| results.mean_ms(series, exponent, 1, n).map_or_else(dash, ms);
+        let time = |&n: &u64| results.mean_ms(series, exponent, k, n).map_or_else(dash, ms);
         let names = [format!("2^{exponent}"), (1_u64 << exponent).to_string()];
         table.rows.push(names.into_iter().chain(elements.iter().map(time)).collect());
     }
@@ -83,11 +85,12 @@ pub fn best_blocks(analysis: &Analysis, direction: Direction, backend: Backend) 
         let series = Series { direction, cache, backend };
         analysis.best_blocks.iter().filter(move |best| best.series == series)
     };
-    for warm in of(Cache::Warm) {
-        let cold = of(Cache::Cold).find(|cold| cold.elements == warm.elements);
+    let elements: BTreeSet<u64> = of(Cache::Warm).chain(of(Cache::Cold)).map(|best| best.elements).collect();
+    for n in elements {
         let cells = |best: &BestBlock| [format!("2^{}", best.exponent), ms(best.mean_ms)];
-        let cold = cold.map_or_else(|| [dash(), dash()], cells);
-        table.rows.push(std::iter::once(warm.elements.to_string()).chain(cells(warm)).chain(cold).collect());
+        let best = |cache| of(cache).find(|best| best.elements == n).map_or_else(|| [dash(), dash()], cells);
+        let both = best(Cache::Warm).into_iter().chain(best(Cache::Cold));
+        table.rows.push(std::iter::once(n.to_string()).chain(both).collect());
     }
     table
 }
@@ -185,7 +188,7 @@ mod tests {
         let plain = by_streams(found, series(Backend::Plain));
         assert_eq!((plain.rows.len(), plain.header.len()), (8, 8));
         assert_eq!((plain.rows[0][7].as_str(), plain.rows[1][7].as_str()), ("3.00", "-"));
-        let sized = by_blocks(found, series(Backend::Sized));
+        let sized = by_blocks(found, series(Backend::Sized), 1);
         assert_eq!((sized.rows.len(), sized.header.len()), (23, 9));
         assert_eq!([&sized.rows[0][8], &sized.rows[1][8]], ["-", "3.00"]);
         assert_eq!(every_result(&results).rows.len(), results.len());

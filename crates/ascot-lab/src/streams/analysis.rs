@@ -69,9 +69,9 @@ pub struct CrossOver {
 /// The conclusions.
 #[derive(Debug, Clone, Default)]
 pub struct Analysis {
-    /// Cost against N, for one stream (for back-ends with B: at the largest common B up to 64 KiB).
+    /// Cost against N, for one stream (for back-ends with B: at the largest B up to 64 KiB).
     pub by_elements: Vec<SeriesFit>,
-    /// Cost against k, for plain and buffered streams of each N.
+    /// Cost against k, for streams of each N (for back-ends with B: at the same B).
     pub by_streams: Vec<SeriesFit>,
     /// The best B of each N.
     pub best_blocks: Vec<BestBlock>,
@@ -129,29 +129,29 @@ impl Analysis {
         const USUAL_EXPONENT: u8 = 16;
         let exponents = results.values(series, |measured| measured.cell.exponent);
         let usual = exponents.iter().rev().find(|exponent| **exponent <= USUAL_EXPONENT);
-        if let Some(&exponent) = usual.or(exponents.first()) {
-            let points = |measured: &Measured| measured.cell.elements as f64;
-            let alone =
-                |measured: &&Measured| measured.cell.streams == 1 && measured.cell.exponent == exponent;
-            let all: Vec<(f64, f64)> =
-                results.of(series).filter(alone).map(|one| (points(one), one.mean_ms())).collect();
-            self.by_elements.extend(fit_of(series, 1, exponent, &all));
-        }
+        let Some(&exponent) = usual.or(exponents.first()) else { return };
+        let points = |measured: &Measured| measured.cell.elements as f64;
+        let alone = |measured: &&Measured| measured.cell.streams == 1 && measured.cell.exponent == exponent;
+        let all: Vec<(f64, f64)> =
+            results.of(series).filter(alone).map(|one| (points(one), one.mean_ms())).collect();
+        self.by_elements.extend(fit_of(series, 1, exponent, &all));
         for elements in results.values(series, |measured| measured.cell.elements) {
             if series.backend.has_blocks() {
                 self.best_blocks.extend(best_block(results, series, elements));
                 let slower: &[Backend] = match series.backend {
                     Backend::Sized => &[Backend::Plain, Backend::Buffered],
-                    _ => &[Backend::Buffered, Backend::Sized],
+                    Backend::Mapped => &[Backend::Plain, Backend::Buffered, Backend::Sized],
+                    _ => &[Backend::Plain, Backend::Buffered, Backend::Sized, Backend::Mapped],
                 };
                 let cross = |&other| cross_over(results, series, other, elements);
                 self.cross_overs.extend(slower.iter().filter_map(cross));
-            } else {
-                let same = |measured: &&Measured| measured.cell.elements == elements;
-                let of = |one: &Measured| (f64::from(one.cell.streams), one.mean_ms());
-                let all: Vec<(f64, f64)> = results.of(series).filter(same).map(of).collect();
-                self.by_streams.extend(fit_of(series, elements, 0, &all));
             }
+            let same = |measured: &&Measured| {
+                measured.cell.elements == elements && measured.cell.exponent == exponent
+            };
+            let of = |one: &Measured| (f64::from(one.cell.streams), one.mean_ms());
+            let all: Vec<(f64, f64)> = results.of(series).filter(same).map(of).collect();
+            self.by_streams.extend(fit_of(series, elements, exponent, &all));
         }
     }
 }

@@ -23,7 +23,7 @@ const COLUMNS: usize = 6;
 const LENGTHS_BYTES: usize = 4 * COLUMNS;
 /// The bit of a kind that says that a request jumped.
 const JUMPED: u8 = 8;
-/// Events of a full section: their columns take less than [`super::MAX_SECTION_BYTES`].
+/// Events of a full section: their columns take less than [`super::section::MAX_SECTION_BYTES`].
 pub const MAX_EVENTS: usize = 16_384;
 
 /// The last request to a file.
