@@ -211,7 +211,7 @@ fn row(line: &str, number: usize, path: &Path) -> Result<SortGrid, LabError> {
     let elements = elements_in(&source).map_err(wrong(6))?;
     let output = Some(fields[7]).filter(|name| !name.is_empty()).map(PathBuf::from);
     if let Some(problem) = output.as_deref().and_then(problem_of_output) {
-        return Err(wrong(7)(problem.into()));
+        return Err(wrong(7)(format!("{problem}; name another file")));
     }
     let descending = match fields[8].to_ascii_lowercase().as_str() {
         "true" => false,
@@ -237,7 +237,7 @@ pub(super) fn problem_of_output(name: &Path) -> Option<&'static str> {
     if name.components().count() != 1 || name.file_name().is_none() {
         Some("is not the name of a file in the directory of the results")
     } else if files::ALL.contains(&text) || text.starts_with('.') {
-        Some("is kept for a file of the study; name another file")
+        Some("is kept for a file of the study")
     } else {
         None
     }

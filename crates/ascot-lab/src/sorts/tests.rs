@@ -332,7 +332,8 @@ fn the_output_is_kept_and_never_takes_the_place_of_the_input() {
         ("in.dat", "exists"),
         (".", "is not the name"),
         ("../p.csv", "is not the name"),
-        ("sorts.csv", "exists"),
+        ("sorts.csv", "is kept for a file of the study"),
+        ("charts", "is kept for a file of the study"),
     ] {
         study.cells[0].output = Some(output.into());
         let error = study.run(&Notes::new(&stop, usize::MAX), &stop).unwrap_err().to_string();
