@@ -207,9 +207,9 @@ def test_a_cell_stands_once_on_the_page_with_most_loops(disk):
         run("lab", "streams", *flags, "--loops", loops)
     assert len(rows_of(disk)) == 2
     page = (disk / "index.html").read_text()
-    assert page.count("<td>read sized, B = 2^12, N = 1000, k = 1, cold") == 1
-    # Its best B is on the page, although nothing was measured with a warm cache.
-    best = page[page.index("Best B of sized streams") :]
+    assert page.count("read sized, B = 2^12, N = 1000, k = 1, cold") == 1
+    # The best B is on the page, although nothing was measured with a warm cache.
+    best = page[page.index("Best B of sized streams for each N (table 4") :]
     assert "<td>2^12</td>" in best[: best.index("</div>")]
 
 

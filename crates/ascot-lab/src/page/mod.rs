@@ -151,6 +151,9 @@ fn table_of_times(id: &str, series: Series, by: &str, table: &HtmlTable) -> Stri
 }
 
 fn table_of_best_blocks(direction: Direction, backend: Backend, table: &HtmlTable) -> String {
+    if table.rows.is_empty() {
+        return String::new();
+    }
     let (id, published) = match published_best_blocks(direction, backend) {
         Some(number) => (format!("table-{number}"), format!(" (table {number} of the paper)")),
         None => (format!("best-b-{}-{}", direction_word(direction), backend.word()), String::new()),
