@@ -187,6 +187,7 @@ def test_an_interrupted_study_continues_after_its_last_row(disk, how):
     [
         ("Bufer;1000;1;0,2;6", "row 2, column 1", "'Bufer' is not a stream type"),
         ("BufferB;-1;1;0,2;6", "row 2, column 2", "'-1' is not a whole number"),
+        ("BufferB;0;1;0,2;6", "row 2, column 2", "'0' is not a whole number from 1"),
         ("BufferB;1000;0;0,2;6", "row 2, column 3", "not a number of streams"),
         ("Mapping;1000;1;0,2;6", "row 2, column 4", "smaller than the 4 bytes"),
         ("BufferB;1000;1;0,31;6", "row 2, column 4", "exponents from 0 to 30"),
@@ -249,7 +250,7 @@ def test_wrong_flags_are_explained(disk):
     ]:
         done = run("lab", "streams", *flags, "--out", disk / "out", expect=2)
         assert text in done.stderr, done.stderr
-        assert not (disk / "out" / "streams.csv").exists()
+        assert not (disk / "out").exists()
 
 
 def test_files_that_do_not_fit_are_refused_before_anything_is_written(disk):
@@ -258,6 +259,7 @@ def test_files_that_do_not_fit_are_refused_before_anything_is_written(disk):
         done = run(*flags, "--n", "1e8", expect=2)
         assert "the study needs 800 MB" in done.stderr and str(small) in done.stderr
         assert not [name for name in leftovers(small) if name != "lost+found"]
+        assert not (disk / "out").exists()
         # Two files of 4 MB fit.
         run(*flags, "--n", "1e6", "--loops", "2", "--cache", "warm")
 

@@ -22,6 +22,11 @@ fn fold(sum: u32, element: u32) -> u32 {
     sum.rotate_left(5) ^ element
 }
 
+/// Takes the number by value: by reference, the compiler would store it after every element.
+fn check(expected: &mut Option<u32>, sum: u32) {
+    assert_eq!(*expected.get_or_insert(sum), sum, "other elements were read");
+}
+
 fn read_elements(path: &Path, kind: StreamKind, expected: &mut Option<u32>) -> Timed {
     let since = Instant::now();
     let mut reader = ElementReader::<u32>::open(path, kind)?;
@@ -31,7 +36,7 @@ fn read_elements(path: &Path, kind: StreamKind, expected: &mut Option<u32>) -> T
     }
     reader.close();
     let seconds = since.elapsed().as_secs_f64();
-    assert_eq!(*expected.get_or_insert(sum), sum, "other elements were read");
+    check(expected, sum);
     Ok(seconds)
 }
 
@@ -50,7 +55,7 @@ fn read_slices(path: &Path, block_bytes: usize, expected: &mut Option<u32>) -> T
         }
     }
     let seconds = since.elapsed().as_secs_f64();
-    assert_eq!(*expected.get_or_insert(sum), sum, "other elements were read");
+    check(expected, sum);
     Ok(seconds)
 }
 

@@ -41,7 +41,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let out = out_directory(matches)?;
     let work = work_directory(matches, &out)?;
     let volumes = volume::of_directory(matches, &work)?;
-    let study = SortStudy { cells, out, work, memory_bytes, volumes, faults: None };
+    let study = SortStudy { cells, out: out.to_path_buf(), work, memory_bytes, volumes, faults: None };
     let screen = Screen::new(matches.get_flag("quiet"));
     let finished = stoppable(|cancel| screen.show(|screen| study.run(screen, &Stop(cancel.flag()))))?;
     let FinishedSorts { results, measured, predicted_s, taken_s } = &finished;

@@ -1,6 +1,7 @@
 //! `ascot lab streams` and `ascot lab all`.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use ascot_io::Direction;
@@ -56,10 +57,10 @@ pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
     let grid = if matches.get_flag("quick") { WholeGrid::quick() } else { WholeGrid::published() };
     let Places { out, work, memory_bytes } = places(matches)?;
     let (cells, volumes) = (grid.streams.cells(), volume::of_directory(matches, &work)?);
-    let streams = StreamStudy { cells, out: out.clone(), work: work.clone(), memory_bytes };
+    let streams = StreamStudy { cells, out: out.to_path_buf(), work: work.clone(), memory_bytes };
     let sorts = SortStudy {
         cells: grid.sorts,
-        out: out.clone(),
+        out: out.to_path_buf(),
         work: work.clone(),
         memory_bytes,
         volumes,
@@ -80,7 +81,7 @@ pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// The directories of a study, and its memory.
 struct Places {
-    out: PathBuf,
+    out: OutDirectory,
     work: PathBuf,
     memory_bytes: u64,
 }
@@ -95,7 +96,7 @@ fn places(matches: &ArgMatches) -> Result<Places, Failure> {
 /// Measures the cells, writes the page and prints the conclusions.
 fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
     let Places { out, work, memory_bytes } = places(matches)?;
-    let study = StreamStudy { cells, out: out.clone(), work: work.clone(), memory_bytes };
+    let study = StreamStudy { cells, out: out.to_path_buf(), work: work.clone(), memory_bytes };
     let screen = Screen::new(matches.get_flag("quiet"));
     let Finished { results, measured, predicted_s, taken_s } =
         stoppable(|cancel| screen.show(|screen| study.run(screen, &Stop(cancel.flag()))))?;
@@ -107,18 +108,43 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The directory of the results. If it was made and nothing is put into it, it is removed: a study that is refused leaves
+/// nothing.
+pub(super) struct OutDirectory {
+    path: PathBuf,
+    made: bool,
+}
+
+impl Deref for OutDirectory {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for OutDirectory {
+    fn drop(&mut self) {
+        if self.made {
+            // Fails if anything is in it.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
 /// The directory of the results, made if it does not exist; a page of others in it is not replaced.
-pub(super) fn out_directory(matches: &ArgMatches) -> Result<PathBuf, Failure> {
-    let out = values::path(matches, "out").unwrap_or_default();
-    fs::create_dir_all(&out).map_err(Failure::file(&out, "cannot make the directory of the results"))?;
-    let page = out.join(files::PAGE);
+pub(super) fn out_directory(matches: &ArgMatches) -> Result<OutDirectory, Failure> {
+    let path = values::path(matches, "out").unwrap_or_default();
+    let made = !path.exists();
+    fs::create_dir_all(&path).map_err(Failure::file(&path, "cannot make the directory of the results"))?;
+    let page = path.join(files::PAGE);
     if files::is_foreign_page(&page).map_err(Failure::file(&page, "cannot read the page"))? {
         return Err(Failure::usage(
             format!("{} exists, and no study has made it", page.display()),
             "name another directory (--out DIR), or move the file away",
         ));
     }
-    Ok(out)
+    Ok(OutDirectory { path, made })
 }
 
 /// The directory of the files to be measured, by default `out`, made if it does not exist.

@@ -192,7 +192,7 @@ fn result_of(fields: &[String]) -> Result<SortResult, usize> {
     };
     let cell = SortCell {
         elements: elements(&fields[0]).map_err(|_| 0_usize)?,
-        memory_elements: elements(&fields[1]).ok().filter(|count| *count > 0).ok_or(1_usize)?,
+        memory_elements: elements(&fields[1]).map_err(|_| 1_usize)?,
         fan_in: one(parameters::fan_in_list(&fields[2]), 2)?,
         read: choice(&fields[3]).ok_or(3_usize)?,
         write: choice(&fields[4]).ok_or(4_usize)?,

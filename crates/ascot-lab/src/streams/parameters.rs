@@ -75,8 +75,8 @@ impl Row {
 /// The problem, without the value.
 pub fn elements(text: &str) -> Result<u64, String> {
     match text.trim().parse::<f64>() {
-        Ok(number) if number.fract() == 0.0 && (0.0..=MAX_ELEMENTS).contains(&number) => Ok(number as u64),
-        Ok(_) => Err("is not a whole number from 0 to 1e15".into()),
+        Ok(number) if number.fract() == 0.0 && (1.0..=MAX_ELEMENTS).contains(&number) => Ok(number as u64),
+        Ok(_) => Err("is not a whole number from 1 to 1e15".into()),
         Err(_) => Err("is not a number; write 1000, 1e6 or 2.5e8".into()),
     }
 }
@@ -93,7 +93,7 @@ pub fn element_list(text: &str) -> Result<Vec<u64>, String> {
             None => list.push(elements(part).map_err(named)?),
             Some((first, last)) => {
                 let [first, last] = [elements(first).map_err(named)?, elements(last).map_err(named)?];
-                if first == 0 || first > last {
+                if first > last {
                     return Err(named("is not a range from a smaller number to a larger one".into()));
                 }
                 list.extend(
@@ -297,7 +297,10 @@ mod tests {
         );
         assert_eq!(stream_list("1,2, 30").unwrap(), [1, 2, 30]);
         assert!(
-            element_list("nan").is_err() && element_list("inf").is_err() && element_list("1e16").is_err()
+            element_list("0").is_err()
+                && element_list("nan").is_err()
+                && element_list("inf").is_err()
+                && element_list("1e16").is_err()
         );
     }
 }
