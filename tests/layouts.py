@@ -5,8 +5,11 @@ The oracle is plain Python: `sorted` with a key function that defines the order 
 
 import random
 import struct
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import numpy
 
@@ -205,3 +208,12 @@ def sorted_file(layout, records):
     if layout.dtype:
         return _sorted_numbers(records).tobytes()
     return layout.file(layout.sorted(records))
+
+
+# Tests of both methods follow each other, and Python takes longer to make and sort a file than the command.
+@lru_cache(maxsize=1)
+def file_and_sorted(layout, size_bytes, style="random"):
+    """The bytes of a file of `make_file`, and the same sorted."""
+    with tempfile.NamedTemporaryFile() as file:
+        records = make_file(layout, Path(file.name), size_bytes, style)
+        return Path(file.name).read_bytes(), sorted_file(layout, records)

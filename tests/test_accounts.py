@@ -11,6 +11,8 @@ import pytest
 from support import FIXED, ascot_binary, clean_environment, enter_cgroup, run, throttled_cgroup
 from thread_observer import MAIN, watch
 
+pytestmark = pytest.mark.alone
+
 STATES = ["busy_seconds", "waiting_input_seconds", "waiting_memory_seconds", "waiting_device_seconds"]
 SMALL = ["--memory", "24MiB"]
 MERGING = [*SMALL, "--method", "merge"]

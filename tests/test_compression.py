@@ -211,6 +211,7 @@ def as_user(state):
     return kept
 
 
+@pytest.mark.alone
 @pytest.mark.privileged
 def test_a_wrong_profile_is_corrected(made, disk, tmp_path):
     """A stored profile calls a fast disk slow: the job begins to compress, measures the disk, and stops."""
@@ -237,6 +238,7 @@ def test_a_wrong_profile_is_corrected(made, disk, tmp_path):
         assert spilled(report, "none")[0] > 0
 
 
+@pytest.mark.alone
 @pytest.mark.privileged
 def test_a_volume_that_turns_out_slow_is_spared(made, disk, tmp_path):
     """The profile of the volume is old: now it writes at 20 MB/s. The job measures that and begins to compress."""

@@ -20,6 +20,8 @@ from support import (
     throttled_cgroup,
 )  # fmt: skip
 
+pytestmark = pytest.mark.alone
+
 # Small enough for a loop-mounted image: 8 MiB in requests of 256 KiB.
 QUICK = ("--bytes", "8MiB", "--request", "256KiB", "--rounds", "1")
 

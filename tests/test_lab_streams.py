@@ -85,6 +85,7 @@ def shown(page):
     return Elements(done.stdout)
 
 
+@pytest.mark.alone
 def test_the_quick_study_ends_in_a_page_with_every_table_and_figure(disk):
     out = disk / "results"
     since = time.monotonic()
@@ -338,6 +339,7 @@ def test_the_examples_of_the_help_work(disk):
     assert ("sized", "2^0") in found and ("mapped", "2^2") in found and ("mapped", "2^1") not in found
 
 
+@pytest.mark.alone
 def test_a_terminal_shows_the_time_left_while_a_measurement_runs(disk):
     """A measurement of some seconds, whose line is redrawn meanwhile and cleared in the end."""
     ours, terminal = pty.openpty()

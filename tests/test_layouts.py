@@ -7,7 +7,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layouts import BY_NAME, LAYOUTS, STYLES, make_file, sorted_file
+from layouts import BY_NAME, LAYOUTS, STYLES, file_and_sorted, make_file, sorted_file
 from support import METHODS, MIB, run
 
 # The smallest memory of a spilling test; the data is several times as large.
@@ -30,9 +30,10 @@ def test_small_files(layout, data):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_spilling(layout, method, disk):
-    records = make_file(layout, disk / "in", SPILL_BYTES)
+    source, right = file_and_sorted(layout, SPILL_BYTES)
+    (disk / "in").write_bytes(source)
     spill(layout, method, disk)
-    assert (disk / "out").read_bytes() == sorted_file(layout, records)
+    assert (disk / "out").read_bytes() == right
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -41,9 +42,10 @@ def test_spilling(layout, method, disk):
 def test_spilling_uneven(name, style, method, disk):
     """Skewed, duplicate and presorted records."""
     layout = BY_NAME[name]
-    records = make_file(layout, disk / "in", SPILL_BYTES, style)
+    source, right = file_and_sorted(layout, SPILL_BYTES, style)
+    (disk / "in").write_bytes(source)
     spill(layout, method, disk)
-    assert (disk / "out").read_bytes() == sorted_file(layout, records)
+    assert (disk / "out").read_bytes() == right
 
 
 def spill(layout, method, disk, *more):
@@ -56,9 +58,10 @@ def spill(layout, method, disk, *more):
 @pytest.mark.parametrize("compress", ["lz4", "zstd", "auto"])
 def test_spilling_compressed(compress, method, disk):
     layout = BY_NAME["lines"]
-    records = make_file(layout, disk / "in", SPILL_BYTES)
+    source, right = file_and_sorted(layout, SPILL_BYTES)
+    (disk / "in").write_bytes(source)
     spill(layout, method, disk, "--compress", compress)
-    assert (disk / "out").read_bytes() == b"".join(layout.sorted(records))
+    assert (disk / "out").read_bytes() == right
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -29,6 +29,8 @@ from support import (
 )
 from thread_observer import watch
 
+pytestmark = pytest.mark.alone
+
 INTERVAL = 0.05
 BLOCKS = "▁▂▃▄▅▆▇█"
 

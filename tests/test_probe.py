@@ -21,6 +21,8 @@ from support import (
     start,
 )  # fmt: skip
 
+pytestmark = pytest.mark.alone
+
 QUICK = ("--seconds", "2", "--bytes", "64MiB")
 
 
