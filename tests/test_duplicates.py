@@ -44,8 +44,8 @@ def test_the_first_pass_predicts_what_is_left(below, disk):
     assert (disk / "out").read_bytes() == wanted
     duplicates = report["duplicates"]
     assert duplicates["predicted_bytes"] == pytest.approx(len(wanted), rel=0.03)
-    # Where records were dropped, blocks of runs are padded to whole pages: the device reads up to 15 percent more bytes
-    # than there are records, which adds 0.15 alpha (1 - alpha) to its share.
+    # Where records were dropped, blocks of runs are padded to whole pages: the device reads up to 15 percent more
+    # bytes than there are records, which adds 0.15 alpha (1 - alpha) to its share.
     last = report["passes"][-1]
     read = moved(last, "read_bytes")
     assert duplicates["alpha"] == pytest.approx(read / (read + len(wanted)), abs=0.0375)
