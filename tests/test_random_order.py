@@ -1,12 +1,11 @@
 """`-R` gives the order of the sort command, keeps equal keys together, and does not depend on the method."""
 
 import subprocess
-import time
 from collections import Counter
 
 import pytest
 from sort_cases import SORT
-from support import clean_environment, io_of, job_directories, leftovers, run, start
+from support import clean_environment, job_directories, kill, leftovers, run, start, stop_where
 
 SOURCE = "--random-source=salt"
 SALT = b"sixteen bytes or more, of which sixteen count"
@@ -71,17 +70,11 @@ def test_a_resumed_job_keeps_its_salt(lines, disk):
     (disk / "salt").write_bytes(SALT)
     words = ["sort", "-R", SOURCE, lines / "in", *small_memory(disk, "merge"), "-o", disk / "out"]
     process = start(*words, cwd=disk)
-    enough = 2.5 * (lines / "in").stat().st_size
-    deadline = time.monotonic() + 60
-    while process.poll() is None and sum(io_of(process.pid)) < enough and time.monotonic() < deadline:
-        time.sleep(0.001)
-    process.kill()
-    process.communicate()
+    stop_where(process, disk, lambda manifest: manifest["all_read"])
+    kill(process)
     (disk / "salt").write_bytes(b"another sixteen b" * 2)
-    jobs = job_directories(disk)
-    if not jobs:
-        pytest.skip("done before it was killed")
-    run("sort", "--resume", jobs[0])
+    (kept,) = job_directories(disk)
+    run("sort", "--resume", kept)
     assert (disk / "out").read_bytes() == by_sort_command(lines, "-R")
 
 
