@@ -3,7 +3,7 @@
 use clap::ArgMatches;
 
 use ascot_sort::request::{Output, SortRequest};
-use ascot_sort::{FlowRequest, RunOptions, Volumes, Writes};
+use ascot_sort::{FlowRequest, Volumes, Writes};
 
 use crate::failure::Failure;
 use crate::progress::Screen;
@@ -35,8 +35,8 @@ pub fn flow(matches: &ArgMatches) -> Result<u8, Failure> {
     if flow_request.outputs.contains(&Output::Stdout) {
         sys::standard_output().map_err(Failure::Output)?;
     }
-    job(matches, report_file, &screen, |observer, cancel| {
-        ascot_sort::run_flow(&flow_request, &RunOptions::default(), observer, cancel)
+    job(matches, report_file, &screen, |options, observer, cancel| {
+        ascot_sort::run_flow(&flow_request, &options, observer, cancel)
     })
     .inspect(|_| sys::leave_standard_input_read(&flow_request.sort.inputs))
 }
@@ -52,12 +52,14 @@ fn find_volume(matches: &ArgMatches, flow_request: &mut FlowRequest, screen: &Sc
     Ok(())
 }
 
-/// Refuses a report that would replace an output.
+/// Refuses a report or a trace that would replace an output.
 fn refuse_report(matches: &ArgMatches, flow_request: &FlowRequest) -> Result<(), Failure> {
-    let Some(report) = values::path(matches, "report") else { return Ok(()) };
-    for output in &flow_request.outputs {
-        let request = SortRequest { output: output.clone(), ..flow_request.sort.clone() };
-        refuse_files_of_job(&report, &request, None)?;
+    for flag in ["report", "trace"] {
+        let Some(path) = values::path(matches, flag) else { continue };
+        for output in &flow_request.outputs {
+            let request = SortRequest { output: output.clone(), ..flow_request.sort.clone() };
+            refuse_files_of_job(flag, &path, &request, None)?;
+        }
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ mod help;
 mod index;
 mod index_build;
 mod index_output;
+mod job_trace;
 mod lab;
 mod manual;
 mod monitoring;

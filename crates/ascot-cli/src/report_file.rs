@@ -43,16 +43,19 @@ enum Destination {
 }
 
 impl ReportFile {
-    /// Ensures that the file, if one is requested, can be written by the job of `request`.
+    /// Ensures that the file, if one is requested, can be written by the job of `request`, and that neither the report
+    /// nor the trace replaces one of its files.
     pub fn prepare(
         matches: &ArgMatches,
         request: Option<&SortRequest>,
     ) -> Result<Option<ReportFile>, Failure> {
-        let Some(path) = values::path(matches, "report") else { return Ok(None) };
-        if let Some(request) = request {
-            let list = matches.try_get_one::<OsString>("files0-from").ok().flatten();
-            refuse_files_of_job(&path, request, list.map(Path::new))?;
+        let list = matches.try_get_one::<OsString>("files0-from").ok().flatten();
+        for flag in ["report", "trace"] {
+            if let (Some(request), Some(path)) = (request, values::path(matches, flag)) {
+                refuse_files_of_job(flag, &path, request, list.map(Path::new))?;
+            }
         }
+        let Some(path) = values::path(matches, "report") else { return Ok(None) };
         let destination = destination_of(&path).map_err(failed(&path))?;
         Ok(Some(ReportFile { path, destination }))
     }
@@ -146,8 +149,14 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
     Failure::file(path, "cannot write the report")
 }
 
-pub fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>) -> Result<(), Failure> {
-    let Some(identity) = FileIdentity::from_path(report) else { return Ok(()) };
+/// Refuses a file of `flag` (`report` or `trace`) that the job reads or writes.
+pub fn refuse_files_of_job(
+    flag: &str,
+    file: &Path,
+    request: &SortRequest,
+    list: Option<&Path>,
+) -> Result<(), Failure> {
+    let Some(identity) = FileIdentity::from_path(file) else { return Ok(()) };
     let is_input = |input: &&Input| match input {
         Input::Path(path) => FileIdentity::from_path(path).as_ref() == Some(&identity),
         Input::Stdin => FileIdentity::from_stream(io::stdin()).as_ref() == Some(&identity),
@@ -173,8 +182,8 @@ pub fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&P
         None => return Ok(()),
     };
     Err(Failure::usage(
-        format!("--report {} is {what}: the report would replace it", report.display()),
-        "give the report a file of its own; nothing was read or written",
+        format!("--{flag} {} is {what}: the {flag} would replace it", file.display()),
+        format!("give the {flag} a file of its own; nothing was read or written"),
     ))
 }
 

@@ -16,6 +16,7 @@ use ascot_sort::{
 use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
+use crate::job_trace::RequestedTrace;
 use crate::monitoring::{JobReport, watched};
 use crate::progress::{Screen, Style, Wishes, closing_notice};
 use crate::report_file::ReportFile;
@@ -67,8 +68,8 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     sys::standard_streams(&split_request.inputs, &split_request.output)?;
     let report_file = ReportFile::prepare(matches, Some(&split_request))?;
-    job(matches, report_file, &screen, |observer, cancel| {
-        ascot_sort::split(&split_request, by, &RunOptions::default(), observer, cancel)
+    job(matches, report_file, &screen, |options, observer, cancel| {
+        ascot_sort::split(&split_request, by, &options, observer, cancel)
     })
     .inspect(|_| sys::leave_standard_input_read(&split_request.inputs))
 }
@@ -116,8 +117,7 @@ fn run_request(matches: &ArgMatches, mut sort_request: SortRequest) -> Result<u8
         mention_leftovers(sort_request, &screen);
     }
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
-    let options = RunOptions::default();
-    job(matches, report_file, &screen, |observer, cancel| match &view {
+    job(matches, report_file, &screen, |options, observer, cancel| match &view {
         None => ascot_sort::sort(sort_request, &options, observer, cancel),
         Some(view) => ascot_sort::make_view(sort_request, view, &options, observer, cancel),
     })
@@ -190,12 +190,14 @@ fn cheaper_view(
 
 fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
     request::refuse_with_resume(matches)?;
-    let options = RunOptions { memory_bytes: request::memory_of_resumed(matches)?, ..RunOptions::default() };
+    let memory_bytes = request::memory_of_resumed(matches)?;
     let screen = screen(matches, true);
     // If a job cannot be read, resuming reports why.
     let manifest = ascot_sort::runs::store::load(dir).ok();
     let report_file = ReportFile::prepare(matches, manifest.as_ref().map(|manifest| &manifest.request))?;
-    job(matches, report_file, &screen, |observer, cancel| ascot_sort::resume(dir, &options, observer, cancel))
+    job(matches, report_file, &screen, |options, observer, cancel| {
+        ascot_sort::resume(dir, &RunOptions { memory_bytes, ..options }, observer, cancel)
+    })
 }
 
 /// Tells an interactive user about killed jobs in the same directories that can be resumed.
@@ -225,12 +227,13 @@ pub(crate) fn job(
     matches: &ArgMatches,
     report_file: Option<ReportFile>,
     screen: &Screen,
-    work: impl FnOnce(&dyn Observer, &Cancel) -> Result<Report, SortError>,
+    work: impl FnOnce(RunOptions, &dyn Observer, &Cancel) -> Result<Report, SortError>,
 ) -> Result<u8, Failure> {
     let cancel = Cancel::new().keeping(request::keeps_on_interrupt(matches));
     let stop = Stop::watch(&cancel);
     let reporter = Reporter { screen, report: JobReport::new(matches, report_file)? };
-    let result = work(&reporter, &cancel);
+    let trace = RequestedTrace::start(matches)?;
+    let result = work(trace.options(), &reporter, &cancel);
     screen.clear();
     let mut report = match result {
         Ok(report) => report,
@@ -244,6 +247,7 @@ pub(crate) fn job(
         }
     };
     report.monitor = reporter.report.commit()?;
+    trace.commit()?;
     screen.tell_columns(&report.columns);
     screen.summary(&report);
     report.monitor.iter().for_each(|used| screen.resources(used));

@@ -26,7 +26,7 @@ use crate::direct::{Descriptor, DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
 use crate::fault_hook::{FaultHook, inject_fault};
 use crate::io_queue::IoQueue;
-use crate::ledger::{Direction, Ledger};
+use crate::ledger::{Direction, FileNumber, Ledger};
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::space_reservation::SpaceReservation;
 use crate::stream::{ReadStream, WriteStream};
@@ -219,9 +219,13 @@ impl Disk {
         stat: &Metadata,
         direction: Direction,
     ) -> StreamContext {
+        let mut meter = self.ledger().meter(name, path, device_of(stat), stat.ino(), direction);
+        if stat.is_file() || stat.file_type().is_block_device() {
+            meter.observe(device_of(stat), path);
+        }
         StreamContext {
             path: path.to_path_buf(),
-            meter: self.ledger().meter(name, path, device_of(stat), stat.ino(), direction),
+            meter,
             faults: self.inner.options.faults.clone(),
             space: self.inner.space.clone(),
             stop: self.inner.stop.get().cloned(),
@@ -369,7 +373,12 @@ impl Disk {
         let stat = std::fs::symlink_metadata(path);
         call(State::Device, || std::fs::remove_file(path))
             .map_err(|error| IoError::from_os(Action::Remove, path, 0, error))?;
-        stat.iter().for_each(|stat| self.inner.space.forget(stat));
+        if let Ok(stat) = stat {
+            self.inner.space.forget(&stat);
+            if stat.nlink() <= 1 {
+                self.ledger().removed(FileNumber { device: device_of(&stat), inode: stat.ino() }, path);
+            }
+        }
         Ok(())
     }
 

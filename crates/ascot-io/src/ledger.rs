@@ -9,10 +9,12 @@
 //!   file a   a0 a1 a2 ......... a3      1 sequential run in the file
 //! ```
 //!
-//! [`Ledger::account`] gives the counts by stream name, [`Ledger::files`] by file.
+//! [`Ledger::account`] gives the counts by stream name, [`Ledger::files`] by file. A [`RequestObserver`] sees every
+//! request.
 
 mod direction;
 mod files;
+mod observer;
 mod pace;
 
 use crate::sync::Unpoisoned;
@@ -26,6 +28,7 @@ use ascot_model::volume_pace::VolumePace;
 pub use direction::Direction;
 pub use files::FileAccount;
 use files::{Files, Row};
+pub use observer::{FileNumber, IssuedRequest, RequestObserver};
 use pace::DevicePace;
 
 /// The bytes moved by one stream (all streams of one name, direction and device).
@@ -72,6 +75,7 @@ pub struct Totals {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     books: Arc<Mutex<Books>>,
+    observer: Option<Arc<dyn RequestObserver>>,
 }
 
 #[derive(Debug, Default)]
@@ -132,6 +136,11 @@ impl Ledger {
         Self::default()
     }
 
+    /// An empty ledger, with an observer of the requests.
+    pub fn observed(observer: Option<Arc<dyn RequestObserver>>) -> Self {
+        Self { books: Arc::default(), observer }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unpoisoned()
     }
@@ -153,12 +162,20 @@ impl Ledger {
         };
         books.streams[stream].account.streams += 1;
         let row = books.files.row(name, path);
-        Meter { ledger: self.clone(), stream, row, direction, inode, file_end: None }
+        Meter { ledger: self.clone(), stream, row, direction, inode, file_end: None, observed: None }
     }
 
     /// Notes that a file has been renamed.
     pub(crate) fn renamed(&self, from: &Path, to: &Path) {
-        self.lock().files.renamed(from, to);
+        let mut books = self.lock();
+        books.files.renamed(from, to);
+        self.observer.iter().for_each(|observer| observer.renamed(from, to));
+    }
+
+    /// Notes that the only name of a file has been removed.
+    pub(crate) fn removed(&self, file: FileNumber, path: &Path) {
+        let _books = self.lock();
+        self.observer.iter().for_each(|observer| observer.removed(file, path));
     }
 
     /// The account of each file so far, by kind in the order first opened; the files of a kind beyond the number
@@ -244,9 +261,20 @@ pub(crate) struct Meter {
     direction: Direction,
     inode: u64,
     file_end: Option<u64>,
+    /// The file, if an observer sees its requests.
+    observed: Option<FileNumber>,
 }
 
 impl Meter {
+    /// Shows the requests to the file from now on to the ledger's observer.
+    pub(crate) fn observe(&mut self, device: u64, path: &Path) {
+        let Some(observer) = &self.ledger.observer else { return };
+        let file = FileNumber { device, inode: self.inode };
+        let _books = self.ledger.lock();
+        observer.opened(file, path);
+        self.observed = Some(file);
+    }
+
     /// Notes that `requests` requests are moving `bytes` at `offset`; the receipt notes their completion.
     pub(crate) fn issue(&mut self, offset: u64, bytes: u64, requests: u64) -> Receipt {
         let now = Instant::now();
@@ -265,6 +293,9 @@ impl Meter {
             entry.account.file_runs += 1;
         }
         self.file_end = Some(end);
+        if let (Some(observer), Some(file)) = (&self.ledger.observer, self.observed) {
+            observer.issued(&IssuedRequest { at: now, file, direction: self.direction, offset, bytes });
+        }
         entry.account.requests += requests;
         entry.clock.start(now);
         device.clock.start(now);

@@ -55,7 +55,9 @@ pub use error::{Action, IoError, STANDARD_OUTPUT};
 pub use fault_hook::{Effect, FaultHook};
 pub use growable::Growable;
 pub use io_queue::{IoQueue, PendingTransfer};
-pub use ledger::{Direction, FileAccount, Ledger, StreamAccount, Totals};
+pub use ledger::{
+    Direction, FileAccount, FileNumber, IssuedRequest, Ledger, RequestObserver, StreamAccount, Totals,
+};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
 pub use random_access::{MetadataCalls, RandomAccessFile};

@@ -3,6 +3,7 @@
 //! ```text
 //!   record       runs a program under strace, and converts its log to a trace
 //!   strace/      the log: its lines, and the files, descriptors and positions behind them
+//!   job          the requests of a job of Ascot itself, from its ledger
 //!   census       programs, opens, requests, bytes, seeks, switches, runs
 //!   replay/      the requests on a real volume or on the virtual disk
 //!   export       a trace as CSV, or as a log that fio replays
@@ -24,6 +25,7 @@ pub mod error;
 pub mod event;
 pub mod export;
 pub mod format;
+pub mod job;
 mod output;
 pub mod record;
 pub mod replay;

@@ -50,7 +50,7 @@ pub fn flow() -> Command {
         .args(only(memory_and_disks(), &["memory", "buffer-size"]))
         .args(only(resources(), &["volume", "threads"]).into_iter().map(|flag| flag.hide_short_help(false)))
         .next_help_heading(OUTPUT)
-        .args(only(output(), &["report", "monitor", "progress", "quiet", "verbose"]))
+        .args(only(output(), &["report", "trace", "monitor", "progress", "quiet", "verbose"]))
         .arg(help_flag(None).hide_short_help(true))
 }
 

@@ -296,7 +296,7 @@ pub(super) fn job() -> Vec<Arg> {
             "continue the killed job whose spills are in DIR",
             "Continue the killed job whose directory is DIR (ascot clean --dry-run lists such jobs). The job \
              keeps its inputs and flags; only --memory (which replaces its first value), \
-             --keep-on-interrupt, --report, --monitor, --progress, --quiet and --verbose may be given. Refused if an \
+             --keep-on-interrupt, --report, --trace, --monitor, --progress, --quiet and --verbose may be given. Refused if an \
              input has changed since. A resumed job that an error or a signal ends early can be resumed \
              again.",
         ),
@@ -442,6 +442,13 @@ pub(super) fn output() -> Vec<Arg> {
             "write plan, account and timings as JSON",
             "When the job is done, write its plan, account and timings to FILE as JSON.",
         ),
+        file_option(
+            "trace",
+            "write every request to its files",
+            "When the job is done, write its requests to files (time, file, offset, bytes, read or write) to FILE, a \
+             trace. ascot trace show FILE counts it; ascot trace replay FILE repeats it on another volume.",
+        )
+        .hide_short_help(true),
         monitor().hide_short_help(true),
         choice(
             "progress",

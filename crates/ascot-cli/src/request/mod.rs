@@ -97,8 +97,17 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
 
 /// Refuses flags that do not apply to a resumed job, which has its own settings.
 pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
-    const TAKEN: &[&str] =
-        &["resume", "memory", "keep-on-interrupt", "report", "monitor", "progress", "quiet", "verbose"];
+    const TAKEN: &[&str] = &[
+        "resume",
+        "memory",
+        "keep-on-interrupt",
+        "report",
+        "trace",
+        "monitor",
+        "progress",
+        "quiet",
+        "verbose",
+    ];
     let given = matches.ids().map(clap::Id::as_str).find(|id| {
         let on_line = values::is_given(matches, id);
         on_line && !TAKEN.contains(id)
@@ -111,8 +120,8 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
         )),
         Some(id) => Err(Failure::usage(
             format!(
-                "--resume allows no other flags than --memory, --keep-on-interrupt, --report, --monitor, \
-                 --progress, --quiet, --verbose; found {id}"
+                "--resume allows no other flags than --memory, --keep-on-interrupt, --report, --trace, \
+                 --monitor, --progress, --quiet, --verbose; found {id}"
             ),
             "the job keeps its own flags: ascot sort --resume DIR",
         )),

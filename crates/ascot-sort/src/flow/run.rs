@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ascot_bowtie::engine::Reader;
 use ascot_bowtie::flow::run;
-use ascot_io::{Disk, DiskOptions, Pool};
+use ascot_io::Pool;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
@@ -16,7 +16,7 @@ use crate::flow::job::{FlowJob, Memory, Streams, no_pipe};
 use crate::flow::plan::{Layout, RELAY_BYTES, plan_flow};
 use crate::flow::program::Pipe;
 use crate::flow::request::FlowRequest;
-use crate::plan::RunOptions;
+use crate::plan::{RunOptions, job_disk};
 use crate::report::{Passes, with_progress};
 
 /// Runs a program on the streams of `request`.
@@ -29,7 +29,7 @@ pub fn run_flow(
     request.check()?;
     let layout = Layout::new(request)?;
     let plan = plan_flow(request, &layout);
-    let disk = Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() });
+    let disk = job_disk(options);
     disk.stop_when(cancel.flag());
     let ledger = disk.ledger().clone();
     let job = FlowJob { request, layout, plan: &plan, disk, observer, cancel, started: Instant::now() };

@@ -101,9 +101,8 @@ struct Sums {
 impl SmallJob<'_> {
     /// Runs the job. Returns its report; none if the job turns out not to be small.
     pub(crate) fn run<R: Records>(self, records: &Arc<R>) -> Result<Option<Report>, SortError> {
-        let faults = self.options.faults.clone();
-        let disk =
-            Disk::new(DiskOptions { backend: Backend::Sized(CALL_BYTES), faults, ..DiskOptions::default() });
+        let backend = Backend::Sized(CALL_BYTES);
+        let disk = Disk::new(DiskOptions { backend, ..self.options.of_disks() });
         disk.stop_when(self.caller.cancel.flag());
         let mut passes = Passes::new(disk.ledger().clone());
         self.caller.observer.began(passes.began());

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook, Ledger};
+use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook, Ledger, RequestObserver};
 use ascot_model::measurement::{Requests, VolumeRequests};
 
 use crate::api::{Input, Output, SortError, SortRequest, Volumes};
@@ -15,8 +15,7 @@ use crate::resources::device_of;
 
 /// The disk of a job; its requests are those with which its volumes are fastest.
 pub fn disk_for(request: &SortRequest, budget: &Budget, options: &RunOptions) -> Disk {
-    let faults = options.faults.clone();
-    Disk::new(DiskOptions { measured: measured(request, budget), faults, ..DiskOptions::default() })
+    Disk::new(DiskOptions { measured: measured(request, budget), ..options.of_disks() })
 }
 
 /// The volumes of a job, their requests reduced to its memory and blocks.
@@ -102,17 +101,26 @@ pub struct RunOptions {
     pub faults: Option<Arc<dyn FaultHook>>,
     /// The cap of a resumed job, bytes, instead of the one it began with.
     pub memory_bytes: Option<u64>,
+    /// Sees every request of the job to its files.
+    pub requests: Option<Arc<dyn RequestObserver>>,
+}
+
+impl RunOptions {
+    /// The options of a disk, with a ledger of its own.
+    pub(crate) fn of_disks(&self) -> DiskOptions {
+        let ledger = Ledger::observed(self.requests.clone());
+        DiskOptions { faults: self.faults.clone(), ledger, ..DiskOptions::default() }
+    }
 }
 
 /// A disk without measured requests.
 pub fn job_disk(options: &RunOptions) -> Disk {
-    Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
+    Disk::new(options.of_disks())
 }
 
 /// A disk for an output, which counts in the ledger of its source.
 pub fn output_disk(options: &RunOptions, ledger: &Ledger) -> Disk {
-    let ledger = ledger.clone();
-    Disk::new(DiskOptions { faults: options.faults.clone(), ledger, ..DiskOptions::default() })
+    Disk::new(DiskOptions { ledger: ledger.clone(), ..options.of_disks() })
 }
 
 /// Requests in flight for small blocks: their total length is that of a few large ones.
@@ -121,8 +129,7 @@ const MANY_REQUESTS: usize = 32;
 /// A disk for views, whose blocks are small. Many requests in flight write them as fast as large ones, and entering a
 /// view is one small read of every run.
 pub fn view_disk(options: &RunOptions) -> Disk {
-    let faults = options.faults.clone();
-    Disk::new(DiskOptions { depth: MANY_REQUESTS, faults, ..DiskOptions::default() })
+    Disk::new(DiskOptions { depth: MANY_REQUESTS, ..options.of_disks() })
 }
 
 /// The spill directories: those of the request, or of the environment, or that of the output.

@@ -24,6 +24,7 @@ const LEVEL: i32 = 3;
 pub struct TraceWriter {
     output: Output,
     events: Vec<Event>,
+    events_per_section: usize,
     sections: Vec<Section>,
     event_count: u64,
     table_bytes: u64,
@@ -32,11 +33,18 @@ pub struct TraceWriter {
 impl TraceWriter {
     /// Starts a trace that will be `path`.
     pub fn create(path: &Path) -> Result<TraceWriter, TraceError> {
+        Self::with_sections(path, MAX_EVENTS)
+    }
+
+    /// Starts a trace that will be `path`, with at most this number of events in a section: fewer take less memory.
+    pub fn with_sections(path: &Path, events_per_section: usize) -> Result<TraceWriter, TraceError> {
+        let events_per_section = events_per_section.clamp(1, MAX_EVENTS);
         let mut output = Output::create(path, "trace")?;
         output.append(&section::header())?;
         Ok(TraceWriter {
             output,
-            events: Vec::with_capacity(MAX_EVENTS),
+            events: Vec::with_capacity(events_per_section),
+            events_per_section,
             sections: Vec::new(),
             event_count: 0,
             table_bytes: 0,
@@ -46,7 +54,7 @@ impl TraceWriter {
     /// Adds an event.
     pub fn push(&mut self, event: &Event) -> Result<(), TraceError> {
         self.events.push(*event);
-        if self.events.len() >= MAX_EVENTS { self.end_events() } else { Ok(()) }
+        if self.events.len() >= self.events_per_section { self.end_events() } else { Ok(()) }
     }
 
     /// The number of events added.

@@ -1,0 +1,160 @@
+//! The trace of a job of Ascot itself: its ledger names every request, so that nothing needs to observe its calls.
+//!
+//! ```text
+//!   ledger --opened, issued, renamed, removed--> JobTrace --events--> trace file
+//! ```
+//!
+//! Invariants: events stand in the order of issue, so that their switches are those that the ledger counts. A request
+//! counts with the bytes asked for; one that fails ends the job, which then leaves no trace. At most
+//! [`EVENTS_PER_SECTION`] events are in memory.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use ascot_io::{Direction, FileNumber, IssuedRequest, RequestObserver, Unpoisoned};
+
+use crate::error::TraceError;
+use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
+use crate::format::TraceWriter;
+
+/// Events in memory: a job has a hard cap.
+const EVENTS_PER_SECTION: usize = 1024;
+
+/// A trace that is being written by a job.
+#[derive(Debug)]
+pub struct JobTrace {
+    started: Instant,
+    start_ns: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// None once the trace is finished.
+    writer: Option<TraceWriter>,
+    files: Vec<TracedFile>,
+    /// The end of the last request to each file.
+    ends: Vec<u64>,
+    /// The files that exist.
+    numbers: HashMap<FileNumber, u32>,
+    /// The first failure to write the trace; later events are lost.
+    failed: Option<TraceError>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a trace of {} files", self.files.len())
+    }
+}
+
+impl JobTrace {
+    /// Starts a trace that will be `path`.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create(path: &Path) -> Result<JobTrace, TraceError> {
+        let writer = TraceWriter::with_sections(path, EVENTS_PER_SECTION)?;
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let state = State {
+            writer: Some(writer),
+            files: Vec::new(),
+            ends: Vec::new(),
+            numbers: HashMap::new(),
+            failed: None,
+        };
+        Ok(JobTrace {
+            started: Instant::now(),
+            start_ns: since_epoch.as_nanos() as u64,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Adds the tables, and gives the file its name. Returns its length; 0 if it was finished before. `command`: the
+    /// command line of the job.
+    ///
+    /// # Errors
+    /// The trace could not be written; its file keeps what it had.
+    pub fn finish(&self, command: &[OsString]) -> Result<u64, TraceError> {
+        let mut state = self.state.lock().unpoisoned();
+        let State { writer, files, failed, .. } = &mut *state;
+        let writer = writer.take();
+        if let Some(error) = failed.take() {
+            return Err(error);
+        }
+        let Some(writer) = writer else { return Ok(0) };
+        let program = std::env::current_exe().unwrap_or_default();
+        let process =
+            TracedProcess { pid: std::process::id(), program: program.as_os_str().as_bytes().to_vec() };
+        let words: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
+        let recording = Recording {
+            command: words.join(&0),
+            source: format!("ascot {}", env!("CARGO_PKG_VERSION")).into_bytes(),
+            start_ns: self.start_ns,
+            ..Recording::default()
+        };
+        writer.finish(files, &[process], &recording)
+    }
+
+    fn event(&self, at: Instant, file: u32, kind: Kind) -> Event {
+        let time_ns = at.saturating_duration_since(self.started).as_nanos() as u64;
+        Event { time_ns, process: 0, file, kind, jumped: false, offset: 0, size: 0 }
+    }
+}
+
+impl State {
+    fn push(&mut self, event: &Event) {
+        if let (Some(writer), None) = (&mut self.writer, &self.failed) {
+            self.failed = writer.push(event).err();
+        }
+    }
+}
+
+impl RequestObserver for JobTrace {
+    fn opened(&self, file: FileNumber, path: &Path) {
+        let mut state = self.state.lock().unpoisoned();
+        let State { files, ends, numbers, .. } = &mut *state;
+        let index = *numbers.entry(file).or_insert_with(|| {
+            files.push(TracedFile { path: path.as_os_str().as_bytes().to_vec(), ..TracedFile::default() });
+            ends.push(0);
+            files.len() as u32 - 1
+        });
+        state.push(&self.event(Instant::now(), index, Kind::Open));
+    }
+
+    fn renamed(&self, from: &Path, to: &Path) {
+        let mut state = self.state.lock().unpoisoned();
+        let State { files, numbers, .. } = &mut *state;
+        let from = from.as_os_str().as_bytes();
+        for index in numbers.values() {
+            let file = &mut files[*index as usize];
+            if file.path == from {
+                file.path = to.as_os_str().as_bytes().to_vec();
+            }
+        }
+    }
+
+    fn removed(&self, file: FileNumber, _path: &Path) {
+        let mut state = self.state.lock().unpoisoned();
+        let Some(index) = state.numbers.remove(&file) else { return };
+        state.files[index as usize].deleted = true;
+        state.push(&self.event(Instant::now(), index, Kind::Delete));
+    }
+
+    fn issued(&self, request: &IssuedRequest) {
+        let IssuedRequest { at, file, direction, offset, bytes } = *request;
+        let mut state = self.state.lock().unpoisoned();
+        let Some(index) = state.numbers.get(&file).copied() else { return };
+        let end = offset.saturating_add(bytes);
+        let traced = &mut state.files[index as usize];
+        traced.peak_bytes = traced.peak_bytes.max(end);
+        let kind = match direction {
+            Direction::Read => Kind::Read,
+            Direction::Write => Kind::Write,
+        };
+        let last_end = std::mem::replace(&mut state.ends[index as usize], end);
+        state.push(&Event { jumped: offset != last_end, offset, size: bytes, ..self.event(at, index, kind) });
+    }
+}
