@@ -1,0 +1,82 @@
+"""`--trace` of a job writes the requests that its ledger counts."""
+
+import json
+import random
+
+import pytest
+from support import run, small_disk
+
+FIXED = ["--format", "fixed:100", "--key", "0..10", "--memory", "8MiB"]
+
+ARRAY = """name = "24 disks"
+read_bytes_per_s = 3.549e9
+write_bytes_per_s = 3.549e9
+switch_seconds = 0.0155
+"""
+
+
+def records(count):
+    return random.Random(5).randbytes(100 * count)
+
+
+def census(trace):
+    return json.loads(run("trace", "show", trace, "--json").stdout)
+
+
+def moved(report):
+    """Bytes read, bytes written and switches of a job's report."""
+    streams = [stream for step in report["passes"] for stream in step["streams"]]
+    return tuple(sum(stream[field] for stream in streams) for field in ("read_bytes", "written_bytes", "switches"))
+
+
+@pytest.mark.parametrize("method", ["merge", "distribute"])
+def test_the_trace_of_a_sort_has_the_requests_of_its_account(disk, method):
+    (disk / "in").write_bytes(records(400_000))
+    run("sort", disk / "in", *FIXED, "--method", method, "--temp", disk, "-o", disk / "out",
+        "--report", disk / "run.json", "--trace", disk / "run.trace")  # fmt: skip
+    report = json.loads((disk / "run.json").read_text())
+    counted = census(disk / "run.trace")
+    read, written, switches = moved(report)
+    # The manifest of the job is written between its passes.
+    assert counted["read_bytes"] == pytest.approx(read, rel=0.002)
+    assert counted["written_bytes"] == pytest.approx(written, rel=0.002)
+    assert counted["runs"] == pytest.approx(switches, rel=0.1)
+    by_name = {file["path"].rsplit("/", 1)[-1]: file for file in counted["by_file"]}
+    assert by_name["in"]["read_bytes"] == 40_000_000 and by_name["in"]["written_bytes"] == 0
+    assert by_name["out"]["written_bytes"] == 40_000_000 == by_name["out"]["peak_bytes"]
+    spills = [file for file in counted["by_file"] if file["path"].rsplit("/", 1)[-1] not in ("in", "out")]
+    assert sum(file["deleted"] for file in spills) >= 2
+    # The space of spills is reused: input, output and what is not deleted yet.
+    assert counted["peak_live_bytes"] < 130_000_000
+    # Another volume can be asked what the job would have cost there.
+    (disk / "array.toml").write_text(ARRAY)
+    told = run("trace", "replay", disk / "run.trace", "--on", disk / "array.toml", "--json").stdout
+    assert json.loads(told)["read_bytes"] >= read * 0.99
+
+
+def test_other_jobs_write_traces_too(disk):
+    (disk / "in").write_bytes(records(20_000))
+    run("split", disk / "in", *FIXED, "--by", "hash", "--parts", "4", "-o", disk / "part-{}", "--trace", disk / "a")
+    assert census(disk / "a")["written_bytes"] == 2_000_000
+    run("sort", disk / "in", *FIXED, "-o", disk / "sorted", "--trace", disk / "b")
+    counted = census(disk / "b")
+    assert (counted["read_bytes"], counted["written_bytes"]) == (2_000_000, 2_000_000)
+    run("merge", disk / "sorted", disk / "sorted", *FIXED, "-o", disk / "merged", "--trace", disk / "c")
+    counted = census(disk / "c")
+    assert (counted["read_bytes"], counted["written_bytes"]) == (4_000_000, 4_000_000)
+    assert counted["command"].split()[1] == "merge"
+
+
+def test_a_trace_replaces_no_file_of_the_job_and_a_failed_job_leaves_none(disk):
+    (disk / "in").write_bytes(records(1000))
+    done = run("sort", disk / "in", *FIXED, "-o", disk / "out", "--trace", disk / "in", expect=2)
+    assert f"--trace {disk / 'in'} is the input" in done.stderr
+    done = run("sort", disk / "in", *FIXED, "-o", disk / "out", "--trace", disk / "no" / "trace", expect=2)
+    assert "no/trace" in done.stderr and not (disk / "out").exists()
+    (disk / "bad").write_bytes(b"short")
+    run("sort", disk / "bad", *FIXED, "-o", disk / "out", "--trace", disk / "t", expect=2)
+    assert sorted(path.name for path in disk.iterdir()) == ["bad", "in"]
+    with small_disk(disk, 8 << 20) as small:
+        (disk / "big").write_bytes(records(60_000))
+        done = run("sort", disk / "big", *FIXED, "-o", disk / "out", "--trace", small / "t")
+        assert (small / "t").stat().st_size < 100_000
