@@ -378,3 +378,24 @@ fn a_split_takes_the_passes_that_memory_and_switches_ask_for() {
     assert_eq!(passes(&flash, SplitShape { max_parts: 1, ..few }), None);
     assert_eq!(passes(&array, SplitShape { in_turn: true, ..into(5000) }), Some(vec![5000]));
 }
+
+/// The sample of a distribution counts in its bytes, switches and seconds.
+#[test]
+fn distributions_count_their_sample() {
+    let (array, host) = (array(), host());
+    let distribute = Methods { merge: false, distribute: true, forced: true };
+    let plan = job(100_000 * MIB, 1024 * MIB, &array, &host).sort(distribute).expect("a method").chosen;
+    let sample = plan.sample.as_ref().expect("a sample");
+    let sum = |figure: &dyn Fn(&PassPlan) -> u64| plan.passes.iter().map(figure).sum::<u64>();
+    assert_eq!(sample.switches, 8 * plan.pieces);
+    assert_eq!(
+        sample.read_bytes,
+        SamplePlaces::new(plan.pieces, 100_000 * MIB, 100).read_bytes(100_000 * MIB)
+    );
+    assert_eq!(plan.switches(), sample.switches + sum(&|pass| pass.switches));
+    assert_eq!(plan.read_bytes(), sample.read_bytes + sum(&|pass| pass.read_bytes));
+    let waits = sample.switches as f64 * 0.0155;
+    assert!(sample.device_seconds > waits && sample.compute_seconds > 0.0, "{sample:?}");
+    let passes_s: f64 = plan.passes.iter().map(PassPlan::seconds).sum();
+    assert!(plan.seconds() >= passes_s + waits, "{} {passes_s} {waits}", plan.seconds());
+}
