@@ -21,8 +21,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SUBCOMMANDS = [
     "sort", "merge", "split", "reshape", "flow", "view", "mount", "gen", "check", "clean", "probe", "plan",
     "simulate", "lab", "lab-all", "lab-streams", "lab-sort", "lab-disk", "lab-net", "trace", "trace-record",
-    "trace-convert",
-    "trace-replay", "trace-show", "trace-cut", "trace-export", "man", "completions", "index",
+    "trace-convert", "trace-plot", "trace-compare", "trace-replay", "trace-show", "trace-cut", "trace-export", "man",
+    "completions", "index",
     "index-build", "index-get", "index-range", "index-info", "index-verify", "index-rollback", "index-plan",
 ]  # fmt: skip
 # Flags of other programs on the pages.

@@ -51,6 +51,7 @@ mod sys;
 mod terminal;
 mod tools;
 mod trace;
+mod trace_pages;
 mod trace_replay;
 mod unpacking;
 mod values;

@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::signals;
 use crate::sys::print;
+use crate::trace_pages;
 use crate::trace_replay;
 use crate::values;
 
@@ -30,6 +31,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("record", matches)) => run_record(matches),
         Some(("convert", matches)) => run_convert(matches),
         Some(("show", matches)) => show(matches),
+        Some(("plot", matches)) => trace_pages::plot(matches),
+        Some(("compare", matches)) => trace_pages::compare(matches),
         Some(("cut", matches)) => run_cut(matches),
         Some(("replay", matches)) => trace_replay::run(matches, &open(matches)?),
         Some(("export", matches)) => run_export(matches),

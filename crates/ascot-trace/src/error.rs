@@ -137,6 +137,12 @@ pub enum TraceError {
     /// The user stopped it.
     #[error("stopped; nothing is left of its file")]
     Stopped,
+    /// The names of the files cannot be part of a page.
+    #[error("cannot describe the trace in a page: {source}\n  this is an error of ascot: please report it")]
+    Page {
+        /// The error.
+        source: serde_json::Error,
+    },
     /// A directory for fio whose name its logs cannot contain.
     #[error("{}: fio cannot read names with spaces from a log\n  choose another directory with --fio-dir", path.display())]
     NameForFio {

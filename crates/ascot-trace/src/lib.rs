@@ -6,6 +6,8 @@
 //!   job          the requests of a job of Ascot itself, from its ledger
 //!   census       programs, opens, requests, bytes, seeks, switches, runs
 //!   replay/      the requests on a real volume or on the virtual disk
+//!   page/        seek charts, rates and tables as an HTML page
+//!   compare      the measures of several traces
 //!   export       a trace as CSV, or as a log that fio replays
 //!   cut          the events of a time range
 //!   format/      the trace file: compressed columns in checksummed sections
@@ -20,6 +22,7 @@
 //! it.
 
 pub mod census;
+pub mod compare;
 pub mod cut;
 pub mod error;
 pub mod event;
@@ -27,6 +30,7 @@ pub mod export;
 pub mod format;
 pub mod job;
 mod output;
+pub mod page;
 pub mod record;
 pub mod replay;
 pub mod strace;

@@ -12,7 +12,8 @@ pub fn trace() -> Command {
         .about("Record what a program does to its files, and count it")
         .long_about(
             "Record the I/O of any program and its children in a trace: every request with its file, its offset and \
-             its bytes. Show the runs and switches of a trace, cut a phase out of it, or export it for other tools.",
+             its bytes. Show the runs and switches of a trace, draw them, compare them with those of other programs, cut \
+             a phase out of a trace, replay it, or export it for other tools.",
         )
         .override_usage("ascot trace COMMAND [ARGUMENT]...")
         .subcommand_required(true)
@@ -21,9 +22,9 @@ pub fn trace() -> Command {
             "Examples:\n\
              \x20 ascot trace record -o run.trace -- sort -S 1G big.txt -o out.txt\n\
              \x20 ascot trace show run.trace\n\
-             \x20 ascot trace cut run.trace --from 40s --to 95s -o merge.trace",
+             \x20 ascot trace plot run.trace -o seeks.html",
         )
-        .subcommands([record(), convert(), show(), cut(), replay(), export()])
+        .subcommands([record(), convert(), show(), plot(), compare(), cut(), replay(), export()])
 }
 
 fn record() -> Command {
@@ -103,6 +104,59 @@ fn show() -> Command {
             "Number of files to list, those with most bytes first; 10 if not given. JSON has all of them.",
         ))
         .arg(switch("json", "print JSON", "Print the census as JSON, for programs."))
+}
+
+fn plot() -> Command {
+    tool("plot")
+        .about("Draw the requests of a trace on an HTML page")
+        .long_about(
+            "Draw the offset of every request against its number or its time on an HTML page that needs nothing else: \
+             zoom and move it in a browser. The page also has the rates over time, the counts of ascot trace show, and the \
+             runs of each file.",
+        )
+        .override_usage("ascot trace plot TRACE -o PAGE")
+        .after_help("Examples:\n\x20 ascot trace plot run.trace -o seeks.html")
+        .arg(trace_file())
+        .arg(page_output().required(true))
+}
+
+fn compare() -> Command {
+    tool("compare")
+        .about("Compare traces: a table, and a page with all seek charts")
+        .long_about(
+            "Compare traces: bytes, calls, files, switches attempted and taken, and the mean run, a column for each trace. \
+             With a profile, also the time and the rate of a replay on the virtual disk; with the size of the data, also \
+             the number of passes. The page has the seek charts of all traces side by side, with equal scales.",
+        )
+        .override_usage("ascot trace compare TRACE... [-o PAGE] [--on PROFILE] [--data SIZE] [--json]")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot trace compare a.trace b.trace -o page.html\n\
+             \x20 ascot trace compare a.trace b.trace --on array24.toml --data 8GB",
+        )
+        .arg(
+            path(operand("traces", "TRACE", "the traces", "The traces."), ValueHint::FilePath)
+                .required(true)
+                .num_args(1..),
+        )
+        .arg(page_output())
+        .arg(path(
+            option(
+                "on",
+                "PROFILE",
+                "replay on the virtual disk of a profile",
+                "Also replay on the virtual disk. PROFILE is a file (docs/formats/volume.md) or a kind of volume, such as \
+                 disk or flash.",
+            ),
+            ValueHint::FilePath,
+        ))
+        .arg(option(
+            "data",
+            "SIZE",
+            "size of the data, for the number of passes",
+            "Size of the data that the programs processed. A pass reads and writes all of it once.",
+        ))
+        .arg(switch("json", "print JSON", "Print the measures of all traces as JSON, for programs."))
 }
 
 fn cut() -> Command {
@@ -214,4 +268,12 @@ fn trace_output() -> Arg {
     let output =
         output.help("the trace to write").long_help("The trace to write. It appears when it is complete.");
     path(output, ValueHint::FilePath).required(true)
+}
+
+/// The page that a command writes.
+fn page_output() -> Arg {
+    let output = Arg::new("output").short('o').long("output").action(ArgAction::Set).value_name("PAGE");
+    let output =
+        output.help("the page to write").long_help("The page to write. It appears when it is complete.");
+    path(output, ValueHint::FilePath)
 }

@@ -8,7 +8,7 @@ mod reader;
 mod section;
 #[cfg(test)]
 mod tests;
-mod varint;
+pub(crate) mod varint;
 mod writer;
 
 pub use reader::{Events, TraceReader};

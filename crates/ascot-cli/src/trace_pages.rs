@@ -1,0 +1,110 @@
+//! `ascot trace plot` and `ascot trace compare`: traces on a page, and side by side in a table.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use ascot_trace::TraceReader;
+use ascot_trace::compare::{Compared, Row, rows};
+use ascot_trace::page::{Shown, write_page};
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::numbers;
+use crate::sys::print;
+use crate::values;
+use crate::volume;
+
+/// Columns of the names of measures and of each trace: three traces fit a screen.
+const NAME_COLUMNS: usize = 20;
+const TRACE_COLUMNS: usize = 18;
+const TRACES_ACROSS: usize = 3;
+
+/// `ascot trace plot`.
+pub fn plot(matches: &ArgMatches) -> Result<u8, Failure> {
+    let path = values::path(matches, "trace").unwrap_or_default();
+    let output = values::path(matches, "output").unwrap_or_default();
+    refuse_same(std::slice::from_ref(&path), &output)?;
+    let trace = TraceReader::open(&path)?;
+    let compared = Compared::new(path.display().to_string(), &trace, None, None)?;
+    write_page(&[Shown { trace: &trace, compared: &compared }], &output)?;
+    Ok(0)
+}
+
+/// `ascot trace compare`.
+pub fn compare(matches: &ArgMatches) -> Result<u8, Failure> {
+    let paths = values::paths(matches, "traces");
+    let output = values::path(matches, "output");
+    if let Some(output) = &output {
+        refuse_same(&paths, output)?;
+    }
+    let profile =
+        values::path(matches, "on").map(|on| volume::of_word(on.as_os_str(), "--on")).transpose()?;
+    let data_bytes = match numbers::memory(matches, "data", 0)? {
+        0 if values::is_given(matches, "data") => {
+            return Err(Failure::usage("--data is zero", "give the size of the data, such as 8GB"));
+        }
+        bytes => Some(bytes).filter(|bytes| *bytes > 0),
+    };
+    let traces: Vec<TraceReader> =
+        paths.iter().map(|path| TraceReader::open(path)).collect::<Result<_, _>>()?;
+    let mut compared = Vec::new();
+    for (path, trace) in paths.iter().zip(&traces) {
+        compared.push(Compared::new(path.display().to_string(), trace, data_bytes, profile.as_ref())?);
+    }
+    if let Some(output) = &output {
+        let shown: Vec<Shown<'_>> =
+            traces.iter().zip(&compared).map(|(trace, compared)| Shown { trace, compared }).collect();
+        write_page(&shown, output)?;
+    }
+    let text = if values::flag(matches, "json") { numbers::json(&compared)? } else { text(&compared) };
+    print(&text).map(|()| 0)
+}
+
+/// A page must not replace a trace that it shows.
+fn refuse_same(traces: &[PathBuf], output: &Path) -> Result<(), Failure> {
+    let whole = |path: &Path| path.canonicalize().ok();
+    let same =
+        whole(output).is_some_and(|output| traces.iter().any(|trace| whole(trace).as_ref() == Some(&output)));
+    if same {
+        return Err(Failure::usage(
+            format!("{}: the page would replace the trace", output.display()),
+            "give the page another name with -o",
+        ));
+    }
+    Ok(())
+}
+
+/// The table: as many traces across as fit a screen, the others below.
+fn text(compared: &[Compared]) -> String {
+    let rows = rows(compared);
+    let names: Vec<String> = compared.iter().map(|one| shortened(&one.trace)).collect();
+    let mut text = String::new();
+    for from in (0..compared.len()).step_by(TRACES_ACROSS) {
+        let to = compared.len().min(from + TRACES_ACROSS);
+        if from > 0 {
+            text.push('\n');
+        }
+        append_line(&mut text, "", names.get(from..to).unwrap_or_default());
+        for Row { name, values } in &rows {
+            append_line(&mut text, name, values.get(from..to).unwrap_or_default());
+        }
+    }
+    text
+}
+
+fn append_line(text: &mut String, name: &str, values: &[String]) {
+    let _ = write!(text, "{name:<NAME_COLUMNS$}");
+    for value in values {
+        let _ = write!(text, "{value:>TRACE_COLUMNS$}");
+    }
+    text.push('\n');
+}
+
+/// The end of a name that fits its column.
+fn shortened(name: &str) -> String {
+    let printable = name.chars().map(|letter| if letter.is_control() { '?' } else { letter });
+    match name.chars().count().checked_sub(TRACE_COLUMNS - 2) {
+        None | Some(0) => printable.collect(),
+        Some(extra) => format!("...{}", printable.skip(extra + 3).collect::<String>()),
+    }
+}
