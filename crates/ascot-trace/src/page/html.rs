@@ -45,7 +45,8 @@ pub fn table(id: &str, caption: &str, header: &[&str], rows: &[Vec<String>]) -> 
         body.push_str("</tr>\n");
     }
     format!(
-        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table id=\"{id}\"><caption>{0}</caption>\n\
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\">\
+         <table id=\"{id}\"><caption>{0}</caption>\n\
          <thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n",
         escaped(caption)
     )
@@ -156,7 +157,8 @@ pub fn rates(name: &str, rates: &Rates, scale: RateScale) -> String {
     }
     format!(
         "<figure class=\"rates\"><svg viewBox=\"-4 -16 {} {}\" role=\"img\" aria-label=\"Rate over time of {name}; the \
-         table below has the numbers\"><path class=\"axis\" d=\"M0 0V{HEIGHT}H{WIDTH}\"/>{}{}<text x=\"4\" y=\"-4\">{}</text>\
+         table below has the numbers\"><path class=\"axis\" d=\"M0 0V{HEIGHT}H{WIDTH}\"/>{}{}\
+         <text x=\"4\" y=\"-4\">{}</text>\
          <text x=\"{WIDTH}\" y=\"{}\" text-anchor=\"end\">{}</text></svg><figcaption>{name}: read \
          <span class=\"sample solid\"></span>, written <span class=\"sample dashed\"></span></figcaption>\n<details>\
          <summary>Rates of {name} as a table</summary>{}</details></figure>\n",

@@ -142,7 +142,8 @@ fn body(shown: &[Shown<'_>], overviews: &[Overview]) -> String {
         charts += &format!(
             "<figure><figcaption>{name}: <code>{}</code></figcaption>\n<canvas id=\"chart-{at}\" tabindex=\"0\" \
              role=\"img\" aria-label=\"Seek chart of {name}; the tables have its numbers\" \
-             aria-describedby=\"keys state-{at}\"></canvas>\n<p id=\"state-{at}\" role=\"status\">Loading</p></figure>\n",
+             aria-describedby=\"keys state-{at}\"></canvas>\n<p id=\"state-{at}\" role=\"status\">Loading</p>\
+             </figure>\n",
             escaped(&one.compared.census.command)
         );
         files += &format!(
@@ -169,8 +170,10 @@ const CONTROLS: &str = "<noscript><p>The chart needs JavaScript; the tables belo
 <label><input type=\"radio\" name=\"axis\" value=\"order\" checked> order of requests</label>
 <label><input type=\"radio\" name=\"axis\" value=\"time\"> time</label></fieldset>
 <fieldset><legend>Requests</legend>
-<label><input type=\"checkbox\" id=\"reads\" checked> reads <span class=\"mark read\" aria-hidden=\"true\"></span></label>
-<label><input type=\"checkbox\" id=\"writes\" checked> writes <span class=\"mark write\" aria-hidden=\"true\"></span></label>
+<label><input type=\"checkbox\" id=\"reads\" checked> reads
+<span class=\"mark read\" aria-hidden=\"true\"></span></label>
+<label><input type=\"checkbox\" id=\"writes\" checked> writes
+<span class=\"mark write\" aria-hidden=\"true\"></span></label>
 </fieldset>
 <fieldset><legend>View</legend>
 <button type=\"button\" data-do=\"in\">Zoom in</button>
@@ -180,7 +183,7 @@ const CONTROLS: &str = "<noscript><p>The chart needs JavaScript; the tables belo
 <button type=\"button\" data-do=\"up\">Up</button>
 <button type=\"button\" data-do=\"down\">Down</button>
 <button type=\"button\" data-do=\"reset\">Reset</button></fieldset></div>
-<p id=\"keys\">Reads are flat marks, writes upright ones. Each file has a band; every run has at least one pixel at every
-zoom. In a chart: + and - zoom, arrows move, Shift with an arrow zooms one axis, 0 resets. With the mouse: drag to move,
-click and turn the wheel to zoom.</p>
+<p id=\"keys\">Reads are flat marks, writes upright ones. Each file has a band; every run has at least one pixel at
+every zoom. In a chart: + and - zoom, arrows move, Shift with an arrow zooms one axis, 0 resets. With the mouse: drag to
+move, click and turn the wheel to zoom. Between the first and the last request of a run, times are interpolated.</p>
 ";

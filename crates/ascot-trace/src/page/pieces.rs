@@ -167,6 +167,10 @@ mod tests {
         Event { time_ns: 0, process: 0, file, kind, jumped: false, offset, size }
     }
 
+    fn kind_of(writes: bool) -> Kind {
+        if writes { Kind::Write } else { Kind::Read }
+    }
+
     fn pieces(events: &[Event]) -> Vec<Piece> {
         let mut joiner = Joiner::default();
         let mut pieces: Vec<Piece> = events.iter().filter_map(|event| joiner.add(event)).collect();
@@ -217,7 +221,7 @@ mod tests {
         ) {
             let events: Vec<Event> = moves
                 .iter()
-                .map(|&(file, writes, offset, size)| event(file, if writes { Kind::Write } else { Kind::Read }, offset, size))
+                .map(|&(file, writes, offset, size)| event(file, kind_of(writes), offset, size))
                 .collect();
             let mut requests = Vec::new();
             let mut switches = 0;
@@ -225,12 +229,13 @@ mod tests {
                 switches += u64::from(piece.switches);
                 for n in 0..piece.requests {
                     let size = if n + 1 == piece.requests { piece.last } else { piece.size };
-                    let kind = if piece.writes { Kind::Write } else { Kind::Read };
-                    requests.push(event(piece.file, kind, piece.offset + n * piece.size, size));
+                    requests.push(event(piece.file, kind_of(piece.writes), piece.offset + n * piece.size, size));
                 }
             }
             let mut last = None;
-            let runs = events.iter().filter(|event| last.replace((event.file, event.end())) != Some((event.file, event.offset)));
+            let mut begins =
+                |event: &&Event| last.replace((event.file, event.end())) != Some((event.file, event.offset));
+            let runs = events.iter().filter(&mut begins);
             prop_assert_eq!(switches, runs.count() as u64);
             prop_assert_eq!(requests, events);
         }

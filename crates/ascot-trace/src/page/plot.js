@@ -17,6 +17,7 @@ const ZOOM = 1.5, STEP = 0.2;
 
 const numbers = new Intl.NumberFormat('en-US');
 const element = (id) => document.getElementById(id);
+const plural = (count, noun) => `${numbers.format(count)} ${noun}${count === 1 ? '' : 's'}`;
 const bytesText = (bytes) => {
   const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
   let unit = 0;
@@ -408,11 +409,10 @@ class Chart {
       ? `Time ${timeText(view.x0)} to ${timeText(view.x1)} of ${timeText(data.duration_ns)}`
       : `Requests ${numbers.format(Math.min(first + 1, end))} to ${numbers.format(end)}`;
     const column = byTime
-      ? `${numbers.format(+(requests / plot.width).toPrecision(3))} requests in the mean`
-      : `${numbers.format(Math.max(1, Math.ceil((view.x1 - view.x0) / plot.width)))} requests at most`;
-    const runsText = `${numbers.format(runs)} ${runs === 1 ? 'run' : 'runs'}`;
-    this.state.textContent = `${range}: ${numbers.format(requests)} of ${numbers.format(data.requests)} requests, ` +
-      `${runsText}. A column of pixels stands for ${column}.`;
+      ? `${plural(+(requests / plot.width).toPrecision(3), 'request')} in the mean`
+      : `${plural(Math.max(1, Math.ceil((view.x1 - view.x0) / plot.width)), 'request')} at most`;
+    this.state.textContent = `${range}: ${numbers.format(requests)} of ${plural(data.requests, 'request')}, ` +
+      `${plural(runs, 'run')}. A column of pixels stands for ${column}.`;
   }
 }
 
