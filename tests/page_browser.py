@@ -63,6 +63,7 @@ class Page:
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Performance.enable", timeDomain="threadTicks")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -98,7 +99,7 @@ def opened(page, **options):
     """The page in a browser; complaints of the browser are failures at the end."""
     commands, to_browser = os.pipe()
     from_browser, answers = os.pipe()
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         flags = "--no-sandbox --disable-gpu --headless --remote-debugging-pipe --no-first-run --disable-dev-shm-usage"
         command = [browser(), *flags.split(), f"--user-data-dir={profile}"]
         # The browser reads commands from descriptor 3 and answers through 4, which may be taken here.
@@ -117,6 +118,9 @@ def opened(page, **options):
                 shown.open(page, **options)
                 yield shown
                 assert not shown.complaints, shown.complaints
+                shown.session = None
+                shown.call("Browser.close")
+                process.wait(timeout=60)
         finally:
             process.kill()
             process.wait()

@@ -167,7 +167,7 @@ def test_every_run_has_a_pixel_at_every_zoom(disk, count):
         for zooms in range(4):
             _, _, at = pixels(shown)
             found = list(expected_pixels(shown, trace))
-            assert len(found) > count / 40**zooms / 2
+            assert len(found) > count / 5.1**zooms / 2, "a view has its share of the requests"
             # A view of the overview may move a mark by a cell, which is less than a pixel.
             near = [
                 [at(x, y) for x in either(column) for y in either(line)] for column, line, _ in found
@@ -175,7 +175,7 @@ def test_every_run_has_a_pixel_at_every_zoom(disk, count):
             hidden = [place for place, seen in zip(found, near, strict=True) if not marks & set(seen)]
             assert not hidden, (zooms, len(hidden), hidden[:3])
             shown.run("document.querySelector('canvas').focus()")
-            for _ in range(4):
+            for _ in range(2):
                 shown.press("+")
         assert f"of {count:,} requests" in state(shown)
         # A view by time counts the same requests.
@@ -295,7 +295,8 @@ def test_rates_are_those_of_the_requests(disk):
     with opened(plotted(trace_of(disk, calls, microseconds=1000))) as shown:
         rows = cells(shown, ".rates tbody tr")
         assert len(rows) == 24
-        megabytes = [[float(cell.split()[0]) if "MB" in cell else 0 for cell in row[1:]] for row in rows]
+        units = {"B/s": 1e-6, "kB/s": 1e-3, "MB/s": 1}
+        megabytes = [[float(number) * units[unit] for number, unit in map(str.split, row[1:])] for row in rows]
         for read_rate, written_rate in megabytes[:11]:
             assert (read_rate, written_rate) == (pytest.approx(1, rel=0.02), 0)
         for read_rate, written_rate in megabytes[13:]:
@@ -373,9 +374,11 @@ def test_mistakes_are_named(disk):
 
 
 def test_ten_million_runs_open_in_three_seconds(disk):
-    """A tenth of them. The time has the bound of all, for loaded machines."""
+    """A tenth of them. The bound is that of all, and counts the time of the page's thread alone: others may be busy."""
     count = 1_000_000
     trace = trace_of(disk, (read("in", n % 8 * 1_000_000_000 + n // 8 * 65536, 65536) for n in range(count)))
     with opened(plotted(trace)) as shown:
         assert f"{count:,} of {count:,} requests, {count:,} runs" in state(shown)
-        assert shown.run("seekCharts.readyMs") < 3000
+        # The time of the thread that runs the page, until now.
+        metrics = {one["name"]: one["value"] for one in shown.call("Performance.getMetrics")["metrics"]}
+        assert metrics["TaskDuration"] < 3, metrics
