@@ -128,7 +128,7 @@ fn compare() -> Command {
              With a profile, also the time and the rate of a replay on the virtual disk; with the size of the data, also \
              the number of passes. The page has the seek charts of all traces side by side, with equal scales.",
         )
-        .override_usage("ascot trace compare TRACE... [-o PAGE] [--on PROFILE] [--data SIZE] [--json]")
+        .override_usage("ascot trace compare TRACE... [-o PAGE] [OPTION]...")
         .after_help(
             "Examples:\n\
              \x20 ascot trace compare a.trace b.trace -o page.html\n\
