@@ -146,7 +146,7 @@ fn compare() -> Command {
                 "PROFILE",
                 "replay on the virtual disk of a profile",
                 "Also replay on the virtual disk. PROFILE is a file (docs/formats/volume.md) or a kind of volume, such as \
-                 disk or flash.",
+                 rotational or flash.",
             ),
             ValueHint::FilePath,
         ))
@@ -208,7 +208,7 @@ fn replay() -> Command {
                     "WHERE",
                     "directory, file of a profile, or kind of volume",
                     "Directory on the volume, file of a profile (docs/formats/volume.md), or kind of volume, such as \
-                     disk or flash.",
+                     rotational or flash.",
                 ),
                 ValueHint::AnyPath,
             )
