@@ -224,7 +224,7 @@ def test_single_requests_are_boxes_hollow_for_reads_and_filled_for_writes(disk):
             left, right = number * width // 4, (number + 1) * width // 4
             # The diagonal of the chart passes through the middle of each box; its other corners are empty or filled.
             inside = at(left + (right - left) // 8, number * height // 4 + height // 5)
-            assert (inside == writes) == (colour == writes), number
+            assert inside == writes if colour == writes else inside not in (reads, writes), number
         shown.run("document.getElementById('writes').click()")
         shown.press("0")
         _, _, at = pixels(shown)
