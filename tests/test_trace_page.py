@@ -374,7 +374,7 @@ def test_mistakes_are_named(disk):
 
 
 def test_ten_million_runs_open_in_three_seconds(disk):
-    """A tenth of them. The bound is that of all, and counts the time of the page's thread alone: others may be busy."""
+    """A tenth of them, in the time of all. The time of the page's thread counts: the machine may be busy."""
     count = 1_000_000
     trace = trace_of(disk, (read("in", n % 8 * 1_000_000_000 + n // 8 * 65536, 65536) for n in range(count)))
     with opened(plotted(trace)) as shown:
