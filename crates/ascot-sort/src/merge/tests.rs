@@ -1,6 +1,8 @@
-//! Merges of sources that may not be sorted, cut into blocks and tasks, compared with a plain search for disorder.
+//! Merges of sources that may not be sorted, cut into blocks and tasks, by the merging threads: compared with a plain
+//! merge, and with a plain search for disorder.
 
-use ascot_io::Buf;
+use ascot_io::{Buf, Pool};
+use ascot_record::checksum::RecordSum;
 use ascot_record::framing::LineFraming;
 use ascot_record::keys::LastResort;
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
@@ -15,6 +17,9 @@ use crate::resources::Lease;
 const LINES: LineFraming = LineFraming(b'\n');
 
 const U64: NumberFormat = NumberFormat { kind: NumberType::U64, endian: Endian::Little };
+
+/// Blocks of the merging threads: much smaller than a task, so that a task fills several.
+const EMIT_BLOCK_BYTES: usize = 64;
 
 /// A computed key: the first byte.
 struct FirstByte;
@@ -49,31 +54,55 @@ fn blocks_of_input<R: Records>(records: &R, input: usize, blocks: &[Vec<Vec<u8>>
     segments
 }
 
-/// What a merge in `tasks` tasks returns: its bytes, and the error that stopped it.
+/// The result of a merge: the bytes given out before it ended, and its sums or the error that stopped it.
+struct Outcome {
+    bytes: Vec<u8>,
+    sums: Result<Merged, SortError>,
+}
+
+/// Merges `sources` in `tasks` tasks by the threads of a job.
 fn merged<R: Records>(
     records: &R,
+    threads: &EmitThreads,
     sources: Vec<Vec<Segment>>,
     tasks: usize,
     rules: Rules,
-) -> (Vec<u8>, Option<SortError>) {
+) -> Outcome {
+    let tasks = cut_tasks(records, sources, tasks, CutRules::default());
     let mut bytes = Vec::new();
-    for task in cut_tasks(records, sources, tasks, CutRules::default()) {
-        let (send, receive) = unbounded();
-        let blocks = BlockPool::new(Buf::heap(1 << 16), 1 << 16);
-        let mut emitter = Emitter::new(blocks, send, Arc::default());
-        match merge_unchecked(records, &task, rules, &mut emitter).unwrap() {
-            Ok(merged) => emitter.finish(Message::Done(merged)),
-            Err(error) => emitter.finish(Message::Unordered(error, Box::new(task))),
-        }
-        for message in receive {
-            match message {
-                Message::Block(block) => bytes.extend_from_slice(&block.buf[..block.len]),
-                Message::Unordered(error, _) => return (bytes, Some(error)),
-                Message::Done(_) => {}
-            }
-        }
+    let sums = threads.run(tasks, rules, &Cancel::default(), &mut |block| {
+        bytes.extend_from_slice(&block.buf[..block.len]);
+        Ok(())
+    });
+    Outcome { bytes, sums }
+}
+
+/// Merges inputs plainly: takes the smallest of their first records, of equal ones that of the earliest input.
+fn merged_plainly<R: Records>(records: &R, inputs: &[Vec<Vec<Vec<u8>>>], unique: bool) -> Vec<Vec<u8>> {
+    let bound = |record: &Vec<u8>| {
+        let place = Unchecked { input: 0, name: String::new(), before: 0, offset: 0, breaks_order: false };
+        (records.first(&block_of(records, record, place)), record.clone())
+    };
+    let mut rest: Vec<VecDeque<_>> =
+        inputs.iter().map(|blocks| blocks.iter().flatten().map(bound).collect()).collect();
+    let mut merged = Vec::new();
+    loop {
+        rest.retain(|input| !input.is_empty());
+        let smallest = rest.iter_mut().min_by(|a, b| records.compare(&a[0].0, &b[0].0));
+        let Some(record) = smallest.and_then(VecDeque::pop_front) else { break };
+        merged.push(record);
     }
-    (bytes, None)
+    if unique {
+        merged.dedup_by(|(later, _), (first, _)| records.compare_keys(later, first).is_eq());
+    }
+    merged.into_iter().map(|(_, record)| record).collect()
+}
+
+/// The sum of some whole records.
+fn sum_of<R: Records>(records: &R, bytes: &[u8]) -> RecordSum {
+    let mut sum = RecordSum::new();
+    records.sum(bytes, &mut sum);
+    sum
 }
 
 /// The first record of an input that is out of order: its number, from 1, and its offset.
@@ -84,24 +113,35 @@ fn disorder_in<R: Records>(records: &R, blocks: &[Vec<Vec<u8>>]) -> Option<(u64,
 }
 
 /// Checks a merge of `inputs`: blocks of records each.
-fn check<R: Records>(records: &R, inputs: &[Vec<Vec<Vec<u8>>>], tasks: usize) {
-    let broken: Vec<_> = inputs.iter().map(|blocks| disorder_in(records, blocks)).collect();
+fn check<R: Records>(records: R, inputs: &[Vec<Vec<Vec<u8>>>], tasks: usize) {
+    let records = &Arc::new(records);
+    let threads = EmitThreads::start(records, &Pool::new(1 << 20), 2, 2, EMIT_BLOCK_BYTES).unwrap();
+    let broken: Vec<_> = inputs.iter().map(|blocks| disorder_in(&**records, blocks)).collect();
     for unique in [false, true] {
         let sources = inputs.iter().enumerate();
-        let sources = sources.map(|(input, blocks)| blocks_of_input(records, input, blocks)).collect();
-        let (bytes, error) = merged(records, sources, tasks, Rules { unique, sum: true });
-        assert_eq!(first_unordered(records, None, &bytes), None, "records after the disorder are given out");
-        match error {
-            None => {
+        let sources = sources.map(|(input, blocks)| blocks_of_input(&**records, input, blocks)).collect();
+        let Outcome { bytes, sums } =
+            merged(&**records, &threads, sources, tasks, Rules { unique, sum: true });
+        assert_eq!(
+            first_unordered(&**records, None, &bytes),
+            None,
+            "records after the disorder are given out"
+        );
+        match sums {
+            Ok(sums) => {
                 assert!(broken.iter().all(Option::is_none), "{broken:?} is not found");
+                assert_eq!(bytes, merged_plainly(&**records, inputs, unique).concat(), "the merged records");
+                assert_eq!(sums.out, sum_of(&**records, &bytes), "the sum of the records given out");
+                let mut all = sums.out;
+                all.combine(&sums.dropped);
                 let given = inputs.concat().concat().concat();
-                assert!(unique || bytes.len() == given.len());
+                assert_eq!(all, sum_of(&**records, &given), "the sum of all records");
             }
-            Some(SortError::NotSorted { input, record, offset }) => {
+            Err(SortError::NotSorted { input, record, offset }) => {
                 let number: usize = input.parse().unwrap();
                 assert_eq!(broken[number], Some((record, offset)), "the first of the input");
             }
-            Some(error) => panic!("{error}"),
+            Err(error) => panic!("{error}"),
         }
     }
 }
@@ -135,7 +175,7 @@ fn in_blocks(records: &[Vec<u8>], lengths: &[usize]) -> Vec<Vec<Vec<u8>>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
-    fn the_first_record_out_of_order_of_an_input_is_found(
+    fn inputs_are_merged_and_the_first_record_out_of_order_of_one_is_found(
         inputs in prop::collection::vec(
             (prop::collection::vec("[a-e]{0,3}", 0..60), prop::collection::vec(any::<prop::sample::Index>(), 0..3)),
             1..4,
@@ -148,18 +188,20 @@ proptest! {
             in_blocks(&nearly_sorted(lines, breaks), &lengths)
         });
         let lines: Vec<_> = lines.collect();
-        check(&Framed::new(LINES, RangeOrder::whole(LINES, false)), &lines, tasks);
-        check(&Framed::new(LINES, RangeOrder::whole(LINES, true)), &lines, tasks);
-        check(&Framed::new(LINES, RangeOrder::new(LINES, 0..1, false, LastResort::Bytes)), &lines, tasks);
-        check(&Framed::new(LINES, RangeOrder::new(LINES, 0..1, false, LastResort::BytesReversed)), &lines, tasks);
-        check(&Framed::new(LINES, ProgramOrder::new(LINES, FirstByte, LastResort::None)), &lines, tasks);
+        check(Framed::new(LINES, RangeOrder::whole(LINES, false)), &lines, tasks);
+        check(Framed::new(LINES, RangeOrder::whole(LINES, true)), &lines, tasks);
+        check(Framed::new(LINES, RangeOrder::new(LINES, 0..1, false, LastResort::Bytes)), &lines, tasks);
+        check(Framed::new(LINES, RangeOrder::new(LINES, 0..1, false, LastResort::BytesReversed)), &lines, tasks);
+        check(Framed::new(LINES, RangeOrder::new(LINES, 0..1, false, LastResort::None)), &lines, tasks);
+        check(Framed::new(LINES, RangeOrder::new(LINES, 0..1, true, LastResort::None)), &lines, tasks);
+        check(Framed::new(LINES, ProgramOrder::new(LINES, FirstByte, LastResort::None)), &lines, tasks);
         let number = |line: &Vec<u8>| {
             let digits = line.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
             digits.to_ne_bytes().to_vec()
         };
         let numbers: Vec<Vec<Vec<Vec<u8>>>> =
             lines.iter().map(|blocks| blocks.iter().map(|block| block.iter().map(number).collect()).collect()).collect();
-        check(&Numbers::<u64>::new(U64, false), &numbers, tasks);
+        check(Numbers::<u64>::new(U64, false), &numbers, tasks);
     }
 
     /// A cut never separates a record from a smaller one after it, so that only neighbours within a task and across
