@@ -186,8 +186,8 @@ impl Clocks {
         self.inner.device.lock().unpoisoned()
     }
 
-    /// From now on the calling thread works for this job under the name `thread`, until the answer is dropped. The name
-    /// without its number is that of the stage.
+    /// From now on the calling thread works for this job under the name `thread`, until the returned guard is
+    /// dropped. The name without its number is that of the stage.
     pub fn enter(&self, thread: &str) -> Entered {
         let mut book = self.book();
         let name = book.free_name(thread);
@@ -459,7 +459,7 @@ impl<T> Drop for Switched<T> {
     }
 }
 
-/// This thread is in `state` until the answer is dropped.
+/// Switches this thread to `state` until the returned guard is dropped.
 pub fn in_state(state: State) -> Switched<State> {
     let back = |clock: &ThreadClock, before| {
         clock.switch(before);
@@ -467,7 +467,7 @@ pub fn in_state(state: State) -> Switched<State> {
     Switched { before: with_clock(|clock| clock.switch(state)), back }
 }
 
-/// This thread works for the stage `name` until the answer is dropped.
+/// Makes this thread work for the stage `name` until the returned guard is dropped.
 pub fn in_stage(name: &'static str) -> Switched<String> {
     let before = with_clock(|clock| clock.switch_stage(name)).flatten();
     let back = |clock: &ThreadClock, before: String| {

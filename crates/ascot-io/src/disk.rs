@@ -88,7 +88,7 @@ struct Inner {
     /// Otherwise one queue per device, started on first use: devices do not wait for each other.
     queues: Mutex<HashMap<u64, IoQueue>>,
     space: SpaceReservation,
-    /// When set, ends waits for the other end of a pipe.
+    /// If it is set, streams stop waiting for the other end of a pipe.
     stop: OnceLock<Arc<AtomicBool>>,
     notices: Mutex<Vec<String>>,
     noticed: Mutex<HashSet<(u64, &'static str)>>,

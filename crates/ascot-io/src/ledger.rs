@@ -196,7 +196,7 @@ impl Ledger {
         accounts.collect()
     }
 
-    /// The time of the requests to some devices so far, by what it tells about them.
+    /// The time of the requests to some devices so far, divided by kind.
     pub fn pace(&self, devices: &[u64]) -> VolumePace {
         let books = self.lock();
         let mut seen = VolumePace::default();

@@ -47,7 +47,7 @@ struct PipeThread<Q, A> {
     caller: State,
 }
 
-/// What the two sides of a pipe's thread wait for.
+/// The waits of the two sides of a pipe's thread, in words.
 struct Waits {
     /// What the thread waits for, in words.
     what: &'static str,

@@ -18,7 +18,7 @@ pub(crate) struct StreamContext {
     pub(crate) faults: Option<Arc<dyn FaultHook>>,
     /// Counts the space that files take.
     pub(crate) space: SpaceReservation,
-    /// Once set, waits for the other end of a pipe end.
+    /// If it is set, the stream stops waiting for the other end of a pipe.
     pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 

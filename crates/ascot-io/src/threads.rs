@@ -66,7 +66,7 @@ fn begin(name: &str) -> io::Result<Builder> {
     Ok(Builder::new().name(name.into()))
 }
 
-/// What a new thread does before its work: it is registered, and works for the job of the thread that calls this.
+/// The start of a new thread: it is registered, and works for the job of the thread that calls this.
 fn registered(name: &str) -> impl FnOnce() -> Option<Entered> + Send + 'static {
     let clocks = Clocks::of_thread().map(|clocks| (clocks, name.to_owned()));
     || {

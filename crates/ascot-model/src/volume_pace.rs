@@ -49,7 +49,7 @@ impl Pace {
     }
 }
 
-/// The requests to a volume, by what their time tells.
+/// The requests to a volume, divided by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct VolumePace {
     /// Reads that continue the last request, without a write in flight.
@@ -62,7 +62,7 @@ pub struct VolumePace {
     pub switched_read: Pace,
     /// Writes after a switch.
     pub switched_write: Pace,
-    /// Writes that ended while others waited behind them: the volume, and not the job, set their pace.
+    /// Writes that ended while others were queued: the volume, and not the job, set their pace.
     pub queued_write: Pace,
 }
 

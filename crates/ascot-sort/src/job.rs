@@ -79,7 +79,7 @@ pub struct Job<'a, R: Records> {
     pub resumable: bool,
     /// Whether its directory stays if it ends early.
     pub keeping: Keeping,
-    /// What its merges expected of duplicates; none before the last merge, and if none are dropped.
+    /// The duplicates that its merges expected; none before the last merge, or if none are dropped.
     duplicates: Option<DuplicatesAccount>,
     /// Called when the output is complete.
     observer: &'a dyn Observer,
@@ -189,7 +189,7 @@ impl<'a, R: Records> Job<'a, R> {
         self.request.top.map_or(left, |top| left.min(files * top as f64 * mean_bytes))
     }
 
-    /// What the job has learned about duplicates before its last merge, which reads `read_bytes`.
+    /// Estimates the duplicates from the passes before the last merge, which reads `read_bytes`.
     pub fn expect_duplicates(&mut self, read_bytes: u64) {
         let first_pass = self.manifest.duplicates;
         if first_pass.runs > 0 && self.plan.chosen.method == "merge" {

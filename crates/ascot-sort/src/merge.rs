@@ -180,8 +180,8 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
     {
         let bytes: u64 = batch.iter().flatten().map(|segment| self.merge.records.bytes_in(segment)).sum();
         let Merge { records, threads, rules, limit, cancel, so_far, .. } = &mut self.merge;
-        let most = 8 * threads.count() as u64;
-        let tasks = (bytes / TASK_BYTES.max(batch.len() as u64 * (64 << 10))).clamp(1, most) as usize;
+        let max_tasks = 8 * threads.count() as u64;
+        let tasks = (bytes / TASK_BYTES.max(batch.len() as u64 * (64 << 10))).clamp(1, max_tasks) as usize;
         let left = limit.map(|limit| limit.saturating_sub(so_far.out.count));
         // The last task returns the key, or a later one.
         let cut = CutRules { previous: so_far.last_key.take(), limit: left, keeps_key: true };
@@ -303,7 +303,7 @@ fn has_more<I: BlockInput<Block = RunBlock>, O: BlockOutput>(inputs: &Bowtie<I, 
     index < inputs.inputs() && !inputs.exhausted(index)
 }
 
-/// Which records can be merged now.
+/// Finds the records that can be merged now.
 ///
 /// ```text
 ///   input 0  [      |       |         ]    `|` and `]`: the last record of each block in memory
@@ -345,10 +345,10 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
     where
         S: MergeSink<I, O>,
     {
-        let most = self.sink.batch_bytes_max();
+        let bytes_max = self.sink.batch_bytes_max();
         let held: u64 =
             self.held.iter().flatten().map(|held| self.merge.records.bytes_in(&held.segment)).sum();
-        if held <= most {
+        if held <= bytes_max {
             return None;
         }
         // The last record of one block of each input: the smallest of them bounds no more than these blocks.
@@ -369,7 +369,7 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
         while fits + 1 < too_deep {
             let middle = usize::midpoint(fits, too_deep);
             match bound_at(middle) {
-                Some((bytes, _)) if bytes <= most => fits = middle,
+                Some((bytes, _)) if bytes <= bytes_max => fits = middle,
                 _ => too_deep = middle,
             }
         }

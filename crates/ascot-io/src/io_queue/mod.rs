@@ -214,7 +214,7 @@ struct Ring {
     bell_polled: bool,
     taken: Vec<Part>,
     reaped: Vec<(u64, i32)>,
-    /// Parts that have left the ring, with their results, until their callers hear of it.
+    /// Parts that have left the ring, with their results, until their callers are notified.
     ended: Vec<(Part, io::Result<usize>)>,
 }
 

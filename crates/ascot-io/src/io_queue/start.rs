@@ -52,8 +52,8 @@ impl PartQueue {
         Ok(Self { bell: Some(bell), ..Self::for_threads() })
     }
 
-    /// If the thread that holds the answer panics, no part is performed any more: all parts, queued or later, fail,
-    /// so that no caller waits for them.
+    /// A guard for a device thread. If the thread panics, no part is performed any more: all parts, queued or later,
+    /// fail, so no caller waits for them.
     fn abandon_on_panic(&self) -> Abandon<'_> {
         Abandon { queue: self }
     }

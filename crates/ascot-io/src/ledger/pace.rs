@@ -1,4 +1,5 @@
-//! The time of a device's requests, by what it tells about the device: its rates, and the cost of a switch.
+//! The time of a device's requests, divided by kind: those that continue the last request show the rates of the device,
+//! and those after a switch show its cost.
 //!
 //! Invariant: the times add up to the time with a request in flight.
 
@@ -14,7 +15,7 @@ pub(super) struct DevicePace {
     seen: VolumePace,
     in_flight: [u64; 2],
     last_end: Option<Instant>,
-    /// Since when writes wait behind each other, without an end of one.
+    /// The moment from which writes wait in a queue, if none has ended since.
     queued_since: Option<Instant>,
 }
 

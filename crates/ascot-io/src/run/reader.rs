@@ -1,5 +1,5 @@
-//! Run files being read: each held open, its blocks read in any order, or in theirs and several ahead. Every block is
-//! verified.
+//! Run files being read. Each stays open; its blocks are read in any order, or forward with several in flight. Every
+//! block is verified.
 //!
 //! In a user's file blocks do not begin with pages, but requests do. A reader in order requests the page in which one
 //! block ends and the next begins only once, so that each request continues where the last one ended:

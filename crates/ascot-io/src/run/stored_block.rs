@@ -1,4 +1,4 @@
-//! A block as run files store it: its codec and its checksum. Which codec a block gets is for others to decide
+//! A block as run files store it: its codec and its checksum. The caller chooses the codec of a block
 //! ([`ChooseCodec`]).
 //!
 //! A block is stored compressed only if that saves pages; otherwise it is stored as it is, and reading it costs no
@@ -56,7 +56,7 @@ pub fn block_checksum(id: RunId, number: u64, stored: &[u8]) -> u32 {
     crc32c(&[&id.0.to_le_bytes(), &number.to_le_bytes(), stored])
 }
 
-/// Chooses the codec of each block of run files, and learns what came of it.
+/// Chooses the codec of each block of run files, from the results of earlier ones.
 pub trait ChooseCodec: Send + Sync {
     /// The codec for `block`.
     fn choose(&self, block: &[u8]) -> Codec;

@@ -250,7 +250,7 @@ impl From<IoError> for SortError {
     }
 }
 
-/// What can be done with a job that ended with `error` and is kept in `dir`.
+/// The commands that continue or remove a job that ended with `error` and is kept in `dir`.
 fn state_of_kept(error: &SortError, dir: &Path) -> String {
     let dir = units::in_shell(dir);
     if error.is_lost_spill() {

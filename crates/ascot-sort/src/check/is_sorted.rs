@@ -1,4 +1,4 @@
-//! Whether an input is sorted already (`-c`).
+//! Checks whether an input is sorted already (`-c`).
 
 use std::sync::Arc;
 

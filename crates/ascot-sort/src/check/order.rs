@@ -1,4 +1,4 @@
-//! Whether records are in order: an observer of records that are read.
+//! The order checker: it observes records as they are read, and finds the first one out of order.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::api::{Cancel, Input, Output, SortError};
 
-/// Time between two attempts to open a named pipe that nobody reads.
+/// Time between two attempts to open a named pipe that has no reader yet.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 /// Bytes that a pipe takes without blocking when it is ready for any.
 const PIPE_ROOM: usize = 4096;
@@ -127,7 +127,7 @@ pub(super) fn input_bytes(input: &Input) -> Option<u64> {
     }
 }
 
-/// Opens an output. A named pipe is waited for until somebody reads it.
+/// Opens an output. If it is a named pipe, waits until a process has opened it to read.
 pub(super) fn open_output(disk: &Disk, output: &Output, cancel: &Cancel) -> Result<OutputEnd, SortError> {
     let path = match output {
         Output::Path(path) if is_file(output) => {

@@ -1,5 +1,5 @@
-//! What passes between the engine and the program: bytes of inputs go to its pipes and bytes of outputs come from them,
-//! in whatever order the program reads and writes.
+//! The exchange between the engine and the program: bytes of inputs go to its pipes, and bytes of outputs come from
+//! them, in whatever order the program reads and writes.
 //!
 //! ```text
 //!   nothing can move, and          the engine
@@ -289,8 +289,8 @@ impl Exchange {
         Ok(moved)
     }
 
-    /// What became of bytes given to the program: their number, 0 if the pipe is full, none if it is closed, which is
-    /// early.
+    /// The result of giving bytes to the program: the number taken, 0 if the pipe is full, none if the program has
+    /// closed it early.
     fn given(&mut self, at: usize, given: io::Result<Option<usize>>) -> Result<Option<usize>, SortError> {
         let given = given.map_err(|error| self.program.failure(format!("cannot be written to: {error}")))?;
         if given.is_none() {

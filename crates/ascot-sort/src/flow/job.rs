@@ -1,4 +1,4 @@
-//! What the jobs of flows share: streams, the engine's schedule, and the report.
+//! The common part of all jobs of flows: streams, the engine's schedule, and the report.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;

@@ -55,9 +55,9 @@ impl Layout {
         let outputs = request.outputs.iter().filter(|output| is_file(output)).count();
         let streams = inputs + outputs;
         let pipes = request.sort.inputs.len() + request.outputs.len() - streams;
-        let least = ((pipes + 1) * RELAY_BYTES + (2 * streams + inputs + 1) * BLOCK_BYTES_MIN) as u64;
-        if memory < least.max(MIN_MEMORY_BYTES) {
-            return Err(too_little(memory, least.next_multiple_of(1 << 20).max(MIN_MEMORY_BYTES)));
+        let min_bytes = ((pipes + 1) * RELAY_BYTES + (2 * streams + inputs + 1) * BLOCK_BYTES_MIN) as u64;
+        if memory < min_bytes.max(MIN_MEMORY_BYTES) {
+            return Err(too_little(memory, min_bytes.next_multiple_of(1 << 20).max(MIN_MEMORY_BYTES)));
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let free = memory - (pipes + 1) * RELAY_BYTES;
@@ -90,7 +90,7 @@ impl Layout {
     }
 }
 
-/// Whether long runs are better for so many files.
+/// Whether long runs are better for this number of files.
 fn wants_runs(volumes: &Volumes, files: usize) -> bool {
     files > 1 && volumes.wants_runs(files)
 }

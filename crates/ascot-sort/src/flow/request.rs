@@ -1,4 +1,4 @@
-//! What a flow runs.
+//! The request of a flow: the program, its inputs and its outputs.
 
 use std::ffi::OsString;
 use std::time::Duration;

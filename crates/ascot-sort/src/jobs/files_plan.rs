@@ -38,7 +38,7 @@ pub enum FilesJob {
     },
 }
 
-/// The passes of a job on files, and how it would carry out others.
+/// The passes of a job on files, and the alternatives to them.
 pub struct FilesPlan {
     /// Its passes.
     pub passes: Vec<PassPlan>,

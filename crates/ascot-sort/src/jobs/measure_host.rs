@@ -1,12 +1,12 @@
-//! Measures the speeds of the processors by small jobs on generated records: what the accounts of these jobs say of each
-//! step is what the plans of other jobs need.
+//! Measures the speeds of the processors by small jobs on generated records. The accounts of these jobs give the speed
+//! of each step, by which other jobs are planned.
 //!
 //! ```text
 //!   records of a kind ─▶ form runs (sort, merge chunks) ─▶ merge runs ─▶ nowhere
 //!                     └▶ split by key, sort parts ─▶ nowhere
 //! ```
 //!
-//! The time of a step depends on the length of a record and the number of its keys, so that several kinds are measured.
+//! The time of a step depends on the length of a record and the number of its keys, so several kinds are measured.
 //! Memory, threads and queues are those of real jobs: records come from a device into memory that no cache holds, and all
 //! threads work at the same time. The inputs have no names, and spills are those of any job.
 //!
@@ -67,7 +67,7 @@ const SUBJECTS: [Subject; 7] = [
     Subject { format: "csv", class: RecordClass::Computed, bytes: 50, keys: "#2:text,#1:number", count: 2 },
 ];
 
-/// Long records take little time to compute: what their jobs take is the time of requests.
+/// Long records take little time to compute: their jobs mostly take the time of requests.
 const LONG_FORMAT: &str = "fixed:2000";
 
 /// Bytes of the keys of fixed records.
@@ -212,7 +212,7 @@ impl Jobs<'_> {
 /// Stages whose time is that of the records.
 const KERNELS: [&str; 3] = ["sort", "merge", "split"];
 
-/// What moving bytes between a device and the steps of a job takes.
+/// The costs of moving bytes between a device and the steps of a job.
 struct MovingCosts {
     /// Of a processor.
     request_seconds: f64,

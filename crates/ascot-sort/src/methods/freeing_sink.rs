@@ -110,8 +110,8 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
         };
         let free = path.and_then(|path| self.job.disk.free_space(path).ok()).map(|free| free / 2);
         let planned = self.job.disk.space().left();
-        let most = free.into_iter().chain(planned).min().unwrap_or(self.every);
-        self.every.min(most.max(MIN_STEP_BYTES))
+        let max_bytes = free.into_iter().chain(planned).min().unwrap_or(self.every);
+        self.every.min(max_bytes.max(MIN_STEP_BYTES))
     }
 
     /// Makes the merged records durable, and stores the progress.

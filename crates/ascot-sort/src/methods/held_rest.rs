@@ -64,7 +64,7 @@ impl<R: Records> Job<'_, R> {
         (self.rest_bytes > 0).then(|| left.saturating_sub(self.rest_bytes))
     }
 
-    /// Notes where the part of the inputs ends that is split, if memory is to hold the rest.
+    /// Notes the end of the inputs that are split, if memory is to hold the rest.
     pub(super) fn begin_rest(&mut self) {
         if self.rest_bytes > 0 {
             self.manifest.held = Some(HeldInput {
@@ -82,8 +82,8 @@ impl<R: Records> Job<'_, R> {
         let held = self.manifest.held.clone().filter(|_| !self.manifest.runs.is_empty());
         let Some(held) = held else { return Ok(HeldRest::default()) };
         // A record that was cut at the end of the split belongs to the rest.
-        let most = self.rest_bytes + self.rest_bytes / CUT_SHARE;
-        let fits = self.inputs.bytes_after(held.start).is_some_and(|left| left <= most);
+        let max_bytes = self.rest_bytes + self.rest_bytes / CUT_SHARE;
+        let fits = self.inputs.bytes_after(held.start).is_some_and(|left| left <= max_bytes);
         if fits && let Some(mut rest) = self.read_rest(&held)? {
             let first = splitters.parts() - self.manifest.runs.len();
             if let Some(done) = first.checked_sub(1) {

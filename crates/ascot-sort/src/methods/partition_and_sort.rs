@@ -85,8 +85,8 @@ impl<R: Records> Job<'_, R> {
             return self.split_to_groups(&splitters);
         }
         self.key_sample = self.new_key_sample();
-        let most = self.budget.streams() / PARTS_SHARE / (2 * self.budget.block);
-        let splitters = self.splitters(most.min(crate::resources::limits::descriptors()))?;
+        let max_parts = self.budget.streams() / PARTS_SHARE / (2 * self.budget.block);
+        let splitters = self.splitters(max_parts.min(crate::resources::limits::descriptors()))?;
         self.store()?;
         let all = splitters.parts();
         let left = if self.manifest.parts.is_empty() { all } else { self.manifest.parts.len() };
@@ -106,8 +106,8 @@ impl<R: Records> Job<'_, R> {
         KeySample::new(&self.pool, bytes, width as u64, self.budget.block)
     }
 
-    /// The splitters of the killed job, or new ones from a sample, for at most `most` parts.
-    fn splitters(&mut self, most: usize) -> Result<Splitters, SortError> {
+    /// The splitters of the killed job, or new ones from a sample, for at most `max_parts` parts.
+    fn splitters(&mut self, max_parts: usize) -> Result<Splitters, SortError> {
         if let StoredMethod::Distribute(keys) = &self.manifest.method {
             return Ok(Splitters::new(keys, self.records.descending()));
         }
@@ -116,7 +116,7 @@ impl<R: Records> Job<'_, R> {
         let buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
         // The plan knows the memory that is left beside held records.
         let wanted = if self.rest_bytes > 0 { self.plan.chosen.pieces } else { part_count(total, buffer) };
-        let parts = wanted.min(most.max(2) as u64) as usize;
+        let parts = wanted.min(max_parts.max(2) as u64) as usize;
         let chosen = self.sampled_bounds(parts, total)?;
         self.manifest.method = StoredMethod::Distribute(chosen.clone());
         Ok(Splitters::new(&chosen, self.records.descending()))
@@ -331,8 +331,8 @@ impl<R: Records> Job<'_, R> {
         self.remove_runs(&gone)
     }
 
-    /// Appends a part of equal keys, which is a sorted run already, and its `held` records. It is freed as it is copied, so the manifest
-    /// stores the progress.
+    /// Appends a part of equal keys, which is a sorted run already, and its `held` records. It is freed as it is
+    /// copied, so the manifest stores the progress.
     fn append_equal_part(
         &mut self,
         held: Vec<Vec<Segment>>,

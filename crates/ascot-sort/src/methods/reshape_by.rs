@@ -139,7 +139,7 @@ fn open_streams<R: Records>(
     let few = |error: TooFewBlocks| SortError::Request(error.to_string());
     match scheme {
         Some(scheme) => {
-            // What is read is written: the share of reading is one half, and need not be measured.
+            // All bytes read are written, so the share of reading is one half and need not be measured.
             Ok(Bowtie::new(inputs, files, blocks, &scheme).map_err(few)?)
         }
         None => {

@@ -328,13 +328,13 @@ impl<R: Records> Job<'_, R> {
         // Slightly more runs than planned are no reason for another pass.
         let mut at_once = factor.saturating_add(factor / MORE_AT_LAST);
         loop {
-            let most = self.fan_in(&self.manifest.runs);
+            let fan_in = self.fan_in(&self.manifest.runs);
             let count = self.manifest.runs.len();
-            if count <= most.min(at_once) {
+            if count <= fan_in.min(at_once) {
                 return Ok(());
             }
             at_once = factor;
-            let factor = most.min(factor);
+            let factor = fan_in.min(factor);
             let take = factor.min(count - factor + 1).max(2);
             let sizes: Vec<u64> = self.manifest.runs.iter().map(|run| run.bytes).collect();
             let first = smallest_neighbours(&sizes, take);

@@ -156,14 +156,14 @@ const MEMORY_SHARE: usize = 16;
 
 /// The normalised keys of the records in `path`, one fewer than `parts`.
 fn read_boundaries<R: Records>(job: &Job<'_, R>, path: &Path, parts: u32) -> Result<Vec<Vec<u8>>, SortError> {
-    let most = job.budget.memory / MEMORY_SHARE;
+    let max_bytes = job.budget.memory / MEMORY_SHARE;
     let refused = |what: String| SortError::Request(format!("{}: {what}", path.display()));
     let failed = |error| SortError::from(IoError::from_os(Action::Read, path, 0, error));
     // The length of a pipe is not known in advance.
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > most {
+    file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > max_bytes {
         return Err(refused(
             "boundaries of more than a sixteenth of the memory\n  allow more memory, or name fewer".into(),
         ));

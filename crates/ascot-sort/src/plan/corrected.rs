@@ -1,4 +1,4 @@
-//! What a job learns about its volumes while it runs: the report of it, and the profiles that later passes follow.
+//! Corrects the profiles of volumes by the requests of the job: for its report, and for the plans of later passes.
 //!
 //! Invariants: a profile that the user gave stays. So does the assumption of flash where none is known: a job whose
 //! volume counts as flash never changes to long runs.

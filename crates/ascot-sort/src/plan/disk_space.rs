@@ -1,4 +1,4 @@
-//! Whether a job fits on its volumes according to its plan. This is checked before records are read.
+//! Checks whether a job fits on its volumes according to its plan, before records are read.
 //!
 //! Invariant: only jobs that would certainly fail are refused. An upper bound refuses no job that may stay far
 //! below it because it drops records or compresses spills. `--compress auto` counts as no compression, because it may

@@ -1,4 +1,4 @@
-//! Which profile describes each volume of a job, where the user named none.
+//! Finds the profile of each volume of a job for which the user named none.
 //!
 //! ```text
 //!   spills (a merge: and output) ──> the one whose switches cost most ──> `volume`

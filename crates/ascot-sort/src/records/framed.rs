@@ -520,13 +520,13 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {
         let mut scratch_a = Vec::new();
         let mut scratch_b = Vec::new();
-        let most = if strict { Ordering::Less } else { Ordering::Equal };
+        let max_order = if strict { Ordering::Less } else { Ordering::Equal };
         let mut before = previous;
         let mut start = 0;
         while let Some(end) = self.framing.end(bytes, start) {
             let record = &bytes[start..end];
             if let Some(before) = before
-                && order::compare(&self.order, before, record, &mut scratch_a, &mut scratch_b) > most
+                && order::compare(&self.order, before, record, &mut scratch_a, &mut scratch_b) > max_order
             {
                 return Some(start);
             }

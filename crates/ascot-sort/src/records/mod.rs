@@ -169,7 +169,7 @@ pub enum Side {
     Upper,
 }
 
-/// The ends of records: all that a [`RecordReader`](crate::read::record_reader::RecordReader) needs to know of them.
+/// The ends of records, which a [`RecordReader`](crate::read::record_reader::RecordReader) finds.
 pub trait RecordEnds: Send + Sync + 'static {
     /// Cuts off at most `max_records` whole records.
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;

@@ -43,12 +43,12 @@ pub struct PassFacts {
 pub struct JobClocks {
     /// All of them.
     pub clocks: Clocks,
-    /// Of the thread that runs the job, unless it works for the job already.
+    /// The guard of the thread that runs the job; none if it works for the job already.
     pub entered: Option<Entered>,
 }
 
 impl JobClocks {
-    /// Those of the job for which this thread works, or of a new job, for which it works from now on.
+    /// The clocks of the job for which this thread works. If there is none, it works for a new job from now on.
     pub fn of_thread() -> Self {
         match Clocks::of_thread() {
             Some(clocks) => JobClocks { clocks, entered: None },

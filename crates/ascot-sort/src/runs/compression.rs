@@ -29,14 +29,14 @@ use ascot_model::volume::VolumeProfile;
 use crate::api::{SortRequest, Volumes};
 use crate::plan::{devices, written_dirs};
 
-/// Bytes that a pass moves before its processor time tells anything.
-const TOLD_BYTES: u64 = 32 << 20;
-/// Bounds of the processor time of a pass, in predicted times: a measurement beyond them says nothing.
+/// Bytes that a pass moves before its processor time counts as measured.
+const MEASURED_BYTES: u64 = 32 << 20;
+/// Bounds of the processor time of a pass, in predicted times: a measurement beyond them is ignored.
 const MIN_FACTOR: f64 = 0.1;
 const MAX_FACTOR: f64 = 100.0;
 /// Bound of the time that a second of a processor takes.
 const MAX_PROCESSOR_FACTOR: f64 = 10.0;
-/// Bytes that a pass spills with a codec before the time for which the job waits for it tells anything.
+/// Bytes that a pass spills with a codec before the wait for the volume counts as measured.
 const PACE_BYTES: u64 = 8 << 20;
 /// A shorter block, the last one of a run, is no sample.
 const MIN_SAMPLE_BYTES: usize = 16 << 10;
@@ -76,13 +76,13 @@ struct State {
     spilled: u64,
     /// Bytes stored for each byte of spills that the pass reads.
     read_ratio: f64,
-    /// What the volume did in the pass with each codec.
+    /// The work of the volume in the pass, with each codec.
     paces: [Pace; Codec::ALL.len()],
     /// Figures at the last review.
     reviewed: Figures,
 }
 
-/// What the volume did for a job.
+/// The work of a volume for a job.
 #[derive(Clone, Copy, Default)]
 struct Pace {
     /// Time for which the job waited for it, seconds.
@@ -99,7 +99,7 @@ struct Figures {
     time: Option<Instant>,
     /// Processor time without codecs, seconds.
     computing_s: f64,
-    /// Time in which something was read, and in which writes waited behind each other, seconds.
+    /// Time in which something was read, and in which writes were queued, seconds.
     reading_s: f64,
     writes_queued_s: f64,
     input_bytes: u64,
@@ -149,7 +149,7 @@ impl SpillCompression {
         }))
     }
 
-    /// What is known of it before the job begins, in words; none if the plan spills nothing.
+    /// The expected compression before the job begins, in words; none if the plan spills nothing.
     pub fn forecast(request: &SortRequest, plan: &Plan, disk: &Disk) -> Option<String> {
         if plan.chosen.disk.spills_bytes == 0 {
             return None;
@@ -303,7 +303,7 @@ impl Choice {
         ((device_wait_s(plain) - device_wait_s(coded)) / saving_s).clamp(0.0, 1.0)
     }
 
-    /// What the volume did in the present pass with a codec; none if that was little, or the profile is not to be
+    /// The work of the volume in the present pass with a codec; none if that was little, or the profile is not to be
     /// corrected.
     fn pace_of<'s>(&self, state: &'s State, codec: Codec) -> Option<&'s Pace> {
         let measured = !self.volumes.are_given() && self.volumes.input_volume.is_none();
@@ -329,7 +329,7 @@ impl Choice {
         let moved = if pass.inputs_read > 0.0 { read + spilled } else { spilled };
         let share = moved as f64 / (pass.inputs_read + pass.spills_written).max(1.0);
         let predicted_s = pass.compute_seconds * share;
-        if moved < TOLD_BYTES || predicted_s <= 0.0 {
+        if moved < MEASURED_BYTES || predicted_s <= 0.0 {
             return self.planned_threads / self.threads;
         }
         let computing_s = (now.computing_s - began.computing_s) / self.threads;

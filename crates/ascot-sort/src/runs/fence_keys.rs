@@ -224,17 +224,17 @@ impl RunKeys {
             return lo;
         }
         let hi = lo + prefixes[lo..].partition_point(|&prefix| prefix == fence.prefix);
-        let most = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
-        self.among(records, lo..hi, &fence.rest, most)
+        let max_order = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
+        self.among(records, lo..hi, &fence.rest, max_order)
     }
 
-    /// The end of the fence keys in `range` whose order to `fence` is at most `most`. All in `range` have its prefix.
+    /// The end of the fence keys in `range` whose order to `fence` is at most `max_order`. All have its prefix.
     fn among<R: Records>(
         &self,
         records: &R,
         range: Range<usize>,
         fence: &Rest<R::Bound>,
-        most: Ordering,
+        max_order: Ordering,
     ) -> usize {
         let compare = |number: usize| match (&self.fences, fence) {
             (Fences::Records(Some(segment), starts), Rest::Record(bound)) => {
@@ -252,7 +252,7 @@ impl RunKeys {
         let mut hi = range.end;
         while lo < hi {
             let middle = lo.midpoint(hi);
-            if compare(middle) <= most {
+            if compare(middle) <= max_order {
                 lo = middle + 1;
             } else {
                 hi = middle;

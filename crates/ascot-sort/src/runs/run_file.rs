@@ -242,7 +242,7 @@ pub struct KeptIndex {
     pub keys_crc: u32,
 }
 
-/// Where the keys are by which the run of a view can be entered.
+/// The place of the keys by which the run of a view can be entered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum KeysOfRun {
     /// Nowhere: no view needs them, or the job that had them was killed.

@@ -35,7 +35,7 @@ pub struct ViewIndex {
 }
 
 impl ViewIndex {
-    /// For the view that becomes of the directory `dir`. The file is created once there is something to write.
+    /// The index of the view that the directory `dir` will be. The file is created once there is something to write.
     pub fn new(disk: &Disk, dir: &Path) -> Self {
         let path = dir.join(VIEW_INDEX);
         ViewIndex { disk: disk.clone(), path, stream: None, pending: Vec::new(), written: 0 }

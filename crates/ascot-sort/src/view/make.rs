@@ -104,7 +104,7 @@ impl<R: Records> Job<'_, R> {
         }
         let sum = self.manifest.view.as_ref().map(|view| view.sum).unwrap_or_default();
         let mut runs = std::mem::take(&mut self.manifest.runs);
-        // Those that a job before a resume has formed have no keys.
+        // Runs that were formed before a resume have no keys yet.
         self.index_of_view(&mut runs)?;
         let members = runs.iter().map(Member::from_run).collect::<Result<Vec<_>, _>>()?;
         self.manifest.runs = runs;

@@ -86,7 +86,7 @@ pub struct IndexInView {
 }
 
 impl IndexInView {
-    /// The place of what the view that is being made keeps.
+    /// The place of an index and keys in the file of a view that is being made.
     pub fn new(kept: &KeptIndex) -> Self {
         IndexInView { path: VIEW_INDEX.into(), place: kept.place }
     }

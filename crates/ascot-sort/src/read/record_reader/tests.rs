@@ -1,4 +1,4 @@
-//! Tests of what becomes of the bytes of an input: records, the carry, and long records.
+//! Tests that cut the bytes of an input into records, the carry, and long records.
 
 use ascot_io::Pool;
 use ascot_record::framing::{Framing, LineFraming};
