@@ -1,4 +1,4 @@
-//! Who is read and who is written next: the published algorithms as pure state machines.
+//! Schedules choose the stream that is read or written next: the published algorithms as pure state machines.
 //!
 //! A schedule sees how many blocks each stream holds and what the function is blocked on, and answers with one block
 //! to move. It never touches a stream, so that the simulator and the engine drive the same one.

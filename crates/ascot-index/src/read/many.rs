@@ -174,8 +174,8 @@ impl Directory {
             }
             Err(error) if query.lenient => {
                 let Some(key) = keys.first() else { return Ok(()) };
-                let (values, policy) = self.get_epochs(key, query, error)?;
-                take(numbers.start, values, policy)
+                let (values, unknown) = self.get_epochs(key, query, error)?;
+                take(numbers.start, values, unknown)
             }
             Err(error) => Err(error),
         }
@@ -245,33 +245,33 @@ impl Directory {
         error: IndexError,
     ) -> Result<(Vec<StoredValue>, Vec<UnknownEpochs>)> {
         let mut values = Vec::new();
-        let mut policy = Vec::<UnknownEpochs>::new();
+        let mut unknown = Vec::<UnknownEpochs>::new();
         if let Some(epoch) = query.epoch {
-            policy.push(UnknownEpochs { epochs: epoch..epoch.saturating_add(1), error });
-            return Ok((values, policy));
+            unknown.push(UnknownEpochs { epochs: epoch..epoch.saturating_add(1), error });
+            return Ok((values, unknown));
         }
         for (section, _) in self.manifest.sections() {
             // The log confirms the number of epochs; the manifest alone may claim any number.
             if let Err(error) = self.check_held(key, &section) {
-                policy.push(UnknownEpochs { epochs: section, error });
+                unknown.push(UnknownEpochs { epochs: section, error });
                 continue;
             }
             for epoch in section {
                 match self.find_as(&[key], Some(epoch), query.long) {
                     Ok((found, _memory)) => values.extend(found.into_iter().flatten()),
                     Err(error @ IndexError::Memory(_)) => return Err(error),
-                    Err(error) => match policy.last_mut() {
+                    Err(error) => match unknown.last_mut() {
                         Some(last)
                             if last.epochs.end == epoch && last.error.to_string() == error.to_string() =>
                         {
                             last.epochs.end = epoch + 1;
                         }
-                        _ => policy.push(UnknownEpochs { epochs: epoch..epoch + 1, error }),
+                        _ => unknown.push(UnknownEpochs { epochs: epoch..epoch + 1, error }),
                     },
                 }
             }
         }
-        Ok((values, policy))
+        Ok((values, unknown))
     }
 }
 
