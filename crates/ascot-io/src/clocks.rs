@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use crate::sync::Unpoisoned;
 use crate::thread_time::{self, ProcessorClock};
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It works, or is ready to work and gets no processor.

@@ -49,7 +49,7 @@ struct PipeThread<Q, A> {
 
 /// The waits of the two sides of a pipe's thread, in words.
 struct Waits {
-    /// What the thread waits for, in words.
+    /// The wait of the thread, in words.
     what: &'static str,
     /// The state of the thread meanwhile.
     thread: State,

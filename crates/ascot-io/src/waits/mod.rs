@@ -1,4 +1,4 @@
-//! Where threads wait: each wait switches the clock of its thread ([`clocks`](crate::clocks)), and in debug builds a
+//! The waits of threads: each wait switches the clock of its thread ([`clocks`](crate::clocks)), and in debug builds a
 //! watchdog for deadlocks registers it. Release builds contain no watchdog.
 
 #[cfg(debug_assertions)]

@@ -200,7 +200,7 @@ pub enum SortError {
     Program {
         /// The program.
         program: String,
-        /// What it did.
+        /// The fault of the program, in words.
         what: String,
     },
     /// A user's program cannot be started.

@@ -304,7 +304,7 @@ pub struct Volumes {
     /// The processors; none: usual ones are assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostMeasurement>,
-    /// Where these profiles come from.
+    /// The source of these profiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<VolumeOrigin>,
 }

@@ -146,7 +146,7 @@ pub fn check(
 /// A chunk that has been validated.
 struct Checked {
     validation: Validation,
-    /// Where the records of each input begin in it.
+    /// The start of the records of each input in it.
     starts: Vec<InputStart>,
     /// Bytes of the inputs in the chunk.
     bytes: usize,

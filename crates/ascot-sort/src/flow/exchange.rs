@@ -37,7 +37,7 @@ const WAIT_IDLE: Duration = Duration::from_millis(20);
 /// Most bytes that one stream moves before it is the next one's turn.
 const TURN_BYTES: usize = 1 << 20;
 
-/// Where the bytes of an input come from.
+/// The source of the bytes of an input.
 pub(super) enum Source {
     /// The stream of the engine with this number.
     Stream(usize),
@@ -47,7 +47,7 @@ pub(super) enum Source {
     Records,
 }
 
-/// Where the bytes of an output go.
+/// The destination of the bytes of an output.
 pub(super) enum Sink {
     /// The stream of the engine with this number.
     Stream(usize),
@@ -75,7 +75,7 @@ pub(super) struct Take {
     taken: u64,
 }
 
-/// What the user allows the program.
+/// The limits that the user sets for the program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Patience {
     /// Time without a byte after which the program counts as stuck.
@@ -98,7 +98,7 @@ pub(super) struct Exchange {
     patience: Patience,
     /// For bytes from the program to the engine.
     buffer: Buf,
-    /// When a byte moved last.
+    /// The time when a byte moved last.
     moved: Instant,
     early: Option<Early>,
 }

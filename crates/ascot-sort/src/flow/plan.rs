@@ -168,7 +168,7 @@ pub struct FlowExplanation {
     pub blocks: usize,
     /// Bytes of a block.
     pub block_bytes: usize,
-    /// Where the profiles of its volumes come from.
+    /// The source of the profiles of its volumes.
     #[serde(skip)]
     pub origins: Vec<VolumeOrigin>,
 }

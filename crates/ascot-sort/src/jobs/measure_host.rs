@@ -131,7 +131,7 @@ pub fn measure_host(
     })
 }
 
-/// What small jobs show.
+/// The measurements of the small jobs.
 #[derive(Clone, Debug)]
 pub struct MeasuredJobs {
     /// The speeds of the processors.

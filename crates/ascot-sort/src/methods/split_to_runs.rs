@@ -51,7 +51,7 @@ fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
     (total / CHECKPOINTS).max((memory / 2).min(MAX_STEP_BYTES))
 }
 
-/// When a split stores its state.
+/// The times when a split stores its state.
 struct Checkpoints {
     /// Bytes of input between two checkpoints, and where the next one is.
     every: u64,
@@ -114,7 +114,7 @@ impl<R: Records> Job<'_, R> {
         self.store()
     }
 
-    /// When to store the state of a split whose parts have got `written` bytes each.
+    /// The times when a split whose parts have got `written` bytes each stores its state.
     fn checkpoints(&self, written: Vec<u64>, long_runs: bool) -> Checkpoints {
         let total = self.inputs.record_bytes().unwrap_or(0);
         let streams = self.budget.streams() as u64;

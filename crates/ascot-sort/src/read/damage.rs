@@ -6,7 +6,7 @@ use crate::api::{Cancel, Missing, SortError};
 use crate::read::inputs::InputFile;
 use crate::records::{Keyless, RecordEnds};
 
-/// Where a record starts.
+/// The start of a record.
 #[derive(Clone, Debug)]
 pub struct RecordStart {
     /// Its input's name.

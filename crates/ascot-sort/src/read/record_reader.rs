@@ -76,7 +76,7 @@ pub struct RecordCutter<R: ?Sized> {
 pub struct LongRecord {
     /// Its bytes.
     pub memory: Long,
-    /// Where it starts.
+    /// Its start.
     pub start: RecordStart,
     partial: Partial,
 }
@@ -219,7 +219,7 @@ pub struct PlacedChunk {
     pub end: InputPosition,
     /// Number of records.
     pub records: usize,
-    /// Where the records of each input begin in it.
+    /// The start of the records of each input in it.
     pub starts: Vec<InputStart>,
     /// Bytes that complete the last records of inputs; the inputs lack them.
     pub added: usize,
@@ -495,7 +495,7 @@ struct Fill {
     /// Whole records end here.
     cut: usize,
     records: usize,
-    /// Where the records of each input begin.
+    /// The start of the records of each input.
     starts: Vec<InputStart>,
     /// The position of its first byte, if its bytes come from one file that can be read again.
     from: Option<InputPosition>,

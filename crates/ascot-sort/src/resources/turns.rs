@@ -38,7 +38,7 @@ struct State {
     waiting: [usize; 2],
 }
 
-/// Which role may use the device.
+/// The role that may use the device.
 #[derive(Debug, Default)]
 pub struct Turns {
     state: Mutex<State>,

@@ -189,7 +189,7 @@ impl SpillCompression {
         SpillCodec::new(Arc::clone(&self.0) as Arc<dyn ChooseCodec>)
     }
 
-    /// What was done so far.
+    /// The work done so far.
     pub fn account(&self) -> SpillsAccount {
         self.0.state.lock().unpoisoned().choice.account().clone()
     }

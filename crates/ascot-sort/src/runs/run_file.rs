@@ -220,7 +220,7 @@ pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
     })
 }
 
-/// Where the index and the keys of a run are in the file of a view.
+/// The place of the index and the keys of a run in the file of a view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexPlace {
     /// Offset of the index, bytes.
@@ -234,7 +234,7 @@ pub struct IndexPlace {
 /// An index and keys in the file of a view, with their checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptIndex {
-    /// Where they are.
+    /// Their place.
     pub place: IndexPlace,
     /// CRC-32 of the index.
     pub index_crc: u32,
@@ -271,7 +271,7 @@ pub struct Run {
     pub block_bytes: usize,
     /// Prefix of the first key of every block, smaller for an earlier key.
     pub first_keys: Vec<u64>,
-    /// Where its unread records start.
+    /// The start of its unread records.
     pub start: RunStart,
     /// For a run without a file: its records are those of inputs.
     #[serde(default)]

@@ -81,7 +81,7 @@ pub struct Stream {
     buffers: BufferAccount,
 }
 
-/// What the merge gives to the reader.
+/// The messages of the merge to the reader.
 enum Sent {
     Block(MergedBlock),
     /// The reader answers as soon as it has written all blocks before.
