@@ -29,18 +29,14 @@ def moved(report):
     return tuple(sum(stream[field] for stream in streams) for field in ("read_bytes", "written_bytes", "switches"))
 
 
-@pytest.mark.parametrize("method", ["merge", "distribute"])
+@pytest.mark.parametrize("method", [["merge", "--batch-size", "4"], ["distribute"]], ids=["merge", "distribute"])
 def test_the_trace_of_a_sort_has_the_requests_of_its_account(disk, method):
     (disk / "in").write_bytes(records(400_000))
-    run("sort", disk / "in", *FIXED, "--method", method, "--temp", disk, "-o", disk / "out",
+    run("sort", disk / "in", *FIXED, "--method", *method, "--temp", disk, "-o", disk / "out",
         "--report", disk / "run.json", "--trace", disk / "run.trace")  # fmt: skip
     report = json.loads((disk / "run.json").read_text())
     counted = census(disk / "run.trace")
-    read, written, switches = moved(report)
-    # The manifest of the job is written between its passes.
-    assert counted["read_bytes"] == pytest.approx(read, rel=0.002)
-    assert counted["written_bytes"] == pytest.approx(written, rel=0.002)
-    assert counted["runs"] == pytest.approx(switches, rel=0.1)
+    assert (counted["read_bytes"], counted["written_bytes"], counted["runs"]) == moved(report)
     by_name = {file["path"].rsplit("/", 1)[-1]: file for file in counted["by_file"]}
     assert by_name["in"]["read_bytes"] == 40_000_000 and by_name["in"]["written_bytes"] == 0
     assert by_name["out"]["written_bytes"] == 40_000_000 == by_name["out"]["peak_bytes"]
@@ -51,7 +47,7 @@ def test_the_trace_of_a_sort_has_the_requests_of_its_account(disk, method):
     # Another volume can be asked what the job would have cost there.
     (disk / "array.toml").write_text(ARRAY)
     told = run("trace", "replay", disk / "run.trace", "--on", disk / "array.toml", "--json").stdout
-    assert json.loads(told)["read_bytes"] >= read * 0.99
+    assert json.loads(told)["switches"] == pytest.approx(counted["runs"], rel=0.01)
 
 
 def test_other_jobs_write_traces_too(disk):
@@ -63,7 +59,9 @@ def test_other_jobs_write_traces_too(disk):
     assert (counted["read_bytes"], counted["written_bytes"]) == (2_000_000, 2_000_000)
     run("merge", disk / "sorted", disk / "sorted", *FIXED, "-o", disk / "merged", "--trace", disk / "c")
     counted = census(disk / "c")
-    assert (counted["read_bytes"], counted["written_bytes"]) == (4_000_000, 4_000_000)
+    # Reads past the page cache end up to a block after the end of their file.
+    assert 4_000_000 <= counted["read_bytes"] <= 4_000_000 + 2 * 4096
+    assert counted["written_bytes"] == 4_000_000
     assert counted["command"].split()[1] == "merge"
 
 
