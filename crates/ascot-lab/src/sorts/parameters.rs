@@ -311,7 +311,7 @@ mod tests {
             (
                 format!("Mapping;Mapping;10;0;20,20;5;{good};Test;true"),
                 "column 4",
-                "integers in memory from 1",
+                "whole number from 1",
             ),
             (format!("Mapping;Mapping;10;x;20,20;5;{good};Test;true"), "column 4", "is not a number"),
             (
