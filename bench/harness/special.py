@@ -1,6 +1,7 @@
 """Measurements of starting and of growing data.
 
-startup  the time from start to exit on a thousand lines, warm, alternating between the two commands
+startup  the time from start to exit on a thousand lines, warm, in turns; Ascot also from a pipe: a job with a pipe is
+         never taken for a small one, so that the two differ by the path for small jobs
 scaling  gen | sort | check as one pipeline inside the cgroup, at two sizes: the cost per byte should hold
 """
 
@@ -21,26 +22,32 @@ from .measure import Command
 from .units import flag_size
 
 LINES = 1000
+PIPED = "Ascot, from a pipe"
 
 
 def startup(work: Path, ascot: list[str], starts: int) -> list[dict[str, Any]]:
     """Medians over `starts` runs of each command, sorting a thousand lines to standard output."""
     source = work / "thousand.txt"
     source.write_text("".join(f"{(i * 7919) % LINES:05d} a line to sort\n" for i in range(LINES)))
-    commands = {"Ascot": [*ascot, "sort", str(source)], "GNU sort": ["sort", str(source)]}
+    commands = {
+        "Ascot": [*ascot, "sort", str(source)],
+        PIPED: [*ascot, "sort", "-"],
+        "GNU sort": ["sort", str(source)],
+    }
+    text = source.read_bytes()
     times: dict[str, list[float]] = {name: [] for name in commands}
     environment = {**os.environ, "LC_ALL": "C"}
     expected = "".join(sorted(source.read_text().splitlines(keepends=True)))
-    errors = {name: _check_start(argv, environment, expected) for name, argv in commands.items()}
+    errors = {name: _check_start(argv, environment, text, expected) for name, argv in commands.items()}
     for _ in range(starts):
         for name, argv in commands.items():
             if not errors[name]:
-                times[name].append(_time_start(argv, environment))
+                times[name].append(_time_start(argv, environment, text if name == PIPED else b""))
     source.unlink()
     return [
         {
             "name": name,
-            "command": " ".join([*argv[:-1], "thousand.txt"]),
+            "command": " ".join([*argv[:-1], "-" if name == PIPED else "thousand.txt"]),
             "error": errors[name],
             "starts": len(times[name]),
             "median_s": statistics.median(times[name]) if times[name] else None,
@@ -51,9 +58,10 @@ def startup(work: Path, ascot: list[str], starts: int) -> list[dict[str, Any]]:
     ]
 
 
-def _check_start(argv: list[str], environment: dict[str, str], expected: str) -> str:
+def _check_start(argv: list[str], environment: dict[str, str], text: bytes, expected: str) -> str:
+    given = text.decode()
     try:
-        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, env=environment, input=given, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{type(error).__name__}: {error}"
     if done.returncode:
@@ -61,16 +69,21 @@ def _check_start(argv: list[str], environment: dict[str, str], expected: str) ->
     return "" if done.stdout == expected else "wrong output"
 
 
-def _time_start(argv: list[str], environment: dict[str, str]) -> float:
+def _time_start(argv: list[str], environment: dict[str, str], text: bytes) -> float:
+    """The seconds of one run; its standard input is a pipe that holds `text`, which fits the buffer of a pipe."""
     program = shutil.which(argv[0]) or argv[0]
     null = os.open(os.devnull, os.O_WRONLY)
-    actions = [(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+    given, filled = os.pipe()
+    os.write(filled, text)
+    os.close(filled)
+    actions = [(os.POSIX_SPAWN_DUP2, given, 0), (os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
     try:
         start = time.perf_counter()
         pid = os.posix_spawn(program, argv, environment, file_actions=actions)
         os.waitpid(pid, 0)
         return time.perf_counter() - start
     finally:
+        os.close(given)
         os.close(null)
 
 
