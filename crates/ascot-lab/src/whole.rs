@@ -90,10 +90,11 @@ impl WholeStudy {
         });
         let all = |planned: &Planned| planned.measurements + planned.finished_before;
         let total = all(&streams) + all(&sorts);
-        let of_streams = Part { observer, before: 0, total, after_s: sorts.predicted_s, before_s: 0.0 };
+        let of_streams =
+            ProgressOfStudy { observer, before: 0, total, after_s: sorts.predicted_s, before_s: 0.0 };
         let measured = self.streams.run(&of_streams, stop)?;
         let before_s = measured.taken_s;
-        let of_sorts = Part { observer, before: all(&streams), total, after_s: 0.0, before_s };
+        let of_sorts = ProgressOfStudy { observer, before: all(&streams), total, after_s: 0.0, before_s };
         let sorted = self.sorts.run(&of_sorts, stop)?;
         let predicted_s = streams.predicted_s + sorts.predicted_s;
         Ok(WholeResults { streams: measured, sorts: sorted, predicted_s })
@@ -101,7 +102,7 @@ impl WholeStudy {
 }
 
 /// Shows the progress of one study as part of the whole.
-struct Part<'a> {
+struct ProgressOfStudy<'a> {
     observer: &'a dyn Observer,
     /// Measurements before this study.
     before: usize,
@@ -113,7 +114,7 @@ struct Part<'a> {
     before_s: f64,
 }
 
-impl Observer for Part<'_> {
+impl Observer for ProgressOfStudy<'_> {
     fn planned(&self, _planned: &Planned) {
         // The prediction of the whole is shown already.
     }

@@ -123,7 +123,7 @@ pub fn run(
             seat::check(&parameters)?;
             let rank = seat::rank_of(listen, name.as_deref(), list)?;
             let place =
-                Place { rank, parameters, token: token.clone(), listener: bind(listen)?, local: false };
+                Endpoint { rank, parameters, token: token.clone(), listener: bind(listen)?, local: false };
             run_seat(&Arc::new(place.seat(request, cancel)), observer)
         }
         Peers::Local(count) => run_local(request, *count, cancel, observer),
@@ -148,7 +148,7 @@ fn bind(address: &str) -> Result<TcpListener, NetError> {
 }
 
 /// What differs between the peers of a process.
-struct Place {
+struct Endpoint {
     rank: u32,
     parameters: Parameters,
     token: Token,
@@ -156,9 +156,9 @@ struct Place {
     local: bool,
 }
 
-impl Place {
+impl Endpoint {
     fn seat(self, request: &NetRequest, cancel: &Arc<AtomicBool>) -> Seat {
-        let Place { rank, parameters, token, listener, local } = self;
+        let Endpoint { rank, parameters, token, listener, local } = self;
         Seat {
             rank,
             parameters,
@@ -220,8 +220,13 @@ fn run_local(
     let seats: Vec<Arc<Seat>> = (0..)
         .zip(listeners)
         .map(|(rank, listener)| {
-            let place =
-                Place { rank, parameters: parameters.clone(), token: token.clone(), listener, local: true };
+            let place = Endpoint {
+                rank,
+                parameters: parameters.clone(),
+                token: token.clone(),
+                listener,
+                local: true,
+            };
             Arc::new(place.seat(request, cancel))
         })
         .collect();

@@ -308,11 +308,7 @@ mod tests {
             ),
             (format!("Mapping;;10;1000;20,20;5;{good};Test;true"), "column 2", "'' is not a stream type"),
             (format!("Mapping;Mapping;1;1000;20,20;5;{good};Test;true"), "column 3", "from 2 to"),
-            (
-                format!("Mapping;Mapping;10;0;20,20;5;{good};Test;true"),
-                "column 4",
-                "whole number from 1",
-            ),
+            (format!("Mapping;Mapping;10;0;20,20;5;{good};Test;true"), "column 4", "whole number from 1"),
             (format!("Mapping;Mapping;10;x;20,20;5;{good};Test;true"), "column 4", "is not a number"),
             (
                 format!("Simple;Mapping;10;1000;1,20;5;{good};Test;true"),

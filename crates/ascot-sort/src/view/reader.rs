@@ -20,7 +20,7 @@ use crate::view::kept::{Batch, IndexAndKeys};
 use crate::view::load::{Loader, Measure, ViewRun};
 use crate::view::manifest::{Member, ViewManifest};
 use crate::view::selection::Selection;
-use crate::view::stream::{Part, Reading, Stream, StreamPlan};
+use crate::view::stream::{Reading, Stream, StreamPlan, ViewRange};
 
 /// A view as a file: the header, then the records of all runs, merged.
 pub trait View: Send + Sync {
@@ -343,7 +343,7 @@ impl<R: Records> View for Opened<R> {
             return Ok(Stream::from_bytes(front));
         }
         let selected = self.loader().select(first, Measure::Bytes)?;
-        let part = Part {
+        let part = ViewRange {
             request: Arc::clone(&self.request),
             runs: Arc::clone(&self.runs),
             ends: self.end_blocks(last)?,
@@ -389,7 +389,7 @@ impl<R: Records> View for Opened<R> {
         let ends = self.loader().units_near(last, Measure::Bytes).into_iter().map(|units| units.end);
         let block = |(run, unit): (&ViewRun, usize)| run.keys.unit(unit).block;
         let start = |block| RunStart { block, offset: 0 };
-        let part = Part {
+        let part = ViewRange {
             request: Arc::clone(&self.request),
             runs: Arc::clone(&self.runs),
             starts: self.runs.iter().zip(starts).map(block).map(start).collect(),

@@ -36,7 +36,7 @@ const EMIT_SHARE_BESIDE_LONG_RUNS: usize = 16;
 const BLOCK_FACTS_BYTES: usize = 24;
 
 /// The part of a view to be streamed.
-pub struct Part {
+pub struct ViewRange {
     /// The request the view was made by.
     pub request: Arc<SortRequest>,
     /// The runs of the view.
@@ -130,7 +130,7 @@ impl Stream {
         records: &Arc<R>,
         disk: &Disk,
         pool: &Pool,
-        part: Part,
+        part: ViewRange,
         threads: usize,
     ) -> Result<Stream, SortError> {
         let skip = part.skip;
@@ -242,7 +242,7 @@ pub enum ReadOrder {
 }
 
 impl ReadOrder {
-    fn new(part: &Part, live: usize) -> ReadOrder {
+    fn new(part: &ViewRange, live: usize) -> ReadOrder {
         match merges_in_long_runs(&part.request.volumes, live) {
             true if part.reading.in_turns => ReadOrder::Groups,
             true => ReadOrder::LongRuns,
@@ -289,10 +289,10 @@ impl StreamPlan {
     }
 }
 
-impl Part {
+impl ViewRange {
     /// Decides how the part is read with the memory of `pool` and a number of merging threads.
     pub(super) fn plan(&self, pool: &Pool, threads: usize) -> Result<StreamPlan, SortError> {
-        let Part { runs, starts, ends, .. } = self;
+        let ViewRange { runs, starts, ends, .. } = self;
         let live: Vec<usize> = (0..runs.len()).filter(|&run| starts[run].block < ends[run]).collect();
         let order = ReadOrder::new(self, live.len());
         let memory = self.reading.memory.min(pool.available());
@@ -341,7 +341,7 @@ impl<R: Records> Merge<R> {
         records: &Arc<R>,
         disk: &Disk,
         pool: &Pool,
-        part: &Part,
+        part: &ViewRange,
         threads: usize,
     ) -> Result<Self, SortError> {
         let StreamPlan { live, order, blocks, block_bytes, emit_bytes, .. } = part.plan(pool, threads)?;
@@ -363,7 +363,7 @@ impl<R: Records> Merge<R> {
 
     fn run(
         self,
-        part: Part,
+        part: ViewRange,
         send: &Sender<Result<Sent, SortError>>,
         cancel: &Cancel,
         sum: &Mutex<Option<RecordSum>>,

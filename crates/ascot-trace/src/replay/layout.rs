@@ -1,8 +1,8 @@
-//! The place of every file on the volume.
+//! The extent of every file on the volume.
 //!
 //! A file takes the range of bytes that its requests reach, in whole blocks, from its first request until it is
-//! deleted; then other files may take its place. Invariants: a file is contiguous; two files that live at the same
-//! time do not overlap; every place begins at a multiple of [`BLOCK_BYTES`].
+//! deleted; then other files may take its space. Invariants: a file is contiguous; two files that live at the same
+//! time do not overlap; every extent begins at a multiple of [`BLOCK_BYTES`].
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::format::TraceReader;
 /// The unit of direct access.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// The place of a file.
+/// The extent of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct Extent {
     /// Its first byte on the volume.
     start: u64,
     /// The offset in the file that lies there.
     low: u64,
 }
 
-/// The places of all files.
+/// The extents of all files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    places: Vec<Option<Place>>,
+    extents: Vec<Option<Extent>>,
     /// Bytes of the volume.
     pub volume_bytes: u64,
     /// Bytes of the files that live at the same time, at most; gaps between files can make the volume larger.
@@ -42,7 +42,7 @@ struct Reach {
 }
 
 impl Layout {
-    /// Finds the places for a trace.
+    /// Finds the extents for a trace.
     pub fn new(trace: &TraceReader) -> Result<Layout, TraceError> {
         let mut reaches: Vec<Option<Reach>> = vec![None; trace.files().len()];
         for event in trace.events() {
@@ -55,23 +55,23 @@ impl Layout {
         }
         let mut space = Space::default();
         let mut layout =
-            Layout { places: vec![None; reaches.len()], volume_bytes: 0, live_bytes: 0, files: 0 };
+            Layout { extents: vec![None; reaches.len()], volume_bytes: 0, live_bytes: 0, files: 0 };
         let mut live_bytes = 0_u64;
         for event in trace.events() {
             let event = event?;
             let file = event.file as usize;
             let Some(reach) = reaches.get(file).copied().flatten() else { continue };
             let bytes = reach.high - reach.low;
-            let Some(place) = layout.places.get_mut(file) else { continue };
-            if event.moves() && place.is_none() {
-                *place = Some(Place { start: space.take(bytes), low: reach.low });
+            let Some(extent) = layout.extents.get_mut(file) else { continue };
+            if event.moves() && extent.is_none() {
+                *extent = Some(Extent { start: space.take(bytes), low: reach.low });
                 live_bytes = live_bytes.saturating_add(bytes);
                 layout.live_bytes = layout.live_bytes.max(live_bytes);
                 layout.files += 1;
             } else if event.kind == Kind::Delete
-                && let Some(place) = place
+                && let Some(extent) = extent
             {
-                space.give_back(place.start, bytes);
+                space.give_back(extent.start, bytes);
                 live_bytes = live_bytes.saturating_sub(bytes);
             }
         }
@@ -81,8 +81,8 @@ impl Layout {
 
     /// The byte of the volume that is the byte of a request's file at `offset`.
     pub fn volume_offset(&self, event: &Event, offset: u64) -> Option<u64> {
-        let place = self.places.get(event.file as usize).copied().flatten()?;
-        place.start.checked_add(offset.checked_sub(place.low)?)
+        let extent = self.extents.get(event.file as usize).copied().flatten()?;
+        extent.start.checked_add(offset.checked_sub(extent.low)?)
     }
 }
 

@@ -70,7 +70,7 @@ pub fn replay_on_virtual(trace: &TraceReader, profile: &VolumeProfile) -> Result
 }
 
 /// The end of a stream, and whether it writes.
-type Head = (u64, bool);
+type StreamEnd = (u64, bool);
 
 struct Stream {
     timed: TimedStream,
@@ -81,9 +81,9 @@ struct Stream {
 struct Streams {
     disk: VirtualDisk,
     cache_bytes: u64,
-    heads: HashMap<Head, Stream>,
+    heads: HashMap<StreamEnd, Stream>,
     /// The heads by their last request, with the bytes moved until then.
-    by_age: BTreeMap<u64, (Head, u64)>,
+    by_age: BTreeMap<u64, (StreamEnd, u64)>,
     requests: u64,
     moved_bytes: u64,
     position: Option<u64>,
