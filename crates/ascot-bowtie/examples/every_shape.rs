@@ -9,9 +9,9 @@
 //! `best`, the best one for each shape, `all` that fit it, or `chosen`, the one that is chosen by simulation. BLOCKS:
 //! blocks of memory for each file.
 //!
-//! A line holds the shape, the scheme, and the mean run at equal rates as a share of the formula (of the best scheme, if
-//! another one is chosen); the mean run as a share of that if rates vary by half at every block; and the mean run as a
-//! share of the paper's formula for groups of any real size, at the best algorithm.
+//! A line holds the shape, the scheme, and the mean run at equal rates as a share of the formula (of the best scheme,
+//! if another one is chosen); the mean run as a share of that if rates vary by half at every block; and the mean run as
+//! a share of the paper's formula for groups of any real size, at the best algorithm.
 
 use std::process::ExitCode;
 use std::sync::Mutex;

@@ -1,9 +1,9 @@
 //! Every tuned constant of this crate, each with its derivation or its measurement.
 //!
 //! The measurements are in `bench/results/2026-11-22-schedules`, and those of `ROUND_SPACING`, `MAX_EXCESS`,
-//! `RUN_OUT_SLACK` and `SPARE_BLOCKS` in `bench/results/2026-11-23-schedules`: shapes simulated with one constant changed at a time.
-//! "Equal" is a run length at equal rates as a share of its formula; "varying" is that at rates that vary by half at
-//! every block, as a share of equal.
+//! `RUN_OUT_SLACK` and `SPARE_BLOCKS` in `bench/results/2026-11-23-schedules`: shapes simulated with one constant
+//! changed at a time. "Equal" is a run length at equal rates as a share of its formula; "varying" is that at rates that
+//! vary by half at every block, as a share of equal.
 
 // ---------------------------------------------------------------- how full an input's bucket is made
 
@@ -32,13 +32,13 @@ pub(crate) const FULL_ENOUGH: f64 = 0.8;
 pub(crate) const STREAMED_SPACING: f64 = 1.2;
 
 /// The same in the rounds of an interconnect (A6r): below one, the steps shrink and memory stays empty; well above one,
-/// memory holds too few steps, and in time two inputs run out together. Measured on 86 shapes: at 1.0 the mean drops from
-/// 0.993 to 0.986 and the worst from 0.967 to 0.954 (equal); at 1.2 they drop to 0.943 and 0.649.
+/// memory holds too few steps, and in time two inputs run out together. Measured on 86 shapes: at 1.0 the mean drops
+/// from 0.993 to 0.986 and the worst from 0.967 to 0.954 (equal); at 1.2 they drop to 0.943 and 0.649.
 pub(crate) const ROUND_SPACING: f64 = 1.01;
 
-/// How far above its largest size a bucket may be filled in A6r, as a share of a step: a step that came out short is then
-/// made good as far as there is memory. Measured on the same shapes: at 0 the mean drops from 0.993 to 0.986 and the worst
-/// from 0.967 to 0.957 (equal); at 1.0 they drop to 0.992 and 0.958.
+/// How far above its largest size a bucket may be filled in A6r, as a share of a step: a step that came out short is
+/// then made good as far as there is memory. Measured on the same shapes: at 0 the mean drops from 0.993 to 0.986 and
+/// the worst from 0.967 to 0.957 (equal); at 1.0 they drop to 0.992 and 0.958.
 pub(crate) const MAX_EXCESS: f64 = 0.05;
 
 /// The same for groups: the spacing has to cover the rounding to whole blocks. Measured: at 1.2 the worst shape drops
@@ -55,8 +55,8 @@ pub(crate) const FEW_GROUPS: u32 = 5;
 pub(crate) const CYCLE_SHARES: [f64; 14] =
     [0.78, 0.80, 0.82, 0.84, 0.86, 0.88, 0.90, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04];
 
-/// How much the steps of later tries vary at random, as a share of a step. Measured on reads of 16 files with seven blocks
-/// of memory for each: 300 tries take 138 switches at 0.2 to 0.5, 144 at 1.0, and the even cycles alone 143.
+/// How much the steps of later tries vary at random, as a share of a step. Measured on reads of 16 files with seven
+/// blocks of memory for each: 300 tries take 138 switches at 0.2 to 0.5, 144 at 1.0, and the even cycles alone 143.
 pub(crate) const STEP_SPREAD: f64 = 0.35;
 
 /// Runs that are planned in all tries together: some 50 ms, which three switches of an array take.
@@ -83,8 +83,8 @@ pub(crate) const ROUND_SLACK: f64 = 0.05;
 pub(crate) const SPARE_BLOCKS: f64 = 0.4;
 
 /// An input that runs out in the last part of a round, of this share, is filled when the round ends: targets are whole
-/// blocks, and the errors of several rounds add up. Measured: at 0.05 the worst shape has 0.913, at 0.25 0.956, and at 0.5
-/// 0.803 (equal).
+/// blocks, and the errors of several rounds add up. Measured: at 0.05 the worst shape has 0.913, at 0.25 0.956, and at
+/// 0.5 0.803 (equal).
 pub(crate) const RUN_OUT_SLACK: f64 = 0.3;
 
 /// How much more memory inputs get (A6w) than the rounds of the outputs need, so that rounding ends no round early.
@@ -99,10 +99,10 @@ pub(crate) const READER_MARGIN: f64 = 1.01;
 /// (varying).
 pub(crate) const RATE_WINDOW_MEMORIES: f64 = 4.0;
 
-/// Consumed memories that the lengths of inputs count for where they differ: sorted files of like records are consumed in
-/// proportion to them. Where they are not, a longer memory of it costs switches. Measured on merges of 8 and 16 inputs of
-/// lengths 1, 2, 3, ... that are consumed at equal rates until they end: 0.97 and 1.07 times the switches of equal
-/// lengths, 1.02 and 1.13 at 1.0. Inputs consumed in proportion to their lengths show no difference.
+/// Consumed memories that the lengths of inputs count for where they differ: sorted files of like records are consumed
+/// in proportion to them. Where they are not, a longer memory of it costs switches. Measured on merges of 8 and 16
+/// inputs of lengths 1, 2, 3, ... that are consumed at equal rates until they end: 0.97 and 1.07 times the switches of
+/// equal lengths, 1.02 and 1.13 at 1.0. Inputs consumed in proportion to their lengths show no difference.
 pub(crate) const LENGTH_MEMORIES: f64 = 0.25;
 
 /// The least share of an input that still has blocks, as a share of an equal share: an input that rests for a while
@@ -110,15 +110,15 @@ pub(crate) const LENGTH_MEMORIES: f64 = 0.25;
 pub(crate) const MIN_RATE_SHARE: f64 = 0.05;
 
 /// A bowtie that learns its share of reading follows it when the bytes written for each byte read have changed by this
-/// share. Both sides of an interconnect run out at the same time only if their memory fits these bytes. Measured on
-/// 3 x 8 at four bytes read for each byte written, guessed as one, with steps of 0.02: 0.90 of the formula; 0.94 if known
+/// share. Both sides of an interconnect run out at the same time only if their memory fits these bytes. Measured on 3 x
+/// 8 at four bytes read for each byte written, guessed as one, with steps of 0.02: 0.90 of the formula; 0.94 if known
 /// from the start, 0.78 if never followed.
 pub(crate) const GAIN_STEP: f64 = 0.04;
 
-/// A bowtie that learns its share of reading changes its algorithm or its groups for runs that are longer by this share.
-/// Measured on flows of 3 x 5 at equal shares, where A6r and A6w have runs of the same length: without it, every second
-/// one changed from one to the other, and took 197 switches instead of 172. At 0.04, 3 x 8 at four bytes read for
-/// each byte written, guessed as nine to one, has 0.69 of the formula instead of 0.89.
+/// A bowtie that learns its share of reading changes its algorithm or its groups for runs that are longer by this
+/// share. Measured on flows of 3 x 5 at equal shares, where A6r and A6w have runs of the same length: without it, every
+/// second one changed from one to the other, and took 197 switches instead of 172. At 0.04, 3 x 8 at four bytes read
+/// for each byte written, guessed as nine to one, has 0.69 of the formula instead of 0.89.
 pub(crate) const SCHEME_STEP: f64 = 0.01;
 
 /// The least share of reading and of writing that a bowtie with both is divided by: a function that only reads for a

@@ -12,8 +12,8 @@
 //! Invariants: a full block is queued only if there is a free one to take its place; nothing is completed that was
 //! not begun.
 //!
-//! [`Rates`] and [`Gain`] learn how fast inputs are consumed relative to each other, and how much is written for it. Both
-//! forget: after as many blocks as the window holds, the past counts a third.
+//! [`Rates`] and [`Gain`] learn how fast inputs are consumed relative to each other, and how much is written for it.
+//! Both forget: after as many blocks as the window holds, the past counts a third.
 
 use ascot_model::run_length::Shape;
 
@@ -152,10 +152,10 @@ impl Occupancy {
         self.split
     }
 
-    /// Moves free memory from one side to the other until it is divided as `wanted`; says whether any moved. Inputs that
-    /// hold no block keep a free one each. Memory in use moves later, when this is called again. `free_to_read`: free
-    /// blocks for inputs. These may be fewer than [`Self::free_to_read`], because a flow frees blocks a while after it has
-    /// consumed them.
+    /// Moves free memory from one side to the other until it is divided as `wanted`; says whether any moved. Inputs
+    /// that hold no block keep a free one each. Memory in use moves later, when this is called again. `free_to_read`:
+    /// free blocks for inputs. These may be fewer than [`Self::free_to_read`], because a flow frees blocks a while
+    /// after it has consumed them.
     pub fn divide(&mut self, wanted: Split, free_to_read: u32) -> bool {
         let starving = (0..self.held.len()).filter(|&input| self.held[input] == 0).count() as u32;
         let to_write = self.split.read.saturating_sub(wanted.read);

@@ -1,5 +1,5 @@
-//! A function that writes more than it reads, as much, or less, through the public interface: everything arrives, in runs
-//! as long as the formulas say.
+//! A function that writes more than it reads, as much, or less, through the public interface: everything arrives, in
+//! runs as long as the formulas say.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use ascot_bowtie::engine::{Bowtie, Reader, Writer};

@@ -1,5 +1,5 @@
-//! One flow on every back-end: the outputs and the ledger are the same, and a fault of any request is an error that names
-//! a file, or does no harm.
+//! One flow on every back-end: the outputs and the ledger are the same, and a fault of any request is an error that
+//! names a file, or does no harm.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
 use std::path::Path;

@@ -41,7 +41,8 @@ pub fn flow(matches: &ArgMatches) -> Result<u8, Failure> {
     .inspect(|_| sys::leave_standard_input_read(&flow_request.sort.inputs))
 }
 
-/// Finds the volume of the outputs, whose switches the schedule saves; inputs on another one are taken to be on it, too.
+/// Finds the volume of the outputs, whose switches the schedule saves; inputs on another one are taken to be on it,
+/// too.
 fn find_volume(matches: &ArgMatches, flow_request: &mut FlowRequest, screen: &Screen) -> Result<(), Failure> {
     let outputs = || flow_request.outputs.iter().filter(|output| matches!(output, Output::Path(_)));
     let Some(output) = outputs().next().cloned() else { return Ok(()) };

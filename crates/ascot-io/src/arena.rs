@@ -20,8 +20,8 @@ use crate::PAGE_BYTES;
 use crate::memory::{HUGE_PAGE_BYTES, Mapping};
 use crate::ranges::Ranges;
 
-/// From this size on an arena uses huge pages: a device needs fewer pieces for a request, and sorts of 400 MB within 16, 32
-/// and 62 MiB take 0.77, 0.84 and 0.90 of the time. In smaller arenas, rounding up to them would waste too much.
+/// From this size on an arena uses huge pages: a device needs fewer pieces for a request, and sorts of 400 MB within
+/// 16, 32 and 62 MiB take 0.77, 0.84 and 0.90 of the time. In smaller arenas, rounding up to them would waste too much.
 const HUGE_FROM_BYTES: usize = 16 << 20;
 
 /// A mapping with a free list.

@@ -45,8 +45,8 @@ pub(crate) fn leave_direct(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT)?)
 }
 
-/// Waits until `fd` can be read or written, per `flags`; false if `stop` can be read first. The program at the other end
-/// has to bring data, or to make space.
+/// Waits until `fd` can be read or written, per `flags`; false if `stop` can be read first. The program at the other
+/// end has to bring data, or to make space.
 pub(crate) fn wait(fd: impl AsFd, stop: impl AsFd, flags: PollFlags) -> io::Result<bool> {
     use rustix::event::{PollFd, poll};
     let _waiting = in_state(if flags.contains(PollFlags::IN) { State::Input } else { State::Memory });

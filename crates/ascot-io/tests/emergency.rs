@@ -1,5 +1,5 @@
-//! Once a removal of everything has begun, no thread goes on with a file that the removal may take. A process of its own,
-//! since a removal ends the process.
+//! Once a removal of everything has begun, no thread goes on with a file that the removal may take. A process of its
+//! own, since a removal ends the process.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};

@@ -1,8 +1,8 @@
 //! The private directory of the files that a study measures.
 //!
-//! Its name begins with [`PREFIX`] and ends with random digits; only its owner may enter it, and a lock on the directory
-//! itself shows that the study is running. Dropping it removes it. A killed process leaves it without a lock, and the
-//! next study in the same place removes it.
+//! Its name begins with [`PREFIX`] and ends with random digits; only its owner may enter it, and a lock on the
+//! directory itself shows that the study is running. Dropping it removes it. A killed process leaves it without a lock,
+//! and the next study in the same place removes it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

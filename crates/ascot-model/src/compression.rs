@@ -1,5 +1,5 @@
-//! Whether spills are worth compressing, and with which codec: the predicted time of the passes that remain, and a choice
-//! that follows what is measured.
+//! Whether spills are worth compressing, and with which codec: the predicted time of the passes that remain, and a
+//! choice that follows what is measured.
 //!
 //! ```text
 //!   pass      inputs ─▶ compute ─▶ compress ─▶ spills ─▶ expand ─▶ compute ─▶ output
@@ -10,8 +10,8 @@
 //! compresses or the one that expands. Blocks lie expanded in memory, so a codec changes the bytes that move and not
 //! the number of switches.
 //!
-//! Invariants: no clock and no data, only numbers, so tests need no jobs; a codec is chosen only if it saves a clear share
-//! of the predicted time, and given up as soon as it saves nothing.
+//! Invariants: no clock and no data, only numbers, so tests need no jobs; a codec is chosen only if it saves a clear
+//! share of the predicted time, and given up as soon as it saves nothing.
 
 use crate::account_of_spills::{Decision, SpillsAccount};
 use crate::codec::{Codec, Compression, StoredBlock};

@@ -79,8 +79,8 @@ pub struct DiskNeed {
 /// Inverse of the share of the bytes held in memory that a step has at least.
 const HELD_SHARE: u64 = 2;
 
-/// The step of a merge beside `held` bytes in memory, instead of `step` bytes. A resumed job reads and sorts those again
-/// anyway, so it gains little from shorter steps.
+/// The step of a merge beside `held` bytes in memory, instead of `step` bytes. A resumed job reads and sorts those
+/// again anyway, so it gains little from shorter steps.
 #[must_use]
 pub fn step_beside(step: u64, held: u64) -> u64 {
     step.max(held / HELD_SHARE)

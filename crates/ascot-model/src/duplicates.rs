@@ -1,8 +1,8 @@
 //! The bytes that are left if duplicates are dropped, predicted from the sorted runs of a first pass.
 //!
 //! The model draws every record from D equally likely ones. Of n = x D records drawn, D (1 - e^-x) are different (the
-//! occupancy problem; Feller, volume 1, IV.2), so a run keeps the share (1 - e^-x) / x. That share yields D, and D yields
-//! the share of any longer run. If keys are not equally likely, longer runs shrink less than predicted.
+//! occupancy problem; Feller, volume 1, IV.2), so a run keeps the share (1 - e^-x) / x. That share yields D, and D
+//! yields the share of any longer run. If keys are not equally likely, longer runs shrink less than predicted.
 //!
 //! ```text
 //!   runs of 10 MB keep 0.79 of their bytes      x = 0.5, D = 20 MB

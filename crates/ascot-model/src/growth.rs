@@ -1,13 +1,14 @@
-//! Growth: the bytes that a user's function leaves, pass by pass. A merge may drop or combine records, a split may add to
-//! them.
+//! Growth: the bytes that a user's function leaves, pass by pass. A merge may drop or combine records, a split may add
+//! to them.
 //!
 //! ```text
 //!   by pass     0.8           every pass writes 0.8 of the bytes that it reads
 //!   by files    1:0.3,50:0.8  one file has 0.3 of the bytes of the input, 50 files have 0.8, all files have 1
 //! ```
 //!
-//! The second form is the p(k) of a merge, and the q(k) of a split, in section V of the paper (Stella and Loguinov): the
-//! bytes in k files after an n/k-way merge. Between two numbers of files the share follows the logarithm of the number.
+//! The second form is the p(k) of a merge, and the q(k) of a split, in section V of the paper (Stella and Loguinov):
+//! the bytes in k files after an n/k-way merge. Between two numbers of files the share follows the logarithm of the
+//! number.
 
 use std::collections::HashMap;
 use std::str::FromStr;

@@ -153,8 +153,8 @@ fn seconds_at<'a>(kernels: impl Iterator<Item = &'a KernelMeasurement>, bytes: f
     on_line(&points, bytes).unwrap_or(0.0)
 }
 
-/// The value at `x` of the line through the points on both sides of it, or through the two nearest; the value of the only
-/// point. Noise must not lead to absurd values: none is below a quarter of the smallest point.
+/// The value at `x` of the line through the points on both sides of it, or through the two nearest; the value of the
+/// only point. Noise must not lead to absurd values: none is below a quarter of the smallest point.
 fn on_line(points: &[(f64, f64)], x: f64) -> Option<f64> {
     let smallest = points.iter().map(|point| point.1).min_by(f64::total_cmp)?;
     let after = points.partition_point(|point| point.0 < x).clamp(1, points.len().max(2) - 1);

@@ -1,4 +1,5 @@
-//! Measured figures of a volume with their spread: its speeds, its requests, and its switch cost by the number of files.
+//! Measured figures of a volume with their spread: its speeds, its requests, and its switch cost by the number of
+//! files.
 
 use std::ops::RangeInclusive;
 
@@ -133,8 +134,8 @@ pub struct VolumeMeasurement {
     pub write: Speed,
     /// Each direction with both busy, bytes/s.
     pub duplex: Figure,
-    /// Seconds of a request beyond those of its bytes, as jobs with small blocks issue them; `None`: not measured. A figure
-    /// below zero is within the spread.
+    /// Seconds of a request beyond those of its bytes, as jobs with small blocks issue them; `None`: not measured. A
+    /// figure below zero is within the spread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_seconds: Option<Figure>,
     /// Bytes of a run in the measurement of switches.

@@ -26,8 +26,8 @@ pub struct FileJob<'a> {
     pub input_bytes: f64,
     /// The share of reading in all bytes that move.
     pub alpha: f64,
-    /// The bytes that passes leave, of a split after its one file, otherwise before the one file; none: as `alpha` says,
-    /// in the pass with one file.
+    /// The bytes that passes leave, of a split after its one file, otherwise before the one file; none: as `alpha`
+    /// says, in the pass with one file.
     pub growth: Option<&'a Growth>,
     /// The same of a reshape, after its one file.
     pub growth_out: Option<&'a Growth>,

@@ -1,8 +1,8 @@
 //! The methods for a job, costed, and the one chosen.
 //!
-//! Reading, computing and writing overlap, but not wholly: a thread that hands over a block, and a device that completes
-//! a request, wait for the other side now and then, the more often the closer the two are in speed. So a pass takes the
-//! time of the slower side if the other one has little to do, and more than that if both are busy:
+//! Reading, computing and writing overlap, but not wholly: a thread that hands over a block, and a device that
+//! completes a request, wait for the other side now and then, the more often the closer the two are in speed. So a pass
+//! takes the time of the slower side if the other one has little to do, and more than that if both are busy:
 //!
 //! ```text
 //!   seconds = (device^p + compute^p)^(1/p)
@@ -197,8 +197,9 @@ impl MethodPlan {
 /// Methods within this factor of the fastest count as equally fast: predictions are not more exact.
 const EQUALLY_FAST: f64 = 1.03;
 /// The same on a volume of assumed rates. Devices differ more than processors, so less computing is the safer choice.
-/// Measured on u64 of 1.1, 1.5, 2, 3 and 6 times the memory, where a merge that holds the end of the input in memory was
-/// predicted at 0.65, 0.75, 0.81, 0.88 and 0.94 of the time of a distribution: it took 0.91, 1.07, 1.17, 1.03 and 1.14.
+/// Measured on u64 of 1.1, 1.5, 2, 3 and 6 times the memory, where a merge that holds the end of the input in memory
+/// was predicted at 0.65, 0.75, 0.81, 0.88 and 0.94 of the time of a distribution: it took 0.91, 1.07, 1.17, 1.03 and
+/// 1.14.
 const EQUALLY_FAST_IF_ASSUMED: f64 = 1.34;
 
 /// The chosen method, and the others with their cost.
@@ -223,8 +224,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The method with the shortest predicted time on `volume`, and the others. Of equally fast ones, the one that computes least
-    /// wins; of those, the first.
+    /// The method with the shortest predicted time on `volume`, and the others. Of equally fast ones, the one that
+    /// computes least wins; of those, the first.
     pub fn cheapest(
         mut methods: Vec<MethodPlan>,
         volume: &VolumeProfile,

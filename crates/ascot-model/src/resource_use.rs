@@ -114,7 +114,8 @@ pub struct ResourceColumn {
 pub struct ResourceUse {
     /// Seconds between two samples, as asked for.
     pub interval_seconds: f64,
-    /// Number of intervals that each sample covers; a power of two. The last sample, and samples taken late, may differ.
+    /// Number of intervals that each sample covers; a power of two. The last sample, and samples taken late, may
+    /// differ.
     pub intervals_per_sample: u64,
     /// Processor time that sampling took, seconds.
     pub processor_seconds: f64,

@@ -49,8 +49,8 @@ const LEAST_SPILLED: u64 = 64;
 /// percent if keys are spread evenly.
 const UNEVEN_SHARE: u64 = 8;
 
-/// Inverse of the share of the inputs in the memory of a split in long runs, and their bytes at least: the schedule needs
-/// two blocks for reading, the threads that group records by part a few chunks.
+/// Inverse of the share of the inputs in the memory of a split in long runs, and their bytes at least: the schedule
+/// needs two blocks for reading, the threads that group records by part a few chunks.
 const INPUT_SHARE: u64 = 16;
 const MIN_INPUT_BYTES: u64 = 1 << 20;
 

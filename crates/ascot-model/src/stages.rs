@@ -2,8 +2,8 @@
 //!
 //! A thread is busy, or waits for input, for memory or for the device; the four add up to its wall time. In a chain of
 //! stages all but one wait: those before the bottleneck for memory, those after it for input. So the bottleneck is what
-//! works for the largest share of the pass: the threads of a stage, the processors together, the devices, or a program at
-//! the other end of a pipe.
+//! works for the largest share of the pass: the threads of a stage, the processors together, the devices, or a program
+//! at the other end of a pipe.
 
 use serde::{Deserialize, Serialize};
 
@@ -161,7 +161,8 @@ pub fn bottleneck(stages: &[StageAccount], seconds: f64, device_seconds: f64, pr
         |a: &&StageAccount, b: &&StageAccount| a.working_share(seconds).total_cmp(&b.working_share(seconds));
     let busiest = computing().max_by(by_share);
     let busiest_share = busiest.map_or(0.0, |stage| stage.working_share(seconds));
-    // If the processors are short, the stage that takes most of their time limits the pass, however many threads it has.
+    // If the processors are short, the stage that takes most of their time limits the pass, however many threads it
+    // has.
     let by_time = |a: &&StageAccount, b: &&StageAccount| a.time.busy_seconds.total_cmp(&b.time.busy_seconds);
     let stage = if processors_share >= busiest_share { computing().max_by(by_time) } else { busiest };
     let computed = stage.map_or("", |stage| stage.name.as_str());

@@ -199,8 +199,8 @@ impl<'a, R: Records> Job<'a, R> {
         }
     }
 
-    /// Whether passes after the first follow what the job learns about its volumes: the runs that a merge takes at once,
-    /// and whether files are moved in long runs.
+    /// Whether passes after the first follow what the job learns about its volumes: the runs that a merge takes at
+    /// once, and whether files are moved in long runs.
     fn has_later_choice(&self) -> bool {
         let chosen = &self.plan.chosen;
         chosen.method == "merge" || chosen.factors.len() > 1

@@ -87,8 +87,8 @@ impl<'a, R: Records> Merge<'a, R> {
         Merge { records, threads, rules, limit: None, cancel, so_far, in_memory: Vec::new() }
     }
 
-    /// Merges the inputs of `streams`, whose first blocks have the numbers `starts`, into `sink`. Returns the sums of all
-    /// records merged so far. This thread reads and writes in turns, for the stages of these names.
+    /// Merges the inputs of `streams`, whose first blocks have the numbers `starts`, into `sink`. Returns the sums of
+    /// all records merged so far. This thread reads and writes in turns, for the stages of these names.
     pub fn run<I: BlockInput<Block = RunBlock>, O: BlockOutput>(
         mut self,
         streams: &mut Bowtie<I, O>,

@@ -141,8 +141,8 @@ impl<'a> Pipeline<'a> {
         self.run(|feed| read_chunks(reader, buffers, feed, cancel), worker, sink)
     }
 
-    /// Runs `read` on a thread, the functions that `worker` makes on the workers' threads, and `sink` on this one, which
-    /// works for the stage `write` meanwhile.
+    /// Runs `read` on a thread, the functions that `worker` makes on the workers' threads, and `sink` on this one,
+    /// which works for the stage `write` meanwhile.
     pub fn run<I, O, T, W>(
         self,
         read: impl FnOnce(&Feed<'_, I, O>) -> Result<(), SortError> + Send,

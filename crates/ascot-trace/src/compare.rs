@@ -1,7 +1,7 @@
 //! Traces side by side: one column for each, one row for each measure.
 //!
-//! The measures follow Stella and Loguinov, tables I to III: bytes and passes over the data, switches, and the rate of a
-//! replay.
+//! The measures follow Stella and Loguinov, tables I to III: bytes and passes over the data, switches, and the rate of
+//! a replay.
 
 use ascot_model::units;
 use ascot_model::volume::VolumeProfile;

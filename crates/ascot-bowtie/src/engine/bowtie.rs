@@ -1,8 +1,9 @@
 //! Streams, what they hold, and the schedule that moves their blocks: how a block is requested, awaited and taken.
 //!
 //! One thread runs the flow and asks the schedule. Device threads perform the requests, as many at a time as
-//! [`Bowtie::depth`] allows. At a depth of one the flow runs as far as it can between any two blocks, as in the published
-//! model, and the engine moves the same bytes as the simulator. At a larger depth requests overlap the computing.
+//! [`Bowtie::depth`] allows. At a depth of one the flow runs as far as it can between any two blocks, as in the
+//! published model, and the engine moves the same bytes as the simulator. At a larger depth requests overlap the
+//! computing.
 //!
 //! Where streams are on several devices, or on a volume whose channels work side by side, a block for a busy device
 //! waits while those for other devices are written:

@@ -19,8 +19,8 @@
 //!   until      step |     2 steps |     3 steps |     4 steps |     5 steps |
 //! ```
 //!
-//! [`Staircase`](super::Staircase) estimates from rates when inputs run out, and its errors add up: groups drift together
-//! or apart. Here positions are exact, and each step begins where the one before ends.
+//! [`Staircase`](super::Staircase) estimates from rates when inputs run out, and its errors add up: groups drift
+//! together or apart. Here positions are exact, and each step begins where the one before ends.
 //!
 //! Invariant: every input that is not read to its end holds a block after a filling.
 

@@ -107,8 +107,8 @@ impl Rounds {
         Rounds { now, length, group, whole: (live / group).max(1), rest: live % group }
     }
 
-    /// The round in which something runs out at `time`; 0 is now. Something that runs out a little before a round begins
-    /// belongs to that round.
+    /// The round in which something runs out at `time`; 0 is now. Something that runs out a little before a round
+    /// begins belongs to that round.
     fn round_of(&self, time: f64) -> usize {
         let rounds = (time - self.now) / self.length + 1.0 + RUN_OUT_SLACK;
         (rounds.max(0.0).floor() as usize).min(self.whole + 1)

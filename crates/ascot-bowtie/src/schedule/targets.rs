@@ -91,7 +91,8 @@ impl Targets {
     }
 
     /// Blocks consumed of all inputs together while each group is filled once (theorem 8). Groups with shares S that
-    /// run out one after the other, as in [`fill_group`](Self::fill_group), hold half a cycle times the sum of S (1 + S).
+    /// run out one after the other, as in [`fill_group`](Self::fill_group), hold half a cycle times the sum of S (1 +
+    /// S).
     fn cycle(&self, shares: &[f64]) -> f64 {
         let live = self.inputs();
         // Part of every input's first block is consumed, half of it on average.
@@ -220,9 +221,9 @@ impl Tasks {
         self.0.extend(outputs.into_iter().map(|output| Task::Drain { output }));
     }
 
-    /// The block that the first task with anything to do moves; tasks before it are done. With `lingers` the last one is
-    /// not done as long as it may go on. If the first task would read from a busy device, a later one that reads from
-    /// an idle device goes first.
+    /// The block that the first task with anything to do moves; tasks before it are done. With `lingers` the last one
+    /// is not done as long as it may go on. If the first task would read from a busy device, a later one that reads
+    /// from an idle device goes first.
     pub(super) fn next(&mut self, view: &SchedulerView<'_>, lingers: bool) -> Option<Move> {
         let reads_on = |task: &Task, busy: bool| match task.next(view) {
             Some(Move::Read(input)) if view.is_busy(input) == busy => Some(Move::Read(input)),

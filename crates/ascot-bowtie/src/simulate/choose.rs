@@ -1,9 +1,9 @@
 //! The scheme of an interconnect, chosen by simulation.
 //!
-//! The formulas of A5 and A6 assume that buckets are filled and emptied exactly. Whole blocks and whole groups cost some
-//! of that, and they cost the algorithms differently: with many streams on both sides A6, whose two sides must keep step,
-//! loses up to a tenth, and A5 next to nothing. So the best schemes by the formulas are simulated, and the one with the
-//! longest runs is chosen.
+//! The formulas of A5 and A6 assume that buckets are filled and emptied exactly. Whole blocks and whole groups cost
+//! some of that, and they cost the algorithms differently: with many streams on both sides A6, whose two sides must
+//! keep step, loses up to a tenth, and A5 next to nothing. So the best schemes by the formulas are simulated, and the
+//! one with the longest runs is chosen.
 
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
@@ -17,8 +17,8 @@ const COMPARED_RUNS: f64 = 300.0;
 /// Blocks of memory above which whole blocks no longer matter, and a simulation would take long.
 const MAX_MEMORY_BLOCKS: u32 = 1 << 14;
 /// Blocks of memory for a stream below which real functions, which consume and fill their streams unevenly, differ more
-/// from the simulation than the schemes do from one another. Measured on a reshape of 8 x 8 with 12 blocks for each: the
-/// scheme chosen by simulation took 411 switches of 363, that of the formula 421 of 400.
+/// from the simulation than the schemes do from one another. Measured on a reshape of 8 x 8 with 12 blocks for each:
+/// the scheme chosen by simulation took 411 switches of 363, that of the formula 421 of 400.
 const MIN_BLOCKS_PER_STREAM: u32 = 64;
 
 /// The best scheme for a bowtie whose memory has `memory_blocks` blocks.

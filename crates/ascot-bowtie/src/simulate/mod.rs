@@ -5,9 +5,8 @@
 //! The function is infinitely fast and runs as far as it can between any two blocks that move, as in the published
 //! model (section II.A: the device is the bottleneck).
 //!
-//! Files, each using only those before it: `rate_model.rs` (what to simulate, and the function),
-//! `simulator.rs` (the loop), `choose.rs` (the scheme of an interconnect), `report.rs` (the outcome in bytes, beside the
-//! formulas).
+//! Files, each using only those before it: `rate_model.rs` (what to simulate, and the function), `simulator.rs` (the
+//! loop), `choose.rs` (the scheme of an interconnect), `report.rs` (the outcome in bytes, beside the formulas).
 
 mod choose;
 mod rate_model;

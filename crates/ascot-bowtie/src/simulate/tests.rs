@@ -250,9 +250,9 @@ proptest! {
     }
 }
 
-/// The best schedule of a shape has runs about as long as the formula says, and at least 85 percent of that if rates vary
-/// by up to `noise` at every block. A6w loses most: until groups of inputs have found their rounds, some inputs are
-/// filled twice in one round.
+/// The best schedule of a shape has runs about as long as the formula says, and at least 85 percent of that if rates
+/// vary by up to `noise` at every block. A6w loses most: until groups of inputs have found their rounds, some inputs
+/// are filled twice in one round.
 fn reaches_its_formula(
     shape: (u32, u32),
     alpha: f64,
@@ -304,8 +304,8 @@ proptest! {
 }
 
 /// Merges of files of different lengths take hardly more switches than merges of as many bytes in files of one length:
-/// the mean over many memories, because whole blocks alone make a tenth of difference. A schedule that gives every group
-/// the same step takes up to 1.20 times as many. If lengths say nothing of rates, the shares are learned first.
+/// the mean over many memories, because whole blocks alone make a tenth of difference. A schedule that gives every
+/// group the same step takes up to 1.20 times as many. If lengths say nothing of rates, the shares are learned first.
 #[test]
 fn short_files_cost_few_switches() {
     for files in [8_u32, 16] {

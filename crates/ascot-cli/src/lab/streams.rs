@@ -108,8 +108,8 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The directory of the results. If it was made and nothing is put into it, it is removed: a study that is refused leaves
-/// nothing.
+/// The directory of the results. If it was made and nothing is put into it, it is removed: a study that is refused
+/// leaves nothing.
 pub(super) struct OutDirectory {
     path: PathBuf,
     made: bool,

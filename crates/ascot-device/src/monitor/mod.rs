@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Sampling never fails a job: without a file, or without a thread, there are fewer samples, and a notice. The thread
-//! ends with the [`Monitor`]. The samples take at most 1 MiB ([`Series`]), a part of the memory that a job's program may
-//! take beside `--memory`.
+//! ends with the [`Monitor`]. The samples take at most 1 MiB ([`Series`]), a part of the memory that a job's program
+//! may take beside `--memory`.
 
 mod counters;
 mod sources;

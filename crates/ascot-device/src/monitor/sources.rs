@@ -1,8 +1,8 @@
 //! Reads the counters of the system: the quantities that it shows, and their values at a moment.
 //!
-//! The quantities are those of the first reading. A core, disk or interface that appears later is left out, and one that
-//! disappears has no values from then on. A file that cannot be read, as on other systems and in some containers, gives
-//! no quantities and a notice.
+//! The quantities are those of the first reading. A core, disk or interface that appears later is left out, and one
+//! that disappears has no values from then on. A file that cannot be read, as on other systems and in some containers,
+//! gives no quantities and a notice.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -229,8 +229,8 @@ const AVAILABLE: &str = "MemAvailable";
 /// Bytes that the process moved to and from devices, by their names in `/proc/self/io`.
 const MOVED: [(&str, Measure); 2] = [("read_bytes", Measure::Read), ("write_bytes", Measure::Written)];
 
-/// The values of a reading. Files show their counters in the same order each time, so the next quantity is the first one
-/// that is tried.
+/// The values of a reading. Files show their counters in the same order each time, so the next quantity is the first
+/// one that is tried.
 struct Slots<'a> {
     quantities: &'a [(Quantity, Kind)],
     next: usize,

@@ -15,8 +15,8 @@ pub struct PendingTransfer {
 }
 
 impl IoQueue {
-    /// Begins to move all bytes of `buf`, in one request, between it and `file` at `offset`. No ledger counts them. For a
-    /// file with O_DIRECT, memory, offset and length are whole pages.
+    /// Begins to move all bytes of `buf`, in one request, between it and `file` at `offset`. No ledger counts them. For
+    /// a file with O_DIRECT, memory, offset and length are whole pages.
     pub fn begin(&self, file: &Arc<File>, direction: Direction, offset: u64, buf: Buf) -> PendingTransfer {
         let len = buf.len();
         let file = Arc::clone(file);

@@ -245,7 +245,8 @@ fn profiles(
     Ok((measured.collect::<Result<_, _>>()?, "a first short measurement"))
 }
 
-/// Approximate rates of a device: some requests are written, and read again. It takes no more space than the measurement.
+/// Approximate rates of a device: some requests are written, and read again. It takes no more space than the
+/// measurement.
 fn pilot(
     share: &DeviceShare,
     sizes: &Sizes,

@@ -119,8 +119,8 @@ impl Forecast {
         Ok(forecast)
     }
 
-    /// Predicted seconds of a cell with all its loops and what it is compared with, before any correction. `compared` has
-    /// the sorts that are measured already.
+    /// Predicted seconds of a cell with all its loops and what it is compared with, before any correction. `compared`
+    /// has the sorts that are measured already.
     pub(super) fn seconds(&self, cell: &SortCell, compared: &Compared) -> f64 {
         let Some(rates) = self.rates.get(&(cell.read, cell.write)) else { return 0.0 };
         let loops = f64::from(cell.loops) + 1.0;

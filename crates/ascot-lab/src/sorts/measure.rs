@@ -1,8 +1,8 @@
 //! The loops of a cell, timed, and the sorts that it is compared with: one of all integers in memory, and the one that
 //! the planner chooses with the memory of the cell.
 //!
-//! The time begins before the input is opened and ends when the output has its name; its bytes may be in the page cache.
-//! Making the input and checking the output are outside the time.
+//! The time begins before the input is opened and ends when the output has its name; its bytes may be in the page
+//! cache. Making the input and checking the output are outside the time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -163,8 +163,8 @@ impl Measurement<'_> {
         self.input.as_ref().ok_or_else(|| LabError::Request("there are no integers to sort".into()))
     }
 
-    /// Runs the loops of a cell; returns nanoseconds of all but the first, and the requests of the last. The output of the
-    /// last is checked, and kept as `output`.
+    /// Runs the loops of a cell; returns nanoseconds of all but the first, and the requests of the last. The output of
+    /// the last is checked, and kept as `output`.
     fn loops(&self, cell: &SortCell, output: Option<&Path>) -> Result<(Vec<u64>, Counted), LabError> {
         let input = self.input()?;
         let cancel = Cancel::from_flag(Arc::clone(&self.stop.0));

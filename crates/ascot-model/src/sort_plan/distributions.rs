@@ -6,8 +6,8 @@
 //!   sort parts   part i and the records of its keys in memory ─▶ output
 //! ```
 //!
-//! Held bytes are neither written nor read again. But they leave less memory for sorting parts, so parts are smaller and
-//! more. Several amounts are tried, and the fastest is planned.
+//! Held bytes are neither written nor read again. But they leave less memory for sorting parts, so parts are smaller
+//! and more. Several amounts are tried, and the fastest is planned.
 
 use super::split_shape::in_words;
 use super::{
@@ -17,12 +17,13 @@ use crate::plan::MethodPlan;
 use crate::units;
 
 /// Inverse of the fraction of the input that is held at least. Merging parts with held records computes more than
-/// sorting them alone, above all by small ranges of keys. Measured with 3.7 times the memory, of which a fourth was held:
-/// u64 took 1.47 times as long as without, records of 100 bytes 1.18 times.
+/// sorting them alone, above all by small ranges of keys. Measured with 3.7 times the memory, of which a fourth was
+/// held: u64 took 1.47 times as long as without, records of 100 bytes 1.18 times.
 const LEAST_HELD: u64 = 3;
 
 impl RecordJob<'_> {
-    /// The fastest distribution: in one split, or in several if fewer files at once are faster or memory allows no more.
+    /// The fastest distribution: in one split, or in several if fewer files at once are faster or memory allows no
+    /// more.
     pub(super) fn distribute(&self) -> MethodPlan {
         let wanted = part_count(self.data(), self.shares.part);
         let several = self.split_fan_outs(wanted).into_iter().filter(|factors| factors.len() > 1);

@@ -5,8 +5,8 @@
 //!   memory, last merge      held chunks                   | blocks of n runs     |
 //! ```
 //!
-//! Held bytes are neither written nor read again. But they leave less memory for the blocks of the runs: on a volume that
-//! wants long runs, these are shorter. So several fractions of the memory are tried, and the fastest is planned.
+//! Held bytes are neither written nor read again. But they leave less memory for the blocks of the runs: on a volume
+//! that wants long runs, these are shorter. So several fractions of the memory are tried, and the fastest is planned.
 
 use super::{LEAST_SPILLED, RecordJob, Shares};
 use crate::plan::MethodPlan;
@@ -24,8 +24,8 @@ impl Shares {
 }
 
 impl RecordJob<'_> {
-    /// The best merge. What memory holds at the end of the input need not be spilled, but then the merge has less memory
-    /// for its blocks, and the runs of a volume that wants long runs are shorter.
+    /// The best merge. What memory holds at the end of the input need not be spilled, but then the merge has less
+    /// memory for its blocks, and the runs of a volume that wants long runs are shorter.
     pub(super) fn merge(&self) -> MethodPlan {
         let alternatives = (1..=HELD_STEPS).filter_map(|step| self.merge_holding(step));
         alternatives.fold(

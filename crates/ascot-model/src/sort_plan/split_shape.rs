@@ -12,7 +12,8 @@ pub struct SplitShape {
     pub max_intermediates: u64,
     /// Maximum number of parts written at once.
     pub max_parts: u64,
-    /// Bytes of the largest intermediate file, as a share of the mean of its pass; infinite if one may have all records.
+    /// Bytes of the largest intermediate file, as a share of the mean of its pass; infinite if one may have all
+    /// records.
     pub unevenness: f64,
     /// Whether parts are ranges of keys that a sample bounds.
     pub sampled: bool,

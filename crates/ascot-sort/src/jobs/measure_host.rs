@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The time of a step depends on the length of a record and the number of its keys, so several kinds are measured.
-//! Memory, threads and queues are those of real jobs: records come from a device into memory that no cache holds, and all
-//! threads work at the same time. The inputs have no names, and spills are those of any job.
+//! Memory, threads and queues are those of real jobs: records come from a device into memory that no cache holds, and
+//! all threads work at the same time. The inputs have no names, and spills are those of any job.
 //!
 //! The time of a request, of a processor and of the device, and the time of a byte follow from two sorts with blocks of
 //! different size. So they are those of requests as jobs with little memory issue them: small, and few at a time.
@@ -82,8 +82,8 @@ struct Steps {
     split: Vec<f64>,
 }
 
-/// Measures the processors with files in `directory` for about `seconds`, with `threads` threads. `progress` receives the
-/// completed share.
+/// Measures the processors with files in `directory` for about `seconds`, with `threads` threads. `progress` receives
+/// the completed share.
 ///
 /// # Errors
 /// Those of a sort, among them a full disk and [`SortError::Cancelled`].

@@ -1,9 +1,9 @@
-//! Merges sorted element streams of 32-bit integers with the merge of a sort, at a fan-in that the caller chooses; sorts
-//! such integers in memory.
+//! Merges sorted element streams of 32-bit integers with the merge of a sort, at a fan-in that the caller chooses;
+//! sorts such integers in memory.
 //!
 //! A sort merges blocks of its own run files, as many files at once as memory allows. A study wants the same merge with
-//! other files and a fan-in that is given. This is the adapter: an element stream becomes an input of the bowtie, element
-//! by element, and the merged blocks go to an element stream.
+//! other files and a fan-in that is given. This is the adapter: an element stream becomes an input of the bowtie,
+//! element by element, and the merged blocks go to an element stream.
 //!
 //! ```text
 //!   element stream 0 ─▶ [blocks] ─╮
@@ -49,8 +49,8 @@ pub struct ElementMerge {
 }
 
 impl ElementMerge {
-    /// For at most `fan_in` streams at once, in blocks of about `block_bytes` each; `descending`: the largest integer is
-    /// the first.
+    /// For at most `fan_in` streams at once, in blocks of about `block_bytes` each; `descending`: the largest integer
+    /// is the first.
     ///
     /// # Errors
     /// There is no memory or no thread.

@@ -5,8 +5,8 @@
 //!   pass 2   group 0 ─▶ part 0 │ part 1 │ ... part 11, group 1 ─▶ part 12 │ ...
 //! ```
 //!
-//! Invariant: `runs` of the manifest are groups and parts in the order of their keys. While there are groups, `groups` of
-//! the manifest says which parts each of `runs` holds; a killed job continues with the groups that are left.
+//! Invariant: `runs` of the manifest are groups and parts in the order of their keys. While there are groups, `groups`
+//! of the manifest says which parts each of `runs` holds; a killed job continues with the groups that are left.
 
 use crate::api::SortError;
 use crate::job::Job;

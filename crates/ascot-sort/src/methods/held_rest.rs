@@ -10,7 +10,8 @@
 //! The rest is read after all splits, when their blocks are free. The manifest says where it begins, so a resumed job
 //! reads it again. If memory does not hold it then, the job continues the parts that are left on disk with it.
 //!
-//! Invariant: the rest follows the records of all parts in the order of the inputs, so it comes last among equal records.
+//! Invariant: the rest follows the records of all parts in the order of the inputs, so it comes last among equal
+//! records.
 
 use crate::api::SortError;
 use crate::job::Job;

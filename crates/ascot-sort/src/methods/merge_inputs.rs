@@ -192,8 +192,8 @@ impl<R: Records> RawInput<R> {
         &self.sum
     }
 
-    /// The whole records in `bytes` of a buffer, if there are any; the rest is the carry. The input lacks the last `added`
-    /// bytes.
+    /// The whole records in `bytes` of a buffer, if there are any; the rest is the carry. The input lacks the last
+    /// `added` bytes.
     fn segment_of(
         &mut self,
         mut lease: Lease,

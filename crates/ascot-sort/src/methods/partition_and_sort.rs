@@ -345,8 +345,8 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Sorts the first part, or the one of the killed job, by runs and merges, as it is larger than memory. The part is
-    /// freed while its runs are formed, and the runs while they are merged, so its size does not matter to the disk. Its
-    /// `held` records become runs first: then a resumed job needs no memory for them.
+    /// freed while its runs are formed, and the runs while they are merged, so its size does not matter to the disk.
+    /// Its `held` records become runs first: then a resumed job needs no memory for them.
     fn sort_large_part(
         &mut self,
         held: Vec<Vec<Segment>>,

@@ -298,7 +298,8 @@ impl<R: Records> Job<'_, R> {
         self.mergeable(runs, self.held_memory).max(2)
     }
 
-    /// Number of runs, from the front of `runs`, that memory beside `held_bytes` and descriptors allow to merge at once.
+    /// Number of runs, from the front of `runs`, that memory beside `held_bytes` and descriptors allow to merge at
+    /// once.
     fn mergeable(&self, runs: &[Run], held_bytes: usize) -> usize {
         let others = self.budget.output_blocks * self.budget.block + held_bytes;
         let memory = self.budget.streams().saturating_sub(others);

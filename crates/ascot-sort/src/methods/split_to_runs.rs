@@ -1,9 +1,9 @@
 //! Pass one of a split or a distribution: the inputs are read, and every record is written to its part.
 //!
 //! While parts are written, the state of the job is stored several times (*checkpoints*), so that a killed job goes on.
-//! Where switches cost nothing, all blocks are written before. On a volume that wants long runs that would cut the run of
-//! each part short. There a checkpoint writes no record: it stores the latest position in the inputs before which all
-//! records are on disk, and a resumed job reads from there ([`boundaries`](crate::partition::boundaries)).
+//! Where switches cost nothing, all blocks are written before. On a volume that wants long runs that would cut the run
+//! of each part short. There a checkpoint writes no record: it stores the latest position in the inputs before which
+//! all records are on disk, and a resumed job reads from there ([`boundaries`](crate::partition::boundaries)).
 
 use std::sync::Arc;
 

@@ -7,8 +7,8 @@
 //!                         ▲ the latest boundary before which all records are on disk
 //! ```
 //!
-//! A resumed job reads from that boundary on, and leaves out the first bytes of each part: those after the boundary that
-//! are on disk. So a checkpoint writes nothing but the manifest, and parts are still written in long runs.
+//! A resumed job reads from that boundary on, and leaves out the first bytes of each part: those after the boundary
+//! that are on disk. So a checkpoint writes nothing but the manifest, and parts are still written in long runs.
 //!
 //! Invariant: a part gets the same bytes in the same order each time that the inputs are read.
 

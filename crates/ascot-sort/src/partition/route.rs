@@ -34,8 +34,8 @@ pub enum Router<'a> {
     RangeGroups(&'a Splitters, &'a [usize]),
 }
 
-/// The file of each of `parts` parts, if files begin with the parts in `firsts`, which ascend. Parts before the first are
-/// in the first file.
+/// The file of each of `parts` parts, if files begin with the parts in `firsts`, which ascend. Parts before the first
+/// are in the first file.
 pub fn files_of_parts(parts: usize, firsts: &[usize]) -> Vec<usize> {
     (0..parts).map(|part| firsts.partition_point(|&first| first <= part).saturating_sub(1)).collect()
 }

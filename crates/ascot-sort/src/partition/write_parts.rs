@@ -203,8 +203,8 @@ impl OpenBlock {
         }
     }
 
-    /// Appends the records of `bytes` that fit, or the bytes that fit of a record longer than a block. No record is longer
-    /// than `longest` bytes. Returns the number of bytes appended; 0: there is no memory.
+    /// Appends the records of `bytes` that fit, or the bytes that fit of a record longer than a block. No record is
+    /// longer than `longest` bytes. Returns the number of bytes appended; 0: there is no memory.
     fn put_records<R: Records, P: PartStream>(
         &mut self,
         records: &R,

@@ -24,8 +24,8 @@ pub const BLOCK_BYTES_MAX: usize = 1 << 20;
 /// Blocks of this size are nearly as fast as larger ones: smaller memories have blocks of it as long as the number of
 /// blocks allows. Measured within 24 and 57 MiB, sorts with blocks of a quarter of it took 1.3 to 1.7 times as long.
 const GOOD_BLOCK_BYTES: usize = 256 << 10;
-/// Number of blocks in memory: at least the first where reading follows the need, and the second where files are read in
-/// long runs, whose schedule shares out single blocks.
+/// Number of blocks in memory: at least the first where reading follows the need, and the second where files are read
+/// in long runs, whose schedule shares out single blocks.
 const MIN_BLOCKS: usize = 256;
 const LONG_RUN_BLOCKS: usize = 512;
 /// Inverse of the share of memory that the blocks of merging threads and output may take.
@@ -85,8 +85,8 @@ impl ChunkShare {
 }
 
 impl Budget {
-    /// Divides `memory` for a job on about `data_bytes` of records, if that is known. `long_runs`: its volume wants long
-    /// runs.
+    /// Divides `memory` for a job on about `data_bytes` of records, if that is known. `long_runs`: its volume wants
+    /// long runs.
     pub fn new(
         memory: u64,
         threads: usize,
@@ -241,8 +241,8 @@ pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortE
     Ok((blocks, block))
 }
 
-/// Maximum number of parts of a split that memory and descriptors allow to write at once, out of `all` parts. A complete
-/// part keeps one descriptor, a part being written two more.
+/// Maximum number of parts of a split that memory and descriptors allow to write at once, out of `all` parts. A
+/// complete part keeps one descriptor, a part being written two more.
 pub fn max_parts(budget: &Budget, all: usize) -> usize {
     let blocks = budget.streams() / PARTS_SHARE / BLOCK_BYTES_MIN;
     let open = descriptors().saturating_sub(all) / 2;

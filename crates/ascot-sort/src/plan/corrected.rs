@@ -67,8 +67,8 @@ pub struct MergeBytes<'a> {
     pub ratio: f64,
 }
 
-/// The largest number of runs that one merge should take; none: all of them. Compression changes the bytes that move. It
-/// does not change the length of runs and the share of reading in them, because blocks lie expanded in memory.
+/// The largest number of runs that one merge should take; none: all of them. Compression changes the bytes that move.
+/// It does not change the length of runs and the share of reading in them, because blocks lie expanded in memory.
 pub fn merge_factor(volume: &VolumeProfile, merge: MergeBytes<'_>, memory: u64) -> Option<usize> {
     let inputs = u32::try_from(merge.runs).ok()?;
     let cost = DeviceCost { volume, memory_bytes: memory as f64, max_streams: u32::MAX, baseline: None };

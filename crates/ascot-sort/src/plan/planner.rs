@@ -27,7 +27,8 @@ use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::resources::{HELD_FREE_CHUNKS, descriptors};
 
-/// Parts of a distribution are sorted in 1, 2, ... of this many shares of the memory, beside records held in the others.
+/// Parts of a distribution are sorted in 1, 2, ... of this many shares of the memory, beside records held in the
+/// others.
 const PART_MEMORY_SHARES: usize = 32;
 /// Assumed length of a record if nothing is known, bytes.
 pub const GUESSED_RECORD_BYTES: f64 = 64.0;
@@ -408,8 +409,8 @@ fn kind_of(request: &SortRequest, bytes: f64) -> RecordKind {
     RecordKind { class, bytes, keys: u32::try_from(keys.max(1)).unwrap_or(u32::MAX) }
 }
 
-/// Plans a sort, or a merge of sorted inputs, for records of the given lengths. `holds`: the last merge may take records
-/// from memory.
+/// Plans a sort, or a merge of sorted inputs, for records of the given lengths. `holds`: the last merge may take
+/// records from memory.
 pub(crate) fn make_plan<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,
@@ -464,8 +465,8 @@ pub enum Ahead {
     Merge(u32),
 }
 
-/// Plans a job on `data_bytes` bytes in files that need not exist. Their records have about `record_bytes` bytes, unless
-/// their layout has a fixed length. The inputs and the output of the request are ignored.
+/// Plans a job on `data_bytes` bytes in files that need not exist. Their records have about `record_bytes` bytes,
+/// unless their layout has a fixed length. The inputs and the output of the request are ignored.
 pub fn plan_ahead(
     request: &SortRequest,
     data_bytes: u64,

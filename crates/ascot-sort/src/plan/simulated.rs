@@ -87,12 +87,12 @@ pub(crate) fn merge_switches(
     simulated_runs(&Scheme::best_of(shape, algorithm)?, buffers, read_bytes + written_bytes, false)
 }
 
-/// The buffers of the files that a pass splits into; `first`: it reads the inputs. None if it does not both read and write
-/// on the volume.
+/// The buffers of the files that a pass splits into; `first`: it reads the inputs. None if it does not both read and
+/// write on the volume.
 pub(super) type SplitBuffers<'a> = &'a dyn Fn(&PassPlan, bool) -> Option<Buffers>;
 
-/// Counts the switches of all merges and splits of a plan on `volume`. `merged`: the buffers of merged files beside some
-/// bytes held in memory; `parts`: those of a split.
+/// Counts the switches of all merges and splits of a plan on `volume`. `merged`: the buffers of merged files beside
+/// some bytes held in memory; `parts`: those of a split.
 pub(super) fn count_switches(
     plan: &mut Plan,
     volume: &VolumeProfile,

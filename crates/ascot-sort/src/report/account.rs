@@ -12,8 +12,8 @@ use ascot_record::checksum::RecordSum;
 use crate::api::SortRequest;
 use crate::resources::peak_memory_bytes;
 
-/// The passes done, and the current one. The thread that makes it works for the job, at the latest from then on until it
-/// is dropped.
+/// The passes done, and the current one. The thread that makes it works for the job, at the latest from then on until
+/// it is dropped.
 pub struct Passes {
     ledger: Ledger,
     clocks: Clocks,

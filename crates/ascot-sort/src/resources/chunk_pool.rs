@@ -40,8 +40,8 @@ struct Inner {
 /// Number of chunks being read at once.
 pub const CHUNKS_READ: usize = 3;
 
-/// Number of chunks that cannot hold records until the end of the input is sorted: those being read, and the copy of one
-/// that is sorted.
+/// Number of chunks that cannot hold records until the end of the input is sorted: those being read, and the copy of
+/// one that is sorted.
 pub const HELD_FREE_CHUNKS: usize = CHUNKS_READ + 1;
 
 /// Buffers of one size for chunks.

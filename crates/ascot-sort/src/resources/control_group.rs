@@ -17,9 +17,9 @@ use ascot_model::units;
 pub const MIN_MEMORY_BYTES: u64 = 8 << 20;
 
 /// The memory that a process needs beside its cap in a control group: half of the available memory, within these
-/// bounds. A job takes about 5 MiB for stacks and small allocations, and its code 8 MiB, without optimisation 17 MiB. The
-/// kernel can drop code and read it again, but a process without memory for its code does little else; the rest is for
-/// pages of files that wait to be written.
+/// bounds. A job takes about 5 MiB for stacks and small allocations, and its code 8 MiB, without optimisation 17 MiB.
+/// The kernel can drop code and read it again, but a process without memory for its code does little else; the rest is
+/// for pages of files that wait to be written.
 const MIN_BESIDE_BYTES: u64 = 8 << 20;
 const MAX_BESIDE_BYTES: u64 = 32 << 20;
 

@@ -1,7 +1,7 @@
 //! The compression of a job's spills: runs, and the parts of a distribution.
 //!
-//! With `--compress auto` the job tries the codecs on a sample of its sorted records, predicts the time of the passes left
-//! with each, and takes the fastest. While it writes it compares what it measures with what it assumed:
+//! With `--compress auto` the job tries the codecs on a sample of its sorted records, predicts the time of the passes
+//! left with each, and takes the fastest. While it writes it compares what it measures with what it assumed:
 //!
 //! ```text
 //!   volume       its profile, corrected by the requests so far, unless the user gave it; and the time for which the job
@@ -12,8 +12,8 @@
 //!
 //! Every block carries its codec, so the choice may change within a run.
 //!
-//! Invariant: a volume that counts as flash without a measurement is never the bottleneck: a job there compresses nothing,
-//! and takes no sample.
+//! Invariant: a volume that counts as flash without a measurement is never the bottleneck: a job there compresses
+//! nothing, and takes no sample.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -285,8 +285,8 @@ impl Choice {
         plain.or(coded.map(|coded| if coded < MUCH_FASTER { 0.0 } else { coded })).unwrap_or(1.0)
     }
 
-    /// The part of the saving predicted for `codec` that was seen in the present pass; all of it as long as the pass has
-    /// not been with and without it.
+    /// The part of the saving predicted for `codec` that was seen in the present pass; all of it as long as the pass
+    /// has not been with and without it.
     fn realised(&self, state: &State, volume: &VolumeProfile, codec: Codec) -> f64 {
         let plain = self.pace_of(state, Codec::None);
         let coded = self.pace_of(state, codec);

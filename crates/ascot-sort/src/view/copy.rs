@@ -110,8 +110,8 @@ fn output_blocks(view: &dyn View) -> Result<BlockPool, SortError> {
     Ok(BlockPool::new(view.pool().region(BLOCKS * block, "the output")?, block))
 }
 
-/// Copies the bytes `part` with all memory; returns that which the runs shared. If their sum is computed, which needs all
-/// bytes, compares it with the view's.
+/// Copies the bytes `part` with all memory; returns that which the runs shared. If their sum is computed, which needs
+/// all bytes, compares it with the view's.
 fn copy(
     view: &dyn View,
     part: Range<u64>,

@@ -1,8 +1,8 @@
 //! `view.json`: the runs of a view, and the layout and order of its records (docs/formats/view.md). It has two
 //! lines, like a job's manifest.
 //!
-//! The index and the keys of every run are in one file of the view, so that it is opened with few requests. The index of
-//! a sorted file that a view refers to has the length and the checksum of each of its blocks.
+//! The index and the keys of every run are in one file of the view, so that it is opened with few requests. The index
+//! of a sorted file that a view refers to has the length and the checksum of each of its blocks.
 
 use std::fs;
 use std::ops::Range;

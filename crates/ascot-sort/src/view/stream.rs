@@ -1,5 +1,6 @@
-//! A stream of merged records: a thread drives the merge, and merges ahead within its memory. The first keys of all blocks
-//! are known, so blocks are read in the order in which they are needed, or, if switches cost time, in the long runs of A3.
+//! A stream of merged records: a thread drives the merge, and merges ahead within its memory. The first keys of all
+//! blocks are known, so blocks are read in the order in which they are needed, or, if switches cost time, in the long
+//! runs of A3.
 //!
 //! Merged records wait in the blocks of the merging threads; if the reader takes none, the merge pauses. When it is
 //! dropped, the stream ends its threads and returns all memory.
@@ -275,8 +276,8 @@ pub struct StreamPlan {
 }
 
 impl StreamPlan {
-    /// The switches of reading the runs in long ones and of writing `written_bytes` to their volume in turns; none if they
-    /// are read block by block.
+    /// The switches of reading the runs in long ones and of writing `written_bytes` to their volume in turns; none if
+    /// they are read block by block.
     pub(super) fn long_run_switches(&self, written_bytes: u64) -> Option<u64> {
         let written_bytes = match self.order {
             ReadOrder::Forecast => return None,
