@@ -48,8 +48,8 @@ impl<E: Element> ElementReader<E> {
     /// The next element.
     ///
     /// # Errors
-    /// The system's, a file that was cut short meanwhile, and [`IoError::Misuse`] at the end of the stream. After an error
-    /// of the system every call returns it.
+    /// The system's, a file that was cut short meanwhile, and [`IoError::Misuse`] at the end of the stream. After an
+    /// error of the system every call returns it.
     #[inline]
     #[expect(
         unsafe_code,
