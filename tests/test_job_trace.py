@@ -2,9 +2,10 @@
 
 import json
 import random
+import signal
 
 import pytest
-from support import run, small_disk
+from support import job_directories, run, small_disk, start, stop_where
 
 FIXED = ["--format", "fixed:100", "--key", "0..10", "--memory", "8MiB"]
 
@@ -78,3 +79,20 @@ def test_a_trace_replaces_no_file_of_the_job_and_a_failed_job_leaves_none(disk):
         (disk / "big").write_bytes(records(60_000))
         done = run("sort", disk / "big", *FIXED, "-o", disk / "out", "--trace", small / "t")
         assert (small / "t").stat().st_size < 100_000
+
+
+def test_a_stopped_job_leaves_no_part_of_its_trace(disk):
+    (disk / "in").write_bytes(records(400_000))
+    words = ["--temp", disk, "-o", disk / "out", "--trace", disk / "t"]
+    process = start("sort", disk / "in", *FIXED, "--method", "merge", *words)
+    stop_where(process, disk, lambda manifest: len(manifest["runs"]) > 2)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=60) == -signal.SIGINT
+    assert not job_directories(disk) and [path.name for path in disk.iterdir()] == ["in"]
+
+
+def test_the_report_and_the_trace_are_two_files(disk):
+    (disk / "in").write_bytes(records(10))
+    words = ["-o", disk / "out", "--trace", disk / "x", "--report", disk / "x"]
+    assert "is the file of --trace" in run("sort", disk / "in", *FIXED, *words, expect=2).stderr

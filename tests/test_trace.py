@@ -443,3 +443,41 @@ def test_ten_million_events_are_converted_in_bounded_memory(disk):
     assert (counted["reads"], counted["runs"]) == (calls, calls)
     assert (disk / "big.trace").stat().st_size < calls * 4
     assert os.listdir(disk) == ["big.trace"]
+
+
+def test_standard_output_is_written_where_it_stands(disk):
+    (disk / "in").write_bytes(bytes(1000))
+    trace, _ = record(disk, "cat", "in")
+    (disk / "kept").write_text("before\n")
+    for name in ("-", "/dev/stdout"):
+        with (disk / "kept").open("ab") as kept:
+            subprocess.run([ascot_binary(), "trace", "export", trace, "--csv", name], stdout=kept, check=True)
+    lines = (disk / "kept").read_text().splitlines()
+    assert lines[0] == "before" and lines.count("time_ns,pid,kind,offset,bytes,path") == 2
+
+
+def test_no_output_replaces_what_it_is_made_of(disk):
+    (disk / "in").write_bytes(bytes(1000))
+    trace, _ = record(disk, "cat", "in")
+    (disk / "log").write_text("1 1795501673.1 close(3</in>) = 0\n")
+    before = trace.read_bytes()
+    for words in (
+        ["export", trace, "--csv", trace],
+        ["export", trace, "--fio", trace],
+        ["cut", trace, "--from", "0s", "-o", trace],
+        ["convert", disk / "log", "-o", disk / "log"],
+    ):
+        assert "would replace what it is made of" in run("trace", *words, expect=2).stderr
+    assert trace.read_bytes() == before and (disk / "log").read_text().startswith("1 ")
+    (disk / "mine").mkdir()
+    (disk / "mine" / "000000").write_text("mine")
+    done = run("trace", "export", trace, "--fio", disk / "fio", "--fio-dir", disk / "mine", expect=2)
+    assert "not empty" in done.stderr and (disk / "mine" / "000000").read_text() == "mine"
+
+
+def test_a_program_that_cannot_run_leaves_the_trace_before(disk):
+    (disk / "script").write_text("#!/no/interpreter\n")
+    (disk / "script").chmod(0o755)
+    (disk / "run.trace").write_text("before")
+    _, done = record(disk, "./script", expect=2)
+    assert "did not run" in done.stderr and (disk / "run.trace").read_text() == "before"

@@ -362,8 +362,8 @@ def test_a_trace_without_requests_has_a_page(disk):
 def test_mistakes_are_named(disk):
     trace = trace_of(disk, [read("in", 0, 10)])
     for words, told in [
-        (["plot", trace, "-o", trace], "would replace the trace"),
-        (["compare", trace, "-o", trace], "would replace the trace"),
+        (["plot", trace, "-o", trace], "would replace what it is made of"),
+        (["compare", trace, "-o", trace], "would replace what it is made of"),
         (["plot", trace], "--output"),
         (["compare", trace, "--data", "5"], "unit"),
         (["compare", trace, "--on", "nowhere"], "there is no profile"),

@@ -56,6 +56,15 @@ impl ReportFile {
             }
         }
         let Some(path) = values::path(matches, "report") else { return Ok(None) };
+        if let Some(trace) = values::path(matches, "trace")
+            && let Some(identity) = FileIdentity::from_path(&trace)
+            && FileIdentity::from_path(&path) == Some(identity)
+        {
+            return Err(Failure::usage(
+                format!("--report {} is the file of --trace", path.display()),
+                "give each a file of its own; nothing was read or written",
+            ));
+        }
         let destination = destination_of(&path).map_err(failed(&path))?;
         Ok(Some(ReportFile { path, destination }))
     }

@@ -239,6 +239,8 @@ pub(crate) fn job(
         Ok(report) => report,
         Err(error) => {
             drop(reporter);
+            // Its temporary file goes before a signal ends the process.
+            drop(trace);
             return if error.kind() == ErrorKind::Cancelled {
                 stopped(error, &cancel, &stop, screen)
             } else {

@@ -24,6 +24,8 @@ use crate::values;
 const FILES_SHOWN: u64 = 10;
 /// Columns of a path in the text; longer ones lose their beginning.
 const PATH_COLUMNS: usize = 44;
+/// Characters of the command line in the text.
+const COMMAND_CHARACTERS: usize = 400;
 
 /// `ascot trace`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -78,7 +80,12 @@ fn recorded_text(output: &Path, recorded: &Recorded) -> String {
 
 fn run_convert(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = values::path(matches, "directory").unwrap_or_else(|| PathBuf::from("/"));
-    let converted = convert_log(&path(matches, "log"), &directory, &path(matches, "output"))?;
+    let (log, output) = (path(matches, "log"), path(matches, "output"));
+    refuse_same(std::slice::from_ref(&log), &output)?;
+    let converted = convert_log(&log, &directory, &output)?;
+    if converted.events == 0 {
+        eprintln!("ascot: the log has no call on a file; ascot reads logs of: strace -f -ttt -y -s 0 -o LOG");
+    }
     for notice in converted.notices() {
         eprintln!("ascot: {notice}");
     }
@@ -87,6 +94,20 @@ fn run_convert(matches: &ArgMatches) -> Result<u8, Failure> {
 
 fn open(matches: &ArgMatches) -> Result<TraceReader, Failure> {
     Ok(TraceReader::open(&path(matches, "trace"))?)
+}
+
+/// Refuses an output that would replace a file it is made of.
+pub(crate) fn refuse_same(inputs: &[PathBuf], output: &Path) -> Result<(), Failure> {
+    let whole = |path: &Path| path.canonicalize().ok();
+    let same =
+        whole(output).is_some_and(|output| inputs.iter().any(|input| whole(input).as_ref() == Some(&output)));
+    if same {
+        return Err(Failure::usage(
+            format!("{}: the output would replace what it is made of", output.display()),
+            "give the output another name",
+        ));
+    }
+    Ok(())
 }
 
 /// The value of a required flag or operand.
@@ -110,7 +131,7 @@ fn text(census: &Census, listed: usize) -> String {
     let percent = |bytes: u64| bytes as f64 * 100.0 / moved.max(1) as f64;
     let mut text = format!(
         "{}\n{} in {}, recorded by {}\n\n",
-        census.command,
+        first_characters(&census.command, COMMAND_CHARACTERS),
         units::plural(census.calls, "call"),
         units::seconds(census.duration_ns as f64 / 1e9),
         census.source
@@ -187,9 +208,20 @@ fn append_files(text: &mut String, files: &[FileCensus], listed: usize) {
     }
 }
 
+/// The first characters of a text, without those that would change a terminal.
+fn first_characters(text: &str, count: usize) -> String {
+    let mut printable = text.chars().map(printable);
+    let first: String = printable.by_ref().take(count).collect();
+    if printable.next().is_some() { first + " ..." } else { first }
+}
+
+fn printable(character: char) -> char {
+    if character.is_control() { '?' } else { character }
+}
+
 fn shortened(path: &str) -> String {
     let characters = path.chars().count();
-    let printable = path.chars().map(|character| if character.is_control() { '?' } else { character });
+    let printable = path.chars().map(printable);
     match characters.checked_sub(PATH_COLUMNS) {
         None | Some(0) => printable.collect(),
         Some(extra) => format!("...{}", printable.skip(extra + 3).collect::<String>()),
@@ -218,6 +250,7 @@ fn run_cut(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let trace = open(matches)?;
     let output = path(matches, "output");
+    refuse_same(&[path(matches, "trace")], &output)?;
     let events = cut(&trace, from_ns, to_ns, &output)?;
     if events == 0 {
         let length = units::seconds(trace.last_ns() as f64 / 1e9);
@@ -229,7 +262,7 @@ fn run_cut(matches: &ArgMatches) -> Result<u8, Failure> {
 /// A time in nanoseconds, if one is given.
 fn time(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
     let Some(text) = values::word(matches, id) else { return Ok(None) };
-    let time = match text.parse::<f64>() {
+    let time = match text.trim_end_matches(char::is_alphabetic).parse::<f64>() {
         Ok(0.0) => return Ok(Some(0)),
         _ => numbers::duration(text),
     };
@@ -245,9 +278,11 @@ fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
         return Err(Failure::usage("no form given", "--csv FILE or --fio FILE"));
     }
     let trace = open(matches)?;
+    for output in csv.iter().chain(&fio) {
+        refuse_same(&[path(matches, "trace")], output)?;
+    }
     if let Some(file) = csv {
-        let standard = file.as_os_str() == "-";
-        export::csv(&trace, if standard { Path::new("/dev/stdout") } else { &file })?;
+        export::csv(&trace, &file)?;
     }
     if let Some(file) = fio {
         let directory = values::path(matches, "fio-dir").unwrap_or_else(|| {

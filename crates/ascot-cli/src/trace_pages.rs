@@ -1,7 +1,6 @@
 //! `ascot trace plot` and `ascot trace compare`: traces on a page, and side by side in a table.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use ascot_trace::TraceReader;
 use ascot_trace::compare::{Compared, Row, rows};
@@ -11,6 +10,7 @@ use clap::ArgMatches;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::sys::print;
+use crate::trace::refuse_same;
 use crate::values;
 use crate::volume;
 
@@ -58,20 +58,6 @@ pub fn compare(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let text = if values::flag(matches, "json") { numbers::json(&compared)? } else { text(&compared) };
     print(&text).map(|()| 0)
-}
-
-/// A page must not replace a trace that it shows.
-fn refuse_same(traces: &[PathBuf], output: &Path) -> Result<(), Failure> {
-    let whole = |path: &Path| path.canonicalize().ok();
-    let same =
-        whole(output).is_some_and(|output| traces.iter().any(|trace| whole(trace).as_ref() == Some(&output)));
-    if same {
-        return Err(Failure::usage(
-            format!("{}: the page would replace the trace", output.display()),
-            "give the page another name with -o",
-        ));
-    }
-    Ok(())
 }
 
 /// The table: as many traces across as fit a screen, the others below.

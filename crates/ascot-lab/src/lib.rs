@@ -18,8 +18,9 @@
 //! Sources: M. E. Heinrich, J. Kambayatughar and T. Thanasi, "Algorithms in Secondary Memory" (2018); M. Conley, A.
 //! Vahdat and G. Porter, "Sorting 100 TB on Google Compute Engine" (2015).
 //!
-//! Every study predicts its time before it starts, keeps each finished measurement, continues after the last one when
-//! it is started again, and shows what was counted beside what a formula predicts. Nothing here takes part in a job.
+//! Every study predicts its time before it starts, and shows the counts beside the figures of a formula. Those of
+//! streams and merge sorts keep each finished measurement, and continue after the last one when they are started again.
+//! Nothing here takes part in a job.
 
 mod corrections;
 pub mod disk;

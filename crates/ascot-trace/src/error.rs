@@ -143,6 +143,22 @@ pub enum TraceError {
         /// The error.
         source: serde_json::Error,
     },
+    /// The directory for files of a replay by fio has files.
+    #[error("{}: the directory is not empty, and fio would write to its files\n  name another one: --fio-dir DIR",
+        path.display())]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The program did not run under strace.
+    #[error(
+        "{program}: the program did not run, and there is no trace\n  strace says why; it needs the right to trace \
+        programs (ptrace), and a program that may be executed"
+    )]
+    NotRun {
+        /// The program.
+        program: String,
+    },
     /// A directory for fio whose name its logs cannot contain.
     #[error("{}: fio cannot read names with spaces from a log\n  choose another directory with --fio-dir", path.display())]
     NameForFio {

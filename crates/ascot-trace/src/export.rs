@@ -103,7 +103,12 @@ pub fn fio(trace: &TraceReader, output: &Path, directory: &Path) -> Result<u64, 
 
 /// Makes the files that the log names.
 fn make_files(directory: &Path, files: &[Use]) -> Result<(), TraceError> {
-    fs::create_dir_all(directory).map_err(|source| IoError::from_os(Action::Create, directory, 0, source))?;
+    let failed = |source| IoError::from_os(Action::Create, directory, 0, source);
+    fs::create_dir_all(directory).map_err(failed)?;
+    // fio would write to files of others.
+    if fs::read_dir(directory).map_err(failed)?.next().is_some() {
+        return Err(TraceError::NotEmpty { path: directory.to_owned() });
+    }
     for (file, used) in files.iter().enumerate().filter(|(_, used)| used.left > 0) {
         let path = directory.join(name(file));
         let made = File::options().create(true).append(true).open(&path).and_then(|made| {

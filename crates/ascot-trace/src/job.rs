@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Invariants: events stand in the order of issue, so that their switches are those that the ledger counts. A request
-//! counts with the bytes asked for; one that fails ends the job, which then leaves no trace. At most
-//! [`EVENTS_PER_SECTION`] events are in memory.
+//! counts with the bytes asked for; one that fails ends the job, which then leaves no trace. A section of the file has
+//! few events, because no more are in memory.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -1,26 +1,43 @@
-//! A file that is written forward, and takes its name when it is complete and durable.
+//! A file that is written forward, and takes its name when it is complete and durable; or standard output.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 
-use ascot_io::{AtomicOutput, Backend, Buf, Disk, DiskOptions, IoError};
+use ascot_io::{Action, AtomicOutput, Backend, Buf, Disk, DiskOptions, IoError};
 
 /// Bytes that one system call moves.
 const BYTES_AT_ONCE: usize = 1 << 20;
 
+/// Names of standard output. A file that it was redirected to is written where it stands: replacing it would lose what
+/// other commands wrote.
+const STANDARD_OUTPUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
 /// The file, and the bytes not written yet.
 pub struct Output {
-    output: AtomicOutput,
+    destination: Destination,
     buffer: Vec<u8>,
     bytes: u64,
+}
+
+enum Destination {
+    Whole(AtomicOutput),
+    StandardOutput(File),
 }
 
 impl Output {
     /// Starts a file that will be `path`; `name` is that of its stream.
     pub fn create(path: &Path, name: &str) -> Result<Output, IoError> {
-        let backend = Backend::Sized(BYTES_AT_ONCE);
-        let disk = Disk::new(DiskOptions { backend, ..DiskOptions::default() });
-        let output = AtomicOutput::create(&disk, path, name)?;
-        Ok(Output { output, buffer: Vec::new(), bytes: 0 })
+        let destination = if STANDARD_OUTPUT.iter().any(|standard| path.as_os_str() == *standard) {
+            let copy = rustix::io::dup(rustix::stdio::stdout());
+            let copy = copy.map_err(|error| IoError::from_os(Action::Open, path, 0, error.into()))?;
+            Destination::StandardOutput(File::from(copy))
+        } else {
+            let backend = Backend::Sized(BYTES_AT_ONCE);
+            let disk = Disk::new(DiskOptions { backend, ..DiskOptions::default() });
+            Destination::Whole(AtomicOutput::create(&disk, path, name)?)
+        };
+        Ok(Output { destination, buffer: Vec::new(), bytes: 0 })
     }
 
     /// The bytes appended so far.
@@ -36,9 +53,20 @@ impl Output {
     }
 
     fn flush(&mut self) -> Result<(), IoError> {
-        let mut block = Buf::heap(self.buffer.len());
-        block.copy_from_slice(&self.buffer);
-        self.output.stream()?.begin(block, self.buffer.len())?;
+        match &mut self.destination {
+            Destination::Whole(output) => {
+                let mut block = Buf::heap(self.buffer.len());
+                block.copy_from_slice(&self.buffer);
+                output.stream()?.begin(block, self.buffer.len())?;
+            }
+            Destination::StandardOutput(file) => {
+                let at = self.bytes - self.buffer.len() as u64;
+                let written = file.write_all(&self.buffer);
+                written.map_err(|error| {
+                    IoError::from_os(Action::Write, Path::new("standard output"), at, error)
+                })?;
+            }
+        }
         self.buffer.clear();
         Ok(())
     }
@@ -48,6 +76,9 @@ impl Output {
         if !self.buffer.is_empty() {
             self.flush()?;
         }
-        self.output.commit()
+        match self.destination {
+            Destination::Whole(output) => output.commit(),
+            Destination::StandardOutput(_) => Ok(self.bytes),
+        }
     }
 }

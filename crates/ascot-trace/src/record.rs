@@ -139,6 +139,10 @@ fn convert(log: &Path, mut start: Start, labels: &Recording, output: &Path) -> R
         drop(writer);
         (writer, resolved) = convert_once(log, &start, output)?;
     }
+    if resolved.processes.iter().all(|process| process.program.is_empty()) {
+        let program = labels.command.split(|byte| *byte == 0).next().unwrap_or_default();
+        return Err(TraceError::NotRun { program: String::from_utf8_lossy(program).into_owned() });
+    }
     finish(writer, resolved, labels)
 }
 

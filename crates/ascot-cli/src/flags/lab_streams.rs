@@ -20,7 +20,7 @@ pub fn streams() -> Command {
         .after_help(
             "Examples:\n\
              \x20 ascot lab streams --stream sized,mapped --n 1e6 --b 0..20 -o out/\n\
-             \x20 ascot lab streams --params streams.csv --cache cold --out results/",
+             \x20 ascot lab streams --params params.csv --cache cold --out results/",
         )
         .next_help_heading(JOB)
         .arg(file_option(

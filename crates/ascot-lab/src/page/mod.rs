@@ -195,13 +195,20 @@ pub(crate) fn figure_html(figure: &Figure) -> String {
     )
 }
 
-/// Charts side by side, with a caption.
+/// Charts side by side, with a caption that names those that are drawn; nothing if none has enough points.
 pub fn charts_html(id: &str, caption: &str, charts: &[(String, chart::Chart)]) -> String {
-    let drawn: String = charts.iter().filter_map(|(_, chart)| chart.svg()).collect();
-    let titles: Vec<&str> =
-        charts.iter().map(|(title, _)| title.as_str()).filter(|title| !title.is_empty()).collect();
-    let titles =
-        if titles.len() > 1 { format!(" (left to right: {})", titles.join("; ")) } else { String::new() };
+    let drawn: Vec<(&str, String)> =
+        charts.iter().filter_map(|(title, chart)| Some((title.as_str(), chart.svg()?))).collect();
+    let titles: Vec<&str> = drawn.iter().map(|(title, _)| *title).filter(|title| !title.is_empty()).collect();
+    let titles = match &titles[..] {
+        [] => String::new(),
+        [one] => format!(" ({one})"),
+        several => format!(" (left to right: {})", several.join("; ")),
+    };
+    if drawn.is_empty() {
+        return String::new();
+    }
+    let drawn: String = drawn.into_iter().map(|(_, svg)| svg).collect();
     format!(
         "<figure id=\"{id}\"><div>{drawn}</div><figcaption>{}{}</figcaption></figure>\n",
         escaped(caption),

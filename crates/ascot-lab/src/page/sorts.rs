@@ -67,8 +67,7 @@ fn group_html(group: &Group<'_>, number: usize) -> String {
         let _ = writeln!(html, "<h4>N = {elements}: ms by M and d</h4>{}", by_memory(group, elements).html());
     }
     for (figure, caption, chart) in figures(group) {
-        let id =
-            if first { format!("figure-{figure}") } else { format!("figure-{figure}-group-{}", number + 1) };
+        let id = figure_name(figure, number);
         html += &charts_html(&id, &format!("Figure {figure}. {caption}"), &[(String::new(), chart)]);
     }
     html
@@ -88,14 +87,20 @@ fn by_memory(group: &Group<'_>, elements: u64) -> HtmlTable {
     table
 }
 
-/// The figures of the first group as SVG files: their names without the ending, and their text.
+/// The figures of all groups as SVG files: their names without the ending, as on the page, and their text.
 pub(super) fn charts(results: &[SortResult]) -> Vec<(String, String)> {
-    let all = groups(results);
-    let figures = all.first().map(figures).unwrap_or_default();
-    figures
-        .into_iter()
-        .filter_map(|(number, _, chart)| Some((format!("figure-{number}"), chart.svg()?)))
-        .collect()
+    let mut charts = Vec::new();
+    for (number, group) in groups(results).iter().enumerate() {
+        for (figure, _, chart) in figures(group) {
+            charts.extend(chart.svg().map(|svg| (figure_name(figure, number), svg)));
+        }
+    }
+    charts
+}
+
+/// The name of a figure of a group; the first group has the figures of the paper.
+fn figure_name(figure: u32, group: usize) -> String {
+    if group == 0 { format!("figure-{figure}") } else { format!("figure-{figure}-group-{}", group + 1) }
 }
 
 /// N of figure 30 of the paper.

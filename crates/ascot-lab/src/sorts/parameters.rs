@@ -18,7 +18,7 @@ use crate::files;
 use crate::parameter_file::text_of;
 use crate::streams::Backend;
 use crate::streams::cell::ELEMENT_BYTES;
-use crate::streams::parameters::{element_list, exponents};
+use crate::streams::parameters::{bounded_list, element_list, exponents};
 
 /// The most streams that are merged at once.
 const MAX_FAN_IN: u32 = 10_000;
@@ -118,16 +118,12 @@ pub fn memory_list(text: &str) -> Result<Vec<u64>, String> {
     element_list(text)
 }
 
-/// Values of d: `10`, `10,25,30`.
+/// Values of d: `10`, `10,25,30`, `1e1..1e2,30`.
 ///
 /// # Errors
 /// The problem.
 pub fn fan_in_list(text: &str) -> Result<Vec<u32>, String> {
-    let one = |part: &str| match part.trim().parse::<u32>() {
-        Ok(count @ 2..=MAX_FAN_IN) => Ok(count),
-        _ => Err(format!("is not a number of streams to merge from 2 to {MAX_FAN_IN} ('{part}')")),
-    };
-    text.split(',').map(one).collect()
+    bounded_list(text, 2..=MAX_FAN_IN, "number of streams to merge")
 }
 
 /// Loops that are measured; one more, which comes first, is left out.

@@ -1,4 +1,5 @@
-//! A cell of the study: one measurement, and the I/Os that Heinrich et al. predict for it.
+//! A cell of the study: one measurement, and its I/Os by the formulas of Heinrich et al., with blocks of B bytes. (From
+//! B = 4096 on they count blocks of 4092 bytes.)
 
 use std::fmt;
 use std::str::FromStr;
@@ -153,7 +154,7 @@ impl Cell {
         self.backend.has_blocks().then(|| 1 << self.exponent)
     }
 
-    /// The I/Os that Heinrich et al. predict.
+    /// The I/Os by formula.
     pub fn predicted_ios(&self) -> u64 {
         let streams = u64::from(self.streams);
         match self.backend {

@@ -105,16 +105,27 @@ pub fn element_list(text: &str) -> Result<Vec<u64>, String> {
     Ok(list)
 }
 
-/// A list of numbers of streams: `1`, `1,2,30`.
+/// A list of numbers of streams, as [`element_list`]: `1`, `1,2,30`, `1..10`.
 ///
 /// # Errors
 /// The problem.
 pub fn stream_list(text: &str) -> Result<Vec<u32>, String> {
-    let one = |part: &str| match part.trim().parse::<u32>() {
-        Ok(count @ 1..=MAX_STREAMS) => Ok(count),
-        _ => Err(format!("is not a number of streams from 1 to {MAX_STREAMS} ('{part}')")),
-    };
-    text.split(',').map(one).collect()
+    bounded_list(text, 1..=MAX_STREAMS, "number of streams")
+}
+
+/// A list of numbers as [`element_list`], all of them in `range`; `what` names one.
+///
+/// # Errors
+/// The problem.
+pub fn bounded_list(text: &str, range: RangeInclusive<u32>, what: &str) -> Result<Vec<u32>, String> {
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let wrong = || format!("is not a {what} from {} to {} ('{part}')", range.start(), range.end());
+        for number in element_list(part).map_err(|_| wrong())? {
+            list.push(u32::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(wrong)?);
+        }
+    }
+    Ok(list)
 }
 
 /// A range of exponents of B: `12`, `0,20` as Heinrich et al. print it, or `0..20`; both ends belong to it.
