@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -138,6 +139,20 @@ pub fn stdout_is_a_file() -> bool {
         let kind = metadata.file_type();
         kind.is_file() || kind.is_block_device()
     })
+}
+
+/// Refuses an output that would replace a file it is made of.
+pub fn refuse_same(inputs: &[PathBuf], output: &Path) -> Result<(), Failure> {
+    let whole = |path: &Path| path.canonicalize().ok();
+    let same =
+        whole(output).is_some_and(|output| inputs.iter().any(|input| whole(input).as_ref() == Some(&output)));
+    if same {
+        return Err(Failure::usage(
+            format!("{}: the output would replace what it is made of", output.display()),
+            "give the output another name",
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use clap::ArgMatches;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::signals;
-use crate::sys::print;
+use crate::sys::{print, refuse_same};
 use crate::trace_pages;
 use crate::trace_replay;
 use crate::values;
@@ -94,20 +94,6 @@ fn run_convert(matches: &ArgMatches) -> Result<u8, Failure> {
 
 fn open(matches: &ArgMatches) -> Result<TraceReader, Failure> {
     Ok(TraceReader::open(&path(matches, "trace"))?)
-}
-
-/// Refuses an output that would replace a file it is made of.
-pub(crate) fn refuse_same(inputs: &[PathBuf], output: &Path) -> Result<(), Failure> {
-    let whole = |path: &Path| path.canonicalize().ok();
-    let same =
-        whole(output).is_some_and(|output| inputs.iter().any(|input| whole(input).as_ref() == Some(&output)));
-    if same {
-        return Err(Failure::usage(
-            format!("{}: the output would replace what it is made of", output.display()),
-            "give the output another name",
-        ));
-    }
-    Ok(())
 }
 
 /// The value of a required flag or operand.

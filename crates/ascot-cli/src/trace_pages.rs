@@ -9,8 +9,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::numbers;
-use crate::sys::print;
-use crate::trace::refuse_same;
+use crate::sys::{print, refuse_same};
 use crate::values;
 use crate::volume;
 
