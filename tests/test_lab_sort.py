@@ -174,7 +174,7 @@ def test_wrong_parameters_are_named_by_row_and_column(disk):
     ("words", "problem"),
     [
         (["--n", "1e14"], "the study needs"),
-        (["--memory", "0"], "--memory '0' is not a number of integers"),
+        (["--memory", "0"], "--memory '0' is not a whole number from 1"),
         (["--fan-in", "1"], "--fan-in '1' is not a number of streams"),
         (["--stream-read", "pipes"], "--stream-read 'pipes' is not a stream type"),
         (["--stream-write", "direct", "--b", "11"], "--b '11' has blocks smaller than"),
