@@ -109,6 +109,10 @@ def run(example: Path, directory: Path, rounds: int) -> dict[str, Any]:
     return {**about, "loops": loops, "direct": direct}
 
 
+def _reached(share: float, asked: float) -> str:
+    return "yes" if round(share, 2) >= asked else "no"
+
+
 def markdown(result: dict[str, Any]) -> str:
     """The page of the result."""
     lines = [
@@ -119,12 +123,13 @@ def markdown(result: dict[str, Any]) -> str:
         f"{LOOP_BYTES // 10**6} MB of 32-bit integers through the page cache, beside a loop over a slice that is",
         f"copied block by block; medians of {result['rounds']}, in turns. At least {ELEMENTS_SHARE:g} is asked.",
         "",
-        "| stream | direction | elements | slices | rate of elements / slices |",
-        "| --- | --- | ---: | ---: | ---: |",
+        "| stream | direction | elements | slices | rate of elements / slices | reached |",
+        "| --- | --- | ---: | ---: | ---: | --- |",
     ]
     for one in result["loops"]:
         times = [f"{one[key] * 1e3:.0f} ms" for key in ("elements_s", "slices_s")]
-        lines.append(f"| {one['kind']} | {one['direction']} | {times[0]} | {times[1]} | {one['rate_share']:.2f} |")
+        share, reached = one["rate_share"], _reached(one["rate_share"], ELEMENTS_SHARE)
+        lines.append(f"| {one['kind']} | {one['direction']} | {times[0]} | {times[1]} | {share:.2f} | {reached} |")
     lines += [
         "",
         f"{DIRECT_BYTES // MIB} MiB through direct streams and through fio, past the page cache; medians of pairs.",
@@ -132,13 +137,15 @@ def markdown(result: dict[str, Any]) -> str:
         "The stream moves whole blocks without looking into them, as fio does, and then single elements, which also",
         f"takes the time of the program's own loop. At least {DIRECT_SHARE:g} is asked.",
         "",
-        "| block | depth | direction | buffers of fio | fio | blocks | elements | blocks / fio | elements / fio |",
-        "| ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        "| block | depth | direction | buffers of fio | fio | blocks | elements | blocks / fio | elements / fio "
+        "| reached |",
+        "| ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for one in result["direct"]:
         rates = [f"{one[f'{name}_bytes_per_s'] / 1e6:.0f} MB/s" for name in ("fio", "blocks", "elements")]
         shares = [f"{one[f'{name}_share']:.2f}" for name in ("blocks", "elements")]
         pages = "huge pages" if one["fio_huge_pages"] else "usual"
         name = f"{one['block_bytes'] // MIB} MiB | {one['depth']} | {one['direction']} | {pages}"
-        lines.append(f"| {name} | {' | '.join([*rates, *shares])} |")
+        reached = _reached(one["blocks_share"], DIRECT_SHARE)
+        lines.append(f"| {name} | {' | '.join([*rates, *shares])} | {reached} |")
     return "\n".join(lines) + "\n"
