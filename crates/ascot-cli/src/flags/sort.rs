@@ -296,8 +296,8 @@ pub(super) fn job() -> Vec<Arg> {
             "continue the killed job whose spills are in DIR",
             "Continue the killed job whose directory is DIR (ascot clean --dry-run lists such jobs). The job \
              keeps its inputs and flags; only --memory (which replaces its first value), \
-             --keep-on-interrupt, --report, --trace, --monitor, --progress, --quiet and --verbose may be given. Refused if an \
-             input has changed since. A resumed job that an error or a signal ends early can be resumed \
+             --keep-on-interrupt, --report, --trace, --monitor, --progress, --quiet and --verbose may be given. \
+             Refused if an input has changed since. A resumed job that an error or a signal ends early can be resumed \
              again.",
         ),
         switch(

@@ -281,6 +281,21 @@ mod tests {
     use crate::streams::Grid;
 
     #[test]
+    fn a_caption_names_the_charts_that_are_drawn() {
+        let chart = |title: &str, points: &[(f64, f64)]| {
+            let axis = |name| chart::Axis::new(name, chart::Scale::Linear);
+            let lines = vec![chart::Line { name: "a".into(), points: points.to_vec() }];
+            (title.to_owned(), chart::Chart { x: axis("N"), y: axis("ms"), lines })
+        };
+        let points = [(1.0, 2.0), (10.0, 20.0)];
+        let html = charts_html("f", "F", &[chart("warm", &[]), chart("cold", &points)]);
+        assert!(html.contains("F (cold)<") && !html.contains("warm"), "{html}");
+        let html = charts_html("f", "F", &[chart("warm", &points), chart("cold", &points)]);
+        assert!(html.contains("F (left to right: warm; cold)<"), "{html}");
+        assert_eq!(charts_html("f", "F", &[chart("warm", &[])]), "");
+    }
+
+    #[test]
     fn a_page_has_every_table_and_figure_and_nothing_from_outside() {
         let grid = Grid::quick();
         let of = |cell| Measured {

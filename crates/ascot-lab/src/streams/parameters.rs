@@ -307,6 +307,7 @@ mod tests {
             element_list("1e6..1e3").is_err() && element_list("").is_err() && element_list("1e3..").is_err()
         );
         assert_eq!(stream_list("1,2, 30").unwrap(), [1, 2, 30]);
+        assert_eq!(stream_list("1..1e1,3").unwrap(), [1, 10, 3]);
         assert!(
             element_list("0").is_err()
                 && element_list("nan").is_err()
