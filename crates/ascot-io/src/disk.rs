@@ -376,7 +376,7 @@ impl Disk {
         if let Ok(stat) = stat {
             self.inner.space.forget(&stat);
             if stat.nlink() <= 1 {
-                self.ledger().removed(FileNumber { device: device_of(&stat), inode: stat.ino() }, path);
+                self.ledger().removed(FileNumber { device: device_of(&stat), inode: stat.ino() });
             }
         }
         Ok(())

@@ -173,9 +173,9 @@ impl Ledger {
     }
 
     /// Notes that the only name of a file has been removed.
-    pub(crate) fn removed(&self, file: FileNumber, path: &Path) {
+    pub(crate) fn removed(&self, file: FileNumber) {
         let _books = self.lock();
-        self.observer.iter().for_each(|observer| observer.removed(file, path));
+        self.observer.iter().for_each(|observer| observer.removed(file));
     }
 
     /// The account of each file so far, by kind in the order first opened; the files of a kind beyond the number

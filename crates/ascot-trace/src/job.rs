@@ -136,7 +136,7 @@ impl RequestObserver for JobTrace {
         }
     }
 
-    fn removed(&self, file: FileNumber, _path: &Path) {
+    fn removed(&self, file: FileNumber) {
         let mut state = self.state.lock().unpoisoned();
         let Some(index) = state.numbers.remove(&file) else { return };
         state.files[index as usize].deleted = true;

@@ -38,7 +38,7 @@ pub trait RequestObserver: Debug + Send + Sync {
     /// A file was renamed.
     fn renamed(&self, from: &Path, to: &Path);
     /// The only name of the file was removed.
-    fn removed(&self, file: FileNumber, path: &Path);
+    fn removed(&self, file: FileNumber);
     /// A request was issued.
     fn issued(&self, request: &IssuedRequest);
 }
