@@ -56,6 +56,7 @@ impl<E: Element> ElementReader<E> {
         reason = "a second check of bounds takes a fifth of the time of a loop over elements"
     )]
     pub fn read_next(&mut self) -> Result<E, IoError> {
+        const { assert!(E::BYTES > 0, "an element has at least one byte") };
         if self.end - self.start >= E::BYTES {
             // SAFETY: `end` is at most the length of the block (`next_block` checks it), which is replaced only when
             // `start` has grown to `end`.
