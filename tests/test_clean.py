@@ -126,3 +126,22 @@ def test_a_running_job_is_reported_as_running(records, disk):
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("words", [[], ["."], ["--dry-run"]])
+def test_files_of_a_killed_study_are_found_and_those_of_a_running_one_are_kept(words, disk):
+    study = ["lab", "sort", "--n", "1e6", "--memory", "100", "--fan-in", "2", "--loops", "50", "--cache", "warm"]
+    processes = [start(*study, "--out", disk / name, "--work", disk) for name in ("one", "two")]
+    deadline = time.monotonic() + 60
+    while len(studies := [path for path in disk.glob(".ascot-lab-*") if any(path.glob("run-*"))]) < 2:
+        assert time.monotonic() < deadline and all(process.poll() is None for process in processes)
+        time.sleep(0.01)
+    processes[0].kill()
+    processes[0].communicate()
+    told = clean(*words, cwd=disk)
+    done = "found" if words == ["--dry-run"] else "removed"
+    assert told.count(f"{done}  ") == told.count("files of a study of ascot lab") == 1, told
+    left = [path for path in studies if path.exists()]
+    assert len(left) == (2 if words == ["--dry-run"] else 1), told
+    processes[1].send_signal(signal.SIGINT)
+    processes[1].communicate(timeout=60)

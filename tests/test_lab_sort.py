@@ -12,8 +12,10 @@ import time
 import pytest
 from support import MIB, clean_environment, kill, leftovers, limit_open_files, run, small_disk, start
 
-SMALL = ("--n", "1e4", "--memory", "1e3,1e4", "--fan-in", "10,25", "--loops", "2")
-IDENTITY = ("N", "M", "d", "Read stream", "Write stream", "Order", "Input", "Output")
+SMALL = ("--n", "1e4", "--memory", "1e3,1e4", "--fan-in", "10,25", "--loops", "2", "--cache", "warm")
+TINY = ("--n", "3000", "--memory", "100", "--fan-in", "4", "--loops", "1", "--cache", "warm")
+IDENTITY = ("N", "M", "d", "Read stream", "Write stream", "Order", "Cache", "Input", "Output")
+KEPT = ["index.html", "sorts-parameters.csv", "sorts.csv"]
 
 
 def rows(directory):
@@ -66,7 +68,7 @@ def test_results_are_kept_with_the_ios_of_the_formulas(disk):
         assert row["Planned sort"] == "1 in memory" and int(row["Memory of the planned sort"]) >= 4 * MIB
     # 2 B(N) log_d(B(N)/M) of Heinrich et al., for blocks of 4096 bytes.
     assert float(kept[0]["Blocks by 2 B(N) log_d(B(N)/M)"]) == pytest.approx(2 * 10_000 * 4 / 4096, abs=0.1)
-    assert leftovers(disk) == ["index.html", "sorts.csv"]
+    assert leftovers(disk) == KEPT
     text = done.stdout.decode()
     assert "best M and d of each N" in text and "predicted" in text and "taken" in text
     assert re.search(r"4 measurements to make: about \S+ \S+, and up to", done.stderr), done.stderr
@@ -80,7 +82,7 @@ def test_a_file_of_parameters_sorts_files_of_the_user(disk):
         f"Mapping;Mapping;10;1000;12, 12;2;{disk}/in.dat;Test;true\n"
         f"simple;BUFFERB;3;100;4,5;1;{disk}/in.dat;reversed;false\n"
     )
-    run("lab", "sort", "--params", disk / "params.csv", "--out", disk / "results")
+    run("lab", "sort", "--params", disk / "params.csv", "--cache", "warm", "--out", disk / "results")
     assert stored(disk / "results" / "Test") == sorted(values)
     assert stored(disk / "results" / "reversed") == sorted(values, reverse=True)
     assert stored(disk / "in.dat") == values
@@ -91,20 +93,20 @@ def test_a_file_of_parameters_sorts_files_of_the_user(disk):
         ("plain", "sized 2^5", "descending"),
     ]
     assert int(kept[1]["Reads counted"]) == exact_ios(10_007, 100, 3, 4)
-    assert leftovers(disk / "results") == ["Test", "index.html", "reversed", "sorts.csv"]
+    assert leftovers(disk / "results") == ["Test", "index.html", "reversed", *KEPT[1:]]
 
 
 def test_every_back_end_sorts(disk):
     for name in ("plain", "Buffer", "BufferB", "Mapping", "direct"):
         words = ("--stream-read", name, "--stream-write", name, "--b", "12", "--descending")
-        run("lab", "sort", "--n", "3000", "--memory", "100", "--fan-in", "4", "--loops", "1", *words, "--out", disk)
+        run("lab", "sort", *TINY, *words, "--out", disk)
     read = [row["Read stream"] for row in rows(disk)]
     assert read == ["plain", "buffered", "sized 2^12", "mapped 2^12", "direct 2^12"]
 
 
 def test_b_of_both_directions(disk):
     words = ("--stream-read", "sized", "--stream-write", "sized", "--b-read", "10..11", "--b-write", "12")
-    run("lab", "sort", "--n", "3000", "--memory", "100", "--fan-in", "4", "--loops", "1", *words, "--out", disk)
+    run("lab", "sort", *TINY, *words, "--out", disk)
     assert [(row["Read stream"], row["Write stream"]) for row in rows(disk)] == [
         ("sized 2^10", "sized 2^12"), ("sized 2^11", "sized 2^12"),
     ]  # fmt: skip
@@ -123,7 +125,8 @@ def killed_after_rows(disk, count, words):
 
 def test_a_killed_study_continues(disk):
     streams = ("--stream-read", "sized", "--stream-write", "sized")
-    words = (*streams, "--n", "5e4", "--memory", "100,200,400,800", "--fan-in", "2,3", "--loops", "3")
+    cells = ("--n", "5e4", "--memory", "100,200,400,800", "--fan-in", "2,3", "--cache", "warm")
+    words = (*streams, *cells, "--loops", "3")
     killed_after_rows(disk, 2, words)
     before = rows(disk)
     assert 2 <= len(before) < 8
@@ -136,7 +139,7 @@ def test_a_killed_study_continues(disk):
     assert after[: len(before)] == before and len(after) == 8
     assert len({tuple(row[name] for name in IDENTITY) for row in after}) == 8
     assert f"({len(before)} are finished already)" in done.stderr, done.stderr
-    assert leftovers(disk) == ["index.html", "sorts.csv"]
+    assert leftovers(disk) == KEPT
     run("lab", "sort", *words, "--out", disk)
     assert rows(disk) == after
 
@@ -219,6 +222,83 @@ def test_a_volume_that_fills_up(disk):
         assert leftovers(disk / "results") == ["sorts.csv"]
 
 
+def test_a_cold_cache_is_one_of_both_states(disk):
+    """Both are the default; each has its table and its figures on the page, and the I/Os are the same."""
+    words = ("--n", "3000", "--memory", "100,300", "--fan-in", "4,8", "--loops", "1", "--out", disk)
+    done = run("lab", "sort", *words)
+    kept = rows(disk)
+    assert sorted(row["Cache"] for row in kept) == ["cold"] * 4 + ["warm"] * 4
+    cold, warm = ([row for row in kept if row["Cache"] == name] for name in ("cold", "warm"))
+    for name in ("M", "d", "Reads counted", "Writes counted"):
+        assert [row[name] for row in cold] == [row[name] for row in warm]
+    page = (disk / "index.html").read_text()
+    assert page.index("ascending, warm cache</h3>") < page.index("ascending, cold cache</h3>")
+    assert 'id="figure-30-group-2"' in page
+    assert b"ascending, cold cache" in done.stdout
+    run("lab", "sort", *words, "--cache", "cold")
+    assert rows(disk) == kept, "they are finished already"
+
+
+def test_a_table_of_the_earlier_version_is_warm_and_gets_the_column(disk):
+    words = ("--n", "3000", "--memory", "100", "--fan-in", "4", "--loops", "1", "--out", disk)
+    run("lab", "sort", *words, "--cache", "warm")
+    new = (disk / "sorts.csv").read_text()
+    fields = [line.split(";") for line in new.splitlines()]
+    (disk / "sorts.csv").write_text("".join(";".join(line[:6] + line[7:]) + "\n" for line in fields))
+    done = run("lab", "sort", *words, "--cache", "warm")
+    assert "all of which are finished already" in done.stderr and (disk / "sorts.csv").read_text() == new
+    run("lab", "sort", *words, "--cache", "cold")
+    assert (disk / "sorts.csv").read_text().startswith(new) and len(rows(disk)) == 2
+    assert leftovers(disk) == KEPT
+
+
+def test_the_parameters_of_the_page_are_a_file_that_measures_the_same(disk):
+    integers(disk / "in.dat", 5000)
+    (disk / "params.csv").write_text(
+        f"Mapping;direct;3,10;1000,100;12,13;1;{disk}/in.dat;Test;false\n"
+        f"Simple;Buffer;3;100;0,0;1;random 4e3 7;;true\n"
+        f"BufferB;BufferB;4;700;10,11/12,12;2;random 4e3 7;;true\n"
+    )
+    run("lab", "sort", "--params", disk / "params.csv", "--out", disk / "one", "--cache", "warm")
+    written = disk / "one" / "sorts-parameters.csv"
+    assert "random 4000 7" in written.read_text() and "10,10/12,12" in written.read_text()
+    run("lab", "sort", "--params", written, "--out", disk / "two", "--cache", "warm")
+
+    def cells(name):
+        return sorted(tuple(row[column] for column in (*IDENTITY, "Loops")) for row in rows(disk / name))
+
+    assert cells("one") == cells("two") and len(cells("one")) == 8 + 1 + 2
+    (disk / "two" / "sorts-parameters.csv").write_text("mine\n")
+    told = run("lab", "sort", "--params", written, "--out", disk / "two", expect=2).stderr
+    assert "sorts-parameters.csv exists, and no study has made it" in told
+
+
+@pytest.mark.privileged
+def test_outputs_are_counted_on_their_volume(disk):
+    integers(disk / "in.dat", 1_000_000)
+    (disk / "p.csv").write_text(f"Buffer;Buffer;10;1e6;0,0;1;{disk}/in.dat;out;true\n")
+    with small_disk(disk, 16 * MIB) as volume:
+        taken = volume / "ballast"
+        taken.write_bytes(bytes(12 * MIB))
+        words = ("--params", disk / "p.csv", "--out", volume / "r", "--work", disk)
+        told = run("lab", "sort", *words, expect=2).stderr
+        assert "the study needs 4 MB" in told and "(--out DIR)" in told, told
+        assert not (volume / "r").exists()
+        taken.unlink()
+        run("lab", "sort", *words, "--cache", "warm")
+        assert (volume / "r" / "out").stat().st_size == 4_000_000
+
+
+def test_samples_of_resources_are_on_the_page(disk):
+    words = ("--n", "1e5", "--memory", "1e3", "--fan-in", "10", "--loops", "3", "--out", disk)
+    told = run("lab", "sort", *words, "--monitor=50ms").stderr
+    assert "resources, " in told and 'id="resources"' not in told
+    page = (disk / "index.html").read_text()
+    assert '<section id="resources">' in page and "process resident" in page
+    run("lab", "sort", *words)
+    assert '<section id="resources">' not in (disk / "index.html").read_text(), "it is that of the last run"
+
+
 def test_a_closed_pipe_is_no_crash(disk):
     process = start("lab", "sort", *SMALL, "--out", disk, stdout=subprocess.PIPE, env=clean_environment())
     process.stdout.close()
@@ -231,7 +311,7 @@ def test_a_closed_pipe_is_no_crash(disk):
 def test_time_falls_with_m_and_d_matters_little(disk):
     """The shape of figures 30 to 32 of Heinrich et al., from the work done: fewer files and I/Os, not a clock."""
     streams = ("--stream-read", "sized", "--stream-write", "sized", "--b", "12")
-    words = ("--n", "1e5", "--memory", "1e2..1e5", "--fan-in", "10,25,30", "--loops", "1")
+    words = ("--n", "1e5", "--memory", "1e2..1e5", "--fan-in", "10,25,30", "--loops", "1", "--cache", "warm")
     run("lab", "sort", *streams, *words, "--out", disk)
     counted = ("Reads counted", "Writes counted")
     ios = {(int(row["M"]), int(row["d"])): sum(int(row[name]) for name in counted) for row in rows(disk)}
@@ -241,7 +321,10 @@ def test_time_falls_with_m_and_d_matters_little(disk):
     assert ios[100, 30] > 0.5 * ios[100, 10]
 
 
-@pytest.mark.parametrize("name", ["sorts.csv", "streams.csv", "index.html", "charts", ".hidden", "../up", "/up", "."])
+OURS = ["sorts.csv", "sorts-parameters.csv", "index.html", "charts"]
+
+
+@pytest.mark.parametrize("name", [*OURS, ".hidden", "../up", "/up", "."])
 def test_an_output_has_no_name_of_a_file_of_the_study(disk, name):
     integers(disk / "in", 1000)
     (disk / "p.csv").write_text(f"Buffer;Buffer;10;100;12,12;1;{disk / 'in'};{name};true\n")

@@ -140,6 +140,10 @@ def test_flags_and_a_file_of_parameters_measure_the_same_cells(disk):
     header = "Stream Type;Total integers per file;Nr of streams;Buffer size range;Nr Loops\n"
     (disk / "p.csv").write_text(header + text)
     run("lab", "streams", "--params", disk / "p.csv", "--out", disk / "file", "--quiet")
+    assert (disk / "file" / "streams-parameters.csv").read_text().splitlines()[0] == header.strip()
+    written = disk / "flags" / "streams-parameters.csv"
+    run("lab", "streams", "--params", written, "--out", disk / "again", "--quiet")
+    assert sorted(keys_of(rows_of(disk / "again"))) == sorted(keys_of(rows_of(disk / "flags")))
     by_flags, by_file = (keys_of(rows_of(disk / name)) for name in ("flags", "file"))
     assert by_flags == by_file and len(by_flags) == 2 * 2 * (4 + 3 * 8)
     assert (disk / "flags" / "streams.csv").read_text().splitlines()[0] == HEADER
@@ -180,7 +184,7 @@ def test_an_interrupted_study_continues_after_its_last_row(disk, how):
     assert f"({len(finished)} are finished already)" in again.stderr
     rows = keys_of(rows_of(disk))
     assert len(rows) == 6 and rows[: len(finished)] == finished and len(set(rows)) == 6
-    assert leftovers(disk) == ["index.html", "streams.csv"]
+    assert leftovers(disk) == ["index.html", "streams-parameters.csv", "streams.csv"]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +215,7 @@ def test_a_cell_stands_once_on_the_page_with_most_loops(disk):
     page = (disk / "index.html").read_text()
     assert page.count("read sized, B = 2^12, N = 1000, k = 1, cold") == 1
     # The best B is on the page, although nothing was measured with a warm cache.
-    best = page[page.index("Best B of sized streams for each N (table 4") :]
+    best = page[page.index("Best B of sized streams for each k and N (table 4") :]
     assert "<td>2^12</td>" in best[: best.index("</div>")]
 
 
@@ -220,6 +224,10 @@ def test_blocks_of_several_streams_have_tables_and_fits(disk):
     run("lab", "streams", *flags, "--cache", "warm", "--direction", "write")
     page = (disk / "index.html").read_text()
     assert all(f"ms by B and N, {k}" in page for k in ("one stream", "2 streams", "5 streams"))
+    # Each time is beside the I/Os: one request for each of 1, 2 and 5 files of 4000 bytes; the formula joins them.
+    assert re.search(r"<td>[\d.]+ \(1\)</td>", page) and re.search(r"<td>[\d.]+ \(5\)</td>", page)
+    best = page[page.index('id="table-3"') :]
+    assert re.findall(r'<th scope="row">(\d+)</th><td>1000</td>', best[: best.index("</div>")]) == ["1", "2", "5"]
     fits = page[page.index('id="fits-k"') :]
     assert "write sized, warm, B = 2^12" in fits[: fits.index("</div>")]
 

@@ -13,6 +13,7 @@ use ascot_model::report::Report;
 use ascot_model::resource_use::ResourceUse;
 use ascot_sort::SortError;
 use clap::ArgMatches;
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::numbers;
@@ -40,14 +41,32 @@ fn interval(matches: &ArgMatches) -> Result<Option<Duration>, Failure> {
 
 /// Runs the work of a command without a report, and shows the samples at its end.
 pub fn watched<R>(matches: &ArgMatches, work: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
+    sampled(matches, work).map(|(result, _)| result)
+}
+
+/// Runs the work of a command, shows the samples at its end, and returns them, too.
+pub fn sampled<R>(
+    matches: &ArgMatches,
+    work: impl FnOnce() -> Result<R, Failure>,
+) -> Result<(R, Option<ResourceUse>), Failure> {
     let monitor = start(matches)?;
     let result = work()?;
-    if let Some(monitor) = monitor
-        && !values::flag(matches, "quiet")
-    {
-        write_resources(&monitor.finish());
+    let used = monitor.map(|monitor| monitor.finish());
+    if let Some(used) = used.as_ref().filter(|_| !values::flag(matches, "quiet")) {
+        write_resources(used);
     }
-    Ok(result)
+    Ok((result, used))
+}
+
+/// A result with the samples of its command.
+#[derive(Serialize)]
+pub struct Monitored<R> {
+    /// The result.
+    #[serde(flatten)]
+    pub result: R,
+    /// The samples, if `--monitor` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub monitor: Option<ResourceUse>,
 }
 
 /// The report of a job: its file, and the samples for it.

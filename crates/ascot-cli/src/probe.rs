@@ -17,6 +17,7 @@ use clap::ArgMatches;
 
 use crate::chart;
 use crate::failure::Failure;
+use crate::monitoring;
 use crate::numbers;
 use crate::report_file::write_whole;
 use crate::signals::stoppable;
@@ -47,12 +48,14 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let watched = io::stderr().is_terminal();
     let since = Instant::now();
-    let measured = stoppable(|cancel| {
-        let measured = measure(&directory, bytes, seconds, cancel, &|share| draw(watched, share));
-        if watched {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
-        measured
+    let measured = monitoring::watched(matches, || {
+        stoppable(|cancel| {
+            let measured = measure(&directory, bytes, seconds, cancel, &|share| draw(watched, share));
+            if watched {
+                let _ = write!(io::stderr().lock(), "\r\x1b[K");
+            }
+            measured
+        })
     })?;
     let (profile, notices) = (&measured.profile, &measured.notices);
     for notice in notices {

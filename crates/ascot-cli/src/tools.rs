@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use ascot_model::units::{self, in_shell};
 use ascot_record::gensort::Encoding;
@@ -138,6 +139,7 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     let dirs = if named.is_empty() { usual_temp_dirs() } else { named.clone() };
     let leftovers = ascot_sort::clean(&dirs, removal)?;
     let mut lines: Vec<String> = leftovers.iter().map(|leftover| line_of(leftover, removal)).collect();
+    lines.extend(dirs.iter().flat_map(|dir| clean_studies(dir, removal)));
     if lines.is_empty() {
         let places: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
         lines.push(format!("no leftover files in {}", places.join(", ")));
@@ -150,6 +152,21 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     print(lines.join("\n"))?;
     Ok(0)
+}
+
+/// Removes the files of killed studies in `dir`, with which nothing can be continued; a line for each.
+fn clean_studies(dir: &Path, removal: Removal) -> Vec<String> {
+    let line = |path: PathBuf| {
+        let files = fs::read_dir(&path).into_iter().flatten().flatten();
+        let bytes = files.filter_map(|file| file.metadata().ok()).map(|stat| stat.blocks() * 512).sum();
+        let done = match removal {
+            Removal::Nothing => "found",
+            _ if fs::remove_dir_all(&path).is_ok() => "removed",
+            _ => "kept",
+        };
+        format!("{done}  {}  {}  (files of a study of ascot lab)", path.display(), units::bytes(bytes))
+    };
+    ascot_lab::work_dir::leftovers(dir).into_iter().map(line).collect()
 }
 
 fn line_of(leftover: &Leftover, removal: Removal) -> String {

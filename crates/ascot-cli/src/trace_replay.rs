@@ -11,6 +11,7 @@ use ascot_trace::replay::{
 use clap::ArgMatches;
 
 use crate::failure::Failure;
+use crate::monitoring::{Monitored, sampled};
 use crate::numbers;
 use crate::signals::stoppable;
 use crate::sys::print;
@@ -29,11 +30,15 @@ pub fn run(matches: &ArgMatches, trace: &TraceReader) -> Result<u8, Failure> {
     }
     let text = if on.is_dir() {
         let request = request(matches, on, repetitions as u32);
-        let replayed =
-            stoppable(|cancel| replay_on_disk(trace, &request, &cancel.flag()).map_err(Failure::from))?;
-        if values::flag(matches, "json") { numbers::json(&replayed)? } else { disk_text(&replayed) }
+        let replay =
+            || stoppable(|cancel| replay_on_disk(trace, &request, &cancel.flag()).map_err(Failure::from));
+        let (result, monitor) = sampled(matches, replay)?;
+        let replayed = Monitored { result, monitor };
+        if values::flag(matches, "json") { numbers::json(&replayed)? } else { disk_text(&replayed.result) }
     } else {
-        if let Some(flag) = ["timing", "repeat"].into_iter().find(|flag| values::is_given(matches, flag)) {
+        if let Some(flag) =
+            ["timing", "repeat", "monitor"].into_iter().find(|flag| values::is_given(matches, flag))
+        {
             return Err(Failure::usage(
                 format!("--{flag} needs a directory: the virtual disk has a clock of its own"),
                 "--on DIR replays on a real volume",

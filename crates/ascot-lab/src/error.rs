@@ -68,13 +68,15 @@ pub enum LabError {
     },
     /// The volume has less space than the study needs. Nothing has been written.
     #[error(
-        "the study needs {} on the volume of {}, which has {} left\n  free some space, name another directory \
-         (--work DIR), or leave out the largest N",
+        "the study needs {} on the volume of {}, which has {} left\n  free some space, name a directory of \
+         another volume ({flag} DIR), or measure smaller files",
         units::bytes(*needed_bytes), path.display(), units::bytes(*free_bytes)
     )]
     Space {
-        /// The directory of the files to be measured.
+        /// The directory of the files.
         path: PathBuf,
+        /// The flag that names it.
+        flag: &'static str,
         /// Bytes needed at once.
         needed_bytes: u64,
         /// Bytes free.
@@ -82,7 +84,8 @@ pub enum LabError {
     },
     /// The streams of a measurement need more memory than the study may use.
     #[error(
-        "{what} needs {} of memory, and the study may use {}\n  leave out the largest B, or raise --memory",
+        "{what} needs {} of memory, and the study may use {}\n  raise --memory, or measure fewer streams with \
+         smaller blocks",
         units::memory(*needed_bytes), units::memory(*memory_bytes)
     )]
     Memory {
@@ -95,8 +98,8 @@ pub enum LabError {
     },
     /// A merge sort of a measurement needs more memory than the study may use.
     #[error(
-        "{what} needs {} of memory, and the study may use {}\n  leave out the largest M, B or d, or raise \
-         --memory-limit",
+        "{what} needs {} of memory, and the study may use {}\n  raise --memory-limit, or sort with a smaller M, \
+         B or d",
         units::memory(*needed_bytes), units::memory(*memory_bytes)
     )]
     SortMemory {

@@ -10,6 +10,7 @@
 //!   table        results as they are kept: one row for each finished measurement
 //!   place        where a study measures
 //!   times        the times of loops, summed up
+//!   page_cache   taking files out of the page cache
 //!   work_dir     the private directory of the files that are measured
 //!   observe      progress, and the way to stop
 //!   error        errors of all studies
@@ -29,6 +30,7 @@ pub mod files;
 pub mod net;
 pub mod observe;
 pub mod page;
+mod page_cache;
 mod parameter_file;
 pub mod place;
 pub mod sorts;

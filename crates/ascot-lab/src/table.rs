@@ -6,10 +6,12 @@
 //! ```
 //!
 //! Invariant: every row in the file is whole. A row that a killed process left without its line's end is cut off when
-//! the table is opened again, so an interrupted study continues after the last finished measurement.
+//! the table is opened again, so an interrupted study continues after the last finished measurement. A table of an
+//! earlier version, which lacks a column, is replaced by one that has it when it is opened for appending.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -26,6 +28,29 @@ const MAX_BYTES: u64 = 256 << 20;
 /// The number of a line, counted from 1, and its fields.
 pub type NumberedRow = (usize, Vec<String>);
 
+/// The columns of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns {
+    /// Their names.
+    pub names: &'static [&'static str],
+    /// The column that an earlier version lacks, and its value in the rows of that version.
+    pub added: Option<(usize, &'static str)>,
+}
+
+impl Columns {
+    fn header(&self) -> Vec<String> {
+        self.names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    /// The names of the earlier version.
+    fn earlier_header(&self) -> Option<Vec<String>> {
+        let (at, _) = self.added?;
+        let mut header = self.header();
+        header.remove(at);
+        Some(header)
+    }
+}
+
 /// A table that rows are appended to.
 #[derive(Debug)]
 pub struct Table {
@@ -39,26 +64,20 @@ impl Table {
     ///
     /// # Errors
     /// The system's, and [`LabError::Table`] if the file has other columns or a row with too few or too many fields.
-    pub fn open(path: &Path, columns: &[&str]) -> Result<(Self, Vec<NumberedRow>), LabError> {
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(LabError::file("open", path))?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            Errno::WOULDBLOCK => LabError::Busy { path: path.to_path_buf() },
-            other => LabError::file("lock", path)(other.into()),
-        })?;
-        let (whole, rows) = whole_rows(&mut file, path, columns)?;
+    pub fn open(path: &Path, columns: Columns) -> Result<(Self, Vec<NumberedRow>), LabError> {
+        let mut file = locked(path)?;
+        let Contents { whole_bytes, rows, is_earlier } = contents_of(&mut file, path, columns)?;
+        if is_earlier {
+            replace(path, columns, &rows)?;
+            // The lock on the file that was replaced ends with it.
+            drop(file);
+            return Self::open(path, columns);
+        }
         let mut table = Self { file, path: path.to_path_buf() };
-        let failed = LabError::file("write", path);
-        table.file.set_len(whole as u64).and_then(|()| table.file.seek(SeekFrom::End(0))).map_err(failed)?;
-        if whole == 0 {
-            let header: Vec<String> = columns.iter().map(|&name| name.to_owned()).collect();
-            table.append(&header)?;
+        let cut = table.file.set_len(whole_bytes).and_then(|()| table.file.seek(SeekFrom::End(0)));
+        cut.map_err(LabError::file("write", path))?;
+        if whole_bytes == 0 {
+            table.append(&columns.header())?;
         }
         Ok((table, rows))
     }
@@ -67,9 +86,9 @@ impl Table {
     ///
     /// # Errors
     /// As [`open`](Self::open), and the system's for a file that does not exist.
-    pub fn read(path: &Path, columns: &[&str]) -> Result<Vec<(usize, Vec<String>)>, LabError> {
+    pub fn read(path: &Path, columns: Columns) -> Result<Vec<NumberedRow>, LabError> {
         let mut file = File::open(path).map_err(LabError::file("open", path))?;
-        whole_rows(&mut file, path, columns).map(|(_, rows)| rows)
+        contents_of(&mut file, path, columns).map(|contents| contents.rows)
     }
 
     /// Appends a row. It is on the device when this returns.
@@ -93,15 +112,68 @@ impl Table {
     }
 }
 
-/// The bytes of the whole rows, and these rows. The rest is part of a row; a header is cut only at its own end.
-fn whole_rows(file: &mut File, path: &Path, columns: &[&str]) -> Result<(usize, Vec<NumberedRow>), LabError> {
+/// The file of a table, which is created if it does not exist, under its lock.
+fn locked(path: &Path) -> Result<File, LabError> {
+    loop {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(LabError::file("open", path))?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => LabError::Busy { path: path.to_path_buf() },
+            other => LabError::file("lock", path)(other.into()),
+        })?;
+        let [opened, named] = [file.metadata(), std::fs::metadata(path)]
+            .map(|stat| stat.map(|stat| stat.ino()).map_err(LabError::file("open", path)));
+        // Another study may have replaced the table before the lock was taken.
+        if opened? == named? {
+            return Ok(file);
+        }
+    }
+}
+
+/// Replaces a table of an earlier version.
+fn replace(path: &Path, columns: Columns, rows: &[NumberedRow]) -> Result<(), LabError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = path.with_file_name(format!(".{name}.unfinished"));
+    let lines = std::iter::once(columns.header()).chain(rows.iter().map(|(_, fields)| fields.clone()));
+    let text: String = lines.map(|fields| fields.join(";") + "\n").collect();
+    let written = std::fs::write(&new, text)
+        .and_then(|()| File::open(&new)?.sync_all())
+        .and_then(|()| std::fs::rename(&new, path));
+    written.map_err(|error| {
+        // The table stays as it is, and the error that is reported is the first.
+        let _ = std::fs::remove_file(&new);
+        LabError::file("write", &new)(error)
+    })
+}
+
+/// The contents of a table.
+struct Contents {
+    /// Bytes of the whole rows; the rest is part of a row.
+    whole_bytes: u64,
+    /// The rows, with all columns.
+    rows: Vec<NumberedRow>,
+    /// Whether the table lacks the column that was added.
+    is_earlier: bool,
+}
+
+/// The whole rows of a table; a header is cut only at its own end.
+fn contents_of(file: &mut File, path: &Path, columns: Columns) -> Result<Contents, LabError> {
     let text = text_of(file, path)?;
     let whole = text.rfind('\n').map_or(0, |at| at + 1);
-    if whole == 0 && !columns.join(";").starts_with(&text) {
-        let problem = format!("the columns are not {}", columns.join(";"));
+    let header = columns.header().join(";");
+    if whole == 0 && !header.starts_with(&text) {
+        let problem = format!("the columns are not {header}");
         return Err(LabError::Table { path: path.to_path_buf(), line: 1, problem });
     }
-    Ok((whole, rows_of(&text[..whole], path, columns)?))
+    let text = &text[..whole];
+    let earlier = columns.earlier_header().filter(|header| text.lines().next() == Some(&header.join(";")));
+    let is_earlier = earlier.is_some();
+    let mut rows = rows_of(text, path, &earlier.unwrap_or_else(|| columns.header()))?;
+    if let Some((at, value)) = columns.added.filter(|_| is_earlier) {
+        rows.iter_mut().for_each(|(_, fields)| fields.insert(at, value.to_owned()));
+    }
+    Ok(Contents { whole_bytes: whole as u64, rows, is_earlier })
 }
 
 fn text_of(file: &mut File, path: &Path) -> Result<String, LabError> {
@@ -119,7 +191,7 @@ fn text_of(file: &mut File, path: &Path) -> Result<String, LabError> {
     })
 }
 
-fn rows_of(text: &str, path: &Path, columns: &[&str]) -> Result<Vec<NumberedRow>, LabError> {
+fn rows_of(text: &str, path: &Path, columns: &[String]) -> Result<Vec<NumberedRow>, LabError> {
     let mut rows = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let fields: Vec<String> = line.split(SEPARATOR).map(str::to_owned).collect();
@@ -145,6 +217,8 @@ mod tests {
     use super::*;
     use std::fs;
 
+    const AB: Columns = Columns { names: &["a", "b"], added: None };
+
     fn row(fields: [&str; 2]) -> Vec<String> {
         fields.map(str::to_owned).to_vec()
     }
@@ -153,14 +227,14 @@ mod tests {
     fn rows_stay_and_a_cut_row_goes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.csv");
-        let (mut table, rows) = Table::open(&path, &["a", "b"]).unwrap();
+        let (mut table, rows) = Table::open(&path, AB).unwrap();
         assert!(rows.is_empty());
         table.append(&row(["1", "x"])).unwrap();
         drop(table);
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text, "a;b\n1;x\n");
         fs::write(&path, text + "2;").unwrap();
-        let (mut table, rows) = Table::open(&path, &["a", "b"]).unwrap();
+        let (mut table, rows) = Table::open(&path, AB).unwrap();
         assert_eq!(rows, [(2, row(["1", "x"]))]);
         table.append(&row(["3", "z"])).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "a;b\n1;x\n3;z\n");
@@ -172,7 +246,7 @@ mod tests {
         let path = dir.path().join("results.csv");
         for cut in ["", "a", "a;b"] {
             fs::write(&path, cut).unwrap();
-            assert!(Table::open(&path, &["a", "b"]).unwrap().1.is_empty());
+            assert!(Table::open(&path, AB).unwrap().1.is_empty());
             assert_eq!(fs::read_to_string(&path).unwrap(), "a;b\n");
         }
     }
@@ -181,11 +255,11 @@ mod tests {
     fn one_study_at_a_time_writes_a_table() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.csv");
-        let (table, _) = Table::open(&path, &["a", "b"]).unwrap();
-        assert!(matches!(Table::open(&path, &["a", "b"]), Err(LabError::Busy { .. })));
-        assert!(Table::read(&path, &["a", "b"]).unwrap().is_empty(), "it can be read meanwhile");
+        let (table, _) = Table::open(&path, AB).unwrap();
+        assert!(matches!(Table::open(&path, AB), Err(LabError::Busy { .. })));
+        assert!(Table::read(&path, AB).unwrap().is_empty(), "it can be read meanwhile");
         drop(table);
-        assert!(Table::open(&path, &["a", "b"]).is_ok());
+        assert!(Table::open(&path, AB).is_ok());
     }
 
     #[test]
@@ -200,9 +274,29 @@ mod tests {
             (b"a;b\n1;2\n\xff;2\n", "line 3: the line is not text"),
         ] {
             fs::write(&path, bytes).unwrap();
-            let error = Table::open(&path, &["a", "b"]).unwrap_err().to_string();
+            let error = Table::open(&path, AB).unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");
             assert_eq!(fs::read(&path).unwrap(), bytes);
         }
+    }
+
+    #[test]
+    fn a_table_of_an_earlier_version_gets_the_column_that_it_lacks() {
+        const ADDED: Columns = Columns { names: &["a", "new", "b"], added: Some((1, "warm")) };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        fs::write(&path, "a;b\n1;x\n2;y\n3").unwrap();
+        let expected: Vec<NumberedRow> = [(2, "1;warm;x"), (3, "2;warm;y")]
+            .map(|(line, text)| (line, text.split(';').map(str::to_owned).collect()))
+            .to_vec();
+        assert_eq!(Table::read(&path, ADDED).unwrap(), expected);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a;b\n1;x\n2;y\n3", "reading leaves it as it is");
+        let (mut table, rows) = Table::open(&path, ADDED).unwrap();
+        assert_eq!(rows, expected);
+        assert!(matches!(Table::open(&path, ADDED), Err(LabError::Busy { .. })), "the new file is locked");
+        table.append(&["3", "cold", "z"].map(str::to_owned)).unwrap();
+        drop(table);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a;new;b\n1;warm;x\n2;warm;y\n3;cold;z\n");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

@@ -5,7 +5,6 @@
 //! and the next study in the same place removes it.
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -70,25 +69,34 @@ impl Drop for WorkDir {
 
 /// Removes the directories of studies that are no longer running.
 fn remove_leftovers(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(PREFIX)
-            && is_left_over(&entry.path()).unwrap_or(false)
-        {
-            // The files are useless; a refusal only costs space, and the next study tries again.
-            let _ = fs::remove_dir_all(entry.path());
-        }
+    for path in leftovers(parent) {
+        // The files are useless; a refusal only costs space, and the next study tries again.
+        let _ = fs::remove_dir_all(path);
     }
 }
 
-/// Whether a directory is ours and no process holds its lock.
-fn is_left_over(path: &Path) -> io::Result<bool> {
-    let stat = fs::symlink_metadata(path)?;
-    if !stat.is_dir() || stat.uid() != rustix::process::geteuid().as_raw() {
-        return Ok(false);
+/// The directories in `parent` of studies that are no longer running, in the order of their names; `parent` itself, if
+/// it is one.
+pub fn leftovers(parent: &Path) -> Vec<PathBuf> {
+    if is_left_over(parent) {
+        return vec![parent.to_path_buf()];
     }
-    let directory = File::open(path)?;
-    Ok(rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok())
+    let Ok(entries) = fs::read_dir(parent) else { return Vec::new() };
+    let mut found: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| is_left_over(path)).collect();
+    found.sort();
+    found
+}
+
+/// Whether a path is the directory of a study of this user, and no process holds its lock.
+fn is_left_over(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let me = rustix::process::geteuid().as_raw();
+    let is_free =
+        |directory: File| rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok();
+    name.starts_with(PREFIX)
+        && fs::symlink_metadata(path).is_ok_and(|stat| stat.is_dir() && stat.uid() == me)
+        && File::open(path).is_ok_and(is_free)
 }
 
 #[cfg(test)]

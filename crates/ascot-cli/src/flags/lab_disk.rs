@@ -4,7 +4,7 @@ use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
 use super::tools::tool;
-use super::{file_option, option, path, switch};
+use super::{file_option, monitor, option, path, switch};
 
 /// `ascot lab disk`.
 pub fn disk() -> Command {
@@ -68,6 +68,7 @@ pub fn disk() -> Command {
             "shorten the inputs to take about N seconds",
             "Shorten the inputs so that all rounds take about this many seconds, as predicted.",
         ))
+        .arg(monitor())
         .arg(file_option(
             "report",
             "write the result to FILE as JSON",

@@ -3,7 +3,7 @@
 use clap::{Arg, Command};
 
 use super::tools::tool;
-use super::{file_option, option, switch};
+use super::{file_option, monitor, option, switch};
 
 /// `ascot lab net`.
 pub fn net() -> Command {
@@ -28,6 +28,7 @@ pub fn net() -> Command {
         )
         .args(of_peers())
         .args(of_rounds())
+        .arg(monitor())
         .arg(file_option(
             "report",
             "write the result to FILE as JSON",

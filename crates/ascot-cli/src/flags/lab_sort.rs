@@ -2,7 +2,7 @@
 
 use clap::{Arg, Command};
 
-use super::lab_streams::plot;
+use super::lab_streams::{cache, plot};
 use super::tools::tool;
 use super::{JOB, RESOURCES, file_option, option, switch};
 
@@ -30,7 +30,7 @@ pub fn sort(shared: Vec<Arg>) -> Command {
              lab streams measures them. Runs are sorted and merged by the kernels of ascot sort. Each result is shown \
              beside the I/Os that formulas predict, a sort of all integers in memory, and the sort that the planner \
              chooses with the same memory. Each output is checked. Finished measurements are kept in sorts.csv, where \
-             the same command continues. Files may stay in the page cache.",
+             the same command continues.",
         )
         .override_usage("ascot lab sort --out DIR [OPTION]...")
         .after_help(
@@ -70,6 +70,7 @@ fn grid() -> Vec<Arg> {
         .conflicts_with_all(REPLACED),
     ];
     flags.extend(sizes());
+    flags.push(cache());
     flags.extend(streams());
     flags
 }

@@ -3,7 +3,7 @@
 use clap::{Arg, Command};
 
 use super::tools::tool;
-use super::{JOB, OUTPUT, RESOURCES, choice, dir_option, file_option, option, switch};
+use super::{JOB, OUTPUT, RESOURCES, choice, dir_option, file_option, monitor, option, switch};
 
 /// `ascot lab streams`.
 pub fn streams() -> Command {
@@ -45,15 +45,7 @@ pub fn streams() -> Command {
             "read, write or both (default)",
             "Whether streams are read, written, or both; both if not given.",
         ))
-        .arg(choice(
-            "cache",
-            "STATE",
-            ["cold", "warm", "both"],
-            "cold, warm or both (default)",
-            "The page cache: warm means that files are read from it, and that writing ends when the file is closed; \
-             cold means that files are read from the device, and that writing ends when the data is on it. Both if \
-             not given.",
-        ))
+        .arg(cache())
         .args(shared())
         .arg(plot())
 }
@@ -110,6 +102,19 @@ fn of_cells() -> Vec<Arg> {
     ]
 }
 
+/// `--cache`.
+pub fn cache() -> Arg {
+    choice(
+        "cache",
+        "STATE",
+        ["cold", "warm", "both"],
+        "cold, warm or both (default)",
+        "The page cache: warm means that files are read from it, and that writing ends when the file is closed; \
+         cold means that files are read from the device, and that writing ends when the data is on it. Both if not \
+         given.",
+    )
+}
+
 /// `--plot`.
 pub fn plot() -> Arg {
     switch(
@@ -129,6 +134,7 @@ pub fn shared() -> Vec<Arg> {
             "Memory that the streams of one measurement, or one merge sort, may take; half of the memory that is free if not \
              given.",
         )
+        .alias("memory-limit")
         .help_heading(RESOURCES),
         dir_option(
             "work",
@@ -145,6 +151,7 @@ pub fn shared() -> Vec<Arg> {
         .short('o')
         .required(true)
         .help_heading(OUTPUT),
+        monitor().help_heading(RESOURCES),
         switch("quiet", "show no progress", "Show no progress and no prediction.").short('q').help_heading(OUTPUT),
     ]
 }

@@ -4,7 +4,7 @@ use clap::builder::OsStringValueParser;
 use clap::{Arg, Command};
 
 use super::tools::tool;
-use super::{choice, dir_operand, file_option, operand, option, repeated, switch};
+use super::{choice, dir_operand, file_option, monitor, operand, option, repeated, switch};
 
 /// `ascot plan`.
 pub fn plan() -> Command {
@@ -168,6 +168,7 @@ pub fn probe() -> Command {
             "Approximate duration of the measurement in seconds; 40 if not given. A shorter one has a larger \
              spread. The processors are measured for at least some 5 seconds.",
         ))
+        .arg(monitor())
         .args(stored_profiles())
         .arg(json())
 }

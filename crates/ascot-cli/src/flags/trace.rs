@@ -4,7 +4,7 @@ use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
 use super::tools::tool;
-use super::{choice, dir_option, file_option, operand, option, path, switch};
+use super::{choice, dir_option, file_option, monitor, operand, option, path, switch};
 
 /// `ascot trace`.
 pub fn trace() -> Command {
@@ -229,6 +229,7 @@ fn replay() -> Command {
             "Number of repetitions; the result is their median, with half of the distance between the shortest and the \
              longest.",
         ))
+        .arg(monitor())
         .arg(switch("json", "print JSON", "Print the result as JSON, for programs."))
 }
 

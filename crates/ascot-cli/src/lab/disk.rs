@@ -16,6 +16,7 @@ use clap::ArgMatches;
 
 use super::shown;
 use crate::failure::Failure;
+use crate::monitoring::{Monitored, sampled};
 use crate::numbers;
 use crate::signals::stoppable;
 use crate::values;
@@ -30,12 +31,16 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let request = request(matches)?;
     let report_file = shown::report_file(matches)?;
     let display = Display { watched: io::stderr().is_terminal() };
-    let report = stoppable(|cancel| {
-        let report = measure(&request, &cancel.flag(), &display);
-        display.clear();
-        report.map_err(Failure::from)
-    })?;
-    shown::finish(matches, &report, || text(&report), report_file)
+    let measured = || {
+        stoppable(|cancel| {
+            let report = measure(&request, &cancel.flag(), &display);
+            display.clear();
+            report.map_err(Failure::from)
+        })
+    };
+    let (result, monitor) = sampled(matches, measured)?;
+    let report = Monitored { result, monitor };
+    shown::finish(matches, &report, || text(&report.result), report_file)
 }
 
 fn request(matches: &ArgMatches) -> Result<DiskRequest, Failure> {

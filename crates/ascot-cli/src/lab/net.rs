@@ -16,6 +16,7 @@ use clap::ArgMatches;
 
 use super::shown;
 use crate::failure::Failure;
+use crate::monitoring::{Monitored, sampled};
 use crate::numbers;
 use crate::signals::stoppable;
 use crate::values;
@@ -29,8 +30,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let request = request(matches)?;
     let report_file = shown::report_file(matches)?;
     let display = Display { waited_for: Mutex::default() };
-    let report = stoppable(|cancel| measure(&request, &cancel.flag(), &display).map_err(Failure::from))?;
-    shown::finish(matches, &report, || text(&report), report_file)
+    let measured = || stoppable(|cancel| measure(&request, &cancel.flag(), &display).map_err(Failure::from));
+    let (result, monitor) = sampled(matches, measured)?;
+    let report = Monitored { result, monitor };
+    shown::finish(matches, &report, || text(&report.result), report_file)
 }
 
 fn request(matches: &ArgMatches) -> Result<NetRequest, Failure> {

@@ -9,6 +9,7 @@ use ascot_lab::page::{self, About, Section};
 use ascot_lab::sorts::{SortCell, SortResult};
 use ascot_lab::streams::{Cell, Measured};
 use ascot_lab::{files, place, sorts, streams};
+use ascot_model::resource_use::ResourceUse;
 use ascot_model::units;
 use clap::ArgMatches;
 
@@ -24,6 +25,8 @@ pub struct Run {
     pub predicted_s: f64,
     /// Seconds taken.
     pub taken_s: f64,
+    /// The use of resources, if it was sampled.
+    pub used: Option<ResourceUse>,
 }
 
 impl Run {
@@ -51,7 +54,9 @@ pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result
     let mut sorts: Vec<SortResult> = sorts::results::read(out)?;
     sorts.retain(|result| result.place == here);
     keep_most_loops(&mut sorts, |one| SortCell { loops: 0, ..one.cell.clone() }, |one| one.cell.loops);
-    let sections: Vec<Section> = page::sorts::section(&sorts).into_iter().collect();
+    write_parameters(out, &streams, &sorts)?;
+    let resources = run.used.as_ref().and_then(page::resources::section);
+    let sections: Vec<Section> = page::sorts::section(&sorts).into_iter().chain(resources).collect();
     let html = page::page(&about(run, &here, streams.len() + sorts.len()), &streams, &sections);
     let path = out.join(files::PAGE);
     write_whole(&path, html.as_bytes()).map_err(Failure::file(&path, "cannot write the page"))?;
@@ -65,6 +70,21 @@ pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result
         }
     }
     Ok(path)
+}
+
+/// Writes files of parameters with which the measurements on the page are made again.
+fn write_parameters(out: &Path, streams: &[Measured], sorts: &[SortResult]) -> Result<(), Failure> {
+    let of_streams = streams::parameters::text_of_cells(streams.iter().map(|one| &one.cell));
+    let of_sorts = sorts::parameters::text_of_cells(sorts.iter().map(|one| &one.cell));
+    let all = [
+        (files::STREAMS_PARAMETERS, of_streams, streams.is_empty()),
+        (files::SORTS_PARAMETERS, of_sorts, sorts.is_empty()),
+    ];
+    for (name, text, _) in all.into_iter().filter(|(_, _, is_empty)| !is_empty) {
+        let path = out.join(name);
+        write_whole(&path, text.as_bytes()).map_err(Failure::file(&path, "cannot write the parameters"))?;
+    }
+    Ok(())
 }
 
 /// Of measurements that differ in their loops only, keeps the one with most.

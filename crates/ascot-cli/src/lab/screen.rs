@@ -14,9 +14,14 @@ use std::time::{Duration, Instant};
 
 use ascot_io::Unpoisoned;
 use ascot_io::threads::{self, Thread};
-use ascot_lab::{LabError, Observer, Planned, Progress};
+use ascot_lab::{LabError, Observer, Planned, Progress, Stop};
+use ascot_model::resource_use::ResourceUse;
 use ascot_model::units;
+use clap::ArgMatches;
 
+use crate::failure::Failure;
+use crate::monitoring::sampled;
+use crate::signals::stoppable;
 use crate::sys;
 
 const BETWEEN_DRAWS: Duration = Duration::from_secs(1);
@@ -55,8 +60,18 @@ impl Screen {
         Self { quiet, shared, thread: thread.and_then(Result::ok) }
     }
 
+    /// Runs a study and shows its progress until it ends or a signal stops it; returns its result, and the samples of
+    /// `--monitor`.
+    pub fn watch<T>(
+        &self,
+        matches: &ArgMatches,
+        study: impl FnOnce(&Self, &Stop) -> Result<T, LabError>,
+    ) -> Result<(T, Option<ResourceUse>), Failure> {
+        sampled(matches, || Ok(stoppable(|cancel| self.show(|screen| study(screen, &Stop(cancel.flag()))))?))
+    }
+
     /// Shows a study, clears the line when it has ended in any way, and says where an interrupted one continues.
-    pub fn show<R>(&self, study: impl FnOnce(&Self) -> Result<R, LabError>) -> Result<R, LabError> {
+    fn show<R>(&self, study: impl FnOnce(&Self) -> Result<R, LabError>) -> Result<R, LabError> {
         let result = study(self);
         self.clear();
         if let Err(stopped @ LabError::Stopped { .. }) = &result

@@ -2,21 +2,19 @@
 
 use std::ops::RangeInclusive;
 
-use ascot_lab::Stop;
 use ascot_lab::sorts::{
     FinishedSorts, SortCell, SortGrid, SortStudy, Source, StreamChoice, parameters, summary,
 };
-use ascot_lab::streams::Backend;
 use ascot_lab::streams::parameters::{element_list, exponents};
+use ascot_lab::streams::{Backend, Cache};
 use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
 
 use super::pages::{self, Run};
 use super::screen::Screen;
-use super::streams::{out_directory, work_directory};
+use super::streams::{caches, out_directory, work_directory};
 use crate::failure::Failure;
 use crate::numbers;
-use crate::signals::stoppable;
 use crate::sys::print;
 use crate::values;
 use crate::volume;
@@ -32,9 +30,10 @@ const DEFAULT_SEED: &str = "1";
 
 /// Runs the study.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let caches = caches(matches);
     let grids = match values::path(matches, "params") {
-        Some(path) => parameters::read(&path)?,
-        None => vec![grid_of_flags(matches)?],
+        Some(path) => parameters::read(&path, caches)?,
+        None => vec![grid_of_flags(matches, caches)?],
     };
     let cells: Vec<SortCell> = grids.iter().flat_map(SortGrid::cells).collect();
     let memory_bytes = numbers::memory(matches, "memory-limit", default_memory())?;
@@ -43,9 +42,9 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let volumes = volume::of_directory(matches, &work)?;
     let study = SortStudy { cells, out: out.to_path_buf(), work, memory_bytes, volumes, faults: None };
     let screen = Screen::new(matches.get_flag("quiet"));
-    let finished = stoppable(|cancel| screen.show(|screen| study.run(screen, &Stop(cancel.flag()))))?;
+    let (finished, used) = screen.watch(matches, |screen, stop| study.run(screen, stop))?;
     let FinishedSorts { results, measured, predicted_s, taken_s } = &finished;
-    let run = Run { measured: *measured, predicted_s: *predicted_s, taken_s: *taken_s };
+    let run = Run { measured: *measured, predicted_s: *predicted_s, taken_s: *taken_s, used };
     let page = pages::write(matches, &study.out, &study.work, &run)?;
     print(format!("{}\n{}", summary::text(results), run.closing_line(results.len(), &page)))?;
     Ok(0)
@@ -65,7 +64,7 @@ fn parsed<T>(
     parse(text).map_err(wrong)
 }
 
-fn grid_of_flags(matches: &ArgMatches) -> Result<SortGrid, Failure> {
+fn grid_of_flags(matches: &ArgMatches, caches: &[Cache]) -> Result<SortGrid, Failure> {
     let seed = |text: &str| text.parse::<u64>().map_err(|_| "is not a whole number".to_owned());
     let seed = parsed(matches, "seed", DEFAULT_SEED, seed)?;
     let elements = parsed(matches, "n", DEFAULT_ELEMENTS, element_list)?;
@@ -75,6 +74,7 @@ fn grid_of_flags(matches: &ArgMatches) -> Result<SortGrid, Failure> {
         fan_in: parsed(matches, "fan-in", DEFAULT_FAN_IN, parameters::fan_in_list)?,
         streams: streams_of_flags(matches)?,
         descending: matches.get_flag("descending"),
+        caches: caches.to_vec(),
         loops: parsed(matches, "loops", DEFAULT_LOOPS, parameters::loops)?,
         output: None,
     })

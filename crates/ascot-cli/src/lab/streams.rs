@@ -11,7 +11,7 @@ use ascot_lab::streams::grid::{CACHES, DIRECTIONS};
 use ascot_lab::streams::parameters::{self, Row};
 use ascot_lab::streams::{Backend, Cache, Cell, Finished, StreamStudy};
 use ascot_lab::whole::{WholeGrid, WholeResults, WholeStudy};
-use ascot_lab::{LabError, Stop, files};
+use ascot_lab::{LabError, files};
 use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
 
@@ -19,7 +19,6 @@ use super::pages::{self, Run};
 use super::screen::Screen;
 use crate::failure::Failure;
 use crate::numbers;
-use crate::signals::stoppable;
 use crate::sys::print;
 use crate::values;
 use crate::volume;
@@ -43,13 +42,18 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some("write") => &[Direction::Write],
         _ => &DIRECTIONS,
     };
-    let caches: &[Cache] = match values::word(matches, "cache") {
+    let caches = caches(matches);
+    let cells: Vec<Cell> = rows.iter().flat_map(|row| row.cells(directions, caches)).collect();
+    study(matches, cells)
+}
+
+/// `--cache`.
+pub(super) fn caches(matches: &ArgMatches) -> &'static [Cache] {
+    match values::word(matches, "cache") {
         Some("cold") => &[Cache::Cold],
         Some("warm") => &[Cache::Warm],
         _ => &CACHES,
-    };
-    let cells: Vec<Cell> = rows.iter().flat_map(|row| row.cells(directions, caches)).collect();
-    study(matches, cells)
+    }
 }
 
 /// `ascot lab all`.
@@ -68,12 +72,12 @@ pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
     };
     let screen = Screen::new(matches.get_flag("quiet"));
     let study = WholeStudy { streams, sorts };
-    let WholeResults { streams, sorts, predicted_s } =
-        stoppable(|cancel| screen.show(|screen| study.run(screen, &Stop(cancel.flag()))))?;
+    let (WholeResults { streams, sorts, predicted_s }, used) =
+        screen.watch(matches, |screen, stop| study.run(screen, stop))?;
     let measured = streams.measured + sorts.measured;
-    let run = Run { measured, predicted_s, taken_s: streams.taken_s + sorts.taken_s };
+    let run = Run { measured, predicted_s, taken_s: streams.taken_s + sorts.taken_s, used };
     let page = pages::write(matches, &out, &work, &run)?;
-    let blocks = page::best_blocks_text(&streams.results);
+    let blocks = page::best_blocks_text(&streams.results) + &page::ios_text(&streams.results);
     let count = streams.results.len() + sorts.results.len();
     print(format!("{blocks}{}\n{}", summary::text(&sorts.results), run.closing_line(count, &page)))?;
     Ok(0)
@@ -98,12 +102,12 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
     let Places { out, work, memory_bytes } = places(matches)?;
     let study = StreamStudy { cells, out: out.to_path_buf(), work: work.clone(), memory_bytes };
     let screen = Screen::new(matches.get_flag("quiet"));
-    let Finished { results, measured, predicted_s, taken_s } =
-        stoppable(|cancel| screen.show(|screen| study.run(screen, &Stop(cancel.flag()))))?;
-    let run = Run { measured, predicted_s, taken_s };
+    let (Finished { results, measured, predicted_s, taken_s }, used) =
+        screen.watch(matches, |screen, stop| study.run(screen, stop))?;
+    let run = Run { measured, predicted_s, taken_s, used };
     let page = pages::write(matches, &out, &work, &run)?;
     let all = if results.len() <= SHOWN { page::measurements_text(&results) } else { String::new() };
-    let conclusions = page::best_blocks_text(&results);
+    let conclusions = page::best_blocks_text(&results) + &page::ios_text(&results);
     print(format!("{all}{conclusions}{}", run.closing_line(results.len(), &page)))?;
     Ok(0)
 }
@@ -132,17 +136,19 @@ impl Drop for OutDirectory {
     }
 }
 
-/// The directory of the results, made if it does not exist; a page of others in it is not replaced.
+/// The directory of the results, made if it does not exist; files of others in it are not replaced.
 pub(super) fn out_directory(matches: &ArgMatches) -> Result<OutDirectory, Failure> {
     let path = values::path(matches, "out").unwrap_or_default();
     let made = !path.exists();
     fs::create_dir_all(&path).map_err(Failure::file(&path, "cannot make the directory of the results"))?;
-    let page = path.join(files::PAGE);
-    if files::is_foreign_page(&page).map_err(Failure::file(&page, "cannot read the page"))? {
-        return Err(Failure::usage(
-            format!("{} exists, and no study has made it", page.display()),
-            "name another directory (--out DIR), or move the file away",
-        ));
+    for name in files::REPLACED {
+        let file = path.join(name);
+        if files::is_foreign(&file).map_err(Failure::file(&file, "cannot be read"))? {
+            return Err(Failure::usage(
+                format!("{} exists, and no study has made it", file.display()),
+                "name another directory (--out DIR), or move the file away",
+            ));
+        }
     }
     Ok(OutDirectory { path, made })
 }

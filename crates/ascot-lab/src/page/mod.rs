@@ -5,6 +5,7 @@
 
 pub mod chart;
 mod figures;
+pub mod resources;
 pub mod sorts;
 mod table;
 mod tables;
@@ -15,7 +16,7 @@ use ascot_io::Direction;
 
 use crate::files::PAGE_MARK;
 use crate::sorts::SortResult;
-use crate::streams::analysis::{Analysis, Results, Series};
+use crate::streams::analysis::{Analysis, BestBlock, Results, Series};
 use crate::streams::cell::{Backend, direction_word};
 use crate::streams::grid::{CACHES, DIRECTIONS};
 use crate::streams::measure::Measured;
@@ -146,7 +147,9 @@ fn section_of(
 }
 
 fn table_of_times(id: &str, series: Series, by: &str, table: &HtmlTable) -> String {
-    let title = format!("{} streams, {}: ms by {by}", series.backend.word(), series.cache.word());
+    let (backend, cache) = (series.backend.word(), series.cache.word());
+    let title =
+        format!("{backend} streams, {cache}: ms by {by} (I/Os by formula, and counted if not the same)");
     format!("<div id=\"{id}\"><h3>{}</h3>{}</div>\n", escaped(&title), table.html())
 }
 
@@ -158,7 +161,7 @@ fn table_of_best_blocks(direction: Direction, backend: Backend, table: &HtmlTabl
         Some(number) => (format!("table-{number}"), format!(" (table {number} of the paper)")),
         None => (format!("best-b-{}-{}", direction_word(direction), backend.word()), String::new()),
     };
-    let title = format!("Best B of {} streams for each N{published}", backend.word());
+    let title = format!("Best B of {} streams for each k and N{published}", backend.word());
     format!("<div id=\"{id}\"><h3>{title}</h3>{}</div>\n", table.html())
 }
 
@@ -259,20 +262,42 @@ pub fn measurements_text(results: &[Measured]) -> String {
     text
 }
 
-/// The best B of each N as lines of text.
+/// The best B of each k and N as lines of text, with the I/Os of the formula and the I/Os counted.
 pub fn best_blocks_text(results: &[Measured]) -> String {
     let mut text = String::new();
-    for best in Analysis::new(results).best_blocks {
-        let series = tables::series_words(best.series);
+    for BestBlock { series, measured } in Analysis::new(results).best_blocks {
+        let cell = &measured.cell;
         let _ = writeln!(
             text,
-            "{series:<22} N = {:<11} best B = 2^{:<3} {:>9} ms",
-            best.elements,
-            best.exponent,
-            tables::ms(best.mean_ms)
+            "{:<22} k = {:<3} N = {:<11} best B = 2^{:<3} {:>9} ms {:>12} I/Os by formula, {} counted",
+            tables::series_words(series),
+            cell.streams,
+            cell.elements,
+            cell.exponent,
+            tables::ms(measured.mean_ms()),
+            cell.predicted_ios(),
+            measured.counted_ios
         );
     }
     text
+}
+
+/// How far the I/Os counted are from those of the formula, as a line of text; nothing without results.
+pub fn ios_text(results: &[Measured]) -> String {
+    let deviation = |one: &Measured| {
+        let formula = one.cell.predicted_ios();
+        one.counted_ios.abs_diff(formula) as f64 / formula.max(1) as f64
+    };
+    let others: Vec<f64> = results.iter().map(deviation).filter(|deviation| *deviation > 0.0).collect();
+    let (all, equal) = (results.len(), results.len() - others.len());
+    match others.into_iter().reduce(f64::max) {
+        None if all == 0 => String::new(),
+        None => format!("I/Os counted are those of the formula in all {all} measurements\n"),
+        Some(most) => format!(
+            "I/Os counted are those of the formula in {equal} of {all} measurements; the most that others differ: {:.1} %\n",
+            most * 100.0
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -22,8 +22,10 @@ pub fn section(results: &[SortResult]) -> Option<Section> {
         let order = if group.descending { "descending" } else { "ascending" };
         let _ = writeln!(
             html,
-            "<h3>Reading through {} streams, writing through {}, {order}</h3>",
-            group.read, group.write
+            "<h3>Reading through {} streams, writing through {}, {order}, {} cache</h3>",
+            group.read,
+            group.write,
+            group.cache.word()
         );
         // Identifiers belong to the first group: a page has each of them once.
         html += &group_html(group, number);
@@ -220,7 +222,7 @@ mod tests {
             let groups = groups(&results);
             let count = |number: usize| figures(&groups[0])[number].2.lines[0].points.len();
             assert_eq!([0, 1, 2, 3].map(count).iter().min(), Some(&3), "every line has points");
-            assert_eq!(html.matches("<svg").count(), 4);
+            assert_eq!(html.matches("<svg").count(), 8, "warm and cold");
         }
         assert!(section(&[]).is_none());
     }

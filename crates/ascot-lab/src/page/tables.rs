@@ -32,13 +32,23 @@ pub fn series_words(series: Series) -> String {
     format!("{} {}, {}", direction_word(direction), backend.word(), cache.word())
 }
 
+/// The time and the I/Os of a result: `3.00 (15)`, or `3.00 (15, counted 17)` where the I/Os counted are not those of
+/// the formula.
+fn time_and_ios(measured: &Measured) -> String {
+    let (time, formula) = (ms(measured.mean_ms()), measured.cell.predicted_ios());
+    match measured.counted_ios {
+        counted if counted == formula => format!("{time} ({formula})"),
+        counted => format!("{time} ({formula}, counted {counted})"),
+    }
+}
+
 /// Mean times by k (rows) and N (columns): table 2 of the paper and the first tables of its appendix.
 pub fn by_streams(results: Results<'_>, series: Series) -> HtmlTable {
     let elements = results.values(series, |measured| measured.cell.elements);
     let mut table =
         HtmlTable::new(std::iter::once("k / N".to_owned()).chain(elements.iter().map(u64::to_string)));
     for k in results.values(series, |measured| measured.cell.streams) {
-        let time = |&n: &u64| results.mean_ms(series, 0, k, n).map_or_else(dash, ms);
+        let time = |&n: &u64| results.find(series, 0, k, n).map_or_else(dash, time_and_ios);
         table.rows.push(std::iter::once(k.to_string()).chain(elements.iter().map(time)).collect());
     }
     table
@@ -50,7 +60,7 @@ pub fn by_blocks(results: Results<'_>, series: Series, k: u32) -> HtmlTable {
     let names = ["B", "bytes"].map(str::to_owned);
     let mut table = HtmlTable::new(names.into_iter().chain(elements.iter().map(u64::to_string)));
     for exponent in results.values(series, |measured| measured.cell.exponent) {
-        let time = |&n: &u64| results.mean_ms(series, exponent, k, n).map_or_else(dash, ms);
+        let time = |&n: &u64| results.find(series, exponent, k, n).map_or_else(dash, time_and_ios);
         let names = [format!("2^{exponent}"), (1_u64 << exponent).to_string()];
         table.rows.push(names.into_iter().chain(elements.iter().map(time)).collect());
     }
@@ -78,19 +88,27 @@ pub fn every_result(results: &[Measured]) -> HtmlTable {
     table
 }
 
-/// The best B of each N: tables 3 to 6 of the paper, for one direction and back-end.
+/// The best B of each k and N: tables 3 to 6 of the paper, for one direction and back-end.
 pub fn best_blocks(analysis: &Analysis, direction: Direction, backend: Backend) -> HtmlTable {
-    let mut table = HtmlTable::new(["N", "warm: best B", "ms", "cold: best B", "ms"]);
+    let names = ["k", "N", "warm: best B", "ms", "I/Os by formula", "counted"];
+    let cold = ["cold: best B", "ms", "I/Os by formula", "counted"];
+    let mut table = HtmlTable::new(names.into_iter().chain(cold));
+    let key = |best: &BestBlock| (best.measured.cell.streams, best.measured.cell.elements);
     let of = |cache| {
         let series = Series { direction, cache, backend };
         analysis.best_blocks.iter().filter(move |best| best.series == series)
     };
-    let elements: BTreeSet<u64> = of(Cache::Warm).chain(of(Cache::Cold)).map(|best| best.elements).collect();
-    for n in elements {
-        let cells = |best: &BestBlock| [format!("2^{}", best.exponent), ms(best.mean_ms)];
-        let best = |cache| of(cache).find(|best| best.elements == n).map_or_else(|| [dash(), dash()], cells);
+    let all: BTreeSet<(u32, u64)> = of(Cache::Warm).chain(of(Cache::Cold)).map(key).collect();
+    for (k, n) in all {
+        let cells = |BestBlock { measured, .. }: &BestBlock| {
+            let ios = [measured.cell.predicted_ios(), measured.counted_ios].map(|ios| ios.to_string());
+            let [formula, counted] = ios;
+            [format!("2^{}", measured.cell.exponent), ms(measured.mean_ms()), formula, counted]
+        };
+        let none = || [dash(), dash(), dash(), dash()];
+        let best = |cache| of(cache).find(|best| key(best) == (k, n)).map_or_else(none, cells);
         let both = best(Cache::Warm).into_iter().chain(best(Cache::Cold));
-        table.rows.push(std::iter::once(n.to_string()).chain(both).collect());
+        table.rows.push([k.to_string(), n.to_string()].into_iter().chain(both).collect());
     }
     table
 }
@@ -155,7 +173,7 @@ fn percent(share: f64) -> String {
 
 /// The B from which one back-end is faster than another.
 pub fn cross_overs(all: &[CrossOver]) -> HtmlTable {
-    let mut table = HtmlTable::new(["streams", "faster than", "N", "from B", "at all larger B"]);
+    let mut table = HtmlTable::new(["streams", "faster than", "k", "N", "from B", "at all larger B"]);
     for cross in all {
         let from = cross.from_exponent.map_or_else(|| "never".to_owned(), |exponent| format!("2^{exponent}"));
         let stays = match (cross.from_exponent, cross.stays_faster) {
@@ -163,8 +181,9 @@ pub fn cross_overs(all: &[CrossOver]) -> HtmlTable {
             (_, true) => "yes".to_owned(),
             (_, false) => "no".to_owned(),
         };
-        let names = [series_words(cross.series), cross.other.word().to_owned(), cross.elements.to_string()];
-        table.rows.push(names.into_iter().chain([from, stays]).collect());
+        let names = [series_words(cross.series), cross.other.word().to_owned()];
+        let numbers = [cross.streams.to_string(), cross.elements.to_string()];
+        table.rows.push(names.into_iter().chain(numbers).chain([from, stays]).collect());
     }
     table
 }
@@ -187,10 +206,13 @@ mod tests {
         let series = |backend| Series { direction: Direction::Write, cache: Cache::Warm, backend };
         let plain = by_streams(found, series(Backend::Plain));
         assert_eq!((plain.rows.len(), plain.header.len()), (8, 8));
-        assert_eq!((plain.rows[0][7].as_str(), plain.rows[1][7].as_str()), ("3.00", "-"));
+        assert_eq!(
+            (plain.rows[0][7].as_str(), plain.rows[1][7].as_str()),
+            ("3.00 (250000000, counted 9)", "-")
+        );
         let sized = by_blocks(found, series(Backend::Sized), 1);
         assert_eq!((sized.rows.len(), sized.header.len()), (23, 9));
-        assert_eq!([&sized.rows[0][8], &sized.rows[1][8]], ["-", "3.00"]);
+        assert_eq!([&sized.rows[0][8], &sized.rows[1][8]], ["-", "3.00 (500000000, counted 9)"]);
         assert_eq!(every_result(&results).rows.len(), results.len());
         let analysis = Analysis::new(&results);
         assert_eq!(best_blocks(&analysis, Direction::Read, Backend::Mapped).rows.len(), 7);

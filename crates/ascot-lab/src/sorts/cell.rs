@@ -7,8 +7,8 @@ use ascot_io::elements::StreamKind;
 use ascot_model::merge_sort_cost::{Ios, MergeSort};
 use ascot_sort::merge::element_streams::ElementMerge;
 
-use crate::streams::Backend;
 use crate::streams::cell::ELEMENT_BYTES;
+use crate::streams::{Backend, Cache};
 
 /// Blocks of the merge are as long as those of the streams that it reads, within these bounds.
 const MERGE_BLOCK_BYTES: (usize, usize) = (16 << 10, 1 << 20);
@@ -70,6 +70,8 @@ pub struct SortCell {
     pub write: StreamChoice,
     /// Whether the largest integer is the first.
     pub descending: bool,
+    /// The page cache.
+    pub cache: Cache,
     /// Loops measured; one more, which comes first, is left out.
     pub loops: u32,
     /// The integers.
@@ -133,6 +135,9 @@ impl fmt::Display for SortCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { elements, memory_elements, fan_in, read, write, .. } = self;
         write!(f, "sort N = {elements}, M = {memory_elements}, d = {fan_in}, {read} to {write}")?;
-        if self.descending { f.write_str(", descending") } else { Ok(()) }
+        if self.descending {
+            f.write_str(", descending")?;
+        }
+        write!(f, ", {}", self.cache.word())
     }
 }

@@ -8,6 +8,9 @@
 //! Runs are sorted by the vector kernel of the sorts, and merged by their merge, at most d at a time (see
 //! [`ElementMerge`]). M and the memory of the streams have nothing to do with each other.
 //!
+//! With a cold cache, every file is put on the device when it is complete, and its pages are dropped, so that merges
+//! read it from the device; the caller drops those of the input.
+//!
 //! Invariants: a file is removed as soon as it is merged, and all of them if the sort fails; a file that has no others
 //! to be merged with stays as it is and costs no I/O; the output appears under its name only when it is whole.
 
@@ -16,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::elements::{ElementReader, StreamKind};
+use ascot_io::elements::{Element, ElementReader, ElementWriter, StreamKind};
 use ascot_io::{Disk, DiskOptions, FaultHook};
 use ascot_model::units;
 use ascot_sort::Cancel;
@@ -24,6 +27,8 @@ use ascot_sort::merge::element_streams::{ElementMerge, StoredI32, sort_integers}
 
 use super::cell::SortCell;
 use crate::error::LabError;
+use crate::page_cache;
+use crate::streams::Cache;
 
 /// Integers read between two looks at the stop flag.
 const BATCH: usize = 1 << 16;
@@ -76,7 +81,7 @@ impl<'a> ExternalSort<'a> {
             Some(sorted) => fs::rename(&sorted, output).map_err(LabError::file("rename", &sorted))?,
             None => {
                 let writer = self.write_disk.write_elements::<u32>(output, self.cell.write.kind())?;
-                counted.writes += writer.close()?.requests;
+                self.complete(writer, output, &mut counted)?;
             }
         }
         Ok(counted)
@@ -104,7 +109,7 @@ impl<'a> ExternalSort<'a> {
             for &integer in &integers {
                 writer.write(integer)?;
             }
-            counted.writes += writer.close()?.requests;
+            self.complete(writer, &path, counted)?;
             counted.runs += 1;
         }
         counted.reads += reader.close();
@@ -147,8 +152,21 @@ impl<'a> ExternalSort<'a> {
         let readers: Vec<ElementReader<StoredI32>> = group.iter().map(open).collect::<Result<_, _>>()?;
         let mut writer = self.write_disk.write_elements(output, self.cell.write.kind())?;
         counted.reads += merge.merge(readers, &mut writer, self.cancel)?;
+        self.complete(writer, output, counted)
+    }
+
+    /// Ends a file that is written.
+    fn complete<T: Element>(
+        &self,
+        writer: ElementWriter<T>,
+        path: &Path,
+        counted: &mut Counted,
+    ) -> Result<(), LabError> {
         counted.writes += writer.close()?.requests;
-        Ok(())
+        match self.cell.cache {
+            Cache::Cold => page_cache::drop_file(path),
+            Cache::Warm => Ok(()),
+        }
     }
 
     fn no_memory(&self) -> LabError {

@@ -3,7 +3,7 @@
 //! One loop of a cell takes
 //!
 //! ```text
-//!   files * file + integers moved * move + comparisons * compare       seconds, each rate by pair of streams
+//!   files * file + integers moved * move + comparisons * compare       seconds, each rate by pair of streams and state of the cache
 //! ```
 //!
 //! Each run and each merged file is made, opened and removed once. Integers are moved by run formation and by every
@@ -23,6 +23,7 @@ use super::measure::{InMemoryKey, Measurement, PlannedKey};
 use super::results::SortResult;
 use crate::corrections::Corrections;
 use crate::error::LabError;
+use crate::streams::Cache;
 
 /// Integers of a calibration cell, and of its tiny runs.
 const CALIBRATION_ELEMENTS: u64 = 1 << 15;
@@ -33,7 +34,7 @@ const ELEMENT_OUTSIDE_S: f64 = 4e-9;
 const PLANNED_START_S: f64 = 5e-3;
 
 /// Cells with the same rates.
-type Streams = (StreamChoice, StreamChoice);
+type Streams = (StreamChoice, StreamChoice, Cache);
 
 /// Seconds of the parts of a loop.
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +112,7 @@ impl Forecast {
         let mut forecast = Self::default();
         let compare_s = compare_s();
         for cell in cells {
-            if let Entry::Vacant(rates) = forecast.rates.entry((cell.read, cell.write)) {
+            if let Entry::Vacant(rates) = forecast.rates.entry(streams(cell)) {
                 rates.insert(rates_of(cell, compare_s, measurement)?);
             }
         }
@@ -122,7 +123,7 @@ impl Forecast {
     /// Predicted seconds of a cell with all its loops and what it is compared with, before any correction. `compared`
     /// has the sorts that are measured already.
     pub(super) fn seconds(&self, cell: &SortCell, compared: &Compared) -> f64 {
-        let Some(rates) = self.rates.get(&(cell.read, cell.write)) else { return 0.0 };
+        let Some(rates) = self.rates.get(&streams(cell)) else { return 0.0 };
         let loops = f64::from(cell.loops) + 1.0;
         let elements = cell.elements as f64;
         let in_memory_s = rates.loop_s(&SortCell { memory_elements: cell.elements.max(1), ..cell.clone() });
@@ -159,7 +160,11 @@ impl Forecast {
 
 /// Cells with the same streams and M correct one another.
 fn kind(cell: &SortCell) -> (Streams, u64) {
-    ((cell.read, cell.write), cell.memory_elements)
+    (streams(cell), cell.memory_elements)
+}
+
+fn streams(cell: &SortCell) -> Streams {
+    (cell.read, cell.write, cell.cache)
 }
 
 /// Seconds of a comparison of the kernel that sorts runs.

@@ -1,8 +1,9 @@
 //! The loops of a cell, timed, and the sorts that it is compared with: one of all integers in memory, and the one that
 //! the planner chooses with the memory of the cell.
 //!
-//! The time begins before the input is opened and ends when the output has its name; its bytes may be in the page
-//! cache. Making the input and checking the output are outside the time.
+//! The time begins before the input is opened and ends when the output has its name. With a warm cache its bytes may be
+//! in the page cache then; with a cold one they are on the device, and the input is read from there. Making the input,
+//! dropping it from the cache and checking the output are outside the time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,31 +18,34 @@ use ascot_sort::plan::budget::MIN_MEMORY_BYTES;
 use ascot_sort::request::{Input, InputChecks, Keys, Method, Output, SortRequest, Volumes};
 use ascot_sort::{Cancel, RunOptions, Silent};
 
-use super::cell::{SortCell, Source, StreamChoice};
+use super::cell::{SortCell, Source};
 use super::external_sort::{Counted, ExternalSort};
 use super::integers::{look_at, make};
 use super::results::{PlannedSort, SortResult};
 use crate::error::LabError;
 use crate::observe::Stop;
+use crate::page_cache;
+use crate::streams::Cache;
 use crate::times;
 
-/// Cells with the same sort in memory: source, streams, order, loops.
+/// Cells with the same sort in memory: those that differ in M and d only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct InMemoryKey(u64, Source, StreamChoice, StreamChoice, bool, u32);
+pub(super) struct InMemoryKey(SortCell);
 
-/// Cells with the same planned sort: source, order, loops, memory.
+/// Cells with the same planned sort: N, source, order, cache, loops, memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct PlannedKey(u64, Source, bool, u32, u64);
+pub(super) struct PlannedKey(u64, Source, bool, Cache, u32, u64);
 
 impl InMemoryKey {
     pub(super) fn of(cell: &SortCell) -> Self {
-        Self(cell.elements, cell.source.clone(), cell.read, cell.write, cell.descending, cell.loops)
+        Self(SortCell { memory_elements: 0, fan_in: 0, output: None, ..cell.clone() })
     }
 }
 
 impl PlannedKey {
     pub(super) fn of(cell: &SortCell) -> Self {
-        Self(cell.elements, cell.source.clone(), cell.descending, cell.loops, planned_memory_bytes(cell))
+        let memory_bytes = planned_memory_bytes(cell);
+        Self(cell.elements, cell.source.clone(), cell.descending, cell.cache, cell.loops, memory_bytes)
     }
 }
 
@@ -174,6 +178,7 @@ impl Measurement<'_> {
         let mut counted = Counted::default();
         for number in 0..=cell.loops {
             self.stop.check(self.table)?;
+            cool(cell, &input.path)?;
             let since = Instant::now();
             counted = sort.sort(&input.path, &sorted)?;
             let taken_ns = times::nanoseconds_since(since);
@@ -234,6 +239,7 @@ impl Measurement<'_> {
         let mut number = 0;
         while number <= cell.loops {
             self.stop.check(self.table)?;
+            cool(cell, &self.input()?.path)?;
             let since = Instant::now();
             let report = match ascot_sort::sort(&request, &RunOptions::default(), &Silent, &cancel) {
                 Ok(report) => report,
@@ -281,6 +287,14 @@ impl Measurement<'_> {
             route: None,
             volumes: self.volumes.clone(),
         })
+    }
+}
+
+/// Drops the input of a cell with a cold cache from the page cache.
+fn cool(cell: &SortCell, input: &Path) -> Result<(), LabError> {
+    match cell.cache {
+        Cache::Cold => page_cache::drop_file(input),
+        Cache::Warm => Ok(()),
     }
 }
 

@@ -7,23 +7,31 @@
 //!   BufferB;Mapping;10,25;1e3..1e6;16;5;numbers.dat;;false                          no output is kept
 //! ```
 //!
-//! A range of B belongs to the streams that are read and to those that are written: both have the same B.
+//! A range of B belongs to the streams that are read and to those that are written: both have the same B. Two ranges,
+//! `12,14/16,16`, are those of the streams that are read and of those that are written; each B of one is combined with
+//! each of the other. An input `random 1e6 1` stands for a million pseudo-random integers made from seed 1. Both are
+//! additions to the form of Heinrich et al.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::cell::{SortCell, Source, StreamChoice};
 use crate::error::LabError;
-use crate::files;
+use crate::files::{self, SORTS_HEADER as HEADER};
 use crate::parameter_file::text_of;
-use crate::streams::Backend;
 use crate::streams::cell::ELEMENT_BYTES;
-use crate::streams::parameters::{bounded_list, element_list, exponents};
+use crate::streams::parameters::{
+    bounded_list, element_list, elements as element, exponents, grouped, list, ranges,
+};
+use crate::streams::{Backend, Cache};
 
 /// The most streams that are merged at once.
 const MAX_FAN_IN: u32 = 10_000;
 /// The most loops.
 const MAX_LOOPS: u32 = 1000;
+
+/// The prefix of an input that is made.
+const RANDOM: &str = "random ";
 
 const COLUMNS: [&str; 9] = [
     "read stream type",
@@ -50,6 +58,8 @@ pub struct SortGrid {
     pub streams: Vec<(StreamChoice, StreamChoice)>,
     /// Whether the largest integer is the first.
     pub descending: bool,
+    /// The states of the page cache.
+    pub caches: Vec<Cache>,
     /// Loops measured.
     pub loops: u32,
     /// The file that gets the sorted integers.
@@ -61,26 +71,30 @@ impl SortGrid {
     pub fn cells(&self) -> Vec<SortCell> {
         let mut cells = Vec::new();
         for (elements, source) in &self.sources {
-            for &(read, write) in &self.streams {
-                for &memory_elements in &self.memory {
-                    for &fan_in in &self.fan_in {
-                        cells.push(SortCell {
-                            elements: *elements,
-                            memory_elements,
-                            fan_in,
-                            read,
-                            write,
-                            descending: self.descending,
-                            loops: self.loops,
-                            source: source.clone(),
-                            output: self.output.clone(),
-                        });
-                    }
+            for (cache, (read, write)) in product(&self.caches, &self.streams) {
+                for (memory_elements, fan_in) in product(&self.memory, &self.fan_in) {
+                    cells.push(SortCell {
+                        elements: *elements,
+                        memory_elements,
+                        fan_in,
+                        read,
+                        write,
+                        descending: self.descending,
+                        cache,
+                        loops: self.loops,
+                        source: source.clone(),
+                        output: self.output.clone(),
+                    });
                 }
             }
         }
         cells
     }
+}
+
+/// All pairs of two lists, in their order.
+fn product<A: Copy, B: Copy>(first: &[A], second: &[B]) -> impl Iterator<Item = (A, B)> {
+    first.iter().flat_map(move |&a| second.iter().map(move |&b| (a, b)))
 }
 
 /// The pairs of streams of two back-ends with the same B; one B suffices for a back-end without B.
@@ -147,12 +161,12 @@ pub fn backend(text: &str) -> Result<Backend, String> {
         .map_err(|()| "is not a stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
 }
 
-/// Reads a file of parameters.
+/// Reads a file of parameters; each row is measured in these states of the cache.
 ///
 /// # Errors
 /// The system's, and [`LabError::Parameter`] with the row and the column of an impossible value.
-pub fn read(path: &Path) -> Result<Vec<SortGrid>, LabError> {
-    let rows = parse(&text_of(path)?, path)?;
+pub fn read(path: &Path, caches: &[Cache]) -> Result<Vec<SortGrid>, LabError> {
+    let rows = parse(&text_of(path)?, path, caches)?;
     if rows.is_empty() {
         return Err(LabError::Request(format!("{} has no row of parameters\n  {EXAMPLE}", path.display())));
     }
@@ -165,20 +179,20 @@ const EXAMPLE: &str = "a row looks like Mapping;Mapping;10;1000;16,16;5;numbers.
 ///
 /// # Errors
 /// As [`read`].
-pub fn parse(text: &str, path: &Path) -> Result<Vec<SortGrid>, LabError> {
+pub fn parse(text: &str, path: &Path, caches: &[Cache]) -> Result<Vec<SortGrid>, LabError> {
     let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
     let filled = lines.filter(|(_, line)| !line.trim().is_empty());
     let mut rows = Vec::new();
     for (at, (number, line)) in filled.enumerate() {
         let is_header = at == 0 && line.trim_start().to_ascii_lowercase().starts_with("read stream");
         if !is_header {
-            rows.push(row(line, number + 1, path)?);
+            rows.push(row(line, number + 1, path, caches)?);
         }
     }
     Ok(rows)
 }
 
-fn row(line: &str, number: usize, path: &Path) -> Result<SortGrid, LabError> {
+fn row(line: &str, number: usize, path: &Path, caches: &[Cache]) -> Result<SortGrid, LabError> {
     let fields: Vec<&str> = line.split(';').map(str::trim).collect();
     let wrong = |column: usize| {
         let (value, path) = (fields.get(column).copied().unwrap_or_default().to_owned(), path.to_path_buf());
@@ -197,13 +211,9 @@ fn row(line: &str, number: usize, path: &Path) -> Result<SortGrid, LabError> {
     let fan_in = fan_in_list(fields[2]).map_err(wrong(2))?;
     let memory = memory_list(fields[3]).map_err(wrong(3))?;
     // Back-ends without B ignore the column, as in Heinrich et al.
-    let mut range = 0..=0;
-    for backend in [read, write].into_iter().filter(|backend| backend.has_blocks()) {
-        range = exponents(fields[4], backend).map_err(wrong(4))?;
-    }
+    let streams = pairs(read, write, fields[4]).map_err(wrong(4))?;
     let loops = loops(fields[5]).map_err(wrong(5))?;
-    let source = PathBuf::from(fields[6]);
-    let elements = elements_in(&source).map_err(wrong(6))?;
+    let sources = vec![source_of(fields[6]).map_err(wrong(6))?];
     let output = Some(fields[7]).filter(|name| !name.is_empty()).map(PathBuf::from);
     if let Some(problem) = output.as_deref().and_then(problem_of_output) {
         return Err(wrong(7)(format!("{problem}; name another file")));
@@ -213,16 +223,105 @@ fn row(line: &str, number: usize, path: &Path) -> Result<SortGrid, LabError> {
         "false" => true,
         _ => return Err(wrong(8)("is not an order: write true (ascending) or false (descending)".into())),
     };
-    let sources = vec![(elements, Source::File(source))];
-    Ok(SortGrid {
-        sources,
-        memory,
-        fan_in,
-        streams: same_blocks(read, write, &range),
-        descending,
-        loops,
-        output,
-    })
+    Ok(SortGrid { sources, memory, fan_in, streams, descending, caches: caches.to_vec(), loops, output })
+}
+
+/// The pairs of streams of a range of exponents, or of two.
+fn pairs(read: Backend, write: Backend, text: &str) -> Result<Vec<(StreamChoice, StreamChoice)>, String> {
+    let range = |text: &str, backend: Backend| match backend.has_blocks() {
+        true => exponents(text, backend),
+        false => Ok(0..=0),
+    };
+    if let Some((reads, writes)) = text.split_once('/') {
+        return Ok(all_blocks((read, &range(reads, read)?), (write, &range(writes, write)?)));
+    }
+    let (reads, writes) = (range(text, read)?, range(text, write)?);
+    Ok(same_blocks(read, write, if read.has_blocks() { &reads } else { &writes }))
+}
+
+/// N and the source of an input.
+fn source_of(text: &str) -> Result<(u64, Source), String> {
+    let Some(random) = text.strip_prefix(RANDOM) else {
+        let path = PathBuf::from(text);
+        return Ok((elements_in(&path)?, Source::File(path)));
+    };
+    let wrong = || format!("is not {RANDOM}N SEED, such as {RANDOM}1e6 1 (a file: ./{text})");
+    let (n, seed) = random.trim().split_once(' ').ok_or_else(wrong)?;
+    Ok((element(n).map_err(|_| wrong())?, Source::Random(seed.trim().parse().map_err(|_| wrong())?)))
+}
+
+/// The text of a file of parameters for these cells, which [`parse`] reads. States of the cache are not part of it.
+pub fn text_of_cells<'a>(cells: impl IntoIterator<Item = &'a SortCell>) -> String {
+    // Cells that differ in B, d or M only are joined to rows, in this order.
+    let exponents = grouped(cells.into_iter().map(Key::of));
+    let fan_in = grouped(exponents.into_iter().flat_map(|(key, exponents)| {
+        let common = ranges(exponents.into_iter().flatten().collect());
+        let ranges = if common.is_empty() { vec![None] } else { common.into_iter().map(Some).collect() };
+        ranges.into_iter().map(move |range| ((Key { fan_in: 0, ..key.clone() }, range), key.fan_in))
+    }));
+    let memory = grouped(fan_in.into_iter().map(|((key, range), all_d)| {
+        let memory_elements = key.memory_elements;
+        ((Key { memory_elements: 0, ..key }, range, all_d), memory_elements)
+    }));
+    let rows = memory.into_iter().map(|((key, range, all_d), all_m)| key.row(range, &all_d, &all_m));
+    format!("{HEADER}\n") + &rows.collect::<String>()
+}
+
+/// A cell without its loops, B and state of the cache.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    backends: (Backend, Backend),
+    /// Exponents that are not the same for both.
+    exponents: Option<(u8, u8)>,
+    source: (u64, Source),
+    output: Option<PathBuf>,
+    descending: bool,
+    loops: u32,
+    memory_elements: u64,
+    fan_in: u32,
+}
+
+impl Key {
+    /// The key of a cell, and the exponent of B that its streams have in common.
+    fn of(cell: &SortCell) -> (Self, Option<u8>) {
+        let (read, write) = (cell.read, cell.write);
+        let common = match [read, write].map(|choice| choice.backend.has_blocks()) {
+            [true, true] => (read.exponent == write.exponent).then_some(read.exponent),
+            [true, false] => Some(read.exponent),
+            _ => Some(write.exponent),
+        };
+        let key = Self {
+            backends: (read.backend, write.backend),
+            exponents: common.is_none().then_some((read.exponent, write.exponent)),
+            source: (cell.elements, cell.source.clone()),
+            output: cell.output.clone(),
+            descending: cell.descending,
+            loops: cell.loops,
+            memory_elements: cell.memory_elements,
+            fan_in: cell.fan_in,
+        };
+        (key, common)
+    }
+
+    fn row(&self, range: Option<(u8, u8)>, all_d: &[u32], all_m: &[u64]) -> String {
+        let name = |backend: Backend| backend.published_name().unwrap_or(backend.word());
+        let blocks = match (range, self.exponents) {
+            (Some((first, last)), _) => format!("{first},{last}"),
+            (None, Some((read, write))) => format!("{read},{read}/{write},{write}"),
+            (None, None) => "0,0".to_owned(),
+        };
+        let input = match &self.source {
+            (elements, Source::Random(seed)) => format!("{RANDOM}{elements} {seed}"),
+            (_, Source::File(path)) if path.to_string_lossy().starts_with(RANDOM) => {
+                format!("./{}", path.display())
+            }
+            (_, Source::File(path)) => path.display().to_string(),
+        };
+        let output = self.output.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let [read, write] = [name(self.backends.0), name(self.backends.1)];
+        let (all_d, all_m, loops) = (list(all_d), list(all_m), self.loops);
+        format!("{read};{write};{all_d};{all_m};{blocks};{loops};{input};{output};{}\n", !self.descending)
+    }
 }
 
 /// The reason why an output cannot have this name, if it cannot: outputs are files in the directory of the results,
@@ -254,9 +353,12 @@ fn elements_in(path: &Path) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::streams::grid::CACHES;
+    use crate::whole::WholeGrid;
+    use std::collections::HashSet;
 
     fn parsed(text: &str) -> Result<Vec<SortGrid>, String> {
-        parse(text, Path::new("p.csv")).map_err(|error| error.to_string())
+        parse(text, Path::new("p.csv"), &[Cache::Warm]).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -320,6 +422,9 @@ mod tests {
             (format!("Mapping;Mapping;10;1000;20,20;5;{good}.no;Test;true"), "column 7", "No such file"),
             (format!("Mapping;Mapping;10;1000;20,20;5;{dir};Test;true"), "column 7", "not a regular file"),
             (format!("Mapping;Mapping;10;1000;20,20;5;{odd};Test;true"), "column 7", "has 9 bytes"),
+            ("Mapping;Mapping;10;1000;20,20;5;random x 1;;true".into(), "column 7", "random 1e6 1"),
+            ("Mapping;Mapping;10;1000;20,20;5;random 1e6;;true".into(), "column 7", "random 1e6 1"),
+            ("Mapping;Mapping;10;1000;20/1;5;random 1e6 1;;true".into(), "column 5", "smaller than"),
             (format!("Mapping;Mapping;10;1000;20,20;5;{good};Test;up"), "column 9", "is not an order"),
             (format!("Mapping;Mapping;10;1000;20,20;5;{good};Test"), "column 9", "is missing"),
             (format!("{whole};7"), "column 10", "a row has 9 columns"),
@@ -330,6 +435,38 @@ mod tests {
                 "{line}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn the_cells_of_a_study_are_written_as_parameters_that_have_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let input = dir.path().join("in.dat");
+        std::fs::write(&input, [0; 400]).unwrap();
+        let (sized, mapped) = (Backend::Sized, Backend::Mapped);
+        let of_file = |streams| SortGrid {
+            sources: vec![(100, Source::File(input.clone()))],
+            memory: vec![10, 100],
+            fan_in: vec![2, 30],
+            streams,
+            descending: true,
+            caches: CACHES.to_vec(),
+            loops: 3,
+            output: Some("Test".into()),
+        };
+        let mut cells = of_file(all_blocks((sized, &(3..=5)), (mapped, &(16..=17)))).cells();
+        cells.extend(of_file(same_blocks(sized, Backend::Plain, &(0..=7))).cells());
+        cells.extend(of_file(same_blocks(Backend::Buffered, Backend::Direct, &(12..=13))).cells());
+        cells.extend(of_file(same_blocks(Backend::Buffered, Backend::Plain, &(12..=13))).cells());
+        // One combination is missing, so that they are not a product.
+        cells.retain(|cell| (cell.memory_elements, cell.fan_in) != (100, 30));
+        cells.extend(WholeGrid::published().sorts);
+        let text = text_of_cells(&cells);
+        let read: Vec<SortCell> =
+            parse(&text, Path::new("p.csv"), &CACHES).unwrap().iter().flat_map(SortGrid::cells).collect();
+        let different: HashSet<SortCell> = read.iter().cloned().collect();
+        assert_eq!(read.len(), different.len(), "no cell stands twice");
+        assert_eq!(different, cells.into_iter().collect());
+        assert_eq!(text_of_cells(&[]), format!("{HEADER}\n"));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The table of results of a study of merge sorts.
 //!
 //! ```text
-//!   N;M;d;Read stream;Write stream;Order;Loops;Input;Output;Mean ms;...
-//!   1000000;1000;10;mapped 2^16;mapped 2^16;ascending;5;random 1;;31.120;...
+//!   N;M;d;Read stream;Write stream;Order;Cache;Loops;Input;Output;Mean ms;...
+//!   1000000;1000;10;mapped 2^16;mapped 2^16;ascending;warm;5;random 1;;31.120;...
 //! ```
 //!
-//! The cell of a row is found again by its first nine fields; times are read from the last.
+//! The cell of a row is found again by its first ten fields; times are read from the nanoseconds. A table of an earlier
+//! version has no column `Cache`: its results are warm.
 
 use std::path::{Path, PathBuf};
 
@@ -13,20 +14,25 @@ use super::cell::{SortCell, Source, StreamChoice};
 use super::parameters::{self, backend};
 use crate::error::LabError;
 use crate::files::SORTS_TABLE;
+use crate::streams::Cache;
 use crate::streams::parameters::{elements, exponents};
-use crate::table::Table;
+use crate::table::{Columns, NumberedRow, Table};
 use crate::times;
 
 /// The name of the file in the directory of results.
 pub const FILE_NAME: &str = SORTS_TABLE;
 
-const COLUMNS: [&str; 25] = [
+/// Rows of the earlier version are warm.
+const COLUMNS: Columns = Columns { names: &NAMES, added: Some((6, Cache::Warm.word())) };
+
+const NAMES: [&str; 26] = [
     "N",
     "M",
     "d",
     "Read stream",
     "Write stream",
     "Order",
+    "Cache",
     "Loops",
     "Input",
     "Output",
@@ -107,7 +113,7 @@ impl SortResult {
 /// # Errors
 /// The system's, and [`LabError::Table`] for a file that is no such table.
 pub fn read_results(path: &Path) -> Result<Vec<SortResult>, LabError> {
-    results_of(path, Table::read(path, &COLUMNS)?)
+    results_of(path, Table::read(path, COLUMNS)?)
 }
 
 /// The results of the table in `directory`; none if it has no table.
@@ -126,13 +132,13 @@ pub fn read(directory: &Path) -> Result<Vec<SortResult>, LabError> {
 /// As [`read_results`].
 pub fn open(directory: &Path) -> Result<(Table, Vec<SortResult>), LabError> {
     let path = directory.join(FILE_NAME);
-    let (table, rows) = Table::open(&path, &COLUMNS)?;
+    let (table, rows) = Table::open(&path, COLUMNS)?;
     Ok((table, results_of(&path, rows)?))
 }
 
-fn results_of(path: &Path, rows: Vec<(usize, Vec<String>)>) -> Result<Vec<SortResult>, LabError> {
+fn results_of(path: &Path, rows: Vec<NumberedRow>) -> Result<Vec<SortResult>, LabError> {
     let parsed = rows.into_iter().map(|(line, fields)| {
-        let problem = |column: usize| format!("'{}' is impossible", COLUMNS[column]);
+        let problem = |column: usize| format!("'{}' is impossible", NAMES[column]);
         let wrong = |column| LabError::Table { path: path.to_path_buf(), line, problem: problem(column) };
         result_of(&fields).map_err(wrong)
     });
@@ -157,6 +163,7 @@ pub fn fields_of(result: &SortResult) -> Vec<String> {
         cell.read.to_string(),
         cell.write.to_string(),
         cell.order_word().to_owned(),
+        cell.cache.word().to_owned(),
         cell.loops.to_string(),
         source,
         cell.output.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
@@ -201,21 +208,22 @@ fn result_of(fields: &[String]) -> Result<SortResult, usize> {
             "descending" => true,
             _ => return Err(5),
         },
-        loops: parameters::loops(&fields[6]).map_err(|_| 6_usize)?,
-        source: source(&fields[7]).ok_or(7_usize)?,
-        output: Some(&fields[8]).filter(|name| !name.is_empty()).map(PathBuf::from),
+        cache: Cache::of_word(&fields[6]).ok_or(6_usize)?,
+        loops: parameters::loops(&fields[7]).map_err(|_| 7_usize)?,
+        source: source(&fields[8]).ok_or(8_usize)?,
+        output: Some(&fields[9]).filter(|name| !name.is_empty()).map(PathBuf::from),
     };
-    let times = fields[23].split(',').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();
-    let loops_ns = times.ok().filter(|times| times.len() == cell.loops as usize).ok_or(23_usize)?;
-    let (passes, method) = fields[21].split_once(' ').ok_or(21_usize)?;
+    let times = fields[24].split(',').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();
+    let loops_ns = times.ok().filter(|times| times.len() == cell.loops as usize).ok_or(24_usize)?;
+    let (passes, method) = fields[22].split_once(' ').ok_or(22_usize)?;
     let planned = PlannedSort {
-        mean_ms: ms(20)?,
+        mean_ms: ms(21)?,
         method: method.to_owned(),
-        passes: passes.parse().map_err(|_| 21_usize)?,
-        memory_bytes: number(22)?,
+        passes: passes.parse().map_err(|_| 22_usize)?,
+        memory_bytes: number(23)?,
     };
-    let in_memory_ms = if fields[19].is_empty() { None } else { Some(ms(19)?) };
-    let (reads, writes, place) = (number(13)?, number(15)?, fields[24].clone());
+    let in_memory_ms = if fields[20].is_empty() { None } else { Some(ms(20)?) };
+    let (reads, writes, place) = (number(14)?, number(16)?, fields[25].clone());
     Ok(SortResult { cell, place, loops_ns, reads, writes, in_memory_ms, planned })
 }
 
@@ -255,6 +263,7 @@ mod tests {
                 read: StreamChoice::new(backend, 16),
                 write: StreamChoice::new(Backend::Sized, 12),
                 descending: backend == Backend::Plain,
+                cache: if backend == Backend::Sized { Cache::Cold } else { Cache::Warm },
                 loops: 2,
                 source: Source::Random(7),
                 output: None,
@@ -302,6 +311,19 @@ mod tests {
     }
 
     #[test]
+    fn results_of_the_earlier_version_are_warm() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE_NAME);
+        let warm: Vec<_> = results().into_iter().filter(|one| one.cell.cache == Cache::Warm).collect();
+        let mut lines = vec![NAMES.map(str::to_owned).to_vec()];
+        lines.extend(warm.iter().map(fields_of));
+        lines.iter_mut().for_each(|fields| drop(fields.remove(6)));
+        fs::write(&path, lines.iter().map(|fields| fields.join(";") + "\n").collect::<String>()).unwrap();
+        assert_eq!(read_results(&path).unwrap(), warm);
+        assert_eq!(open(dir.path()).unwrap().1, warm);
+    }
+
+    #[test]
     fn an_impossible_field_is_named() {
         let dir = tempfile::tempdir().unwrap();
         drop(open(dir.path()).unwrap());
@@ -315,15 +337,16 @@ mod tests {
             (3, "mapped"),
             (4, "plain 2^4"),
             (5, "up"),
-            (7, "seed"),
-            (20, "nan"),
-            (23, "5"),
+            (6, "hot"),
+            (8, "seed"),
+            (21, "nan"),
+            (24, "5"),
         ] {
             let mut fields = good.clone();
             fields[column] = value.to_owned();
             fs::write(&path, format!("{header}{}\n", fields.join(";"))).unwrap();
             let error = read_results(&path).unwrap_err().to_string();
-            assert!(error.contains("line 2") && error.contains(&format!("'{}'", COLUMNS[column])), "{error}");
+            assert!(error.contains("line 2") && error.contains(&format!("'{}'", NAMES[column])), "{error}");
         }
     }
 }

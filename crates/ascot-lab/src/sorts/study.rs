@@ -1,6 +1,8 @@
 //! The study: cells measured one after the other, each kept before the next begins.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -137,7 +139,7 @@ impl SortStudy {
         self.check_names(&cells)?;
         let known = self.finished_before(place)?;
         let left: Vec<SortCell> = cells.iter().filter(|cell| !known.contains(*cell)).cloned().collect();
-        self.check_space(left.iter().map(space_bytes).max().unwrap_or(0))?;
+        self.check_space(&left)?;
         Ok((cells, left))
     }
 
@@ -214,13 +216,32 @@ impl SortStudy {
         Ok(())
     }
 
-    fn check_space(&self, needed_bytes: u64) -> Result<(), LabError> {
-        let free_bytes = Disk::default().free_space(&self.work)?;
-        if needed_bytes > free_bytes {
-            return Err(LabError::Space { path: self.work.clone(), needed_bytes, free_bytes });
+    /// Checks the space of the files that are sorted, and of the outputs that are kept.
+    fn check_space(&self, left: &[SortCell]) -> Result<(), LabError> {
+        let sorted_bytes = left.iter().map(space_bytes).max().unwrap_or(0);
+        let mut outputs: HashMap<&Path, u64> = HashMap::new();
+        for cell in left {
+            let Some(name) = &cell.output else { continue };
+            let bytes = outputs.entry(name).or_default();
+            *bytes = cell.data_bytes().max(*bytes);
         }
-        Ok(())
+        let kept_bytes = outputs.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        let device =
+            |path: &Path| fs::metadata(path).map(|stat| stat.dev()).map_err(LabError::file("look for", path));
+        if kept_bytes > 0 && device(&self.out)? != device(&self.work)? {
+            check_free(&self.out, "--out", kept_bytes)?;
+            return check_free(&self.work, "--work", sorted_bytes);
+        }
+        check_free(&self.work, "--work", sorted_bytes.saturating_add(kept_bytes))
     }
+}
+
+fn check_free(path: &Path, flag: &'static str, needed_bytes: u64) -> Result<(), LabError> {
+    let free_bytes = Disk::default().free_space(path)?;
+    if needed_bytes > free_bytes {
+        return Err(LabError::Space { path: path.to_path_buf(), flag, needed_bytes, free_bytes });
+    }
+    Ok(())
 }
 
 /// Bytes of the files of a cell that exist at once at most: the input, if it is made; the files of one pass; those of

@@ -1,16 +1,18 @@
 //! The tables of Heinrich et al. (section 4.4 and the appendix) from results, as text.
 //!
-//! Results of the same streams and order belong together. The best M and d of each N are table 9; a table of M against
+//! Results of the same streams, order and state of the cache belong together. The best M and d of each N are table 9; a table of M against
 //! d for each N is that of the appendix, whose rows are figures 30 and 31 and whose columns are figure 32; times of all
 //! N are figure 33.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::cell::{SortCell, StreamChoice};
 use super::results::SortResult;
+use crate::streams::Cache;
 
-/// Results with the same streams and order.
+/// Results with the same streams, order and state of the cache.
 #[derive(Debug, Clone)]
 pub struct Group<'a> {
     /// The streams that are read.
@@ -19,6 +21,8 @@ pub struct Group<'a> {
     pub write: StreamChoice,
     /// Whether the largest integer is the first.
     pub descending: bool,
+    /// The page cache.
+    pub cache: Cache,
     /// The results.
     pub results: Vec<&'a SortResult>,
 }
@@ -36,14 +40,14 @@ pub struct Best {
     pub mean_ms: f64,
 }
 
-/// The results, grouped by streams and order.
+/// The results, grouped; of groups that differ in the cache only, the warm one comes first.
 pub fn groups(results: &[SortResult]) -> Vec<Group<'_>> {
-    let key = |cell: &SortCell| (cell.read, cell.write, cell.descending);
+    let key = |cell: &SortCell| (cell.read, cell.write, cell.descending, Reverse(cell.cache));
     let keys: BTreeSet<_> = results.iter().map(|result| key(&result.cell)).collect();
-    let group = |(read, write, descending)| {
-        let results =
-            results.iter().filter(|result| key(&result.cell) == (read, write, descending)).collect();
-        Group { read, write, descending, results }
+    let group = |group_key| {
+        let (read, write, descending, Reverse(cache)) = group_key;
+        let results = results.iter().filter(|result| key(&result.cell) == group_key).collect();
+        Group { read, write, descending, cache, results }
     };
     keys.into_iter().map(group).collect()
 }
@@ -130,7 +134,8 @@ pub fn text(results: &[SortResult]) -> String {
 fn group_text(group: &Group<'_>) -> String {
     let Group { read, write, .. } = group;
     let order = if group.descending { "descending" } else { "ascending" };
-    let mut text = format!("merge sorts from {read} to {write} streams, {order}\n\n");
+    let cache = group.cache.word();
+    let mut text = format!("merge sorts from {read} to {write} streams, {order}, {cache} cache\n\n");
     text += &cells_table(group).text();
     for elements in group.elements() {
         let _ = write!(text, "\nN = {elements}: milliseconds by M (rows) and d (columns)\n\n");

@@ -13,11 +13,13 @@ use ascot_sort::{Cancel, SortError};
 use proptest::prelude::*;
 
 use super::external_sort::{Counted, ExternalSort};
+use super::measure::Measurement;
 use super::results::read_results;
 use super::*;
 use crate::error::LabError;
 use crate::observe::{Notes, Stop};
-use crate::streams::Backend;
+use crate::page_cache::bytes_read;
+use crate::streams::{Backend, Cache};
 
 fn cell(elements: usize, memory: u64, fan_in: u32, read: StreamChoice, write: StreamChoice) -> SortCell {
     SortCell {
@@ -27,6 +29,7 @@ fn cell(elements: usize, memory: u64, fan_in: u32, read: StreamChoice, write: St
         read,
         write,
         descending: false,
+        cache: Cache::Warm,
         loops: 1,
         source: Source::Random(1),
         output: None,
@@ -246,6 +249,37 @@ fn a_sort_that_is_stopped_leaves_nothing() {
     }
 }
 
+#[test]
+fn every_pass_of_a_cold_sort_reads_from_the_device_and_none_of_a_warm_one() {
+    let dir = tempfile::Builder::new().tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    if crate::place::notice(dir.path()).is_some() {
+        // In memory there is no device to read from.
+        return;
+    }
+    let stop = Stop::default();
+    // 8 runs, and 3 passes that merge pairs: each integer is read 4 times in each of 2 loops, and once to check it.
+    let warm = cell(1 << 18, 1 << 15, 2, sized(16), sized(16));
+    let cold = SortCell { cache: Cache::Cold, ..warm.clone() };
+    for (cell, expected) in [(&cold, (2 * 4 + 1) * cold.data_bytes()), (&warm, 0)] {
+        let mut measurement = Measurement {
+            directory: dir.path(),
+            stop: &stop,
+            place: "here",
+            table: Path::new("table"),
+            out: dir.path(),
+            memory_bytes: 1 << 28,
+            volumes: Volumes::default(),
+            faults: None,
+            input: None,
+        };
+        let before = bytes_read();
+        measurement.calibration_s(cell).unwrap();
+        let read = bytes_read() - before;
+        measurement.clear().unwrap();
+        assert!(read >= expected && read <= expected + expected / 16, "{cell}: {read} instead of {expected}");
+    }
+}
+
 fn study(directory: &Path) -> SortStudy {
     let grid = SortGrid {
         sources: vec![(2000, Source::Random(1)), (500, Source::Random(1))],
@@ -253,6 +287,7 @@ fn study(directory: &Path) -> SortStudy {
         fan_in: vec![2, 10],
         streams: vec![(sized(10), StreamChoice::new(Backend::Mapped, 12))],
         descending: false,
+        caches: vec![Cache::Warm],
         loops: 2,
         output: None,
     };

@@ -38,17 +38,13 @@ pub struct SeriesFit {
     pub parabola: Option<Fit>,
 }
 
-/// The best B of one N.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The best B of one k and N.
+#[derive(Debug, Clone, PartialEq)]
 pub struct BestBlock {
     /// The series.
     pub series: Series,
-    /// N.
-    pub elements: u64,
-    /// B = 2^exponent bytes.
-    pub exponent: u8,
-    /// Its mean time, milliseconds.
-    pub mean_ms: f64,
+    /// The measurement with this B.
+    pub measured: Measured,
 }
 
 /// The B from which one back-end is faster than another.
@@ -58,6 +54,8 @@ pub struct CrossOver {
     pub series: Series,
     /// The back-end that it is compared with; one with B has the same B.
     pub other: Backend,
+    /// k.
+    pub streams: u32,
     /// N.
     pub elements: u64,
     /// The smallest exponent of B at which it is faster; `None` if it never is.
@@ -69,13 +67,13 @@ pub struct CrossOver {
 /// The conclusions.
 #[derive(Debug, Clone, Default)]
 pub struct Analysis {
-    /// Cost against N, for one stream (for back-ends with B: at the largest B up to 64 KiB).
+    /// Cost against N, for each k (for back-ends with B: at the largest B up to 64 KiB).
     pub by_elements: Vec<SeriesFit>,
     /// Cost against k, for streams of each N (for back-ends with B: at the same B).
     pub by_streams: Vec<SeriesFit>,
-    /// The best B of each N.
+    /// The best B of each k and N.
     pub best_blocks: Vec<BestBlock>,
-    /// Cross-overs of each N.
+    /// Cross-overs of each k and N.
     pub cross_overs: Vec<CrossOver>,
 }
 
@@ -92,13 +90,18 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// The mean milliseconds of one cell.
-    pub fn mean_ms(self, series: Series, exponent: u8, streams: u32, elements: u64) -> Option<f64> {
+    /// The result of one cell.
+    pub fn find(self, series: Series, exponent: u8, streams: u32, elements: u64) -> Option<&'a Measured> {
         let same = |measured: &&Measured| {
             let cell = &measured.cell;
             (cell.exponent, cell.streams, cell.elements) == (exponent, streams, elements)
         };
-        self.of(series).find(same).map(Measured::mean_ms)
+        self.of(series).find(same)
+    }
+
+    /// The mean milliseconds of one cell.
+    pub fn mean_ms(self, series: Series, exponent: u8, streams: u32, elements: u64) -> Option<f64> {
+        self.find(series, exponent, streams, elements).map(Measured::mean_ms)
     }
 
     /// The different values of a parameter in a series, ascending.
@@ -130,28 +133,31 @@ impl Analysis {
         let exponents = results.values(series, |measured| measured.cell.exponent);
         let usual = exponents.iter().rev().find(|exponent| **exponent <= USUAL_EXPONENT);
         let Some(&exponent) = usual.or(exponents.first()) else { return };
-        let points = |measured: &Measured| measured.cell.elements as f64;
-        let alone = |measured: &&Measured| measured.cell.streams == 1 && measured.cell.exponent == exponent;
-        let all: Vec<(f64, f64)> =
-            results.of(series).filter(alone).map(|one| (points(one), one.mean_ms())).collect();
-        self.by_elements.extend(fit_of(series, 1, exponent, &all));
-        for elements in results.values(series, |measured| measured.cell.elements) {
-            if series.backend.has_blocks() {
-                self.best_blocks.extend(best_block(results, series, elements));
+        let points_of = |of: &dyn Fn(&Measured) -> Option<f64>| -> Vec<(f64, f64)> {
+            let same_block = results.of(series).filter(|measured| measured.cell.exponent == exponent);
+            same_block.filter_map(|measured| Some((of(measured)?, measured.mean_ms()))).collect()
+        };
+        let all_streams = results.values(series, |measured| measured.cell.streams);
+        let all_elements = results.values(series, |measured| measured.cell.elements);
+        for &streams in &all_streams {
+            let n = |one: &Measured| (one.cell.streams == streams).then_some(one.cell.elements as f64);
+            self.by_elements.extend(fit_of(series, u64::from(streams), exponent, &points_of(&n)));
+        }
+        for &elements in &all_elements {
+            let k = |one: &Measured| (one.cell.elements == elements).then(|| f64::from(one.cell.streams));
+            self.by_streams.extend(fit_of(series, elements, exponent, &points_of(&k)));
+        }
+        for &streams in all_streams.iter().filter(|_| series.backend.has_blocks()) {
+            for &elements in &all_elements {
+                self.best_blocks.extend(best_block(results, series, streams, elements));
                 let slower: &[Backend] = match series.backend {
                     Backend::Sized => &[Backend::Plain, Backend::Buffered],
                     Backend::Mapped => &[Backend::Plain, Backend::Buffered, Backend::Sized],
                     _ => &[Backend::Plain, Backend::Buffered, Backend::Sized, Backend::Mapped],
                 };
-                let cross = |&other| cross_over(results, series, other, elements);
+                let cross = |&other| cross_over(results, series, other, streams, elements);
                 self.cross_overs.extend(slower.iter().filter_map(cross));
             }
-            let same = |measured: &&Measured| {
-                measured.cell.elements == elements && measured.cell.exponent == exponent
-            };
-            let of = |one: &Measured| (f64::from(one.cell.streams), one.mean_ms());
-            let all: Vec<(f64, f64)> = results.of(series).filter(same).map(of).collect();
-            self.by_streams.extend(fit_of(series, elements, exponent, &all));
         }
     }
 }
@@ -161,38 +167,44 @@ fn fit_of(series: Series, fixed: u64, exponent: u8, points: &[(f64, f64)]) -> Op
     Some(SeriesFit { series, fixed, exponent, line, parabola: Fit::parabola(points) })
 }
 
-/// Exponents and mean milliseconds of one stream of `elements`, by B.
-fn by_block(results: Results<'_>, series: Series, elements: u64) -> Vec<(u8, f64)> {
-    let same = |measured: &&Measured| measured.cell.elements == elements && measured.cell.streams == 1;
-    let mut all: Vec<(u8, f64)> =
-        results.of(series).filter(same).map(|one| (one.cell.exponent, one.mean_ms())).collect();
-    all.sort_by_key(|(exponent, _)| *exponent);
+/// The results of one k and N, by B.
+fn by_block<'a>(results: Results<'a>, series: Series, streams: u32, elements: u64) -> Vec<&'a Measured> {
+    let same = |one: &&Measured| (one.cell.streams, one.cell.elements) == (streams, elements);
+    let mut all: Vec<&Measured> = results.of(series).filter(same).collect();
+    all.sort_by_key(|measured| measured.cell.exponent);
     all
 }
 
-fn best_block(results: Results<'_>, series: Series, elements: u64) -> Option<BestBlock> {
-    let all = by_block(results, series, elements);
-    let shortest = all.iter().map(|(_, ms)| *ms).fold(f64::INFINITY, f64::min);
-    let (exponent, mean_ms) = all.into_iter().find(|(_, ms)| *ms <= shortest * (1.0 + SAME_TIME))?;
-    Some(BestBlock { series, elements, exponent, mean_ms })
+fn best_block(results: Results<'_>, series: Series, streams: u32, elements: u64) -> Option<BestBlock> {
+    let all = by_block(results, series, streams, elements);
+    let shortest = all.iter().map(|one| one.mean_ms()).fold(f64::INFINITY, f64::min);
+    let best = all.into_iter().find(|one| one.mean_ms() <= shortest * (1.0 + SAME_TIME))?;
+    Some(BestBlock { series, measured: best.clone() })
 }
 
-fn cross_over(results: Results<'_>, series: Series, other: Backend, elements: u64) -> Option<CrossOver> {
+fn cross_over(
+    results: Results<'_>,
+    series: Series,
+    other: Backend,
+    streams: u32,
+    elements: u64,
+) -> Option<CrossOver> {
     let slower = Series { backend: other, ..series };
-    let faster_at = |(exponent, ms): (u8, f64)| {
+    let faster_at = |one: &Measured| {
+        let exponent = one.cell.exponent;
         let exponent_of_other = if other.has_blocks() { exponent } else { 0 };
-        let other_ms = results.mean_ms(slower, exponent_of_other, 1, elements)?;
-        Some((exponent, ms < other_ms))
+        let other_ms = results.mean_ms(slower, exponent_of_other, streams, elements)?;
+        Some((exponent, one.mean_ms() < other_ms))
     };
     let all: Vec<(u8, bool)> =
-        by_block(results, series, elements).into_iter().filter_map(faster_at).collect();
+        by_block(results, series, streams, elements).into_iter().filter_map(faster_at).collect();
     if all.is_empty() {
         return None;
     }
     let first = all.iter().position(|(_, faster)| *faster);
     let from_exponent = first.map(|at| all[at].0);
     let stays_faster = first.is_some_and(|at| all[at..].iter().all(|(_, faster)| *faster));
-    Some(CrossOver { series, other, elements, from_exponent, stays_faster })
+    Some(CrossOver { series, other, streams, elements, from_exponent, stays_faster })
 }
 
 #[cfg(test)]
@@ -246,7 +258,14 @@ mod tests {
     fn the_conclusions_are_those_of_the_paper() {
         let analysis = Analysis::new(&published());
         let best = |backend| {
-            analysis.best_blocks.iter().find(|best| best.series.backend == backend).unwrap().exponent
+            analysis
+                .best_blocks
+                .iter()
+                .find(|best| best.series.backend == backend)
+                .unwrap()
+                .measured
+                .cell
+                .exponent
         };
         // Tables 3 and 5.
         assert_eq!([best(Backend::Sized), best(Backend::Mapped)], [14, 15]);
@@ -271,6 +290,31 @@ mod tests {
         assert!((fit.line.coefficients[1] - 3.0).abs() < 1e-6 && fit.parabola.is_some(), "{fit:?}");
         assert_eq!(analysis.by_elements.len(), 1);
         assert!((analysis.by_elements[0].line.at(50_000.0) - 250.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn every_k_has_its_best_block_cross_over_and_fit() {
+        let mut all = Vec::new();
+        for (k, best) in [(1, 12), (4, 14)] {
+            for n in [1000, 10_000, 100_000] {
+                let ms = n as f64 * f64::from(k);
+                all.push(result(Backend::Buffered, 0, k, n, ms));
+                let sized = |exponent| ms * if exponent < best { 2.0 } else { 0.5 };
+                all.extend([12, 14].map(|exponent| result(Backend::Sized, exponent, k, n, sized(exponent))));
+            }
+        }
+        let analysis = Analysis::new(&all);
+        let best: Vec<_> = analysis
+            .best_blocks
+            .iter()
+            .map(|best| (best.measured.cell.streams, best.measured.cell.exponent))
+            .collect();
+        assert_eq!(best, [(1, 12), (1, 12), (1, 12), (4, 14), (4, 14), (4, 14)]);
+        let crosses: Vec<_> =
+            analysis.cross_overs.iter().map(|cross| (cross.streams, cross.from_exponent)).collect();
+        assert_eq!(crosses[2..4], [(1, Some(12)), (4, Some(14))]);
+        let fits: Vec<_> = analysis.by_elements.iter().map(|fit| (fit.series.backend, fit.fixed)).collect();
+        assert_eq!(fits[..2], [(Backend::Buffered, 1), (Backend::Buffered, 4)]);
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl Cache {
             Self::Warm => "warm",
         }
     }
+
+    /// The state that has this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        [Self::Cold, Self::Warm].into_iter().find(|cache| cache.word() == word)
+    }
 }
 
 /// The word of a direction.

@@ -14,6 +14,7 @@ use ascot_io::elements::{ElementReader, ElementWriter, StreamKind};
 use super::cell::{Cache, Cell};
 use crate::error::LabError;
 use crate::observe::Stop;
+use crate::page_cache;
 use crate::times;
 
 /// Rounds of the interleaving between two looks at the stop flag.
@@ -157,7 +158,7 @@ impl Measurement<'_> {
         let mut loops = Vec::new();
         for _ in 0..cell.loops {
             if cell.cache == Cache::Cold {
-                paths.iter().try_for_each(|path| drop_from_cache(path))?;
+                paths.iter().try_for_each(|path| page_cache::drop_file(path))?;
             }
             let since = Instant::now();
             let (sum, ios) = self.read_once(cell, &paths)?;
@@ -273,18 +274,10 @@ fn damaged(cell: &Cell, paths: &[PathBuf]) -> LabError {
     LabError::Damaged { what: cell.to_string(), path: paths.first().cloned().unwrap_or_default() }
 }
 
-/// Drops the pages of a file from the cache; they are on the device.
-fn drop_from_cache(path: &Path) -> Result<(), LabError> {
-    let dropped = File::open(path).and_then(|file| {
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
-        Ok(())
-    });
-    dropped.map_err(LabError::file("drop from the page cache", path))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page_cache::bytes_read;
     use crate::streams::cell::Backend;
 
     fn cell(direction: Direction, backend: Backend, exponent: u8, cache: Cache) -> Cell {
@@ -322,12 +315,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    /// Bytes that this thread has read from devices.
-    fn bytes_read() -> u64 {
-        let text = fs::read_to_string("/proc/thread-self/io").unwrap();
-        text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap().parse().unwrap()
     }
 
     #[test]

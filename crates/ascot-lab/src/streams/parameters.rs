@@ -1,4 +1,5 @@
-//! The parameters of a study: from flags, or from a file as Heinrich et al. (section 3.1) print it.
+//! The parameters of a study: from flags, or from a file as Heinrich et al. (section 3.1) print it; and such a file for
+//! the cells of a study.
 //!
 //! ```text
 //!   Stream Type;Total integers per file;Nr of streams;Buffer size range;Nr Loops     optional header
@@ -6,6 +7,7 @@
 //!   BufferB;1e6;1;0,20;6                                                             B from 2^0 to 2^20
 //! ```
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -13,6 +15,7 @@ use ascot_io::Direction;
 
 use super::cell::{Backend, Cache, Cell, MAX_EXPONENT};
 use crate::error::LabError;
+use crate::files::STREAMS_HEADER as HEADER;
 use crate::parameter_file::text_of;
 
 /// The largest N: more integers than any file system holds in one file.
@@ -189,6 +192,55 @@ pub fn read(path: &Path) -> Result<Vec<Row>, LabError> {
     Ok(rows)
 }
 
+/// The text of a file of parameters for these cells, which [`parse`] reads. Directions and states of the cache are not
+/// part of such a file.
+pub fn text_of_cells<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> String {
+    let exponents = grouped(
+        cells
+            .into_iter()
+            .map(|cell| ((cell.backend, cell.loops, cell.streams, cell.elements), cell.exponent)),
+    );
+    // Cells of one range of B, then those that have the same values of N, too.
+    let elements = grouped(exponents.into_iter().flat_map(|((backend, loops, k, n), exponents)| {
+        ranges(exponents).into_iter().map(move |range| ((backend, loops, range, k), n))
+    }));
+    let streams = grouped(
+        elements.into_iter().map(|((backend, loops, range, k), all_n)| ((backend, loops, range, all_n), k)),
+    );
+    let mut text = format!("{HEADER}\n");
+    for ((backend, loops, (first, last), all_n), all_k) in streams {
+        let name = backend.published_name().unwrap_or(backend.word());
+        text += &format!("{name};{};{};{first},{last};{loops}\n", list(&all_n), list(&all_k));
+    }
+    text
+}
+
+/// The values of each key, in the order of the pairs.
+pub(crate) fn grouped<K: Ord, V>(pairs: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, Vec<V>> {
+    let mut groups: BTreeMap<K, Vec<V>> = BTreeMap::new();
+    for (key, value) in pairs {
+        groups.entry(key).or_default().push(value);
+    }
+    groups
+}
+
+/// The ranges of numbers that follow one another, each with both of its ends.
+pub(crate) fn ranges(numbers: Vec<u8>) -> Vec<(u8, u8)> {
+    let mut ranges: Vec<(u8, u8)> = Vec::new();
+    for number in BTreeSet::from_iter(numbers) {
+        match ranges.last_mut().filter(|(_, last)| *last + 1 == number) {
+            Some((_, last)) => *last = number,
+            None => ranges.push((number, number)),
+        }
+    }
+    ranges
+}
+
+/// Numbers as a list.
+pub(crate) fn list<T: ToString>(numbers: &[T]) -> String {
+    numbers.iter().map(T::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// Parses the text of a file of parameters; `path` names it in errors.
 ///
 /// # Errors
@@ -240,6 +292,8 @@ fn row(line: &str, number: usize, path: &Path) -> Result<Row, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::streams::grid::{CACHES, DIRECTIONS, Grid};
+    use std::collections::HashSet;
 
     fn parsed(text: &str) -> Result<Vec<Row>, String> {
         parse(text, Path::new("p.csv")).map_err(|error| error.to_string())
@@ -288,6 +342,21 @@ mod tests {
             let error = parsed(&format!("Simple;1;1;0,0;2\n{line}\n")).unwrap_err();
             assert!(error.contains(place) && error.contains(problem), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn the_cells_of_a_study_are_written_as_parameters_that_have_no_others() {
+        for grid in [Grid::quick(), Grid::published()] {
+            let cells = grid.cells();
+            let text = text_of_cells(&cells);
+            let rows = parse(&text, Path::new("p.csv")).unwrap();
+            let read: Vec<Cell> = rows.iter().flat_map(|row| row.cells(&DIRECTIONS, &CACHES)).collect();
+            let different: HashSet<Cell> = read.iter().copied().collect();
+            assert_eq!(read.len(), different.len(), "no cell stands twice");
+            assert_eq!(different, cells.into_iter().collect());
+            assert!(rows.len() < 120, "{}", rows.len());
+        }
+        assert_eq!(text_of_cells(&[]), format!("{HEADER}\n"));
     }
 
     #[test]

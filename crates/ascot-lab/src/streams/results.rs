@@ -17,12 +17,14 @@ use super::measure::Measured;
 use super::parameters;
 use crate::error::LabError;
 use crate::files::STREAMS_TABLE;
-use crate::table::{NumberedRow, Table};
+use crate::table::{Columns, NumberedRow, Table};
 
 /// The name of the file in the directory of results.
 pub const FILE_NAME: &str = STREAMS_TABLE;
 
-const COLUMNS: [&str; 15] = [
+const COLUMNS: Columns = Columns { names: &NAMES, added: None };
+
+const NAMES: [&str; 15] = [
     "Direction",
     "Stream",
     "N",
@@ -46,7 +48,7 @@ const COLUMNS: [&str; 15] = [
 /// The system's, and [`LabError::Table`] for a file that is no such table.
 pub fn open(directory: &Path) -> Result<(Table, Vec<Measured>), LabError> {
     let path = directory.join(FILE_NAME);
-    let (table, rows) = Table::open(&path, &COLUMNS)?;
+    let (table, rows) = Table::open(&path, COLUMNS)?;
     Ok((table, results_of(&path, rows)?))
 }
 
@@ -57,7 +59,7 @@ pub fn open(directory: &Path) -> Result<(Table, Vec<Measured>), LabError> {
 pub fn read(directory: &Path) -> Result<Vec<Measured>, LabError> {
     let path = directory.join(FILE_NAME);
     match path.try_exists().map_err(LabError::file("look for", &path))? {
-        true => results_of(&path, Table::read(&path, &COLUMNS)?),
+        true => results_of(&path, Table::read(&path, COLUMNS)?),
         false => Ok(Vec::new()),
     }
 }
@@ -65,7 +67,7 @@ pub fn read(directory: &Path) -> Result<Vec<Measured>, LabError> {
 fn results_of(path: &Path, rows: Vec<NumberedRow>) -> Result<Vec<Measured>, LabError> {
     let parsed = rows.into_iter().map(|(line, fields)| {
         let problem = |problem| LabError::Table { path: path.to_path_buf(), line, problem };
-        measured_of(&fields).map_err(|column| problem(format!("'{}' is impossible", COLUMNS[column])))
+        measured_of(&fields).map_err(|column| problem(format!("'{}' is impossible", NAMES[column])))
     });
     parsed.collect()
 }
@@ -110,11 +112,7 @@ fn measured_of(fields: &[String]) -> Result<Measured, usize> {
         Some(text) => *parameters::exponents(text, backend).map_err(|_| 4_usize)?.start(),
         None => 0,
     };
-    let cache = match fields[5].as_str() {
-        "cold" => Cache::Cold,
-        "warm" => Cache::Warm,
-        _ => return Err(5),
-    };
+    let cache = Cache::of_word(&fields[5]).ok_or(5_usize)?;
     let loops = parameters::loops(&fields[6]).map_err(|_| 6_usize)?;
     let counted_ios = fields[12].parse().map_err(|_| 12_usize)?;
     let times = fields[13].split(',').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();

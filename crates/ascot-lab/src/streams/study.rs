@@ -139,7 +139,8 @@ impl StreamStudy {
     fn check_space(&self, needed_bytes: u64) -> Result<(), LabError> {
         let free_bytes = Disk::default().free_space(&self.work)?;
         if needed_bytes > free_bytes {
-            return Err(LabError::Space { path: self.work.clone(), needed_bytes, free_bytes });
+            let (path, flag) = (self.work.clone(), "--work");
+            return Err(LabError::Space { path, flag, needed_bytes, free_bytes });
         }
         Ok(())
     }
