@@ -491,6 +491,25 @@ def test_a_plain_stream_makes_one_system_call_of_any_kind_for_each_element(strea
     assert calls("", 3000) - calls("", 1000) < 20
 
 
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "direct" not in kind])
+def test_the_requests_that_a_stream_counts_are_those_that_the_kernel_sees(streams, tmp_path, kind):
+    """System calls and windows of the file itself; io_uring, of direct streams, is not visible to strace."""
+    log = tmp_path / "log"
+    traced = ["strace", "-f", "-y", "-e", "trace=read,write,pread64,pwrite64,mmap", "-o", str(log)]
+    done = stream(streams, tmp_path / "file", 5000, kind, kind, before=traced)
+    assert done.returncode == 0, done.stderr
+    written, read = map(int, done.stdout.split()[:2])
+    calls = [line for line in log.read_text().splitlines() if f"<{tmp_path / 'file'}>" in line]
+    windows = [line for line in calls if "mmap(" in line]
+    if "mapped" in kind:
+        assert len(windows) == written + read == 12
+    else:
+        assert not windows
+        assert len([line for line in calls if "write" in line]) == written
+        assert len([line for line in calls if "read" in line]) == read
+
+
 def test_files_of_other_lengths_and_elements_of_other_sizes(streams, tmp_path):
     file = tmp_path / "file"
     file.write_bytes(bytes(1 << 20))

@@ -282,7 +282,7 @@ def test_outputs_are_counted_on_their_volume(disk):
         taken.write_bytes(bytes(12 * MIB))
         words = ("--params", disk / "p.csv", "--out", volume / "r", "--work", disk)
         told = run("lab", "sort", *words, expect=2).stderr
-        assert "the study needs 4 MB" in told and "(--out DIR)" in told, told
+        assert "the study needs 4.00 MB" in told and "(--out DIR)" in told, told
         assert not (volume / "r").exists()
         taken.unlink()
         run("lab", "sort", *words, "--cache", "warm")

@@ -1,5 +1,6 @@
 //! The commands gen, check and clean.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -139,7 +140,7 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     let dirs = if named.is_empty() { usual_temp_dirs() } else { named.clone() };
     let leftovers = ascot_sort::clean(&dirs, removal)?;
     let mut lines: Vec<String> = leftovers.iter().map(|leftover| line_of(leftover, removal)).collect();
-    lines.extend(dirs.iter().flat_map(|dir| clean_studies(dir, removal)));
+    lines.extend(clean_studies(&dirs, removal));
     if lines.is_empty() {
         let places: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
         lines.push(format!("no leftover files in {}", places.join(", ")));
@@ -154,8 +155,8 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Removes the files of killed studies in `dir`, with which nothing can be continued; a line for each.
-fn clean_studies(dir: &Path, removal: Removal) -> Vec<String> {
+/// Removes the files of killed studies in `dirs`, with which nothing can be continued; a line for each.
+fn clean_studies(dirs: &[PathBuf], removal: Removal) -> Vec<String> {
     let line = |path: PathBuf| {
         let files = fs::read_dir(&path).into_iter().flatten().flatten();
         let bytes = files.filter_map(|file| file.metadata().ok()).map(|stat| stat.blocks() * 512).sum();
@@ -166,7 +167,11 @@ fn clean_studies(dir: &Path, removal: Removal) -> Vec<String> {
         };
         format!("{done}  {}  {}  (files of a study of ascot lab)", path.display(), units::bytes(bytes))
     };
-    ascot_lab::work_dir::leftovers(dir).into_iter().map(line).collect()
+    // Two of the usual directories may be the same.
+    let mut seen = HashSet::new();
+    let found = dirs.iter().flat_map(|dir| ascot_lab::work_dir::leftovers(dir));
+    let different: Vec<PathBuf> = found.filter(|path| seen.insert(fs::canonicalize(path).ok())).collect();
+    different.into_iter().map(line).collect()
 }
 
 fn line_of(leftover: &Leftover, removal: Removal) -> String {
