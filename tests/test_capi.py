@@ -528,6 +528,27 @@ def test_pointers_that_left_their_block_are_refused(streams, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_file_on_a_volume_that_is_almost_full_is_exact_or_an_error(streams, disk):
+    """An allocation ahead that fails may extend a file: a mapped stream cuts it off again, also at a window's end."""
+    count = 16_384 * 16  # 48 windows
+    exact = 0
+    with small_disk(disk, 16 * MIB) as small:
+        file, ballast = small / "file", small / "ballast"
+        for kib in range(0, 1100, 64):
+            free = os.statvfs(small).f_bavail * os.statvfs(small).f_frsize
+            with open(ballast, "wb") as taken:
+                os.posix_fallocate(taken.fileno(), 0, free - RECORD * count - kib * 1024)
+            done = stream(streams, file, count, "kind=mapped block=64KiB", "")
+            if done.returncode == 0:
+                exact += 1
+                assert file.stat().st_size == RECORD * count, kib
+            else:
+                assert "no space left" in done.stderr, (kib, done.stderr)
+            file.unlink()
+            ballast.unlink()
+    assert exact > 8
+
+
 def test_a_full_volume_is_reported_to_c(streams, disk):
     with small_disk(disk, 4 * MIB) as small:
         for kind in ("kind=plain", "", "kind=mapped block=64KiB", "kind=direct block=64KiB"):

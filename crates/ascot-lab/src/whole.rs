@@ -83,12 +83,24 @@ pub struct WholeResults {
 }
 
 impl WholeStudy {
+    /// Checks that both studies can run; of two errors for space, the larger.
+    fn check(&self) -> Result<(), LabError> {
+        let needed = |error: &LabError| match error {
+            LabError::Space { needed_bytes, .. } => *needed_bytes,
+            _ => u64::MAX,
+        };
+        match (self.streams.check(), self.sorts.check()) {
+            (Err(one), Err(other)) => Err(if needed(&one) >= needed(&other) { one } else { other }),
+            (one, other) => one.and(other),
+        }
+    }
+
     /// Predicts both studies, then makes the measurements that their tables do not have yet.
     ///
     /// # Errors
     /// Those of the studies; rows of finished measurements stay.
     pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<WholeResults, LabError> {
-        self.sorts.check()?;
+        self.check()?;
         let (streams, sorts) = (self.streams.predict(stop)?, self.sorts.predict(stop)?);
         observer.planned(&Planned {
             measurements: streams.measurements + sorts.measurements,

@@ -18,12 +18,13 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// A straight line through points `(x, cost)` with positive costs; `None` for fewer than two different x.
+    /// A straight line through points `(x, cost)` with positive costs; `None` for fewer than three different x: a line
+    /// through two has no error, whatever they are.
     pub fn line(points: &[(f64, f64)]) -> Option<Self> {
         Self::polynomial(points, 2)
     }
 
-    /// A parabola; `None` for fewer than three different x.
+    /// A parabola; `None` for fewer than four different x.
     pub fn parabola(points: &[(f64, f64)]) -> Option<Self> {
         Self::polynomial(points, 3)
     }
@@ -39,7 +40,7 @@ impl Fit {
         let mut different: Vec<f64> = points.iter().map(|(x, _)| *x).collect();
         different.sort_by(f64::total_cmp);
         different.dedup();
-        if different.len() < terms {
+        if different.len() <= terms {
             return None;
         }
         // Powers of x near one keep the equations well conditioned.
@@ -136,7 +137,9 @@ mod tests {
     #[test]
     fn too_few_points_have_no_fit() {
         assert_eq!(Fit::line(&[(1.0, 2.0), (1.0, 3.0)]), None);
-        assert_eq!(Fit::parabola(&[(1.0, 2.0), (2.0, 3.0)]), None);
+        assert_eq!(Fit::line(&[(1.0, 2.0), (1.0, 3.0), (2.0, 3.0)]), None, "it would have no error");
+        assert_eq!(Fit::parabola(&[(1.0, 2.0), (2.0, 3.0), (3.0, 5.0)]), None);
+        assert!(Fit::line(&[(1.0, 2.0), (2.0, 3.0), (3.0, 5.0)]).is_some_and(|fit| fit.relative_error > 0.0));
         assert_eq!(Fit::line(&[(1.0, 0.0), (2.0, -1.0)]), None);
     }
 }

@@ -147,7 +147,7 @@ fn text(report: &DiskReport) -> String {
     let _ = writeln!(text, "predicted: {}\n", predicted(&report.prediction));
     let _ = writeln!(text, "  MB/s of a volume{:>11}{:>12}{:>10}  volume", "mean", "deviation", "slowest");
     for pass in &report.passes {
-        append_pass(&mut text, pass);
+        append_pass(&mut text, pass, report.rounds);
     }
     text.push_str(
         "\n  mean, deviation and slowest are those of the volumes; ± is half of the distance between the rounds\n",
@@ -158,9 +158,12 @@ fn text(report: &DiskReport) -> String {
     text
 }
 
-fn append_pass(text: &mut String, pass: &PassReport) {
-    let spread = pass.relative_spread * 100.0;
-    let _ = writeln!(text, "\n  {} (± {spread:.0}%)", pass_name(&pass.pass));
+fn append_pass(text: &mut String, pass: &PassReport, rounds: u32) {
+    let spread = match rounds {
+        1 => String::new(),
+        _ => format!(" (± {:.0}%)", pass.relative_spread * 100.0),
+    };
+    let _ = writeln!(text, "\n  {}{spread}", pass_name(&pass.pass));
     let lines = [("reading", &pass.reading), ("writing", &pass.writing)];
     for (direction, rates) in lines.into_iter().filter_map(|(name, rates)| Some((name, rates.as_ref()?))) {
         let MemberRates { mean, deviation, slowest, members, .. } = rates;
@@ -168,7 +171,7 @@ fn append_pass(text: &mut String, pass: &PassReport) {
             text,
             "    {direction:<14}{:>11}{:>12}{:>10}  {}",
             shown::megabytes(*mean),
-            shown::megabytes(*deviation),
+            if members.len() > 1 { shown::megabytes(*deviation) } else { "-".to_owned() },
             shown::megabytes(slowest.bytes_per_s),
             slowest.name
         );

@@ -1,5 +1,6 @@
 //! `ascot lab`: the studies of `ascot-lab`, one file each.
 
+mod directories;
 mod disk;
 mod net;
 mod pages;

@@ -193,7 +193,7 @@ fn append_model(text: &mut String, report: &NetReport) {
     let cost = model.fitted.model.peer_seconds_per_byte;
     let from = if model.fitted.own_cost { "by these rates" } else { "as published (docs/published.md)" };
     let _ = if cost > 0.0 {
-        writeln!(text, "\n  more peers, by the model: each takes {:.3} ns of every kB, {from}", cost * 1e12)
+        writeln!(text, "\n  more peers, by the model: each adds {:.3} µs to every MB, {from}", cost * 1e12)
     } else {
         writeln!(text, "\n  more peers, by the model: these rates do not fall with more peers")
     };

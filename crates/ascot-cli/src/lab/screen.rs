@@ -19,6 +19,7 @@ use ascot_model::resource_use::ResourceUse;
 use ascot_model::units;
 use clap::ArgMatches;
 
+use super::directories::OutDirectory;
 use crate::failure::Failure;
 use crate::monitoring::sampled;
 use crate::signals::stoppable;
@@ -65,19 +66,30 @@ impl Screen {
     pub fn watch<T>(
         &self,
         matches: &ArgMatches,
+        out: &OutDirectory,
         study: impl FnOnce(&Self, &Stop) -> Result<T, LabError>,
     ) -> Result<(T, Option<ResourceUse>), Failure> {
-        sampled(matches, || Ok(stoppable(|cancel| self.show(|screen| study(screen, &Stop(cancel.flag()))))?))
+        sampled(matches, || {
+            Ok(stoppable(|cancel| {
+                let result = self.show(|screen| study(screen, &Stop(cancel.flag())));
+                if result.is_err() {
+                    // Now, because a signal ends the process before anything is dropped.
+                    out.remove_if_empty();
+                }
+                result
+            })?)
+        })
     }
 
     /// Shows a study, clears the line when it has ended in any way, and says where an interrupted one continues.
     fn show<R>(&self, study: impl FnOnce(&Self) -> Result<R, LabError>) -> Result<R, LabError> {
         let result = study(self);
         self.clear();
-        if let Err(stopped @ LabError::Stopped { .. }) = &result
+        if let Err(stopped @ LabError::Stopped { path }) = &result
             && !self.quiet
         {
-            self.notice(&stopped.to_string());
+            let nothing = "stopped before anything was measured".to_owned();
+            self.notice(&if path.exists() { stopped.to_string() } else { nothing });
         }
         result
     }

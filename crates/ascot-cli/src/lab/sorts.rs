@@ -10,9 +10,10 @@ use ascot_lab::streams::{Backend, Cache};
 use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
 
+use super::directories::{out_directory, work_directory};
 use super::pages::{self, Run};
 use super::screen::Screen;
-use super::streams::{caches, out_directory, work_directory};
+use super::streams::caches;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::sys::print;
@@ -42,7 +43,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let volumes = volume::of_directory(matches, &work)?;
     let study = SortStudy { cells, out: out.to_path_buf(), work, memory_bytes, volumes, faults: None };
     let screen = Screen::new(matches.get_flag("quiet"));
-    let (finished, used) = screen.watch(matches, |screen, stop| study.run(screen, stop))?;
+    let (finished, used) = screen.watch(matches, &out, |screen, stop| study.run(screen, stop))?;
     let FinishedSorts { results, measured, predicted_s, taken_s } = &finished;
     let run = Run { measured: *measured, predicted_s: *predicted_s, taken_s: *taken_s, used };
     let page = pages::write(matches, &study.out, &study.work, &run)?;

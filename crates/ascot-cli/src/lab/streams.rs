@@ -1,20 +1,19 @@
 //! `ascot lab streams` and `ascot lab all`.
 
-use std::fs;
-use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ascot_io::Direction;
+use ascot_lab::LabError;
 use ascot_lab::page;
 use ascot_lab::sorts::{SortStudy, summary};
 use ascot_lab::streams::grid::{CACHES, DIRECTIONS};
 use ascot_lab::streams::parameters::{self, Row};
 use ascot_lab::streams::{Backend, Cache, Cell, Finished, StreamStudy};
 use ascot_lab::whole::{WholeGrid, WholeResults, WholeStudy};
-use ascot_lab::{LabError, files};
 use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
 
+use super::directories::{OutDirectory, out_directory, work_directory};
 use super::pages::{self, Run};
 use super::screen::Screen;
 use crate::failure::Failure;
@@ -73,7 +72,7 @@ pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
     let screen = Screen::new(matches.get_flag("quiet"));
     let study = WholeStudy { streams, sorts };
     let (WholeResults { streams, sorts, predicted_s }, used) =
-        screen.watch(matches, |screen, stop| study.run(screen, stop))?;
+        screen.watch(matches, &out, |screen, stop| study.run(screen, stop))?;
     let measured = streams.measured + sorts.measured;
     let run = Run { measured, predicted_s, taken_s: streams.taken_s + sorts.taken_s, used };
     let page = pages::write(matches, &out, &work, &run)?;
@@ -103,62 +102,13 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
     let study = StreamStudy { cells, out: out.to_path_buf(), work: work.clone(), memory_bytes };
     let screen = Screen::new(matches.get_flag("quiet"));
     let (Finished { results, measured, predicted_s, taken_s }, used) =
-        screen.watch(matches, |screen, stop| study.run(screen, stop))?;
+        screen.watch(matches, &out, |screen, stop| study.run(screen, stop))?;
     let run = Run { measured, predicted_s, taken_s, used };
     let page = pages::write(matches, &out, &work, &run)?;
     let all = if results.len() <= SHOWN { page::measurements_text(&results) } else { String::new() };
     let conclusions = page::best_blocks_text(&results) + &page::ios_text(&results);
     print(format!("{all}{conclusions}{}", run.closing_line(results.len(), &page)))?;
     Ok(0)
-}
-
-/// The directory of the results. If it was made and nothing is put into it, it is removed: a study that is refused
-/// leaves nothing.
-pub(super) struct OutDirectory {
-    path: PathBuf,
-    made: bool,
-}
-
-impl Deref for OutDirectory {
-    type Target = Path;
-
-    fn deref(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for OutDirectory {
-    fn drop(&mut self) {
-        if self.made {
-            // Fails if anything is in it.
-            let _ = fs::remove_dir(&self.path);
-        }
-    }
-}
-
-/// The directory of the results, made if it does not exist; files of others in it are not replaced.
-pub(super) fn out_directory(matches: &ArgMatches) -> Result<OutDirectory, Failure> {
-    let path = values::path(matches, "out").unwrap_or_default();
-    let made = !path.exists();
-    fs::create_dir_all(&path).map_err(Failure::file(&path, "cannot make the directory of the results"))?;
-    for name in files::REPLACED {
-        let file = path.join(name);
-        if files::is_foreign(&file).map_err(Failure::file(&file, "cannot be read"))? {
-            return Err(Failure::usage(
-                format!("{} exists, and no study has made it", file.display()),
-                "name another directory (--out DIR), or move the file away",
-            ));
-        }
-    }
-    Ok(OutDirectory { path, made })
-}
-
-/// The directory of the files to be measured, by default `out`, made if it does not exist.
-pub(super) fn work_directory(matches: &ArgMatches, out: &Path) -> Result<PathBuf, Failure> {
-    let Some(work) = values::path(matches, "work") else { return Ok(out.to_path_buf()) };
-    fs::create_dir_all(&work)
-        .map_err(Failure::file(&work, "cannot make the directory of the files to be measured"))?;
-    Ok(work)
 }
 
 /// The rows of parameters that flags define.

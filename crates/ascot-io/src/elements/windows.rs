@@ -24,8 +24,9 @@ use crate::stream_context::StreamContext;
 use crate::system;
 
 const PAGE: u64 = PAGE_BYTES as u64;
-/// Space is allocated in steps of at least this many bytes: one call for many small windows.
-const ALLOCATION_BYTES: u64 = 1 << 20;
+/// Space is allocated in steps as long as the file so far, up to this many bytes, or a window: few calls for many small
+/// windows, and little to cut off again for a short file.
+const MAX_STEP_BYTES: u64 = 1 << 20;
 
 /// Maps `[at, at + bytes)`; returns the mapping as a block, and the window within it.
 fn map(
@@ -107,13 +108,17 @@ impl WindowsToWrite {
             return Ok(());
         }
         let exact = end.next_multiple_of(PAGE) - self.allocated;
-        let ahead = system::allocate(&self.file, self.allocated, exact.max(ALLOCATION_BYTES));
-        let allocated = match ahead {
-            Ok(()) => exact.max(ALLOCATION_BYTES),
-            // The space may suffice for the window alone.
+        let step = self.allocated.min(MAX_STEP_BYTES).max(exact);
+        let allocated = match system::allocate(&self.file, self.allocated, step) {
+            Ok(()) => step,
+            // The space may suffice for the window alone. A failed allocation may have extended the file, which is
+            // cut off again; all bytes written lie before it.
             Err(_) => {
                 let alone = system::allocate(&self.file, self.allocated, exact);
+                let end = self.allocated + if alone.is_ok() { exact } else { 0 };
+                let cut = self.file.set_len(end);
                 alone.map_err(|error| self.context.error(Action::Write, self.next, error).needing(exact))?;
+                cut.map_err(|error| self.context.error(Action::Resize, end, error))?;
                 exact
             }
         };

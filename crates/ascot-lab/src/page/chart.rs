@@ -19,6 +19,8 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(90, 90, 90),
 ];
 const FONT: &str = "sans-serif";
+/// The most labels of the horizontal axis that do not touch.
+const X_LABELS: usize = 8;
 
 /// A line of a chart.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +79,7 @@ pub struct Chart {
 }
 
 /// A number in few letters: `1e6`, `0.25`, `1500`.
-pub fn short_number(value: f64) -> String {
+fn short_number(value: f64) -> String {
     let size = value.abs();
     if size >= 1e5 || (size > 0.0 && size < 1e-2) {
         format!("{value:.1e}").replace(".0e", "e")
@@ -129,6 +131,7 @@ impl Chart {
                     .x_label_formatter(&|value| self.x.scale.text(*value))
                     .y_label_formatter(&|value| self.y.scale.text(*value))
                     .label_style((FONT, 13))
+                    .x_labels(X_LABELS)
                     .light_line_style(WHITE)
                     .draw()?;
                 for (number, line) in lines.iter().enumerate() {

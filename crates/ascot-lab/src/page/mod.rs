@@ -70,19 +70,17 @@ pub fn page(about: &About, results: &[Measured], more: &[Section]) -> String {
     let figures = Figures::new(found);
     let mut sections = Vec::new();
     for direction in DIRECTIONS {
-        sections.push(section_of(direction, found, &analysis, &figures));
+        if results.iter().any(|measured| measured.cell.direction == direction) {
+            sections.push(section_of(direction, found, &analysis, &figures));
+        }
     }
-    sections.push(conclusions(&analysis, &figures));
+    if !results.is_empty() {
+        sections.push(conclusions(&analysis, &figures));
+    }
     sections.extend(more.iter().cloned());
-    sections.push(Section {
-        id: "results".into(),
-        title: "All results".into(),
-        html: format!(
-            "<details><summary>{} measurements</summary>{}</details>",
-            results.len(),
-            tables::every_result(results).html()
-        ),
-    });
+    if !results.is_empty() {
+        sections.push(all_results(results));
+    }
     let mut body = String::new();
     let links: String = sections
         .iter()
@@ -99,6 +97,15 @@ pub fn page(about: &About, results: &[Measured], more: &[Section]) -> String {
          <style>{STYLE}</style></head><body>\n<h1>Streams and merge sort in secondary memory</h1>\n{lines}\
          <nav>{links}</nav>\n{body}</body></html>\n"
     )
+}
+
+fn all_results(results: &[Measured]) -> Section {
+    let html = format!(
+        "<details><summary>{} measurements</summary>{}</details>",
+        results.len(),
+        tables::every_result(results).html()
+    );
+    Section { id: "results".into(), title: "All results".into(), html }
 }
 
 fn section_of(
@@ -282,19 +289,22 @@ pub fn best_blocks_text(results: &[Measured]) -> String {
     text
 }
 
-/// How far the I/Os counted are from those of the formula, as a line of text; nothing without results.
+/// How far the I/Os counted are from those expected, as a line of text; nothing without results.
 pub fn ios_text(results: &[Measured]) -> String {
     let deviation = |one: &Measured| {
-        let formula = one.cell.predicted_ios();
-        one.counted_ios.abs_diff(formula) as f64 / formula.max(1) as f64
+        let expected = one.cell.expected_ios();
+        one.counted_ios.abs_diff(expected) as f64 / expected.max(1) as f64
     };
     let others: Vec<f64> = results.iter().map(deviation).filter(|deviation| *deviation > 0.0).collect();
     let (all, equal) = (results.len(), results.len() - others.len());
     match others.into_iter().reduce(f64::max) {
         None if all == 0 => String::new(),
-        None => format!("I/Os counted are those of the formula in all {all} measurements\n"),
+        None => {
+            format!("I/Os counted: k times those of one stream by the formula, in all {all} measurements\n")
+        }
         Some(most) => format!(
-            "I/Os counted are those of the formula in {equal} of {all} measurements; the most that others differ: {:.1} %\n",
+            "I/Os counted: k times those of one stream by the formula, in {equal} of {all} measurements; in the \
+             others up to {:.1} % away\n",
             most * 100.0
         ),
     }

@@ -55,9 +55,8 @@ fn group_html(group: &Group<'_>, number: usize) -> String {
     );
     let mut best = HtmlTable::new(["N", "M", "d", "ms"]);
     for one in group.best() {
-        let numbers =
-            [one.elements, one.memory_elements, u64::from(one.fan_in)].map(|number| number.to_string());
-        best.rows.push(numbers.into_iter().chain([ms(one.mean_ms)]).collect());
+        let numbers = [one.elements, one.memory_elements].map(|number| number.to_string());
+        best.rows.push(numbers.into_iter().chain([one.fan_in_word(), ms(one.mean_ms)]).collect());
     }
     let _ = writeln!(
         html,

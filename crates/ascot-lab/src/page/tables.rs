@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use ascot_io::Direction;
 
-use super::chart::short_number;
 use super::table::HtmlTable;
 use crate::streams::analysis::{Analysis, BestBlock, CrossOver, Results, Series, SeriesFit};
 use crate::streams::cell::{Backend, Cache, direction_word};
@@ -152,7 +151,7 @@ fn polynomial(coefficients: &[f64], name: &str) -> String {
         } else {
             ""
         };
-        let value = short_number(significant(coefficient.abs()));
+        let value = three_digits(coefficient.abs());
         text += &match power {
             0 => format!("{sign}{value}"),
             1 => format!("{sign}{value} {name}"),
@@ -163,8 +162,12 @@ fn polynomial(coefficients: &[f64], name: &str) -> String {
 }
 
 /// A value with three digits.
-fn significant(value: f64) -> f64 {
-    format!("{value:.2e}").parse().unwrap_or(value)
+fn three_digits(value: f64) -> String {
+    if !(1e-3..1e5).contains(&value) && value > 0.0 {
+        return format!("{value:.2e}");
+    }
+    let before_the_point = value.max(1e-3).log10().floor() as i32;
+    format!("{value:.*}", (2 - before_the_point).max(0) as usize)
 }
 
 fn percent(share: f64) -> String {
@@ -175,7 +178,8 @@ fn percent(share: f64) -> String {
 pub fn cross_overs(all: &[CrossOver]) -> HtmlTable {
     let mut table = HtmlTable::new(["streams", "faster than", "k", "N", "from B", "at all larger B"]);
     for cross in all {
-        let from = cross.from_exponent.map_or_else(|| "never".to_owned(), |exponent| format!("2^{exponent}"));
+        let from =
+            cross.from_exponent.map_or_else(|| "not clearly".to_owned(), |exponent| format!("2^{exponent}"));
         let stays = match (cross.from_exponent, cross.stays_faster) {
             (None, _) => dash(),
             (_, true) => "yes".to_owned(),
@@ -223,6 +227,7 @@ mod tests {
     #[test]
     fn numbers_have_three_digits() {
         assert_eq!([0.01234, 0.1, 5.678, 56.78, 5678.9].map(ms), ["0.0123", "0.10", "5.68", "56.8", "5679"]);
-        assert_eq!(polynomial(&[1.0, -0.5, 3.14159e-7], "N"), "1 - 0.50 N + 3.1e-7 N^2");
+        assert_eq!([0.01486, 12_345.0, 0.00149].map(three_digits), ["0.0149", "12345", "0.00149"]);
+        assert_eq!(polynomial(&[1.0, -0.5, 3.14159e-7], "N"), "1.00 - 0.500 N + 3.14e-7 N^2");
     }
 }

@@ -346,6 +346,9 @@ fn elements_in(path: &Path) -> Result<u64, String> {
     if !stat.len().is_multiple_of(ELEMENT_BYTES) {
         return Err(format!("has {} bytes, which is no multiple of the 4 bytes of an integer", stat.len()));
     }
+    if stat.len() == 0 {
+        return Err("has no integers".into());
+    }
     std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
     Ok(stat.len() / ELEMENT_BYTES)
 }
@@ -393,10 +396,11 @@ mod tests {
     #[test]
     fn impossible_values_are_named_by_row_and_column() {
         let dir = tempfile::tempdir().unwrap();
-        let [good, odd] = ["good", "odd"].map(|name| dir.path().join(name));
+        let [good, odd, empty] = ["good", "odd", "empty"].map(|name| dir.path().join(name));
+        std::fs::write(&empty, []).unwrap();
         std::fs::write(&good, [0; 8]).unwrap();
         std::fs::write(&odd, [0; 9]).unwrap();
-        let (good, odd, dir) = (good.display(), odd.display(), dir.path().display());
+        let (good, odd, empty, dir) = (good.display(), odd.display(), empty.display(), dir.path().display());
         let whole = format!("Simple;Simple;10;1000;0,0;5;{good};Test;true");
         for (line, place, problem) in [
             (
@@ -422,6 +426,7 @@ mod tests {
             (format!("Mapping;Mapping;10;1000;20,20;5;{good}.no;Test;true"), "column 7", "No such file"),
             (format!("Mapping;Mapping;10;1000;20,20;5;{dir};Test;true"), "column 7", "not a regular file"),
             (format!("Mapping;Mapping;10;1000;20,20;5;{odd};Test;true"), "column 7", "has 9 bytes"),
+            (format!("Mapping;Mapping;10;1000;20,20;5;{empty};Test;true"), "column 7", "has no integers"),
             ("Mapping;Mapping;10;1000;20,20;5;random x 1;;true".into(), "column 7", "random 1e6 1"),
             ("Mapping;Mapping;10;1000;20,20;5;random 1e6;;true".into(), "column 7", "random 1e6 1"),
             ("Mapping;Mapping;10;1000;20/1;5;random 1e6 1;;true".into(), "column 5", "smaller than"),

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use super::cell::{SortCell, StreamChoice};
 use super::results::SortResult;
 use crate::streams::Cache;
+use crate::times::Mean;
 
 /// Results with the same streams, order and state of the cache.
 #[derive(Debug, Clone)]
@@ -34,7 +35,7 @@ pub struct Best {
     pub elements: u64,
     /// M of the shortest time; the smallest of equally good ones.
     pub memory_elements: u64,
-    /// d of the shortest time; the smallest of equally good ones.
+    /// d of the shortest time; the smallest of equally good ones. It has no effect if M is at least N.
     pub fan_in: u32,
     /// The time, milliseconds.
     pub mean_ms: f64,
@@ -50,6 +51,13 @@ pub fn groups(results: &[SortResult]) -> Vec<Group<'_>> {
         Group { read, write, descending, cache, results }
     };
     keys.into_iter().map(group).collect()
+}
+
+impl Best {
+    /// d in words: none is merged if M is at least N.
+    pub fn fan_in_word(&self) -> String {
+        if self.memory_elements < self.elements { self.fan_in.to_string() } else { "any".to_owned() }
+    }
 }
 
 impl Group<'_> {
@@ -78,19 +86,29 @@ impl Group<'_> {
         (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
     }
 
-    /// The best M and d of each N (Heinrich et al., table 9).
+    /// The mean of a cell with its error, if it was measured with one file only.
+    fn mean(&self, elements: u64, memory: u64, fan_in: u32) -> Option<Mean> {
+        let ms = self.mean_ms(elements, memory, fan_in)?;
+        let is_it = |cell: &SortCell| {
+            (cell.elements, cell.memory_elements, cell.fan_in) == (elements, memory, fan_in)
+        };
+        let errors = self.results.iter().filter(|result| is_it(&result.cell));
+        let error_ms = errors.map(|result| Mean::of(&result.loops_ns).error_ms).fold(0.0, f64::max);
+        Some(Mean { ms, error_ms })
+    }
+
+    /// The best M and d of each N (Heinrich et al., table 9): the smallest M, and of its d the smallest, whose time is
+    /// not clearly above the shortest.
     pub fn best(&self) -> Vec<Best> {
         let best_of = |elements| {
-            let mut best: Option<Best> = None;
-            for memory_elements in self.memory() {
-                for fan_in in self.fan_in() {
-                    let Some(mean_ms) = self.mean_ms(elements, memory_elements, fan_in) else { continue };
-                    if best.as_ref().is_none_or(|best| mean_ms < best.mean_ms) {
-                        best = Some(Best { elements, memory_elements, fan_in, mean_ms });
-                    }
-                }
-            }
-            best
+            let memory = self.memory().into_iter();
+            let pairs = memory.flat_map(|m| self.fan_in().into_iter().map(move |d| (m, d)));
+            let all: Vec<(u64, u32, Mean)> =
+                pairs.filter_map(|(m, d)| Some((m, d, self.mean(elements, m, d)?))).collect();
+            let shortest = all.iter().map(|(.., mean)| *mean).min_by(|a, b| a.ms.total_cmp(&b.ms))?;
+            let (memory_elements, fan_in, mean) =
+                all.into_iter().find(|(.., mean)| !shortest.is_clearly_below(*mean))?;
+            Some(Best { elements, memory_elements, fan_in, mean_ms: mean.ms })
         };
         self.elements().into_iter().filter_map(best_of).collect()
     }
@@ -143,8 +161,9 @@ fn group_text(group: &Group<'_>) -> String {
     }
     text += "\nbest M and d of each N\n\n";
     let mut best = TextTable::new(&["N", "M", "d", "ms"]);
-    for Best { elements, memory_elements, fan_in, mean_ms } in group.best() {
-        best.row([elements.to_string(), memory_elements.to_string(), fan_in.to_string(), ms(mean_ms)]);
+    for one in group.best() {
+        let numbers = [one.elements, one.memory_elements].map(|number| number.to_string());
+        best.row(numbers.into_iter().chain([one.fan_in_word(), ms(one.mean_ms)]));
     }
     text += &best.text();
     if group.elements().len() > 1 {
@@ -157,8 +176,14 @@ fn group_text(group: &Group<'_>) -> String {
 fn gains_text(group: &Group<'_>) -> String {
     let (by_fan_in, by_memory) = group.gains();
     let change = |name: &str, first: String, last: String, gain: f64| match gain {
-        0.0.. => format!("\n{name} = {last} instead of {first} saves {:.0} % of the time\n", gain * 100.0),
-        _ => format!("\n{name} = {last} instead of {first} takes {:.0} % more time\n", -gain * 100.0),
+        0.0.. => format!(
+            "\n{name} = {last} instead of {first} saves {:.0} % of the time in the mean\n",
+            gain * 100.0
+        ),
+        _ => format!(
+            "\n{name} = {last} instead of {first} takes {:.0} % more time in the mean\n",
+            -gain * 100.0
+        ),
     };
     let mut text = String::new();
     let (fan_in, memory) = (group.fan_in(), group.memory());
@@ -186,7 +211,7 @@ fn cells_table(group: &Group<'_>) -> TextTable {
         "writes",
         "formula",
         "2B log",
-        "passes",
+        "merges",
         "in memory",
         "planned",
         "by",
@@ -208,7 +233,7 @@ fn cells_table(group: &Group<'_>) -> TextTable {
             result.writes.to_string(),
             predicted.writes.to_string(),
             format!("{:.0}", cell.model().published_ios()),
-            (cell.model().merge_passes() + 1).to_string(),
+            cell.model().merge_passes().to_string(),
             result.in_memory_ms.map_or("-".into(), ms),
             ms(result.planned.mean_ms),
             format!("{} {}", result.planned.passes, result.planned.method),

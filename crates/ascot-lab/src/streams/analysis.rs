@@ -7,10 +7,7 @@ use ascot_model::fit::Fit;
 use super::cell::{Backend, Cache};
 use super::grid::{CACHES, DIRECTIONS};
 use super::measure::Measured;
-
-/// Of the B whose mean is within this share of the shortest, the smallest is the best: it takes the least memory
-/// (Heinrich et al., section 3.4.3).
-const SAME_TIME: f64 = 0.01;
+use crate::times::Mean;
 
 /// Cells that differ in one parameter only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +55,7 @@ pub struct CrossOver {
     pub streams: u32,
     /// N.
     pub elements: u64,
-    /// The smallest exponent of B at which it is faster; `None` if it never is.
+    /// The smallest exponent of B at which it is faster by more than the noise; `None` if it never is.
     pub from_exponent: Option<u8>,
     /// Whether it is faster at all larger B, too.
     pub stays_faster: bool,
@@ -177,8 +174,10 @@ fn by_block<'a>(results: Results<'a>, series: Series, streams: u32, elements: u6
 
 fn best_block(results: Results<'_>, series: Series, streams: u32, elements: u64) -> Option<BestBlock> {
     let all = by_block(results, series, streams, elements);
-    let shortest = all.iter().map(|one| one.mean_ms()).fold(f64::INFINITY, f64::min);
-    let best = all.into_iter().find(|one| one.mean_ms() <= shortest * (1.0 + SAME_TIME))?;
+    let mean = |one: &Measured| Mean::of(&one.loops_ns);
+    let shortest = all.iter().map(|one| mean(one)).min_by(|a, b| a.ms.total_cmp(&b.ms))?;
+    // Of equally good B the smallest takes the least memory.
+    let best = all.into_iter().find(|one| !shortest.is_clearly_below(mean(one)))?;
     Some(BestBlock { series, measured: best.clone() })
 }
 
@@ -193,8 +192,8 @@ fn cross_over(
     let faster_at = |one: &Measured| {
         let exponent = one.cell.exponent;
         let exponent_of_other = if other.has_blocks() { exponent } else { 0 };
-        let other_ms = results.mean_ms(slower, exponent_of_other, streams, elements)?;
-        Some((exponent, one.mean_ms() < other_ms))
+        let other = results.find(slower, exponent_of_other, streams, elements)?;
+        Some((exponent, Mean::of(&one.loops_ns).is_clearly_below(Mean::of(&other.loops_ns))))
     };
     let all: Vec<(u8, bool)> =
         by_block(results, series, streams, elements).into_iter().filter_map(faster_at).collect();

@@ -171,6 +171,11 @@ impl Cell {
         }
     }
 
+    /// The I/Os that are expected exactly: those of the formula for each stream, which has a last block of its own.
+    pub fn expected_ios(&self) -> u64 {
+        u64::from(self.streams).saturating_mul(Self { streams: 1, ..*self }.predicted_ios())
+    }
+
     /// Integers of all streams.
     pub fn total_elements(&self) -> u64 {
         u64::from(self.streams).saturating_mul(self.elements)

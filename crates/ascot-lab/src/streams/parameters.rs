@@ -77,6 +77,12 @@ impl Row {
 /// # Errors
 /// The problem, without the value.
 pub fn elements(text: &str) -> Result<u64, String> {
+    if let Some((_, thousands)) = text.trim().split_once('.')
+        && thousands.len() == 3
+        && thousands.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return Err("has a point that may separate thousands; write 1000, 1e6 or 2.5e8".into());
+    }
     match text.trim().parse::<f64>() {
         Ok(number) if number.fract() == 0.0 && (1.0..=MAX_ELEMENTS).contains(&number) => Ok(number as u64),
         Ok(_) => Err("is not a whole number from 1 to 1e15".into()),
@@ -99,9 +105,12 @@ pub fn element_list(text: &str) -> Result<Vec<u64>, String> {
                 if first > last {
                     return Err(named("is not a range from a smaller number to a larger one".into()));
                 }
-                list.extend(
-                    std::iter::successors(Some(first), |n| n.checked_mul(10)).take_while(|n| *n <= last),
-                );
+                let powers = std::iter::successors(Some(first), |n| n.checked_mul(10));
+                list.extend(powers.take_while(|n| *n <= last));
+                if list.last() != Some(&last) {
+                    let problem = "has steps of ten that miss its end; give the end as a value of its own";
+                    return Err(named(problem.into()));
+                }
             }
         }
     }
@@ -124,7 +133,10 @@ pub fn bounded_list(text: &str, range: RangeInclusive<u32>, what: &str) -> Resul
     let mut list = Vec::new();
     for part in text.split(',') {
         let wrong = || format!("is not a {what} from {} to {} ('{part}')", range.start(), range.end());
-        for number in element_list(part).map_err(|_| wrong())? {
+        for number in element_list(part).map_err(|problem| match problem.contains("miss its end") {
+            true => problem,
+            false => wrong(),
+        })? {
             list.push(u32::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(wrong)?);
         }
     }
@@ -375,6 +387,9 @@ mod tests {
         assert!(
             element_list("1e6..1e3").is_err() && element_list("").is_err() && element_list("1e3..").is_err()
         );
+        assert!(element_list("1e1..2.5e3").unwrap_err().contains("miss its end"));
+        assert!(element_list("1.000").unwrap_err().contains("separate thousands"));
+        assert_eq!(element_list("2.5e8,1e3").unwrap(), [250_000_000, 1000]);
         assert_eq!(stream_list("1,2, 30").unwrap(), [1, 2, 30]);
         assert_eq!(stream_list("1..1e1,3").unwrap(), [1, 10, 3]);
         assert!(

@@ -93,6 +93,15 @@ impl StreamStudy {
         Ok(Finished { results, measured: left.len(), predicted_s, taken_s })
     }
 
+    /// Checks that all cells can be measured; makes no file.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn check(&self) -> Result<(), LabError> {
+        self.check_memory()?;
+        self.cells_left(&self.different_cells(), &place::name_of(&self.work)?).map(|_| ())
+    }
+
     /// Predicts the study without making its measurements.
     ///
     /// # Errors
