@@ -26,8 +26,10 @@ use std::thread;
 use std::time::Duration;
 
 use ascot_io::{Action, AtomicOutput, IoError};
+use ascot_model::units;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::block;
 use crate::error::TraceError;
 use crate::event::Recording;
 use crate::format::TraceWriter;
@@ -44,6 +46,16 @@ pub struct RecordRequest {
     pub output: PathBuf,
     /// Whether the log of strace stays, as OUTPUT.log.
     pub keep_log: bool,
+}
+
+/// How to record what disks see.
+pub struct BlockRequest {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The trace.
+    pub output: PathBuf,
+    /// Bytes of the kernel's buffer for each processor.
+    pub buffer_bytes: u64,
 }
 
 /// A recording.
@@ -94,6 +106,44 @@ pub fn record(request: &RecordRequest, signal: &dyn Fn() -> Option<i32>) -> Resu
     let log = if request.keep_log { Some(keep(log, &request.output)?) } else { None };
     let Converted { events, files, trace_bytes, .. } = converted;
     Ok(Recorded { status, events, files, trace_bytes, log, notices })
+}
+
+/// Records what disks see of a program: its requests and those of the kernel for its files. `signal` returns signals
+/// to pass on to it.
+pub fn record_block(
+    request: &BlockRequest,
+    signal: &dyn Fn() -> Option<i32>,
+) -> Result<Recorded, TraceError> {
+    let named = request.command.first().cloned().unwrap_or_default();
+    let program = find(&named)
+        .ok_or_else(|| TraceError::NoProgram { program: named.to_string_lossy().into_owned() })?;
+    let output = &request.output;
+    AtomicOutput::check_directory(output)?;
+    let mut command = Command::new(program);
+    command.arg0(&named).args(request.command.iter().skip(1));
+    restore_signals(&mut command);
+    let labels = Recording {
+        command: request.command.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&0),
+        source: block::source(),
+        ..Recording::default()
+    };
+    let recorded =
+        block::record(command, labels, output, directory_of(output), request.buffer_bytes, signal)?;
+    let notices = block_remarks(&recorded);
+    let block::BlockRecorded { status, events, files, trace_bytes, .. } = recorded;
+    Ok(Recorded { status, events, files, trace_bytes, log: None, notices })
+}
+
+/// Remarks on requests that are not in the trace.
+fn block_remarks(recorded: &block::BlockRecorded) -> Vec<String> {
+    let mut remarks = recorded.recording.block.map(|counts| counts.remarks()).unwrap_or_default();
+    if recorded.without_extents > 0 {
+        remarks.push(format!(
+            "{} lie on no single disk (such as btrfs, or a network): their requests are not attributed",
+            units::plural(recorded.without_extents, "file")
+        ));
+    }
+    remarks
 }
 
 /// A conversion.
