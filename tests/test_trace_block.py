@@ -56,7 +56,8 @@ def instances(tmp_path):
     """A function that lists the instances of tracefs that ascot has made."""
     subprocess.run(["mount", "-t", "tracefs", "nodev", tmp_path], check=True)
     try:
-        yield lambda: [name for name in os.listdir(tmp_path / "instances") if name.startswith("ascot-")]
+        parent = tmp_path / "instances"
+        yield lambda: [parent / name for name in os.listdir(parent) if name.startswith("ascot-")]
     finally:
         subprocess.run(["umount", tmp_path], check=True)
 
@@ -140,12 +141,18 @@ with open("one", "wb") as one, open("two", "wb") as two:
     for _ in range(64):
         one.write(os.urandom(65536))
         two.write(os.urandom(32768))
+os.sync()
+with open("three", "wb") as three:
+    three.write(os.urandom(65536))
 """
     trace, _ = record(disk, volume, *python(code))
     found = requests(trace, volume)
     # Each page is written once: nothing is missing at the end, nothing counts twice, and no page is another file's.
     assert pages(found, "one", "write") == once(range(64 * 16))
     assert pages(found, "two", "write") == once(range(64 * 8))
+    assert pages(found, "three", "write") == once(range(16))
+    # Process 0 is the kernel. The recorder, which has the last pages written, counts as the kernel.
+    assert {pid for *_, pid in found} == {0}
 
 
 def test_the_writes_of_an_earlier_program_do_not_count(disk, volume):
@@ -324,6 +331,7 @@ def test_partitions_have_their_place_on_the_disk(disk):
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: subprocess.run(["losetup", "-d", device], check=True))
         subprocess.run(["addpart", device, "2", "43008", "88064"], check=True)
+        stack.callback(lambda: subprocess.run(["delpart", device, "2"], check=True))
         subprocess.run(["mkfs.ext4", "-q", "-b", "4096", f"{device}p2"], check=True, env={**os.environ, "PATH": "/usr/sbin:/sbin:/bin"})
         subprocess.run(["mount", f"{device}p2", mount], check=True)
         stack.callback(lambda: subprocess.run(["umount", mount], check=True))
@@ -344,9 +352,11 @@ def test_two_disks_do_not_mix(disk):
         (disk / name).mkdir()
     with small_disk(disk / "a", 32 * MIB) as one, small_disk(disk / "b", 32 * MIB) as two:
         code = f"""
-for path, count in (("{one}/file", 3), ("{two}/file", 5)):
-    f = direct(path, os.O_RDWR | os.O_CREAT)
+files = [direct(path, os.O_RDWR | os.O_CREAT) for path in ("{one}/file", "{two}/file")]
+for f in files:
     os.posix_fallocate(f, 0, 1 << 20)
+time.sleep(0.3)
+for f, count in zip(files, (3, 5)):
     for n in range(count):
         os.pwrite(f, block(4096), n * 8192)
 """
@@ -393,6 +403,7 @@ def test_what_a_killed_recording_leaves_is_removed_by_the_next(disk, volume, ins
     running = instances()
     record(disk, volume, "true")
     assert instances() == running, "the instance of a recording that runs was removed"
+    assert (running[0] / "tracing_on").read_text() == "1\n", "a recording that runs was stopped"
     children = open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()
     process.kill()
     for child in children:

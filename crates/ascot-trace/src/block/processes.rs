@@ -43,7 +43,8 @@ impl Processes {
             table: vec![TracedProcess { pid: root, program }],
             tasks: HashMap::from([(root, 0)]),
             pids: HashSet::from([root]),
-            kernel: HashMap::new(),
+            // The recorder has dirty pages written in place of the kernel.
+            kernel: HashMap::from([(std::process::id(), true)]),
             root,
             root_seen: false,
         }
