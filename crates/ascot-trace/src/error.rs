@@ -58,6 +58,17 @@ pub enum TraceError {
         /// The program as given.
         program: String,
     },
+    /// The program to record is there, but cannot run.
+    #[error("{}: this is not a program that can be executed\n  check its mode (chmod +x), or name another one", path.display())]
+    NotExecutable {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// The log of a trace on standard output has no name.
+    #[error(
+        "--keep-log needs a name for the log, and the trace goes to standard output\n  name a file: -o run.trace"
+    )]
+    LogWithoutName,
     /// strace could not be started.
     #[error("cannot start strace: {source}\n  {}", remedy_for_strace(source))]
     NoStrace {

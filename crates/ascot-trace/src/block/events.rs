@@ -168,7 +168,7 @@ fn layout(format: &str, names: &[&str]) -> Option<(u64, Vec<Field>)> {
     Some((number, fields?))
 }
 
-/// `	field:char rwbs[10];	offset:34;	size:10;	signed:0;`
+/// Such as `field:char rwbs[10]; offset:34; size:10; signed:0;`
 fn parse_field(line: &str, wanted: &str) -> Option<Field> {
     let mut parts = line.trim().strip_prefix("field:")?.split(';');
     let declared = parts.next()?.rsplit_once(' ')?.1;
