@@ -73,7 +73,7 @@ mod tests {
 
     fn page(time: u64, words: &[u32]) -> Vec<u8> {
         let mut page = time.to_le_bytes().to_vec();
-        page.extend((words.len() as u64 * 4 | (1 << 31)).to_le_bytes());
+        page.extend(((words.len() as u64 * 4) | (1 << 31)).to_le_bytes());
         words.iter().for_each(|word| page.extend(word.to_le_bytes()));
         page.resize(4096, 0xEE);
         page
