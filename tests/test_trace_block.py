@@ -53,11 +53,11 @@ def volume(disk):
 
 @pytest.fixture
 def instances(tmp_path):
-    """A function that lists the instances of tracefs that ascot has made."""
+    """A function that lists the instances of tracefs that a process has made; others may record at the same time."""
     subprocess.run(["mount", "-t", "tracefs", "nodev", tmp_path], check=True)
     try:
         parent = tmp_path / "instances"
-        yield lambda: [parent / name for name in os.listdir(parent) if name.startswith("ascot-")]
+        yield lambda pid: [parent / name for name in os.listdir(parent) if name.startswith(f"ascot-{pid}-")]
     finally:
         subprocess.run(["umount", tmp_path], check=True)
 
@@ -69,7 +69,9 @@ def python(code):
 def record(disk, volume, *command, expect=0, words=(), **options):
     """Records a command that runs in `volume`; the trace lies in `disk`."""
     trace = disk / "run.trace"
-    done = run("trace", "record", "--block", *words, "-o", trace, "--", *command, cwd=volume, expect=expect, **options)
+    done = run(
+        "trace", "record", "--block", *words, "-o", trace, "--", *command, cwd=volume, expect=expect, **options
+    )
     return trace, done
 
 
@@ -187,7 +189,15 @@ for page in (3, 500, 700):
 @pytest.mark.parametrize("engine", ["io_uring", "libaio"])
 def test_asynchronous_requests_are_seen(disk, volume, engine):
     uncached(volume / "file", 4 * MIB)
-    job = ["--name=job", "--filename=file", f"--ioengine={engine}", "--direct=1", "--bs=16k", "--size=4m", "--iodepth=8"]
+    job = [
+        "--name=job",
+        "--filename=file",
+        f"--ioengine={engine}",
+        "--direct=1",
+        "--bs=16k",
+        "--size=4m",
+        "--iodepth=8",
+    ]
     fio = ["fio", *job, "--rw=randread", "--norandommap=0", "--invalidate=0", "--allow_file_create=0"]
     trace, _ = record(disk, volume, *fio)
     found = requests(trace, volume)
@@ -332,7 +342,11 @@ def test_partitions_have_their_place_on_the_disk(disk):
         stack.callback(lambda: subprocess.run(["losetup", "-d", device], check=True))
         subprocess.run(["addpart", device, "2", "43008", "88064"], check=True)
         stack.callback(lambda: subprocess.run(["delpart", device, "2"], check=True))
-        subprocess.run(["mkfs.ext4", "-q", "-b", "4096", f"{device}p2"], check=True, env={**os.environ, "PATH": "/usr/sbin:/sbin:/bin"})
+        subprocess.run(
+            ["mkfs.ext4", "-q", "-b", "4096", f"{device}p2"],
+            check=True,
+            env={**os.environ, "PATH": "/usr/sbin:/sbin:/bin"},
+        )
         subprocess.run(["mount", f"{device}p2", mount], check=True)
         stack.callback(lambda: subprocess.run(["umount", mount], check=True))
         code = """
@@ -365,7 +379,7 @@ for f, count in zip(files, (3, 5)):
         assert [size for *_, size, _ in requests(trace, two)] == [4096] * 5
 
 
-def test_a_program_that_fails_or_is_killed_has_a_trace(disk, volume, instances):
+def test_a_program_that_fails_or_is_killed_has_a_trace(disk, volume):
     write = "f = direct('file', os.O_RDWR | os.O_CREAT); os.pwrite(f, block(4096), 0)\n"
     trace, _ = record(disk, volume, *python(write + "raise SystemExit(7)"), expect=7)
     assert pages(requests(trace, volume), "file", "write") == {0: 1}
@@ -373,36 +387,43 @@ def test_a_program_that_fails_or_is_killed_has_a_trace(disk, volume, instances):
     trace, done = record(disk, volume, *python(write + "os.kill(os.getpid(), 9)"), expect=None)
     assert done.returncode == -signal.SIGKILL and "killed by signal 9" in done.stderr
     assert pages(requests(trace, volume), "file", "write") == {0: 1}
-    assert not instances()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_nothing_stays_after_a_signal(disk, volume, instances, number):
     code = "f = direct('file', os.O_RDWR | os.O_CREAT); os.pwrite(f, block(4096), 0); open('go', 'w'); time.sleep(60)"
     process = start(
-        "trace", "record", "--block", "-o", disk / "run.trace", "--", *python(code), cwd=volume, start_new_session=True
+        "trace",
+        "record",
+        "--block",
+        "-o",
+        disk / "run.trace",
+        "--",
+        *python(code),
+        cwd=volume,
+        start_new_session=True,
     )
     while not (volume / "go").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)
-    assert len(instances()) == 1
+    assert len(instances(process.pid)) == 1
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == -number
-    assert not instances()
+    assert not instances(process.pid)
     assert sorted(os.listdir(disk)) == ["disk", "disk.img", "run.trace"]
     assert pages(requests(disk / "run.trace", volume), "file", "write") == {0: 1}
 
 
 def test_what_a_killed_recording_leaves_is_removed_by_the_next(disk, volume, instances):
     process = start("trace", "record", "--block", "-o", disk / "run.trace", "--", "sleep", "60", cwd=volume)
-    while not instances():
+    while not instances(process.pid):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)
     time.sleep(0.3)
-    running = instances()
+    running = instances(process.pid)
     record(disk, volume, "true")
-    assert instances() == running, "the instance of a recording that runs was removed"
+    assert instances(process.pid) == running, "the instance of a recording that runs was removed"
     assert (running[0] / "tracing_on").read_text() == "1\n", "a recording that runs was stopped"
     children = open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()
     process.kill()
@@ -410,9 +431,9 @@ def test_what_a_killed_recording_leaves_is_removed_by_the_next(disk, volume, ins
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(child), signal.SIGKILL)
     process.communicate()
-    assert instances() == running
+    assert instances(process.pid) == running
     record(disk, volume, "true")
-    assert not instances()
+    assert not instances(process.pid)
 
 
 def test_an_incomplete_trace_says_so(disk, volume):
@@ -491,7 +512,7 @@ def test_rights_that_are_missing_are_named(disk):
         (["record", "--block", "--buffer", "much", "-o", "x", "--", "true"], "--buffer"),
     ],
 )
-def test_refusals(disk, instances, words, message):
+def test_refusals(disk, words, message):
     done = run("trace", *words, cwd=disk, expect=2)
     assert message in done.stderr
-    assert not instances() and not os.listdir(disk)
+    assert not os.listdir(disk)
