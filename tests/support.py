@@ -298,7 +298,7 @@ def _privileged(*command):
 
 
 @contextlib.contextmanager
-def small_disk(directory, size_bytes, features="^has_journal", mount_options="loop"):
+def small_disk(directory, size_bytes, features="^has_journal", mount_options="loop", block_bytes=None):
     """A mounted ext4 of about `size_bytes`; skips the test if mounting is not allowed."""
     if as_root() is None:
         pytest.skip("a loop mount needs root, or sudo without a password")
@@ -307,7 +307,8 @@ def small_disk(directory, size_bytes, features="^has_journal", mount_options="lo
     with open(image, "wb") as file:
         file.truncate(size_bytes)
     path = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
-    options = ["-q", "-m", "0", "-O", features, str(image)]
+    blocks = ["-b", str(block_bytes)] if block_bytes else []
+    options = ["-q", "-m", "0", "-O", features, *blocks, str(image)]
     subprocess.run(["mkfs.ext4", *options], check=True, env=path, capture_output=True)
     mounted, why = _privileged("mount", "-o", mount_options, image, mount)
     if not mounted:

@@ -243,6 +243,10 @@ def test_the_log_is_kept_on_request(disk):
     ("words", "told"),
     [
         (["record", "-o", "x.trace", "--", "no-such-program"], "no such program"),
+        (["record", "-o", "x.trace", "--", "./text"], "not a program that can be executed"),
+        (["record", "-o", "x.trace", "--", "./"], "not a program that can be executed"),
+        (["record", "-o", "x.trace", "sort", "-u"], "follow --: ascot trace record -o TRACE -- PROGRAM"),
+        (["record", "-o", "x.trace", "-u", "--", "sort"], "follow --: ascot trace record -o TRACE -- PROGRAM"),
         (["record", "-o", "none/x.trace", "--", "true"], "none"),
         (["show", "text"], "not a trace"),
         (["show", "missing"], "missing"),
@@ -481,3 +485,24 @@ def test_a_program_that_cannot_run_leaves_the_trace_before(disk):
     (disk / "run.trace").write_text("before")
     _, done = record(disk, "./script", expect=2)
     assert "did not run" in done.stderr and (disk / "run.trace").read_text() == "before"
+
+
+def test_record_and_show_count_the_same_files(disk):
+    """A file that is only renamed has no event."""
+    (disk / "renamed").write_bytes(b"x")
+    trace, done = record(disk, *python("import os; os.rename('renamed', 'other'); open('file', 'w').write('y')"))
+    assert f" of {census(trace)['files']} files in " in done.stderr
+
+
+def test_a_trace_on_standard_output_has_its_log_beside_the_user(disk):
+    before = set(os.listdir("/dev"))
+    with open(disk / "out.trace", "wb") as output:
+        command = [ascot_binary(), "trace", "record", "--keep-log", "-o", "/dev/stdout", "--", "true"]
+        done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, cwd=disk, env=clean_environment())
+    assert set(os.listdir("/dev")) == before
+    assert done.returncode == 2 and b"--keep-log" in done.stderr
+    with open(disk / "out.trace", "wb") as output:
+        command.remove("--keep-log")
+        subprocess.run(command, stdout=output, check=True, cwd=disk, env=clean_environment())
+    assert census(disk / "out.trace")["calls"] > 0
+    assert os.listdir(disk) == ["out.trace"]

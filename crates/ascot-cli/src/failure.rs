@@ -125,6 +125,10 @@ impl Failure {
     }
 }
 
+/// Advice to users who name the program to record, or its flags, among those of `ascot trace record`.
+const PROGRAM_AFTER_DASHES: &str =
+    "the program and its arguments follow --: ascot trace record -o TRACE -- PROGRAM [ARGUMENT]...";
+
 /// The parser's error in Ascot's form; `name` is the command as called ("ascot sort").
 pub fn from_parser(error: &clap::Error, name: &str, command: &Command) -> Failure {
     let text = |kind| match error.get(kind) {
@@ -151,6 +155,10 @@ pub fn from_parser(error: &clap::Error, name: &str, command: &Command) -> Failur
                 return failure;
             }
             let dashed = invalid.starts_with('-');
+            if name.ends_with(" trace record") && suggested.is_none() {
+                let what = if dashed { "there is no flag" } else { "unexpected argument" };
+                return Failure::usage(format!("{what} {invalid}"), PROGRAM_AFTER_DASHES);
+            }
             let what = if dashed { "there is no flag" } else { "unexpected argument" };
             Failure::usage(format!("{what} {invalid}"), advice(if dashed { "flags: " } else { "" }))
         }

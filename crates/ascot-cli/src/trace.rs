@@ -9,7 +9,7 @@ use ascot_trace::TraceReader;
 use ascot_trace::census::{Census, FileCensus, census};
 use ascot_trace::cut::cut;
 use ascot_trace::export;
-use ascot_trace::record::{RecordRequest, Recorded, convert_log, record};
+use ascot_trace::record::{BlockRequest, RecordRequest, Recorded, convert_log, record, record_block};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -20,6 +20,8 @@ use crate::trace_pages;
 use crate::trace_replay;
 use crate::values;
 
+/// Memory of the kernel for each processor that `record --block` takes: about 29,000 requests.
+const BUFFER_BYTES: u64 = 2 << 20;
 /// Files in the text of a census.
 const FILES_SHOWN: u64 = 10;
 /// Columns of a path in the text; longer ones lose their beginning.
@@ -43,14 +45,18 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn run_record(matches: &ArgMatches) -> Result<u8, Failure> {
-    let request = RecordRequest {
-        command: values::all(matches, "command").cloned().collect(),
-        output: path(matches, "output"),
-        keep_log: values::flag(matches, "keep-log"),
-    };
+    let command = values::all(matches, "command").cloned().collect();
+    let output = path(matches, "output");
+    let keep_log = values::flag(matches, "keep-log");
+    let buffer_bytes = numbers::memory(matches, "buffer", BUFFER_BYTES)?;
     let passed_on = signals::PassedOn::watch();
-    let recorded = record(&request, &|| passed_on.next())?;
-    eprint!("{}", recorded_text(&request.output, &recorded));
+    let recorded = if values::flag(matches, "block") {
+        let request = BlockRequest { command, output: output.clone(), buffer_bytes };
+        record_block(&request, &|| passed_on.next())?
+    } else {
+        record(&RecordRequest { command, output: output.clone(), keep_log }, &|| passed_on.next())?
+    };
+    eprint!("{}", recorded_text(&output, &recorded));
     match recorded.status.signal() {
         Some(signal) => signals::end_by(signal),
         None => Ok(recorded.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)),
@@ -222,6 +228,9 @@ fn append_remarks(text: &mut String, census: &Census) {
     ];
     for (count, remark) in remarks.into_iter().filter(|(count, _)| *count > 0) {
         let _ = writeln!(text, "  {} {remark}", units::count(count));
+    }
+    for remark in census.block.map(|counts| counts.remarks()).unwrap_or_default() {
+        let _ = writeln!(text, "  {remark}");
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use crate::error::TraceError;
-use crate::event::{Event, Kind};
+use crate::event::{BlockCounts, Event, Kind};
 use crate::format::TraceReader;
 
 /// Runs of a range of lengths.
@@ -86,6 +86,8 @@ pub struct Census {
     pub guessed_appends: u64,
     /// Lines of the log that were not understood.
     pub skipped_lines: u64,
+    /// What devices saw, if the trace has their requests.
+    pub block: Option<BlockCounts>,
     /// The counts of all files together.
     #[serde(flatten)]
     pub counts: Counts,
@@ -222,6 +224,7 @@ impl Tally {
             unseen_requests: recording.unseen_requests,
             guessed_appends: recording.guessed_appends,
             skipped_lines: recording.skipped_lines,
+            block: recording.block,
             counts: self.all.finished(),
             by_file,
         }

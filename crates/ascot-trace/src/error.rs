@@ -58,6 +58,17 @@ pub enum TraceError {
         /// The program as given.
         program: String,
     },
+    /// The program to record is there, but cannot run.
+    #[error("{}: this is not a program that can be executed\n  check its mode (chmod +x), or name another one", path.display())]
+    NotExecutable {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// The log of a trace on standard output has no name.
+    #[error(
+        "--keep-log needs a name for the log, and the trace goes to standard output\n  name a file: -o run.trace"
+    )]
+    LogWithoutName,
     /// strace could not be started.
     #[error("cannot start strace: {source}\n  {}", remedy_for_strace(source))]
     NoStrace {
@@ -73,8 +84,32 @@ pub enum TraceError {
         /// The program.
         program: String,
     },
+    /// What devices see could not be recorded.
+    #[error("cannot record what the disk sees: {doing}: {source}\n  {}", remedy_for_block(source))]
+    Block {
+        /// The step.
+        doing: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The numbers of processes are not those that the kernel reports.
+    #[error(
+        "cannot record what the disk sees: processes have other numbers here than in the kernel\n  run it outside of \
+         the container, or in one that shares the process numbers of its host (such as docker run --pid=host)"
+    )]
+    OtherNumbers,
+    /// The program could not be started.
+    #[error(
+        "{program}: the program did not start, and there is no trace: {source}\n  check that it can be executed"
+    )]
+    NotStarted {
+        /// The program.
+        program: String,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The program could not be waited for.
-    #[error("cannot wait for strace: {source}\n  the program may still run")]
+    #[error("cannot wait for the program: {source}\n  the program may still run")]
     Wait {
         /// The system's error.
         source: io::Error,
@@ -165,6 +200,20 @@ pub enum TraceError {
         /// The directory.
         path: PathBuf,
     },
+}
+
+fn remedy_for_block(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "--block needs root (CAP_SYS_ADMIN outside of containers) and a kernel that allows tracing (no lockdown): \
+             run it with sudo; ascot trace record without --block needs no such right"
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::Unsupported | io::ErrorKind::Other => {
+            "--block needs Linux 5.2 or newer with tracefs, the events block, task and sched, and fanotify; record \
+             without --block needs none of them"
+        }
+        _ => "a smaller --buffer needs less memory of the kernel; record without --block needs none",
+    }
 }
 
 fn remedy_for_strace(source: &io::Error) -> &'static str {

@@ -3,6 +3,9 @@
 //! Invariants: `file` and `process` of an event are indexes of the tables of its trace; `offset + size` of a request
 //! fits 64 bits.
 
+use ascot_model::units;
+use serde::Serialize;
+
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -109,4 +112,99 @@ pub struct Recording {
     pub guessed_appends: u64,
     /// Lines of the log that were not understood.
     pub skipped_lines: u64,
+    /// What devices saw, if the trace has their requests.
+    pub block: Option<BlockCounts>,
+}
+
+/// Requests, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Requests {
+    /// Their number.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The requests that devices got while a program was recorded, by what is known of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BlockCounts {
+    /// Requests of which a part lies in a file of the program, and the bytes that do: the events of the trace.
+    pub attributed: Requests,
+    /// Metadata and the journal: issued for the program or by the kernel, and marked as such by the file system.
+    pub metadata: Requests,
+    /// Other requests of the kernel on disks that have files of the program.
+    pub kernel: Requests,
+    /// Other requests of the program.
+    pub unknown: Requests,
+    /// Requests of other programs, and on other disks, which have no part in the trace.
+    pub left_out: Requests,
+    /// Reports that the kernel had no memory for: requests may be missing.
+    pub lost_events: u64,
+}
+
+impl BlockCounts {
+    /// All numbers, in the order of the trace file.
+    pub fn numbers(&self) -> [u64; 11] {
+        let BlockCounts { attributed, metadata, kernel, unknown, left_out, lost_events } = *self;
+        let [a, b, c, d, e] =
+            [attributed, metadata, kernel, unknown, left_out].map(|all| [all.requests, all.bytes]);
+        [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1], e[0], e[1], lost_events]
+    }
+
+    /// The counts of these numbers.
+    pub fn from_numbers(numbers: [u64; 11]) -> BlockCounts {
+        let requests = |at: usize| Requests { requests: numbers[at], bytes: numbers[at + 1] };
+        BlockCounts {
+            attributed: requests(0),
+            metadata: requests(2),
+            kernel: requests(4),
+            unknown: requests(6),
+            left_out: requests(8),
+            lost_events: numbers[10],
+        }
+    }
+
+    /// What the trace does not have, for the user.
+    pub fn remarks(&self) -> Vec<String> {
+        let unattributed = self.unattributed();
+        let all_requests = unattributed.requests.saturating_add(self.attributed.requests);
+        let all_bytes = unattributed.bytes.saturating_add(self.attributed.bytes);
+        let share = |part: u64, all: u64| part as f64 * 100.0 / all.max(1) as f64;
+        let one = |requests: Requests| {
+            format!("{} ({})", units::plural(requests.requests, "request"), units::bytes(requests.bytes))
+        };
+        let mut remarks = vec![format!(
+            "attributed to no file: {} of requests, {} of bytes; metadata and journal {}, others of the kernel {}, \
+             others of the program {}",
+            percent(share(unattributed.requests, all_requests)),
+            percent(share(unattributed.bytes, all_bytes)),
+            one(self.metadata),
+            one(self.kernel),
+            one(self.unknown)
+        )];
+        if self.left_out.requests > 0 {
+            remarks.push(format!("left out: {} of other programs and disks", one(self.left_out)));
+        }
+        if self.lost_events > 0 {
+            remarks.push(format!(
+                "the trace is incomplete: the buffers of the kernel lost {}; record with a larger --buffer",
+                units::plural(self.lost_events, "event")
+            ));
+        }
+        remarks
+    }
+
+    /// The requests that belong to no file although they may be the program's.
+    pub fn unattributed(&self) -> Requests {
+        let all = [self.metadata, self.kernel, self.unknown];
+        Requests {
+            requests: all.iter().fold(0, |sum, some| sum.saturating_add(some.requests)),
+            bytes: all.iter().fold(0, |sum, some| sum.saturating_add(some.bytes)),
+        }
+    }
+}
+
+/// A share with one digit, so that a small one does not look like none.
+fn percent(share: f64) -> String {
+    format!("{share:.1}%")
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   record       runs a program under strace, and converts its log to a trace
+//!   block/       records what the disk sees, by the kernel's block tracepoints
 //!   strace/      the log: its lines, and the files, descriptors and positions behind them
 //!   job          the requests of a job of Ascot itself, from its ledger
 //!   census       programs, opens, requests, bytes, seeks, switches, runs
@@ -10,6 +11,7 @@
 //!   compare      the measures of several traces
 //!   export       a trace as CSV, or as a log that fio replays
 //!   cut          the events of a time range
+//!   fiemap       the extents of a file on its device
 //!   format/      the trace file: compressed columns in checksummed sections
 //!   event        the plain types of a trace
 //!   output       files that are written whole or not at all
@@ -21,12 +23,14 @@
 //! used. A request that continues where the previous one ended belongs to the same run, also if another process made
 //! it.
 
+mod block;
 pub mod census;
 pub mod compare;
 pub mod cut;
 pub mod error;
 pub mod event;
 pub mod export;
+mod fiemap;
 pub mod format;
 pub mod job;
 mod output;

@@ -13,6 +13,11 @@ const BYTES_AT_ONCE: usize = 1 << 20;
 /// other commands wrote.
 const STANDARD_OUTPUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
+/// Whether a path is standard output.
+pub fn is_standard_output(path: &Path) -> bool {
+    STANDARD_OUTPUT.iter().any(|standard| path.as_os_str() == *standard)
+}
+
 /// The file, and the bytes not written yet.
 pub struct Output {
     destination: Destination,
@@ -28,7 +33,7 @@ enum Destination {
 impl Output {
     /// Starts a file that will be `path`; `name` is that of its stream.
     pub fn create(path: &Path, name: &str) -> Result<Output, IoError> {
-        let destination = if STANDARD_OUTPUT.iter().any(|standard| path.as_os_str() == *standard) {
+        let destination = if is_standard_output(path) {
             let copy = rustix::io::dup(rustix::stdio::stdout());
             let copy = copy.map_err(|error| IoError::from_os(Action::Open, path, 0, error.into()))?;
             Destination::StandardOutput(File::from(copy))

@@ -26,11 +26,14 @@ use std::thread;
 use std::time::Duration;
 
 use ascot_io::{Action, AtomicOutput, IoError};
+use ascot_model::units;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::block;
 use crate::error::TraceError;
-use crate::event::Recording;
+use crate::event::{Event, Recording};
 use crate::format::TraceWriter;
+use crate::output::is_standard_output;
 use crate::strace::{self, CALLS, Inherited, Resolved, Start};
 
 /// Pause between two looks at the program.
@@ -46,13 +49,23 @@ pub struct RecordRequest {
     pub keep_log: bool,
 }
 
+/// How to record what disks see.
+pub struct BlockRequest {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The trace.
+    pub output: PathBuf,
+    /// Bytes of the kernel's buffer for each processor.
+    pub buffer_bytes: u64,
+}
+
 /// A recording.
 pub struct Recorded {
     /// How the program ended.
     pub status: ExitStatus,
     /// The number of events.
     pub events: u64,
-    /// The number of files.
+    /// The number of files with events.
     pub files: u64,
     /// Bytes of the trace.
     pub trace_bytes: u64,
@@ -65,8 +78,10 @@ pub struct Recorded {
 /// Records a program. `signal` returns signals to pass on to it.
 pub fn record(request: &RecordRequest, signal: &dyn Fn() -> Option<i32>) -> Result<Recorded, TraceError> {
     let named = request.command.first().cloned().unwrap_or_default();
-    let program = find(&named)
-        .ok_or_else(|| TraceError::NoProgram { program: named.to_string_lossy().into_owned() })?;
+    let program = find(&named)?;
+    if request.keep_log && is_standard_output(&request.output) {
+        return Err(TraceError::LogWithoutName);
+    }
     let source = version()?;
     AtomicOutput::check_directory(&request.output)?;
     let mut notices: Vec<String> = privileges_lost(&program).into_iter().collect();
@@ -96,11 +111,48 @@ pub fn record(request: &RecordRequest, signal: &dyn Fn() -> Option<i32>) -> Resu
     Ok(Recorded { status, events, files, trace_bytes, log, notices })
 }
 
+/// Records what disks see of a program: its requests and those of the kernel for its files. `signal` returns signals
+/// to pass on to it.
+pub fn record_block(
+    request: &BlockRequest,
+    signal: &dyn Fn() -> Option<i32>,
+) -> Result<Recorded, TraceError> {
+    let named = request.command.first().cloned().unwrap_or_default();
+    let program = find(&named)?;
+    let output = &request.output;
+    AtomicOutput::check_directory(output)?;
+    let mut command = Command::new(program);
+    command.arg0(&named).args(request.command.iter().skip(1));
+    restore_signals(&mut command);
+    let labels = Recording {
+        command: request.command.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&0),
+        source: block::source(),
+        ..Recording::default()
+    };
+    let recorded =
+        block::record(command, labels, output, directory_of(output), request.buffer_bytes, signal)?;
+    let notices = block_remarks(&recorded);
+    let block::BlockRecorded { status, events, files, trace_bytes, .. } = recorded;
+    Ok(Recorded { status, events, files, trace_bytes, log: None, notices })
+}
+
+/// Remarks on requests that are not in the trace.
+fn block_remarks(recorded: &block::BlockRecorded) -> Vec<String> {
+    let mut remarks = recorded.recording.block.map(|counts| counts.remarks()).unwrap_or_default();
+    if recorded.without_extents > 0 {
+        remarks.push(format!(
+            "{} lie on no single disk (such as btrfs, or a network): their requests are not attributed",
+            units::plural(recorded.without_extents, "file")
+        ));
+    }
+    remarks
+}
+
 /// A conversion.
 pub struct Converted {
     /// The number of events.
     pub events: u64,
-    /// The number of files.
+    /// The number of files with events.
     pub files: u64,
     /// Bytes of the trace.
     pub trace_bytes: u64,
@@ -127,37 +179,56 @@ pub fn convert_log(log: &Path, directory: &Path, output: &Path) -> Result<Conver
         source: b"a log of strace".to_vec(),
         ..Recording::default()
     };
-    let (writer, resolved) = convert_once(log, &start, output)?;
-    finish(writer, resolved, &labels)
+    let (written, resolved) = convert_once(log, &start, output)?;
+    finish(written, resolved, &labels)
 }
 
 /// Converts a log to a trace, twice if that yields lengths that the first time did not know.
 fn convert(log: &Path, mut start: Start, labels: &Recording, output: &Path) -> Result<Converted, TraceError> {
-    let (mut writer, mut resolved) = convert_once(log, &start, output)?;
+    let (mut written, mut resolved) = convert_once(log, &start, output)?;
     start.lengths = lengths_before(&resolved);
     if !start.lengths.is_empty() {
-        drop(writer);
-        (writer, resolved) = convert_once(log, &start, output)?;
+        drop(written);
+        (written, resolved) = convert_once(log, &start, output)?;
     }
     if resolved.processes.iter().all(|process| process.program.is_empty()) {
         let program = labels.command.split(|byte| *byte == 0).next().unwrap_or_default();
         return Err(TraceError::NotRun { program: String::from_utf8_lossy(program).into_owned() });
     }
-    finish(writer, resolved, labels)
+    finish(written, resolved, labels)
 }
 
-fn finish(writer: TraceWriter, resolved: Resolved, labels: &Recording) -> Result<Converted, TraceError> {
+/// A trace without its tables.
+struct Written {
+    writer: TraceWriter,
+    /// Whether a file has events: names alone are not counted, as in the census.
+    seen: Vec<bool>,
+}
+
+impl Written {
+    fn push(&mut self, event: &Event) -> Result<(), TraceError> {
+        let file = event.file as usize;
+        if file >= self.seen.len() {
+            self.seen.resize(file + 1, false);
+        }
+        self.seen[file] = true;
+        self.writer.push(event)
+    }
+}
+
+fn finish(written: Written, resolved: Resolved, labels: &Recording) -> Result<Converted, TraceError> {
     let recording =
         Recording { command: labels.command.clone(), source: labels.source.clone(), ..resolved.recording };
-    let events = writer.event_count();
-    let trace_bytes = writer.finish(&resolved.files, &resolved.processes, &recording)?;
-    Ok(Converted { events, files: resolved.files.len() as u64, trace_bytes, recording })
+    let events = written.writer.event_count();
+    let files = written.seen.iter().filter(|seen| **seen).count() as u64;
+    let trace_bytes = written.writer.finish(&resolved.files, &resolved.processes, &recording)?;
+    Ok(Converted { events, files, trace_bytes, recording })
 }
 
-fn convert_once(log: &Path, start: &Start, output: &Path) -> Result<(TraceWriter, Resolved), TraceError> {
-    let mut writer = TraceWriter::create(output)?;
-    let resolved = strace::convert(log, start, &mut |event| writer.push(event))?;
-    Ok((writer, resolved))
+fn convert_once(log: &Path, start: &Start, output: &Path) -> Result<(Written, Resolved), TraceError> {
+    let mut written = Written { writer: TraceWriter::create(output)?, seen: Vec::new() };
+    let resolved = strace::convert(log, start, &mut |event| written.push(event))?;
+    Ok((written, resolved))
 }
 
 /// The lengths that files had before the recording, of those that were appended to while it was not known: their
@@ -243,17 +314,25 @@ fn version() -> Result<Vec<u8>, TraceError> {
 }
 
 /// The file of a program, as the system finds it.
-fn find(program: &OsStr) -> Option<PathBuf> {
-    let runs = |path: &Path| {
+fn find(program: &OsStr) -> Result<PathBuf, TraceError> {
+    let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
+        vec![PathBuf::from(program)]
+    } else {
+        let directories = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&directories).map(|directory| directory.join(program)).collect()
+    };
+    let runs = |path: &&PathBuf| {
         fs::metadata(path)
             .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
-    if program.as_bytes().contains(&b'/') {
-        let path = PathBuf::from(program);
-        return runs(&path).then_some(path);
+    if let Some(found) = candidates.iter().find(runs) {
+        return Ok(found.clone());
     }
-    let directories = std::env::var_os("PATH")?;
-    std::env::split_paths(&directories).map(|directory| directory.join(program)).find(|path| runs(path))
+    let program = program.to_string_lossy().into_owned();
+    match candidates.into_iter().find(|path| path.exists()) {
+        Some(path) => Err(TraceError::NotExecutable { path }),
+        None => Err(TraceError::NoProgram { program }),
+    }
 }
 
 /// A remark on a program that runs with the rights of its owner, which a traced program does not get.
@@ -305,7 +384,9 @@ fn log_file(output: &Path) -> Result<tempfile::NamedTempFile, TraceError> {
         .map_err(|source| IoError::from_os(Action::Create, directory, 0, source).into())
 }
 
+/// The directory for files beside the trace; the current one for standard output.
 fn directory_of(path: &Path) -> &Path {
+    let path = if is_standard_output(path) { Path::new(".") } else { path };
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -35,12 +35,17 @@ fn record() -> Command {
              and the directory of this command; its exit status is that of this command, and if a signal ended it, \
              this command ends by that signal. The trace is written in all of these cases. Only calls that succeeded \
              count, with the bytes that they moved. Pipes, sockets and terminals are left out; so are mapped files and \
-             requests through io_uring, which strace does not see.",
+             requests through io_uring, which strace does not see. With --block, the trace has the requests that disks \
+             get instead, which the kernel reports to root.",
         )
-        .override_usage("ascot trace record -o TRACE [--keep-log] -- PROGRAM [ARGUMENT]...")
+        .override_usage(
+            "ascot trace record -o TRACE [--keep-log] -- PROGRAM [ARGUMENT]...\n\
+             ascot trace record --block -o TRACE [--buffer SIZE] -- PROGRAM [ARGUMENT]...",
+        )
         .after_help(
             "Examples:\n\
              \x20 ascot trace record -o run.trace -- sort -S 1G big.txt -o out.txt\n\
+             \x20 sudo ascot trace record --block -o run.trace -- sort -S 1G big.txt -o out.txt\n\
              \x20 ascot trace record -o run.trace -- sh -c 'gzip -k big.txt && rm big.txt'",
         )
         .arg(trace_output())
@@ -48,7 +53,21 @@ fn record() -> Command {
             "keep-log",
             "keep the log of strace as TRACE.log",
             "Keep the log of strace beside the trace, as TRACE.log.",
+        ).conflicts_with("block"))
+        .arg(switch(
+            "block",
+            "record what disks see (needs root)",
+            "Record the requests that disks get instead of calls: also those of mapped files, io_uring and libaio, reads \
+             ahead, and the writing of dirty pages, which the kernel does for the program. They are attributed to the \
+             files that the program opens. It needs root, and neither strace nor other tools.",
         ))
+        .arg(option(
+            "buffer",
+            "SIZE",
+            "kernel memory for each processor (default: 2MiB)",
+            "Memory of the kernel for each processor, in which it keeps requests until they are read; 2MiB if not given. \
+             If it is too small, the trace says how many events are lost.",
+        ).requires("block"))
         .arg(
             operand(
                 "command",

@@ -1,6 +1,6 @@
 //! The trace file: columns of events in compressed sections, tables of files and processes, an index, a footer.
 //!
-//! docs/formats/trace.md describes version 1 byte for byte. The writer keeps one section of events in memory; the
+//! docs/formats/trace.md describes versions 1 and 2 byte for byte. The writer keeps one section of events in memory; the
 //! reader keeps the tables and one section. A reader allocates nothing by a length that it has not checked.
 
 mod columns;

@@ -12,7 +12,7 @@ use super::columns::{self, Limits};
 use super::section::{self, Contents, ENTRY_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section};
 use super::varint;
 use crate::error::TraceError;
-use crate::event::{Event, Recording, TracedFile, TracedProcess};
+use crate::event::{BlockCounts, Event, Recording, TracedFile, TracedProcess};
 
 /// An open trace.
 #[derive(Debug)]
@@ -44,14 +44,14 @@ impl TraceReader {
             return Err(not_a_trace());
         }
         let version = ascot_io::u32_at(&header, 8);
-        if version != section::VERSION {
+        if !(section::VERSION..=section::VERSION_BLOCK).contains(&version) {
             return Err(TraceError::Version {
                 path: path.to_owned(),
                 found: version,
-                known: section::VERSION,
+                known: section::VERSION_BLOCK,
             });
         }
-        let (sections, footer) = source.index(bytes)?;
+        let (sections, footer) = source.index(bytes, version)?;
         let mut tables = Tables::default();
         for section in sections.iter().filter(|section| section.contents != Contents::Events) {
             let raw = source.section(section)?;
@@ -59,7 +59,8 @@ impl TraceReader {
                 .add(section, &raw)
                 .ok_or_else(|| source.damaged(section.offset, "a table does not have its form"))?;
         }
-        let Tables { files, processes, recording } = tables;
+        let Tables { files, processes, recording, block } = tables;
+        let recording = Recording { block, ..recording };
         Ok(TraceReader {
             path: path.to_owned(),
             sections: sections.into_iter().filter(|section| section.contents == Contents::Events).collect(),
@@ -177,8 +178,8 @@ impl Source<'_> {
         }
     }
 
-    /// The sections and the footer of a file of `bytes`.
-    fn index(&self, bytes: u64) -> Result<(Vec<Section>, Footer), TraceError> {
+    /// The sections and the footer of a file of `bytes`, whose header has `version`.
+    fn index(&self, bytes: u64, version: u32) -> Result<(Vec<Section>, Footer), TraceError> {
         let at = bytes - FOOTER_BYTES;
         let footer = self.bytes(at, FOOTER_BYTES as usize)?;
         if footer[..8] != MAGIC {
@@ -186,7 +187,7 @@ impl Source<'_> {
         }
         let footer = Footer::from_bytes(&footer).map_err(|what| self.damaged(at, what))?;
         let index_bytes = u64::from(footer.sections) * ENTRY_BYTES;
-        if footer.version != section::VERSION || footer.index.checked_add(index_bytes) != Some(at) {
+        if footer.version != version || footer.index.checked_add(index_bytes) != Some(at) {
             return Err(self.damaged(at, "the index does not end at the footer"));
         }
         let index = self.bytes(footer.index, index_bytes as usize)?;
@@ -220,6 +221,7 @@ struct Tables {
     files: Vec<TracedFile>,
     processes: Vec<TracedProcess>,
     recording: Recording,
+    block: Option<BlockCounts>,
 }
 
 impl Tables {
@@ -248,7 +250,15 @@ impl Tables {
                         unseen_requests: varint::take(&mut rest)?,
                         guessed_appends: varint::take(&mut rest)?,
                         skipped_lines: varint::take(&mut rest)?,
+                        block: None,
                     };
+                }
+                Contents::Block => {
+                    let mut numbers = [0; 11];
+                    for number in &mut numbers {
+                        *number = varint::take(&mut rest)?;
+                    }
+                    self.block = Some(BlockCounts::from_numbers(numbers));
                 }
                 Contents::Events => return None,
             }

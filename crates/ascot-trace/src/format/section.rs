@@ -8,8 +8,10 @@ use ascot_io::{crc32c, u32_at, u64_at};
 
 /// The first bytes of a trace, and of its footer.
 pub const MAGIC: [u8; 8] = *b"ASCOTTRC";
-/// The version that this program writes and reads.
+/// The version of traces that have only the sections of version 1.
 pub const VERSION: u32 = 1;
+/// The version of traces that have a section [`Contents::Block`], the newest that this program reads.
+pub const VERSION_BLOCK: u32 = 2;
 /// The magic number, the version, and zeros.
 pub const HEADER_BYTES: u64 = 16;
 /// The footer at the end of the file.
@@ -32,6 +34,8 @@ pub enum Contents {
     Processes = 3,
     /// How the trace was made.
     Recording = 4,
+    /// What devices saw, since version 2.
+    Block = 6,
 }
 
 /// A section in the index.
@@ -77,6 +81,7 @@ impl Section {
             2 => Contents::Files,
             3 => Contents::Processes,
             4 => Contents::Recording,
+            6 => Contents::Block,
             _ => return None,
         };
         Some(Section {
@@ -92,11 +97,11 @@ impl Section {
     }
 }
 
-/// The header.
-pub fn header() -> [u8; HEADER_BYTES as usize] {
+/// The header of a version.
+pub fn header(version: u32) -> [u8; HEADER_BYTES as usize] {
     let mut bytes = [0; HEADER_BYTES as usize];
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes
 }
 
@@ -168,7 +173,7 @@ pub fn check(sections: &[Section], footer: &Footer) -> Result<(), &'static str> 
             Contents::Events => events += entries,
             Contents::Files => files += entries,
             Contents::Processes => processes += entries,
-            Contents::Recording => {}
+            Contents::Recording | Contents::Block => {}
         }
         if section.contents != Contents::Events {
             tables += u64::from(section.raw);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::TraceError;
-use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
+use crate::event::{BlockCounts, Event, Kind, Recording, TracedFile, TracedProcess};
 
 struct Written {
     _dir: tempfile::TempDir,
@@ -18,6 +18,11 @@ struct Written {
 }
 
 fn written(events: &[Event], files: u32) -> Written {
+    written_with(events, files, false)
+}
+
+/// `block`: whether it has the counts of devices.
+fn written_with(events: &[Event], files: u32, block: bool) -> Written {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.trace");
     let files: Vec<TracedFile> = (0..files)
@@ -36,8 +41,9 @@ fn written(events: &[Event], files: u32) -> Written {
         unseen_requests: 1,
         guessed_appends: 2,
         skipped_lines: 3,
+        block: block.then(|| BlockCounts::from_numbers([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])),
     };
-    let mut writer = TraceWriter::create(&path).unwrap();
+    let mut writer = TraceWriter::create_for(&path, &recording).unwrap();
     events.iter().for_each(|event| writer.push(event).unwrap());
     let bytes = writer.finish(&files, &processes, &recording).unwrap();
     assert_eq!(bytes, fs::metadata(&path).unwrap().len());
@@ -93,6 +99,22 @@ proptest! {
 }
 
 #[test]
+fn counts_of_devices_come_back_in_version_2_alone() {
+    for (block, version) in [(false, 1), (true, 2)] {
+        let written = written_with(&scan(10), 2, block);
+        assert_eq!(fs::read(&written.path).unwrap()[8], version);
+        let reader = TraceReader::open(&written.path).unwrap();
+        assert_eq!(reader.recording(), &written.recording);
+        assert_eq!(reader.recording().block.is_some(), block);
+    }
+    let newer = written(&scan(10), 2);
+    let mut bytes = fs::read(&newer.path).unwrap();
+    bytes[8] = 3;
+    fs::write(&newer.path, bytes).unwrap();
+    assert!(matches!(TraceReader::open(&newer.path), Err(TraceError::Version { found: 3, known: 2, .. })));
+}
+
+#[test]
 fn sections_outside_a_range_are_not_read() {
     let written = written(&scan(40_000), 2);
     let mut bytes = fs::read(&written.path).unwrap();
@@ -126,7 +148,7 @@ fn large_tables_come_back() {
 #[test]
 fn no_altered_byte_is_believed() {
     let events = scan(100);
-    let written = written(&events, 2);
+    let written = written_with(&events, 2, true);
     let whole = fs::read(&written.path).unwrap();
     for at in 0..whole.len() {
         for flip in [0x01, 0x80] {

@@ -23,6 +23,7 @@ const LEVEL: i32 = 3;
 /// A trace that is being written.
 pub struct TraceWriter {
     output: Output,
+    version: u32,
     events: Vec<Event>,
     events_per_section: usize,
     sections: Vec<Section>,
@@ -36,13 +37,24 @@ impl TraceWriter {
         Self::with_sections(path, MAX_EVENTS)
     }
 
+    /// Starts a trace for a recording that may have [`Recording::block`].
+    pub fn create_for(path: &Path, recording: &Recording) -> Result<TraceWriter, TraceError> {
+        let version = if recording.block.is_some() { section::VERSION_BLOCK } else { section::VERSION };
+        Self::with_version(path, MAX_EVENTS, version)
+    }
+
     /// Starts a trace that will be `path`, with at most this number of events in a section: fewer take less memory.
     pub fn with_sections(path: &Path, events_per_section: usize) -> Result<TraceWriter, TraceError> {
+        Self::with_version(path, events_per_section, section::VERSION)
+    }
+
+    fn with_version(path: &Path, events_per_section: usize, version: u32) -> Result<TraceWriter, TraceError> {
         let events_per_section = events_per_section.clamp(1, MAX_EVENTS);
         let mut output = Output::create(path, "trace")?;
-        output.append(&section::header())?;
+        output.append(&section::header(version))?;
         Ok(TraceWriter {
             output,
+            version,
             events: Vec::with_capacity(events_per_section),
             events_per_section,
             sections: Vec::new(),
@@ -104,7 +116,8 @@ impl TraceWriter {
         Ok(self.output.append(&stored)?)
     }
 
-    /// Adds the tables, and gives the file its name. Returns its length.
+    /// Adds the tables, and gives the file its name. Returns its length. A trace that was not started for a recording
+    /// with [`Recording::block`] has no place for it.
     pub fn finish(
         mut self,
         files: &[TracedFile],
@@ -130,6 +143,10 @@ impl TraceWriter {
             varint::put(to, recording.unseen_requests);
             varint::put(to, recording.guessed_appends);
             varint::put(to, recording.skipped_lines);
+        })?;
+        let block = recording.block.filter(|_| self.version >= section::VERSION_BLOCK);
+        self.table(Contents::Block, block.as_slice(), |to, block| {
+            block.numbers().into_iter().for_each(|number| varint::put(to, number));
         })?;
         self.end(files.len() as u32, processes.len() as u32)
     }
@@ -157,7 +174,7 @@ impl TraceWriter {
     fn end(mut self, files: u32, processes: u32) -> Result<u64, TraceError> {
         let index: Vec<u8> = self.sections.iter().flat_map(|section| section.to_bytes()).collect();
         let footer = Footer {
-            version: section::VERSION,
+            version: self.version,
             sections: self.sections.len() as u32,
             index: self.output.bytes(),
             events: self.event_count,

@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,18 +16,10 @@ use serde::Serialize;
 
 use super::layout::BLOCK_BYTES;
 use crate::error::TraceError;
+use crate::fiemap;
 
 /// Bytes of the buffer; longer requests are divided.
 const BUFFER_BYTES: usize = 4 << 20;
-/// Extents that one call returns.
-const EXTENTS: usize = 128;
-/// `_IOWR('f', 11, struct fiemap)`.
-const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
-/// The last extent of a file.
-const FIEMAP_EXTENT_LAST: u32 = 1;
-/// The position on the device is not known or not one.
-const FIEMAP_EXTENT_UNKNOWN: u32 = 2;
-
 /// Where a file lies on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Extents {
@@ -109,73 +100,14 @@ impl VolumeFile {
 
     /// Where the file lies; none if the file system does not tell.
     pub fn extents(&self) -> Option<Extents> {
+        let mapped = fiemap::extents(&self.file, false).ok()?;
         let mut pieces = 0;
-        let mut physical_offset = None;
         let mut end = None;
-        let mut logical = 0;
-        loop {
-            let map = map_from(&self.file, logical).ok()?;
-            for extent in &map.extents[..(map.header.mapped as usize).min(EXTENTS)] {
-                let known = extent.flags & FIEMAP_EXTENT_UNKNOWN == 0;
-                if pieces == 0 {
-                    physical_offset = known.then_some(extent.physical);
-                }
-                pieces += u64::from(end != Some(extent.physical));
-                end = Some(extent.physical.saturating_add(extent.length));
-                logical = extent.logical.saturating_add(extent.length);
-                if extent.flags & FIEMAP_EXTENT_LAST != 0 {
-                    return Some(Extents { pieces, physical_offset });
-                }
-            }
-            if map.header.mapped == 0 {
-                return (pieces > 0).then_some(Extents { pieces, physical_offset });
-            }
+        for extent in &mapped {
+            pieces += u64::from(end.is_none() || end != extent.physical);
+            end = extent.physical.map(|physical| physical.saturating_add(extent.length));
         }
+        let first = mapped.first()?;
+        Some(Extents { pieces, physical_offset: first.physical })
     }
-}
-
-/// `struct fiemap`.
-#[repr(C)]
-struct MapHeader {
-    start: u64,
-    length: u64,
-    flags: u32,
-    mapped: u32,
-    count: u32,
-    reserved: u32,
-}
-
-/// `struct fiemap_extent`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct MapExtent {
-    logical: u64,
-    physical: u64,
-    length: u64,
-    reserved: [u64; 2],
-    flags: u32,
-    more: [u32; 3],
-}
-
-#[repr(C)]
-struct Map {
-    header: MapHeader,
-    extents: [MapExtent; EXTENTS],
-}
-
-/// The extents of a file from an offset on.
-#[expect(unsafe_code, reason = "the request has no safe wrapper")]
-fn map_from(file: &File, start: u64) -> io::Result<Map> {
-    let header = MapHeader {
-        start,
-        length: u64::MAX - start,
-        flags: 0,
-        mapped: 0,
-        count: EXTENTS as u32,
-        reserved: 0,
-    };
-    let mut map = Map { header, extents: [MapExtent::default(); EXTENTS] };
-    // SAFETY: the request writes at most `count` extents after the header, which is the size of the array.
-    let failed = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) };
-    if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(map) }
 }
