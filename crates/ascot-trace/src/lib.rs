@@ -4,6 +4,8 @@
 //!   record       runs a program under strace, and converts its log to a trace
 //!   strace/      the log: its lines, and the files, descriptors and positions behind them
 //!   job          the requests of a job of Ascot itself, from its ledger
+//!   buckets      what the streams of a job's bowties hold in memory
+//!   bucket_census  how full these were, and how far from the staircase of the theory
 //!   census       programs, opens, requests, bytes, seeks, switches, runs
 //!   replay/      the requests on a real volume or on the virtual disk
 //!   page/        seek charts, rates and tables as an HTML page
@@ -21,6 +23,8 @@
 //! used. A request that continues where the previous one ended belongs to the same run, also if another process made
 //! it.
 
+pub mod bucket_census;
+pub mod buckets;
 pub mod census;
 pub mod compare;
 pub mod cut;
@@ -37,6 +41,7 @@ pub mod strace;
 #[cfg(test)]
 mod tests;
 
+pub use buckets::{TracedBowtie, Turn};
 pub use error::TraceError;
 pub use event::{Event, Kind, Recording, TracedFile, TracedProcess};
 pub use format::{TraceReader, TraceWriter};
