@@ -124,7 +124,7 @@ def test_a_lone_seek_in_a_million_sequential_requests_is_seen(disk, dark):
         assert at(column, row) == writes
         assert [at(column + side, row) for side in (-1, 1)] == [at(column, row + 5)] * 2
         assert at(width // 4, height // 4) == reads and at(width // 2, height // 2) == reads
-        assert "Requests 1 to 1,000,001: 1,000,001 of 1,000,001 requests, 3 runs." in state(shown)
+        assert "Requests 1 to 1,000,001: 1,000,001 of 1,000,001 requests, 3 runs, at whatever offset." in state(shown)
         assert re.search(rf"A column of pixels stands for {-(-1_000_001 // width):,} requests at most", state(shown))
         ground = shown.run("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") != dark
