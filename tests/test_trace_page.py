@@ -211,7 +211,7 @@ def test_the_keyboard_zooms_moves_and_resets(disk):
         assert view(shown) == whole
         for _ in range(30):
             shown.press("+")
-        found = re.match(r"Requests (\d+) to (\d+): \d of 1,000 requests, 1 run\. .* 1 request at most", state(shown))
+        found = re.match(r"Requests (\d+) to (\d+): \d of 1,000 requests, 1 run, .* 1 request at most", state(shown))
         assert found and int(found[2]) - int(found[1]) < 6, "zooming in reveals single requests"
 
 

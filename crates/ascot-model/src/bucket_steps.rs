@@ -43,10 +43,10 @@ mod tests {
 
     #[test]
     fn the_distance_is_that_of_the_sorted_sizes() {
-        let steps = Steps { streams: 4, group: None, memory: 600.0 };
-        assert_eq!(steps.sizes(), [300.0, 200.0, 100.0, 0.0]);
-        assert_eq!(steps.distance(&[100, 300, 0, 200]), 0.0);
-        assert_eq!(steps.distance(&[150; 4]), 400.0 / 600.0);
+        let steps = Steps { streams: 3, group: None, memory: 300.0 };
+        assert_eq!(steps.sizes(), [200.0, 100.0, 0.0]);
+        assert_eq!(steps.distance(&[100, 200, 0]), 0.0);
+        assert_eq!(steps.distance(&[100; 3]), 200.0 / 300.0);
         assert_eq!(steps.distance(&[]), 1.0);
     }
 }
