@@ -61,7 +61,7 @@ class Page:
     def open(self, page, dark=False, width=1400):
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
+        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
             self.call(f"{domain}.enable")
         self.call("Performance.enable", timeDomain="threadTicks")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
@@ -76,6 +76,12 @@ class Page:
         answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def accessible(self):
+        """The role and the name of every node that a screen reader meets."""
+        nodes = self.call("Accessibility.getFullAXTree")["nodes"]
+        value = lambda node, field: node.get(field, {}).get("value", "")  # noqa: E731
+        return [(value(node, "role"), value(node, "name")) for node in nodes if not node.get("ignored")]
 
     def press(self, key, shift=False):
         text, code, number = KEYS[key]

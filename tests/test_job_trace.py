@@ -96,3 +96,45 @@ def test_the_report_and_the_trace_are_two_files(disk):
     (disk / "in").write_bytes(records(10))
     words = ["-o", disk / "out", "--trace", disk / "x", "--report", disk / "x"]
     assert "is the file of --trace" in run("sort", disk / "in", *FIXED, *words, expect=2).stderr
+
+
+def test_reading_a_view_writes_a_trace(disk):
+    (disk / "in").write_bytes(records(200_000))
+    run("sort", disk / "in", *FIXED, "--view", disk / "v.view")
+    run("view", disk / "v.view", "-o", disk / "out", "--report", disk / "run.json", "--trace", disk / "a")
+    counted = census(disk / "a")
+    assert (counted["read_bytes"], counted["written_bytes"], counted["runs"]) == moved(
+        json.loads((disk / "run.json").read_text())
+    )
+    assert counted["written_bytes"] == 20_000_000
+    assert sum(bowtie["turns"] for bowtie in counted["bowties"]) > 0
+    run_of_view = next((disk / "v.view").glob("*"))
+    before = run_of_view.read_bytes()
+    told = run("view", disk / "v.view", "-o", disk / "out", "--trace", run_of_view, expect=2).stderr
+    assert "would replace" in told and run_of_view.read_bytes() == before
+
+
+def test_building_and_querying_an_index_writes_a_trace(disk):
+    (disk / "in").write_bytes(records(20_000))
+    alike = ["--key", "0..10", "--format", "fixed:100"]
+    run("index", "build", disk / "in", *alike, "-qo", disk / "dir", "--trace", disk / "a")
+    counted = census(disk / "a")
+    by_name = {file["path"].rsplit("/", 1)[-1]: file for file in counted["by_file"]}
+    assert by_name["in"]["read_bytes"] == 2_000_000
+    stored = sum(path.stat().st_size for path in (disk / "dir").rglob("*") if path.is_file())
+    assert 0 < counted["written_bytes"] == pytest.approx(stored, rel=0.05)
+    key = "0x" + records(20_000)[:10].hex()
+    run("index", "get", disk / "dir", key, "--trace", disk / "b")
+    asked = census(disk / "b")
+    assert asked["written_bytes"] == 0 and 0 < asked["read_bytes"] < 1_000_000
+    for words in (["build", disk / "in", *alike, "--open", "append", "-qo", disk / "dir"], ["get", disk / "dir", key]):
+        told = run("index", *words, "--trace", disk / "dir/t", expect=2).stderr
+        assert "holds only files of its own" in told and not (disk / "dir/t").exists()
+
+
+def test_a_trace_that_cannot_be_named_hints_at_no_other_output(disk):
+    """The output is complete then: another one would not help."""
+    (disk / "in").write_bytes(records(100))
+    told = run("sort", disk / "in", *FIXED, "-o", disk / "out", "--trace", disk / "no/t", expect=2).stderr
+    assert "no/t" in told and "-o" not in told
+    assert not (disk / "out").exists()

@@ -102,6 +102,11 @@ impl Occupancy {
         f64::from(self.held[input]) - self.consumed[input] as f64 / self.block_units as f64
     }
 
+    /// What an input holds, in units.
+    pub fn held_units(&self, input: usize) -> u64 {
+        (u64::from(self.held[input]) * self.block_units).saturating_sub(self.consumed[input])
+    }
+
     /// Blocks of an input that are not yet requested.
     pub fn remaining(&self, input: usize) -> u32 {
         self.remaining[input]

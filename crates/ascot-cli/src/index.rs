@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use ascot_index::{
     Condition, Directory, IndexError, Info, Named, PartitionBy, RolledBack, Scan, Scheme, Sign,
@@ -18,6 +19,7 @@ use serde_json::json;
 use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::index_build;
 use crate::index_output::{Form, Output};
+use crate::job_trace::RequestedTrace;
 use crate::monitoring::watched;
 use crate::numbers;
 use crate::request::memory_or;
@@ -47,9 +49,13 @@ fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
 
 /// Opens the directory with the memory of the command line or `default` bytes.
 pub fn open_with(matches: &ArgMatches, default: u64) -> Result<Directory, Failure> {
+    open_on(matches, &Disk::default(), default)
+}
+
+fn open_on(matches: &ArgMatches, disk: &Disk, default: u64) -> Result<Directory, Failure> {
     let path = values::path(matches, "dir").unwrap_or_default();
     let bytes = memory_or(matches, default)?;
-    Ok(Directory::open(&Disk::default(), &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
+    Ok(Directory::open(disk, &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
 /// Converts a key as users write it.
@@ -85,7 +91,16 @@ fn key(text: &str, directory: &Directory) -> Result<Vec<u8>, Failure> {
 }
 
 fn get(matches: &ArgMatches) -> Result<u8, Failure> {
-    let directory = open(matches)?;
+    let keys: Vec<PathBuf> = values::path(matches, "keys-file").into_iter().collect();
+    let dir = values::path(matches, "dir").unwrap_or_default();
+    let trace = RequestedTrace::start_beside(matches, &keys, &dir)?;
+    let status = get_on(matches, &trace.disk())?;
+    trace.commit()?;
+    Ok(status)
+}
+
+fn get_on(matches: &ArgMatches, disk: &Disk) -> Result<u8, Failure> {
+    let directory = open_on(matches, disk, DEFAULT_MEMORY_BYTES)?;
     let keys = wanted(matches, &directory)?;
     let many = matches.get_one::<OsString>("keys-file").is_some();
     let epoch = epoch(matches, &directory)?;

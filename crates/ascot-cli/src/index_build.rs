@@ -20,6 +20,7 @@ use clap::ArgMatches;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::job_trace::RequestedTrace;
 use crate::monitoring::watched;
 use crate::numbers;
 use crate::request::memory_or;
@@ -50,7 +51,8 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
             fs::File::open(input).map_err(failed)?;
         }
     }
-    let disk = Disk::default();
+    let trace = RequestedTrace::start_beside(matches, &inputs, &output)?;
+    let disk = trace.disk();
     let memory_bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
     let (opening, goes_on) = opening(matches, &files, &output)?;
@@ -68,6 +70,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
             let Building { writer, records, bytes, epochs, .. } = job;
             let peak = writer.pool().peak() as u64;
             writer.close()?;
+            trace.commit()?;
             if !matches.get_flag("quiet") {
                 let seconds = since.elapsed().as_secs_f64();
                 eprintln!(

@@ -1,36 +1,123 @@
-//! `--trace` of a job: its requests, as its ledger counts them, in a trace file.
+//! `--trace` of a job: its requests, as its ledger counts them, in a trace file; and the same for the page of a report.
 
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-use ascot_io::RequestObserver;
+use ascot_io::{
+    Disk, DiskOptions, FileNumber, IssuedRequest, Ledger, Occupancies, RequestObserver, SharingStreams,
+    Unpoisoned,
+};
 use ascot_sort::RunOptions;
+use ascot_trace::TraceError;
 use ascot_trace::job::JobTrace;
 use clap::ArgMatches;
 
 use crate::failure::Failure;
+use crate::report_file::source_of_trace;
+use crate::sys::refuse_same;
 use crate::values;
 
 /// The trace of a job, if one is requested.
-pub struct RequestedTrace(Option<Arc<JobTrace>>);
+pub struct RequestedTrace(Option<(PathBuf, Arc<JobTrace>)>);
 
 impl RequestedTrace {
     /// Starts the trace.
     pub fn start(matches: &ArgMatches) -> Result<Self, Failure> {
-        let path = values::path(matches, "trace");
-        Ok(Self(path.map(|path| JobTrace::create(&path)).transpose()?.map(Arc::new)))
+        let Some(path) = values::path(matches, "trace") else { return Ok(Self(None)) };
+        let trace = JobTrace::create(&path).map_err(|error| of_trace(&path, error))?;
+        Ok(Self(Some((path, Arc::new(trace)))))
+    }
+
+    /// Who sees the requests of the job: this trace, that of the page of its report, or both.
+    pub fn observer(&self, page: Option<Arc<JobTrace>>) -> Option<Arc<dyn RequestObserver>> {
+        let own = self.0.as_ref().map(|(_, trace)| Arc::clone(trace));
+        match (own, page) {
+            (Some(one), Some(other)) => Some(Arc::new(Both { one, other, numbers: Mutex::default() })),
+            (one, other) => one.or(other).map(|trace| trace as Arc<dyn RequestObserver>),
+        }
+    }
+
+    /// Starts the trace of a command that reads `inputs` and works in the directory `dir`: it must be none of their files.
+    pub fn start_beside(matches: &ArgMatches, inputs: &[PathBuf], dir: &Path) -> Result<Self, Failure> {
+        if let Some(path) = values::path(matches, "trace") {
+            refuse_same(inputs, &path)?;
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok();
+            if parent.is_some() && parent == dir.canonicalize().ok() {
+                return Err(Failure::usage(
+                    format!("--trace {} is in the directory {}", path.display(), dir.display()),
+                    "the directory holds only files of its own: name a file elsewhere",
+                ));
+            }
+        }
+        Self::start(matches)
+    }
+
+    /// A disk whose requests it sees.
+    pub fn disk(&self) -> Disk {
+        Disk::new(DiskOptions { ledger: Ledger::observed(self.observer(None)), ..DiskOptions::default() })
     }
 
     /// The options of the job.
-    pub fn options(&self) -> RunOptions {
-        let requests = self.0.clone().map(|trace| trace as Arc<dyn RequestObserver>);
-        RunOptions { requests, ..RunOptions::default() }
+    pub fn options(&self, page: Option<Arc<JobTrace>>) -> RunOptions {
+        RunOptions { requests: self.observer(page), ..RunOptions::default() }
     }
 
     /// Completes the trace of a job that has succeeded, and gives it its name.
     pub fn commit(self) -> Result<(), Failure> {
-        if let Some(trace) = self.0 {
-            trace.finish(&std::env::args_os().collect::<Vec<_>>())?;
+        if let Some((path, trace)) = self.0 {
+            let words: Vec<_> = std::env::args_os().collect();
+            trace.finish(&words).map_err(|error| of_trace(&path, error))?;
         }
         Ok(())
+    }
+}
+
+/// The failure of a trace. It hints at no other output: that of the job is complete.
+fn of_trace(path: &Path, error: TraceError) -> Failure {
+    Failure::file(path, "cannot write the trace")(source_of_trace(error))
+}
+
+/// Two traces of one job.
+#[derive(Debug)]
+struct Both {
+    one: Arc<JobTrace>,
+    other: Arc<JobTrace>,
+    /// The numbers of bowties in each of them.
+    numbers: Mutex<Vec<[u32; 2]>>,
+}
+
+impl RequestObserver for Both {
+    fn opened(&self, file: FileNumber, path: &Path) {
+        self.one.opened(file, path);
+        self.other.opened(file, path);
+    }
+
+    fn renamed(&self, from: &Path, to: &Path) {
+        self.one.renamed(from, to);
+        self.other.renamed(from, to);
+    }
+
+    fn removed(&self, file: FileNumber) {
+        self.one.removed(file);
+        self.other.removed(file);
+    }
+
+    fn issued(&self, request: &IssuedRequest) {
+        self.one.issued(request);
+        self.other.issued(request);
+    }
+
+    fn share(&self, streams: &SharingStreams<'_>) -> u32 {
+        let mut numbers = self.numbers.lock().unpoisoned();
+        numbers.push([self.one.share(streams), self.other.share(streams)]);
+        numbers.len() as u32 - 1
+    }
+
+    fn occupied(&self, buckets: &Occupancies<'_>) {
+        let numbers = self.numbers.lock().unpoisoned().get(buckets.sharing as usize).copied();
+        let Some([one, other]) = numbers else { return };
+        self.one.occupied(&Occupancies { sharing: one, ..*buckets });
+        self.other.occupied(&Occupancies { sharing: other, ..*buckets });
     }
 }

@@ -4,7 +4,7 @@
 //! end with its work. A job that fails or is stopped shows none.
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ascot_device::monitor::{INTERVAL_RANGE, Monitor};
@@ -12,6 +12,7 @@ use ascot_io::Unpoisoned;
 use ascot_model::report::Report;
 use ascot_model::resource_use::ResourceUse;
 use ascot_sort::SortError;
+use ascot_trace::job::JobTrace;
 use clap::ArgMatches;
 use serde::Serialize;
 
@@ -69,16 +70,36 @@ pub struct Monitored<R> {
     pub monitor: Option<ResourceUse>,
 }
 
-/// The report of a job: its file, and the samples for it.
+/// The time between two samples for a page, where none is given: a short job has several.
+const INTERVAL_OF_PAGE: Duration = Duration::from_millis(250);
+
+/// The report of a job: its file, and the samples and the trace for it.
 pub struct JobReport {
     file: Mutex<Option<ReportFile>>,
     monitor: Option<Monitor>,
+    /// Whether the samples are shown at the end of the job, too.
+    tells: bool,
+    /// The requests for a page, in a file without a name.
+    trace: Option<Arc<JobTrace>>,
 }
 
 impl JobReport {
     /// To be made when the job is about to begin. `file`: that of `--report`.
     pub fn new(matches: &ArgMatches, file: Option<ReportFile>) -> Result<JobReport, Failure> {
-        Ok(JobReport { file: Mutex::new(file), monitor: start(matches)? })
+        let monitor = start(matches)?;
+        let tells = monitor.is_some();
+        let Some(page) = file.as_ref().filter(|file| file.is_page()) else {
+            return Ok(JobReport { file: Mutex::new(file), monitor, tells, trace: None });
+        };
+        let trace = JobTrace::unnamed(page.directory())?;
+        let by_default = || Monitor::start(Path::new("/"), INTERVAL_OF_PAGE);
+        let monitor = Some(monitor.unwrap_or_else(by_default));
+        Ok(JobReport { file: Mutex::new(file), monitor, tells, trace: Some(Arc::new(trace)) })
+    }
+
+    /// The trace that the page needs of the job's requests.
+    pub fn trace(&self) -> Option<Arc<JobTrace>> {
+        self.trace.clone()
     }
 
     /// The job began at `at`.
@@ -91,10 +112,10 @@ impl JobReport {
     /// Writes the report, when the output of the job lacks only its name.
     pub fn complete(&self, report: &Report) -> Result<(), SortError> {
         match &self.monitor {
-            None => report_file::complete(&self.file, report),
+            None => report_file::complete(&self.file, report, None),
             Some(monitor) => {
                 let monitored = Report { monitor: Some(monitor.finish()), ..report.clone() };
-                report_file::complete(&self.file, &monitored)
+                report_file::complete(&self.file, &monitored, self.trace.as_deref())
             }
         }
     }
@@ -105,7 +126,7 @@ impl JobReport {
         if let Some(file) = self.file.into_inner().unpoisoned() {
             file.commit()?;
         }
-        Ok(used)
+        Ok(used.filter(|_| self.tells))
     }
 }
 

@@ -2,6 +2,8 @@
 //! at an unusable name. When the output is durable, the report is written under a temporary name beside its
 //! own; it gets its name after the output gets its name. If the report cannot be written, the job ends before that.
 //!
+//! By its name, FILE.html, it is a page; else it is JSON.
+//!
 //! It must not be a file that the job reads or writes, under any name: the input or the report would be lost.
 
 use std::ffi::OsString;
@@ -16,6 +18,9 @@ use ascot_io::{AtomicOutput, Backend, Disk, DiskOptions, IoError, Unpoisoned};
 use ascot_model::report::Report;
 use ascot_sort::SortError;
 use ascot_sort::request::{Input, Output, SortRequest};
+use ascot_trace::job::JobTrace;
+use ascot_trace::page::ReportPage;
+use ascot_trace::{TraceError, TraceReader};
 use clap::ArgMatches;
 use serde::Serialize;
 
@@ -55,6 +60,9 @@ impl ReportFile {
                 refuse_files_of_job(flag, &path, request, list.map(Path::new))?;
             }
         }
+        if values::flag(matches, "explain") {
+            refuse_to_explain(matches)?;
+        }
         let Some(path) = values::path(matches, "report") else { return Ok(None) };
         if let Some(trace) = values::path(matches, "trace")
             && let Some(identity) = FileIdentity::from_path(&trace)
@@ -72,6 +80,38 @@ impl ReportFile {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is a page.
+    pub fn is_page(&self) -> bool {
+        is_page(&self.path)
+    }
+
+    /// The directory of the file.
+    pub fn directory(&self) -> &Path {
+        self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+
+    /// Writes the page of a report; a regular file then lacks only its name.
+    pub fn write_page(&mut self, report: &Report, trace: &TraceReader) -> io::Result<()> {
+        self.destination = match &mut self.destination {
+            Destination::Replace => {
+                let page = ReportPage::create(&self.path).and_then(|page| page.write(report, trace));
+                match page.map_err(source_of_trace)? {
+                    Some(output) => Destination::Written(output),
+                    None => Destination::Done,
+                }
+            }
+            Destination::InPlace(file) => {
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                ReportPage::to_file(file.try_clone()?).write(report, trace).map_err(source_of_trace)?;
+                Destination::Done
+            }
+            Destination::Written(_) | Destination::Done => return Ok(()),
+        };
+        Ok(())
     }
 
     /// Writes the report; a regular file then lacks only its name.
@@ -108,11 +148,45 @@ impl ReportFile {
     }
 }
 
-/// Writes the report of a job to the file, if one is requested, when the job's output lacks only its name.
-pub fn complete(file: &Mutex<Option<ReportFile>>, report: &Report) -> Result<(), SortError> {
+/// Writes the report of a job to the file, if one is requested, when the job's output lacks only its name. `trace`: that
+/// of a page.
+pub fn complete(
+    file: &Mutex<Option<ReportFile>>,
+    report: &Report,
+    trace: Option<&JobTrace>,
+) -> Result<(), SortError> {
     let mut file = file.lock().unpoisoned();
     let Some(file) = file.as_mut() else { return Ok(()) };
-    file.write(report).map_err(|source| SortError::Report { path: file.path().to_path_buf(), source })
+    let written = match trace {
+        None => file.write(report),
+        Some(trace) => {
+            let read = trace.read(&std::env::args_os().collect::<Vec<_>>()).map_err(source_of_trace);
+            read.and_then(|trace| file.write_page(report, &trace))
+        }
+    };
+    written.map_err(|source| SortError::Report { path: file.path().to_path_buf(), source })
+}
+
+/// Whether a report of this name is a page.
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
+}
+
+/// Refuses what a job alone has: a plan moves no bytes.
+fn refuse_to_explain(matches: &ArgMatches) -> Result<(), Failure> {
+    if values::is_given(matches, "trace") {
+        return Err(Failure::usage(
+            "options '--explain' and '--trace' are incompatible",
+            "--explain makes no requests to files: drop one of them",
+        ));
+    }
+    match values::path(matches, "report").filter(|path| is_page(path)) {
+        Some(path) => Err(Failure::usage(
+            format!("--report {} with --explain: a plan has no page", path.display()),
+            "name a file of JSON, such as plan.json, or drop --explain",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Decides how the file can be written. The attempt leaves nothing behind.
@@ -150,6 +224,14 @@ fn source_of(error: IoError) -> io::Error {
         | IoError::DiskFull { source, .. }
         | IoError::BrokenPipe { source, .. }
         | IoError::TooManyOpen { source, .. } => io::Error::new(source.kind(), source),
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+/// The system's error of a page or of its trace.
+pub fn source_of_trace(error: TraceError) -> io::Error {
+    match error {
+        TraceError::Io(error) => source_of(error),
         other => io::Error::other(other.to_string()),
     }
 }

@@ -233,7 +233,7 @@ pub(crate) fn job(
     let stop = Stop::watch(&cancel);
     let reporter = Reporter { screen, report: JobReport::new(matches, report_file)? };
     let trace = RequestedTrace::start(matches)?;
-    let result = work(trace.options(), &reporter, &cancel);
+    let result = work(trace.options(reporter.report.trace()), &reporter, &cancel);
     screen.clear();
     let mut report = match result {
         Ok(report) => report,

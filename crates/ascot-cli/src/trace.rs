@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_model::units;
 use ascot_trace::TraceReader;
+use ascot_trace::bucket_census::BowtieCensus;
 use ascot_trace::census::{Census, FileCensus, census};
 use ascot_trace::cut::cut;
 use ascot_trace::export;
@@ -24,6 +25,8 @@ use crate::values;
 const BUFFER_BYTES: u64 = 2 << 20;
 /// Files in the text of a census.
 const FILES_SHOWN: u64 = 10;
+/// Bowties in the text of a census.
+const BOWTIES_SHOWN: usize = 8;
 /// Columns of a path in the text; longer ones lose their beginning.
 const PATH_COLUMNS: usize = 44;
 /// Characters of the command line in the text.
@@ -155,6 +158,7 @@ fn text(census: &Census, listed: usize) -> String {
         units::count(counts.attempts)
     );
     append_lengths(&mut text, census);
+    append_bowties(&mut text, &census.bowties);
     append_files(&mut text, &census.by_file, listed);
     append_remarks(&mut text, census);
     text
@@ -174,6 +178,32 @@ fn append_lengths(text: &mut String, census: &Census) {
             units::count(lengths.runs),
             units::bytes(lengths.bytes)
         );
+    }
+}
+
+/// The buckets of bowties, those with most turns first.
+fn append_bowties(text: &mut String, bowties: &[BowtieCensus]) {
+    let mut made: Vec<&BowtieCensus> = bowties.iter().filter(|bowtie| bowtie.turns > 0).collect();
+    if made.is_empty() {
+        return;
+    }
+    made.sort_by_key(|bowtie| std::cmp::Reverse(bowtie.turns));
+    let _ = writeln!(text, "\n  buckets        streams     turns   largest    in all  from the staircase");
+    for bowtie in made.iter().take(BOWTIES_SHOWN) {
+        let distances = bowtie.distances();
+        let _ = writeln!(
+            text,
+            "  {:<12}{:>10}{:>10}{:>10}{:>10}  {}",
+            first_characters(&bowtie.name, 12),
+            format!("{} x {}", bowtie.inputs, bowtie.outputs),
+            units::count(bowtie.turns),
+            units::bytes(bowtie.largest_bucket_bytes),
+            units::bytes(bowtie.peak_bytes),
+            if distances.is_empty() { "keeps none" } else { &distances },
+        );
+    }
+    if made.len() > BOWTIES_SHOWN {
+        let _ = writeln!(text, "  and {} more (--json)", units::count((made.len() - BOWTIES_SHOWN) as u64));
     }
 }
 
@@ -269,15 +299,25 @@ fn time(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
 fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
     let csv = values::path(matches, "csv");
     let fio = values::path(matches, "fio");
-    if csv.is_none() && fio.is_none() {
-        return Err(Failure::usage("no form given", "--csv FILE or --fio FILE"));
+    let buckets = values::path(matches, "buckets");
+    if csv.is_none() && fio.is_none() && buckets.is_none() {
+        return Err(Failure::usage("no form given", "--csv FILE, --fio FILE or --buckets FILE"));
     }
     let trace = open(matches)?;
-    for output in csv.iter().chain(&fio) {
+    if buckets.is_some() && trace.bowties().is_empty() {
+        return Err(Failure::usage(
+            format!("{}: the trace has no buckets", path(matches, "trace").display()),
+            "jobs of ascot that merge, split or run a program write them: ascot sort --trace FILE",
+        ));
+    }
+    for output in csv.iter().chain(&fio).chain(&buckets) {
         refuse_same(&[path(matches, "trace")], output)?;
     }
     if let Some(file) = csv {
         export::csv(&trace, &file)?;
+    }
+    if let Some(file) = buckets {
+        export::buckets_csv(&trace, &file)?;
     }
     if let Some(file) = fio {
         let directory = values::path(matches, "fio-dir").unwrap_or_else(|| {

@@ -15,6 +15,7 @@ use ascot_sort::{Cancel, Observer, RunOptions, Silent, SortError};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
+use crate::job_trace::RequestedTrace;
 use crate::monitoring::{JobReport, watched};
 use crate::progress::{Screen, write_resources};
 use crate::report_file::ReportFile;
@@ -39,7 +40,13 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
         return explain(matches, &dir, &output);
     }
     let reporter = ReadReporter(JobReport::new(matches, report_file(matches, &dir, &output)?)?);
-    stoppable(|cancel| write_range(matches, &*open(matches, &dir)?, &output, &reporter, cancel))?;
+    let trace = RequestedTrace::start(matches)?;
+    let options = trace.options(reporter.0.trace());
+    stoppable(|cancel| {
+        let view = open_with(matches, &dir, options.clone())?;
+        write_range(matches, &*view, &output, &reporter, cancel)
+    })?;
+    trace.commit()?;
     if let Some(used) = reporter.0.commit()? {
         write_resources(&used);
     }
@@ -81,9 +88,9 @@ impl Observer for ReadReporter {
     }
 }
 
-/// The file of `--report`, which must be neither the output nor a file of the view.
+/// The file of `--report`. Neither it nor the trace may be the output or a file of the view.
 fn report_file(matches: &ArgMatches, dir: &Path, output: &Output) -> Result<Option<ReportFile>, Failure> {
-    if !values::is_given(matches, "report") {
+    if !values::is_given(matches, "report") && !values::is_given(matches, "trace") {
         return Ok(None);
     }
     let ViewManifest { request, members, .. } = ViewManifest::load(dir)?;
@@ -115,8 +122,12 @@ fn write_range(
 
 /// Opens a view with the requested memory and threads.
 pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> {
+    open_with(matches, dir, RunOptions::default())
+}
+
+fn open_with(matches: &ArgMatches, dir: &Path, options: RunOptions) -> Result<Arc<dyn View>, Failure> {
     let volumes = volume::of_view(matches, dir)?;
-    Ok(OpenView { volumes, ..opening(matches)? }.open(dir)?)
+    Ok(OpenView { volumes, options, ..opening(matches)? }.open(dir)?)
 }
 
 fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {

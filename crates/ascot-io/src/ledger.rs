@@ -28,7 +28,7 @@ use ascot_model::volume_pace::VolumePace;
 pub use direction::Direction;
 pub use files::FileAccount;
 use files::{Files, Row};
-pub use observer::{FileNumber, IssuedRequest, RequestObserver};
+pub use observer::{FileNumber, IssuedRequest, Occupancies, RequestObserver, SharingStreams};
 use pace::DevicePace;
 
 /// The bytes moved by one stream (all streams of one name, direction and device).
@@ -139,6 +139,11 @@ impl Ledger {
     /// An empty ledger, with an observer of the requests.
     pub fn observed(observer: Option<Arc<dyn RequestObserver>>) -> Self {
         Self { books: Arc::default(), observer }
+    }
+
+    /// The observer of the requests, if there is one.
+    pub fn observer(&self) -> Option<&Arc<dyn RequestObserver>> {
+        self.observer.as_ref()
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {

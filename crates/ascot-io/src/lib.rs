@@ -56,9 +56,10 @@ pub use fault_hook::{Effect, FaultHook};
 pub use growable::Growable;
 pub use io_queue::{IoQueue, PendingTransfer};
 pub use ledger::{
-    Direction, FileAccount, FileNumber, IssuedRequest, Ledger, RequestObserver, StreamAccount, Totals,
+    Direction, FileAccount, FileNumber, IssuedRequest, Ledger, Occupancies, RequestObserver, SharingStreams,
+    StreamAccount, Totals,
 };
-pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
+pub use output::{AtomicOutput, is_temporary, name_of_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
 pub use random_access::{MetadataCalls, RandomAccessFile};
 pub use run::{

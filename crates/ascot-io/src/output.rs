@@ -371,6 +371,14 @@ pub fn is_temporary(path: &Path) -> bool {
     number.is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
+/// The name that a temporary file gets when it is complete, as far as its temporary name has it: long names are
+/// shortened there.
+pub fn name_of_temporary(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name().filter(|_| is_temporary(path))?.to_str()?;
+    let (stem, _) = name.strip_prefix('.')?.rsplit_once(".ascot-")?;
+    Some(path.with_file_name(stem))
+}
+
 /// Opens and locks the temporary file of a killed job. It must be a file of this user without other names that
 /// `is_the_one`.
 fn open_own(temporary: &Path, is_the_one: impl FnOnce(&Metadata) -> bool) -> Result<File, IoError> {

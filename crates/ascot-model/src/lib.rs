@@ -13,6 +13,7 @@
 //! * [`volume_pace`]: the rates and the switch cost that a job sees, and the profile that they correct.
 //! * [`known_volume`]: a volume of a job, with its profile and the origin of the profile.
 //! * [`run_length`]: the run length of a bowtie, by algorithm, group sizes and memory.
+//! * [`bucket_steps`]: how full each bucket of a bowtie is in the steady state, and the distance from it.
 //! * [`multipass`]: the best number of passes, and the number of files in each.
 //! * [`growth`]: the bytes that a user's function leaves, pass by pass.
 //! * [`duplicates`]: the bytes that dropping duplicates leaves, predicted from sorted runs.
@@ -41,6 +42,7 @@ pub mod account;
 pub mod account_of_spills;
 pub mod all_to_all;
 pub mod bowtie_plan;
+pub mod bucket_steps;
 pub mod codec;
 pub mod compression;
 pub mod disk_use;

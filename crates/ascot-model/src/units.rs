@@ -84,6 +84,21 @@ pub fn plural(value: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
+/// Text for a page of HTML: letters that HTML gives a meaning are escaped.
+pub fn in_html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
 /// A path for a shell: in quotes if it has any special character.
 pub fn in_shell(path: &Path) -> String {
     let text = path.to_string_lossy();

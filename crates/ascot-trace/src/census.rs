@@ -11,6 +11,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
+use crate::bucket_census::{BowtieCensus, bowties};
 use crate::error::TraceError;
 use crate::event::{BlockCounts, Event, Kind};
 use crate::format::TraceReader;
@@ -64,7 +65,7 @@ pub struct FileCensus {
 }
 
 /// A whole trace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Census {
     /// The command line that was recorded; bytes that are not UTF-8 are replaced.
     pub command: String,
@@ -93,6 +94,8 @@ pub struct Census {
     pub counts: Counts,
     /// The files with events, those with most bytes first.
     pub by_file: Vec<FileCensus>,
+    /// The bowties of a job of Ascot, in the order in which they began.
+    pub bowties: Vec<BowtieCensus>,
 }
 
 /// Counts a trace.
@@ -102,7 +105,7 @@ pub fn census(trace: &TraceReader) -> Result<Census, TraceError> {
         tally.add(&event?);
     }
     tally.end_run();
-    Ok(tally.census(trace))
+    Ok(Census { bowties: bowties(trace)?, ..tally.census(trace) })
 }
 
 /// Counts while events pass.
@@ -227,6 +230,7 @@ impl Tally {
             block: recording.block,
             counts: self.all.finished(),
             by_file,
+            bowties: Vec::new(),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! A part of a trace: the events of a time range, with the files and processes that they name.
+//! A part of a trace: the events of a time range, with the files and processes that they name, and the buckets at the
+//! turns in that range.
 //!
 //! Times start again at 0 with the begin of the range.
 
 use std::path::Path;
 
+use crate::buckets::Turn;
 use crate::error::TraceError;
 use crate::event::{Event, Recording};
 use crate::format::{TraceReader, TraceWriter};
@@ -13,7 +15,8 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
     let last_ns = to_ns.saturating_sub(1);
     let mut files = Numbers::new(trace.files().len());
     let mut processes = Numbers::new(trace.processes().len());
-    let mut writer = TraceWriter::create_for(output, trace.recording())?;
+    let has_bowties = !trace.bowties().is_empty();
+    let mut writer = TraceWriter::create_for(output, trace.recording(), has_bowties)?;
     let mut count = 0;
     for event in trace.events_between(from_ns, last_ns) {
         let event = event?;
@@ -21,6 +24,7 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
         writer.push(&Event { time_ns: event.time_ns - from_ns, file, process, ..event })?;
         count += 1;
     }
+    cut_turns(trace, from_ns, last_ns, &mut writer)?;
     let recording = Recording {
         start_ns: trace.recording().start_ns.saturating_add(from_ns),
         ..trace.recording().clone()
@@ -29,6 +33,28 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
     let processes = processes.kept(trace.processes());
     writer.finish(&files, &processes, &recording)?;
     Ok(count)
+}
+
+/// Adds the turns in the range, and the bowties that they name.
+fn cut_turns(
+    trace: &TraceReader,
+    from_ns: u64,
+    last_ns: u64,
+    writer: &mut TraceWriter,
+) -> Result<(), TraceError> {
+    let mut bowties = Numbers::new(trace.bowties().len());
+    for turn in trace.turns_between(from_ns, last_ns) {
+        let turn = turn?;
+        let known = bowties.old.len();
+        let bowtie = bowties.of(turn.bowtie);
+        if bowties.old.len() > known
+            && let Some(of_trace) = trace.bowties().get(turn.bowtie as usize)
+        {
+            writer.add_bowtie(of_trace.clone());
+        }
+        writer.push_turn(&Turn { time_ns: turn.time_ns - from_ns, bowtie, ..turn })?;
+    }
+    Ok(())
 }
 
 /// New numbers of the entries that are used, in the order of their first use.

@@ -37,6 +37,45 @@ pub fn csv(trace: &TraceReader, output: &Path) -> Result<u64, TraceError> {
     Ok(count)
 }
 
+/// Writes the buckets at all turns as CSV with a header, a line for each stream. `predicted_bytes` is the size of a
+/// bucket at its place among those of its side, the fullest first; empty if the schedule keeps no staircase. Returns the
+/// number of turns.
+pub fn buckets_csv(trace: &TraceReader, output: &Path) -> Result<u64, TraceError> {
+    let mut output = Output::create(output, "csv")?;
+    output.append(b"time_ns,turn,bowtie,name,stream,next,bytes,predicted_bytes\n")?;
+    let mut lines = Vec::new();
+    let mut count = 0;
+    for turn in trace.turns() {
+        let turn = turn?;
+        let Some(bowtie) = trace.bowties().get(turn.bowtie as usize) else { continue };
+        let mut stream = 0;
+        for side in turn.sides(bowtie) {
+            let sizes = side.steps.map(|steps| steps.sizes()).unwrap_or_default();
+            let mut places: Vec<usize> = (0..side.bytes.len()).collect();
+            places.sort_by_key(|&at| std::cmp::Reverse(side.bytes.get(at)));
+            let mut predicted = vec![None; side.bytes.len()];
+            for (at, size) in places.into_iter().zip(sizes) {
+                if let Some(predicted) = predicted.get_mut(at) {
+                    *predicted = Some(size.round() as u64);
+                }
+            }
+            for (bytes, predicted) in side.bytes.iter().zip(predicted) {
+                let _ = write!(lines, "{},{count},{},", turn.time_ns, turn.bowtie);
+                put_field(&mut lines, &bowtie.name);
+                let next = u8::from(turn.next == Some(stream as u32));
+                let predicted = predicted.map(|size| size.to_string()).unwrap_or_default();
+                let _ = writeln!(lines, ",{},{next},{bytes},{predicted}", bowtie.stream_name(stream));
+                stream += 1;
+            }
+        }
+        output.append(&lines)?;
+        lines.clear();
+        count += 1;
+    }
+    output.commit()?;
+    Ok(count)
+}
+
 /// Appends a field, in quotes where it needs them.
 fn put_field(line: &mut Vec<u8>, field: &[u8]) {
     if !field.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {

@@ -1,7 +1,8 @@
 //! The trace of a job of Ascot itself: its ledger names every request, so that nothing needs to observe its calls.
 //!
 //! ```text
-//!   ledger --opened, issued, renamed, removed--> JobTrace --events--> trace file
+//!   ledger  --opened, issued, renamed, removed--> JobTrace --events--> trace file
+//!   bowties --share, occupied-------------------> JobTrace --turns---> trace file
 //! ```
 //!
 //! Invariants: events stand in the order of issue, so that their switches are those that the ledger counts. A request
@@ -9,17 +10,23 @@
 //! few events, because no more are in memory.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ascot_io::{Direction, FileNumber, IssuedRequest, RequestObserver, Unpoisoned};
+use ascot_io::{
+    Action, Direction, FileNumber, IoError, IssuedRequest, Occupancies, RequestObserver, SharingStreams,
+    Unpoisoned, name_of_temporary,
+};
 
+use crate::buckets::{TracedBowtie, Turn};
 use crate::error::TraceError;
 use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
-use crate::format::TraceWriter;
+use crate::format::{TraceReader, TraceWriter};
+use crate::output::Output;
 
 /// Events in memory: a job has a hard cap.
 const EVENTS_PER_SECTION: usize = 1024;
@@ -29,6 +36,8 @@ const EVENTS_PER_SECTION: usize = 1024;
 pub struct JobTrace {
     started: Instant,
     start_ns: u64,
+    /// The file of a trace without a name.
+    unnamed: Option<File>,
     state: Mutex<State>,
 }
 
@@ -56,7 +65,22 @@ impl JobTrace {
     /// # Errors
     /// The file cannot be created.
     pub fn create(path: &Path) -> Result<JobTrace, TraceError> {
-        let writer = TraceWriter::with_sections(path, EVENTS_PER_SECTION)?;
+        Self::to_output(Output::create(path, "trace")?, None)
+    }
+
+    /// Starts a trace in a file without a name in `directory`: it is gone when this and its reader are.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn unnamed(directory: &Path) -> Result<JobTrace, TraceError> {
+        let failed = |source| IoError::from_os(Action::Create, directory, 0, source);
+        let file = tempfile::tempfile_in(directory).map_err(failed)?;
+        let copy = file.try_clone().map_err(failed)?;
+        Self::to_output(Output::to_file(copy), Some(file))
+    }
+
+    fn to_output(output: Output, unnamed: Option<File>) -> Result<JobTrace, TraceError> {
+        let writer = TraceWriter::to_output(output, EVENTS_PER_SECTION, true)?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let state = State {
             writer: Some(writer),
@@ -68,8 +92,27 @@ impl JobTrace {
         Ok(JobTrace {
             started: Instant::now(),
             start_ns: since_epoch.as_nanos() as u64,
+            unnamed,
             state: Mutex::new(state),
         })
+    }
+
+    /// Completes a trace without a name, and opens it. Outputs that are not named yet get the names that they will have.
+    ///
+    /// # Errors
+    /// The trace could not be written, or has a name.
+    pub fn read(&self, command: &[OsString]) -> Result<TraceReader, TraceError> {
+        for file in &mut self.state.lock().unpoisoned().files {
+            if let Some(name) = name_of_temporary(Path::new(OsStr::from_bytes(&file.path))) {
+                file.path = name.into_os_string().into_encoded_bytes();
+            }
+        }
+        self.finish(command)?;
+        let path = Path::new("the trace of the report");
+        let none = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let failed = |source| IoError::from_os(Action::Open, path, 0, source);
+        let file = self.unnamed.as_ref().ok_or_else(none).and_then(File::try_clone).map_err(failed)?;
+        TraceReader::of_file(path, file)
     }
 
     /// Adds the tables, and gives the file its name. Returns its length; 0 if it was finished before. `command`: the
@@ -98,8 +141,12 @@ impl JobTrace {
         writer.finish(files, &[process], &recording)
     }
 
+    fn time_ns(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.started).as_nanos() as u64
+    }
+
     fn event(&self, at: Instant, file: u32, kind: Kind) -> Event {
-        let time_ns = at.saturating_duration_since(self.started).as_nanos() as u64;
+        let time_ns = self.time_ns(at);
         Event { time_ns, process: 0, file, kind, jumped: false, offset: 0, size: 0 }
     }
 }
@@ -156,5 +203,22 @@ impl RequestObserver for JobTrace {
         };
         let last_end = std::mem::replace(&mut state.ends[index as usize], end);
         state.push(&Event { jumped: offset != last_end, offset, size: bytes, ..self.event(at, index, kind) });
+    }
+    fn share(&self, streams: &SharingStreams<'_>) -> u32 {
+        let SharingStreams { name, inputs, outputs, block_bytes } = *streams;
+        let bowtie = TracedBowtie { name: name.as_bytes().to_vec(), inputs, outputs, block_bytes };
+        let mut state = self.state.lock().unpoisoned();
+        state.writer.as_mut().map_or(u32::MAX, |writer| writer.add_bowtie(bowtie))
+    }
+
+    fn occupied(&self, buckets: &Occupancies<'_>) {
+        let Occupancies { at, sharing, next, input_steps, output_steps, bytes } = *buckets;
+        let (time_ns, bytes) = (self.time_ns(at), bytes.to_vec());
+        let turn = Turn { time_ns, bowtie: sharing, next, input_steps, output_steps, bytes };
+        let mut state = self.state.lock().unpoisoned();
+        let State { writer, failed, .. } = &mut *state;
+        if let (Some(writer), None) = (writer, &failed) {
+            *failed = writer.push_turn(&turn).err();
+        }
     }
 }

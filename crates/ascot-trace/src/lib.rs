@@ -5,6 +5,8 @@
 //!   block/       records what the disk sees, by the kernel's block tracepoints
 //!   strace/      the log: its lines, and the files, descriptors and positions behind them
 //!   job          the requests of a job of Ascot itself, from its ledger
+//!   buckets      what the streams of a job's bowties hold in memory
+//!   bucket_census  how full these were, and how far from the staircase of the theory
 //!   census       programs, opens, requests, bytes, seeks, switches, runs
 //!   replay/      the requests on a real volume or on the virtual disk
 //!   page/        seek charts, rates and tables as an HTML page
@@ -24,6 +26,8 @@
 //! it.
 
 mod block;
+pub mod bucket_census;
+pub mod buckets;
 pub mod census;
 pub mod compare;
 pub mod cut;
@@ -41,6 +45,7 @@ pub mod strace;
 #[cfg(test)]
 mod tests;
 
+pub use buckets::{TracedBowtie, Turn};
 pub use error::TraceError;
 pub use event::{Event, Kind, Recording, TracedFile, TracedProcess};
 pub use format::{TraceReader, TraceWriter};

@@ -1,4 +1,5 @@
-//! A file that is written forward, and takes its name when it is complete and durable; or standard output.
+//! A file that is written forward, and takes its name when it is complete and durable; or a file that is open, such as
+//! standard output or a temporary file without a name.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -27,7 +28,7 @@ pub struct Output {
 
 enum Destination {
     Whole(AtomicOutput),
-    StandardOutput(File),
+    Open(File),
 }
 
 impl Output {
@@ -36,13 +37,18 @@ impl Output {
         let destination = if is_standard_output(path) {
             let copy = rustix::io::dup(rustix::stdio::stdout());
             let copy = copy.map_err(|error| IoError::from_os(Action::Open, path, 0, error.into()))?;
-            Destination::StandardOutput(File::from(copy))
+            Destination::Open(File::from(copy))
         } else {
             let backend = Backend::Sized(BYTES_AT_ONCE);
             let disk = Disk::new(DiskOptions { backend, ..DiskOptions::default() });
             Destination::Whole(AtomicOutput::create(&disk, path, name)?)
         };
         Ok(Output { destination, buffer: Vec::new(), bytes: 0 })
+    }
+
+    /// Appends to a file that is open.
+    pub fn to_file(file: File) -> Output {
+        Output { destination: Destination::Open(file), buffer: Vec::new(), bytes: 0 }
     }
 
     /// The bytes appended so far.
@@ -64,16 +70,29 @@ impl Output {
                 block.copy_from_slice(&self.buffer);
                 output.stream()?.begin(block, self.buffer.len())?;
             }
-            Destination::StandardOutput(file) => {
+            Destination::Open(file) => {
                 let at = self.bytes - self.buffer.len() as u64;
                 let written = file.write_all(&self.buffer);
-                written.map_err(|error| {
-                    IoError::from_os(Action::Write, Path::new("standard output"), at, error)
-                })?;
+                let name = Path::new("standard output or a temporary file");
+                written.map_err(|error| IoError::from_os(Action::Write, name, at, error))?;
             }
         }
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Writes the rest. The file then lacks only its name; none if it never gets one.
+    pub fn seal(mut self) -> Result<Option<AtomicOutput>, IoError> {
+        if !self.buffer.is_empty() {
+            self.flush()?;
+        }
+        match self.destination {
+            Destination::Whole(mut output) => {
+                output.seal()?;
+                Ok(Some(output))
+            }
+            Destination::Open(_) => Ok(None),
+        }
     }
 
     /// Writes the rest, and gives the file its name. Returns its length.
@@ -83,7 +102,7 @@ impl Output {
         }
         match self.destination {
             Destination::Whole(output) => output.commit(),
-            Destination::StandardOutput(_) => Ok(self.bytes),
+            Destination::Open(_) => Ok(self.bytes),
         }
     }
 }

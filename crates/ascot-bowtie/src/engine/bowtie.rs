@@ -29,6 +29,7 @@ use ascot_model::run_length::{Scheme, Shape};
 use crate::constants::{DEFAULT_DEPTH, MIN_DEVICE_DEPTH};
 use crate::engine::adaption::Adaption;
 use crate::engine::device_loads::DeviceLoads;
+use crate::engine::observed::Observed;
 use crate::engine::streams::{BlockInput, BlockOutput, Completed, PartBlock, Reader, TooFewBlocks, Writer};
 use crate::occupancy::Occupancy;
 use crate::schedule::{BlockedOn, Move, Schedule, SchedulerView, Split, Staircase};
@@ -56,6 +57,8 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     alternating: bool,
     /// The input that the flow knows to run out first.
     first_out: Option<usize>,
+    /// Who sees the buckets; none if no one does.
+    pub(super) observed: Option<Observed>,
 }
 
 impl<I: BlockInput> Bowtie<I> {
@@ -145,6 +148,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             depth: 1,
             alternating: false,
             first_out: None,
+            observed: None,
         };
         this.depth(DEFAULT_DEPTH)
     }
@@ -241,7 +245,9 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     fn begin_next(&mut self, blocked_on: BlockedOn) -> Result<bool, IoError> {
         let free = self.free_to_read();
         let view = self.occupancy.view(blocked_on, free, self.first_out, self.loads.busy());
-        match self.schedule.next(&view) {
+        let answer = self.schedule.next(&view);
+        self.observe(answer);
+        match answer {
             None => Ok(false),
             Some(Move::Read(index)) => self.begin_read(index),
             Some(Move::Write(index)) => {
@@ -255,6 +261,17 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
                 }
                 Ok(true)
             }
+        }
+    }
+
+    /// Reports the buckets before `answer` is followed, if someone observes them and it is a turn.
+    fn observe(&mut self, answer: Option<Move>) {
+        let Bowtie { observed, occupancy, outputs, schedule, .. } = self;
+        let Some(observed) = observed.as_mut() else { return };
+        if observed.is_turn(answer) {
+            let live = (0..occupancy.inputs()).filter(|&input| occupancy.is_live(input)).count() as u32;
+            let staircases = schedule.staircases(live, occupancy.split());
+            observed.report(answer, occupancy, outputs.iter().map(Output::filled), staircases);
         }
     }
 
@@ -308,6 +325,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
                 // It would read without memory, or leave the device idle: the fullest output is written.
                 _ => (0..self.full_on_idle.len()).max_by_key(|&index| self.full_on_idle[index]).unwrap_or(0),
             };
+            self.observe(Some(Move::Write(index)));
             self.occupancy.begin_write(index);
             self.begin_write(index)?;
         }

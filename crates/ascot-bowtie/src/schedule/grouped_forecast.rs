@@ -26,8 +26,9 @@
 
 use ascot_model::run_length::{Algorithm, Groups, Scheme, Shape};
 
+use super::split::Split;
 use super::targets::Tasks;
-use super::view::{BlockedOn, Move, Schedule, SchedulerView};
+use super::view::{BlockedOn, Move, Schedule, SchedulerView, Staircases};
 use crate::constants::{FILL_SHARE, PART_BLOCKS};
 
 /// The inputs of all blocks, in the order in which a merge needs the blocks. `first_keys[i]` holds the prefixes of the
@@ -77,6 +78,11 @@ impl Schedule for GroupedForecast {
         }
         view.fullest().map(Move::Write)
     }
+
+    fn staircases(&self, live_inputs: u32, _split: Split) -> Staircases {
+        let group = group_size(live_inputs);
+        Staircases { inputs: Staircases::of_inputs(live_inputs, Some(group), self.memory), outputs: None }
+    }
 }
 
 impl GroupedForecast {
@@ -116,9 +122,13 @@ impl GroupedForecast {
 
 /// The groups of a merge of `inputs` inputs into a file.
 fn groups_of(inputs: u32) -> Groups {
+    Groups::new(inputs.max(1), group_size(inputs))
+}
+
+/// The size of these groups.
+fn group_size(inputs: u32) -> f64 {
     let shape = Shape { inputs: inputs.max(1), outputs: 1, alpha: 0.5 };
-    let size = Scheme::best_of(shape, Algorithm::A4).map_or(1.0, |scheme| scheme.read_group);
-    Groups::new(inputs.max(1), size)
+    Scheme::best_of(shape, Algorithm::A4).map_or(1.0, |scheme| scheme.read_group)
 }
 
 /// Inputs to be filled, and the position until which they last then.

@@ -26,8 +26,8 @@
 //! | inputs consumed at different rates | not in the paper | `Targets::largest`, `Targets::streamed` |
 //! | inputs that end | not in the paper | `Staircase::follow_ends` |
 //!
-//! Files, each using only those before it: `view.rs` (what a schedule sees and answers), `split.rs` (memory of both
-//! sides), `targets.rs` (buckets to fill and drain, and how full a bucket is made), `interconnect.rs` (two
+//! Files, each using only those before it: `split.rs` (memory of both sides), `view.rs` (what a schedule sees and
+//! answers), `targets.rs` (buckets to fill and drain, and how full a bucket is made), `interconnect.rs` (two
 //! sides in step), `staircase.rs` (A1 to A6), `equal_parts.rs`, `grouped_forecast.rs`,
 //! `planned_reads.rs`, `forecast.rs`.
 
@@ -49,4 +49,4 @@ pub use grouped_forecast::GroupedForecast;
 pub use planned_reads::PlannedReads;
 pub use split::Split;
 pub use staircase::Staircase;
-pub use view::{BlockedOn, Move, Schedule, SchedulerView};
+pub use view::{BlockedOn, Move, Schedule, SchedulerView, Staircases};

@@ -28,7 +28,8 @@ use std::collections::BTreeSet;
 use ascot_model::random::SplitMix64;
 
 use super::grouped_forecast::positions_of_need;
-use super::view::{BlockedOn, Move, Schedule, SchedulerView};
+use super::split::Split;
+use super::view::{BlockedOn, Move, Schedule, SchedulerView, Staircases};
 use crate::constants::{CYCLE_SHARES, LATE_BLOCKS, LATE_SHARE, STEP_SPREAD, TRIED_RUNS};
 
 /// Blocks that are read of one input, one after the other.
@@ -71,6 +72,10 @@ impl Schedule for PlannedReads {
         }
         self.ahead[waited] += 1;
         Some(Move::Read(waited))
+    }
+
+    fn staircases(&self, live_inputs: u32, split: Split) -> Staircases {
+        Staircases { inputs: Staircases::of_inputs(live_inputs, None, split.read), outputs: None }
     }
 }
 

@@ -19,8 +19,9 @@
 use ascot_model::run_length::{Algorithm, Groups, Scheme, Shape};
 
 use super::interconnect;
+use super::split::Split;
 use super::targets::{Targets, Tasks};
-use super::view::{BlockedOn, Move, Schedule, SchedulerView};
+use super::view::{BlockedOn, Move, Schedule, SchedulerView, Staircases};
 
 /// A1 to A6, whichever the scheme names.
 #[derive(Clone, Debug)]
@@ -68,6 +69,16 @@ impl Schedule for Staircase {
             self.is_preloaded = false;
         }
         self.targets = Targets { scheme: *scheme, read_blocks };
+    }
+
+    fn staircases(&self, live_inputs: u32, split: Split) -> Staircases {
+        let scheme = &self.targets.scheme;
+        let read_group = scheme.algorithm.reads_in_groups().then_some(scheme.read_group);
+        let write_group = scheme.algorithm.writes_in_groups().then_some(scheme.write_group);
+        Staircases {
+            inputs: Staircases::of_inputs(live_inputs, read_group, self.targets.read_blocks),
+            outputs: Staircases::of_outputs(scheme.shape.outputs, write_group, split.write),
+        }
     }
 }
 

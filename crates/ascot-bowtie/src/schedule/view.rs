@@ -6,7 +6,10 @@
 
 use std::cmp::Reverse;
 
+use ascot_model::bucket_steps::Steps;
 use ascot_model::run_length::Scheme;
+
+use super::split::Split;
 
 /// What a schedule sees. Memory is counted in blocks.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +80,37 @@ pub trait Schedule: Send {
     /// Goes on with another scheme for the same streams, and with this number of blocks for inputs. A schedule that
     /// follows no scheme ignores it.
     fn adapt(&mut self, _scheme: &Scheme, _read_blocks: u32) {}
+
+    /// The staircases that it keeps while memory is divided by `split` and this number of inputs has not ended, in
+    /// blocks; none for a schedule that keeps none.
+    fn staircases(&self, _live_inputs: u32, _split: Split) -> Staircases {
+        Staircases::default()
+    }
+}
+
+/// The staircases of both sides, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Staircases {
+    /// That of the inputs.
+    pub inputs: Option<Steps>,
+    /// That of the outputs.
+    pub outputs: Option<Steps>,
+}
+
+impl Staircases {
+    /// That of inputs that share `blocks`, by theorem 6 or, for groups, theorem 8. A single input is read as it is
+    /// consumed, and keeps none. Part of the first block of each input is consumed, half of it in the mean.
+    pub fn of_inputs(live: u32, group: Option<f64>, blocks: u32) -> Option<Steps> {
+        let memory = f64::from(blocks) - f64::from(live) / 2.0;
+        (live > 1 && memory > 0.0).then_some(Steps { streams: live, group, memory })
+    }
+
+    /// That of outputs that share `blocks`, by theorem 1 or, for groups, theorem 3. The block that each of them fills
+    /// is half full in the mean.
+    pub fn of_outputs(outputs: u32, group: Option<f64>, blocks: u32) -> Option<Steps> {
+        let memory = f64::from(blocks) - f64::from(outputs) / 2.0;
+        (outputs > 1 && memory > 0.0).then_some(Steps { streams: outputs, group, memory })
+    }
 }
 
 impl SchedulerView<'_> {

@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 use super::tools::tool;
 use super::{
     JOB, OUTPUT, RECORDS, RESOURCES, choice, dir_operand, dir_option, file_option, files, monitor, operand,
-    option, switch,
+    option, switch, trace,
 };
 
 /// `ascot index`.
@@ -64,6 +64,7 @@ fn build() -> Command {
                 .short('o')
                 .required(true),
         )
+        .arg(trace())
         .arg(monitor())
         .arg(quiet())
 }
@@ -193,6 +194,7 @@ fn get() -> Command {
         .arg(raw())
         .arg(json())
         .arg(stats())
+        .arg(trace())
         .arg(memory())
 }
 

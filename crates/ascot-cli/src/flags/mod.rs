@@ -219,6 +219,18 @@ fn choice<const N: usize>(
     option(id, value, help, long_help).value_parser(words)
 }
 
+/// The flag that writes the requests of a job.
+fn trace() -> Arg {
+    file_option(
+        "trace",
+        "write every request to its files",
+        "When the job is done, write its requests to files (time, file, offset, bytes, read or write), and the memory \
+         that each stream holds, to FILE, a trace. ascot trace show FILE counts it; ascot trace plot FILE draws it; \
+         ascot trace replay FILE repeats it on another volume.",
+    )
+    .hide_short_help(true)
+}
+
 /// The flag that samples the use of resources, of every command with a job.
 fn monitor() -> Arg {
     option(

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Command};
 use super::theory::volume;
 use super::{
     JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, dir_option, file_option, files, help_flag, monitor,
-    option, repeated, switch, version_flag,
+    option, repeated, switch, trace, version_flag,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -439,16 +439,11 @@ pub(super) fn output() -> Vec<Arg> {
         parts(),
         file_option(
             "report",
-            "write plan, account and timings as JSON",
-            "When the job is done, write its plan, account and timings to FILE as JSON.",
+            "write plan, account and timings as JSON or .html",
+            "When the job is done, write its plan, account and timings to FILE as JSON; or, if its name ends in .html, as \
+             a page, with all requests to files, the memory of each stream, and the use of resources.",
         ),
-        file_option(
-            "trace",
-            "write every request to its files",
-            "When the job is done, write its requests to files (time, file, offset, bytes, read or write) to FILE, a \
-             trace. ascot trace show FILE counts it; ascot trace replay FILE repeats it on another volume.",
-        )
-        .hide_short_help(true),
+        trace(),
         monitor().hide_short_help(true),
         choice(
             "progress",

@@ -259,7 +259,10 @@ fn export() -> Command {
             "Write the events of a trace as CSV, or its requests as a log that fio replays as fast as it can. The log \
              names files of its own, not the recorded ones, which a replay would overwrite.",
         )
-        .override_usage("ascot trace export TRACE --csv FILE\nascot trace export TRACE --fio FILE [--fio-dir DIR]")
+        .override_usage(
+            "ascot trace export TRACE --csv FILE\nascot trace export TRACE --fio FILE [--fio-dir DIR]\n\
+             ascot trace export TRACE --buckets FILE",
+        )
         .after_help(
             "Examples:\n\
              \x20 ascot trace export run.trace --csv -\n\
@@ -268,6 +271,12 @@ fn export() -> Command {
         )
         .arg(trace_file())
         .arg(file_option("csv", "write all events to FILE (-: standard output)", "Write all events to FILE as CSV; - is standard output."))
+        .arg(file_option(
+            "buckets",
+            "write the memory of each stream to FILE as CSV",
+            "Write the bytes that each stream of a job of Ascot holds in memory to FILE as CSV, a line for each stream \
+             at each turn, beside the size that theory predicts for its place; - is standard output.",
+        ))
         .arg(file_option("fio", "write the requests to FILE as a log of fio", "Write the requests to FILE as a log of fio, version 2."))
         .arg(dir_option(
             "fio-dir",

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgGroup, Command};
 
 use super::tools::tool;
-use super::{JOB, OUTPUT, RESOURCES, dir_operand, dir_option, file_option, monitor, option, switch};
+use super::{JOB, OUTPUT, RESOURCES, dir_operand, dir_option, file_option, monitor, option, switch, trace};
 
 /// The flags of `ascot sort` that make a view.
 pub fn making() -> Vec<Arg> {
@@ -92,10 +92,11 @@ pub fn view() -> Command {
         )
         .arg(file_option(
             "report",
-            "write an account of the read as JSON",
+            "write an account of the read as JSON or .html",
             "When the output is complete, write an account of the read to FILE as JSON: bytes and runs of opening \
-             and of reading the view, and the memory that its runs shared.",
+             and of reading the view, and the memory that its runs shared. If its name ends in .html, write a page.",
         ))
+        .arg(trace())
         .arg(monitor())
 }
 

@@ -227,7 +227,14 @@ fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<
             format!("check files one by one, or all as one sequence: cat FILES | ascot sort -{letter}"),
         ));
     }
-    for (id, flag) in [("output", "-o"), ("top", "--top"), ("explain", "--explain"), ("report", "--report")] {
+    const WRITES: [(&str, &str); 5] = [
+        ("output", "-o"),
+        ("top", "--top"),
+        ("explain", "--explain"),
+        ("report", "--report"),
+        ("trace", "--trace"),
+    ];
+    for (id, flag) in WRITES {
         if values::is_given(matches, id) {
             return Err(Failure::usage(
                 format!("options '-{letter}' and '{flag}' are incompatible"),

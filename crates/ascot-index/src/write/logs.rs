@@ -54,6 +54,7 @@ impl Logs {
         }
         let few = |_| IndexError::Request("a writer's memory is too small for its files".into());
         let bowtie = Bowtie::from_outputs(files, blocks, Box::new(FewestHeld)).map_err(few)?;
+        let bowtie = bowtie.observing(disk.ledger(), "append");
         Ok(Self { bowtie, ends: specs.iter().map(|spec| spec.start).collect(), _locks: locks })
     }
 

@@ -13,6 +13,7 @@ mod tables;
 use std::fmt::Write as _;
 
 use ascot_io::Direction;
+use ascot_model::units::in_html as escaped;
 
 use crate::files::PAGE_MARK;
 use crate::sorts::SortResult;
@@ -46,21 +47,6 @@ pub struct Section {
 pub struct About {
     /// Lines about the machine, the version and the time.
     pub lines: Vec<String>,
-}
-
-/// Text with the letters escaped that HTML gives a meaning.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            _ => out.push(letter),
-        }
-    }
-    out
 }
 
 /// The page of a study of streams, with further sections.

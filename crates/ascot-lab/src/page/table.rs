@@ -1,6 +1,6 @@
 //! Tables in HTML.
 
-use super::escaped;
+use ascot_model::units::in_html as escaped;
 
 /// A table: a header and rows of text.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -86,6 +86,7 @@ impl FlowJob<'_> {
         let few = |error: TooFewBlocks| SortError::Request(error.to_string());
         if let Some(scheme) = self.layout.scheme {
             let bowtie = Bowtie::new(readers, writers, blocks, &scheme).map_err(few)?.adapting(&scheme);
+            let bowtie = bowtie.observing(self.disk.ledger(), "flow");
             return Ok(if self.request.alpha.is_some() { bowtie } else { bowtie.doubting_alpha() });
         }
         let read = match (readers.len(), writers.len()) {
@@ -95,7 +96,8 @@ impl FlowJob<'_> {
         };
         let split = Split { read, write: total - read };
         let alpha = self.layout.shape.alpha;
-        Bowtie::with_schedule(readers, writers, blocks, alpha, split, Box::new(FewestHeld)).map_err(few)
+        let bowtie = Bowtie::with_schedule(readers, writers, blocks, alpha, split, Box::new(FewestHeld));
+        Ok(bowtie.map_err(few)?.observing(self.disk.ledger(), "flow"))
     }
 
     /// Starts the program with the program's ends of `streams`.

@@ -96,7 +96,9 @@ fn merge_range<R: Records>(
         None => Box::new(FewestHeld),
     };
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
-    let mut inputs = Bowtie::from_inputs(streams, blocks, schedule).alternating(turns.is_some());
+    let mut inputs = Bowtie::from_inputs(streams, blocks, schedule)
+        .observing(job.disk.ledger(), "merge")
+        .alternating(turns.is_some());
     let buffers = job.buffers_of(&inputs);
     let merge = Merge::new(&*job.records, &job.emitters, rules, job.cancel);
     let merge = Merge { limit: job.request.top, ..merge };

@@ -35,7 +35,7 @@ pub(super) fn open_files<R: Records>(
         };
         files.push(PartFile::new(&job.records, file));
     }
-    let mut files = open_parts(files, blocks, long_runs)?;
+    let mut files = open_parts(files, blocks, long_runs)?.observing(job.disk.ledger(), "split");
     for part in 0..count {
         let mut header = job.header.as_deref().unwrap_or_default();
         while !header.is_empty() {

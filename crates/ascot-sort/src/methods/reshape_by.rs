@@ -137,17 +137,16 @@ fn open_streams<R: Records>(
     let scheme = scheme_of(job.request, inputs.len(), files.len(), blocks);
     let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of streams")?, block);
     let few = |error: TooFewBlocks| SortError::Request(error.to_string());
-    match scheme {
-        Some(scheme) => {
-            // All bytes read are written, so the share of reading is one half and need not be measured.
-            Ok(Bowtie::new(inputs, files, blocks, &scheme).map_err(few)?)
-        }
+    let bowtie = match scheme {
+        // All bytes read are written, so the share of reading is one half and need not be measured.
+        Some(scheme) => Bowtie::new(inputs, files, blocks, &scheme),
         None => {
             let read = blocks.total() as u32 / 2;
             let split = Split { read, write: blocks.total() as u32 - read };
-            Bowtie::with_schedule(inputs, files, blocks, HALF, split, Box::new(FewestHeld)).map_err(few)
+            Bowtie::with_schedule(inputs, files, blocks, HALF, split, Box::new(FewestHeld))
         }
-    }
+    };
+    Ok(bowtie.map_err(few)?.observing(job.disk.ledger(), "reshape"))
 }
 
 /// How a reshape divides `available` bytes.

@@ -475,7 +475,8 @@ impl<R: Records> Job<'_, R> {
         } else {
             Box::new(Forecast::new(&keys))
         };
-        let inputs = Bowtie::from_inputs(streams, BlockPool::new(region, block), schedule);
+        let inputs = Bowtie::from_inputs(streams, BlockPool::new(region, block), schedule)
+            .observing(self.disk.ledger(), "merge");
         Ok(inputs.alternating(self.turns_of_spills().is_some()))
     }
 }

@@ -193,7 +193,7 @@ impl<R: Records> Job<'_, R> {
         let long_runs = split_again_in_long_runs(&self.volumes(), count);
         let blocks = self.part_blocks(count, long_runs.is_some())?;
         let sinks = self.new_part_runs(count, run.bytes / count.max(1) as u64)?;
-        let files = open_parts(sinks, blocks, long_runs)?;
+        let files = open_parts(sinks, blocks, long_runs)?.observing(self.disk.ledger(), "split");
         let again = Again { run, rule, files, pass };
         let files = self.split_run(again, &mut |_, _| Ok(()))?;
         let runs: Vec<Run> = files.into_outputs().filter_map(PartRun::into_run).collect();

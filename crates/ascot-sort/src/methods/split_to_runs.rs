@@ -75,7 +75,7 @@ impl<R: Records> Job<'_, R> {
         let chunks = self.split_chunk_pool(0);
         let parts = self.part_runs(count)?;
         let written: Vec<u64> = parts.iter().map(PartRun::bytes_before).collect();
-        let parts = open_parts(parts, blocks, long_runs)?;
+        let parts = open_parts(parts, blocks, long_runs)?.observing(self.disk.ledger(), "split");
         let mut key_sample = self.key_sample.take();
         if let Some(sample) = &mut key_sample {
             sample.divide(count);

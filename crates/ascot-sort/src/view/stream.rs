@@ -12,7 +12,7 @@ use ascot_bowtie::schedule::{Forecast, GroupedForecast, PlannedReads, Schedule};
 use ascot_io::sync::Unpoisoned;
 use ascot_io::threads::{Thread, spawn};
 use ascot_io::waits::{Need, receive};
-use ascot_io::{BlockEntry, BlockPool, Disk, PAGE_BYTES, Pool};
+use ascot_io::{BlockEntry, BlockPool, Disk, Ledger, PAGE_BYTES, Pool};
 use ascot_model::account::BufferAccount;
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -335,6 +335,7 @@ struct Merge<R: Records> {
     inputs: Vec<RunInput<R>>,
     order: ReadOrder,
     blocks: BlockPool,
+    ledger: Ledger,
 }
 
 impl<R: Records> Merge<R> {
@@ -355,7 +356,14 @@ impl<R: Records> Merge<R> {
             RunInput::from_file(records, pool, &run, &of_view.file(disk)?, Arc::new(index))
         };
         let inputs = live.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        Ok(Merge { records: Arc::clone(records), emitters, inputs, order, blocks })
+        Ok(Merge {
+            records: Arc::clone(records),
+            emitters,
+            inputs,
+            order,
+            blocks,
+            ledger: disk.ledger().clone(),
+        })
     }
 
     fn buffers(&self, pool: &Pool) -> BufferAccount {
@@ -369,7 +377,7 @@ impl<R: Records> Merge<R> {
         cancel: &Cancel,
         sum: &Mutex<Option<RecordSum>>,
     ) {
-        let Merge { records, emitters, inputs, order, blocks } = self;
+        let Merge { records, emitters, inputs, order, blocks, ledger } = self;
         let live = (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]);
         let (starts, keys): (Vec<usize>, Vec<Vec<u64>>) = live
             .map(|run| {
@@ -384,7 +392,8 @@ impl<R: Records> Merge<R> {
             ReadOrder::LongRuns => Box::new(PlannedReads::new(&keys, total)),
             ReadOrder::Forecast => Box::new(Forecast::new(&keys)),
         };
-        let mut bowtie = Bowtie::from_inputs(inputs, blocks, schedule).alternating(in_turns);
+        let bowtie = Bowtie::from_inputs(inputs, blocks, schedule).observing(&ledger, "read");
+        let mut bowtie = bowtie.alternating(in_turns);
         drop(keys);
         let mut sink = Hand { records: &*records, send, in_turns };
         let rules = Rules { sum: sums, ..Rules::default() };

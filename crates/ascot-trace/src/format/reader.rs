@@ -10,7 +10,9 @@ use ascot_io::{Action, IoError, crc32c};
 
 use super::columns::{self, Limits};
 use super::section::{self, Contents, ENTRY_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section};
+use super::turns;
 use super::varint;
+use crate::buckets::{TracedBowtie, Turn};
 use crate::error::TraceError;
 use crate::event::{BlockCounts, Event, Recording, TracedFile, TracedProcess};
 
@@ -23,6 +25,9 @@ pub struct TraceReader {
     files: Vec<TracedFile>,
     processes: Vec<TracedProcess>,
     recording: Recording,
+    bowties: Vec<TracedBowtie>,
+    turn_sections: Vec<Section>,
+    turns: u64,
     events: u64,
     bytes: u64,
 }
@@ -32,6 +37,12 @@ impl TraceReader {
     pub fn open(path: &Path) -> Result<TraceReader, TraceError> {
         let failed = |source| IoError::from_os(Action::Open, path, 0, source);
         let file = File::open(path).map_err(failed)?;
+        Self::of_file(path, file)
+    }
+
+    /// Reads the tables of a trace in a file that is open; `path` names it in errors.
+    pub fn of_file(path: &Path, file: File) -> Result<TraceReader, TraceError> {
+        let failed = |source| IoError::from_os(Action::Open, path, 0, source);
         let metadata = file.metadata().map_err(failed)?;
         let bytes = metadata.len();
         let not_a_trace = || TraceError::NotATrace { path: path.to_owned() };
@@ -44,30 +55,36 @@ impl TraceReader {
             return Err(not_a_trace());
         }
         let version = ascot_io::u32_at(&header, 8);
-        if !(section::VERSION..=section::VERSION_BLOCK).contains(&version) {
+        if !(section::VERSION..=section::NEWEST_VERSION).contains(&version) {
             return Err(TraceError::Version {
                 path: path.to_owned(),
                 found: version,
-                known: section::VERSION_BLOCK,
+                known: section::NEWEST_VERSION,
             });
         }
         let (sections, footer) = source.index(bytes, version)?;
         let mut tables = Tables::default();
-        for section in sections.iter().filter(|section| section.contents != Contents::Events) {
+        for section in sections.iter().filter(|section| section.contents.is_table()) {
             let raw = source.section(section)?;
             tables
                 .add(section, &raw)
                 .ok_or_else(|| source.damaged(section.offset, "a table does not have its form"))?;
         }
-        let Tables { files, processes, recording, block } = tables;
+        let Tables { files, processes, recording, block, bowties } = tables;
         let recording = Recording { block, ..recording };
+        let of = |contents: Contents| {
+            sections.iter().filter(|section| section.contents == contents).copied().collect::<Vec<Section>>()
+        };
         Ok(TraceReader {
             path: path.to_owned(),
-            sections: sections.into_iter().filter(|section| section.contents == Contents::Events).collect(),
+            sections: of(Contents::Events),
             file,
             files,
             processes,
             recording,
+            bowties,
+            turn_sections: of(Contents::Turns),
+            turns: footer.turns,
             events: footer.events,
             bytes,
         })
@@ -86,6 +103,26 @@ impl TraceReader {
     /// How the trace was made.
     pub fn recording(&self) -> &Recording {
         &self.recording
+    }
+
+    /// The bowties, at their index; none in a trace of another program.
+    pub fn bowties(&self) -> &[TracedBowtie] {
+        &self.bowties
+    }
+
+    /// The number of turns of all bowties.
+    pub fn turn_count(&self) -> u64 {
+        self.turns
+    }
+
+    /// The buckets at the turns with a time of `from_ns` to `to_ns`, both included, in the order of the file.
+    pub fn turns_between(&self, from_ns: u64, to_ns: u64) -> Turns<'_> {
+        Turns { trace: self, from_ns, to_ns, next_section: 0, loaded: Vec::new().into_iter() }
+    }
+
+    /// The buckets at all turns.
+    pub fn turns(&self) -> Turns<'_> {
+        self.turns_between(0, u64::MAX)
     }
 
     /// The number of events.
@@ -147,6 +184,46 @@ impl Iterator for Events<'_> {
             }
             match self.trace.load(section) {
                 Ok(events) => self.loaded = events.into_iter(),
+                Err(error) => {
+                    self.next_section = usize::MAX;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// The turns of a trace, one section in memory.
+pub struct Turns<'a> {
+    trace: &'a TraceReader,
+    from_ns: u64,
+    to_ns: u64,
+    next_section: usize,
+    loaded: std::vec::IntoIter<Turn>,
+}
+
+impl Iterator for Turns<'_> {
+    type Item = Result<Turn, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let wanted = |turn: &Turn| (self.from_ns..=self.to_ns).contains(&turn.time_ns);
+            if let Some(turn) = self.loaded.find(wanted) {
+                return Some(Ok(turn));
+            }
+            let TraceReader { path, file, bowties, turn_sections, .. } = self.trace;
+            let section = turn_sections.get(self.next_section)?;
+            self.next_section += 1;
+            if section.last_ns < self.from_ns || section.first_ns > self.to_ns {
+                continue;
+            }
+            let source = Source { path, file };
+            let loaded = source.section(section).and_then(|raw| {
+                turns::decode(&raw, section.entries as usize, section.first_ns, bowties)
+                    .map_err(|what| source.damaged(section.offset, what))
+            });
+            match loaded {
+                Ok(turns) => self.loaded = turns.into_iter(),
                 Err(error) => {
                     self.next_section = usize::MAX;
                     return Some(Err(error));
@@ -222,6 +299,7 @@ struct Tables {
     processes: Vec<TracedProcess>,
     recording: Recording,
     block: Option<BlockCounts>,
+    bowties: Vec<TracedBowtie>,
 }
 
 impl Tables {
@@ -260,7 +338,14 @@ impl Tables {
                     }
                     self.block = Some(BlockCounts::from_numbers(numbers));
                 }
-                Contents::Events => return None,
+                Contents::Bowties => {
+                    let name = varint::take_bytes(&mut rest)?.to_vec();
+                    let inputs = u32::try_from(varint::take(&mut rest)?).ok()?;
+                    let outputs = u32::try_from(varint::take(&mut rest)?).ok()?;
+                    let block_bytes = varint::take(&mut rest)?;
+                    self.bowties.push(TracedBowtie { name, inputs, outputs, block_bytes });
+                }
+                Contents::Events | Contents::Turns => return None,
             }
         }
         rest.is_empty().then_some(())

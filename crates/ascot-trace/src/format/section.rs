@@ -10,8 +10,8 @@ use ascot_io::{crc32c, u32_at, u64_at};
 pub const MAGIC: [u8; 8] = *b"ASCOTTRC";
 /// The version of traces that have only the sections of version 1.
 pub const VERSION: u32 = 1;
-/// The version of traces that have a section [`Contents::Block`], the newest that this program reads.
-pub const VERSION_BLOCK: u32 = 2;
+/// The version of traces that may have bowties and their turns, or block requests; the newest that this program reads.
+pub const NEWEST_VERSION: u32 = 2;
 /// The magic number, the version, and zeros.
 pub const HEADER_BYTES: u64 = 16;
 /// The footer at the end of the file.
@@ -34,8 +34,19 @@ pub enum Contents {
     Processes = 3,
     /// How the trace was made.
     Recording = 4,
+    /// Bowties, since version 2.
+    Bowties = 5,
+    /// The buckets of bowties, turn by turn, since version 2.
+    Turns = 6,
     /// What devices saw, since version 2.
-    Block = 6,
+    Block = 7,
+}
+
+impl Contents {
+    /// Whether a reader holds all of it in memory.
+    pub fn is_table(self) -> bool {
+        !matches!(self, Contents::Events | Contents::Turns)
+    }
 }
 
 /// A section in the index.
@@ -43,7 +54,7 @@ pub enum Contents {
 pub struct Section {
     /// Its contents.
     pub contents: Contents,
-    /// Events, files or processes in it.
+    /// Events, files, processes, bowties or turns in it.
     pub entries: u32,
     /// Bytes in the file.
     pub stored: u32,
@@ -81,7 +92,9 @@ impl Section {
             2 => Contents::Files,
             3 => Contents::Processes,
             4 => Contents::Recording,
-            6 => Contents::Block,
+            5 => Contents::Bowties,
+            6 => Contents::Turns,
+            7 => Contents::Block,
             _ => return None,
         };
         Some(Section {
@@ -122,6 +135,10 @@ pub struct Footer {
     pub processes: u32,
     /// CRC-32C of the index.
     pub index_crc: u32,
+    /// The number of bowties.
+    pub bowties: u32,
+    /// The number of turns.
+    pub turns: u64,
 }
 
 impl Footer {
@@ -136,6 +153,8 @@ impl Footer {
         bytes[32..36].copy_from_slice(&self.files.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.processes.to_le_bytes());
         bytes[40..44].copy_from_slice(&self.index_crc.to_le_bytes());
+        bytes[44..48].copy_from_slice(&self.bowties.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.turns.to_le_bytes());
         let crc = crc32c(&[&bytes[..60]]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -154,6 +173,8 @@ impl Footer {
             files: u32_at(bytes, 32),
             processes: u32_at(bytes, 36),
             index_crc: u32_at(bytes, 40),
+            bowties: u32_at(bytes, 44),
+            turns: u64_at(bytes, 48),
         })
     }
 }
@@ -162,26 +183,37 @@ impl Footer {
 pub fn check(sections: &[Section], footer: &Footer) -> Result<(), &'static str> {
     let mut offset = HEADER_BYTES;
     let mut tables = 0_u64;
-    let (mut events, mut files, mut processes) = (0_u64, 0_u64, 0_u64);
+    let mut counted = Footer { ..*footer };
+    (counted.events, counted.files, counted.processes) = (0, 0, 0);
+    (counted.bowties, counted.turns) = (0, 0);
     for section in sections {
         if section.offset != offset || section.stored > MAX_SECTION_BYTES || section.raw > MAX_SECTION_BYTES {
             return Err("a section lies elsewhere, or is longer than sections are");
         }
         offset += u64::from(section.stored);
-        let entries = u64::from(section.entries);
+        let sum = |count: u32| count.checked_add(section.entries).ok_or("a table has too many entries");
         match section.contents {
-            Contents::Events => events += entries,
-            Contents::Files => files += entries,
-            Contents::Processes => processes += entries,
+            Contents::Events => counted.events += u64::from(section.entries),
+            Contents::Files => counted.files = sum(counted.files)?,
+            Contents::Processes => counted.processes = sum(counted.processes)?,
+            Contents::Bowties => counted.bowties = sum(counted.bowties)?,
+            Contents::Turns => counted.turns += u64::from(section.entries),
             Contents::Recording | Contents::Block => {}
         }
-        if section.contents != Contents::Events {
+        if section.contents.is_table() {
             tables += u64::from(section.raw);
         }
     }
     if tables > MAX_TABLE_BYTES {
         return Err("the tables are longer than tables are");
     }
-    let counted = (events, files, processes) == (footer.events, footer.files.into(), footer.processes.into());
-    if offset == footer.index && counted { Ok(()) } else { Err("the index does not match the footer") }
+    let is_new = |section: &Section| section.contents as u32 > Contents::Recording as u32;
+    if footer.version < NEWEST_VERSION && sections.iter().any(is_new) {
+        return Err("a trace of this version has neither bowties nor block requests");
+    }
+    if offset == footer.index && counted == *footer {
+        Ok(())
+    } else {
+        Err("the index does not match the footer")
+    }
 }

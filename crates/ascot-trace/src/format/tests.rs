@@ -43,7 +43,7 @@ fn written_with(events: &[Event], files: u32, block: bool) -> Written {
         skipped_lines: 3,
         block: block.then(|| BlockCounts::from_numbers([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])),
     };
-    let mut writer = TraceWriter::create_for(&path, &recording).unwrap();
+    let mut writer = TraceWriter::create_for(&path, &recording, false).unwrap();
     events.iter().for_each(|event| writer.push(event).unwrap());
     let bytes = writer.finish(&files, &processes, &recording).unwrap();
     assert_eq!(bytes, fs::metadata(&path).unwrap().len());

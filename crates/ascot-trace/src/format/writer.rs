@@ -8,7 +8,9 @@ use ascot_io::crc32c;
 
 use super::columns::{self, MAX_EVENTS};
 use super::section::{self, Contents, Footer, MAX_SECTION_BYTES, MAX_TABLE_BYTES, Section};
+use super::turns::{self, TurnsSection};
 use super::varint;
+use crate::buckets::{TracedBowtie, Turn};
 use crate::error::TraceError;
 use crate::event::{Event, Recording, TracedFile, TracedProcess};
 use crate::output::Output;
@@ -26,6 +28,9 @@ pub struct TraceWriter {
     version: u32,
     events: Vec<Event>,
     events_per_section: usize,
+    bowties: Vec<TracedBowtie>,
+    turns: TurnsSection,
+    turn_count: u64,
     sections: Vec<Section>,
     event_count: u64,
     table_bytes: u64,
@@ -34,33 +39,68 @@ pub struct TraceWriter {
 impl TraceWriter {
     /// Starts a trace that will be `path`.
     pub fn create(path: &Path) -> Result<TraceWriter, TraceError> {
-        Self::with_sections(path, MAX_EVENTS)
+        Self::to_output(Output::create(path, "trace")?, MAX_EVENTS, false)
     }
 
-    /// Starts a trace for a recording that may have [`Recording::block`].
-    pub fn create_for(path: &Path, recording: &Recording) -> Result<TraceWriter, TraceError> {
-        let version = if recording.block.is_some() { section::VERSION_BLOCK } else { section::VERSION };
-        Self::with_version(path, MAX_EVENTS, version)
+    /// Starts a trace that will be `path`, and may have bowties.
+    pub fn create_with_bowties(path: &Path) -> Result<TraceWriter, TraceError> {
+        Self::to_output(Output::create(path, "trace")?, MAX_EVENTS, true)
     }
 
-    /// Starts a trace that will be `path`, with at most this number of events in a section: fewer take less memory.
-    pub fn with_sections(path: &Path, events_per_section: usize) -> Result<TraceWriter, TraceError> {
-        Self::with_version(path, events_per_section, section::VERSION)
+    /// Starts a trace for a recording that may have [`Recording::block`], and for bowties, if there are any.
+    pub fn create_for(
+        path: &Path,
+        recording: &Recording,
+        with_bowties: bool,
+    ) -> Result<TraceWriter, TraceError> {
+        let is_newest = with_bowties || recording.block.is_some();
+        Self::to_output(Output::create(path, "trace")?, MAX_EVENTS, is_newest)
     }
 
-    fn with_version(path: &Path, events_per_section: usize, version: u32) -> Result<TraceWriter, TraceError> {
+    /// Starts a trace with at most this number of events in a section: fewer take less memory. `is_newest`: the trace
+    /// may have bowties and block requests, which version 1 has not.
+    pub fn to_output(
+        mut output: Output,
+        events_per_section: usize,
+        is_newest: bool,
+    ) -> Result<TraceWriter, TraceError> {
         let events_per_section = events_per_section.clamp(1, MAX_EVENTS);
-        let mut output = Output::create(path, "trace")?;
+        let version = if is_newest { section::NEWEST_VERSION } else { section::VERSION };
         output.append(&section::header(version))?;
         Ok(TraceWriter {
             output,
             version,
             events: Vec::with_capacity(events_per_section),
             events_per_section,
+            bowties: Vec::new(),
+            turns: TurnsSection::default(),
+            turn_count: 0,
             sections: Vec::new(),
             event_count: 0,
             table_bytes: 0,
         })
+    }
+
+    /// Adds a bowtie to a trace that may have some. Returns its number.
+    pub fn add_bowtie(&mut self, bowtie: TracedBowtie) -> u32 {
+        self.bowties.push(bowtie);
+        self.bowties.len() as u32 - 1
+    }
+
+    /// Adds the buckets of a bowtie. Bowties of more than 16,384 streams are left out: a section could not hold a turn.
+    pub fn push_turn(&mut self, turn: &Turn) -> Result<(), TraceError> {
+        let streams = self.bowties.get(turn.bowtie as usize).map(TracedBowtie::streams);
+        if streams != Some(turn.bytes.len()) || turn.bytes.len() > turns::MAX_STREAMS {
+            return Ok(());
+        }
+        self.turns.add(turn);
+        if self.turns.raw.len() >= turns::SECTION_BYTES { self.end_turns() } else { Ok(()) }
+    }
+
+    fn end_turns(&mut self) -> Result<(), TraceError> {
+        let TurnsSection { raw, turns, first_ns, last_ns, .. } = std::mem::take(&mut self.turns);
+        self.turn_count += u64::from(turns);
+        self.section(Contents::Turns, turns as usize, &raw, (first_ns, last_ns))
     }
 
     /// Adds an event.
@@ -96,7 +136,7 @@ impl TraceWriter {
     ) -> Result<(), TraceError> {
         let too_many = || TraceError::TooManyNames { limit: MAX_TABLE_BYTES };
         let stored = zstd::bulk::compress(raw, LEVEL).map_err(|_| too_many())?;
-        if contents != Contents::Events {
+        if contents.is_table() {
             self.table_bytes += raw.len() as u64;
         }
         let fits = raw.len().max(stored.len()) <= MAX_SECTION_BYTES as usize;
@@ -127,6 +167,16 @@ impl TraceWriter {
         if !self.events.is_empty() {
             self.end_events()?;
         }
+        if self.turns.turns > 0 {
+            self.end_turns()?;
+        }
+        let bowties = std::mem::take(&mut self.bowties);
+        self.table(Contents::Bowties, &bowties, |to, bowtie| {
+            put_name(to, &bowtie.name);
+            varint::put(to, u64::from(bowtie.inputs));
+            varint::put(to, u64::from(bowtie.outputs));
+            varint::put(to, bowtie.block_bytes);
+        })?;
         self.table(Contents::Files, files, |to, file| {
             put_name(to, &file.path);
             varint::put(to, file.peak_bytes);
@@ -144,11 +194,11 @@ impl TraceWriter {
             varint::put(to, recording.guessed_appends);
             varint::put(to, recording.skipped_lines);
         })?;
-        let block = recording.block.filter(|_| self.version >= section::VERSION_BLOCK);
+        let block = recording.block.filter(|_| self.version >= section::NEWEST_VERSION);
         self.table(Contents::Block, block.as_slice(), |to, block| {
             block.numbers().into_iter().for_each(|number| varint::put(to, number));
         })?;
-        self.end(files.len() as u32, processes.len() as u32)
+        self.end(files.len() as u32, processes.len() as u32, bowties.len() as u32)
     }
 
     fn table<T>(
@@ -171,7 +221,7 @@ impl TraceWriter {
         if raw.is_empty() { Ok(()) } else { self.section(contents, count, &raw, (0, 0)) }
     }
 
-    fn end(mut self, files: u32, processes: u32) -> Result<u64, TraceError> {
+    fn end(mut self, files: u32, processes: u32, bowties: u32) -> Result<u64, TraceError> {
         let index: Vec<u8> = self.sections.iter().flat_map(|section| section.to_bytes()).collect();
         let footer = Footer {
             version: self.version,
@@ -181,6 +231,8 @@ impl TraceWriter {
             files,
             processes,
             index_crc: crc32c(&[&index]),
+            bowties,
+            turns: self.turn_count,
         };
         self.output.append(&index)?;
         self.output.append(&footer.to_bytes())?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ascot_model::units;
+use ascot_model::units::{self, in_html as escaped};
 
 use super::bands::{INTERVALS, Rates};
 use crate::census::{Census, Counts, FileCensus};
@@ -15,21 +15,6 @@ const RATE_ROWS: usize = 24;
 /// The size of a chart of rates.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 160.0;
-
-/// Text with the letters escaped that HTML gives a meaning.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            _ => out.push(letter),
-        }
-    }
-    out
-}
 
 /// A table; the first cell of each row names the row.
 pub fn table(id: &str, caption: &str, header: &[&str], rows: &[Vec<String>]) -> String {

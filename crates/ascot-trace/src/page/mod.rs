@@ -1,10 +1,15 @@
-//! Pages of traces: seek charts, rates and tables in one HTML file that needs nothing else.
+//! Pages of traces and of jobs: seek charts, rates and tables in one HTML file that needs nothing else.
 //!
 //! ```text
 //!   pieces     requests as pieces of runs, in compressed chunks
 //!   bands      the range of every file; rates over time
+//!   buckets    occupancies of bowties at some turns, with the staircase that theory predicts
+//!   report     the plan of a job beside its account
+//!   time_spent  passes and stages over time, and what their threads did
+//!   resources  the use of processors, memory, disks and network over time
 //!   html       tables and charts of rates
 //!   plot.js    decodes the chunks and draws them; zoom, pan, keyboard
+//!   buckets.js  draws the occupancies
 //!   plot.css   light and dark
 //! ```
 //!
@@ -12,25 +17,37 @@
 //! every request of the trace. Memory grows with the number of files and of traces, not with that of requests.
 
 mod bands;
+mod buckets;
 mod html;
 mod pieces;
+mod report;
+mod resources;
+mod time_spent;
 
+use std::fs::File;
 use std::path::Path;
 
+use ascot_io::AtomicOutput;
+use ascot_model::report::Report;
 use serde::Serialize;
 
 use crate::compare::Compared;
 use crate::error::TraceError;
 use crate::format::TraceReader;
 use crate::output::Output;
+use ascot_model::units::in_html as escaped;
 use bands::{Band, Overview};
-use html::{RateScale, escaped};
+use buckets::Drawn;
+use html::RateScale;
 use pieces::{Joiner, MAX_PIECES, Piece};
 
 const SCRIPT: &str = include_str!("plot.js");
+const BUCKETS_SCRIPT: &str = include_str!("buckets.js");
 const STYLE: &str = include_str!("plot.css");
 /// The level of deflate; higher ones take twice the time for a twentieth fewer bytes.
 const LEVEL: u8 = 4;
+/// Pieces in memory while a page is written beside a job, which has a cap of memory.
+const PIECES_BESIDE_A_JOB: usize = 4096;
 
 /// A trace of a page.
 pub struct Shown<'a> {
@@ -52,46 +69,126 @@ struct Chart<'a> {
     bands: &'a [Band],
 }
 
+/// A trace of a page with all that its charts need.
+struct Prepared<'a> {
+    shown: &'a Shown<'a>,
+    overview: Overview,
+    drawn: Vec<Drawn>,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(shown: &'a Shown<'a>) -> Result<Self, TraceError> {
+        let drawn = buckets::drawn(shown.trace, &shown.compared.census.bowties)?;
+        Ok(Prepared { shown, overview: Overview::new(shown.trace)?, drawn })
+    }
+}
+
 /// Writes a page with the charts of traces side by side, all of the same scale. Returns its length.
 pub fn write_page(shown: &[Shown<'_>], output: &Path) -> Result<u64, TraceError> {
-    let overviews: Vec<Overview> =
-        shown.iter().map(|one| Overview::new(one.trace)).collect::<Result<_, TraceError>>()?;
+    let prepared: Vec<Prepared<'_>> = shown.iter().map(Prepared::new).collect::<Result<_, TraceError>>()?;
     let mut to = Output::create(output, "page")?;
-    to.append(head(shown).as_bytes())?;
-    to.append(body(shown, &overviews).as_bytes())?;
-    let mut counts = Vec::new();
-    for (at, one) in shown.iter().enumerate() {
-        counts.push(append_pieces(&mut to, at, one.trace)?);
-    }
-    let charts: Vec<Chart<'_>> = shown
-        .iter()
-        .zip(&overviews)
-        .zip(&counts)
-        .map(|((one, overview), pieces)| Chart {
-            name: &one.compared.trace,
-            requests: overview.requests,
-            duration_ns: overview.duration_ns,
-            pieces: *pieces,
-            files: one.trace.files().len(),
-            bands: &overview.bands,
-        })
-        .collect();
-    let charts = serde_json::to_string(&charts).map_err(|source| TraceError::Page { source })?;
-    to.append(b"<script type=\"application/json\" id=\"charts\">")?;
-    // A path cannot end the element: JSON has another spelling of this letter.
-    to.append(charts.replace('<', "\\u003c").as_bytes())?;
-    to.append(format!("</script>\n<script>\n{SCRIPT}</script>\n</body></html>\n").as_bytes())?;
+    to.append(head(&title(shown)).as_bytes())?;
+    to.append(body(&prepared).as_bytes())?;
+    append_charts(&mut to, &prepared, MAX_PIECES)?;
+    to.append(b"</body></html>\n")?;
     Ok(to.commit()?)
 }
 
+/// The page of a job's report, which is being written.
+pub struct ReportPage(Output);
+
+impl ReportPage {
+    /// Starts a page that will be `path`.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create(path: &Path) -> Result<ReportPage, TraceError> {
+        Ok(ReportPage(Output::create(path, "report")?))
+    }
+
+    /// A page that is appended to a file that is open, such as a pipe.
+    pub fn to_file(file: File) -> ReportPage {
+        ReportPage(Output::to_file(file))
+    }
+
+    /// Writes the page. It lacks only its name then; none if the file has one.
+    ///
+    /// # Errors
+    /// The trace cannot be read, or the page cannot be written.
+    pub fn write(self, report: &Report, trace: &TraceReader) -> Result<Option<AtomicOutput>, TraceError> {
+        let ReportPage(mut to) = self;
+        let compared = Compared::new("this job".to_owned(), trace, None, None)?;
+        let shown = Shown { trace, compared: &compared };
+        let prepared = [Prepared::new(&shown)?];
+        let title = report::title(report);
+        to.append(head(&title).as_bytes())?;
+        to.append(report::before_charts(report, &title).as_bytes())?;
+        to.append(seeks(&prepared).as_bytes())?;
+        to.append(below(&prepared).as_bytes())?;
+        to.append(report::after_charts(report)?.as_bytes())?;
+        append_charts(&mut to, &prepared, PIECES_BESIDE_A_JOB)?;
+        to.append(b"</body></html>\n")?;
+        Ok(to.seal()?)
+    }
+}
+
+/// Appends the requests and the buckets of all traces, and the scripts that draw them.
+fn append_charts(
+    to: &mut Output,
+    prepared: &[Prepared<'_>],
+    pieces_at_once: usize,
+) -> Result<(), TraceError> {
+    let mut charts = Vec::new();
+    for (at, one) in prepared.iter().enumerate() {
+        let Prepared { shown, overview, .. } = one;
+        charts.push(Chart {
+            name: &shown.compared.trace,
+            requests: overview.requests,
+            duration_ns: overview.duration_ns,
+            pieces: append_pieces(to, at, shown.trace, pieces_at_once)?,
+            files: shown.trace.files().len(),
+            bands: &overview.bands,
+        });
+    }
+    to.append(b"<script type=\"application/json\" id=\"charts\">")?;
+    to.append(json(&charts)?.as_bytes())?;
+    to.append(format!("</script>\n<script>\n{SCRIPT}</script>\n").as_bytes())?;
+    append_buckets(to, prepared)
+}
+
+/// JSON inside a script: text cannot end the element, because JSON has another spelling of this letter.
+fn json(value: &impl Serialize) -> Result<String, TraceError> {
+    let text = serde_json::to_string(value).map_err(|source| TraceError::Page { source })?;
+    Ok(text.replace('<', "\\u003c"))
+}
+
+/// Appends the buckets of the traces that have some, and the script that draws them.
+fn append_buckets(to: &mut Output, prepared: &[Prepared<'_>]) -> Result<(), TraceError> {
+    let with_bowties = || prepared.iter().enumerate().filter(|(_, one)| !one.drawn.is_empty());
+    for (number, one) in with_bowties() {
+        to.append(format!("<script type=\"application/json\" data-buckets=\"{number}\">").as_bytes())?;
+        to.append(json(&one.drawn)?.as_bytes())?;
+        to.append(b"</script>\n")?;
+    }
+    if with_bowties().next().is_some() {
+        to.append(format!("<script>\n{BUCKETS_SCRIPT}</script>\n").as_bytes())?;
+    }
+    Ok(())
+}
+
 /// Appends the chunks of a trace. Returns the number of its pieces.
-fn append_pieces(to: &mut Output, number: usize, trace: &TraceReader) -> Result<u64, TraceError> {
+fn append_pieces(
+    to: &mut Output,
+    number: usize,
+    trace: &TraceReader,
+    at_once: usize,
+) -> Result<u64, TraceError> {
     let mut joiner = Joiner::default();
-    let mut chunk = Vec::with_capacity(MAX_PIECES);
+    let mut chunk = Vec::with_capacity(at_once);
     let mut count = 0;
     for event in trace.events() {
         chunk.extend(joiner.add(&event?));
-        if chunk.len() == MAX_PIECES {
+        if chunk.len() >= at_once {
             append_chunk(to, number, &chunk)?;
             count += chunk.len() as u64;
             chunk.clear();
@@ -115,52 +212,77 @@ fn append_chunk(to: &mut Output, number: usize, pieces: &[Piece]) -> Result<(), 
 }
 
 fn title(shown: &[Shown<'_>]) -> String {
-    match shown {
-        [one] => format!("Seeks of {}", one.compared.trace),
-        _ => format!("Seeks of {} traces", shown.len()),
+    title_of(&shown.iter().map(|one| one.compared.trace.as_str()).collect::<Vec<_>>())
+}
+
+fn title_of(names: &[&str]) -> String {
+    match names {
+        [one] => format!("Seeks of {one}"),
+        _ => format!("Seeks of {} traces", names.len()),
     }
 }
 
-fn head(shown: &[Shown<'_>]) -> String {
+fn head(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"generator\" \
          content=\"ascot trace\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
          style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n<meta name=\"viewport\" \
          content=\"width=device-width\"><title>{}</title>\n<style>{STYLE}</style></head>\n",
-        escaped(&title(shown))
+        escaped(title)
     )
 }
 
-fn body(shown: &[Shown<'_>], overviews: &[Overview]) -> String {
-    let compared: Vec<Compared> = shown.iter().map(|one| one.compared.clone()).collect();
+/// The page of traces, up to the data of the charts.
+fn body(prepared: &[Prepared<'_>]) -> String {
+    let compared: Vec<Compared> = prepared.iter().map(|one| one.shown.compared.clone()).collect();
+    let names: Vec<&str> = compared.iter().map(|one| one.trace.as_str()).collect();
+    format!(
+        "<body class=\"{}\">\n<h1>{}</h1>\n<main>\n{}<section id=\"numbers\"><h2>Counts</h2>\n{}</section>\n{}</main>\n",
+        if prepared.len() == 1 { "one" } else { "several" },
+        escaped(&title_of(&names)),
+        seeks(prepared),
+        html::measures(&compared),
+        below(prepared)
+    )
+}
+
+/// The seek charts with their controls.
+fn seeks(prepared: &[Prepared<'_>]) -> String {
     let mut charts = String::new();
-    let mut files = String::new();
-    let mut rates = String::new();
-    let scale = overviews.iter().fold(RateScale::default(), |scale, one| scale.with(&one.rates));
-    for (at, (one, overview)) in shown.iter().zip(overviews).enumerate() {
-        let name = escaped(&one.compared.trace);
+    for (at, one) in prepared.iter().enumerate() {
+        let name = escaped(&one.shown.compared.trace);
         charts += &format!(
             "<figure><figcaption>{name}: <code>{}</code></figcaption>\n<canvas id=\"chart-{at}\" tabindex=\"0\" \
              role=\"img\" aria-label=\"Seek chart of {name}; the tables have its numbers\" \
              aria-describedby=\"keys state-{at}\"></canvas>\n<p id=\"state-{at}\" role=\"status\">Loading</p>\
              </figure>\n",
-            escaped(&one.compared.census.command)
+            escaped(&one.shown.compared.census.command)
         );
-        files += &format!(
-            "<section aria-label=\"Files of {name}\"><h3>{name}</h3>\n{}{}</section>\n",
-            html::files(&format!("files-{at}"), &one.compared.census),
-            html::run_lengths(&format!("lengths-{at}"), &one.compared.census)
-        );
-        rates += &html::rates(&one.compared.trace, &overview.rates, scale);
     }
     format!(
-        "<body class=\"{}\">\n<h1>{}</h1>\n<main>\n<section id=\"seeks\"><h2>Offset of every request</h2>\n{CONTROLS}\
-         <div class=\"charts\">\n{charts}</div>\n</section>\n<section id=\"numbers\"><h2>Counts</h2>\n{}</section>\n\
-         <section id=\"rates\"><h2>Rate over time</h2>\n<div class=\"charts\">{rates}</div></section>\n\
-         <section id=\"files\"><h2>Runs</h2>\n<div class=\"charts\">{files}</div></section>\n</main>\n",
-        if shown.len() == 1 { "one" } else { "several" },
-        escaped(&title(shown)),
-        html::measures(&compared)
+        "<section id=\"seeks\"><h2>Offset of every request</h2>\n{CONTROLS}<div class=\"charts\">\n{charts}</div>\n\
+         </section>\n"
+    )
+}
+
+/// The rates, the buckets and the runs of traces.
+fn below(prepared: &[Prepared<'_>]) -> String {
+    let scale = prepared.iter().fold(RateScale::default(), |scale, one| scale.with(&one.overview.rates));
+    let (mut files, mut rates, mut buckets) = (String::new(), String::new(), String::new());
+    for (at, one) in prepared.iter().enumerate() {
+        let Compared { trace, census, .. } = one.shown.compared;
+        let name = escaped(trace);
+        files += &format!(
+            "<section aria-label=\"Files of {name}\"><h3>{name}</h3>\n{}{}</section>\n",
+            html::files(&format!("files-{at}"), census),
+            html::run_lengths(&format!("lengths-{at}"), census)
+        );
+        buckets += &buckets::section(at, &name, &census.bowties, &one.drawn);
+        rates += &html::rates(trace, &one.overview.rates, scale);
+    }
+    format!(
+        "<section id=\"rates\"><h2>Rate over time</h2>\n<div class=\"charts\">{rates}</div></section>\n{buckets}\
+         <section id=\"files\"><h2>Runs</h2>\n<div class=\"charts\">{files}</div></section>\n"
     )
 }
 

@@ -412,7 +412,7 @@ class Chart {
       ? `${plural(+(requests / plot.width).toPrecision(3), 'request')} in the mean`
       : `${plural(Math.max(1, Math.ceil((view.x1 - view.x0) / plot.width)), 'request')} at most`;
     this.state.textContent = `${range}: ${numbers.format(requests)} of ${plural(data.requests, 'request')}, ` +
-      `${plural(runs, 'run')}. A column of pixels stands for ${column}.`;
+      `${plural(runs, 'run')}, at whatever offset. A column of pixels stands for ${column}.`;
   }
 }
 
