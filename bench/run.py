@@ -19,7 +19,7 @@ def main() -> int:
     """Sets up, moves into the environment, runs."""
     asked_only = {"-h", "--help", "--needs"} & set(sys.argv[1:])
     if not asked_only or not PYTHON.exists():
-        done = subprocess.run([str(BENCH / "setup.sh")])
+        done = subprocess.run([str(BENCH / "setup.sh"), *sys.argv[1:2]])
         if done.returncode:
             print("bench: setting up failed; what it said is above", file=sys.stderr)
             return 2

@@ -1,4 +1,4 @@
-"""The bench's command line: `run.py sort|around|moves|plan|view|index|streams [options]`."""
+"""The bench's command line: `run.py sort|around|moves|plan|view|index|streams|seeks [options]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import around, index, machine, moves, plans, report, streams, view
+from . import around, index, machine, moves, plans, report, seeks, seeks_page, streams, view
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -52,10 +52,26 @@ def _add_streams(commands: Any) -> None:
     elements.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary, for its version")
 
 
+def _add_seeks(commands: Any) -> None:
+    seeking = commands.add_parser("seeks", help="requests and switches of external sorts, recorded and replayed")
+    add = seeking.add_argument
+    add("--size", type=_size, default=8 * GIB, help="bytes of each data set (8GiB)")
+    add("--memory", type=_size, help="memory option of all programs (an eighth of the size)")
+    add("--kinds", default=",".join(seeks.KINDS), help=f"some of {','.join(seeks.KINDS)}")
+    add("--programs", default="", help="only these, by name, separated by semicolons")
+    add("--repeats", type=int, default=3, help="timed runs and replays of each (3)")
+    add("--keep-free", type=_size, default=8 * GB, help="least space to leave on the disk (8GB)")
+    add("--no-replay-here", action="store_true", help="replay on the virtual disk only")
+    add("--dir", type=Path, default=BENCH / ".cache", help="where data, outputs, spills and traces go")
+    add("--out", type=Path, help="where the result goes (bench/results/DATE-seeks)")
+    add("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of all programs (cores)")
+
+
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
-    names = "sort|around|moves|plan|view|index|streams"
+    names = "sort|around|moves|plan|view|index|streams|seeks"
     commands = flags.add_subparsers(dest="command", required=True, metavar=names)
     sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, compared with the peers")
     add = sort.add_argument
@@ -86,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     cores = len(os.sched_getaffinity(0))
     sizes.add_argument("--threads", type=int, default=cores, help="threads of all programs (cores)")
     _add_streams(commands)
+    _add_seeks(commands)
     moving = commands.add_parser("moves", help="merge, split and reshape, compared with the volume's rate")
     moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
     moving.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
@@ -185,6 +202,27 @@ def _streams(args: argparse.Namespace) -> int:
     return _write_result(args, "streams", result, streams.markdown(result))
 
 
+def _seeks(args: argparse.Namespace) -> int:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    session = seeks.Session(
+        seeks.Options(
+            ascot=str(args.ascot.resolve()), directory=args.dir.resolve(),
+            out=args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-seeks",
+            size=args.size, memory=args.memory or args.size // 8, repeats=args.repeats, threads=args.threads,
+            kinds=args.kinds.split(","), programs=[name for name in args.programs.split(";") if name],
+            keep_free=args.keep_free, replay_here=not args.no_replay_here,
+        )
+    )  # fmt: skip
+    result = session.run()
+    out = session.options.out
+    for kind, page in session.pages().items():
+        shutil.copy(page, out / f"phase-{kind}.html")
+    page = seeks_page.markdown(result, [kind for kind in seeks.KINDS if (out / f"phase-{kind}.html").exists()])
+    (out / "README.md").write_text(page)
+    print(page)
+    return 0
+
+
 def _moves(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="moves-", dir=args.dir.resolve()) as work:
@@ -242,6 +280,8 @@ def main(argv: list[str] | None = None) -> int:
         return _around(args)
     if args.command == "streams":
         return _streams(args)
+    if args.command == "seeks":
+        return _seeks(args)
     if args.command == "moves":
         return _moves(args)
     if args.command == "plan":

@@ -239,6 +239,66 @@ class ExtSort(Contender):
         ]
 
 
+class Stxxl(Contender):
+    """STXXL, through the program in bench/peers/stxxl."""
+
+    name = "STXXL"
+    formats: ClassVar[dict[str, str]] = {"records": "records.bin", "u64": "u64.bin"}
+    program = PEERS / "stxxl" / "target" / "stxxl-peer"
+
+    def version(self) -> str:
+        header = Path("/usr/include/stxxl/version.h")
+        return machine.package_of_system("libstxxl-dev") if header.exists() else "not installed"
+
+    def missing(self) -> str:
+        return "" if self.program.exists() else "not built: bench/setup.sh seeks (needs libstxxl-dev)"
+
+    def settings(self, job: Job) -> list[Setting]:
+        # It writes logs into the current directory unless they have names.
+        quiet = {"STXXLLOGFILE": "/dev/null", "STXXLERRLOGFILE": "/dev/null", "OMP_NUM_THREADS": str(job.threads)}
+
+        def setting(memory: int) -> Setting:
+            words = [job.kind, str(job.input), str(job.output), str(job.temp), str(memory)]
+            return Setting(f"{flag_size(memory)} for each phase", Command([str(self.program), *words], quiet))
+
+        return [setting(job.memory), setting(job.memory * 3 // 4), setting(job.memory // 2)]
+
+
+class Hadoop(Contender):
+    """MapReduce in Hadoop's local job runner, through the program in bench/peers/hadoop."""
+
+    name = "Hadoop"
+    formats: ClassVar[dict[str, str]] = {"records": "records.bin", "u64": "u64.bin"}
+    home = PEERS / "hadoop" / "target"
+
+    FACTOR = 100
+    FILL = 0.95
+    """The share of the sort buffer that is full when a map task spills (mapreduce.map.sort.spill.percent)."""
+    BUFFERED: ClassVar[dict[str, int]] = {"u64": 24, "records": 124}
+    """Bytes of a record in the sort buffer: its parts, their lengths, and 16 bytes that find them."""
+    RECORD: ClassVar[dict[str, int]] = {"u64": 8, "records": 100}
+
+    def version(self) -> str:
+        jars = sorted((self.home / "lib").glob("hadoop-client-api-*.jar"))
+        found = jars[0].stem.rpartition("-")[2] if jars else "unknown"
+        return f"{found} (Java {machine.java_version()})"
+
+    def missing(self) -> str:
+        return "" if (self.home / "classes" / "HadoopSort.class").exists() else "not built: bench/setup.sh seeks"
+
+    def settings(self, job: Job) -> list[Setting]:
+        def setting(buffer: int) -> Setting:
+            # A map task gets what its buffer holds, so that it spills once and merges nothing.
+            records = int(buffer * self.FILL) // self.BUFFERED[job.kind]
+            split = records * self.RECORD[job.kind]
+            words = [job.kind, job.input, job.output, job.temp, buffer // MIB, split, self.FACTOR, 1]
+            classes = f"{self.home / 'classes'}:{self.home / 'lib'}/*"
+            argv = ["java", f"-Xmx{flag_size(job.memory).lower()}", "-cp", classes, "HadoopSort", *map(str, words)]
+            return Setting(f"heap {flag_size(job.memory)}, sort buffer {flag_size(buffer)}", Command(argv))
+
+        return [setting(job.memory // MIB // part * MIB) for part in (2, 4)]
+
+
 def everybody(ascot: list[str]) -> list[Contender]:
     """All contenders, Ascot first: its time bounds how long the others may take."""
     return [Ascot(ascot), GnuSort(), DuckDb(), Polars(), DataFusion(), Spark(), ExtSort()]

@@ -68,3 +68,16 @@ def package_version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def package_of_system(name: str) -> str:
+    """The version of a package of the system (Debian)."""
+    return _output(["dpkg-query", "-W", "-f", "${Version}", name]) or "unknown"
+
+
+def _output(argv: list[str]) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,124 @@
+"""The page of a comparison of requests (`seeks`): tables of counts and rates, and whether the claims hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .units import binary, decimal
+
+ASCOT = "Ascot"
+
+CLAIMS = (
+    ("phase", ("u64", "records"), "STXXL", 20.0),
+    ("phase", ("u64", "records"), "extsort", 20.0),
+    ("whole", ("lines",), "GNU sort", 2.2),
+)
+"""Part of the job, kinds of data, the program, and how many times Ascot's switches it should take at least."""
+
+TITLES = {"u64": "64-bit integers", "records": "100-byte records", "lines": "Lines of 100 bytes"}
+PARTS = {"phase": "The merge phase", "whole": "The whole job"}
+
+
+def switches(run: dict[str, Any], part: str) -> int | None:
+    """Switches of a run in one part of the job, if it has the part."""
+    return run[part]["census"]["runs"] if part in run else None
+
+
+def moved(run: dict[str, Any], part: str) -> int:
+    """Bytes of all requests."""
+    census = run[part]["census"]
+    return census["read_bytes"] + census["written_bytes"]
+
+
+def ratio(runs: dict[str, Any], name: str, part: str) -> float | None:
+    """A program's switches divided by those of Ascot."""
+    theirs, ours = (switches(runs.get(one, {}), part) for one in (name, ASCOT))
+    return theirs / ours if theirs and ours else None
+
+
+def claims(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The claims, with what was measured; those whose programs did not run have no ratio."""
+    return [
+        {"part": part, "kind": kind, "program": name, "asked": asked,
+         "ratio": (found := ratio(result["runs"].get(kind, {}), name, part)),
+         "holds": found is not None and found >= asked}
+        for part, kinds, name, asked in CLAIMS
+        for kind in kinds
+        if kind in result["runs"]
+    ]  # fmt: skip
+
+
+def _rate(value: float | None) -> str:
+    return f"{value / 1e6:,.0f}" if value else "-"
+
+
+def _seconds(replay: dict[str, Any] | None) -> float | None:
+    return (replay.get("median_seconds") or replay.get("seconds")) if replay else None
+
+
+def _replay_rate(replay: dict[str, Any] | None, size: int) -> str:
+    seconds = _seconds(replay)
+    return _rate(size / seconds) if seconds else "-"
+
+
+def row(runs: dict[str, Any], name: str, part: str, size: int) -> str:
+    """One line of a table. Rates count the input and the output of the phase, and the input of a whole job."""
+    run = runs[name]
+    census = run[part]["census"]
+    data = 2 * size if part == "phase" else size
+    cells = [
+        name,
+        f"{moved(run, part) / (2 * size):.2f}",
+        decimal(moved(run, part)),
+        f"{census['attempts']:,}",
+        f"{census['runs']:,}",
+        f"{found:.1f}" if (found := ratio(runs, name, part)) else "-",
+        decimal(census["mean_run_bytes"]),
+        *(_replay_rate(run[part][where], data) for where in ("array", "array_without_cache", "here")),
+    ]
+    if part == "whole":
+        cells.append(_rate(run.get("sort_bytes_per_s")))
+    return f"| {' | '.join(cells)} |"
+
+
+def _table(runs: dict[str, Any], part: str, size: int) -> list[str]:
+    head = ["program", "passes", "moved", "attempted", "switches", "/ Ascot's", "mean run"]
+    head += ["array, MB/s", "without cache", "this machine"] + (["sort, MB/s"] if part == "whole" else [])
+    lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
+    return lines + [row(runs, name, part, size) for name, run in runs.items() if part in run]
+
+
+def _notes(runs: dict[str, Any]) -> list[str]:
+    lines = ["", "| program | version | setting | not used |", "| --- | --- | --- | --- |"]
+    for name, run in runs.items():
+        failed = "; ".join([*run["errors"], *run.get("timed_errors", [])]).replace("|", "/")
+        lines.append(f"| {name} | {run['version']} | {run.get('setting', '-')} | {failed[:300]} |")
+    return lines
+
+
+def markdown(result: dict[str, Any], pages: list[str]) -> str:
+    """The page."""
+    size = result["size"]
+    lines = [
+        "# Requests of external sorts",
+        "",
+        f"{decimal(size)} within {binary(result['memory'])} of memory (M = N/8), {result['threads']} threads. How it is",
+        "measured: [bench](../../README.md#requests-of-external-sorts). Counts are exact; sort rates and rates of this",
+        "machine depend on other work on it.",
+        "",
+        "| part | data | program | switches / Ascot's | at least | |",
+        "| --- | --- | --- | ---: | ---: | --- |",
+    ]
+    for claim in claims(result):
+        found = f"{claim['ratio']:.1f}" if claim["ratio"] else "-"
+        holds = "yes" if claim["holds"] else "no"
+        words = [PARTS[claim["part"]].lower(), TITLES[claim["kind"]], claim["program"], found, f"{claim['asked']:g}"]
+        lines.append(f"| {' | '.join(words)} | {holds} |")
+    for kind, runs in result["runs"].items():
+        lines += ["", f"## {TITLES[kind]}"]
+        if kind in pages:
+            lines += ["", f"[The seek charts of the merge phases](phase-{kind}.html)"]
+        for part, title in PARTS.items():
+            lines += ["", f"### {title}", "", *_table(runs, part, size)]
+        lines += _notes(runs)
+    return "\n".join(lines) + "\n"
