@@ -1,0 +1,141 @@
+"""Requests of external sorts: the rule of the merge phase, the tables with their claims, and a tiny session."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import cgroup, contenders, phase, seeks, seeks_page
+
+HEADING = "time_ns,pid,kind,offset,bytes,path"
+
+
+def events(*rows: tuple[int, str, int, str]) -> list[str]:
+    """Lines of an export: time, kind, bytes, path."""
+    return [HEADING, *(f"{time},7,{kind},0,{size},{path}\n" for time, kind, size, path in rows)]
+
+
+def test_the_phase_begins_with_the_first_spill_that_is_read() -> None:
+    job = events(
+        (10, "read", 5000, "in"), (20, "write", 2500, "run,1"), (30, "read", 5000, "in"), (40, "write", 2500, "run,2"),
+        (50, "read", 0, "run,1"), (60, "read", 2500, "run,2"), (70, "read", 2500, "run,1"), (80, "write", 5000, "out"),
+    )  # fmt: skip
+    assert phase.find(job) == phase.Phase(start_ns=60, spills=2, reread_bytes=5000)
+
+
+def test_a_small_file_that_is_read_again_is_no_spill() -> None:
+    large = events((5, "write", 9, "m"), (10, "read", 9, "m"), (20, "write", 9000, "r"), (30, "read", 9000, "r"))
+    assert phase.find(large).start_ns == 30
+    even = events((5, "write", 9, "m"), (10, "read", 9, "m"), (20, "write", 8991, "r"), (30, "read", 8991, "r"))
+    assert phase.find(even).start_ns == 10, "a thousandth is enough"
+
+
+def test_inputs_are_no_spills_nor_are_files_of_the_same_name() -> None:
+    job = events(
+        (10, "write", 50, "a"), (20, "delete", 0, "a"), (30, "read", 90, "a"), (40, "write", 50, "b"),
+        (50, "read", 50, "b"),
+    )  # fmt: skip
+    assert phase.find(job) == phase.Phase(start_ns=50, spills=1, reread_bytes=50)
+
+
+def test_bytes_read_before_the_job_writes_to_the_file_do_not_count() -> None:
+    job = events((10, "read", 90, "a"), (20, "write", 10, "a"), (30, "read", 40, "a"))
+    assert phase.find(job) == phase.Phase(start_ns=30, spills=1, reread_bytes=40)
+
+
+def test_a_job_in_memory_has_no_phase() -> None:
+    with pytest.raises(phase.NoPhase, match="stayed in memory"):
+        phase.find(events((10, "read", 90, "in"), (20, "write", 90, "out")))
+
+
+def run_of(whole: int, merge: int) -> dict[str, Any]:
+    def part(switches: int) -> dict[str, Any]:
+        census = {
+            "runs": switches, "read_bytes": 400, "written_bytes": 400, "attempts": 5, "mean_run_bytes": 800 // switches,
+        }  # fmt: skip
+        return {"census": census, "array": {"seconds": 0.0001}, "array_without_cache": None, "here": None}
+
+    parts = {"whole": part(whole), "phase": part(merge)}
+    return {**parts, "version": "1", "setting": "defaults", "errors": [], "sort_bytes_per_s": 5e6}
+
+
+def result_of(kind: str, **runs: dict[str, Any]) -> dict[str, Any]:
+    named = {name.replace("_", " "): run for name, run in runs.items()}
+    return {"size": 400, "memory": 50, "threads": 2, "runs": {kind: named}}
+
+
+def test_claims_compare_switches_with_those_of_ascot() -> None:
+    result = result_of("u64", Ascot=run_of(20, 10), STXXL=run_of(20, 200), extsort=run_of(999, 199))
+    found = {claim["program"]: (claim["ratio"], claim["holds"]) for claim in seeks_page.claims(result)}
+    assert found == {"STXXL": (20.0, True), "extsort": (19.9, False)}
+    result = result_of("lines", Ascot=run_of(10, 999), GNU_sort=run_of(22, 1))
+    (claim,) = seeks_page.claims(result)
+    assert (claim["part"], claim["ratio"], claim["holds"]) == ("whole", 2.2, True)
+
+
+def test_a_program_that_failed_keeps_its_reason_and_meets_no_claim() -> None:
+    failed = {"version": "9", "errors": ["4M: out of memory"]}
+    result = result_of("u64", Ascot=run_of(20, 10), STXXL=failed)
+    assert [claim["holds"] for claim in seeks_page.claims(result)] == [False, False]
+    page = seeks_page.markdown(result, [])
+    assert "| STXXL | 9 | - | 4M: out of memory |" in page
+
+
+def test_rates_of_the_phase_count_input_and_output() -> None:
+    runs = {"Ascot": run_of(20, 10), "GNU sort": run_of(44, 8)}
+    merge, whole = (seeks_page.row(runs, "GNU sort", part, 400) for part in ("phase", "whole"))
+    assert merge == "| GNU sort | 1.00 | 800 B | 5 | 8 | 0.8 | 100 B | 8 | - | - |"
+    assert whole == "| GNU sort | 1.00 | 800 B | 5 | 44 | 2.2 | 18 B | 4 | - | - | 5 |"
+
+
+def test_hadoop_gives_a_map_task_what_its_buffer_holds() -> None:
+    job = contenders.Job("records", Path("in"), Path("out"), Path("temp"), 64 << 20, 2)
+    words = contenders.Hadoop().settings(job)[0].command.argv
+    buffer, split = (int(words[words.index("records") + at]) for at in (4, 5))
+    assert buffer == 32 and split % 100 == 0
+    assert split // 100 * 124 <= 0.95 * (buffer << 20) < (split // 100 + 1) * 124
+
+
+def test_a_program_without_io_uring_runs_on() -> None:
+    setup = "import ctypes; print(ctypes.CDLL(None, use_errno=True).syscall(425, 1, 0), ctypes.get_errno())"
+    wrapper = str(contenders.PEERS / "without_uring.py")
+    done = subprocess.run([sys.executable, wrapper, sys.executable, "-c", setup], capture_output=True, text=True)
+    assert done.stdout.split() == ["-1", "38"], done.stderr
+
+
+def test_a_tiny_session_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    if not (ascot := os.environ.get("ASCOT_BIN")):
+        pytest.skip("ASCOT_BIN names no command")
+    try:
+        cgroup.locate()
+    except cgroup.CgroupUnavailable as error:
+        pytest.skip(str(error))
+
+    def session(work: str, *names: str) -> dict[str, Any]:
+        options = seeks.Options(
+            ascot=ascot, directory=Path(work), out=tmp_path, size=64_000_000, memory=8 << 20, repeats=1, threads=2,
+            kinds=["lines"], programs=list(names), keep_free=0, replay_here=True,
+        )  # fmt: skip
+        opened = seeks.Session(options)
+        opened.run()
+        assert names[0] != "GNU sort" or opened.pages()["lines"].stat().st_size > 10_000
+        return json.loads((tmp_path / "result.json").read_text())
+
+    with tempfile.TemporaryDirectory(dir=os.environ.get("ASCOT_TEST_DIR")) as work:
+        first = session(work, "Ascot")["runs"]["lines"]["Ascot"]
+        both = session(work, "GNU sort", "Ascot")["runs"]["lines"]
+        assert work not in (tmp_path / "result.json").read_text(), "where it was run is nobody's business"
+    assert both["Ascot"] == first, "it was not measured again"
+    for run in both.values():
+        assert run["errors"] == [] and run["timed_errors"] == []
+        merge, whole = (run[part]["census"] for part in ("phase", "whole"))
+        assert 64_000_000 <= merge["read_bytes"] < whole["read_bytes"] - 60_000_000, "the input is not in the phase"
+        assert merge["written_bytes"] >= 64_000_000 and run["phase"]["here"]["median_seconds"] > 0
+        assert run["phase"]["array"]["switches"] <= run["phase"]["array_without_cache"]["switches"]
+    assert both["GNU sort"]["phase"]["census"]["runs"] > both["Ascot"]["phase"]["census"]["runs"]
