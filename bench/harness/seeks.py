@@ -264,7 +264,7 @@ class Session:
             "here": None,
         }
         if self.options.replay_here and self._has_room(census["peak_live_bytes"]):
-            replays["here"] = self._replay(trace, self.work, self.options.repeats)
+            replays["here"] = self._replay(trace, self.work, max(1, self.options.repeats))
         return {"census": census, **replays}
 
     def _has_room(self, volume: int) -> bool:
