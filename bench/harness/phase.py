@@ -1,11 +1,11 @@
-"""The merge phase of an external sort, found in its trace: the part that Tables I to III of Stella and Loguinov measure.
+"""The merge phase of an external sort, found in its trace: the part that Stella and Loguinov measure (Tables I to III).
 
-A file that the job wrote and reads again later is a spill. The phase begins with the first request that reads a spill,
-and ends with the job. Small files are no spills: one counts if at least a thousandth of all bytes read again are read
-from it (`SHARE`), so that manifests, class files and checksums do not begin the phase early.
+A file that the job wrote and reads again later is a spill. The phase begins with the first request that reads a
+spill, and ends with the job. Small files are no spills: one counts if at least a thousandth of all bytes read again
+are read from it (`SHARE`), so that manifests, class files and checksums do not begin the phase early.
 
-The rule is the same for all programs. Where reading the input and merging overlap (Hadoop's map tasks, merges of several
-passes), what is left to read of the input belongs to the phase.
+The rule is the same for all programs. Where reading the input and merging overlap (Hadoop's map tasks, merges of
+several passes), what is left to read of the input belongs to the phase.
 """
 
 from __future__ import annotations

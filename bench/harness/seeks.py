@@ -1,4 +1,4 @@
-"""Requests of external sorts: the same sort by every program, its trace, the merge phase cut out, and replays of both.
+"""Requests of external sorts: the same sort by every program, its trace, the merge phase of it, replays of both.
 
 A program sorts within `memory` bytes, and within a control group of `SPARE` more, as in `./dev bench sort`. The first
 of its settings (`contenders.py`) that sorts the data is traced, and then timed without a trace. Every output is
@@ -122,7 +122,7 @@ class Session:
         self.no_cache = self.work / "array24-without-cache.toml"
         self.no_cache.write_text(ARRAY.format(cache=0))
         self.result = self._begun() or {
-            "version": 1, "size": options.size, "memory": options.memory, "threads": options.threads, "repeats": options.repeats,
+            "version": 1, "size": options.size, "memory": options.memory, "threads": options.threads,
             "cache_bytes": cache, "machine": machine.describe(options.directory), "runs": {},
         }  # fmt: skip
 

@@ -48,6 +48,15 @@ def claims(result: dict[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def ordered(runs: dict[str, Any]) -> dict[str, Any]:
+    """Runs in the order of the tables: Ascot's first, then by their switches in the whole job, those without last."""
+
+    def place(name: str) -> tuple[bool, int]:
+        return (not name.startswith(ASCOT), switches(runs[name], "whole") or 1 << 62)
+
+    return {name: runs[name] for name in sorted(runs, key=place)}
+
+
 def _rate(value: float | None) -> str:
     return f"{value / 1e6:,.0f}" if value else "-"
 
@@ -102,9 +111,9 @@ def markdown(result: dict[str, Any], pages: list[str]) -> str:
     lines = [
         "# Requests of external sorts",
         "",
-        f"{decimal(size)} within {binary(result['memory'])} of memory (M = N/8), {result['threads']} threads. How it is",
-        "measured: [bench](../../README.md#requests-of-external-sorts). Counts are exact; sort rates and rates of this",
-        "machine depend on other work on it.",
+        f"{decimal(size)} within {binary(result['memory'])} of memory (M = N/{size / result['memory']:g}), "
+        f"{result['threads']} threads. The [bench](../../README.md#requests-of-external-sorts) describes the method.",
+        "Counts are exact; sort rates and rates of this machine depend on other work on it.",
         "",
         "| part | data | program | switches / Ascot's | at least | |",
         "| --- | --- | --- | ---: | ---: | --- |",
@@ -114,7 +123,8 @@ def markdown(result: dict[str, Any], pages: list[str]) -> str:
         holds = "yes" if claim["holds"] else "no"
         words = [PARTS[claim["part"]].lower(), TITLES[claim["kind"]], claim["program"], found, f"{claim['asked']:g}"]
         lines.append(f"| {' | '.join(words)} | {holds} |")
-    for kind, runs in result["runs"].items():
+    for kind, measured in result["runs"].items():
+        runs = ordered(measured)
         lines += ["", f"## {TITLES[kind]}"]
         if kind in pages:
             lines += ["", f"[The seek charts of the merge phases](phase-{kind}.html)"]

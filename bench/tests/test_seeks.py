@@ -23,10 +23,10 @@ def events(*rows: tuple[int, str, int, str]) -> list[str]:
 
 def test_the_phase_begins_with_the_first_spill_that_is_read() -> None:
     job = events(
-        (10, "read", 5000, "in"), (20, "write", 2500, "run,1"), (30, "read", 5000, "in"), (40, "write", 2500, "run,2"),
-        (50, "read", 0, "run,1"), (60, "read", 2500, "run,2"), (70, "read", 2500, "run,1"), (80, "write", 5000, "out"),
+        (10, "read", 500, "in"), (20, "write", 250, "run,1"), (30, "read", 500, "in"), (40, "write", 250, "run,2"),
+        (50, "read", 0, "run,1"), (60, "read", 250, "run,2"), (70, "read", 250, "run,1"), (80, "write", 500, "out"),
     )  # fmt: skip
-    assert phase.find(job) == phase.Phase(start_ns=60, spills=2, reread_bytes=5000)
+    assert phase.find(job) == phase.Phase(start_ns=60, spills=2, reread_bytes=500)
 
 
 def test_a_small_file_that_is_read_again_is_no_spill() -> None:
@@ -57,7 +57,8 @@ def test_a_job_in_memory_has_no_phase() -> None:
 def run_of(whole: int, merge: int) -> dict[str, Any]:
     def part(switches: int) -> dict[str, Any]:
         census = {
-            "runs": switches, "read_bytes": 400, "written_bytes": 400, "attempts": 5, "mean_run_bytes": 800 // switches,
+            "runs": switches, "read_bytes": 400, "written_bytes": 400, "attempts": 5,
+            "mean_run_bytes": 800 // switches,
         }  # fmt: skip
         return {"census": census, "array": {"seconds": 0.0001}, "array_without_cache": None, "here": None}
 
@@ -85,6 +86,14 @@ def test_a_program_that_failed_keeps_its_reason_and_meets_no_claim() -> None:
     assert [claim["holds"] for claim in seeks_page.claims(result)] == [False, False]
     page = seeks_page.markdown(result, [])
     assert "| STXXL | 9 | - | 4M: out of memory |" in page
+
+
+def test_programs_stand_in_the_order_of_their_switches() -> None:
+    failed = {"version": "9", "errors": ["no"]}
+    runs = {"Spark": failed, "STXXL": run_of(300, 9), "extsort": run_of(200, 9), "Ascot, x": run_of(400, 9)}
+    assert list(seeks_page.ordered({**runs, "Ascot": run_of(1, 1)})) == [
+        "Ascot", "Ascot, x", "extsort", "STXXL", "Spark",
+    ]  # fmt: skip
 
 
 def test_rates_of_the_phase_count_input_and_output() -> None:
