@@ -1,4 +1,4 @@
-"""The merge phase of an external sort, found in its trace: the part that Stella and Loguinov measure (Tables I to III).
+"""The merge phase of an external sort, found in its trace: what Stella and Loguinov measure (Tables I to III).
 
 A file that the job wrote and reads again later is a spill. The phase begins with the first request that reads a
 spill, and ends with the job. Small files are no spills: one counts if at least a thousandth of all bytes read again
