@@ -22,6 +22,9 @@ from .units import GB, GIB, MIB, decimal, parse_size
 BENCH = Path(__file__).resolve().parent.parent
 
 
+COMMANDS = "sort|around|moves|plan|view|index|streams|seeks"
+
+
 def _size(text: str) -> int:
     try:
         return parse_size(text)
@@ -71,8 +74,7 @@ def _add_seeks(commands: Any) -> None:
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
-    names = "sort|around|moves|plan|view|index|streams|seeks"
-    commands = flags.add_subparsers(dest="command", required=True, metavar=names)
+    commands = flags.add_subparsers(dest="command", required=True, metavar=COMMANDS)
     sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, compared with the peers")
     add = sort.add_argument
     add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small data")

@@ -1,8 +1,8 @@
 """The merge phase of an external sort, found in its trace: what Stella and Loguinov measure (Tables I to III).
 
 A file that the job wrote and reads again later is a spill. The phase begins with the first request that reads a
-spill, and ends with the job. Small files are no spills: one counts if at least a thousandth of all bytes read again
-are read from it (`SHARE`), so that manifests, class files and checksums do not begin the phase early.
+spill, and ends with the job. Small files are no spills: of one that counts, at least a hundredth as many bytes are
+read again as of the file of which most are (`SHARE`), so that manifests and settings do not begin the phase early.
 
 The rule is the same for all programs. Where reading the input and merging overlap (Hadoop's map tasks, merges of
 several passes), what is left to read of the input belongs to the phase.
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-SHARE = 1000
-"""One file in which at least one part in `SHARE` of the bytes read again lie is a spill."""
+SHARE = 100
+"""The bytes read again of a spill, times this, are at least those of the largest spill."""
 
 
 class NoPhase(Exception):
@@ -61,7 +61,8 @@ def find(lines: Iterable[str]) -> Phase:
         elif kind == "delete":
             live.pop(path, None)  # the next file of this name is another one
     total = sum(file.reread_bytes for file in own)
-    spills = [file for file in own if file.reread_bytes and file.reread_bytes * SHARE >= total]
+    most = max((file.reread_bytes for file in own), default=0)
+    spills = [file for file in own if file.reread_bytes and file.reread_bytes * SHARE >= most]
     if not spills:
         raise NoPhase("the job reads nothing that it wrote: it stayed in memory, or the trace misses its requests")
     return Phase(min(file.first_ns for file in spills), len(spills), total)

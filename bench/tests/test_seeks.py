@@ -30,10 +30,17 @@ def test_the_phase_begins_with_the_first_spill_that_is_read() -> None:
 
 
 def test_a_small_file_that_is_read_again_is_no_spill() -> None:
-    large = events((5, "write", 9, "m"), (10, "read", 9, "m"), (20, "write", 9000, "r"), (30, "read", 9000, "r"))
+    large = events((5, "write", 9, "m"), (10, "read", 9, "m"), (20, "write", 901, "r"), (30, "read", 901, "r"))
     assert phase.find(large).start_ns == 30
-    even = events((5, "write", 9, "m"), (10, "read", 9, "m"), (20, "write", 8991, "r"), (30, "read", 8991, "r"))
-    assert phase.find(even).start_ns == 10, "a thousandth is enough"
+    even = events((5, "write", 9, "m"), (10, "read", 9, "m"), (20, "write", 900, "r"), (30, "read", 900, "r"))
+    assert phase.find(even).start_ns == 10, "a hundredth is enough"
+
+
+def test_a_thousand_small_spills_are_spills() -> None:
+    files = [f"run{number}" for number in range(2000)]
+    job = [(at, "write", 50, name) for at, name in enumerate(files)]
+    job += [(5000 + at, "read", 50, name) for at, name in enumerate(files)]
+    assert phase.find(events(*job)) == phase.Phase(start_ns=5000, spills=2000, reread_bytes=100_000)
 
 
 def test_inputs_are_no_spills_nor_are_files_of_the_same_name() -> None:
