@@ -41,6 +41,9 @@ cache_bytes = {cache}
 """
 FULL_CACHE, FULL_DATA = 2 * GB, 8 * GB
 
+MOST_FILES = 1000
+"""A trace of more files is not on the page: their bands would be thinner than a pixel, and the page large."""
+
 KEPT_FILES = 12
 """Files of each census that the result keeps, those with most bytes."""
 
@@ -105,6 +108,10 @@ def output_file(output: Path) -> Path:
     """The file or directory that the oracle reads: Hadoop's only part, or the output itself."""
     part = output / "part-r-00000"
     return part if part.exists() else output
+
+
+def _is_drawn(part: dict[str, Any]) -> bool:
+    return part["census"]["files"] <= MOST_FILES
 
 
 class Session:
@@ -288,7 +295,7 @@ class Session:
         """A page with the seek charts of the merge phases, for each kind of data."""
         made = {}
         for kind, runs in self.result["runs"].items():
-            names = [name for name, run in runs.items() if "phase" in run]
+            names = [name for name, run in runs.items() if "phase" in run and _is_drawn(run["phase"])]
             traces = [path for name in names if (path := self.trace(kind, name, "phase")).exists()]
             if traces:
                 made[kind] = self.work / f"phase-{kind}.html"
