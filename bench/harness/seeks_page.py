@@ -112,7 +112,8 @@ def markdown(result: dict[str, Any], pages: list[str]) -> str:
         "# Requests of external sorts",
         "",
         f"{decimal(size)} within {binary(result['memory'])} of memory (M = N/{size / result['memory']:g}), "
-        f"{result['threads']} threads. The [bench](../../README.md#requests-of-external-sorts) describes the method.",
+        f"{result['threads']} threads.",
+        "The [bench](../../README.md#requests-of-external-sorts) describes the method.",
         "Counts are exact; sort rates and rates of this machine depend on other work on it.",
         "",
         "| part | data | program | switches / Ascot's | at least | |",
