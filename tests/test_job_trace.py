@@ -127,7 +127,8 @@ def test_building_and_querying_an_index_writes_a_trace(disk):
     run("index", "get", disk / "dir", key, "--trace", disk / "b")
     asked = census(disk / "b")
     assert asked["written_bytes"] == 0 and 0 < asked["read_bytes"] < 1_000_000
-    for words in (["build", disk / "in", *alike, "--open", "append", "-qo", disk / "dir"], ["get", disk / "dir", key]):
+    build = ["build", disk / "in", *alike, "--open", "append", "-qo", disk / "dir"]
+    for words in (build, ["get", disk / "dir", key]):
         told = run("index", *words, "--trace", disk / "dir/t", expect=2).stderr
         assert "holds only files of its own" in told and not (disk / "dir/t").exists()
 

@@ -1,5 +1,6 @@
 """`--report FILE.html`: the report of a job as a page, as a browser and a screen reader meet it."""
 
+import itertools
 import json
 import random
 import re
@@ -102,12 +103,13 @@ def test_a_screen_reader_finds_names_and_landmarks(disk):
         headings = [name for role, name in nodes if role == "heading"]
         assert headings[:4] == ["Report of sorted.rec", "Plan", "Time", "Bytes and runs"], headings
         levels = shown.run("[...document.querySelectorAll('h1,h2,h3,h4')].map((one) => +one.tagName[1])")
-        assert levels.count(1) == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False)), levels
+        assert levels.count(1) == 1 and all(b - a <= 1 for a, b in itertools.pairwise(levels)), levels
         # Every chart is named, and a table has its numbers.
         charts = shown.run(
             "[...document.querySelectorAll('svg,canvas')].map((one) => "
             "[one.getAttribute('role'), one.getAttribute('aria-label'), "
-            "!!(one.id === 'chart-0' ? document.getElementById('files-0') : one.closest('section').querySelector('table'))])"
+            "!!(one.id === 'chart-0' ? document.getElementById('files-0') "
+            ": one.closest('section').querySelector('table'))])"
         )
         assert len(charts) > 5 and all(role == "img" and label and near for role, label, near in charts), charts
         assert shown.run("document.documentElement.lang") == "en"
@@ -152,7 +154,8 @@ def jobs(disk):
     yield "reshape", ["reshape", disk / "sorted", *FIXED, *by_hash, "-o", disk / "other-{}"]
     yield "view", ["view", disk / "view", "-o", disk / "out"]
     copy = "cat /dev/fd/$ASCOT_IN_0 > /dev/fd/$ASCOT_OUT_0"
-    yield "flow", ["flow", "--inputs", disk / "in", "--outputs", disk / "out", "--memory", "8MiB", "--", "sh", "-c", copy]
+    ends = ["--inputs", disk / "in", "--outputs", disk / "out"]
+    yield "flow", ["flow", *ends, "--memory", "8MiB", "--", "sh", "-c", copy]
 
 
 def test_every_job_writes_a_page(disk):
