@@ -252,7 +252,7 @@ def test_the_log_is_kept_on_request(disk):
         (["show", "missing"], "missing"),
         (["cut", "text", "--from", "5s", "--to", "5s", "-o", "y"], "--to is not after --from"),
         (["cut", "text", "--from", "soon", "-o", "y"], "not a time"),
-        (["export", "text"], "--csv FILE or --fio FILE"),
+        (["export", "text"], "--csv FILE, --fio FILE or --buckets FILE"),
     ],
 )
 def test_mistakes_are_named(disk, words, told):
