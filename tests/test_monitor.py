@@ -298,6 +298,29 @@ def test_every_command_with_a_job_shows_samples(disk):
     sampled("index", "verify", "dir", cwd=disk)
 
 
+def test_studies_show_samples_at_their_end_and_in_their_result(disk):
+    sorted_files(disk, [20_000])
+    (disk / "volume").mkdir()
+    run("sort", "0.rec", *FIXED, "-o", "out", "--trace", "t", "--memory", "16MiB", cwd=disk)
+    sampled("lab", "streams", "--stream", "buffered", "--n", "1e5", "--loops", "3", "--out", "r", cwd=disk)
+    assert '<section id="resources">' in (disk / "r" / "index.html").read_text()
+    small = ["--bytes", "8MiB", "--request", "256KiB", "--rounds", "1"]
+    results = {
+        "disk": ["lab", "disk", "--input", "volume", "--output", "volume", *small],
+        "net": ["lab", "net", "--local", "2", "--bytes", "8MiB"],
+        "replay": ["trace", "replay", "t", "--on", "volume"],
+    }
+    for name, words in results.items():
+        done = run(*words, "--monitor=0.05", "--json", cwd=disk)
+        monitor = json.loads(done.stdout)["monitor"]
+        assert f"resources, {len(monitor['seconds'])} sample" in done.stderr, name
+        assert monitor["interval_seconds"] == 0.05 and monitor["columns"], name
+        assert "monitor" not in json.loads(run(*words, "--json", cwd=disk).stdout), name
+    assert "virtual disk has a clock of its own" in run(
+        "trace", "replay", "t", "--on", "flash", "--monitor", cwd=disk, expect=2
+    ).stderr
+
+
 def test_a_resumed_job_is_sampled_from_its_resumption(records, disk):
     words = ["sort", *FIXED, records, "-o", disk / "out", "--memory", "16MiB", "--temp", disk, "--method", "merge"]
     process = start(*words, "--keep-on-interrupt")
