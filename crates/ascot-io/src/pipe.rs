@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use ascot_model::stages;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::event::{EventfdFlags, PollFlags};
 
@@ -128,7 +129,7 @@ impl PipeRead {
         };
         let what = "buffers to read a pipe into";
         let waits = Waits { what, thread: State::Memory, caller: State::Input };
-        let thread = PipeThread::start("pipe in", waits, context, server)?;
+        let thread = PipeThread::start(stages::PIPE_IN, waits, context, server)?;
         Ok(Self { thread })
     }
 
@@ -238,7 +239,7 @@ impl PipeWrite {
         };
         let what = "bytes to write to a pipe";
         let waits = Waits { what, thread: State::Input, caller: State::Memory };
-        let mut thread = PipeThread::start("pipe out", waits, writing, server)?;
+        let mut thread = PipeThread::start(stages::PIPE_OUT, waits, writing, server)?;
         // The thread is not joined: a write that blocks cannot be cancelled, and waiting for it would hang the caller
         // that drops this stream.
         thread.thread = None;

@@ -52,14 +52,32 @@ pub struct StageAccount {
     pub by_thread: Vec<ThreadAccount>,
 }
 
-/// The stage of the threads that perform requests to devices.
-pub const DEVICE: &str = "device";
-/// The stage of the threads that read pipes.
+// The stages of all jobs. A thread is in the stage that has its name, without its number, unless it says otherwise.
+
+/// The thread that runs the job, while it does nothing else.
+pub const MAIN: &str = "main";
+/// Reads pipes.
 pub const PIPE_IN: &str = "pipe in";
-/// The stage of the threads that write pipes.
+/// Reads blocks of inputs or runs, and cuts records.
+pub const READ: &str = "read";
+/// Sorts chunks.
+pub const SORT: &str = "sort";
+/// Finds the part of each record.
+pub const SPLIT: &str = "split";
+/// Merges sorted sources.
+pub const MERGE: &str = "merge";
+/// Hands blocks of spills or outputs over to the device.
+pub const WRITE: &str = "write";
+/// Writes pipes.
 pub const PIPE_OUT: &str = "pipe out";
-/// The stage of the thread that reports progress.
-const PROGRESS: &str = "progress";
+/// Performs requests to devices.
+pub const DEVICE: &str = "device";
+/// Removes files that are consumed.
+pub const REMOVE: &str = "remove";
+/// Syncs and names files that are complete, while others are written.
+pub const SEAL: &str = "seal";
+/// Reports progress.
+pub const PROGRESS: &str = "progress";
 
 impl TimeSpent {
     fn add(&mut self, more: &TimeSpent) {

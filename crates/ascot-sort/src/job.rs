@@ -11,6 +11,7 @@ use ascot_model::account::PassAccount;
 use ascot_model::duplicates::DuplicatesAccount;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
+use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Caller, Cancel, Observer, Output, Parts, SortError, SortRequest, Volumes};
@@ -459,7 +460,7 @@ impl<'a, R: Records> Job<'a, R> {
             self.manifest.finished = Some(Finished { file, out: *out, dropped: all_dropped });
             self.store()?;
         }
-        let stage = in_stage("write");
+        let stage = in_stage(stages::WRITE);
         output.seal()?;
         drop(stage);
         self.passes.committed();

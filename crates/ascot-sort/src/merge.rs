@@ -36,6 +36,7 @@ use ascot_io::BlockPool;
 use ascot_io::clocks::in_stage;
 use ascot_io::threads::Thread;
 use ascot_io::waits::{Need, receive, receive_looking};
+use ascot_model::stages;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::api::{Cancel, SortError};
@@ -105,7 +106,7 @@ impl<'a, R: Records> Merge<'a, R> {
             );
         }
         let mut flow = MergeFlow { held, next_block, merge: self, sink, small_batch: false, bounding: None };
-        let _stage = in_stage("read");
+        let _stage = in_stage(stages::READ);
         flow::run(streams, &mut flow, || cancel.check())?;
         Ok(flow.merge.so_far)
     }
@@ -287,7 +288,7 @@ where
             let consumed = held.front().map_or(0.0, |held| 1.0 - left(held));
             inputs.release(index, (before[index] - blocks_of(held)) as u32, consumed);
         }
-        let _stage = in_stage("write");
+        let _stage = in_stage(stages::WRITE);
         self.emit(batch, inputs)?;
         self.report_progress::<I, O>()?;
         Ok(Step::Progress)

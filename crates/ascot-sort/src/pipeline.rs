@@ -22,6 +22,7 @@ use std::time::Duration;
 use ascot_io::clocks::{State, in_stage, in_state};
 use ascot_io::threads;
 use ascot_io::waits::{Need, receive, receive_looking};
+use ascot_model::stages;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 
 use crate::api::{Cancel, SortError};
@@ -156,12 +157,12 @@ impl<'a> Pipeline<'a> {
     {
         let shared = Shared::default();
         let worker = &worker;
-        let _stage = in_stage("write");
+        let _stage = in_stage(stages::WRITE);
         threads::scope(|scope| {
             let (messages, results) = unbounded();
             let (items, work) = self.queue.map_or_else(unbounded, bounded);
             let feed = Feed { items, messages: messages.clone(), shared: &shared };
-            scope.spawn("read", move || {
+            scope.spawn(stages::READ, move || {
                 let end = read(&feed);
                 let number = feed.shared.handed_on.load(Relaxed);
                 notify(&feed.messages, Message::Read(end.map(|()| number)));

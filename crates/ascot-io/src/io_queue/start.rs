@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 
+use ascot_model::stages;
 use io_uring::{IoUring, Probe, opcode};
 use rustix::event::EventfdFlags;
 
@@ -118,7 +119,7 @@ fn start_device_threads(queue: &Arc<PartQueue>, reads: usize, writes: usize) -> 
 
 fn start_device_thread(queue: &Arc<PartQueue>, direction: Direction) -> Result<Thread<()>, ThreadError> {
     let queue = Arc::clone(queue);
-    spawn("device", move || {
+    spawn(stages::DEVICE, move || {
         let _abandon = queue.abandon_on_panic();
         while let Some(part) = queue.wait(direction) {
             perform(part);
@@ -130,7 +131,7 @@ fn start_device_thread(queue: &Arc<PartQueue>, direction: Direction) -> Result<T
 fn start_ring_thread(queue: &Arc<PartQueue>, depth: [usize; 2]) -> Option<Thread<()>> {
     let (answer, started) = mpsc::channel();
     let queue = Arc::clone(queue);
-    let thread = spawn("device", move || match Ring::new(&queue, depth) {
+    let thread = spawn(stages::DEVICE, move || match Ring::new(&queue, depth) {
         Ok(mut ring) => {
             // The starter waits for this answer, so the channel is open.
             let _ = answer.send(true);

@@ -19,7 +19,7 @@ use crate::api::SortError;
 use crate::job::Job;
 use crate::merge::MergeSink;
 use crate::output::OutputWriter;
-use crate::plan::checkpoint_bytes;
+use crate::plan::checkpoints::merge_checkpoint_bytes;
 use crate::read::InputPosition;
 use crate::records::{Merged, MergedBlock, Records};
 use crate::runs::{MergingGroup, OutputState, Run, RunStart, Spill};
@@ -77,7 +77,8 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
         let runs = &job.manifest.runs[which.clone()];
         let total: u64 = runs.iter().map(|run| run.bytes).sum();
         let freed = vec![0; runs.len()];
-        let mut every = step_beside(checkpoint_bytes(total, job.budget.memory as u64), held_bytes).max(1);
+        let mut every =
+            step_beside(merge_checkpoint_bytes(total, job.budget.memory as u64), held_bytes).max(1);
         let planned = job.plan.chosen.disk.step_bytes;
         if planned > 0 {
             // Only spilled bytes are on disk twice.

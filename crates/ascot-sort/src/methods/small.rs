@@ -19,6 +19,7 @@ use ascot_io::{Backend, Buf, Disk, DiskOptions, Filled, PAGE_BYTES, WriteStream}
 use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
+use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 use ascot_record::keys::KeyColumn;
 
@@ -107,10 +108,10 @@ impl SmallJob<'_> {
         let mut passes = Passes::new(disk.ledger().clone());
         self.caller.observer.began(passes.began());
         let mut output = OutputStream::create(&disk, &self.request.output, None)?;
-        let stage = in_stage("read");
+        let stage = in_stage(stages::READ);
         let Some(raw) = self.read(records, &disk)? else { return Ok(None) };
         drop(stage);
-        let stage = in_stage("sort");
+        let stage = in_stage(stages::SORT);
         count(raw.len as u64);
         self.caller.cancel.check()?;
         let records = &**records;
@@ -123,7 +124,7 @@ impl SmallJob<'_> {
         self.choose(records, &mut sorted, &mut sums);
         sums.check()?;
         drop(stage);
-        let stage = in_stage("write");
+        let stage = in_stage(stages::WRITE);
         self.write(sorted, output.stream()?)?;
         output.seal()?;
         drop(stage);

@@ -25,6 +25,7 @@ use ascot_io::clocks::in_stage;
 use ascot_io::{Action, IoError};
 use ascot_model::account::BufferAccount;
 use ascot_model::report::Report;
+use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Output, Parts, SortError, SplitBy};
@@ -92,10 +93,10 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
     let mut reader = job.reader(&chunks);
     let mut out = RecordSum::new();
     let mut next = || {
-        let _stage = in_stage("read");
+        let _stage = in_stage(stages::READ);
         reader.next(&|| ())
     };
-    let _stage = in_stage("write");
+    let _stage = in_stage(stages::WRITE);
     while let Some(mut placed) = next()? {
         job.cancel.check()?;
         let range = placed.chunk.bytes.clone();

@@ -19,6 +19,7 @@ use crate::partition::{
     split_chunks, write_partitioned,
 };
 use crate::plan::budget::intermediate_block;
+use crate::plan::checkpoints::split_checkpoint_bytes;
 use crate::plan::partition_in_long_runs;
 use crate::read::InputPosition;
 use crate::records::{Misfits, Records};
@@ -27,8 +28,6 @@ use crate::resources::{CHUNKS_READ, ChunkPool};
 use crate::runs::run_file::decode_index;
 use crate::runs::{OpenPart, Run, RunSink};
 
-/// Approximate number of checkpoints of the splitting pass.
-const CHECKPOINTS: u64 = 12;
 /// Inverse of the fraction by which a part may exceed its fair share.
 const UNEVEN_SHARE: u64 = 4;
 /// Bytes of input, as a multiple of the memory, that a job killed while it writes in long runs reads again at most.
@@ -42,14 +41,6 @@ const BOUNDARIES_PER_MEMORY: u64 = 4;
 const MIN_SPLIT_CHUNK_BYTES: usize = 64 << 10;
 /// Minimum number of chunks for splitting: the reader holds some, and waits for one more to group records in.
 const MIN_SPLIT_CHUNKS: usize = 2 * (CHUNKS_READ + 1);
-
-/// Bytes of input between two checkpoints of the splitting pass. A resumed job moves again at most twice the bytes
-/// that the killed job read and wrote since its last checkpoint: less than a twelfth of all bytes that a job of
-/// `total` bytes moves, or than a run buffer: the limits for a resume.
-fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
-    const MAX_STEP_BYTES: u64 = 64 << 20;
-    (total / CHECKPOINTS).max((memory / 2).min(MAX_STEP_BYTES))
-}
 
 /// The times when a split stores its state.
 struct Checkpoints {

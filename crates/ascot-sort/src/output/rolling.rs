@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use ascot_io::threads::{Thread, spawn};
 use ascot_io::{AtomicOutput, Disk, IoError, Unpoisoned};
+use ascot_model::stages;
 
 use crate::api::{Cancel, Parts, SortError};
 use crate::records::Records;
@@ -134,7 +135,7 @@ impl RollingFiles {
         self.wait()?;
         let file = Arc::new(Mutex::new(Some(done)));
         let shared = Arc::clone(&file);
-        match spawn("seal", move || seal(&shared)) {
+        match spawn(stages::SEAL, move || seal(&shared)) {
             Ok(thread) => self.sealing = Some(thread),
             Err(_no_thread) => self.sealed.extend(seal(&file)?),
         }

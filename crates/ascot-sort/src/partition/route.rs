@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ascot_io::clocks;
+use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 use ascot_record::keys::misfits_written;
 use xxhash_rust::xxh3::xxh3_64;
@@ -171,7 +172,7 @@ pub fn split_chunks<R: Records>(
     cancel: &Cancel,
     take: impl FnOnce(&mut InOrder<'_, Grouped>) -> Result<(), SortError>,
 ) -> Result<(), SortError> {
-    Pipeline::new("split", threads, cancel).run_chunks(
+    Pipeline::new(stages::SPLIT, threads, cancel).run_chunks(
         reader,
         Some(chunks),
         || {

@@ -1,6 +1,7 @@
 //! The plan of a job: its memory, volumes, disk space and method.
 
 pub mod budget;
+pub mod checkpoints;
 mod corrected;
 pub mod disk_space;
 pub mod find_volumes;
@@ -18,9 +19,9 @@ pub(crate) use disk_space::{
     no_space_for_spills, refuse_without_space, shortage,
 };
 pub(crate) use planner::{
-    Ahead, GUESSED_RECORD_BYTES, Lengths, budget_of, checkpoint_bytes, host_of, inputs_want_runs, make_plan,
-    merge_buffers, merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead,
-    plan_split, split_again_in_long_runs,
+    Ahead, GUESSED_RECORD_BYTES, Lengths, budget_of, host_of, inputs_want_runs, make_plan, merge_buffers,
+    merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
+    split_again_in_long_runs,
 };
 pub(crate) use simulated::{Buffers, equal_parts_switches, merge_switches, scheduled_switches};
 pub(crate) use volumes::{

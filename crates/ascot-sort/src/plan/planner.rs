@@ -8,7 +8,7 @@
 
 use ascot_bowtie::schedule::Staircase;
 use ascot_io::{PAGE_BYTES, ahead_bytes};
-use ascot_model::disk_use::{DiskUse, MIN_STEP_BYTES};
+use ascot_model::disk_use::DiskUse;
 use ascot_model::host::{HostProfile, RecordClass, RecordKind};
 use ascot_model::plan::{MethodPlan, PassPlan, Plan};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
@@ -22,6 +22,7 @@ use crate::plan::budget::{
     Budget, ChunkShare, MergeShare, default_memory, intermediate_block, max_intermediates, max_parts,
     merge_fan_in, part_block,
 };
+use crate::plan::checkpoints::merge_checkpoint_bytes;
 use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
@@ -269,7 +270,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let budget = self.budget;
         DiskUse {
             ahead_bytes,
-            step_bytes: checkpoint_bytes,
+            step_bytes: merge_checkpoint_bytes,
             memory_bytes: budget.memory as u64,
             packing: self.packing(),
             output_files: self.output_files,
@@ -486,17 +487,6 @@ pub fn plan_ahead(
             Ahead::Merge(_) => Ok(Facts { output_files: 1, ..facts }.merge_inputs()),
         }
     })
-}
-
-/// Bytes of output after which a merge of `total` bytes within `memory` stores its state and frees its consumed blocks.
-/// Syncing this often costs little, and little is merged twice after a kill. More memory merges more at once, and each
-/// checkpoint that cuts a batch short makes the device wait once more.
-pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
-    const SHARE: u64 = 24;
-    const SHARE_OF_SMALL: u64 = 8;
-    const BATCH_BYTES: u64 = 64 << 20;
-    let batch = memory.max(BATCH_BYTES);
-    (total / SHARE).max((total / SHARE_OF_SMALL).min(batch)).max(MIN_STEP_BYTES)
 }
 
 /// Whether long runs are better for a merge of `inputs` spills into a file on the same volume.

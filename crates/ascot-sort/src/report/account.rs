@@ -6,7 +6,7 @@ use ascot_io::clocks::{Clocks, Entered, ThreadTimes, Times};
 use ascot_io::{Direction, Ledger};
 use ascot_model::account::{BufferAccount, FileAccount, PassAccount, StreamAccount};
 use ascot_model::report::{REPORT_VERSION, Report};
-use ascot_model::stages::{StageAccount, ThreadAccount, TimeSpent, bottleneck};
+use ascot_model::stages::{self, StageAccount, ThreadAccount, TimeSpent, bottleneck};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::SortRequest;
@@ -54,7 +54,7 @@ impl JobClocks {
             Some(clocks) => JobClocks { clocks, entered: None },
             None => {
                 let clocks = Clocks::new();
-                let entered = Some(clocks.enter("main"));
+                let entered = Some(clocks.enter(stages::MAIN));
                 JobClocks { clocks, entered }
             }
         }
@@ -200,7 +200,17 @@ pub fn processors() -> usize {
 }
 
 /// Stages in the order of the data; others follow.
-const ORDER: [&str; 9] = ["main", "pipe in", "read", "sort", "split", "merge", "write", "pipe out", "device"];
+const ORDER: [&str; 9] = [
+    stages::MAIN,
+    stages::PIPE_IN,
+    stages::READ,
+    stages::SORT,
+    stages::SPLIT,
+    stages::MERGE,
+    stages::WRITE,
+    stages::PIPE_OUT,
+    stages::DEVICE,
+];
 
 /// Share of its time for which a thread does something if it takes part in a pass.
 const PART_SHARE: f64 = 1e-3;
@@ -219,7 +229,7 @@ pub fn stages_of(threads: Vec<ThreadTimes>, moved: &StreamAccount) -> Vec<StageA
         };
         let bytes = match thread.stage.as_str() {
             // Whichever thread requests them.
-            "read" | "write" => 0,
+            stages::READ | stages::WRITE => 0,
             _ => thread.bytes,
         };
         let account = StageAccount::new(&thread.stage, vec![ThreadAccount { name: thread.thread, time }]);
@@ -231,8 +241,8 @@ pub fn stages_of(threads: Vec<ThreadTimes>, moved: &StreamAccount) -> Vec<StageA
     }
     for stage in &mut stages {
         match stage.name.as_str() {
-            "read" => stage.bytes = moved.read_bytes,
-            "write" => stage.bytes = moved.written_bytes,
+            stages::READ => stage.bytes = moved.read_bytes,
+            stages::WRITE => stage.bytes = moved.written_bytes,
             _ => {}
         }
         stage.by_thread.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));

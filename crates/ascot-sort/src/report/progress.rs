@@ -8,7 +8,7 @@ use ascot_io::clocks::{Clocks, State, Times, in_state};
 use ascot_io::{Ledger, threads};
 use ascot_model::account::StreamAccount;
 use ascot_model::plan::{PassPlan, Plan};
-use ascot_model::stages::{StageAccount, TimeSpent, bottleneck};
+use ascot_model::stages::{self, StageAccount, TimeSpent, bottleneck};
 
 use crate::api::{Cancel, Observer, Progress, SortError};
 use crate::report::account::{JobClocks, processors, stages_of};
@@ -40,7 +40,7 @@ pub fn with_progress<T>(
             }
         };
         // Without a thread for it, the job runs without progress reports.
-        let _reporter = scope.spawn("progress", report);
+        let _reporter = scope.spawn(stages::PROGRESS, report);
         let result = work();
         drop(done);
         result

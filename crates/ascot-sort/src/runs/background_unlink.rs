@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ascot_io::threads::{Thread, spawn};
 use ascot_io::{Disk, IoError};
+use ascot_model::stages;
 
 use crate::api::SortError;
 
@@ -42,7 +43,7 @@ impl BackgroundUnlink {
                 all()
             };
             // If no thread can be started, the job waits for the removal.
-            if let Ok(thread) = spawn("remove", beside) {
+            if let Ok(thread) = spawn(stages::REMOVE, beside) {
                 self.under_way = Some((thread, bytes));
                 return Ok(gone);
             }

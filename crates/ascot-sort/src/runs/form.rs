@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ascot_io::clocks;
+use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, SortError};
@@ -92,7 +93,7 @@ pub fn sort_run_buffers<R: Records>(
 ) -> Result<(), SortError> {
     let grouping = if let Gather::ByInput(grouping) = gather { grouping } else { None };
     let copies = records.gathers() || grouping.is_some();
-    Pipeline::new("sort", threads, cancel).queue(QUEUED_CHUNKS).run_chunks(
+    Pipeline::new(stages::SORT, threads, cancel).queue(QUEUED_CHUNKS).run_chunks(
         reader,
         copies.then_some(&memory.chunks),
         || {
