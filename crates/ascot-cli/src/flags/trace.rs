@@ -40,7 +40,7 @@ fn record() -> Command {
         )
         .override_usage(
             "ascot trace record -o TRACE [--keep-log] -- PROGRAM [ARGUMENT]...\n\
-             ascot trace record --block -o TRACE [--buffer SIZE] -- PROGRAM [ARGUMENT]...",
+             ascot trace record --block -o TRACE -- PROGRAM [ARGUMENT]...",
         )
         .after_help(
             "Examples:\n\
