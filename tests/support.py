@@ -439,3 +439,23 @@ def out_of_memory_kills(group):
 def pass_seconds(planned):
     """Seconds of a pass of a plan: device and processors overlap, but not wholly."""
     return (planned["device_seconds"] ** 1.5 + planned["compute_seconds"] ** 1.5) ** (1 / 1.5)
+
+
+def random_records(count):
+    """Records of 100 random bytes."""
+    return random.Random(5).randbytes(100 * count)
+
+
+def census(trace):
+    """What `ascot trace show` counts."""
+    return json.loads(run("trace", "show", trace, "--json").stdout)
+
+
+def bytes_text(count):
+    """Three significant digits, as the command writes them."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 999.5 or unit == "TB":
+            break
+        count /= 1000
+    digits = 0 if unit == "B" or count >= 99.95 else 1 if count >= 9.995 else 2
+    return f"{count:.{digits}f} {unit}"

@@ -1,11 +1,10 @@
 """`--trace` of a job writes the requests that its ledger counts."""
 
 import json
-import random
 import signal
 
 import pytest
-from support import job_directories, run, small_disk, start, stop_where
+from support import census, job_directories, random_records, run, small_disk, start, stop_where
 
 FIXED = ["--format", "fixed:100", "--key", "0..10", "--memory", "8MiB"]
 
@@ -16,14 +15,6 @@ switch_seconds = 0.0155
 """
 
 
-def records(count):
-    return random.Random(5).randbytes(100 * count)
-
-
-def census(trace):
-    return json.loads(run("trace", "show", trace, "--json").stdout)
-
-
 def moved(report):
     """Bytes read, bytes written and switches of a job's report."""
     streams = [stream for step in report["passes"] for stream in step["streams"]]
@@ -32,7 +23,7 @@ def moved(report):
 
 @pytest.mark.parametrize("method", [["merge", "--batch-size", "4"], ["distribute"]], ids=["merge", "distribute"])
 def test_the_trace_of_a_sort_has_the_requests_of_its_account(disk, method):
-    (disk / "in").write_bytes(records(400_000))
+    (disk / "in").write_bytes(random_records(400_000))
     run("sort", disk / "in", *FIXED, "--method", *method, "--temp", disk, "-o", disk / "out",
         "--report", disk / "run.json", "--trace", disk / "run.trace")  # fmt: skip
     report = json.loads((disk / "run.json").read_text())
@@ -52,7 +43,7 @@ def test_the_trace_of_a_sort_has_the_requests_of_its_account(disk, method):
 
 
 def test_other_jobs_write_traces_too(disk):
-    (disk / "in").write_bytes(records(20_000))
+    (disk / "in").write_bytes(random_records(20_000))
     run("split", disk / "in", *FIXED, "--by", "hash", "--parts", "4", "-o", disk / "part-{}", "--trace", disk / "a")
     assert census(disk / "a")["written_bytes"] == 2_000_000
     run("sort", disk / "in", *FIXED, "-o", disk / "sorted", "--trace", disk / "b")
@@ -67,7 +58,7 @@ def test_other_jobs_write_traces_too(disk):
 
 
 def test_a_trace_replaces_no_file_of_the_job_and_a_failed_job_leaves_none(disk):
-    (disk / "in").write_bytes(records(1000))
+    (disk / "in").write_bytes(random_records(1000))
     done = run("sort", disk / "in", *FIXED, "-o", disk / "out", "--trace", disk / "in", expect=2)
     assert f"--trace {disk / 'in'} is the input" in done.stderr
     done = run("sort", disk / "in", *FIXED, "-o", disk / "out", "--trace", disk / "no" / "trace", expect=2)
@@ -76,13 +67,13 @@ def test_a_trace_replaces_no_file_of_the_job_and_a_failed_job_leaves_none(disk):
     run("sort", disk / "bad", *FIXED, "-o", disk / "out", "--trace", disk / "t", expect=2)
     assert sorted(path.name for path in disk.iterdir()) == ["bad", "in"]
     with small_disk(disk, 8 << 20) as small:
-        (disk / "big").write_bytes(records(60_000))
+        (disk / "big").write_bytes(random_records(60_000))
         done = run("sort", disk / "big", *FIXED, "-o", disk / "out", "--trace", small / "t")
         assert (small / "t").stat().st_size < 100_000
 
 
 def test_a_stopped_job_leaves_no_part_of_its_trace(disk):
-    (disk / "in").write_bytes(records(400_000))
+    (disk / "in").write_bytes(random_records(400_000))
     words = ["--temp", disk, "-o", disk / "out", "--trace", disk / "t"]
     process = start("sort", disk / "in", *FIXED, "--method", "merge", *words)
     stop_where(process, disk, lambda manifest: len(manifest["runs"]) > 2)
@@ -93,13 +84,13 @@ def test_a_stopped_job_leaves_no_part_of_its_trace(disk):
 
 
 def test_the_report_and_the_trace_are_two_files(disk):
-    (disk / "in").write_bytes(records(10))
+    (disk / "in").write_bytes(random_records(10))
     words = ["-o", disk / "out", "--trace", disk / "x", "--report", disk / "x"]
     assert "is the file of --trace" in run("sort", disk / "in", *FIXED, *words, expect=2).stderr
 
 
 def test_reading_a_view_writes_a_trace(disk):
-    (disk / "in").write_bytes(records(200_000))
+    (disk / "in").write_bytes(random_records(200_000))
     run("sort", disk / "in", *FIXED, "--view", disk / "v.view")
     run("view", disk / "v.view", "-o", disk / "out", "--report", disk / "run.json", "--trace", disk / "a")
     counted = census(disk / "a")
@@ -115,7 +106,7 @@ def test_reading_a_view_writes_a_trace(disk):
 
 
 def test_building_and_querying_an_index_writes_a_trace(disk):
-    (disk / "in").write_bytes(records(20_000))
+    (disk / "in").write_bytes(random_records(20_000))
     alike = ["--key", "0..10", "--format", "fixed:100"]
     run("index", "build", disk / "in", *alike, "-qo", disk / "dir", "--trace", disk / "a")
     counted = census(disk / "a")
@@ -123,7 +114,7 @@ def test_building_and_querying_an_index_writes_a_trace(disk):
     assert by_name["in"]["read_bytes"] == 2_000_000
     stored = sum(path.stat().st_size for path in (disk / "dir").rglob("*") if path.is_file())
     assert 0 < counted["written_bytes"] == pytest.approx(stored, rel=0.05)
-    key = "0x" + records(20_000)[:10].hex()
+    key = "0x" + random_records(20_000)[:10].hex()
     run("index", "get", disk / "dir", key, "--trace", disk / "b")
     asked = census(disk / "b")
     assert asked["written_bytes"] == 0 and 0 < asked["read_bytes"] < 1_000_000
@@ -135,7 +126,7 @@ def test_building_and_querying_an_index_writes_a_trace(disk):
 
 def test_a_trace_that_cannot_be_named_hints_at_no_other_output(disk):
     """The output is complete then: another one would not help."""
-    (disk / "in").write_bytes(records(100))
+    (disk / "in").write_bytes(random_records(100))
     told = run("sort", disk / "in", *FIXED, "-o", disk / "out", "--trace", disk / "no/t", expect=2).stderr
     assert "no/t" in told and "-o" not in told
     assert not (disk / "out").exists()

@@ -2,19 +2,14 @@
 
 import itertools
 import json
-import random
 import re
 
 import pytest
 from page_browser import opened
-from support import ALLOWANCE, measure, run
+from support import ALLOWANCE, bytes_text, measure, random_records, run
 
 FIXED = ["--format", "fixed:100", "--key", "0..10", "--memory", "16MiB"]
 CONTROLS = {"button", "checkbox", "combobox", "radio", "slider", "link", "spinbutton", "textbox"}
-
-
-def records(count):
-    return random.Random(5).randbytes(100 * count)
 
 
 def report_of(done):
@@ -28,19 +23,9 @@ def table(shown, identifier):
     return shown.run(f"[...document.querySelectorAll('#{identifier} tbody tr')].map({of_row})")
 
 
-def bytes_text(count):
-    """Three significant digits, as the command writes them."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 999.5 or unit == "TB":
-            break
-        count /= 1000
-    digits = 0 if unit == "B" or count >= 99.95 else 1 if count >= 9.995 else 2
-    return f"{count:.{digits}f} {unit}"
-
-
 def merged(disk, *more):
     """A sort with spills and its page; the report and the trace of the same job."""
-    (disk / "in").write_bytes(records(600_000))
+    (disk / "in").write_bytes(random_records(600_000))
     done = run("sort", disk / "in", *FIXED, "--method", "merge", "--volume", "rotational", "--temp", disk,
                "-o", disk / "sorted.rec", "--report", disk / "run.html", "--trace", disk / "run.trace",
                "--progress", "json", *more)  # fmt: skip
@@ -143,7 +128,7 @@ def test_the_keyboard_reaches_every_control(disk):
 
 
 def jobs(disk):
-    (disk / "in").write_bytes(records(20_000))
+    (disk / "in").write_bytes(random_records(20_000))
     sort = ["sort", disk / "in", *FIXED]
     run(*sort, "-o", disk / "sorted")
     run(*sort, "--view", disk / "view")
@@ -175,7 +160,7 @@ def test_nothing_is_wider_than_the_window(disk, width):
     """Long names and wide tables wrap, or scroll in boxes of their own."""
     deep = disk / ("a-long-name-without-a-space-" * 4) / ("another-" * 12)
     deep.mkdir(parents=True)
-    (deep / "in").write_bytes(records(300_000))
+    (deep / "in").write_bytes(random_records(300_000))
     run("sort", deep / "in", *FIXED, "--method", "merge", "--temp", disk, "-o", deep / "out",
         "--report", disk / "run.html", "--trace", disk / "run.trace")  # fmt: skip
     run("trace", "plot", disk / "run.trace", "-o", disk / "plot.html")
@@ -195,7 +180,7 @@ def test_nothing_is_wider_than_the_window(disk, width):
 
 def test_names_on_the_page_are_text(disk):
     name = "<b onclick=x>&"
-    (disk / name).write_bytes(records(100))
+    (disk / name).write_bytes(random_records(100))
     run("sort", disk / name, *FIXED, "-o", disk / f"{name}.out", "--report", disk / "run.html")
     with opened(disk / "run.html") as shown:
         assert shown.run("document.querySelectorAll('b').length") == 0
@@ -203,7 +188,7 @@ def test_names_on_the_page_are_text(disk):
 
 
 def test_a_page_keeps_the_job_within_its_memory(disk):
-    (disk / "in").write_bytes(records(600_000))
+    (disk / "in").write_bytes(random_records(600_000))
     peaks = []
     for page in ([], ["--report", disk / "run.html"]):
         done = measure("sort", disk / "in", *FIXED, "--method", "merge", "--temp", disk, "-o", disk / "out", *page)
@@ -212,14 +197,14 @@ def test_a_page_keeps_the_job_within_its_memory(disk):
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_output(disk):
-    (disk / "in").write_bytes(records(100))
+    (disk / "in").write_bytes(random_records(100))
     (disk / "out").write_text("old")
     told = run("sort", disk / "in", *FIXED, "-o", disk / "out", "--report", disk / "no/run.html", expect=2).stderr
     assert "run.html" in told and (disk / "out").read_text() == "old"
 
 
 def test_what_makes_no_requests_has_neither_page_nor_trace(disk):
-    (disk / "in").write_bytes(records(100))
+    (disk / "in").write_bytes(random_records(100))
     sort = ["sort", disk / "in", *FIXED]
     for words, told in [
         ([*sort, "--explain", "--trace", disk / "t"], "'--explain' and '--trace' are incompatible"),

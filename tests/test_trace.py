@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from support import MIB, ascot_binary, clean_environment, measure, run, small_disk, start
+from support import MIB, ascot_binary, census, clean_environment, measure, run, small_disk, start
 
 pytestmark = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
 
@@ -36,10 +36,6 @@ def events(trace, below):
 
 def requests(trace, below):
     return [event for event in events(trace, below) if event[1] in ("read", "write") and event[3] > 0]
-
-
-def census(trace):
-    return json.loads(run("trace", "show", trace, "--json").stdout)
 
 
 def file_of(counted, name):

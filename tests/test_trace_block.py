@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import MIB, ascot_binary, clean_environment, run, small_disk, start
+from support import MIB, ascot_binary, census, clean_environment, run, small_disk, start
 
 PAGE = 4096
 
@@ -101,10 +101,6 @@ def pages(found, name, kind):
 
 def once(pages_of_file):
     return dict.fromkeys(pages_of_file, 1)
-
-
-def census(trace):
-    return json.loads(run("trace", "show", trace, "--json").stdout)
 
 
 def uncached(path, size):

@@ -2,13 +2,11 @@
 
 import csv
 import io
-import json
-import random
 from collections import defaultdict
 
 import pytest
 from page_browser import opened
-from support import run
+from support import census, random_records, run
 
 FIXED = ["--format", "fixed:100", "--key", "0..10", "--memory", "8MiB"]
 
@@ -18,14 +16,6 @@ read_bytes_per_s = 3.549e9
 write_bytes_per_s = 3.549e9
 switch_seconds = 0.001
 """
-
-
-def records(count):
-    return random.Random(5).randbytes(100 * count)
-
-
-def census(trace):
-    return json.loads(run("trace", "show", trace, "--json").stdout)
 
 
 def rows(trace):
@@ -46,7 +36,7 @@ def split_trace(tmp_path_factory):
     """A split into 12 parts, on a volume where switches cost much."""
     disk = tmp_path_factory.mktemp("split")
     (disk / "array.toml").write_text(ARRAY)
-    (disk / "in").write_bytes(records(400_000))
+    (disk / "in").write_bytes(random_records(400_000))
     run("split", disk / "in", *FIXED, "--by", "hash", "--parts", "12", "--volume", disk / "array.toml",
         "-o", disk / "part-{}", "--trace", disk / "split.trace")  # fmt: skip
     for part in disk.glob("part-*"):
@@ -103,7 +93,7 @@ def test_a_cut_keeps_the_turns_of_its_range(split_trace, disk):
 
 def test_merges_reshapes_and_flows_record_buckets_too(disk):
     (disk / "array.toml").write_text(ARRAY)
-    (disk / "in").write_bytes(records(200_000))
+    (disk / "in").write_bytes(random_records(200_000))
     volume = ["--volume", disk / "array.toml"]
     run("sort", disk / "in", *FIXED, *volume, "--method", "merge", "--temp", disk, "-o", disk / "out",
         "--trace", disk / "sort.trace")  # fmt: skip
@@ -124,7 +114,7 @@ def test_merges_reshapes_and_flows_record_buckets_too(disk):
 
 
 def test_a_trace_without_bowties_has_no_buckets(disk):
-    (disk / "in").write_bytes(records(100))
+    (disk / "in").write_bytes(random_records(100))
     run("sort", disk / "in", *FIXED, "-o", disk / "out", "--trace", disk / "run.trace")
     told = run("trace", "export", disk / "run.trace", "--buckets", disk / "csv", expect=2).stderr
     assert "has no buckets" in told and not (disk / "csv").exists()

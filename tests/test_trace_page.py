@@ -8,7 +8,7 @@ import re
 
 import pytest
 from page_browser import opened
-from support import run
+from support import bytes_text, census, run
 
 PROFILE = """
 name = "array"
@@ -54,10 +54,6 @@ def plotted(trace):
     return page
 
 
-def census(trace):
-    return json.loads(run("trace", "show", trace, "--json").stdout)
-
-
 def cells(shown, rows):
     """The text of the cells of the rows that a selector names."""
     of_row = "(row) => [...row.cells].map((cell) => cell.textContent)"
@@ -68,16 +64,6 @@ def table(shown, identifier):
     """The cells of a table by the name of their row."""
     rows = cells(shown, f"#{identifier} tr")
     return {row[0]: row[1:] for row in rows}
-
-
-def bytes_text(count):
-    """Three significant digits, as the command writes them."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 999.5 or unit == "TB":
-            break
-        count /= 1000
-    digits = 0 if unit == "B" or count >= 99.95 else 1 if count >= 9.995 else 2
-    return f"{count:.{digits}f} {unit}"
 
 
 def pixels(shown, chart=0):
