@@ -294,7 +294,7 @@ def test_samples_of_resources_are_on_the_page(disk):
     told = run("lab", "sort", *words, "--monitor=50ms").stderr
     assert "resources, " in told and 'id="resources"' not in told
     page = (disk / "index.html").read_text()
-    assert '<section id="resources">' in page and "process resident" in page
+    assert '<section id="resources">' in page and "process: resident" in page
     run("lab", "sort", *words)
     assert '<section id="resources">' not in (disk / "index.html").read_text(), "it is that of the last run"
 

@@ -71,7 +71,7 @@ def test_the_page_has_the_values_of_the_report(disk, dark):
         assert [row[3] for row in table(shown, "bowties-0")] == [f"{counted['bowties'][0]['turns']:,}"]
         # Resources.
         used = {row[0] for row in table(shown, "used")}
-        assert {"process: resident memory", "process: processors used"} <= used
+        assert {"process: resident", "process: processors"} <= used
         ground = shown.run("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") != dark
     assert not [path.name for path in disk.iterdir() if path.name.startswith(".")], "the page's trace is gone"

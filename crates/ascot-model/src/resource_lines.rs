@@ -67,8 +67,8 @@ impl ResourceUse {
                 "    {:width$}  {:measure$}  mean {:>10}  {word:>5} {:>10}  {course}",
                 line.of,
                 line.measure,
-                in_unit(line.mean, line.unit),
-                in_unit(extreme, line.unit),
+                line.unit.text(line.mean),
+                line.unit.text(extreme),
             )
         }));
         text.extend(self.notices.iter().map(|notice| format!("    {notice}")));
@@ -176,9 +176,12 @@ fn all_cores(cores: &[&ResourceColumn]) -> Option<Line<'static>> {
     })
 }
 
-/// The line of a column; none if it was never known.
+/// The line of a column; none if it was never known, or if it is the most memory so far, which the memory has.
 fn plain_line(column: &ResourceColumn) -> Option<Line<'_>> {
     let quantity = &column.quantity;
+    if quantity.measure == Measure::PeakResident {
+        return None;
+    }
     let (mean, most) = (column.mean?, column.maximum?);
     let extreme = match quantity.measure {
         Measure::Available => ("least", column.minimum?),
@@ -186,32 +189,13 @@ fn plain_line(column: &ResourceColumn) -> Option<Line<'_>> {
     };
     Some(Line {
         of: quantity.of.clone(),
-        measure: match quantity.measure {
-            Measure::Busy => "busy",
-            Measure::Used => "processors",
-            Measure::Resident => "resident",
-            Measure::PeakResident => return None,
-            Measure::Available => "available",
-            Measure::Read => "read",
-            Measure::Written => "written",
-            Measure::Received => "received",
-            Measure::Sent => "sent",
-        },
+        measure: quantity.measure.word(),
         samples: column.samples.clone(),
         unit: quantity.unit,
         mean,
         extreme,
         full: if quantity.unit == Unit::Share { 1.0 } else { most },
     })
-}
-
-fn in_unit(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::Share => format!("{:.0} %", 100.0 * value),
-        Unit::Processors => format!("{value:.2}"),
-        Unit::Bytes => units::rounded_memory(value),
-        Unit::BytesPerS => units::rate(value),
-    }
 }
 
 /// The slices as blocks or as numbers; `-` or a space where a value is not known.

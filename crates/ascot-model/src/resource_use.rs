@@ -11,8 +11,12 @@
 //! Invariants: the ends of samples increase; the number of samples never exceeds the limit of the series; the mean,
 //! minimum and maximum of a quantity are those of the samples before any merge.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+use crate::units;
 
 /// Most samples that a series keeps.
 pub const MAX_SAMPLES: usize = 4096;
@@ -60,6 +64,23 @@ pub enum Measure {
     Sent,
 }
 
+impl Measure {
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Used => "processors",
+            Self::Resident => "resident",
+            Self::PeakResident => "most resident",
+            Self::Available => "available",
+            Self::Read => "read",
+            Self::Written => "written",
+            Self::Received => "received",
+            Self::Sent => "sent",
+        }
+    }
+}
+
 /// The unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -74,6 +95,18 @@ pub enum Unit {
     BytesPerS,
 }
 
+impl Unit {
+    /// A value of this unit as text: `71 %`, `1.50`, `3.00 GiB`, `310 MB/s`.
+    pub fn text(self, value: f64) -> String {
+        match self {
+            Self::Share => format!("{:.0} %", 100.0 * value),
+            Self::Processors => format!("{value:.2}"),
+            Self::Bytes => units::rounded_memory(value),
+            Self::BytesPerS => units::rate(value),
+        }
+    }
+}
+
 /// A column of samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quantity {
@@ -85,6 +118,12 @@ pub struct Quantity {
     pub measure: Measure,
     /// Its unit.
     pub unit: Unit,
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.of, self.measure.word())
+    }
 }
 
 /// `of` for the process itself.

@@ -1,6 +1,6 @@
 //! The section of the use of resources during a study (`--monitor`): a chart over time for each kind of resource.
 
-use ascot_model::resource_use::{Measure, Resource, ResourceColumn, ResourceUse, Unit};
+use ascot_model::resource_use::{Resource, ResourceColumn, ResourceUse, Unit};
 
 use super::chart::{Axis, Chart, Line, Scale};
 use super::table::HtmlTable;
@@ -41,7 +41,7 @@ fn chart(used: &ResourceUse, columns: &[&ResourceColumn], unit: Unit) -> Option<
         .map(|column| {
             let points = used.seconds.iter().zip(&column.samples);
             let point = |(&second, &value): (&f64, &Option<f64>)| Some((second, scaled(unit, value?)));
-            Line { name: name_of(column), points: points.filter_map(point).collect() }
+            Line { name: column.quantity.to_string(), points: points.filter_map(point).collect() }
         })
         .collect();
     let axis = |name| Axis::new(name, Scale::Linear);
@@ -51,32 +51,14 @@ fn chart(used: &ResourceUse, columns: &[&ResourceColumn], unit: Unit) -> Option<
 
 /// Mean, least and greatest of each column.
 fn means(used: &ResourceUse) -> HtmlTable {
-    let mut table = HtmlTable::new(["resource", "unit", "mean", "least", "greatest"]);
+    let mut table = HtmlTable::new(["resource", "mean", "least", "greatest"]);
     for column in &used.columns {
         let unit = column.quantity.unit;
-        let number = |value: Option<f64>| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{:.2}", scaled(unit, value)))
-        };
-        let numbers = [column.mean, column.minimum, column.maximum].map(number);
-        let names = [name_of(column), unit_word(unit).to_owned()];
-        table.rows.push(names.into_iter().chain(numbers).collect());
+        let text = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| unit.text(value));
+        let numbers = [column.mean, column.minimum, column.maximum].map(text);
+        table.rows.push(std::iter::once(column.quantity.to_string()).chain(numbers).collect());
     }
     table
-}
-
-fn name_of(column: &ResourceColumn) -> String {
-    let measure = match column.quantity.measure {
-        Measure::Busy => "busy",
-        Measure::Used => "used",
-        Measure::Resident => "resident",
-        Measure::PeakResident => "most resident",
-        Measure::Available => "available",
-        Measure::Read => "read",
-        Measure::Written => "written",
-        Measure::Received => "received",
-        Measure::Sent => "sent",
-    };
-    format!("{} {measure}", column.quantity.of)
 }
 
 fn unit_word(unit: Unit) -> &'static str {
@@ -99,7 +81,7 @@ fn scaled(unit: Unit, value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ascot_model::resource_use::Quantity;
+    use ascot_model::resource_use::{Measure, Quantity};
 
     fn column(resource: Resource, of: &str, measure: Measure, unit: Unit, samples: &[f64]) -> ResourceColumn {
         let quantity = Quantity { resource, of: of.into(), measure, unit };
@@ -124,11 +106,11 @@ mod tests {
         let Section { html, .. } = section(&used).unwrap();
         assert_eq!(html.matches("<svg").count(), 3);
         assert!(html.contains("a sample every 1 s"), "{html}");
+        assert!(html.contains("<th scope=\"row\">cpu0: busy</th><td>50 %</td><td>0 %</td><td>-</td>"));
         assert!(
-            html.contains("<th scope=\"row\">cpu0 busy</th><td>%</td><td>50.00</td><td>0.00</td><td>-</td>")
-        );
-        assert!(
-            html.contains("&lt;vda&gt; read") && !html.contains("<vda>") && html.contains("<td>2.00</td>")
+            html.contains("&lt;vda&gt;: read")
+                && !html.contains("<vda>")
+                && html.contains("<td>2.00 MB/s</td>")
         );
         assert!(section(&ResourceUse::default()).is_none());
     }

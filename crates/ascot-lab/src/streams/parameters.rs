@@ -95,23 +95,24 @@ pub fn elements(text: &str) -> Result<u64, String> {
 /// # Errors
 /// The problem, with the part that has it.
 pub fn element_list(text: &str) -> Result<Vec<u64>, String> {
+    list_of(text, elements)
+}
+
+/// A list of the numbers that `one` accepts, and of ranges of powers of ten.
+fn list_of(text: &str, one: impl Fn(&str) -> Result<u64, String>) -> Result<Vec<u64>, String> {
     let mut list = Vec::new();
     for part in text.split(',') {
         let named = |problem: String| format!("{problem} ('{part}')");
-        match part.split_once("..") {
-            None => list.push(elements(part).map_err(named)?),
-            Some((first, last)) => {
-                let [first, last] = [elements(first).map_err(named)?, elements(last).map_err(named)?];
-                if first > last {
-                    return Err(named("is not a range from a smaller number to a larger one".into()));
-                }
-                let powers = std::iter::successors(Some(first), |n| n.checked_mul(10));
-                list.extend(powers.take_while(|n| *n <= last));
-                if list.last() != Some(&last) {
-                    let problem = "has steps of ten that miss its end; give the end as a value of its own";
-                    return Err(named(problem.into()));
-                }
-            }
+        let (first, last) = part.split_once("..").unwrap_or((part, part));
+        let [first, last] = [one(first).map_err(named)?, one(last).map_err(named)?];
+        if first > last {
+            return Err(named("is not a range from a smaller number to a larger one".into()));
+        }
+        let powers = std::iter::successors(Some(first), |n| n.checked_mul(10));
+        list.extend(powers.take_while(|n| *n <= last));
+        if list.last() != Some(&last) {
+            let problem = "has steps of ten that miss its end; give the end as a value of its own";
+            return Err(named(problem.into()));
         }
     }
     Ok(list)
@@ -130,17 +131,12 @@ pub fn stream_list(text: &str) -> Result<Vec<u32>, String> {
 /// # Errors
 /// The problem.
 pub fn bounded_list(text: &str, range: RangeInclusive<u32>, what: &str) -> Result<Vec<u32>, String> {
-    let mut list = Vec::new();
-    for part in text.split(',') {
-        let wrong = || format!("is not a {what} from {} to {} ('{part}')", range.start(), range.end());
-        for number in element_list(part).map_err(|problem| match problem.contains("miss its end") {
-            true => problem,
-            false => wrong(),
-        })? {
-            list.push(u32::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(wrong)?);
-        }
-    }
-    Ok(list)
+    let bounds = u64::from(*range.start())..=u64::from(*range.end());
+    let one = |part: &str| {
+        let number = elements(part).ok().filter(|number| bounds.contains(number));
+        number.ok_or_else(|| format!("is not a {what} from {} to {}", range.start(), range.end()))
+    };
+    Ok(list_of(text, one)?.into_iter().filter_map(|number| u32::try_from(number).ok()).collect())
 }
 
 /// A range of exponents of B: `12`, `0,20` as Heinrich et al. print it, or `0..20`; both ends belong to it.

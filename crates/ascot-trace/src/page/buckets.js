@@ -4,13 +4,6 @@
 'use strict';
 (() => {
 const element = (id) => document.getElementById(id);
-const bytesText = (bytes) => {
-  const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
-  let unit = 0;
-  while (bytes >= 1000 && unit < 5) { bytes /= 1000; unit++; }
-  return `${+bytes.toPrecision(4)} ${units[unit]}`;
-};
-const timeText = (ns) => ns >= 1e9 ? `${+(ns / 1e9).toPrecision(6)} s` : `${+(ns / 1e6).toPrecision(4)} ms`;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const sum = (values) => values.reduce((all, value) => all + value, 0);
 

@@ -8,6 +8,7 @@
 //!   time_spent  passes and stages over time, and what their threads did
 //!   resources  the use of processors, memory, disks and network over time
 //!   html       tables and charts of rates
+//!   units.js   texts of sizes and times
 //!   plot.js    decodes the chunks and draws them; zoom, pan, keyboard
 //!   buckets.js  draws the occupancies
 //!   plot.css   light and dark
@@ -41,6 +42,7 @@ use buckets::Drawn;
 use html::RateScale;
 use pieces::{Joiner, MAX_PIECES, Piece};
 
+const UNITS_SCRIPT: &str = include_str!("units.js");
 const SCRIPT: &str = include_str!("plot.js");
 const BUCKETS_SCRIPT: &str = include_str!("buckets.js");
 const STYLE: &str = include_str!("plot.css");
@@ -152,7 +154,9 @@ fn append_charts(
     }
     to.append(b"<script type=\"application/json\" id=\"charts\">")?;
     to.append(json(&charts)?.as_bytes())?;
-    to.append(format!("</script>\n<script>\n{SCRIPT}</script>\n").as_bytes())?;
+    to.append(
+        format!("</script>\n<script>\n{UNITS_SCRIPT}</script>\n<script>\n{SCRIPT}</script>\n").as_bytes(),
+    )?;
     append_buckets(to, prepared)
 }
 

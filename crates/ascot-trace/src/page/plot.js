@@ -18,13 +18,6 @@ const ZOOM = 1.5, STEP = 0.2;
 const numbers = new Intl.NumberFormat('en-US');
 const element = (id) => document.getElementById(id);
 const plural = (count, noun) => `${numbers.format(count)} ${noun}${count === 1 ? '' : 's'}`;
-const bytesText = (bytes) => {
-  const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
-  let unit = 0;
-  while (bytes >= 1000 && unit < 5) { bytes /= 1000; unit++; }
-  return `${+bytes.toPrecision(4)} ${units[unit]}`;
-};
-const timeText = (ns) => ns >= 1e9 ? `${+(ns / 1e9).toPrecision(6)} s` : `${+(ns / 1e6).toPrecision(4)} ms`;
 
 // ---- pieces
 

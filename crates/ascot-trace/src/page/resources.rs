@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ascot_model::resource_use::{Measure, Quantity, Resource, ResourceColumn, ResourceUse, Unit};
+use ascot_model::resource_use::{ResourceColumn, ResourceUse, Unit};
 use ascot_model::units::{self, in_html as escaped};
 
 use super::html::table;
@@ -37,37 +37,9 @@ pub fn section(used: Option<&ResourceUse>) -> String {
 }
 
 fn row(column: &ResourceColumn) -> Vec<String> {
-    let text =
-        |value: Option<f64>| value.map(|value| value_text(value, column.quantity.unit)).unwrap_or_default();
-    vec![name(&column.quantity), text(column.mean), text(column.minimum), text(column.maximum)]
-}
-
-fn name(quantity: &Quantity) -> String {
-    let measure = match quantity.measure {
-        Measure::Busy => "busy",
-        Measure::Used => "processors used",
-        Measure::Resident => "resident memory",
-        Measure::PeakResident => "peak resident memory",
-        Measure::Available => "memory available",
-        Measure::Read => "read",
-        Measure::Written => "written",
-        Measure::Received => "received",
-        Measure::Sent => "sent",
-    };
-    let of = match quantity.resource {
-        Resource::Disk if quantity.of == ascot_model::resource_use::PROCESS => "process, disks",
-        _ => &quantity.of,
-    };
-    format!("{of}: {measure}")
-}
-
-fn value_text(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::Share => format!("{:.0}%", value * 100.0),
-        Unit::Processors => format!("{value:.2}"),
-        Unit::Bytes => units::memory(value as u64),
-        Unit::BytesPerS => units::rate(value),
-    }
+    let unit = column.quantity.unit;
+    let text = |value: Option<f64>| value.map(|value| unit.text(value)).unwrap_or_default();
+    vec![column.quantity.to_string(), text(column.mean), text(column.minimum), text(column.maximum)]
 }
 
 /// A line from sample to sample; it is interrupted where a value is not known.
@@ -88,7 +60,7 @@ fn chart(used: &ResourceUse, column: &ResourceColumn) -> String {
         is_known = value.is_some();
         before = *to;
     }
-    let name = escaped(&name(&column.quantity));
+    let name = escaped(&column.quantity.to_string());
     format!(
         "<figure><svg viewBox=\"-2 -14 {} {}\" role=\"img\" aria-label=\"{name} over time; the table below has its mean, \
          least and most\"><path class=\"axis\" d=\"M0 0V{HEIGHT}H{WIDTH}\"/><path class=\"course\" d=\"{path}\"/>\
@@ -96,7 +68,7 @@ fn chart(used: &ResourceUse, column: &ResourceColumn) -> String {
          <figcaption>{name}</figcaption></figure>\n",
         WIDTH + 4.0,
         HEIGHT + 30.0,
-        escaped(&value_text(full, unit)),
+        escaped(&unit.text(full)),
         HEIGHT + 14.0
     )
 }

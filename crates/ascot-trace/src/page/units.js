@@ -1,0 +1,9 @@
+// Texts of sizes and times, for all scripts of a page.
+'use strict';
+const bytesText = (bytes) => {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+  let unit = 0;
+  while (bytes >= 1000 && unit < 5) { bytes /= 1000; unit++; }
+  return `${+bytes.toPrecision(4)} ${units[unit]}`;
+};
+const timeText = (ns) => ns >= 1e9 ? `${+(ns / 1e9).toPrecision(6)} s` : `${+(ns / 1e6).toPrecision(4)} ms`;
