@@ -362,7 +362,11 @@ impl Disk {
     /// Renames a file within its volume, replacing any file with the new name.
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
         self.inject_fault(Action::Rename, to, 0)?;
+        let replaced = std::fs::symlink_metadata(to);
         std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))?;
+        if let Ok(stat) = replaced {
+            self.inner.space.forget(&stat);
+        }
         self.ledger().renamed(from, to);
         Ok(())
     }
@@ -457,5 +461,21 @@ mod tests {
         let given = IoQueue::start_threads(1);
         assert!(disk.use_io_queue(given.clone()));
         assert!(disk.io_queue(1).is(&given) && disk.io_queue(2).is(&given));
+    }
+
+    #[test]
+    fn a_replaced_file_takes_no_space_any_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = Disk::default();
+        let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+        for path in [&old, &new] {
+            std::fs::write(path, vec![1; 1 << 20]).unwrap();
+            File::open(path).unwrap().sync_all().unwrap();
+            disk.note_written(path).unwrap();
+        }
+        disk.space().limit(8 << 20);
+        assert_eq!(disk.space().left(), Some(6 << 20));
+        disk.rename(&new, &old).unwrap();
+        assert_eq!(disk.space().left(), Some(7 << 20));
     }
 }
