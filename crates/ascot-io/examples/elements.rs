@@ -18,6 +18,13 @@ use ascot_io::elements::{BUFFERED_BYTES, ElementReader, ElementWriter, StreamKin
 
 type Timed = Result<f64, Box<dyn Error>>;
 
+/// What a loop goes over.
+#[derive(Clone, Copy)]
+enum Way {
+    Elements,
+    Slices,
+}
+
 fn fold(sum: u32, element: u32) -> u32 {
     sum.rotate_left(5) ^ element
 }
@@ -90,9 +97,22 @@ fn write_slices(path: &Path, block_bytes: usize, count: u32) -> Timed {
     Ok(since.elapsed().as_secs_f64())
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
+fn median(times: &[f64]) -> f64 {
+    let mut times = times.to_vec();
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
+}
+
+/// Times two ways in turns, each first in every other round.
+fn in_turns(rounds: usize, mut time: impl FnMut(Way) -> Timed) -> Result<[Vec<f64>; 2], Box<dyn Error>> {
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..rounds {
+        let order = if round % 2 == 0 { [Way::Elements, Way::Slices] } else { [Way::Slices, Way::Elements] };
+        for way in order {
+            times[way as usize].push(time(way)?);
+        }
+    }
+    Ok(times)
 }
 
 fn compare(directory: &Path, bytes: u32, rounds: usize) -> Result<(), Box<dyn Error>> {
@@ -104,20 +124,26 @@ fn compare(directory: &Path, bytes: u32, rounds: usize) -> Result<(), Box<dyn Er
         (StreamKind::Sized { block_bytes: 1 << 20 }, 1 << 20),
     ];
     for (kind, block_bytes) in kinds {
-        let mut times = [const { Vec::new() }; 4];
+        let written = in_turns(rounds, |way| match way {
+            Way::Elements => write_elements(&path, kind, count),
+            Way::Slices => write_slices(&path, block_bytes, count),
+        })?;
+        // Otherwise the device is still taking what was written while it is read.
+        File::open(&path)?.sync_all()?;
         let mut expected = None;
-        for _ in 0..rounds {
-            times[0].push(write_elements(&path, kind, count)?);
-            times[1].push(write_slices(&path, block_bytes, count)?);
-            times[2].push(read_elements(&path, kind, &mut expected)?);
-            times[3].push(read_slices(&path, block_bytes, &mut expected)?);
-        }
-        let [write, write_slice, read, read_slice] = times.map(median);
-        for (ways, elements, slices) in [("write", write, write_slice), ("read", read, read_slice)] {
+        let read = in_turns(rounds, |way| match way {
+            Way::Elements => read_elements(&path, kind, &mut expected),
+            Way::Slices => read_slices(&path, block_bytes, &mut expected),
+        })?;
+        for (ways, [elements, slices]) in [("write", written), ("read", read)] {
+            let shares: Vec<f64> =
+                elements.iter().zip(&slices).map(|(elements, slices)| slices / elements).collect();
             println!(
-                "{{\"kind\": \"{kind}\", \"direction\": \"{ways}\", \"elements_s\": {elements}, \"slices_s\": {slices}, \
+                "{{\"kind\": \"{kind}\", \"direction\": \"{ways}\", \"elements_s\": {}, \"slices_s\": {}, \
                  \"rate_share\": {:.3}}}",
-                slices / elements
+                median(&elements),
+                median(&slices),
+                median(&shares)
             );
         }
     }

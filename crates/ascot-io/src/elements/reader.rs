@@ -21,11 +21,24 @@ use crate::error::{Action, IoError};
 use crate::ledger::Direction;
 
 /// Reads the elements of a file forward. Dropping it closes it.
+///
+/// The position is apart from the blocks, and only its value is handed to functions that are called: in a loop over
+/// elements the compiler keeps it in registers. A loop until [`end_of_stream`](Self::end_of_stream) checks once for
+/// each element whether the block has another.
 pub struct ElementReader<E> {
-    block: Buf,
-    /// The next byte of the block, and the end of its valid bytes: `start <= end <= block.len()`.
+    /// The unread whole elements of the block: `start <= end <= block.len()`, and `end - start` is a multiple of an
+    /// element's bytes.
     start: usize,
     end: usize,
+    blocks: Box<Blocks>,
+    element: PhantomData<E>,
+}
+
+/// The current block, and the way to the next ones.
+struct Blocks {
+    block: Buf,
+    /// Bytes after the whole elements of the block, of an element that continues in the next block.
+    tail: usize,
     /// Bytes of the file after the block.
     unread: u64,
     source: Box<dyn Source>,
@@ -33,7 +46,6 @@ pub struct ElementReader<E> {
     spanning: Vec<u8>,
     /// The first error: bytes were lost, so every later call returns it.
     failed: Option<IoError>,
-    element: PhantomData<E>,
 }
 
 impl<E: Element> ElementReader<E> {
@@ -57,70 +69,82 @@ impl<E: Element> ElementReader<E> {
     )]
     pub fn read_next(&mut self) -> Result<E, IoError> {
         const { assert!(E::BYTES > 0, "an element has at least one byte") };
-        if self.end - self.start >= E::BYTES {
-            // SAFETY: `end` is at most the length of the block (`next_block` checks it), which is replaced only when
-            // `start` has grown to `end`.
-            let bytes = unsafe { self.block.get_unchecked(self.start..self.start + E::BYTES) };
+        if self.start != self.end {
+            // SAFETY: whole elements are left up to `end`, which is at most the length of the block (`next_block`
+            // checks it); the block is replaced only when `start` has grown to `end`.
+            let bytes = unsafe { self.blocks.block.get_unchecked(self.start..self.start + E::BYTES) };
             self.start += E::BYTES;
             return Ok(E::load(bytes));
         }
-        self.read_from_next_block()
+        let (rest, read) = self.blocks.read_across::<E>(self.end);
+        self.start = rest.start;
+        self.end = rest.end;
+        read
     }
 
     /// Whether no element is left.
     #[inline]
     pub fn end_of_stream(&self) -> bool {
-        self.start == self.end && self.unread == 0
+        self.start == self.end && self.blocks.tail == 0 && self.blocks.unread == 0
     }
 
     /// Elements left.
+    #[inline]
     pub fn remaining(&self) -> u64 {
-        (self.unread + (self.end - self.start) as u64) / E::BYTES as u64
+        (self.blocks.unread + (self.end - self.start + self.blocks.tail) as u64) / E::BYTES as u64
     }
 
     /// Requests made so far: system calls, windows, or requests to the device (for a direct stream, those that have
     /// begun).
+    #[inline]
     pub fn requests(&self) -> u64 {
-        self.source.requests()
+        self.blocks.source.requests()
     }
 
     /// Closes the stream; returns the requests made.
+    #[inline]
     pub fn close(self) -> u64 {
-        self.source.requests()
+        self.requests()
     }
+}
 
+impl Blocks {
+    /// The element after the whole ones of the block, which end at `end`; returns the whole elements after it.
     #[inline(never)]
-    fn read_from_next_block(&mut self) -> Result<E, IoError> {
-        let read = self.try_read_from_next_block();
-        if read.is_err() {
-            self.start = self.end;
+    fn read_across<E: Element>(&mut self, end: usize) -> (Range<usize>, Result<E, IoError>) {
+        let left = end..end + std::mem::take(&mut self.tail);
+        match self.try_read_across::<E>(left) {
+            Ok((rest, element)) => {
+                self.tail = rest.len() % E::BYTES;
+                (rest.start..rest.end - self.tail, Ok(element))
+            }
+            Err(error) => (end..end, Err(error)),
         }
-        read
     }
 
-    fn try_read_from_next_block(&mut self) -> Result<E, IoError> {
-        if self.start == self.end {
-            self.next_block()?;
-            let next = self.start + E::BYTES;
-            if next <= self.end {
-                let element = E::load(&self.block[self.start..next]);
-                self.start = next;
-                return Ok(element);
+    /// The element that begins in the bytes `left` of the block, or in the next one; returns the bytes after it.
+    fn try_read_across<E: Element>(&mut self, mut left: Range<usize>) -> Result<(Range<usize>, E), IoError> {
+        if left.is_empty() {
+            left = self.next_block()?;
+            let next = left.start + E::BYTES;
+            if next <= left.end {
+                return Ok((next..left.end, E::load(&self.block[left.start..next])));
             }
         }
         self.spanning.clear();
         while self.spanning.len() < E::BYTES {
-            if self.start == self.end {
-                self.next_block()?;
+            if left.is_empty() {
+                left = self.next_block()?;
             }
-            let taken = (E::BYTES - self.spanning.len()).min(self.end - self.start);
-            self.spanning.extend_from_slice(&self.block[self.start..self.start + taken]);
-            self.start += taken;
+            let taken = (E::BYTES - self.spanning.len()).min(left.len());
+            self.spanning.extend_from_slice(&self.block[left.start..left.start + taken]);
+            left.start += taken;
         }
-        Ok(E::load(&self.spanning))
+        Ok((left, E::load(&self.spanning)))
     }
 
-    fn next_block(&mut self) -> Result<(), IoError> {
+    /// Replaces the block, which has been read, by the next one; returns its valid bytes.
+    fn next_block(&mut self) -> Result<Range<usize>, IoError> {
         if self.unread == 0 {
             return Err(self.source.past_the_end());
         }
@@ -131,10 +155,8 @@ impl<E: Element> ElementReader<E> {
         let Range { start, end } = next.inspect_err(|error| self.failed = Some(error.clone()))?;
         // `read_next` relies on it.
         assert!(start <= end && end <= self.block.len(), "a block ends in its memory");
-        self.start = start;
-        self.end = end;
         self.unread -= (end - start) as u64;
-        Ok(())
+        Ok(start..end)
     }
 }
 
@@ -145,10 +167,12 @@ impl ElementReader<u8> {
     /// # Errors
     /// As [`read_next`](Self::read_next).
     pub fn fill(&mut self) -> Result<&[u8], IoError> {
-        if self.start == self.end && self.unread > 0 {
-            self.next_block()?;
+        if self.start == self.end && self.blocks.unread > 0 {
+            let Range { start, end } = self.blocks.next_block()?;
+            self.start = start;
+            self.end = end;
         }
-        Ok(&self.block[self.start..self.end])
+        Ok(&self.blocks.block[self.start..self.end])
     }
 
     /// Whether the current block has unread bytes.
@@ -206,17 +230,8 @@ impl Disk {
                 (block, Box::new(blocks))
             }
         };
-        let element = PhantomData;
-        let unread = stat.len();
-        Ok(ElementReader {
-            block,
-            start: 0,
-            end: 0,
-            unread,
-            source,
-            spanning: Vec::new(),
-            failed: None,
-            element,
-        })
+        let blocks =
+            Blocks { block, tail: 0, unread: stat.len(), source, spanning: Vec::new(), failed: None };
+        Ok(ElementReader { start: 0, end: 0, blocks: Box::new(blocks), element: PhantomData })
     }
 }

@@ -17,18 +17,32 @@ use crate::error::{Action, IoError};
 use crate::ledger::Direction;
 
 /// Writes elements to a file forward. A writer must be closed: one that is dropped may lose its last block.
+///
+/// The position is apart from the blocks, and only its value is handed to functions that are called: in a loop over
+/// elements the compiler keeps it in registers.
 pub struct ElementWriter<E> {
-    block: Buf,
-    /// The first byte of the block that is to be written, the next to fill, and the end.
+    space: Space,
+    blocks: Box<Blocks>,
+    element: PhantomData<E>,
+}
+
+/// A part of the current block: the first byte that is to be written, the next to fill, and the end;
+/// `start <= next <= end <= block.len()`.
+#[derive(Clone, Copy, Default)]
+struct Space {
     start: usize,
     next: usize,
     end: usize,
+}
+
+/// The current block, and the way to the next ones.
+struct Blocks {
+    block: Buf,
     sink: Box<dyn Sink>,
     /// An element that spans two blocks.
     spanning: Vec<u8>,
     /// The first error: bytes were lost, so every later call returns it.
     failed: Option<IoError>,
-    element: PhantomData<E>,
 }
 
 /// The result of a stream that was written.
@@ -54,51 +68,62 @@ impl<E: Element> ElementWriter<E> {
     /// # Errors
     /// The system's; a direct stream may report the failure of an earlier block. After an error every call returns it.
     #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "a second check of bounds takes a fifth of the time of a loop over elements"
+    )]
     pub fn write(&mut self, element: E) -> Result<(), IoError> {
-        let next = self.next + E::BYTES;
-        if next < self.end {
-            element.store(&mut self.block[self.next..next]);
-            self.next = next;
+        let next = self.space.next + E::BYTES;
+        if next < self.space.end {
+            // SAFETY: `end` is at most the length of the block (`next_block` checks it), which is replaced only when
+            // no space is left.
+            element.store(unsafe { self.blocks.block.get_unchecked_mut(self.space.next..next) });
+            self.space.next = next;
             return Ok(());
         }
-        self.write_to_next_block(element)
+        let (space, written) = self.blocks.write_across(self.space, element);
+        self.space = space;
+        written
     }
 
     /// Requests made so far: system calls, windows, or requests to the device.
+    #[inline]
     pub fn requests(&self) -> u64 {
-        self.sink.requests()
+        self.blocks.sink.requests()
     }
 
     /// Writes the last block and closes the file. The bytes may be in the page cache only.
     ///
     /// # Errors
     /// The system's.
-    pub fn close(self) -> Result<Written, IoError> {
-        self.finish(false)
+    #[inline]
+    pub fn close(mut self) -> Result<Written, IoError> {
+        self.blocks.finish(self.space, E::BYTES, false)
     }
 
     /// Like [`close`](Self::close); all bytes are on the device when it returns.
     ///
     /// # Errors
     /// The system's.
-    pub fn sync_and_close(self) -> Result<Written, IoError> {
-        self.finish(true)
+    #[inline]
+    pub fn sync_and_close(mut self) -> Result<Written, IoError> {
+        self.blocks.finish(self.space, E::BYTES, true)
     }
+}
 
-    fn finish(mut self, durable: bool) -> Result<Written, IoError> {
+impl Blocks {
+    fn finish(&mut self, space: Space, element_bytes: usize, durable: bool) -> Result<Written, IoError> {
         self.check()?;
-        if self.next > self.start {
-            self.put()?;
+        if space.next > space.start {
+            self.put(space)?;
         }
         let bytes = self.sink.close(durable)?;
-        Ok(Written { elements: bytes / E::BYTES as u64, requests: self.sink.requests() })
+        Ok(Written { elements: bytes / element_bytes as u64, requests: self.sink.requests() })
     }
 
-    fn put(&mut self) -> Result<(), IoError> {
-        let put = self.sink.put(&mut self.block, self.start..self.next);
-        self.start = 0;
-        self.next = 0;
-        self.end = 0;
+    /// Writes the filled part of the block. No space is left then.
+    fn put(&mut self, space: Space) -> Result<(), IoError> {
+        let put = self.sink.put(&mut self.block, space.start..space.next);
         put.inspect_err(|error| self.failed = Some(error.clone()))
     }
 
@@ -106,45 +131,50 @@ impl<E: Element> ElementWriter<E> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
+    /// Appends an element that fills the block or does not fit in it; returns the space after it.
     #[inline(never)]
-    fn write_to_next_block(&mut self, element: E) -> Result<(), IoError> {
-        if self.next == self.end {
-            self.next_block()?;
+    fn write_across<E: Element>(&mut self, mut space: Space, element: E) -> (Space, Result<(), IoError>) {
+        let written = self.try_write_across(&mut space, element);
+        (space, written)
+    }
+
+    fn try_write_across<E: Element>(&mut self, space: &mut Space, element: E) -> Result<(), IoError> {
+        if space.next == space.end {
+            *space = self.next_block()?;
         }
-        let next = self.next + E::BYTES;
-        if next <= self.end {
-            element.store(&mut self.block[self.next..next]);
-            self.next = next;
-            return if next == self.end { self.put() } else { Ok(()) };
+        let next = space.next + E::BYTES;
+        if next <= space.end {
+            element.store(&mut self.block[space.next..next]);
+            space.next = next;
+            return if next == space.end { self.put(std::mem::take(space)) } else { Ok(()) };
         }
         let mut bytes = std::mem::take(&mut self.spanning);
         bytes.resize(E::BYTES, 0);
         element.store(&mut bytes);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            if self.next == self.end {
-                self.next_block()?;
+            if space.next == space.end {
+                *space = self.next_block()?;
             }
-            let (now, later) = rest.split_at(rest.len().min(self.end - self.next));
-            self.block[self.next..self.next + now.len()].copy_from_slice(now);
-            self.next += now.len();
+            let (now, later) = rest.split_at(rest.len().min(space.end - space.next));
+            self.block[space.next..space.next + now.len()].copy_from_slice(now);
+            space.next += now.len();
             rest = later;
-            if self.next == self.end {
-                self.put()?;
+            if space.next == space.end {
+                self.put(std::mem::take(space))?;
             }
         }
         self.spanning = bytes;
         Ok(())
     }
 
-    fn next_block(&mut self) -> Result<(), IoError> {
+    fn next_block(&mut self) -> Result<Space, IoError> {
         self.check()?;
         let next = self.sink.next_block(&mut self.block);
         let Range { start, end } = next.inspect_err(|error| self.failed = Some(error.clone()))?;
-        self.start = start;
-        self.next = start;
-        self.end = end;
-        Ok(())
+        // `write` relies on it.
+        assert!(start <= end && end <= self.block.len(), "a block ends in its memory");
+        Ok(Space { start, next: start, end })
     }
 }
 
@@ -155,15 +185,15 @@ impl ElementWriter<u8> {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn space(&mut self) -> Result<&mut [u8], IoError> {
-        if self.next == self.end {
-            self.next_block()?;
+        if self.space.next == self.space.end {
+            self.space = self.blocks.next_block()?;
         }
-        Ok(&mut self.block[self.next..self.end])
+        Ok(&mut self.blocks.block[self.space.next..self.space.end])
     }
 
     /// Whether the current block has space.
     pub fn has_space(&self) -> bool {
-        self.next < self.end
+        self.space.next < self.space.end
     }
 
     /// Marks the first `bytes` of the space as filled, or all of it if it has fewer. A block that is full is written.
@@ -171,8 +201,12 @@ impl ElementWriter<u8> {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn advance(&mut self, bytes: usize) -> Result<(), IoError> {
-        self.next = self.end.min(self.next.saturating_add(bytes));
-        if self.next == self.end && self.next > self.start { self.put() } else { Ok(()) }
+        let space = &mut self.space;
+        space.next = space.end.min(space.next.saturating_add(bytes));
+        if space.next == space.end && space.next > space.start {
+            self.blocks.put(std::mem::take(space))?;
+        }
+        Ok(())
     }
 }
 
@@ -215,15 +249,7 @@ impl Disk {
                 (block, Box::new(DirectSink::create(self, context, file, &stat, bytes, depth)?))
             }
         };
-        Ok(ElementWriter {
-            block,
-            start: 0,
-            next: 0,
-            end: 0,
-            sink,
-            spanning: Vec::new(),
-            failed: None,
-            element: PhantomData,
-        })
+        let blocks = Blocks { block, sink, spanning: Vec::new(), failed: None };
+        Ok(ElementWriter { space: Space::default(), blocks: Box::new(blocks), element: PhantomData })
     }
 }
