@@ -41,7 +41,7 @@ impl DirectBlocks {
         depth: usize,
     ) -> Result<(Buf, Self), IoError> {
         let end = stat.len();
-        let most = direct_blocks(block_bytes, depth) - 1;
+        let most = direct_blocks(depth) - 1;
         let useful = usize::try_from(end.div_ceil(block_bytes as u64)).unwrap_or(most).clamp(1, most);
         let region = Buf::try_heap(block_bytes.saturating_mul(useful + 1));
         let mut region = region.map_err(|error| context.error(Action::Open, 0, error))?;
@@ -112,7 +112,7 @@ impl DirectSink {
         block_bytes: usize,
         depth: usize,
     ) -> Result<Self, IoError> {
-        let region = Buf::try_heap(block_bytes.saturating_mul(direct_blocks(block_bytes, depth)));
+        let region = Buf::try_heap(block_bytes.saturating_mul(direct_blocks(depth)));
         let region = region.map_err(|error| context.error(Action::Create, 0, error))?;
         let misused = context.misuse(0, CLOSED);
         let direct = disk.enter_direct(&file, &context.path, stat);

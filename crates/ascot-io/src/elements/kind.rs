@@ -37,18 +37,10 @@ pub enum StreamKind {
     },
 }
 
-/// Most bytes of the blocks of a direct stream that are neither in flight nor the program's.
-const SPARE_BYTES: usize = 32 << 20;
-
-/// Blocks of a direct stream: those in flight, the program's, and spare ones, as many as those in flight if they are
-/// small. With spare blocks the device has its next requests also while the oldest request is late, or the program.
-pub(super) const fn direct_blocks(block_bytes: usize, depth: usize) -> usize {
-    let most = SPARE_BYTES.checked_div(block_bytes);
-    let spare = match most {
-        Some(most) if most < depth => most,
-        _ => depth,
-    };
-    depth.saturating_add(spare).saturating_add(1)
+/// Blocks of a direct stream: those in flight, the program's, and a spare one, which the device begins at once when
+/// another is done. More spare blocks make reads slower: the memory that takes turns no longer stays in the cache.
+pub(super) const fn direct_blocks(depth: usize) -> usize {
+    depth.saturating_add(2)
 }
 
 impl StreamKind {
@@ -71,9 +63,7 @@ impl StreamKind {
     /// the page cache; they count here because they are mapped.
     pub const fn memory_bytes(self, element_bytes: usize) -> usize {
         match self {
-            Self::Direct { block_bytes, depth } => {
-                block_bytes.saturating_mul(direct_blocks(block_bytes, depth))
-            }
+            Self::Direct { block_bytes, depth } => block_bytes.saturating_mul(direct_blocks(depth)),
             // A window starts at a page, so it may cover one more than its bytes need.
             Self::Mapped { window_bytes } => window_bytes.saturating_add(2 * PAGE_BYTES),
             _ => self.request_bytes(element_bytes).saturating_add(PAGE_BYTES),
