@@ -129,8 +129,17 @@ impl Failure {
 const PROGRAM_AFTER_DASHES: &str =
     "the program and its arguments follow --: ascot trace record -o TRACE -- PROGRAM [ARGUMENT]...";
 
-/// The parser's error in Ascot's form; `name` is the command as called ("ascot sort").
-pub fn from_parser(error: &clap::Error, name: &str, command: &Command) -> Failure {
+/// The flag before the argument `invalid` among `words`, if a value of it must follow an equals sign.
+fn flag_before<'w>(invalid: &str, words: &'w [OsString], command: &Command) -> Option<&'w str> {
+    let at = words.iter().position(|word| *word == *invalid)?;
+    let flag = words.get(at.checked_sub(1)?)?.to_str()?;
+    let name = flag.strip_prefix("--")?;
+    let mut flags = command.get_arguments();
+    flags.any(|arg| arg.get_long() == Some(name) && arg.is_require_equals_set()).then_some(flag)
+}
+
+/// The parser's error about the arguments `words` in Ascot's form; `name` is the command as called ("ascot sort").
+pub fn from_parser(error: &clap::Error, name: &str, words: &[OsString], command: &Command) -> Failure {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => {
@@ -158,6 +167,12 @@ pub fn from_parser(error: &clap::Error, name: &str, command: &Command) -> Failur
             if name.ends_with(" trace record") && suggested.is_none() {
                 let what = if dashed { "there is no flag" } else { "unexpected argument" };
                 return Failure::usage(format!("{what} {invalid}"), PROGRAM_AFTER_DASHES);
+            }
+            if let Some(flag) = flag_before(&invalid, words, command).filter(|_| !dashed) {
+                return Failure::usage(
+                    format!("unexpected argument {invalid}"),
+                    format!("a value of {flag} follows an equals sign: {flag}={invalid}  ({screen})"),
+                );
             }
             let what = if dashed { "there is no flag" } else { "unexpected argument" };
             Failure::usage(format!("{what} {invalid}"), advice(if dashed { "flags: " } else { "" }))
@@ -301,8 +316,14 @@ mod tests {
         {
             return failure.to_string();
         }
-        let error = crate::flags::root().try_get_matches_from(words).unwrap_err();
-        from_parser(&error, "ascot sort", root.find_subcommand(name).unwrap_or(&root)).to_string()
+        let error = crate::flags::root().try_get_matches_from(&words).unwrap_err();
+        from_parser(&error, "ascot sort", &words, root.find_subcommand(name).unwrap_or(&root)).to_string()
+    }
+
+    #[test]
+    fn a_value_without_its_equals_sign_is_named() {
+        assert!(complaint("ascot probe . --monitor 0.5s").contains("follows an equals sign: --monitor=0.5s"));
+        assert!(!complaint("ascot probe . --json 0.5s").contains("equals sign"));
     }
 
     #[test]

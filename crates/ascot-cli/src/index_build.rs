@@ -236,8 +236,8 @@ pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
     };
     let ranks = many("ranks")?;
     let ranks_per_node = many("ranks-per-node")?;
-    let batch_bytes = numbers::memory(matches, "batch", DEFAULT_BATCH_BYTES)?.max(1);
-    let epoch_bytes = numbers::memory(matches, "bytes", DEFAULT_EPOCH_BYTES)?;
+    let batch_bytes = numbers::data(matches, "batch", DEFAULT_BATCH_BYTES)?.max(1);
+    let epoch_bytes = numbers::data(matches, "bytes", DEFAULT_EPOCH_BYTES)?;
     let job = RoutingJob { ranks, ranks_per_node, batch_bytes, epoch_bytes };
     let plans = Plans {
         ranks,

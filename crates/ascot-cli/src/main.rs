@@ -98,7 +98,7 @@ fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
     let named = [1, 2].map(|at| words.get(at).and_then(|word| word.to_str()).map(str::to_owned));
     let root = flags::root_for(named[0].as_deref());
     let words = spelled_out(words, &root)?;
-    match root.try_get_matches_from(words) {
+    match root.try_get_matches_from(&words) {
         Ok(matches) => {
             let status = dispatch(&matches)?;
             if let Some(notice) = ascot_io::threads::notice() {
@@ -106,12 +106,12 @@ fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
             }
             Ok(status)
         }
-        Err(error) => explain(&error, &named),
+        Err(error) => explain(&error, &words, &named),
     }
 }
 
 /// Handles a line that the parser did not accept: a request for help, or a mistake.
-fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure> {
+fn explain(error: &clap::Error, words: &[OsString], named: &[Option<String>]) -> Result<u8, Failure> {
     let root = flags::root();
     let mut command = &root;
     let mut name = "ascot".to_owned();
@@ -123,7 +123,7 @@ fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure>
     match error.kind() {
         ErrorKind::DisplayHelp => print(help::screen(command, &name)).map(|()| 0),
         ErrorKind::DisplayVersion => print(concat!("ascot ", env!("CARGO_PKG_VERSION"), "\n")).map(|()| 0),
-        _ => Err(failure::from_parser(error, &name, command)),
+        _ => Err(failure::from_parser(error, &name, words, command)),
     }
 }
 

@@ -14,12 +14,18 @@ use crate::values;
 /// More files than any user has, and few enough to compute with.
 const MAX_STREAMS: u64 = 1_000_000;
 
-/// A size in bytes, or `default` if none is given.
+/// An amount of memory in bytes, or `default` if none is given.
 pub fn memory(matches: &ArgMatches, id: &str, default: u64) -> Result<u64, Failure> {
     let Some(text) = values::word(matches, id) else { return Ok(default) };
     let amount =
         size::memory_size(text).map_err(|source| Failure::Size { flag: format!("--{id}"), source })?;
     Ok(amount.bytes_of(sys::memory_bytes()))
+}
+
+/// An amount of data in bytes, or `default` if none is given.
+pub fn data(matches: &ArgMatches, id: &str, default: u64) -> Result<u64, Failure> {
+    let Some(text) = values::word(matches, id) else { return Ok(default) };
+    size::data_size(text).map_err(|source| Failure::Size { flag: format!("--{id}"), source })
 }
 
 /// A whole number, if one is given.

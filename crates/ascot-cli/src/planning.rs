@@ -48,7 +48,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let plan = BowtiePlan::new(shape, memory_bytes, volume);
         if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
     } else {
-        let input_bytes = numbers::memory(matches, "input", 0)?;
+        let input_bytes = numbers::data(matches, "input", 0)?;
         if input_bytes == 0 {
             return Err(Failure::usage(
                 "the amount of data is missing",

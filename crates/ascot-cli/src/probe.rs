@@ -40,7 +40,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         return stored_profiles::forget(&what);
     }
     let directory = values::path(matches, "directory").unwrap_or_default();
-    let bytes = numbers::memory(matches, "bytes", DEFAULT_BYTES)?;
+    let bytes = numbers::data(matches, "bytes", DEFAULT_BYTES)?;
     let seconds = seconds(matches)?;
     let [output, plot] = ["output", "plot"].map(|id| values::path(matches, id));
     for path in [&output, &plot].into_iter().flatten() {

@@ -38,7 +38,7 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
     let shape = numbers::shape(inputs, outputs, numbers::alpha(matches)?)?;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
     let usual = (memory_bytes / BLOCKS).max(MIN_BLOCK_BYTES);
-    let block_bytes = numbers::memory(matches, "block", usual)?.max(1);
+    let block_bytes = numbers::data(matches, "block", usual)?.max(1);
     let memory_blocks = memory_bytes / block_bytes;
     let min = u64::from(inputs) + 1 + 2 * u64::from(outputs);
     if memory_blocks < min {
@@ -53,7 +53,7 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
             ),
         ));
     }
-    let total_blocks = numbers::memory(matches, "total", memory_bytes.saturating_mul(40))? / block_bytes;
+    let total_blocks = numbers::data(matches, "total", memory_bytes.saturating_mul(40))? / block_bytes;
     if total_blocks > MAX_BLOCKS || memory_blocks > MAX_BLOCKS {
         return Err(Failure::usage(
             format!("{} blocks are too many to simulate", units::count(total_blocks.max(memory_blocks))),

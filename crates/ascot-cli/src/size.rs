@@ -1,10 +1,11 @@
 //! Sizes, counts and shares as people write them.
 //!
-//! Three dialects with one parser:
+//! Four dialects with one parser:
 //!
 //! | where | `512` | `1G` | `1GB` | `1GiB` | `10%` |
 //! | --- | --- | --- | --- | --- | --- |
 //! | `--memory` | asked about | 2^30 | 10^9 | 2^30 | of the memory |
+//! | `--bytes` | asked about | 2^30 | 10^9 | 2^30 | no |
 //! | `-S` (the sort command's) | KiB | 2^30 | 10^9 | 2^30 | of the memory |
 //! | counts (`ascot gen 100M`) | 512 | 10^9 | no | no | no |
 
@@ -35,7 +36,7 @@ pub enum SizeError {
     /// A number without a unit, which is ambiguous.
     #[error(
         "{number} needs a unit\n  write {number}MiB, {number}GiB, {number}MB, {number}GB or {number}b \
-         (bytes), or a share such as 25%"
+         (bytes)"
     )]
     NoUnit {
         /// The number given.
@@ -55,6 +56,12 @@ pub enum SizeError {
     Unit {
         /// The unit given.
         unit: String,
+    },
+    /// A share where only bytes are possible.
+    #[error("{text} is a share\n  give bytes, such as 512MiB")]
+    Share {
+        /// The text.
+        text: String,
     },
     /// The text is not a count.
     #[error("{text:?} is not a count\n  accepted: 1000000, 1_000_000, 1M, 100k (powers of 1000)")]
@@ -77,6 +84,14 @@ pub fn memory_size(text: &str) -> Result<Amount, SizeError> {
         return Err(SizeError::NoUnit { number: number.to_owned() });
     }
     amount(text, number, unit)
+}
+
+/// Reads an amount of data: like `--memory`, but not as a share, in bytes.
+pub fn data_size(text: &str) -> Result<u64, SizeError> {
+    match memory_size(text)? {
+        Amount::Bytes(bytes) => Ok(bytes),
+        Amount::Percent(_) => Err(SizeError::Share { text: text.to_owned() }),
+    }
 }
 
 /// Reads `-S` as the sort command does: a bare number counts KiB, a bare unit is one of it, a leading plus sign is
@@ -223,6 +238,12 @@ mod tests {
         for text in ["", "G", "1X", "1GiBB", "-1G", "1..5G", "0G", "0%", "101%", "99999999999G"] {
             assert!(memory_size(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_amount_of_data_is_no_share() {
+        assert_eq!(data_size("2MB"), Ok(2_000_000));
+        assert_eq!(data_size("25%"), Err(SizeError::Share { text: "25%".into() }));
     }
 
     #[test]

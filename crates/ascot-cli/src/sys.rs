@@ -119,6 +119,13 @@ pub fn terminal_columns() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
+/// The name of the first processor, if the system tells it.
+pub fn processor_model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, model)| model.trim().to_owned())
+}
+
 /// The most memory this process can have: the machine's, or less if its control groups limit it.
 pub fn memory_bytes() -> u64 {
     let system = rustix::system::sysinfo();

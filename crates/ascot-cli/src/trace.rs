@@ -51,7 +51,7 @@ fn run_record(matches: &ArgMatches) -> Result<u8, Failure> {
     let command = values::all(matches, "command").cloned().collect();
     let output = path(matches, "output");
     let keep_log = values::flag(matches, "keep-log");
-    let buffer_bytes = numbers::memory(matches, "buffer", BUFFER_BYTES)?;
+    let buffer_bytes = numbers::data(matches, "buffer", BUFFER_BYTES)?;
     let passed_on = signals::PassedOn::watch();
     let recorded = if values::flag(matches, "block") {
         let request = BlockRequest { command, output: output.clone(), buffer_bytes };

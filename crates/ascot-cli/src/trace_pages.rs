@@ -38,7 +38,7 @@ pub fn compare(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let profile =
         values::path(matches, "on").map(|on| volume::of_word(on.as_os_str(), "--on")).transpose()?;
-    let data_bytes = match numbers::memory(matches, "data", 0)? {
+    let data_bytes = match numbers::data(matches, "data", 0)? {
         0 if values::is_given(matches, "data") => {
             return Err(Failure::usage("--data is zero", "give the size of the data, such as 8GB"));
         }

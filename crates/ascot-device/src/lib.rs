@@ -51,6 +51,7 @@ pub use known::VolumeFinder;
 pub use profile::{Profile, ProfileError};
 pub use recognise::{RecognisedVolume, System};
 pub use store::{ProfileStore, StoreError, Stored, StoredFile, StoredProfile, Unusable};
+pub use target::file_system;
 
 /// Default duration in seconds.
 pub const DEFAULT_SECONDS: f64 = 40.0;

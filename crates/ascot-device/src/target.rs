@@ -37,9 +37,7 @@ impl Target {
             return Err(ProbeError::TooFewBytes { asked: bytes, needed: MIN_BYTES });
         }
         let stat = rustix::fs::statfs(directory).map_err(|error| failed(error.into()))?;
-        // The type of the field differs between architectures; the numbers have 32 bits.
-        #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "i64 here, u32 elsewhere")]
-        let magic = u64::from(stat.f_type as u32);
+        let magic = magic_of(&stat);
         let memory = |kind| Err(ProbeError::Memory { path: directory.to_path_buf(), kind });
         match magic {
             TMPFS_MAGIC => return memory("tmpfs"),
@@ -68,6 +66,18 @@ impl Target {
         let name = format!("{} ({kind})", whole.display());
         Ok(Target { directory: directory.to_path_buf(), name, bytes: allowed, notices })
     }
+}
+
+/// The common name of the file system of a directory, if the system tells its type.
+#[must_use]
+pub fn file_system(directory: &Path) -> Option<String> {
+    rustix::fs::statfs(directory).ok().map(|stat| kind_of(magic_of(&stat)))
+}
+
+/// The number of a file system's type. The type of the field differs between architectures; the numbers have 32 bits.
+#[allow(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "i64 here, u32 elsewhere")]
+fn magic_of(stat: &rustix::fs::StatFs) -> u64 {
+    u64::from(stat.f_type as u32)
 }
 
 /// The common name of a file system.

@@ -53,8 +53,8 @@ fn request(matches: &ArgMatches) -> Result<DiskRequest, Failure> {
     Ok(DiskRequest {
         inputs: directories(matches, "input"),
         outputs: directories(matches, "output"),
-        bytes: numbers::memory(matches, "bytes", DEFAULT_BYTES)?,
-        request_bytes: numbers::memory(matches, "request", DEFAULT_REQUEST_BYTES)?,
+        bytes: numbers::data(matches, "bytes", DEFAULT_BYTES)?,
+        request_bytes: numbers::data(matches, "request", DEFAULT_REQUEST_BYTES)?,
         memory_bytes: (memory_bytes > 0).then_some(memory_bytes),
         rounds: rounds as u32,
         seconds: seconds.map(|text| numbers::real(text, "--seconds", 0.1, MAX_SECONDS)).transpose()?,

@@ -42,8 +42,8 @@ fn request(matches: &ArgMatches) -> Result<NetRequest, Failure> {
     let wait = wait.map(|text| numbers::real(text, "--wait", 0.0, MAX_WAIT_SECONDS)).transpose()?;
     Ok(NetRequest {
         peers: peers(matches)?,
-        bytes: numbers::memory(matches, "bytes", DEFAULT_BYTES)?,
-        block_bytes: numbers::memory(matches, "block", DEFAULT_BLOCK_BYTES)?,
+        bytes: numbers::data(matches, "bytes", DEFAULT_BYTES)?,
+        block_bytes: numbers::data(matches, "block", DEFAULT_BLOCK_BYTES)?,
         connections: connections(values::word(matches, "connections").unwrap_or("1"))?,
         sweep: matches.get_flag("sweep"),
         memory_bytes: (memory_bytes > 0).then_some(memory_bytes),

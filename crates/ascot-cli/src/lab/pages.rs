@@ -57,7 +57,7 @@ pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result
     write_parameters(out, &streams, &sorts)?;
     let resources = run.used.as_ref().and_then(page::resources::section);
     let sections: Vec<Section> = page::sorts::section(&sorts).into_iter().chain(resources).collect();
-    let html = page::page(&about(run, &here, streams.len() + sorts.len()), &streams, &sections);
+    let html = page::page(&about(run, &here, work, streams.len() + sorts.len()), &streams, &sections);
     let path = out.join(files::PAGE);
     write_whole(&path, html.as_bytes()).map_err(Failure::file(&path, "cannot write the page"))?;
     if matches.get_flag("plot") {
@@ -98,13 +98,18 @@ fn keep_most_loops<R, K: Eq + Hash>(results: &mut Vec<R>, key: impl Fn(&R) -> K,
 }
 
 /// The lines of the page about the run.
-fn about(run: &Run, place: &str, count: usize) -> About {
+fn about(run: &Run, place: &str, work: &Path, count: usize) -> About {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let system = rustix::system::uname();
+    let processor = sys::processor_model().map_or_else(String::new, |model| format!(" ({model})"));
+    let file_system = ascot_device::file_system(work).map_or_else(String::new, |name| format!(" ({name})"));
     About {
         lines: vec![
             format!(
-                "ascot {}, {threads} processors, {} of memory; measured in {place}.",
+                "ascot {}, {} {}, {threads} processors{processor}, {} of memory; measured in {place}{file_system}.",
                 env!("CARGO_PKG_VERSION"),
+                system.sysname().to_string_lossy(),
+                system.release().to_string_lossy(),
                 units::memory(sys::memory_bytes())
             ),
             format!(

@@ -1,9 +1,11 @@
 //! Line charts as SVG, drawn by plotters.
 
-use plotters::chart::{ChartBuilder, SeriesLabelPosition};
-use plotters::element::{Circle, PathElement};
+use plotters::chart::ChartBuilder;
+use plotters::coord::Shift;
+use plotters::drawing::DrawingArea;
+use plotters::element::{Circle, PathElement, Text};
 use plotters::prelude::{
-    Color, DrawingAreaErrorKind, IntoDrawingArea, IntoLogRange, RGBColor, SVGBackend, WHITE,
+    Color, DrawingAreaErrorKind, IntoDrawingArea, IntoFont, IntoLogRange, RGBColor, SVGBackend, WHITE,
 };
 use plotters::series::LineSeries;
 
@@ -19,6 +21,11 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(90, 90, 90),
 ];
 const FONT: &str = "sans-serif";
+const FONT_SIZE: i32 = 13;
+/// Of the legend, which stands beside the lines and hides none: a line, its gap, and the way from one to the next.
+const LEGEND: (i32, i32, i32) = (18, 6, 20);
+/// The width of a letter on average, as a share of its height.
+const LETTER_WIDTH: f64 = 0.56;
 /// The most labels of the horizontal axis that do not touch.
 const X_LABELS: usize = 8;
 
@@ -118,7 +125,10 @@ impl Chart {
     fn draw(&self, text: &mut String, lines: &[Line], x: (f64, f64), y: (f64, f64)) -> Drawn {
         let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
-        let mut builder = ChartBuilder::on(&root);
+        let legend_width = if lines.len() > 1 { legend_width(lines) } else { 0 };
+        let (area, legend) = root.split_horizontally(SIZE.0 as i32 - legend_width);
+        draw_legend(&legend, lines)?;
+        let mut builder = ChartBuilder::on(&area);
         builder.margin(14).x_label_area_size(46).y_label_area_size(74);
         // The types of the four combinations differ.
         macro_rules! draw {
@@ -136,19 +146,11 @@ impl Chart {
                     .draw()?;
                 for (number, line) in lines.iter().enumerate() {
                     let colour = COLOURS[number % COLOURS.len()];
-                    let drawn = chart
+                    chart
                         .draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
-                    drawn.label(line.name.as_str()).legend(move |(x, y)| {
-                        PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2))
-                    });
                     chart.draw_series(
                         line.points.iter().map(|point| Circle::new(*point, 3, colour.filled())),
                     )?;
-                }
-                if lines.len() > 1 {
-                    let mut legend = chart.configure_series_labels();
-                    legend.position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.8));
-                    legend.label_font((FONT, 13)).draw()?;
                 }
             }};
         }
@@ -161,6 +163,26 @@ impl Chart {
         }
         root.present()
     }
+}
+
+/// The width of the legend, which grows with the longest name.
+fn legend_width(lines: &[Line]) -> i32 {
+    let longest = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
+    let (line, gap, _) = LEGEND;
+    line + 3 * gap + (longest as f64 * LETTER_WIDTH * f64::from(FONT_SIZE)).ceil() as i32
+}
+
+/// Names the lines of a chart that has several.
+fn draw_legend(area: &DrawingArea<SVGBackend<'_>, Shift>, lines: &[Line]) -> Drawn {
+    let (length, gap, step) = LEGEND;
+    for (number, line) in lines.iter().enumerate().filter(|_| lines.len() > 1) {
+        let y = 24 + step * number as i32;
+        let colour = COLOURS[number % COLOURS.len()].stroke_width(2);
+        area.draw(&PathElement::new(vec![(0, y), (length, y)], colour))?;
+        let at = (length + gap, y - FONT_SIZE / 2);
+        area.draw(&Text::new(line.name.clone(), at, (FONT, FONT_SIZE).into_font()))?;
+    }
+    Ok(())
 }
 
 /// The range of an axis, with a margin: linear axes begin at 0.
@@ -196,6 +218,21 @@ mod tests {
                 assert!(svg.contains("a &lt; b") && svg.contains("</svg>"));
             }
         }
+    }
+
+    #[test]
+    fn the_legend_stands_beside_the_lines() {
+        let all = chart(Scale::Linear, Scale::Linear, vec![(1.0, 2.0), (10.0, 20.0)]);
+        let end = SIZE.0 as i32 - legend_width(&all.lines);
+        let svg = all.svg().unwrap();
+        let of = |element: &str, name: &str| -> Vec<i32> {
+            let starts = svg.split(element).skip(1);
+            starts
+                .map(|rest| rest.split(name).nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+                .collect()
+        };
+        assert!(of("<circle", "cx=\"").iter().all(|x| *x < end), "{svg}");
+        assert_eq!(of("<text", "x=\"").iter().filter(|x| **x >= end).count(), 2, "{svg}");
     }
 
     #[test]

@@ -182,14 +182,43 @@ const EXAMPLE: &str = "a row looks like Mapping;Mapping;10;1000;16,16;5;numbers.
 pub fn parse(text: &str, path: &Path, caches: &[Cache]) -> Result<Vec<SortGrid>, LabError> {
     let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
     let filled = lines.filter(|(_, line)| !line.trim().is_empty());
-    let mut rows = Vec::new();
+    let mut rows: Vec<SortGrid> = Vec::new();
+    let mut row_numbers = Vec::new();
     for (at, (number, line)) in filled.enumerate() {
         let is_header = at == 0 && line.trim_start().to_ascii_lowercase().starts_with("read stream");
         if !is_header {
-            rows.push(row(line, number + 1, path, caches)?);
+            let row = row(line, number + 1, path, caches)?;
+            refuse_other_contents(&row, number + 1, rows.iter().zip(&row_numbers), path)?;
+            rows.push(row);
+            row_numbers.push(number + 1);
         }
     }
     Ok(rows)
+}
+
+/// Refuses a row whose output is also that of an earlier row, with other contents.
+fn refuse_other_contents<'r>(
+    row: &SortGrid,
+    number: usize,
+    earlier: impl Iterator<Item = (&'r SortGrid, &'r usize)>,
+    path: &Path,
+) -> Result<(), LabError> {
+    const OUTPUT: usize = 7;
+    let Some(output) = &row.output else { return Ok(()) };
+    let is_other = |earlier: &SortGrid| {
+        earlier.output.as_ref() == Some(output)
+            && (&earlier.sources, earlier.descending) != (&row.sources, row.descending)
+    };
+    earlier.into_iter().find(|(earlier, _)| is_other(earlier)).map_or(Ok(()), |(_, taken)| {
+        Err(LabError::Parameter {
+            path: path.to_path_buf(),
+            row: number,
+            column: OUTPUT + 1,
+            name: COLUMNS[OUTPUT],
+            value: output.display().to_string(),
+            problem: format!("is the output of row {taken} with other contents; name another file"),
+        })
+    })
 }
 
 fn row(line: &str, number: usize, path: &Path, caches: &[Cache]) -> Result<SortGrid, LabError> {
@@ -432,6 +461,7 @@ mod tests {
             ("Mapping;Mapping;10;1000;20/1;5;random 1e6 1;;true".into(), "column 5", "smaller than"),
             (format!("Mapping;Mapping;10;1000;20,20;5;{good};Test;up"), "column 9", "is not an order"),
             (format!("Mapping;Mapping;10;1000;20,20;5;{good};Test"), "column 9", "is missing"),
+            (whole.replace(";true", ";false"), "column 8", "is the output of row 1 with other contents"),
             (format!("{whole};7"), "column 10", "a row has 9 columns"),
         ] {
             let error = parsed(&format!("{whole}\n{line}\n")).unwrap_err();
