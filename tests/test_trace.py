@@ -244,6 +244,8 @@ def test_the_log_is_kept_on_request(disk):
         (["record", "-o", "x.trace", "sort", "-u"], "follow --: ascot trace record -o TRACE -- PROGRAM"),
         (["record", "-o", "x.trace", "-u", "--", "sort"], "follow --: ascot trace record -o TRACE -- PROGRAM"),
         (["record", "-o", "none/x.trace", "--", "true"], "none"),
+        (["convert", ".", "-o", "y"], ".: this is a directory, not a log of strace"),
+        (["export", "text", "--csv", "y", "--timing", "recorded"], "--timing needs --fio"),
         (["show", "text"], "not a trace"),
         (["show", "missing"], "missing"),
         (["cut", "text", "--from", "5s", "--to", "5s", "-o", "y"], "--to is not after --from"),
@@ -326,6 +328,32 @@ os.unlink("out")
     assert (disk / "in").stat().st_size == 200_000 and not (disk / "out").exists()
 
 
+@pytest.mark.skipif(not shutil.which("fio"), reason="needs fio")
+def test_fio_keeps_the_recorded_times(disk):
+    """The replay takes as long as the recording. Times in another unit would end it at once, or after a quarter of an hour."""
+    code = """
+import os, time
+o = os.open("out", os.O_WRONLY | os.O_CREAT)
+for pause in (0, 0.3, 0.6):
+    time.sleep(pause)
+    os.write(o, bytes(4096))
+"""
+    trace, _ = record(disk, *python(code))
+    rows = csv.DictReader(io.StringIO(run("trace", "export", trace, "--csv", "-").stdout.decode()))
+    times = [int(row["time_ns"]) for row in rows if row["path"] == f"{disk}/out" and row["kind"] == "write"]
+    run("trace", "export", trace, "--fio", disk / "fast", "--fio-dir", disk / "a")
+    assert (disk / "fast").read_text().startswith("fio version 2 iolog\n")
+    run("trace", "export", trace, "--fio", disk / "log", "--fio-dir", disk / "b", "--timing", "recorded")
+    replayed = subprocess.run(
+        ["fio", "--name=replay", f"--read_iolog={disk / 'log'}", "--ioengine=psync", "--output-format=json"],
+        cwd=disk, capture_output=True, check=True, timeout=100,
+    )  # fmt: skip
+    job = json.loads(replayed.stdout)["jobs"][0]
+    assert job["error"] == 0 and job["write"]["total_ios"] == 3
+    # fio counts whole milliseconds, and waits for whole microseconds.
+    assert job["job_runtime"] >= times[-1] // 1_000_000 - 2 and times[-1] - times[0] >= 900_000_000
+
+
 def test_the_screen_shows_the_totals(disk):
     (disk / "in").write_bytes(bytes(3 * MIB))
     trace, done = record(disk, "cp", "--sparse=never", "in", "out")
@@ -405,6 +433,64 @@ def test_a_volume_that_is_too_small_is_named(disk):
     with small_disk(disk / "mount", 16 * MIB) as volume:
         done = run("trace", "replay", merge, "--on", volume, expect=2)
     assert "not enough space" in done.stderr and "16 MiB" in done.stderr
+
+
+CALLS_AFTER_FILLING = """
+import os, sys
+f = os.open("in", os.O_RDONLY)
+filler = sys.argv[1] + "/filler"
+if sys.argv[1] != ".":
+    o = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    try:
+        while os.write(o, bytes(1 << 16)):
+            pass
+    except OSError:
+        pass
+    os.close(o)
+for n in range(int(sys.argv[2])):
+    os.pread(f, 10, n)
+if sys.argv[1] != ".":
+    os.unlink(filler)
+for n in range(100):
+    os.pread(f, 10, n)
+open("done", "w").close()
+"""
+
+
+@pytest.mark.parametrize(("mebibytes", "comes_back", "calls"), [(2, False, 50_000), (16, True, 90_000)])
+def test_a_volume_that_fills_with_the_log_is_named(disk, mebibytes, comes_back, calls):
+    """Also if the space comes back: then the log of strace looks complete, although lines are missing."""
+    (disk / "in").write_bytes(bytes(1000))
+    with small_disk(disk, mebibytes * MIB) as volume:
+        run("trace", "record", "-o", volume / "run.trace", "--", "true", cwd=disk)
+        before = (volume / "run.trace").read_bytes()
+        code = [*python(CALLS_AFTER_FILLING), volume if comes_back else ".", str(calls)]
+        done = run("trace", "record", "-o", volume / "run.trace", "--", *code, cwd=disk, expect=2)
+        assert f"not enough space on the volume of {volume} for the log of strace" in done.stderr
+        assert done.stderr.count("the program goes on without recording") == 1 and "strace: " not in done.stderr
+        assert (disk / "done").exists()
+        assert os.listdir(volume) == ["run.trace"] and (volume / "run.trace").read_bytes() == before
+
+
+def test_directories_of_a_log_are_no_files(disk):
+    """Programs may open a directory without O_DIRECTORY; other calls show that it is one."""
+    lines = [
+        'execve("/bin/x", [...], 0x1 /* 9 vars */) = 0',
+        'openat(AT_FDCWD</>, "/parent", O_RDONLY) = 3</parent>',
+        'openat(AT_FDCWD</>, "/listed", O_RDONLY) = 4</listed>',
+        'openat(AT_FDCWD</>, "/base", O_RDONLY) = 5</base>',
+        'openat(AT_FDCWD</>, "/entered", O_RDONLY) = 6</entered>',
+        "getdents64(4</listed>, 0x55, 32768) = 48",
+        'openat(5</base>, "gone", O_RDONLY|O_CREAT|O_TMPFILE, 0600) = 7</base/#3>(deleted)',
+        "fchdir(6</entered>) = 0",
+        'openat(AT_FDCWD</entered>, "/parent/in", O_RDONLY) = 8</parent/in>',
+        'read(8</parent/in>, ""..., 100) = 100',
+        'openat(AT_FDCWD</entered>, "/alone", O_RDONLY) = 9</alone>',
+    ]
+    (disk / "log").write_text("".join(f"7 1700000000.{at:06d} {line}\n" for at, line in enumerate(lines)))
+    run("trace", "convert", disk / "log", "-o", disk / "x.trace")
+    names = sorted(file["path"] for file in census(disk / "x.trace")["by_file"])
+    assert names == ["/alone", "/base/#3", "/parent/in"]
 
 
 def test_what_the_virtual_disk_cannot_do_is_refused(disk):

@@ -1,4 +1,4 @@
-"""The bench's command line: `run.py sort|around|moves|plan|view|index|streams|seeks [options]`."""
+"""The bench's command line: `run.py sort|around|moves|plan|view|index|streams|seeks|traces [options]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import around, index, machine, moves, plans, report, seeks, seeks_page, streams, view
+from . import around, index, machine, moves, plans, report, seeks, seeks_page, streams, traces, view
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -22,7 +22,7 @@ from .units import GB, GIB, MIB, decimal, parse_size
 BENCH = Path(__file__).resolve().parent.parent
 
 
-COMMANDS = "sort|around|moves|plan|view|index|streams|seeks"
+COMMANDS = "sort|around|moves|plan|view|index|streams|seeks|traces"
 
 
 def _size(text: str) -> int:
@@ -53,6 +53,19 @@ def _add_streams(commands: Any) -> None:
     elements.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where the files go")
     elements.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-streams)")
     elements.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary, for its version")
+
+
+def _add_traces(commands: Any) -> None:
+    tracing = commands.add_parser("traces", help="what traces cost: recording, converting, opening the seek chart")
+    add = tracing.add_argument
+    add("--size", type=_size, default=2 * GIB, help="bytes that GNU sort sorts (2GiB)")
+    add("--memory", type=_size, default=256 * MIB, help="memory of GNU sort (256MiB)")
+    add("--calls", type=int, default=10_000_000, help="calls that are converted and drawn (10000000)")
+    add("--repeats", type=int, default=5, help="measured runs of each (5)")
+    add("--dir", type=Path, default=BENCH / ".cache", help="where data and traces go")
+    add("--log", type=Path, help="the log of strace of all calls, from an earlier session")
+    add("--out", type=Path, help="where the result goes (bench/results/DATE-traces)")
+    add("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
 
 
 def _add_seeks(commands: Any) -> None:
@@ -105,6 +118,7 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_argument("--threads", type=int, default=cores, help="threads of all programs (cores)")
     _add_streams(commands)
     _add_seeks(commands)
+    _add_traces(commands)
     moving = commands.add_parser("moves", help="merge, split and reshape, compared with the volume's rate")
     moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
     moving.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
@@ -204,6 +218,17 @@ def _streams(args: argparse.Namespace) -> int:
     return _write_result(args, "streams", result, streams.markdown(result))
 
 
+def _traces(args: argparse.Namespace) -> int:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="traces-", dir=args.dir.resolve()) as work:
+        options = traces.Options(
+            ascot=str(args.ascot.resolve()), directory=Path(work), size=args.size, memory=args.memory,
+            calls=args.calls, rounds=args.repeats, log=args.log and args.log.resolve(),
+        )  # fmt: skip
+        result = traces.run(options)
+    return _write_result(args, "traces", result, traces.markdown(result))
+
+
 def _seeks(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     session = seeks.Session(
@@ -284,6 +309,8 @@ def main(argv: list[str] | None = None) -> int:
         return _streams(args)
     if args.command == "seeks":
         return _seeks(args)
+    if args.command == "traces":
+        return _traces(args)
     if args.command == "moves":
         return _moves(args)
     if args.command == "plan":

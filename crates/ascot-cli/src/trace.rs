@@ -5,12 +5,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use ascot_model::units;
-use ascot_trace::TraceReader;
 use ascot_trace::bucket_census::BowtieCensus;
 use ascot_trace::census::{Census, FileCensus, census};
 use ascot_trace::cut::cut;
 use ascot_trace::export;
 use ascot_trace::record::{BlockRequest, RecordRequest, Recorded, convert_log, record, record_block};
+use ascot_trace::replay::Pace;
+use ascot_trace::{TraceError, TraceReader};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -57,7 +58,10 @@ fn run_record(matches: &ArgMatches) -> Result<u8, Failure> {
         let request = BlockRequest { command, output: output.clone(), buffer_bytes };
         record_block(&request, &|| passed_on.next())?
     } else {
-        record(&RecordRequest { command, output: output.clone(), keep_log }, &|| passed_on.next())?
+        let request = RecordRequest { command, output: output.clone(), keep_log };
+        let gives_up =
+            |error: &TraceError| eprintln!("ascot: {error}\n  the program goes on without recording");
+        record(&request, &|| passed_on.next(), &gives_up)?
     };
     eprint!("{}", recorded_text(&output, &recorded));
     match recorded.status.signal() {
@@ -303,6 +307,9 @@ fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
     if csv.is_none() && fio.is_none() && buckets.is_none() {
         return Err(Failure::usage("no form given", "--csv FILE, --fio FILE or --buckets FILE"));
     }
+    if fio.is_none() && values::is_given(matches, "timing") {
+        return Err(Failure::usage("--timing needs --fio: the other forms have all times", "--fio FILE"));
+    }
     let trace = open(matches)?;
     if buckets.is_some() && trace.bowties().is_empty() {
         return Err(Failure::usage(
@@ -325,7 +332,9 @@ fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
             name.push(".files");
             PathBuf::from(name)
         });
-        export::fio(&trace, &file, &directory)?;
+        let recorded = values::word(matches, "timing") == Some("recorded");
+        let pace = if recorded { Pace::Recorded } else { Pace::Fast };
+        export::fio(&trace, &file, &directory, pace)?;
     }
     Ok(0)
 }

@@ -69,6 +69,28 @@ pub enum TraceError {
         "--keep-log needs a name for the log, and the trace goes to standard output\n  name a file: -o run.trace"
     )]
     LogWithoutName,
+    /// The volume of the log of strace is full.
+    #[error(
+        "not enough space on the volume of {} for the log of strace, which had {}: there is no trace\n  write the trace to \
+         a volume with more space (-o FILE), or record a part of the job",
+        path.display(), units::memory(*log_bytes)
+    )]
+    LogVolumeFull {
+        /// The directory of the log.
+        path: PathBuf,
+        /// Bytes of the log.
+        log_bytes: u64,
+    },
+    /// The log to convert is a directory.
+    #[error(
+        "{}: this is a directory, not a log of strace\n  convert the log of all processes in one file: \
+         strace -f -ttt -y -s 0 -o LOG (without -ff)",
+        path.display()
+    )]
+    LogIsDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
     /// strace could not be started.
     #[error("cannot start strace: {source}\n  {}", remedy_for_strace(source))]
     NoStrace {

@@ -2,6 +2,10 @@
 //!
 //! A log for fio names files of its own in a directory, never the recorded ones: a replay would overwrite them. The
 //! directory gets these files, sparse, as long as the requests reach.
+//!
+//! Version 2 of such a log has no times. Version 3 has one in every line, in microseconds: fio waits between two lines
+//! for the difference of their times, less the time that the request before took. It takes 0 for a time that is
+//! missing, so times begin at 1.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -14,6 +18,10 @@ use crate::error::TraceError;
 use crate::event::{Event, Kind};
 use crate::format::TraceReader;
 use crate::output::Output;
+use crate::replay::Pace;
+
+/// The time of the first lines of a log for fio that has times: the start of the recording.
+const FIO_START_US: u64 = 1;
 
 /// Writes all events as CSV with a header. Returns their number.
 pub fn csv(trace: &TraceReader, output: &Path) -> Result<u64, TraceError> {
@@ -99,9 +107,9 @@ struct Use {
     open: bool,
 }
 
-/// Writes the requests as a log of fio, version 2, without times; `directory` gets the files. Returns the number of
-/// requests.
-pub fn fio(trace: &TraceReader, output: &Path, directory: &Path) -> Result<u64, TraceError> {
+/// Writes the requests as a log of fio, with their times if `pace` is the recorded one; `directory` gets the files.
+/// Returns the number of requests.
+pub fn fio(trace: &TraceReader, output: &Path, directory: &Path, pace: Pace) -> Result<u64, TraceError> {
     let prefix = directory.as_os_str().as_bytes();
     if prefix.iter().any(u8::is_ascii_whitespace) {
         return Err(TraceError::NameForFio { path: directory.to_owned() });
@@ -115,8 +123,10 @@ pub fn fio(trace: &TraceReader, output: &Path, directory: &Path) -> Result<u64, 
         }
     }
     make_files(directory, &files)?;
-    let mut log = FioLog { output: Output::create(output, "fio log")?, prefix, line: Vec::new() };
-    log.output.append(b"fio version 2 iolog\n")?;
+    let time_us = (pace == Pace::Recorded).then_some(FIO_START_US);
+    let mut log = FioLog { output: Output::create(output, "fio log")?, prefix, line: Vec::new(), time_us };
+    let version = if time_us.is_some() { 3 } else { 2 };
+    log.output.append(format!("fio version {version} iolog\n").as_bytes())?;
     for (file, _) in files.iter().enumerate().filter(|(_, used)| used.left > 0) {
         log.action(file, "add")?;
     }
@@ -125,6 +135,7 @@ pub fn fio(trace: &TraceReader, output: &Path, directory: &Path) -> Result<u64, 
         let event = event?;
         let file = event.file as usize;
         let Some(used) = files.get_mut(file).filter(|_| event.moves()) else { continue };
+        log.goes_on_at(event.time_ns);
         if !used.open {
             used.open = true;
             log.action(file, "open")?;
@@ -167,9 +178,18 @@ struct FioLog<'a> {
     output: Output,
     prefix: &'a [u8],
     line: Vec<u8>,
+    /// The time of the next lines, if the log has times.
+    time_us: Option<u64>,
 }
 
 impl FioLog<'_> {
+    /// The next lines have a time of the trace. Times do not go back: fio would not wait for the next one.
+    fn goes_on_at(&mut self, time_ns: u64) {
+        if let Some(time_us) = &mut self.time_us {
+            *time_us = (*time_us).max(FIO_START_US + time_ns / 1000);
+        }
+    }
+
     fn action(&mut self, file: usize, action: &str) -> Result<(), TraceError> {
         self.start(file);
         let _ = writeln!(self.line, " {action}");
@@ -185,6 +205,9 @@ impl FioLog<'_> {
 
     fn start(&mut self, file: usize) {
         self.line.clear();
+        if let Some(time_us) = self.time_us {
+            let _ = write!(self.line, "{time_us} ");
+        }
         self.line.extend_from_slice(self.prefix);
         let _ = write!(self.line, "/{}", name(file));
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   record       runs a program under strace, and converts its log to a trace
+//!   log_space    space for its log, allocated ahead
 //!   block/       records what the disk sees, by the kernel's block tracepoints
 //!   strace/      the log: its lines, and the files, descriptors and positions behind them
 //!   job          the requests of a job of Ascot itself, from its ledger
@@ -37,6 +38,7 @@ pub mod export;
 mod fiemap;
 pub mod format;
 pub mod job;
+mod log_space;
 mod output;
 pub mod page;
 pub mod record;

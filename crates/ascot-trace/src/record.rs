@@ -10,10 +10,13 @@
 //! program appends to without asking for their length have the length that follows from their length afterwards: then
 //! the log is converted a second time.
 //!
+//! The space of the log is allocated ahead of strace. If its volume is full, the recording is given up and the program
+//! goes on.
+//!
 //! Invariants: the program has the input, the outputs and the descriptors of its caller. The trace is written whatever
 //! the exit status of the program is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -33,6 +36,7 @@ use crate::block;
 use crate::error::TraceError;
 use crate::event::{Event, Recording};
 use crate::format::TraceWriter;
+use crate::log_space::LogSpace;
 use crate::output::is_standard_output;
 use crate::strace::{self, CALLS, Inherited, Resolved, Start};
 
@@ -75,8 +79,13 @@ pub struct Recorded {
     pub notices: Vec<String>,
 }
 
-/// Records a program. `signal` returns signals to pass on to it.
-pub fn record(request: &RecordRequest, signal: &dyn Fn() -> Option<i32>) -> Result<Recorded, TraceError> {
+/// Records a program. `signal` returns signals to pass on to it. `gives_up` gets the error when a recording is given up
+/// and the program goes on; the same error is the result after its end.
+pub fn record(
+    request: &RecordRequest,
+    signal: &dyn Fn() -> Option<i32>,
+    gives_up: &dyn Fn(&TraceError),
+) -> Result<Recorded, TraceError> {
     let named = request.command.first().cloned().unwrap_or_default();
     let program = find(&named)?;
     if request.keep_log && is_standard_output(&request.output) {
@@ -86,6 +95,9 @@ pub fn record(request: &RecordRequest, signal: &dyn Fn() -> Option<i32>) -> Resu
     AtomicOutput::check_directory(&request.output)?;
     let mut notices: Vec<String> = privileges_lost(&program).into_iter().collect();
     let log = log_file(&request.output)?;
+    let failed = |source| IoError::from_os(Action::Write, log.path(), 0, source);
+    let mut space = LogSpace::new(log.path()).map_err(failed)?;
+    volume_full(&space, &request.output).map_or(Ok(()), Err)?;
     let start = Start {
         directory: std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default(),
         descriptors: inherited(),
@@ -95,7 +107,19 @@ pub fn record(request: &RecordRequest, signal: &dyn Fn() -> Option<i32>) -> Resu
     let child = strace_command(log.path(), &request.command)
         .spawn()
         .map_err(|source| TraceError::NoStrace { source })?;
-    let status = wait(child, signal).map_err(|source| TraceError::Wait { source })?;
+    let mut given_up = false;
+    let status = wait(child, || {
+        space.look()?;
+        if let Some(error) = volume_full(&space, &request.output).filter(|_| !given_up) {
+            gives_up(&error);
+            given_up = true;
+        }
+        Ok(signal())
+    });
+    let status = status.map_err(|source| TraceError::Wait { source })?;
+    space.look().map_err(failed)?;
+    volume_full(&space, &request.output).map_or(Ok(()), Err)?;
+    space.finish().map_err(failed)?;
     if fs::metadata(log.path()).map_or(0, |metadata| metadata.len()) == 0 {
         return Err(TraceError::NothingSeen { program: named.to_string_lossy().into_owned() });
     }
@@ -104,11 +128,21 @@ pub fn record(request: &RecordRequest, signal: &dyn Fn() -> Option<i32>) -> Resu
         source,
         ..Recording::default()
     };
-    let converted = convert(log.path(), start, &labels, &request.output)?;
+    let (written, resolved) = convert(log.path(), start, lengths_before, &request.output)?;
+    if resolved.processes.iter().all(|process| process.program.is_empty()) {
+        return Err(TraceError::NotRun { program: named.to_string_lossy().into_owned() });
+    }
+    let converted = finish(written, resolved, &labels)?;
     notices.extend(converted.notices());
     let log = if request.keep_log { Some(keep(log, &request.output)?) } else { None };
     let Converted { events, files, trace_bytes, .. } = converted;
     Ok(Recorded { status, events, files, trace_bytes, log, notices })
+}
+
+/// The error if the volume of a log is full.
+fn volume_full(space: &LogSpace, output: &Path) -> Option<TraceError> {
+    let path = directory_of(output).to_owned();
+    space.full_at().map(|log_bytes| TraceError::LogVolumeFull { path, log_bytes })
 }
 
 /// Records what disks see of a program: its requests and those of the kernel for its files. `signal` returns signals
@@ -179,23 +213,27 @@ pub fn convert_log(log: &Path, directory: &Path, output: &Path) -> Result<Conver
         source: b"a log of strace".to_vec(),
         ..Recording::default()
     };
-    let (written, resolved) = convert_once(log, &start, output)?;
+    if log.is_dir() {
+        return Err(TraceError::LogIsDirectory { path: log.to_owned() });
+    }
+    let (written, resolved) = convert(log, start, |_| HashMap::new(), output)?;
     finish(written, resolved, &labels)
 }
 
-/// Converts a log to a trace, twice if that yields lengths that the first time did not know.
-fn convert(log: &Path, mut start: Start, labels: &Recording, output: &Path) -> Result<Converted, TraceError> {
-    let (mut written, mut resolved) = convert_once(log, &start, output)?;
-    start.lengths = lengths_before(&resolved);
-    if !start.lengths.is_empty() {
-        drop(written);
-        (written, resolved) = convert_once(log, &start, output)?;
+/// Converts a log, twice if the first time yields lengths that it did not know, or finds directories among the files.
+fn convert(
+    log: &Path,
+    mut start: Start,
+    lengths: impl Fn(&Resolved) -> HashMap<u32, u64>,
+    output: &Path,
+) -> Result<(Written, Resolved), TraceError> {
+    let (written, resolved) = convert_once(log, &start, &HashSet::new(), output)?;
+    start.lengths = lengths(&resolved);
+    if start.lengths.is_empty() && resolved.directories.is_empty() {
+        return Ok((written, resolved));
     }
-    if resolved.processes.iter().all(|process| process.program.is_empty()) {
-        let program = labels.command.split(|byte| *byte == 0).next().unwrap_or_default();
-        return Err(TraceError::NotRun { program: String::from_utf8_lossy(program).into_owned() });
-    }
-    finish(written, resolved, labels)
+    drop(written);
+    convert_once(log, &start, &resolved.directories, output)
 }
 
 /// A trace without its tables.
@@ -225,9 +263,18 @@ fn finish(written: Written, resolved: Resolved, labels: &Recording) -> Result<Co
     Ok(Converted { events, files, trace_bytes, recording })
 }
 
-fn convert_once(log: &Path, start: &Start, output: &Path) -> Result<(Written, Resolved), TraceError> {
+/// Converts a log without the events of some files.
+fn convert_once(
+    log: &Path,
+    start: &Start,
+    without: &HashSet<u32>,
+    output: &Path,
+) -> Result<(Written, Resolved), TraceError> {
     let mut written = Written { writer: TraceWriter::create(output)?, seen: Vec::new() };
-    let resolved = strace::convert(log, start, &mut |event| written.push(event))?;
+    let resolved = strace::convert(log, start, &mut |event| match without.contains(&event.file) {
+        true => Ok(()),
+        false => written.push(event),
+    })?;
     Ok((written, resolved))
 }
 
@@ -283,13 +330,13 @@ fn restore_signals(command: &mut Command) {
     unsafe { command.pre_exec(restore) };
 }
 
-/// Waits for strace, and passes signals on to the program.
-fn wait(mut child: Child, signal: &dyn Fn() -> Option<i32>) -> io::Result<ExitStatus> {
+/// Waits for strace, and passes signals on to the program; `signal` is called every few milliseconds.
+fn wait(mut child: Child, mut signal: impl FnMut() -> io::Result<Option<i32>>) -> io::Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if let Some(number) = signal() {
+        if let Some(number) = signal()? {
             pass_on(child.id(), number);
         }
         thread::sleep(PAUSE);

@@ -10,6 +10,7 @@ use crate::cut::cut;
 use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
 use crate::export;
 use crate::format::{TraceReader, TraceWriter};
+use crate::replay::Pace;
 
 const MS: u64 = 1_000_000;
 
@@ -134,14 +135,32 @@ fn a_log_for_fio_names_files_of_its_own() {
     let trace = TraceReader::open(&written.path).unwrap();
     let log = written.dir.path().join("log");
     let files = written.dir.path().join("files");
-    assert_eq!(export::fio(&trace, &log, &files).unwrap(), 3);
+    assert_eq!(export::fio(&trace, &log, &files, Pace::Fast).unwrap(), 3);
     let text = fs::read_to_string(&log).unwrap().replace(&format!("{}/", files.display()), "");
     let wanted = "fio version 2 iolog\n000000 add\n000001 add\n000000 open\n000000 read 100 50\n000001 open\n\
                   000001 write 0 10\n000001 close\n000000 read 0 20\n000000 close\n";
     assert_eq!(text, wanted);
     assert_eq!(fs::metadata(files.join("000000")).unwrap().len(), 150);
     assert!(!files.join("000002").exists());
-    assert!(export::fio(&trace, &log, Path::new("a b")).is_err());
+    assert!(export::fio(&trace, &log, Path::new("a b"), Pace::Fast).is_err());
+}
+
+/// The two events are a millisecond apart; the first one of the trace is no request.
+#[test]
+fn a_log_for_fio_has_microseconds_from_one_on() {
+    let written = written(&[
+        event(0, 0, Kind::Open, 0, 0),
+        event(0, 0, Kind::Read, 100, 50),
+        event(0, 1, Kind::Write, 0, 10),
+    ]);
+    let trace = TraceReader::open(&written.path).unwrap();
+    let log = written.dir.path().join("log");
+    let files = written.dir.path().join("files");
+    assert_eq!(export::fio(&trace, &log, &files, Pace::Recorded).unwrap(), 2);
+    let text = fs::read_to_string(&log).unwrap().replace(&format!("{}/", files.display()), "");
+    let wanted = "fio version 3 iolog\n1 000000 add\n1 000001 add\n1001 000000 open\n1001 000000 read 100 50\n\
+                  1001 000000 close\n2001 000001 open\n2001 000001 write 0 10\n2001 000001 close\n";
+    assert_eq!(text, wanted);
 }
 
 proptest! {

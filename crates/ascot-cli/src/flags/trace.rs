@@ -256,18 +256,19 @@ fn export() -> Command {
     tool("export")
         .about("Write a trace as CSV, or as a log that fio replays")
         .long_about(
-            "Write the events of a trace as CSV, or its requests as a log that fio replays as fast as it can. The log \
-             names files of its own, not the recorded ones, which a replay would overwrite.",
+            "Write the events of a trace as CSV, or its requests as a log that fio replays. The log names \
+             files of its own, not the recorded ones, which a replay would overwrite.",
         )
         .override_usage(
-            "ascot trace export TRACE --csv FILE\nascot trace export TRACE --fio FILE [--fio-dir DIR]\n\
+            "ascot trace export TRACE --csv FILE\nascot trace export TRACE --fio FILE [--fio-dir DIR] [--timing WORD]\n\
              ascot trace export TRACE --buckets FILE",
         )
         .after_help(
             "Examples:\n\
              \x20 ascot trace export run.trace --csv -\n\
              \x20 ascot trace export run.trace --fio run.log\n\
-             \x20 fio --name=replay --read_iolog=run.log",
+             \x20 fio --name=replay --read_iolog=run.log\n\
+             \x20 ascot trace export run.trace --fio timed.log --timing recorded",
         )
         .arg(trace_file())
         .arg(file_option("csv", "write all events to FILE (-: standard output)", "Write all events to FILE as CSV; - is standard output."))
@@ -277,12 +278,20 @@ fn export() -> Command {
             "Write the bytes that each stream of a job of Ascot holds in memory to FILE as CSV, a line for each stream \
              at each turn, beside the size that theory predicts for its place; - is standard output.",
         ))
-        .arg(file_option("fio", "write the requests to FILE as a log of fio", "Write the requests to FILE as a log of fio, version 2."))
+        .arg(file_option("fio", "write the requests to FILE as a log of fio", "Write the requests to FILE as a log of fio."))
         .arg(dir_option(
             "fio-dir",
             "files for fio (default: FILE.files)",
             "Directory of the files that the log names; FILE.files if not given. It is made, and gets a sparse file for \
              each file of the trace, as long as the requests reach.",
+        ))
+        .arg(choice(
+            "timing",
+            "WORD",
+            ["fast", "recorded"],
+            "times for fio: fast (default, none), or recorded",
+            "How fio replays the requests: fast, each when the one before has ended, or recorded, with the recorded \
+             times (fio 3.31 or newer).",
         ))
 }
 

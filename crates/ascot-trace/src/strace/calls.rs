@@ -166,7 +166,11 @@ impl<'a> FileCalls<'a> {
                 self.names(caller, call)?;
             }
             b"chdir" => return Ok(call.path(0).map(|path| absolute(caller.directory, &path))),
-            b"fchdir" => return Ok(call.descriptor(0).map(|(_, name)| unescaped(name.text))),
+            b"fchdir" => {
+                self.note_directory(caller, call);
+                return Ok(call.descriptor(0).map(|(_, name)| unescaped(name.text)));
+            }
+            b"getdents" | b"getdents64" => self.note_directory(caller, call),
             _ => {}
         }
         Ok(None)
@@ -240,7 +244,19 @@ impl<'a> FileCalls<'a> {
         Ok(true)
     }
 
+    /// Notes that the descriptor in the first argument, if it is one, refers to a directory.
+    fn note_directory(&mut self, caller: Caller<'_>, call: &Call<'_>) {
+        let descriptor = call.descriptor(0).map(|(descriptor, _)| descriptor);
+        let open = descriptor.and_then(|descriptor| self.descriptors.get(caller.table, descriptor));
+        if let Some(open) = open {
+            self.files.is_directory(open.file);
+        }
+    }
+
     fn open(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<(), TraceError> {
+        if call.name.starts_with(b"openat") {
+            self.note_directory(caller, call);
+        }
         let Ok(descriptor) = u32::try_from(result) else { return Ok(()) };
         let flags = if call.name == b"open" { 1 } else { 2 };
         let creat = call.name == b"creat";

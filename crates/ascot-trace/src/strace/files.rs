@@ -6,7 +6,7 @@
 //! Invariant: every live name leads to one file; a file without names and without open descriptors is *gone* and
 //! never changes again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::event::TracedFile;
 
@@ -29,6 +29,8 @@ struct State {
     names: u32,
     descriptors: u32,
     deleted: bool,
+    /// Whether a call used it as a directory.
+    directory: bool,
 }
 
 impl Files {
@@ -59,6 +61,7 @@ impl Files {
             names,
             descriptors: 0,
             deleted: false,
+            directory: false,
         });
         (self.list.len() - 1) as u32
     }
@@ -204,6 +207,27 @@ impl Files {
         listed.map(|(file, state)| (file as u32, &state.path[..], state.appended))
     }
 
+    /// Notes that a call used a file as a directory.
+    pub fn is_directory(&mut self, file: u32) {
+        if let Some(state) = self.state(file) {
+            state.directory = true;
+        }
+    }
+
+    /// The files that turned out to be directories: a call used them as such, or another file is below them.
+    pub fn directories(&self) -> HashSet<u32> {
+        let is_parent = |path: &[u8]| {
+            let below = if path == b"/" { path.to_vec() } else { [path, b"/"].concat() };
+            self.names
+                .range(below.clone()..)
+                .next()
+                .is_some_and(|(name, _)| name.len() > below.len() && name.starts_with(&below))
+        };
+        let listed = self.list.iter().enumerate();
+        let found = listed.filter(|(_, state)| state.directory || is_parent(&state.path));
+        found.map(|(file, _)| file as u32).collect()
+    }
+
     /// The table of a trace.
     pub fn into_table(self) -> Vec<TracedFile> {
         let listed = self.list.into_iter();
@@ -277,6 +301,17 @@ mod tests {
         files.exchanged(b"/b", b"/c");
         assert_eq!(files.named(b"/b".to_vec(), false), other);
         assert_eq!(files.renamed(b"/b", b"/c"), Some(file), "replaced");
+    }
+
+    #[test]
+    fn a_name_below_another_makes_it_a_directory() {
+        let mut files = Files::default();
+        for path in ["/d", "/d.x", "/d/a", "/e"] {
+            files.named(path.as_bytes().to_vec(), false);
+        }
+        assert_eq!(files.directories(), HashSet::from([0]));
+        files.is_directory(3);
+        assert_eq!(files.directories(), HashSet::from([0, 3]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A thread may have lines before the call that made it has its result. If one call that makes threads is running,
 //! the thread belongs to it; if several are, its lines wait until a result names it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -32,6 +32,8 @@ pub struct Resolved {
     pub recording: Recording,
     /// Files that were appended to while their length was not known: their number, path and appended bytes.
     pub appended: Vec<(u32, Vec<u8>, u64)>,
+    /// The files that turned out to be directories.
+    pub directories: HashSet<u32>,
     /// Lines that were understood.
     pub lines: u64,
 }
@@ -306,7 +308,9 @@ impl<'a> Resolver<'a> {
         calls.order.finish()?;
         let appended =
             calls.files.appended().map(|(file, path, bytes)| (file, path.to_vec(), bytes)).collect();
+        let directories = calls.files.directories();
         Ok(Resolved {
+            directories,
             files: calls.files.into_table(),
             processes: self.processes.into_iter().map(|process| process.traced).collect(),
             recording: Recording {
