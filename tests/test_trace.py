@@ -330,7 +330,7 @@ os.unlink("out")
 
 @pytest.mark.skipif(not shutil.which("fio"), reason="needs fio")
 def test_fio_keeps_the_recorded_times(disk):
-    """The replay takes as long as the recording. Times in another unit would end it at once, or after a quarter of an hour."""
+    """The replay takes as long as the recording. Times in another unit would end it at once, or much later."""
     code = """
 import os, time
 o = os.open("out", os.O_WRONLY | os.O_CREAT)

@@ -5,7 +5,10 @@
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
+use ascot_io::emergency;
 use ascot_sort::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
@@ -22,6 +25,24 @@ pub fn stoppable<R, E>(work: impl FnOnce(&Cancel) -> Result<R, E>) -> Result<R, 
         stop.end_if_asked();
     }
     done
+}
+
+/// Runs work whose files are removed if a signal stops it. The process ends by that signal, wherever the work is.
+pub fn removing_files<R>(work: impl FnOnce() -> R) -> R {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let cancel = Cancel::new();
+    let stop = Stop::watch(&cancel);
+    let watch = move || {
+        while cancel.check().is_ok() {
+            thread::sleep(PAUSE);
+        }
+        emergency::claim_end();
+        emergency::remove_all();
+        stop.end_if_asked();
+    };
+    // Without a thread, signals wait until the work is done.
+    drop(thread::Builder::new().name("signals".into()).spawn(watch));
+    work()
 }
 
 /// Records the signal that asked the job to stop.

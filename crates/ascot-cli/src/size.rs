@@ -36,11 +36,13 @@ pub enum SizeError {
     /// A number without a unit, which is ambiguous.
     #[error(
         "{number} needs a unit\n  write {number}MiB, {number}GiB, {number}MB, {number}GB or {number}b \
-         (bytes)"
+         (bytes){or_share}"
     )]
     NoUnit {
         /// The number given.
         number: String,
+        /// The alternative, if a share is possible.
+        or_share: &'static str,
     },
     /// The text does not begin with a number.
     #[error("{text:?} is not a size\n  accepted: 512MiB, 1.5GiB, 2GB, 1G (the same as 1GiB), 10%")]
@@ -81,16 +83,18 @@ pub enum SizeError {
 pub fn memory_size(text: &str) -> Result<Amount, SizeError> {
     let (number, unit) = split(text);
     if unit.is_empty() && !number.is_empty() {
-        return Err(SizeError::NoUnit { number: number.to_owned() });
+        return Err(SizeError::NoUnit { number: number.to_owned(), or_share: ", or a share such as 25%" });
     }
     amount(text, number, unit)
 }
 
 /// Reads an amount of data: like `--memory`, but not as a share, in bytes.
 pub fn data_size(text: &str) -> Result<u64, SizeError> {
-    match memory_size(text)? {
-        Amount::Bytes(bytes) => Ok(bytes),
-        Amount::Percent(_) => Err(SizeError::Share { text: text.to_owned() }),
+    match memory_size(text) {
+        Ok(Amount::Bytes(bytes)) => Ok(bytes),
+        Ok(Amount::Percent(_)) => Err(SizeError::Share { text: text.to_owned() }),
+        Err(SizeError::NoUnit { number, .. }) => Err(SizeError::NoUnit { number, or_share: "" }),
+        Err(error) => Err(error),
     }
 }
 
@@ -243,6 +247,7 @@ mod tests {
     #[test]
     fn an_amount_of_data_is_no_share() {
         assert_eq!(data_size("2MB"), Ok(2_000_000));
+        assert!(!data_size("25").unwrap_err().to_string().contains("share"));
         assert_eq!(data_size("25%"), Err(SizeError::Share { text: "25%".into() }));
     }
 

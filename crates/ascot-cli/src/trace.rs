@@ -37,13 +37,13 @@ const COMMAND_CHARACTERS: usize = 400;
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     match matches.subcommand() {
         Some(("record", matches)) => run_record(matches),
-        Some(("convert", matches)) => run_convert(matches),
+        Some(("convert", matches)) => signals::removing_files(|| run_convert(matches)),
         Some(("show", matches)) => show(matches),
-        Some(("plot", matches)) => trace_pages::plot(matches),
-        Some(("compare", matches)) => trace_pages::compare(matches),
-        Some(("cut", matches)) => run_cut(matches),
+        Some(("plot", matches)) => signals::removing_files(|| trace_pages::plot(matches)),
+        Some(("compare", matches)) => signals::removing_files(|| trace_pages::compare(matches)),
+        Some(("cut", matches)) => signals::removing_files(|| run_cut(matches)),
         Some(("replay", matches)) => trace_replay::run(matches, &open(matches)?),
-        Some(("export", matches)) => run_export(matches),
+        Some(("export", matches)) => signals::removing_files(|| run_export(matches)),
         _ => Err(Failure::usage("no command given", "ascot trace --help lists them")),
     }
 }
@@ -255,15 +255,7 @@ fn shortened(path: &str) -> String {
 }
 
 fn append_remarks(text: &mut String, census: &Census) {
-    let remarks = [
-        (census.unseen_requests, "descriptors were not seen being opened; their positions count from 0"),
-        (census.guessed_appends, "appends went to files of unknown length; their offsets are lower bounds"),
-        (census.skipped_lines, "lines of the log were not understood"),
-    ];
-    for (count, remark) in remarks.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = writeln!(text, "  {} {remark}", units::count(count));
-    }
-    for remark in census.block.map(|counts| counts.remarks()).unwrap_or_default() {
+    for remark in census.remarks() {
         let _ = writeln!(text, "  {remark}");
     }
 }
@@ -280,11 +272,7 @@ fn run_cut(matches: &ArgMatches) -> Result<u8, Failure> {
     let trace = open(matches)?;
     let output = path(matches, "output");
     refuse_same(&[path(matches, "trace")], &output)?;
-    let events = cut(&trace, from_ns, to_ns, &output)?;
-    if events == 0 {
-        let length = units::seconds(trace.last_ns() as f64 / 1e9);
-        eprintln!("ascot: no event is in that range; the trace has {length}");
-    }
+    cut(&trace, from_ns, to_ns, &output)?;
     Ok(0)
 }
 
@@ -317,8 +305,15 @@ fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
             "jobs of ascot that merge, split or run a program write them: ascot sort --trace FILE",
         ));
     }
-    for output in csv.iter().chain(&fio).chain(&buckets) {
+    let outputs: Vec<&PathBuf> = csv.iter().chain(&fio).chain(&buckets).collect();
+    for (number, output) in outputs.iter().enumerate() {
         refuse_same(&[path(matches, "trace")], output)?;
+        if outputs[..number].contains(output) {
+            return Err(Failure::usage(
+                format!("{}: two outputs have this name", output.display()),
+                "name a file for each",
+            ));
+        }
     }
     if let Some(file) = csv {
         export::csv(&trace, &file)?;

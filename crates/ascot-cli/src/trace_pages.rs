@@ -1,9 +1,11 @@
 //! `ascot trace plot` and `ascot trace compare`: traces on a page, and side by side in a table.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use ascot_trace::TraceReader;
-use ascot_trace::compare::{Compared, Row, rows};
+use ascot_trace::compare::{Compared, Row, remarks, rows};
 use ascot_trace::page::{Shown, write_page};
 use clap::ArgMatches;
 
@@ -29,6 +31,16 @@ pub fn plot(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// Names of traces: those of their files if they differ, else the paths.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    let of_files: Vec<_> = paths.iter().filter_map(|path| path.file_name()).collect();
+    let differ = of_files.iter().collect::<HashSet<_>>().len() == paths.len();
+    match differ {
+        true => of_files.iter().map(|name| name.to_string_lossy().into_owned()).collect(),
+        false => paths.iter().map(|path| path.display().to_string()).collect(),
+    }
+}
+
 /// `ascot trace compare`.
 pub fn compare(matches: &ArgMatches) -> Result<u8, Failure> {
     let paths = values::paths(matches, "traces");
@@ -47,8 +59,8 @@ pub fn compare(matches: &ArgMatches) -> Result<u8, Failure> {
     let traces: Vec<TraceReader> =
         paths.iter().map(|path| TraceReader::open(path)).collect::<Result<_, _>>()?;
     let mut compared = Vec::new();
-    for (path, trace) in paths.iter().zip(&traces) {
-        compared.push(Compared::new(path.display().to_string(), trace, data_bytes, profile.as_ref())?);
+    for (name, trace) in names(&paths).into_iter().zip(&traces) {
+        compared.push(Compared::new(name, trace, data_bytes, profile.as_ref())?);
     }
     if let Some(output) = &output {
         let shown: Vec<Shown<'_>> =
@@ -73,6 +85,9 @@ fn text(compared: &[Compared]) -> String {
         for Row { name, values } in &rows {
             append_line(&mut text, name, values.get(from..to).unwrap_or_default());
         }
+    }
+    for remark in remarks(compared) {
+        let _ = writeln!(text, "  {remark}");
     }
     text
 }

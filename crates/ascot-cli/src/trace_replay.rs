@@ -62,11 +62,17 @@ fn virtual_text(replayed: &VirtualReplay) -> String {
         units::seconds(replayed.seconds),
         units::rate(replayed.bytes_per_s)
     );
+    let of_cache = match replayed.switches == replayed.switches_without_cache {
+        true => String::new(),
+        false => format!(
+            " of {}, of which the cache avoids the others",
+            units::count(replayed.switches_without_cache)
+        ),
+    };
     let _ = writeln!(
         text,
-        "  switches {} of {}: the cache avoids the others; at most {} at a time",
+        "  switches {}{of_cache}; at most {} at a time",
         units::count(replayed.switches),
-        units::count(replayed.switches_without_cache),
         units::plural(replayed.streams, "stream")
     );
     append_rounding(&mut text, &replayed.rounding, replayed.volume_bytes, replayed.live_bytes);

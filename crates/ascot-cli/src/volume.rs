@@ -1,6 +1,7 @@
 //! The profiles of volumes for a command: those that the user names, and those that are found (docs/formats/volume.md).
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ascot_device::{Profile, VolumeFinder};
@@ -47,6 +48,12 @@ fn named_by(value: &OsString, by: &'static str) -> Result<Named, Failure> {
     let profile = match value.to_str().and_then(VolumeKind::from_word) {
         Some(kind) => kind.profile().map(Profile::assumed),
         None if Path::new(value).exists() => Some(read(Path::new(value))?),
+        None if value.as_bytes().contains(&b'/') => {
+            return Err(Failure::usage(
+                format!("{by}: {} does not exist", Path::new(value).display()),
+                INSTEAD,
+            ));
+        }
         None => {
             let kinds = VolumeKind::NAMED.map(VolumeKind::word).join(", ");
             return Err(Failure::usage(
@@ -59,6 +66,9 @@ fn named_by(value: &OsString, by: &'static str) -> Result<Named, Failure> {
 }
 
 fn read(path: &Path) -> Result<Profile, Failure> {
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{}: a directory is no profile", path.display()), INSTEAD));
+    }
     let text = std::fs::read_to_string(path).map_err(Failure::file(path, "cannot read the profile"))?;
     Profile::parse(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display()), INSTEAD))
 }

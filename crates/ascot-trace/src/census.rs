@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::bucket_census::{BowtieCensus, bowties};
 use crate::error::TraceError;
-use crate::event::{BlockCounts, Event, Kind};
+use crate::event::{BlockCounts, Event, Kind, Recording};
 use crate::format::TraceReader;
 
 /// Runs of a range of lengths.
@@ -96,6 +96,14 @@ pub struct Census {
     pub by_file: Vec<FileCensus>,
     /// The bowties of a job of Ascot, in the order in which they began.
     pub bowties: Vec<BowtieCensus>,
+}
+
+impl Census {
+    /// Remarks on what the trace does not show.
+    pub fn remarks(&self) -> Vec<String> {
+        let Census { unseen_requests, guessed_appends, skipped_lines, block, .. } = *self;
+        Recording { unseen_requests, guessed_appends, skipped_lines, block, ..Recording::default() }.remarks()
+    }
 }
 
 /// Counts a trace.

@@ -41,6 +41,24 @@ impl Compared {
     }
 }
 
+/// Remarks on what the traces do not show, and on differences that make a comparison unfair.
+pub fn remarks(traces: &[Compared]) -> Vec<String> {
+    let named = |one: &Compared| {
+        let name = one.trace.clone();
+        one.census.remarks().into_iter().map(move |remark| format!("{name}: {remark}"))
+    };
+    let mut remarks: Vec<String> = traces.iter().flat_map(named).collect();
+    let of_disks: Vec<&str> =
+        traces.iter().filter(|one| one.census.block.is_some()).map(|one| one.trace.as_str()).collect();
+    if !of_disks.is_empty() && of_disks.len() < traces.len() {
+        remarks.push(format!(
+            "{}: requests below the page cache, beside the calls of programs above it",
+            of_disks.join(", ")
+        ));
+    }
+    remarks
+}
+
 /// A measure of all traces as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {

@@ -1,7 +1,7 @@
 //! A part of a trace: the events of a time range, with the files and processes that they name, and the buckets at the
 //! turns in that range.
 //!
-//! Times start again at 0 with the begin of the range.
+//! Times start again at 0 with the beginning of the range.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use crate::error::TraceError;
 use crate::event::{Event, Recording};
 use crate::format::{TraceReader, TraceWriter};
 
-/// Writes the events from `from_ns` to before `to_ns` to another trace. Returns their number.
-pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Result<u64, TraceError> {
+/// Writes the events from `from_ns` to before `to_ns` to another trace. A range without events is an error.
+pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Result<(), TraceError> {
     let last_ns = to_ns.saturating_sub(1);
     let mut files = Numbers::new(trace.files().len());
     let mut processes = Numbers::new(trace.processes().len());
@@ -24,7 +24,10 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
         writer.push(&Event { time_ns: event.time_ns - from_ns, file, process, ..event })?;
         count += 1;
     }
-    cut_turns(trace, from_ns, last_ns, &mut writer)?;
+    count += cut_turns(trace, from_ns, last_ns, &mut writer)?;
+    if count == 0 {
+        return Err(TraceError::NothingToCut { length_ns: trace.last_ns() });
+    }
     let recording = Recording {
         start_ns: trace.recording().start_ns.saturating_add(from_ns),
         ..trace.recording().clone()
@@ -32,16 +35,17 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
     let files = files.kept(trace.files());
     let processes = processes.kept(trace.processes());
     writer.finish(&files, &processes, &recording)?;
-    Ok(count)
+    Ok(())
 }
 
-/// Adds the turns in the range, and the bowties that they name.
+/// Adds the turns in the range, and the bowties that they name. Returns the number of turns.
 fn cut_turns(
     trace: &TraceReader,
     from_ns: u64,
     last_ns: u64,
     writer: &mut TraceWriter,
-) -> Result<(), TraceError> {
+) -> Result<u64, TraceError> {
+    let mut count = 0;
     let mut bowties = Numbers::new(trace.bowties().len());
     for turn in trace.turns_between(from_ns, last_ns) {
         let turn = turn?;
@@ -53,8 +57,9 @@ fn cut_turns(
             writer.add_bowtie(of_trace.clone());
         }
         writer.push_turn(&Turn { time_ns: turn.time_ns - from_ns, bowtie, ..turn })?;
+        count += 1;
     }
-    Ok(())
+    Ok(count)
 }
 
 /// New numbers of the entries that are used, in the order of their first use.

@@ -24,7 +24,7 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The trace has another version.
-    #[error("{}: the trace has version {found}; this program reads version {known}", path.display())]
+    #[error("{}: the trace has version {found}; this program reads versions up to {known}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -136,6 +136,25 @@ pub enum TraceError {
         /// The system's error.
         source: io::Error,
     },
+    /// The log of strace could not be converted, and is kept.
+    #[error(
+        "{error}\n  the log of strace is kept: {}\n  ascot trace convert {} -o {}  makes the trace of it",
+        log.display(), log.display(), output.display()
+    )]
+    NotConverted {
+        /// The error.
+        error: Box<TraceError>,
+        /// The log.
+        log: PathBuf,
+        /// The trace.
+        output: PathBuf,
+    },
+    /// A cut has no event.
+    #[error("no event is in that range; the trace has {}\n  nothing was written", units::seconds(*length_ns as f64 / 1e9))]
+    NothingToCut {
+        /// The time of the last event.
+        length_ns: u64,
+    },
     /// A line of the log is too long to be one of strace.
     #[error("{}: a line at byte {offset} is too long for a log of strace\n  the log is damaged: record again", path.display())]
     LongLine {
@@ -145,7 +164,8 @@ pub enum TraceError {
         offset: u64,
     },
     /// The log has lines, but none of them is a line of strace.
-    #[error("{}: no line of the log was understood; the first is {line:?}\n  ascot reads logs of strace 5.8 and newer", path.display())]
+    #[error("{}: no line of the log was understood; the first is {line:?}\n  ascot reads logs of \
+         strace 5.8 and newer, made by: strace -f -ttt -y -s 0 -o LOG", path.display())]
     NotALog {
         /// The log.
         path: PathBuf,

@@ -116,6 +116,30 @@ pub struct Recording {
     pub block: Option<BlockCounts>,
 }
 
+impl Recording {
+    /// Remarks on what the recording does not show.
+    pub fn remarks(&self) -> Vec<String> {
+        let counted = [
+            (
+                self.unseen_requests,
+                "request",
+                "used a descriptor that came from elsewhere: its position counts from 0",
+            ),
+            (self.guessed_appends, "append", "went to a file of unknown length: its offset is a lower bound"),
+            (self.skipped_lines, "line of the log", "was not understood"),
+        ];
+        let counted = counted.into_iter().filter(|(count, _, _)| *count > 0);
+        let mut remarks: Vec<String> = counted
+            .map(|(count, what, happened)| match count {
+                1 => format!("1 {what} {happened}"),
+                _ => format!("{} times, a {what} {happened}", units::count(count)),
+            })
+            .collect();
+        remarks.extend(self.block.map(|counts| counts.remarks()).unwrap_or_default());
+        remarks
+    }
+}
+
 /// Requests, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {

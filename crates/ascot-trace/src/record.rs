@@ -103,6 +103,7 @@ pub fn record(
         descriptors: inherited(),
         lengths: HashMap::new(),
         is_file,
+        may_be_same,
     };
     let child = strace_command(log.path(), &request.command)
         .spawn()
@@ -128,15 +129,30 @@ pub fn record(
         source,
         ..Recording::default()
     };
-    let (written, resolved) = convert(log.path(), start, lengths_before, &request.output)?;
-    if resolved.processes.iter().all(|process| process.program.is_empty()) {
+    let converted = convert(log.path(), start, lengths_before, &request.output);
+    if converted.as_ref().is_ok_and(|(_, resolved)| resolved.processes.iter().all(|it| it.program.is_empty()))
+    {
         return Err(TraceError::NotRun { program: named.to_string_lossy().into_owned() });
     }
-    let converted = finish(written, resolved, &labels)?;
+    let converted = match converted.and_then(|(written, resolved)| finish(written, resolved, &labels)) {
+        Ok(converted) => converted,
+        Err(error) => return Err(with_log(error, log, &request.output)),
+    };
     notices.extend(converted.notices());
     let log = if request.keep_log { Some(keep(log, &request.output)?) } else { None };
     let Converted { events, files, trace_bytes, .. } = converted;
     Ok(Recorded { status, events, files, trace_bytes, log, notices })
+}
+
+/// Keeps the log if it cannot be converted: the program need not run again.
+fn with_log(error: TraceError, log: tempfile::NamedTempFile, output: &Path) -> TraceError {
+    if is_standard_output(output) {
+        return error;
+    }
+    match keep(log, output) {
+        Ok(log) => TraceError::NotConverted { error: Box::new(error), log, output: output.to_owned() },
+        Err(_) => error,
+    }
 }
 
 /// The error if the volume of a log is full.
@@ -172,7 +188,7 @@ pub fn record_block(
 
 /// Remarks on requests that are not in the trace.
 fn block_remarks(recorded: &block::BlockRecorded) -> Vec<String> {
-    let mut remarks = recorded.recording.block.map(|counts| counts.remarks()).unwrap_or_default();
+    let mut remarks = recorded.recording.remarks();
     if recorded.without_extents > 0 {
         remarks.push(format!(
             "{} lie on no single disk (such as btrfs, or a network): their requests are not attributed",
@@ -191,12 +207,20 @@ pub struct Converted {
     /// Bytes of the trace.
     pub trace_bytes: u64,
     recording: Recording,
+    /// Whether a program makes requests that the log does not show.
+    asynchronous: bool,
 }
 
 impl Converted {
     /// Remarks for the user.
     pub fn notices(&self) -> Vec<String> {
-        remarks(&self.recording)
+        let mut remarks = self.recording.remarks();
+        if self.asynchronous {
+            let text = "the program uses io_uring or the kernel's asynchronous I/O, whose requests strace does not see; \
+                        --block records them";
+            remarks.push(text.to_owned());
+        }
+        remarks
     }
 }
 
@@ -207,6 +231,7 @@ pub fn convert_log(log: &Path, directory: &Path, output: &Path) -> Result<Conver
         descriptors: Vec::new(),
         lengths: HashMap::new(),
         is_file: |_| true,
+        may_be_same: |_, _| true,
     };
     let labels = Recording {
         command: log.as_os_str().as_bytes().to_vec(),
@@ -260,7 +285,7 @@ fn finish(written: Written, resolved: Resolved, labels: &Recording) -> Result<Co
     let events = written.writer.event_count();
     let files = written.seen.iter().filter(|seen| **seen).count() as u64;
     let trace_bytes = written.writer.finish(&resolved.files, &resolved.processes, &recording)?;
-    Ok(Converted { events, files, trace_bytes, recording })
+    Ok(Converted { events, files, trace_bytes, recording, asynchronous: resolved.asynchronous })
 }
 
 /// Converts a log without the events of some files.
@@ -287,27 +312,6 @@ fn lengths_before(resolved: &Resolved) -> HashMap<u32, u64> {
         Some((*file, before))
     });
     known.collect()
-}
-
-/// Remarks on what the log did not show.
-fn remarks(recording: &Recording) -> Vec<String> {
-    let mut remarks = Vec::new();
-    if recording.unseen_requests > 0 {
-        remarks.push(format!(
-            "{} requests used descriptors that came from elsewhere; their positions count from 0",
-            recording.unseen_requests
-        ));
-    }
-    if recording.guessed_appends > 0 {
-        remarks.push(format!(
-            "{} appends went to files of unknown length; their offsets count from the end that was seen",
-            recording.guessed_appends
-        ));
-    }
-    if recording.skipped_lines > 0 {
-        remarks.push(format!("{} lines of strace were not understood", recording.skipped_lines));
-    }
-    remarks
 }
 
 fn strace_command(log: &Path, command: &[OsString]) -> Command {
@@ -343,13 +347,28 @@ fn wait(mut child: Child, mut signal: impl FnMut() -> io::Result<Option<i32>>) -
     }
 }
 
-/// Sends a signal to the program that strace started: strace itself ignores most of them.
+/// Sends a signal to the program that strace started: strace itself ignores most of them. If it has ended, the signal
+/// goes to the processes that it has left behind.
 fn pass_on(strace: u32, number: i32) {
     let list = fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap_or_default();
-    let program = list.split_whitespace().next().and_then(|word| word.parse().ok()).and_then(Pid::from_raw);
-    if let Some((program, signal)) = program.zip(Signal::from_named_raw(number)) {
-        let _ = kill_process(program, signal);
+    let program = list.split_whitespace().next().and_then(|word| word.parse().ok());
+    let receivers = program.map_or_else(|| traced_by(strace), |program| vec![program]);
+    let Some(signal) = Signal::from_named_raw(number) else { return };
+    for process in receivers.into_iter().filter_map(Pid::from_raw) {
+        let _ = kill_process(process, signal);
     }
+}
+
+/// The processes that a process traces.
+fn traced_by(tracer: u32) -> Vec<i32> {
+    let is_traced = |process: &i32| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+        line.and_then(|line| line.trim().parse().ok()) == Some(tracer)
+    };
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(is_traced).collect()
 }
 
 /// The first line of `strace --version`.
@@ -382,9 +401,16 @@ fn find(program: &OsStr) -> Result<PathBuf, TraceError> {
     }
 }
 
-/// A remark on a program that runs with the rights of its owner, which a traced program does not get.
+/// A remark on a program with rights of its own, which a traced program does not get.
 fn privileges_lost(program: &Path) -> Option<String> {
     let metadata = fs::metadata(program).ok()?;
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root && rustix::fs::getxattr(program, "security.capability", &mut [0u8; 64][..]).is_ok() {
+        return Some(format!(
+            "{}: a traced program does not get its capabilities (setcap); record it as root",
+            program.display()
+        ));
+    }
     let special = metadata.mode() & (libc::S_ISUID | libc::S_ISGID) != 0;
     let other = metadata.uid() != rustix::process::geteuid().as_raw();
     (special && other).then(|| {
@@ -417,6 +443,15 @@ fn is_file(path: &[u8]) -> bool {
     match fs::symlink_metadata(OsStr::from_bytes(path)) {
         Ok(metadata) => metadata.is_file() || metadata.file_type().is_block_device(),
         Err(_) => true,
+    }
+}
+
+/// Whether two paths may be those of one directory: a path that does not exist any more may be that of any.
+fn may_be_same(one: &[u8], other: &[u8]) -> bool {
+    let real = |path: &[u8]| fs::canonicalize(OsStr::from_bytes(path));
+    match (real(one), real(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => true,
     }
 }
 

@@ -396,7 +396,7 @@ impl<R: Records> Job<'_, R> {
         let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into, held_bytes));
         drop(inputs);
         let merged = result?;
-        self.merge_done(if is_output { "merge" } else { "merge some" }, runs.len(), buffers);
+        self.merge_done(if is_output { "merge" } else { "merge some" }, spilled.len(), buffers);
         Ok(merged)
     }
 

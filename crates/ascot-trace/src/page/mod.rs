@@ -32,7 +32,7 @@ use ascot_io::AtomicOutput;
 use ascot_model::report::Report;
 use serde::Serialize;
 
-use crate::compare::Compared;
+use crate::compare::{Compared, remarks};
 use crate::error::TraceError;
 use crate::format::TraceReader;
 use crate::output::Output;
@@ -240,8 +240,13 @@ fn head(title: &str) -> String {
 fn body(prepared: &[Prepared<'_>]) -> String {
     let compared: Vec<Compared> = prepared.iter().map(|one| one.shown.compared.clone()).collect();
     let names: Vec<&str> = compared.iter().map(|one| one.trace.as_str()).collect();
+    let remarks: String = remarks(&compared)
+        .iter()
+        .map(|remark| format!("<p class=\"remark\">{}</p>\n", escaped(remark)))
+        .collect();
     format!(
-        "<body class=\"{}\">\n<h1>{}</h1>\n<main>\n{}<section id=\"numbers\"><h2>Counts</h2>\n{}</section>\n{}</main>\n",
+        "<body class=\"{}\">\n<h1>{}</h1>\n<main>\n{}<section id=\"numbers\"><h2>Counts</h2>\n{}{remarks}</section>\n{}\
+         </main>\n",
         if prepared.len() == 1 { "one" } else { "several" },
         escaped(&title_of(&names)),
         seeks(prepared),

@@ -36,6 +36,8 @@ pub struct Start {
     pub lengths: HashMap<u32, u64>,
     /// Whether a path is that of a file or a block device.
     pub is_file: fn(&[u8]) -> bool,
+    /// Whether two paths may be those of one directory.
+    pub may_be_same: fn(&[u8], &[u8]) -> bool,
 }
 
 /// Who calls.
@@ -64,6 +66,8 @@ pub struct FileCalls<'a> {
     pub unseen_requests: u64,
     /// Appends at a position that was guessed.
     pub guessed_appends: u64,
+    /// Whether a program makes requests that are no calls: io_uring, or the kernel's asynchronous I/O.
+    pub asynchronous: bool,
 }
 
 /// The position of a request.
@@ -84,6 +88,13 @@ impl At {
     }
 }
 
+/// The absolute path in an argument as the program wrote it, from the directory in an argument or the caller's.
+fn as_written(caller: Caller<'_>, call: &Call<'_>, path: usize, directory: Option<usize>) -> Option<Vec<u8>> {
+    let named = directory.and_then(|index| call.directory(index)).map(unescaped);
+    let base = named.as_deref().unwrap_or(caller.directory);
+    call.path(path).map(|path| absolute(base, &path))
+}
+
 impl<'a> FileCalls<'a> {
     /// Nothing open yet.
     pub fn new(start: &'a Start, order: Order<'a>) -> FileCalls<'a> {
@@ -94,6 +105,7 @@ impl<'a> FileCalls<'a> {
             start,
             unseen_requests: 0,
             guessed_appends: 0,
+            asynchronous: false,
         }
     }
 
@@ -165,11 +177,12 @@ impl<'a> FileCalls<'a> {
             b"rename" | b"renameat" | b"renameat2" | b"unlink" | b"unlinkat" | b"link" | b"linkat" => {
                 self.names(caller, call)?;
             }
-            b"chdir" => return Ok(call.path(0).map(|path| absolute(caller.directory, &path))),
+            b"chdir" => return Ok(self.named(caller, call, 0, None)),
             b"fchdir" => {
                 self.note_directory(caller, call);
                 return Ok(call.descriptor(0).map(|(_, name)| unescaped(name.text)));
             }
+            b"io_uring_setup" | b"io_setup" => self.asynchronous = true,
             b"getdents" | b"getdents64" => self.note_directory(caller, call),
             _ => {}
         }
@@ -266,6 +279,10 @@ impl<'a> FileCalls<'a> {
             return Ok(());
         }
         let path = unescaped(name.text);
+        let (argument, directory) = if call.name.starts_with(b"openat") { (1, Some(0)) } else { (0, None) };
+        if let Some(written) = as_written(caller, call, argument, directory) {
+            self.files.opened_as(&written, &path, self.start.may_be_same);
+        }
         let exclusive = call.has(flags, b"O_CREAT") && call.has(flags, b"O_EXCL");
         let file = if name.deleted || call.has(flags, b"O_TMPFILE") {
             self.files.nameless(path, call.has(flags, b"O_TMPFILE"))
@@ -349,7 +366,7 @@ impl<'a> FileCalls<'a> {
 
     fn resize(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<(), TraceError> {
         let file = match call.name {
-            b"truncate" => call.path(0).and_then(|path| self.files.find(&absolute(caller.directory, &path))),
+            b"truncate" => self.named(caller, call, 0, None).and_then(|path| self.files.find(&path)),
             _ => call
                 .descriptor(0)
                 .and_then(|(descriptor, _)| self.descriptors.get(caller.table, descriptor))
@@ -375,13 +392,20 @@ impl<'a> FileCalls<'a> {
         self.emit(caller, file, Kind::Resize, bytes)
     }
 
+    /// The own name of the file that the argument `path` names, from the directory in an argument or the caller's.
+    fn named(
+        &self,
+        caller: Caller<'_>,
+        call: &Call<'_>,
+        path: usize,
+        directory: Option<usize>,
+    ) -> Option<Vec<u8>> {
+        as_written(caller, call, path, directory).map(|path| self.files.real_name(path))
+    }
+
     /// Renames, links and removals.
     fn names(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<(), TraceError> {
-        let relative = |path: usize, directory: Option<usize>| {
-            let named = directory.and_then(|index| call.directory(index)).map(unescaped);
-            let base = named.as_deref().unwrap_or(caller.directory);
-            call.path(path).map(|path| absolute(base, &path))
-        };
+        let relative = |path, directory| self.named(caller, call, path, directory);
         let gone = match call.name {
             b"unlink" => relative(0, None).and_then(|path| self.files.unlinked(&path)),
             b"unlinkat" => relative(1, Some(0)).and_then(|path| self.files.unlinked(&path)),

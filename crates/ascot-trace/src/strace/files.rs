@@ -15,6 +15,8 @@ use crate::event::TracedFile;
 pub struct Files {
     list: Vec<State>,
     names: BTreeMap<Vec<u8>, u32>,
+    /// Names of directories through symbolic links, with their own.
+    links: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 struct State {
@@ -73,6 +75,30 @@ impl Files {
     /// The file that has a name now.
     pub fn find(&self, path: &[u8]) -> Option<u32> {
         self.names.get(path).copied()
+    }
+
+    /// Notes that a file was opened as `named`, and that its own name is `real`: its directory may have been reached
+    /// through a symbolic link. `agrees` says whether two directories may be the same.
+    pub fn opened_as(&mut self, named: &[u8], real: &[u8], agrees: fn(&[u8], &[u8]) -> bool) {
+        let Some((link, directory)) = different_directories(named, real) else { return };
+        let known = self.links.get(link).is_some_and(|known| known == directory);
+        if !known && agrees(link, directory) {
+            self.links.insert(link.to_vec(), directory.to_vec());
+        }
+    }
+
+    /// The own name of a file that a call names without opening it.
+    pub fn real_name(&self, path: Vec<u8>) -> Vec<u8> {
+        if self.links.is_empty() || self.names.contains_key(&path) {
+            return path;
+        }
+        let ends = (1..=path.len()).rev().filter(|end| path.get(*end).is_none_or(|byte| *byte == b'/'));
+        for end in ends {
+            if let Some(directory) = self.links.get(&path[..end]) {
+                return [directory, &path[end..]].concat();
+            }
+        }
+        path
     }
 
     /// The number of files.
@@ -247,6 +273,18 @@ impl State {
     }
 }
 
+/// The directories of two names of one file, without the names that both end with; none if the last names differ.
+fn different_directories<'p>(named: &'p [u8], real: &'p [u8]) -> Option<(&'p [u8], &'p [u8])> {
+    let (mut one, mut other) = (named, real);
+    loop {
+        let slashes = memchr::memrchr(b'/', one).zip(memchr::memrchr(b'/', other));
+        match slashes.filter(|(slash, of_other)| one[*slash..] == other[*of_other..]) {
+            Some((slash, of_other)) => (one, other) = (&one[..slash], &other[..of_other]),
+            None => return (one.len() < named.len() && one != other).then_some((one, other)),
+        }
+    }
+}
+
 /// The absolute form of `path` as seen from `directory`: without `.`, `..` and empty parts.
 pub fn absolute(directory: &[u8], path: &[u8]) -> Vec<u8> {
     let base = if path.starts_with(b"/") { &[][..] } else { directory };
@@ -312,6 +350,24 @@ mod tests {
         assert_eq!(files.directories(), HashSet::from([0]));
         files.is_directory(3);
         assert_eq!(files.directories(), HashSet::from([0, 3]));
+    }
+
+    #[test]
+    fn directories_have_names_through_links() {
+        let mut files = Files::default();
+        let file = files.named(b"/real/sub/a".to_vec(), true);
+        files.opened_as(b"/d/link/sub/a", b"/real/sub/a", |_, _| true);
+        assert_eq!(files.real_name(b"/d/link/other".to_vec()), b"/real/other");
+        assert_eq!(files.real_name(b"/d/link".to_vec()), b"/real");
+        assert_eq!(files.real_name(b"/d/linked".to_vec()), b"/d/linked");
+        let name = files.real_name(b"/d/link/sub/a".to_vec());
+        assert_eq!(files.unlinked(&name), Some(file));
+        // A link to a file says nothing about its directory, nor does one that the system does not confirm.
+        files.opened_as(b"/d/x", b"/e/y", |_, _| true);
+        files.opened_as(b"/d/y", b"/e/y", |_, _| false);
+        assert_eq!(files.real_name(b"/d/y".to_vec()), b"/d/y");
+        assert_eq!(different_directories(b"/a/b", b"/a/b"), None);
+        assert_eq!(different_directories(b"/a/b", b"/b"), Some((&b"/a"[..], &b""[..])));
     }
 
     #[test]

@@ -27,4 +27,4 @@ pub use resolve::{Resolved, convert};
 pub const CALLS: &str = "?open,openat,?openat2,?creat,close,?close_range,dup,?dup2,dup3,fcntl,read,write,pread64,\
 pwrite64,readv,writev,preadv,pwritev,?preadv2,?pwritev2,sendfile,?copy_file_range,splice,lseek,ftruncate,truncate,\
 fallocate,?rename,?renameat,?renameat2,?unlink,unlinkat,?link,linkat,chdir,fchdir,clone,?clone3,?fork,?vfork,execve,\
-?execveat";
+?execveat,?io_uring_setup,?io_setup";

@@ -36,6 +36,8 @@ pub struct Resolved {
     pub directories: HashSet<u32>,
     /// Lines that were understood.
     pub lines: u64,
+    /// Whether a program makes requests that the log does not show.
+    pub asynchronous: bool,
 }
 
 /// Converts a log: passes its events to `sink` in the order of their times.
@@ -322,6 +324,7 @@ impl<'a> Resolver<'a> {
             },
             appended,
             lines: self.lines,
+            asynchronous: calls.asynchronous,
         })
     }
 }
