@@ -323,6 +323,23 @@ def test_traces_are_compared_at_equal_scales(disk):
         assert "Requests 167 to 500" in state(shown, 0) and "Requests 167 to 834" in state(shown, 1)
 
 
+def test_a_short_trace_beside_a_long_one_fills_its_chart(disk):
+    few = trace_of(disk, [read("in", n * 1000, 1000) for n in range(30)], "few")
+    many = trace_of(disk, [read("in", n * 1000, 1000) for n in range(1000)], "many")
+    run("trace", "compare", few, many, "-o", disk / "page.html")
+
+    def last_column(shown):
+        reads = colours(shown)[0]
+        width, height, at = pixels(shown, 0)
+        return max(column for column in range(width) for row in range(height) if at(column, row) == reads) / width
+
+    with opened(disk / "page.html") as shown:
+        assert last_column(shown) > 0.98 and not shown.run("document.getElementById('equal').checked")
+        shown.run("document.getElementById('equal').click()")
+        shown.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert last_column(shown) == pytest.approx(0.03, abs=0.01)
+
+
 def test_names_of_files_are_text_and_damage_is_told(disk):
     name = "</script><img src=http:x onerror=alert(1)>"
     trace = trace_of(disk, [read(name, 0, 10), read("b", 0, 10)])

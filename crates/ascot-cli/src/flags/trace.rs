@@ -145,7 +145,7 @@ fn compare() -> Command {
         .long_about(
             "Compare traces: bytes, calls, files, switches attempted and taken, and the mean run, a column for each trace. \
              With a profile, also the time and the rate of a replay on the virtual disk; with the size of the data, also \
-             the number of passes. The page has the seek charts of all traces side by side, with equal scales.",
+             the number of passes. The page has the seek charts of all traces side by side, with equal scales or with those of each trace.",
         )
         .override_usage("ascot trace compare TRACE... [-o PAGE] [OPTION]...")
         .after_help(

@@ -269,8 +269,9 @@ fn seeks(prepared: &[Prepared<'_>]) -> String {
         );
     }
     format!(
-        "<section id=\"seeks\"><h2>Offset of every request</h2>\n{CONTROLS}<div class=\"charts\">\n{charts}</div>\n\
-         </section>\n"
+        "<section id=\"seeks\"><h2>Offset of every request</h2>\n{CONTROLS}{}{KEYS}<div class=\"charts\">\n{charts}</div>\n\
+         </section>\n",
+        if prepared.len() > 1 { SCALES } else { "" }
     )
 }
 
@@ -295,7 +296,13 @@ fn below(prepared: &[Prepared<'_>]) -> String {
     )
 }
 
-const CONTROLS: &str = "<noscript><p>The chart needs JavaScript; the tables below have the counts.</p></noscript>
+/// Of several charts.
+const SCALES: &str = "<fieldset><legend>Scales</legend>
+<label><input type=\"checkbox\" id=\"equal\" checked> equal in all charts</label></fieldset>
+";
+
+const CONTROLS: &str =
+    "<noscript><p>The chart needs JavaScript; the tables below have the counts.</p></noscript>
 <div id=\"controls\" role=\"group\" aria-label=\"View of the charts\">
 <fieldset><legend>Horizontal axis</legend>
 <label><input type=\"radio\" name=\"axis\" value=\"order\" checked> order of requests</label>
@@ -313,7 +320,9 @@ const CONTROLS: &str = "<noscript><p>The chart needs JavaScript; the tables belo
 <button type=\"button\" data-do=\"right\">Right</button>
 <button type=\"button\" data-do=\"up\">Up</button>
 <button type=\"button\" data-do=\"down\">Down</button>
-<button type=\"button\" data-do=\"reset\">Reset</button></fieldset></div>
+<button type=\"button\" data-do=\"reset\">Reset</button></fieldset>";
+
+const KEYS: &str = "</div>
 <p id=\"keys\">Reads are flat marks, writes upright ones. Each file has a band; every run has at least one pixel at
 every zoom. In a chart: + and - zoom, arrows move, Shift with an arrow zooms one axis, 0 resets. With the mouse: drag to
 move, click and turn the wheel to zoom. Between the first and the last request of a run, times are interpolated.</p>

@@ -1,6 +1,7 @@
 // Draws seek charts: the offset of every request against its number or its time.
 //
-// Invariants: a piece of a run has at least one pixel at every zoom; all charts have one view, and thus equal scales.
+// Invariants: a piece of a run has at least one pixel at every zoom; all charts have one view. Their scales are equal, or each chart is as
+// wide and high as its own trace.
 // Two levels of detail keep drawing fast. A chart of many pieces is drawn once into an overview of OVERVIEW cells, from
 // which views are drawn that do not need more. Other views pass over blocks of pieces that they do not touch.
 'use strict';
@@ -13,6 +14,8 @@ const READ = 1, WRITE = 2;
 const MARGIN = {left: 70, right: 8, top: 8, bottom: 22};
 // Pixels of a request from which on it is drawn as a box of its own.
 const BOX_PIXELS = 5;
+// The most requests of a trace for each request of another one if all have equal scales at first.
+const MAX_EQUAL = 20;
 const ZOOM = 1.5, STEP = 0.2;
 
 const numbers = new Intl.NumberFormat('en-US');
@@ -239,20 +242,37 @@ class Chart {
     };
   }
 
+  // The part of the shared axes that this chart fills.
+  share() {
+    const {byTime, equal, duration, requests, bytes} = this.shared, {data} = this;
+    if (equal) return {x: 1, y: 1};
+    const x = byTime ? (data.duration_ns + 1) / duration : Math.max(1, data.requests) / requests;
+    return {x, y: Math.max(1, data.height) / bytes};
+  }
+
+  get view() { return this.own(this.shared.view); }
+
+  full() { return this.own(this.shared.full()); }
+
+  own({x0, x1, y0, y1}) {
+    const {x, y} = this.share();
+    return {x0: x0 * x, x1: x1 * x, y0: y0 * y, y1: y1 * y};
+  }
+
   // The overview of an axis, made when it is needed.
   overview(byTime) {
-    const key = byTime ? 'time' : 'order';
+    const key = `${byTime ? 'time' : 'order'} ${this.shared.equal}`;
     if (!this.overviews[key]) {
       const mask = new Uint8Array(OVERVIEW.width * OVERVIEW.height);
-      paint(mask, OVERVIEW.width, OVERVIEW.height, this.shared.full(), this.pieces, byTime, READ | WRITE);
+      paint(mask, OVERVIEW.width, OVERVIEW.height, this.full(), this.pieces, byTime, READ | WRITE);
       this.overviews[key] = mask;
     }
     return this.overviews[key];
   }
 
   mask() {
-    const {view, byTime, shown} = this.shared, {width, height} = this.plot;
-    const mask = new Uint8Array(width * height), full = this.shared.full();
+    const {byTime, shown} = this.shared, {view} = this, {width, height} = this.plot;
+    const mask = new Uint8Array(width * height), full = this.full();
     const cellX = full.x1 / OVERVIEW.width, cellY = full.y1 / OVERVIEW.height;
     const pixelX = (view.x1 - view.x0) / width, pixelY = (view.y1 - view.y0) / height;
     if (this.pieces.count < MANY_PIECES || pixelX < cellX || pixelY < cellY) {
@@ -286,12 +306,12 @@ class Chart {
   }
 
   rowOf(y) {
-    const {view} = this.shared;
+    const {view} = this;
     return this.plot.top + this.plot.height * (1 - (y - view.y0) / (view.y1 - view.y0));
   }
 
   columnOf(x) {
-    const {view} = this.shared;
+    const {view} = this;
     return this.plot.left + this.plot.width * (x - view.x0) / (view.x1 - view.x0);
   }
 
@@ -319,7 +339,7 @@ class Chart {
 
   // Offsets of a file on the vertical axis.
   drawOffsets(context, band, top, bottom) {
-    const {plot, ratio} = this, {view} = this.shared;
+    const {view, plot, ratio} = this;
     const step = niceStep((view.y1 - view.y0) / plot.height * 40 * ratio);
     context.textAlign = 'right';
     const low = Math.max(band.low, band.low + view.y0 - band.start);
@@ -357,7 +377,7 @@ class Chart {
 
   // Single requests as boxes, where they are wide enough: reads hollow, writes filled.
   drawBoxes(context) {
-    const {view, byTime, shown} = this.shared, {plot, ratio, pieces} = this;
+    const {byTime, shown} = this.shared, {view, plot, ratio, pieces} = this;
     const width = plot.width / (view.x1 - view.x0);
     if (byTime || width < BOX_PIXELS * ratio || pieces.count === 0) return;
     context.save();
@@ -383,7 +403,7 @@ class Chart {
   }
 
   drawAxis(context) {
-    const {plot, ratio} = this, {view, byTime} = this.shared;
+    const {view, plot, ratio} = this, {byTime} = this.shared;
     context.strokeStyle = styleOf('--line');
     context.strokeRect(plot.left - 0.5, plot.top - 0.5, plot.width + 1, plot.height + 1);
     context.fillStyle = styleOf('--soft');
@@ -396,7 +416,7 @@ class Chart {
   }
 
   describe() {
-    const {view, byTime} = this.shared, {plot, data} = this;
+    const {byTime} = this.shared, {view, plot, data} = this;
     const {requests, runs, first, end} = this.pieces.counted(view, byTime);
     const range = byTime
       ? `Time ${timeText(view.x0)} to ${timeText(view.x1)} of ${timeText(data.duration_ns)}`
@@ -432,7 +452,10 @@ class Shared {
     this.requests = Math.max(1, ...charts.map((chart) => chart.requests));
     // A request at the last time belongs to the last column.
     this.duration = Math.max(...charts.map((chart) => chart.duration_ns)) + 1;
-    this.bytes = Math.max(1, ...charts.map(placed));
+    charts.forEach((chart) => { chart.height = placed(chart); });
+    this.bytes = Math.max(1, ...charts.map((chart) => chart.height));
+    // A short trace would be a line beside a long one.
+    this.equal = this.requests <= MAX_EQUAL * Math.min(...charts.map((chart) => Math.max(1, chart.requests)));
     this.view = this.full();
     this.charts = [];
     this.waiting = false;
@@ -503,6 +526,14 @@ const listen = (shared) => {
   document.querySelectorAll('[name=axis]').forEach((radio) => {
     radio.addEventListener('change', () => shared.setAxis(radio.value === 'time'));
   });
+  const equal = element('equal');
+  if (equal) {
+    equal.checked = shared.equal;
+    equal.addEventListener('change', () => {
+      shared.equal = equal.checked;
+      shared.redraw();
+    });
+  }
   const show = () => {
     shared.shown = (element('reads').checked ? READ : 0) | (element('writes').checked ? WRITE : 0);
     shared.redraw();
