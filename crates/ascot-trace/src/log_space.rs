@@ -14,7 +14,8 @@ use std::path::Path;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// Bytes that are allocated ahead: strace takes longer to write them than a busy machine keeps this program waiting.
+/// Bytes that are allocated ahead, but at most half of those that are free: strace takes longer to write them than a busy
+/// machine keeps this program waiting.
 const AHEAD_BYTES: u64 = 4 << 20;
 /// Bytes with which the volume still counts as not full, twice the least that stay allocated ahead.
 const LEAST_AHEAD_BYTES: u64 = 256 << 10;
@@ -53,10 +54,10 @@ impl LogSpace {
 
     /// Whether enough bytes are allocated after the end of the log.
     fn keeps_ahead(&mut self, length: u64) -> io::Result<bool> {
-        let mut ahead = AHEAD_BYTES;
-        if self.allocated >= length + ahead / 2 {
+        if self.allocated >= length + AHEAD_BYTES / 2 {
             return Ok(true);
         }
+        let mut ahead = AHEAD_BYTES.min(self.free_bytes()? / 2).max(LEAST_AHEAD_BYTES);
         while ahead >= LEAST_AHEAD_BYTES {
             let from = self.allocated.max(length);
             let bytes = (length + ahead).saturating_sub(from);
@@ -66,7 +67,8 @@ impl LogSpace {
                     return Ok(true);
                 }
                 Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => ahead /= 2,
-                Err(Errno::OPNOTSUPP) => return self.has_free_space(),
+                // A file system that allocates nothing ahead.
+                Err(Errno::OPNOTSUPP) => return Ok(self.free_bytes()? >= LEAST_AHEAD_BYTES),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -81,10 +83,10 @@ impl LogSpace {
         rustix::fs::fallocate(&self.log, FallocateFlags::KEEP_SIZE, from, bytes)
     }
 
-    /// On file systems that allocate nothing ahead.
-    fn has_free_space(&self) -> io::Result<bool> {
+    /// Bytes that are free on the volume.
+    fn free_bytes(&self) -> io::Result<u64> {
         let volume = rustix::fs::fstatvfs(&self.log)?;
-        Ok(volume.f_bavail.saturating_mul(volume.f_frsize) >= LEAST_AHEAD_BYTES)
+        Ok(volume.f_bavail.saturating_mul(volume.f_frsize))
     }
 
     /// Gives back what is allocated after the end of the log. The log is complete.

@@ -314,10 +314,14 @@ fn lengths_before(resolved: &Resolved) -> HashMap<u32, u64> {
     known.collect()
 }
 
+/// strace appends to the log (-A): to empty it would give back the space that is allocated for it.
 fn strace_command(log: &Path, command: &[OsString]) -> Command {
     let mut strace = Command::new("strace");
     strace.args(["-f", "--seccomp-bpf", "-ttt", "-y", "-s", "0", "-q", "-e", "signal=none", "-e"]);
-    strace.arg(format!("trace={CALLS}")).arg("-o").arg(log).arg("--").args(command);
+    strace
+        .arg(format!("trace={CALLS}"))
+        .args([OsStr::new("-A"), OsStr::new("-o"), log.as_os_str(), OsStr::new("--")])
+        .args(command);
     restore_signals(&mut strace);
     strace
 }
