@@ -26,7 +26,7 @@ SLOWDOWN = 1.3
 CONVERT_S = 20
 CONVERT_BYTES = 1 << 30
 OPEN_S = 3
-PLAIN_CALLS = 200_000
+PLAIN_CALLS = 50_000
 """Calls of the small program whose cost is measured with and without strace."""
 
 
@@ -54,7 +54,8 @@ def recording(ascot: str, directory: Path, size: int, memory: int, pairs: int) -
         for name in sorted(commands, reverse=number % 2 == 1):
             os.sync()
             seconds[name].append(_run(commands[name], directory))
-    calls = sum(1 for _ in open(directory / "sort.trace.log", "rb"))
+    with open(directory / "sort.trace.log", "rb") as log:
+        calls = sum(1 for _ in log)
     for name in ("in.txt", "out.txt", "sort.trace", "sort.trace.log"):
         (directory / name).unlink()
     ratio = statistics.median(one / other for one, other in zip(seconds["recorded"], seconds["alone"], strict=True))
@@ -97,7 +98,8 @@ def _peak(argv: list[str], directory: Path) -> tuple[float, int]:
 
 def conversion(ascot: str, directory: Path, rounds: int) -> dict[str, Any]:
     """The log of all calls to a trace."""
-    measured = [_peak([ascot, "trace", "convert", "calls.log", "-o", "calls.trace"], directory) for _ in range(rounds)]
+    command = [ascot, "trace", "convert", "calls.log", "-o", "calls.trace"]
+    measured = [_peak(command, directory) for _ in range(rounds)]
     return {
         "log_bytes": (directory / "calls.log").stat().st_size,
         "trace_bytes": (directory / "calls.trace").stat().st_size,
@@ -156,18 +158,21 @@ def run(o: Options) -> dict[str, Any]:
     """Measures everything, and returns the figures."""
     harness = str(Path(__file__).parent)
     commit = subprocess.run(["git", "-C", harness, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    load = [os.getloadavg()[0]]
     if o.log:
         (o.directory / "calls.log").symlink_to(o.log)
     else:
         _record_calls(o.ascot, o.directory, o.calls)
-    return {
+    result = {
         "version": 1, "commit": commit.stdout.strip(), "machine": machine.describe(o.directory), "rounds": o.rounds,
-        "calls": o.calls,
+        "calls": o.calls, "load": load,
         "recording": recording(o.ascot, o.directory, o.size, o.memory, o.rounds),
         "call_cost": call_cost(o.ascot, o.directory, o.rounds),
         "conversion": conversion(o.ascot, o.directory, o.rounds),
         "page": page(o.ascot, o.directory, o.rounds),
     }  # fmt: skip
+    load.append(os.getloadavg()[0])
+    return result
 
 
 def _row(name: str, measured: str, asked: str, reached: bool) -> str:
@@ -192,26 +197,30 @@ def markdown(result: dict[str, Any]) -> str:
              seconds["open"] < OPEN_S),
     ]  # fmt: skip
     alone, recorded = (record["medians"][name] for name in ("alone", "recorded"))
-    return "\n".join(
-        [
-            "# What traces cost",
-            "",
-            f"Measured at commit `{result['commit']}`; medians of {result['rounds']}.",
-            "",
-            "| | measured | asked | reached |",
-            "| --- | ---: | ---: | --- |",
-            *rows,
-            "",
-            f"GNU sort takes {alone:.1f} s alone and {recorded:.1f} s recorded, for {record['calls']:,} lines of the log. The",
-            "ratio is the median of those of pairs, of which each has both in turn. It includes the conversion.",
-            "",
-            "strace stops the program at the begin and at the end of each call, so the cost of a call decides: a read or",
-            f"write of 512 bytes takes {cost['alone'] * 1e6:.1f} us alone, {cost['strace'] * 1e6:.1f} us under a strace "
-            "that writes nothing,",
-            f"and {cost['recorded'] * 1e6:.1f} us recorded. GNU sort writes blocks of 4,096 bytes.",
-            "",
-            f"The log has {convert['log_bytes'] / 1e6:.0f} MB, the trace {convert['trace_bytes'] / 1e6:.0f} MB and the "
-            f"page {opened['page_bytes'] / 1e6:.0f} MB. The thread of the page works",
-            f"for {statistics.median(opened['thread_seconds']):.1f} s until the chart is drawn.",
-        ]
-    ) + "\n"
+    before, after = result["load"]
+    thread = statistics.median(opened["thread_seconds"])
+    us = {name: f"{seconds * 1e6:.1f} us" for name, seconds in cost.items()}
+    lines = [
+        "# What traces cost",
+        "",
+        f"Measured at commit `{result['commit']}`; medians of {result['rounds']}. The load of the machine was",
+        f"{before:.1f} at the beginning and {after:.1f} at the end; this bench alone makes about 1.",
+        "",
+        "| | measured | asked | reached |",
+        "| --- | ---: | ---: | --- |",
+        *rows,
+        "",
+        f"GNU sort takes {alone:.1f} s alone and {recorded:.1f} s recorded; the log has {record['calls']:,} lines.",
+        "The ratio is the median of those of pairs, of which each has both in turn. It includes the conversion.",
+        "",
+        "strace stops the program at the beginning and at the end of each call, so the cost of a stop decides.",
+        f"A read or write of 512 bytes takes {us['alone']} alone, {us['strace']} under a strace that writes nothing, and",
+        f"{us['recorded']} recorded. GNU sort writes blocks of 4,096 bytes.",
+        "",
+        f"The log of {calls:,} calls has {convert['log_bytes'] / 1e6:.0f} MB, the trace "
+        f"{convert['trace_bytes'] / 1e6:.0f} MB,",
+        f"and the page {opened['page_bytes'] / 1e6:.0f} MB. The time to open it counts from the navigation to the",
+        f"drawn chart. The thread of the page works for {thread:.1f} s of it; the disk and other threads of the",
+        "browser take the rest.",
+    ]
+    return "\n".join(lines) + "\n"

@@ -95,9 +95,6 @@ pub fn record(
     AtomicOutput::check_directory(&request.output)?;
     let mut notices: Vec<String> = privileges_lost(&program).into_iter().collect();
     let log = log_file(&request.output)?;
-    let failed = |source| IoError::from_os(Action::Write, log.path(), 0, source);
-    let mut space = LogSpace::new(log.path()).map_err(failed)?;
-    volume_full(&space, &request.output).map_or(Ok(()), Err)?;
     let start = Start {
         directory: std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default(),
         descriptors: inherited(),
@@ -105,22 +102,7 @@ pub fn record(
         is_file,
         may_be_same,
     };
-    let child = strace_command(log.path(), &request.command)
-        .spawn()
-        .map_err(|source| TraceError::NoStrace { source })?;
-    let mut given_up = false;
-    let status = wait(child, || {
-        space.look()?;
-        if let Some(error) = volume_full(&space, &request.output).filter(|_| !given_up) {
-            gives_up(&error);
-            given_up = true;
-        }
-        Ok(signal())
-    });
-    let status = status.map_err(|source| TraceError::Wait { source })?;
-    space.look().map_err(failed)?;
-    volume_full(&space, &request.output).map_or(Ok(()), Err)?;
-    space.finish().map_err(failed)?;
+    let status = run_strace(request, log.path(), signal, gives_up)?;
     if fs::metadata(log.path()).map_or(0, |metadata| metadata.len()) == 0 {
         return Err(TraceError::NothingSeen { program: named.to_string_lossy().into_owned() });
     }
@@ -142,6 +124,34 @@ pub fn record(
     let log = if request.keep_log { Some(keep(log, &request.output)?) } else { None };
     let Converted { events, files, trace_bytes, .. } = converted;
     Ok(Recorded { status, events, files, trace_bytes, log, notices })
+}
+
+/// Runs the program under strace, and keeps space ahead of the log.
+fn run_strace(
+    request: &RecordRequest,
+    log: &Path,
+    signal: &dyn Fn() -> Option<i32>,
+    gives_up: &dyn Fn(&TraceError),
+) -> Result<ExitStatus, TraceError> {
+    let failed = |source| IoError::from_os(Action::Write, log, 0, source);
+    let mut space = LogSpace::new(log).map_err(failed)?;
+    volume_full(&space, &request.output).map_or(Ok(()), Err)?;
+    let child =
+        strace_command(log, &request.command).spawn().map_err(|source| TraceError::NoStrace { source })?;
+    let mut given_up = false;
+    let status = wait(child, || {
+        space.look()?;
+        if let Some(error) = volume_full(&space, &request.output).filter(|_| !given_up) {
+            gives_up(&error);
+            given_up = true;
+        }
+        Ok(signal())
+    });
+    let status = status.map_err(|source| TraceError::Wait { source })?;
+    space.look().map_err(failed)?;
+    volume_full(&space, &request.output).map_or(Ok(()), Err)?;
+    space.finish().map_err(failed)?;
+    Ok(status)
 }
 
 /// Keeps the log if it cannot be converted: the program need not run again.
