@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what the bench needs beyond a Rust toolchain and Python 3: bench/.venv with the pinned peers,
-# Java for Spark, fio for the limit, and the extsort peer; with the word `seeks` also STXXL and Hadoop. Safe to run
+# Java for Spark, fio for the limit, and the extsort peer; with the word `seeks` also STXXL and Hadoop,
+# with `traces` strace and a headless browser. Safe to run
 # again; does only what is missing.
 
 set -euo pipefail
@@ -19,6 +20,12 @@ if [[ ${1-} == seeks ]]; then
     command -v g++ >/dev/null || packages+=(g++)
     command -v javac >/dev/null || packages+=(default-jdk-headless)
     command -v mvn >/dev/null || packages+=(maven)
+fi
+if [[ ${1-} == traces ]]; then
+    command -v strace >/dev/null || packages+=(strace)
+    command -v cc >/dev/null || packages+=(gcc libc6-dev)
+    command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
+        packages+=(chromium-headless-shell)
 fi
 if [[ ${#packages[@]} != 0 && -z ${ASCOT_NO_APT:-} ]]; then
     echo "bench: installing ${packages[*]}"

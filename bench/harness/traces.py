@@ -214,8 +214,8 @@ def markdown(result: dict[str, Any]) -> str:
         "The ratio is the median of those of pairs, of which each has both in turn. It includes the conversion.",
         "",
         "strace stops the program at the beginning and at the end of each call, so the cost of a stop decides.",
-        f"A read or write of 512 bytes takes {us['alone']} alone, {us['strace']} under a strace that writes nothing, and",
-        f"{us['recorded']} recorded. GNU sort writes blocks of 4,096 bytes.",
+        f"A read or write of 512 bytes takes {us['alone']} alone, {us['strace']} under a strace that writes nothing,",
+        f"and {us['recorded']} recorded. GNU sort writes blocks of 4,096 bytes.",
         "",
         f"The log of {calls:,} calls has {convert['log_bytes'] / 1e6:.0f} MB, the trace "
         f"{convert['trace_bytes'] / 1e6:.0f} MB,",
