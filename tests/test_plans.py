@@ -112,8 +112,10 @@ def moved(report, name, field):
     return sum(stream[field] for step in steps for stream in step["streams"])
 
 
-def test_merges_follow_the_factor_of_the_plan(files):
-    words = [files / "fixed:100", *LAYOUTS["fixed:100"], "--memory", "8MiB", "--method", "merge"]
+def test_merges_follow_the_factor_of_the_plan(files, disk):
+    # Runs are as large as the memory: so many bytes need two levels of merges.
+    run("gen", str(5 * SIZE // 200), "-o", disk / "in")
+    words = [disk / "in", *LAYOUTS["fixed:100"], "--memory", "8MiB", "--method", "merge"]
     sort = ["sort", *words, "--temp", files, "--report", files / "run.json", "-o", files / "sorted"]
     run(*sort, "--volume", files / "array.toml")
     run("check", files / "sorted")
@@ -352,8 +354,11 @@ def test_inputs_elsewhere_do_not_wait_for_writing(files, disk, elsewhere):
     assert "inputs   on an array" in told
     assert apart["input_volume"]["name"] == "an array"
     before, after = (plan["plan"]["chosen"]["passes"] for plan in (alone, apart))
-    assert after[0]["device_seconds"] < 0.7 * before[0]["device_seconds"]
-    assert after[1:] == before[1:]
+    # Where reading does not wait for writing, a run has half of the memory, so that both go on all the time.
+    assert 1.7 < after[0]["outputs"] / before[0]["outputs"] <= 2.5
+    moving = after[0]["written_bytes"] / 3.549e9 + after[0]["outputs"] * 0.0155
+    assert after[0]["device_seconds"] == pytest.approx(moving, rel=0.05)
+    assert before[0]["device_seconds"] > 1.7 * (moving * before[0]["outputs"] / after[0]["outputs"])
     for method in ("merge", "distribute"):
         run("sort", *words[:-1], method, "--volume-in", array)
         run("check", disk / "out", *fixed)

@@ -10,15 +10,18 @@
 //! ```
 //!
 //! Both conversions are bijections on all bit patterns, work in place, and are one vectorised pass. This module also
-//! merges sorted numbers and groups numbers by part; see [`merge_numbers`] and [`group_by_part`].
+//! merges sorted numbers, selects the smallest of them, and groups numbers by part; see [`merge_numbers`], [`Heads`] and
+//! [`group_by_part`].
 
 use crate::layout::{Endian, NumberFormat, NumberType};
 
 pub use merge::merge_numbers;
 pub use scatter::group_by_part;
+pub use select::Heads;
 
 mod merge;
 mod scatter;
+mod select;
 
 /// Converts numbers as stored in a file to native-endian integers of the same order, in place. Trailing bytes that do
 /// not make a whole number stay unchanged.

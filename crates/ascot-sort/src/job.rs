@@ -382,6 +382,7 @@ impl<'a, R: Records> Job<'a, R> {
         SortMemory {
             chunks: ChunkPool::new(&self.pool, share.bytes, share.count, share.bytes * share.count),
             run_buffer_chunks: share.run_buffer(),
+            part_chunks: share.part_buffer(),
         }
     }
 

@@ -108,7 +108,7 @@ impl<'a, T: Copy> Column<'a, T> {
 
 /// The number of values at the start of a slice that satisfy `belongs`, found in doubling steps: it is small compared
 /// with the slice.
-fn head_len<T>(slice: &[T], belongs: impl Fn(&T) -> bool) -> usize {
+pub(super) fn head_len<T>(slice: &[T], belongs: impl Fn(&T) -> bool) -> usize {
     let mut low = 0;
     let mut step = 1;
     while low + step <= slice.len() && belongs(&slice[low + step - 1]) {

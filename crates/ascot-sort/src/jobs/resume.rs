@@ -48,7 +48,8 @@ fn resume_within(
     let view = manifest.view.as_ref().map(|view| view.path.clone());
     let data_bytes = manifest.inputs.iter().map(|print| print.size).sum();
     let long_runs = manifest.request.volumes.wants_runs(2);
-    let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes), long_runs)?;
+    let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes), long_runs)?
+        .with_run_buffers(&manifest.request.volumes, true);
     let disk = match view {
         Some(_) => view_disk(options),
         None => disk_for(&manifest.request, &budget, options),

@@ -113,7 +113,7 @@ impl<R: Records> Job<'_, R> {
         }
         let total = self.inputs.record_bytes().unwrap_or(0);
         let memory = self.sort_memory(self.part_stream_bytes());
-        let buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
+        let buffer = (memory.chunks.chunk_bytes() * memory.part_chunks) as u64;
         // The plan knows the memory that is left beside held records.
         let wanted = if self.rest_bytes > 0 { self.plan.chosen.pieces } else { part_count(total, buffer) };
         let parts = wanted.min(max_parts.max(2) as u64) as usize;
@@ -217,7 +217,7 @@ impl<R: Records> Job<'_, R> {
     /// The parts that are left, of which the first has the number `first`, and whether each is sorted in memory.
     fn parts_that_fit(&self, splitters: &Splitters, first: usize) -> Vec<(Run, bool)> {
         let memory = self.sort_memory(self.part_stream_bytes());
-        let mut buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
+        let mut buffer = (memory.chunks.chunk_bytes() * memory.part_chunks) as u64;
         drop(memory);
         // A larger part would take more disk than the plan allows. Plans that hold records allow any that fits.
         if let Some(total) = self.inputs.record_bytes().filter(|_| self.manifest.held.is_none())
@@ -252,7 +252,7 @@ impl<R: Records> Job<'_, R> {
         let inputs = Inputs::from_files(parts.iter().map(|part| part.as_input(&self.pool)).collect());
         let start = InputPosition::default();
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.chunks, start, self.cancel)
-            .over_parts(memory.chunks.max_chunks().saturating_sub(2 * memory.run_buffer_chunks))
+            .over_parts(memory.chunks.max_chunks().saturating_sub(2 * memory.part_chunks))
             .in_turn(self.turns_of_spills());
         let records = Arc::clone(&self.records);
         let cancel = self.cancel;
@@ -384,7 +384,7 @@ impl<R: Records> Job<'_, R> {
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.chunks, start, self.cancel)
             .over_spills()
             .in_turn(self.turns_of_spills());
-        self.form(reader, &memory, Gather::Halves, None)?;
+        self.form(reader, &memory, Gather::Buffers, None)?;
         if let Some(large) = &mut self.manifest.large {
             large.formed = true;
             // The records that memory held come last among equals.

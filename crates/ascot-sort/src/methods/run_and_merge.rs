@@ -69,7 +69,7 @@ impl<R: Records> Job<'_, R> {
     fn gather_runs(&self) -> Gather<'static> {
         match (self.plan.chosen.held_bytes, self.inputs.bytes_after(self.manifest.read_end)) {
             (held_bytes, Some(left_bytes)) if held_bytes > 0 => Gather::Holding { left_bytes, held_bytes },
-            _ => Gather::Halves,
+            _ => Gather::Buffers,
         }
     }
 

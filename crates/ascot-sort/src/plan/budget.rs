@@ -11,7 +11,7 @@ use ascot_io::{PAGE_BYTES, codec_bytes};
 use ascot_model::codec::Codec;
 use ascot_model::volume::VolumeProfile;
 
-use crate::api::{SortError, SortRequest};
+use crate::api::{SortError, SortRequest, Volumes};
 pub use crate::resources::control_group::MIN_MEMORY_BYTES;
 use crate::resources::{CHUNKS_READ, GroupMemory, descriptors};
 
@@ -59,6 +59,8 @@ pub struct Budget {
     pub codecs: usize,
     /// Whether files are read and written in long runs.
     pub long_runs: bool,
+    /// Whether a run takes all chunks of a pass that sorts.
+    pub whole_runs: bool,
 }
 
 /// The chunks of a pass that sorts.
@@ -70,11 +72,19 @@ pub struct ChunkShare {
     pub count: usize,
     /// Maximum number of chunks that are being read or sorted.
     pub unsorted: usize,
+    /// Whether a run buffer takes all other chunks.
+    pub whole_runs: bool,
 }
 
 impl ChunkShare {
-    /// Chunks of one run buffer: half of those that can be sorted at once.
+    /// Chunks of one run buffer: all that can be sorted at once, or half of them, so that the next run buffer is read
+    /// while this one is written.
     pub fn run_buffer(&self) -> usize {
+        if self.whole_runs { self.count.saturating_sub(self.unsorted).max(1) } else { self.part_buffer() }
+    }
+
+    /// Chunks of a part that is sorted while the part before it is written: half of those that can be sorted at once.
+    pub fn part_buffer(&self) -> usize {
         (self.count.saturating_sub(self.unsorted) / 2).max(1)
     }
 
@@ -114,7 +124,17 @@ impl Budget {
             output_blocks: OUTPUT_BLOCKS,
             codecs: 0,
             long_runs,
+            whole_runs: false,
         })
+    }
+
+    /// With runs as long as memory allows, if reading and writing alternate in the first pass: then no second run buffer
+    /// is read while one is written. An input that is not a file (`from_files`) or has a volume of its own is read
+    /// meanwhile, so its run buffers have half of the memory.
+    #[must_use]
+    pub fn with_run_buffers(self, volumes: &Volumes, from_files: bool) -> Budget {
+        let whole_runs = self.long_runs && from_files && volumes.input_volume.is_none();
+        Budget { whole_runs, ..self }
     }
 
     /// With memory for the codecs that the spills of a request may need.
@@ -145,7 +165,7 @@ impl Budget {
             let taken = self.common() + self.threads * scratch_bytes(bytes);
             let left = self.memory.saturating_sub(taken);
             if left / bytes >= CHUNKS.max(3 * unsorted) || bytes <= CHUNK_BYTES_MIN {
-                return ChunkShare { bytes, count: left / bytes, unsorted };
+                return ChunkShare { bytes, count: left / bytes, unsorted, whole_runs: self.whole_runs };
             }
             bytes = (bytes / 2).max(CHUNK_BYTES_MIN);
         }
@@ -341,6 +361,27 @@ mod tests {
         assert_eq!([block(1024, 2, true), block(1024, 2, false)], [1024, 1024]);
         // Many threads have many blocks.
         assert_eq!(block(57, 16, false), 64);
+    }
+
+    /// Runs take all chunks only where reading and writing alternate; parts never do.
+    #[test]
+    fn runs_take_all_chunks_where_reading_and_writing_alternate() {
+        let array = || VolumeProfile::simple("array", 3.5e9, 3.5e9, 0.0155);
+        let alone = Volumes { volume: Some(array()), ..Volumes::default() };
+        let apart = Volumes { input_volume: Some(array()), ..alone.clone() };
+        let share = |volumes: &Volumes, from_files| {
+            let long_runs = volumes.wants_runs(2);
+            let budget = Budget::new(512 << 20, 2, Some(4 << 30), long_runs).expect("enough");
+            budget.with_run_buffers(volumes, from_files).chunks(&|_| 0)
+        };
+        let whole = share(&alone, true);
+        assert_eq!(whole.run_buffer() + whole.unsorted, whole.count);
+        assert_eq!(whole.part_buffer(), whole.run_buffer() / 2);
+        for (volumes, from_files) in [(&alone, false), (&apart, true), (&Volumes::default(), true)] {
+            let half = share(volumes, from_files);
+            assert_eq!(half.run_buffer(), half.part_buffer(), "{volumes:?} {from_files}");
+            assert!(2 * half.run_buffer() + half.unsorted <= half.count);
+        }
     }
 
     #[test]

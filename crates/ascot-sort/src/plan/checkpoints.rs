@@ -3,6 +3,8 @@
 //! A checkpoint syncs what is written, stores the manifest and frees what is consumed. A job that is killed once and
 //! resumed moves at most 1.1 times the bytes of an undisturbed job, and the size of the memory: the intervals here
 //! follow from this limit. Run formation stores the state after every run buffer, which is at most half of the memory.
+//! On a volume that wants long runs it is nearly all of the memory, and up to twice the size of the memory is moved again:
+//! a run buffer is read, and written, once more.
 
 use ascot_model::disk_use::MIN_STEP_BYTES;
 

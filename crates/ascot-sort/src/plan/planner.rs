@@ -61,7 +61,8 @@ pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budge
     let threads =
         request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let long_runs = request.volumes.wants_runs(2);
-    Ok(Budget::new(memory, threads, data_bytes, long_runs)?.with_codecs(request))
+    let budget = Budget::new(memory, threads, data_bytes, long_runs)?;
+    Ok(budget.with_run_buffers(&request.volumes, data_bytes.is_some()).with_codecs(request))
 }
 
 /// Lengths of records, estimated from the first ones.
@@ -205,7 +206,7 @@ impl<'a, R: Records> Facts<'a, R> {
                 chunk: filled as u64,
                 chunk_memory: chunks.bytes as u64,
                 load: (filled * chunks.run_buffer()) as u64,
-                part: (of_parts.bytes * of_parts.run_buffer()) as u64,
+                part: (of_parts.bytes * of_parts.part_buffer()) as u64,
                 fan_in: fan_in.max(2) as u64,
                 fan_out: fan_out.max(2) as u64,
                 streams: streams.saturating_sub(budget.output_blocks * budget.block) as u64,
@@ -240,7 +241,7 @@ impl<'a, R: Records> Facts<'a, R> {
             let apart = count * chunks.bytes + PART_BLOCKS * self.budget.block;
             let left =
                 Budget { memory: self.budget.memory.saturating_sub(apart), ..*self.budget }.chunks(&scratch);
-            let part = (left.bytes * left.run_buffer()) as u64;
+            let part = (left.bytes * left.part_buffer()) as u64;
             // The last chunk is not full.
             let held = count.saturating_sub(1) * filled;
             (left.can_sort() && held > 0).then_some(HeldParts { held: held as u64, part })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::{FixedFraming, Framing, Partial};
 use ascot_record::layout::NumberFormat;
-use ascot_record::number;
+use ascot_record::number::{self, Heads};
 use ascot_record::vsort::{self, Sortable};
 use bytemuck::Pod;
 
@@ -104,10 +104,12 @@ impl<T: Number> Numbers<T> {
     fn merge_chunks(&self, mut live: Vec<&[T]>, collect: &mut Collect<'_, T>) -> Result<(), Stopped> {
         let max_count = (collect.out.block_bytes() / size_of::<T>()).max(1);
         let total = |live: &[&[T]]| live.iter().map(|values| values.len()).sum::<usize>();
+        let mut heads = Heads::default();
         while total(&live) > max_count {
-            let cut = cut_for(&live, max_count);
-            let below: Vec<&[T]> = live.iter().map(|values| &values[..before(values, cut)]).collect();
-            live.iter_mut().zip(&below).for_each(|(values, taken)| *values = &values[taken.len()..]);
+            let Some(cut) = heads.select(&live, max_count) else { break };
+            let below: Vec<&[T]> =
+                live.iter().zip(heads.ends()).map(|(values, &end)| &values[..end]).collect();
+            live.iter_mut().zip(heads.ends()).for_each(|(values, &end)| *values = &values[end..]);
             collect.sorted(&below)?;
             if below.iter().all(|values| values.is_empty()) {
                 self.merge_equal(&mut live, cut, max_count, collect)?;
@@ -150,30 +152,6 @@ fn group_values<T: Number>(
         bounds.parts_of_prefixes(values.iter().map(|value| value.prefix()), parts);
     }
     number::group_by_part(values, parts, bounds.parts(), out)
-}
-
-/// Number of values below `cut`.
-fn before<T: Number>(values: &[T], cut: T) -> usize {
-    values.partition_point(|v| *v < cut)
-}
-
-/// The largest of some sampled values with at most `max_count` values below it; the smallest sampled value if
-/// all have more.
-fn cut_for<T: Number>(live: &[&[T]], max_count: usize) -> T {
-    const SAMPLES: usize = 16;
-    let total: usize = live.iter().map(|values| values.len()).sum();
-    // Only values near the front can be below the cut.
-    let share = max_count as f64 / total as f64;
-    let mut candidates: Vec<T> = Vec::with_capacity(live.len() * SAMPLES);
-    for values in live.iter().filter(|values| !values.is_empty()) {
-        let reach = ((values.len() as f64 * share * 2.0) as usize).clamp(1, values.len());
-        candidates.extend((0..SAMPLES).map(|i| values[i * (reach - 1) / (SAMPLES - 1)]));
-    }
-    candidates.sort_unstable();
-    candidates.dedup();
-    let fits = |cut: &T| live.iter().map(|values| before(values, *cut)).sum::<usize>() <= max_count;
-    let fitting = candidates.partition_point(fits);
-    candidates[fitting.saturating_sub(1)]
 }
 
 /// Takes merged values: drops those that the rules exclude, sums them up, and passes on the rest.

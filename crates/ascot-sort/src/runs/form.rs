@@ -11,7 +11,9 @@
 //! spills no more than it must, so that the rest of the input fits ([`Gather::Holding`]).
 //!
 //! If the device serves reads and writes in turns ([`crate::resources::turns`]), the reader has it until it waits for
-//! memory, and the caller while it writes a run buffer.
+//! memory, and the caller while it writes a run buffer. A second run buffer in memory would not be read meanwhile. So
+//! a run buffer is all of the chunks that are neither read nor sorted: half as many runs are merged, and while the last
+//! of its chunks are sorted, the first of the next are read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -55,6 +57,8 @@ pub struct SortMemory {
     pub chunks: ChunkPool,
     /// Sorted chunks that make a run buffer.
     pub run_buffer_chunks: usize,
+    /// Sorted chunks of the largest part that is sorted in memory.
+    pub part_chunks: usize,
 }
 
 /// Splitters by which the chunks of an input are grouped instead of sorted.
@@ -63,9 +67,9 @@ pub type Grouping<'a> = &'a (dyn Fn(usize) -> Option<Arc<Splitters>> + Sync);
 /// How many chunks make a run buffer.
 #[derive(Clone, Copy)]
 pub enum Gather<'a> {
-    /// Half of the memory: the input does not fit.
-    Halves,
-    /// Half of the memory, until the rest of the input fits: that is the last run buffer.
+    /// As many as a run buffer has: the input does not fit.
+    Buffers,
+    /// As many as a run buffer has, until the rest of the input fits: that is the last run buffer.
     Holding {
         /// Bytes of records that are in no run buffer yet.
         left_bytes: u64,
@@ -206,19 +210,19 @@ impl<R: Records> Collector<'_, R> {
             // The last chunks make one run buffer, once all of them are sorted.
             return Ok(sorted.all_taken().then_some(count));
         }
-        let half = self.memory.run_buffer_chunks;
+        let full = self.memory.run_buffer_chunks;
         if let Some(spilled) = self.to_spill() {
             return Ok(Some(spilled));
         }
         Ok(match self.gather {
-            Gather::Halves if count >= half => Some(half),
+            Gather::Buffers if count >= full => Some(full),
             // The reader waits for memory that no chunk holds.
             _ if count == 0 && starves => return Err(self.memory.chunks.too_few().into()),
             _ if starves => {
                 if matches!(self.gather, Gather::AllThatFits) {
-                    self.gather = Gather::Halves;
+                    self.gather = Gather::Buffers;
                 }
-                Some(count.min(half))
+                Some(count.min(full))
             }
             _ => None,
         })
@@ -229,9 +233,9 @@ impl<R: Records> Collector<'_, R> {
     fn to_spill(&self) -> Option<usize> {
         let Gather::Holding { left_bytes, held_bytes } = self.gather else { return None };
         let over_bytes = left_bytes.checked_sub(held_bytes).filter(|&over| over > 0)?;
-        let half = self.memory.run_buffer_chunks;
+        let full = self.memory.run_buffer_chunks;
         let over = self.chunks_of(over_bytes);
-        if self.chunks.len() >= half { Some(half.min(over.unwrap_or(half))) } else { over }
+        if self.chunks.len() >= full { Some(full.min(over.unwrap_or(full))) } else { over }
     }
 
     /// Number of the first chunks that together have `bytes` of records, if so many are ready.

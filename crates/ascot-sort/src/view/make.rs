@@ -94,7 +94,7 @@ impl<R: Records> Job<'_, R> {
             self.manifest.view = Some(StoredView { path, sum: RecordSum::new() });
         }
         self.dir()?;
-        let gather = if self.fits_in_memory() { Gather::AllThatFits } else { Gather::Halves };
+        let gather = if self.fits_in_memory() { Gather::AllThatFits } else { Gather::Buffers };
         if !self.manifest.all_read {
             let memory = self.sort_memory(0);
             let reader = self.reader(&memory.chunks).in_turn(self.turns_of_forming());

@@ -136,7 +136,7 @@ fn reading_takes_the_switches_of_the_simulator() {
 #[test]
 fn the_index_of_a_run_costs_no_switch_of_its_own() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (layout, keys, data) = data(0, 40 << 20, u64::MAX, 5);
+    let (layout, keys, data) = data(0, 60 << 20, u64::MAX, 5);
     let input = dir.path().join("input");
     std::fs::write(&input, &data).expect("an input");
     let view = dir.path().join("v.view");
