@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what the bench needs beyond a Rust toolchain and Python 3: bench/.venv with the pinned peers,
-# Java for Spark, fio for the limit, and the extsort peer; with the word `seeks` also STXXL and Hadoop,
-# with `traces` strace and a headless browser. Safe to run
-# again; does only what is missing.
+# Java for Spark, fio for the limit, and the extsort peer; with the word `seeks` also STXXL and Hadoop, with `traces`
+# strace and a headless browser. Safe to run again; does only what is missing.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

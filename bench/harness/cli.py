@@ -116,9 +116,8 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     cores = len(os.sched_getaffinity(0))
     sizes.add_argument("--threads", type=int, default=cores, help="threads of all programs (cores)")
-    _add_streams(commands)
-    _add_seeks(commands)
-    _add_traces(commands)
+    for add_command in (_add_streams, _add_seeks, _add_traces):
+        add_command(commands)
     moving = commands.add_parser("moves", help="merge, split and reshape, compared with the volume's rate")
     moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
     moving.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
