@@ -6,6 +6,7 @@ request begins a run: the page draws as many runs as there are calls.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import statistics
@@ -85,15 +86,31 @@ def call_cost(ascot: str, directory: Path, rounds: int) -> dict[str, Any]:
     return {name: statistics.median(of) for name, of in seconds.items()}
 
 
+def _high_water(pid: int, program: str) -> int:
+    """The most memory of a process so far, once it runs the program."""
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text()
+        found = re.search(r"VmHWM:\s*(\d+) kB", status)
+        if found and os.readlink(f"/proc/{pid}/exe") == program:
+            return int(found.group(1)) * 1024
+    return 0
+
+
 def _peak(argv: list[str], directory: Path) -> tuple[float, int]:
-    """Seconds of a command, and the most memory of its process."""
+    """Seconds of a command, and the most memory of its process, looked at until it ends.
+
+    The maximum that the system reports after the end may be that of this process, from which the command started.
+    """
+    peak = 0
     began = time.perf_counter()
-    child = subprocess.Popen(argv, cwd=directory, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
+    with subprocess.Popen(argv, cwd=directory, stdout=subprocess.DEVNULL) as child:
+        while child.poll() is None:
+            peak = max(peak, _high_water(child.pid, argv[0]))
+            time.sleep(0.005)
+    seconds = time.perf_counter() - began
     if child.returncode:
         raise RuntimeError(f"{argv[0]} failed")
-    return time.perf_counter() - began, usage.ru_maxrss * 1024
+    return seconds, peak
 
 
 def conversion(ascot: str, directory: Path, rounds: int) -> dict[str, Any]:
