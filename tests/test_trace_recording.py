@@ -130,7 +130,7 @@ def test_a_signal_leaves_no_files(disk, words):
 
 def test_lines_that_were_not_understood_are_shown_wherever_the_trace_is(disk):
     log = disk / "log"
-    log.write_text('1 1700000000.1 openat(AT_FDCWD</d>, "in", O_RDONLY) = 3</d/in>\nnonsense\n')
+    log.write_text('1 1700000000.000001 openat(AT_FDCWD</d>, "in", O_RDONLY) = 3</d/in>\nnonsense\n')
     run("trace", "convert", log, "-o", disk / "odd.trace")
     record(disk, "true")
     remark = "1 line of the log was not understood"
