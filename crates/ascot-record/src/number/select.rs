@@ -75,16 +75,20 @@ impl<T: Sortable> Heads<T> {
         &self.low
     }
 
-    /// Samples the slices near their starts: only values there can be below the cut.
+    /// Samples the slices near their starts: only values there can be below the cut. Each slice is sampled at positions
+    /// of its own: the same shares of similar slices have about the same values, between which no cut would be found.
     fn sample(&mut self, slices: &[&[T]], max_count: usize) {
         let total: usize = slices.iter().map(|values| values.len()).sum();
         let share = max_count as f64 / total.max(1) as f64;
         let (least, most) = SLICE_SAMPLES;
         let count = (SAMPLES / slices.len().max(1)).clamp(least, most);
         self.samples.clear();
-        for values in slices.iter().filter(|values| !values.is_empty()) {
+        // The smallest value fits any block.
+        self.samples.extend(slices.iter().filter_map(|values| values.first()).min());
+        for (number, values) in slices.iter().enumerate().filter(|(_, values)| !values.is_empty()) {
             let reach = ((values.len() as f64 * share * 2.0) as usize).clamp(1, values.len());
-            self.samples.extend((0..count).map(|at| values[at * (reach - 1) / (count - 1)]));
+            let steps = (0..count).map(|step| step * slices.len() + number);
+            self.samples.extend(steps.map(|step| values[step * reach / (count * slices.len())]));
         }
         vsort::sort(&mut self.samples);
         self.samples.dedup();
@@ -110,14 +114,26 @@ mod tests {
         Some(cut)
     }
 
-    #[test]
-    fn a_block_of_many_slices_is_nearly_full() {
-        // Slices of different spread, so that some end early.
-        let slices: Vec<Vec<u32>> =
-            (1..=74).map(|slice| (0..14_000).map(|value| value * slice + slice).collect()).collect();
-        let cut = check(&slices, 16 << 10).expect("values");
+    /// The share of a block that is filled from these slices.
+    fn filled(slices: &[Vec<u32>], max_count: usize) -> f64 {
+        let cut = check(slices, max_count).expect("values");
         let taken: usize = slices.iter().map(|values| values.partition_point(|value| *value < cut)).sum();
-        assert!(taken > (16 << 10) / 100 * 95, "{taken}");
+        taken as f64 / max_count as f64
+    }
+
+    #[test]
+    fn blocks_are_nearly_full() {
+        for slices in [1, 2, 5, 16, 37, 74, 105, 128, 400] {
+            let alike: Vec<Vec<u32>> =
+                (0..slices).map(|slice| (0..9_000).map(|value| value * 400 + slice).collect()).collect();
+            // Some end early.
+            let different: Vec<Vec<u32>> =
+                (1..=slices).map(|slice| (0..9_000).map(|value| value * slice + slice).collect()).collect();
+            for kind in [alike, different] {
+                let share = filled(&kind, slices as usize * 1_100);
+                assert!(share > 0.96, "{slices} slices: {share}");
+            }
+        }
     }
 
     #[test]
