@@ -110,8 +110,8 @@ def test_long_lines_are_sorted_where_requests_and_computing_alternate(array, tmp
     assert (tmp_path / "out.txt").read_text() == "\n".join(sorted(lines)) + "\n"
 
 
-# The switches of other programs on 4 GiB within 512 MiB (bench/results/2026-11-24-seeks), and how many times fewer Ascot
-# takes at least. STXXL merges integers and records; GNU sort does a whole job of lines.
+# The switches of other programs on 4 GiB within 512 MiB (bench/results/2026-11-24-seeks), and how many times fewer
+# Ascot takes at least. STXXL merges integers and records; GNU sort does a whole job of lines.
 EIGHTH = {
     "u64": (["--format", "u64"], 2346 / 20, "merge"),
     "records": (FIXED, 2702 / 20, "merge"),
@@ -121,8 +121,9 @@ EIGHTH = {
 
 @pytest.mark.parametrize("kind", EIGHTH)
 def test_eight_memories_take_far_fewer_switches_than_other_programs(kind, array, tmp_path):
-    """Ascot's switches depend on the ratio of data and memory, if a switch costs as much as moving the same share of the
-    memory: here an eighth of a gigabyte within 16 MiB. Runs of half of the memory take 1.2 to 1.35 times the limit."""
+    """Ascot's switches depend on the ratio of data and memory, if a switch costs as much as moving the same share of
+    the memory: here an eighth of a gigabyte within 16 MiB. Runs of half of the memory take 1.2 to 1.35 times the
+    limit."""
     words, limit, part = EIGHTH[kind]
     source, size = tmp_path / "in", 128 << 20
     if kind == "u64":
