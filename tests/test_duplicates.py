@@ -17,9 +17,9 @@ NUMBERS = ["--format", "u64-le", "--method", "merge", "--memory", "8MiB", "--ver
 COUNT = 5_000_000
 
 
-def numbers(disk, below):
-    """Five million numbers, equally likely ones below `below`; the different ones, sorted."""
-    values = array("Q", random.Random(3).choices(range(below), k=COUNT))
+def numbers(disk, below, count=COUNT):
+    """Numbers, equally likely ones below `below`; the different ones, sorted."""
+    values = array("Q", random.Random(3).choices(range(below), k=count))
     (disk / "in").write_bytes(values.tobytes())
     (disk / "array.toml").write_text(ARRAY)
     return numpy.unique(numpy.frombuffer(values, "u8")).tobytes()
@@ -58,7 +58,7 @@ def test_the_first_pass_predicts_what_is_left(below, disk):
 
 def test_runs_of_equal_records_are_merged_in_more_passes(disk):
     """Passes in between cost little if their files shrink, so fewer files at once are faster than all of the plan."""
-    wanted = numbers(disk, 150_000)
+    wanted = numbers(disk, 150_000, 2 * COUNT)
     report, _ = sort(disk, "-u")
     assert (disk / "out").read_bytes() == wanted
     planned = report["plan"]["chosen"]

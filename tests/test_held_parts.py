@@ -185,15 +185,30 @@ def test_a_job_killed_in_a_part_of_one_key_goes_on(flags, memory, disk):
 
 
 def test_long_records_and_an_unfinished_line_are_held_and_read_again(disk):
-    """Lines of up to 200 KB, longer than what a chunk keeps for a record that it cuts."""
+    """Two lines of 200 KB, longer than what a chunk keeps for a record that it cuts, among short ones at the end."""
     rng = random.Random(8)
-    lines = [f"{rng.getrandbits(64):016x}{'y' * rng.randrange(200_000)}\n" for _ in range(400)]
+    lines = [f"{rng.getrandbits(64):016x}{'y' * rng.randrange(200)}\n" for _ in range(340_000)]
+    for at in (300_000, 320_000):
+        lines[at] = f"{rng.getrandbits(64):016x}{'y' * 200_000}\n"
     (disk / "in").write_text("".join(lines).removesuffix("\n"))
     job = start(*distribution(disk / "in", disk, "32MiB"))
     assert stop_where(job, disk, all_read)["held"]
     kill(job)
     (kept,) = job_directories(disk)
-    run("sort", "--resume", str(kept))
+    run("sort", "--resume", str(kept), "--report", disk / "run.json")
+    assert (disk / "out").read_text() == "".join(sorted(lines))
+    assert "sort rest" in [one["name"] for one in json.loads((disk / "run.json").read_text())["passes"]]
+
+
+def test_long_records_are_not_held(disk):
+    """How many of them memory holds is not known before they are read."""
+    rng = random.Random(8)
+    lines = [f"{rng.getrandbits(64):016x}{'y' * rng.randrange(200_000)}\n" for _ in range(400)]
+    (disk / "in").write_text("".join(lines))
+    run(*distribution(disk / "in", disk, "32MiB", "--report", disk / "run.json"))
+    report = json.loads((disk / "run.json").read_text())
+    assert report["plan"]["chosen"]["held_bytes"] == 0
+    assert "sort rest" not in [one["name"] for one in report["passes"]]
     assert (disk / "out").read_text() == "".join(sorted(lines))
 
 

@@ -354,7 +354,7 @@ def test_results_of_another_volume_are_not_taken_for_those_of_this_one(disk):
         done = run(*flags, "--work", disk / name)
         assert "4 measurements to make: about" in done.stderr, done.stderr
         page = (disk / "out" / "index.html").read_text()
-        assert f"{disk / name}." in page and "4 in all" in page
+        assert f"{disk / name} (" in page and "4 in all" in page
     assert "all of which are finished already" in run(*flags, "--work", disk / "a").stderr
     assert len({row["Place"] for row in rows_of(disk / "out")}) == 2
 

@@ -55,13 +55,14 @@ def _look(tasks, pid, threads, now, before):
         with contextlib.suppress(OSError):
             processor, delay, _ = (tasks / entry / "schedstat").read_text().split()
             name = (tasks / entry / "comm").read_text().rstrip("\n")
-            thread = threads.setdefault(entry, _Thread(name, before, now))
+            # It lived when its figures were read: at some time from `now` to this moment.
+            thread = threads.setdefault(entry, _Thread(name, before, time.monotonic()))
             # A thread has the name of the one that started it until it gives itself its own.
             thread.name = MAIN if int(entry) == pid else name
             thread.last, thread.processor, thread.delay = now, int(processor), int(delay)
     for thread in threads.values():
         if thread.last < now and not thread.after:
-            thread.after = now
+            thread.after = time.monotonic()
 
 
 def watch(*arguments, cwd=None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=None):

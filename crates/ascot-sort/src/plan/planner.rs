@@ -101,6 +101,13 @@ impl Lengths {
         Lengths { first, ..Lengths::from_mean(mean_bytes, head.header.as_deref()) }
     }
 
+    /// Mean length of the records that lie at a given offset, bytes: long ones are the more likely ones.
+    fn mean_cut_bytes(&self) -> usize {
+        let bytes: usize = self.first.iter().sum();
+        let squares: f64 = self.first.iter().map(|&len| len as f64 * len as f64).sum();
+        (squares / bytes.max(1) as f64) as usize
+    }
+
     /// Bytes of blocks per byte of records, if blocks of `block` bytes hold whole records and are padded to pages. It
     /// is found by filling blocks with the first records again and again.
     fn packing(&self, block: usize) -> f64 {
@@ -233,6 +240,10 @@ impl<'a, R: Records> Facts<'a, R> {
         }
         let scratch = |bytes| self.records.scratch_bytes(bytes);
         let chunks = self.budget.chunks(&scratch);
+        // A record that is cut and too long for the next chunk takes memory of its own: how much is not known.
+        if self.lengths.mean_cut_bytes() > carry_bytes(chunks.bytes, self.records.record_bytes()) {
+            return Vec::new();
+        }
         let filled = self.filled_bytes(&chunks);
         let most = chunks.count.saturating_sub(HELD_FREE_CHUNKS);
         let count_of =

@@ -123,8 +123,7 @@ impl Emitter {
     /// Space for up to `bytes` more bytes of whole records (at least `min_bytes`, unless a block is
     /// smaller), to be filled from the front and claimed by [`Emitter::claim`].
     pub fn space(&mut self, min_bytes: usize) -> Result<&mut [u8], Stopped> {
-        let free = self.current.as_ref().map_or(0, |block| block.buf.len() - block.len);
-        if free < min_bytes {
+        if self.free_bytes() < min_bytes {
             self.flush()?;
         }
         let block = self.open()?;
@@ -143,6 +142,11 @@ impl Emitter {
     /// Size of a block, bytes.
     pub fn block_bytes(&self) -> usize {
         self.blocks.block_bytes()
+    }
+
+    /// Bytes free in the current block, or the size of a block if there is none.
+    pub fn free_bytes(&self) -> usize {
+        self.current.as_ref().map_or(self.block_bytes(), |block| block.buf.len() - block.len)
     }
 
     fn open(&mut self) -> Result<&mut MergedBlock, Stopped> {

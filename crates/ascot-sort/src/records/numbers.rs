@@ -102,10 +102,13 @@ impl<T: Number> Numbers<T> {
 
     /// Merges at most one output block of values at a time.
     fn merge_chunks(&self, mut live: Vec<&[T]>, collect: &mut Collect<'_, T>) -> Result<(), Stopped> {
-        let max_count = (collect.out.block_bytes() / size_of::<T>()).max(1);
         let total = |live: &[&[T]]| live.iter().map(|values| values.len()).sum::<usize>();
         let mut heads = Heads::default();
-        while total(&live) > max_count {
+        loop {
+            let max_count = collect.next_count();
+            if total(&live) <= max_count {
+                break;
+            }
             let Some(cut) = heads.select(&live, max_count) else { break };
             let below: Vec<&[T]> =
                 live.iter().zip(heads.ends()).map(|(values, &end)| &values[..end]).collect();
@@ -168,6 +171,15 @@ impl<T: Number> Collect<'_, T> {
     fn done(self, last_of_all: bool) -> Merged {
         let last = self.last.filter(|_| self.rules.unique && last_of_all);
         Merged { last_key: last.map(|value| value.prefix().to_be_bytes().to_vec()), ..self.merged }
+    }
+
+    /// Number of values to merge next: a block of them. What is left of a block from which duplicates were dropped
+    /// takes more, up to three quarters of the block: blocks of spills are padded to whole pages.
+    fn next_count(&self) -> usize {
+        let block = self.out.block_bytes();
+        let free = self.out.free_bytes();
+        let bytes = if self.rules.unique && free >= block / 4 { free } else { block };
+        (bytes / size_of::<T>()).max(1)
     }
 
     /// Merges sorted slices that fit one block together.
