@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import shlex
 import shutil
 import signal
 import time
@@ -138,3 +139,27 @@ def test_lines_that_were_not_understood_are_shown_wherever_the_trace_is(disk):
     words = ["trace", "compare", disk / "odd.trace", disk / "run.trace", "-o", disk / "page.html"]
     assert f"odd.trace: {remark}" in run(*words).stdout.decode()
     assert f"odd.trace: {remark}" in (disk / "page.html").read_text()
+
+
+def test_outputs_that_cannot_be_made_are_named_before_the_program_runs(disk):
+    for output, reason in ((disk / ("a" * 300), "File name too long"), (disk / "in" / "x", "Not a directory")):
+        (disk / "in").write_text("")
+        done = run("trace", "record", "-o", output, "--", "touch", disk / "ran", expect=2)
+        assert str(output) in done.stderr and reason in done.stderr and "at path" not in done.stderr
+        assert sorted(os.listdir(disk)) == ["in"]
+
+
+def test_the_census_has_the_command_as_a_shell_reads_it(disk):
+    trace, _ = record(disk, "sh", "-c", "echo 'a b' > out")
+    command = json.loads(run("trace", "show", trace, "--json").stdout)["command"]
+    assert shlex.split(command) == ["sh", "-c", "echo 'a b' > out"]
+    assert run("trace", "show", trace).stdout.decode().startswith(command)
+
+
+def test_a_log_for_fio_on_standard_output_needs_a_directory_for_the_files(disk):
+    trace, _ = record(disk, "true")
+    done = run("trace", "export", trace, "--fio", "-", cwd=disk, expect=2)
+    assert "--fio-dir DIR" in done.stderr
+    assert sorted(os.listdir(disk)) == ["run.trace"]
+    log = run("trace", "export", trace, "--fio", "-", "--fio-dir", disk / "files").stdout.decode()
+    assert log.startswith("fio version 2 iolog") and str(disk / "files") in log

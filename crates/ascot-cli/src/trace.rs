@@ -11,7 +11,7 @@ use ascot_trace::cut::cut;
 use ascot_trace::export;
 use ascot_trace::record::{BlockRequest, RecordRequest, Recorded, convert_log, record, record_block};
 use ascot_trace::replay::Pace;
-use ascot_trace::{TraceError, TraceReader};
+use ascot_trace::{TraceError, TraceReader, is_standard_output};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -314,6 +314,9 @@ fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
                 "name a file for each",
             ));
         }
+    }
+    if fio.as_deref().is_some_and(|file| is_standard_output(file)) && !values::is_given(matches, "fio-dir") {
+        return Err(Failure::usage("--fio - needs a directory for the files of fio", "--fio-dir DIR"));
     }
     if let Some(file) = csv {
         export::csv(&trace, &file)?;

@@ -82,9 +82,10 @@ impl AtomicOutput {
         if direct { Ok(None) } else { temporary_name(&target).map(Some) }
     }
 
-    /// Fails early if the directory of `path` does not exist.
+    /// Fails early if the directory of `path` does not exist, or cannot have a file of this name.
     pub fn check_directory(path: &Path) -> Result<(), IoError> {
         let target = resolve(path)?;
+        state(&target)?;
         match fs::metadata(directory_of(&target)) {
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
                 Err(no_directory(path, directory_of(&target), source.into()))

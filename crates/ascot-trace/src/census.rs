@@ -8,7 +8,11 @@
 //! Memory grows with the number of files, not with that of events.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
+use ascot_model::units::in_shell;
 use serde::Serialize;
 
 use crate::bucket_census::{BowtieCensus, bowties};
@@ -223,7 +227,8 @@ impl Tally {
         let moved = |file: &FileCensus| file.counts.read_bytes + file.counts.written_bytes;
         by_file.sort_by_key(|file| std::cmp::Reverse(moved(file)));
         let recording = trace.recording();
-        let words: Vec<String> = recording.command.split(|byte| *byte == 0).map(text).collect();
+        let words = recording.command.split(|byte| *byte == 0);
+        let words: Vec<String> = words.map(|word| in_shell(Path::new(OsStr::from_bytes(word)))).collect();
         Census {
             command: words.join(" "),
             source: text(&recording.source),

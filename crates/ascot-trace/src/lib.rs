@@ -51,3 +51,4 @@ pub use buckets::{TracedBowtie, Turn};
 pub use error::TraceError;
 pub use event::{Event, Kind, Recording, TracedFile, TracedProcess};
 pub use format::{TraceReader, TraceWriter};
+pub use output::is_standard_output;

@@ -471,13 +471,16 @@ fn may_be_same(one: &[u8], other: &[u8]) -> bool {
 
 /// A new file for the log, beside the trace.
 fn log_file(output: &Path) -> Result<tempfile::NamedTempFile, TraceError> {
-    let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let directory = directory_of(output);
-    tempfile::Builder::new()
-        .prefix(&format!(".{name}."))
-        .suffix(".log")
-        .tempfile_in(directory)
-        .map_err(|source| IoError::from_os(Action::Create, directory, 0, source).into())
+    let named_in = directory_of(output);
+    let made = tempfile::Builder::new().prefix(".ascot-").suffix(".log").tempfile_in(named_in);
+    made.map_err(|error| IoError::from_os(Action::Create, output, 0, without_path(error)).into())
+}
+
+/// The system's reason, without the name of the temporary file that could not be made.
+fn without_path(error: io::Error) -> io::Error {
+    let source = error.get_ref().and_then(std::error::Error::source);
+    let code = source.and_then(|source| source.downcast_ref::<io::Error>()?.raw_os_error());
+    code.map_or(error, io::Error::from_raw_os_error)
 }
 
 /// The directory for files beside the trace; the current one for standard output.
