@@ -315,7 +315,7 @@ fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
             ));
         }
     }
-    if fio.as_deref().is_some_and(|file| is_standard_output(file)) && !values::is_given(matches, "fio-dir") {
+    if fio.as_deref().is_some_and(is_standard_output) && !values::is_given(matches, "fio-dir") {
         return Err(Failure::usage("--fio - needs a directory for the files of fio", "--fio-dir DIR"));
     }
     if let Some(file) = csv {
