@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-use ascot_device::{ProbeError, StoreError};
+use ascot_device::StoreError;
 use ascot_index::IndexError;
 use ascot_record::file_format::FileFormat;
 use ascot_sort::error::{ErrorKind as SortErrorKind, SortError};
@@ -48,9 +48,6 @@ pub enum Failure {
     /// A view could not be mounted.
     #[error(transparent)]
     Mount(#[from] ascot_mount::MountError),
-    /// A volume could not be measured.
-    #[error(transparent)]
-    Probe(#[from] ProbeError),
     /// A study of volumes failed.
     #[error(transparent)]
     Disk(#[from] ascot_lab::disk::DiskError),

@@ -1,8 +1,8 @@
 //! The numbers given to `ascot plan` and `ascot simulate` (sizes, counts, shares), and their answers as JSON.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use ascot_model::run_length::Shape;
 use clap::ArgMatches;
 use serde::Serialize;
 
@@ -70,18 +70,6 @@ pub fn alpha(matches: &ArgMatches) -> Result<f64, Failure> {
     values::word(matches, "alpha").map_or(Ok(0.5), |text| real(text, "--alpha", 0.0, 1.0))
 }
 
-/// A bowtie of the given numbers of streams; without inputs nothing is read, without outputs nothing is written.
-pub fn shape(inputs: u32, outputs: u32, alpha: f64) -> Result<Shape, Failure> {
-    match (inputs, outputs) {
-        (0, 0) => Err(Failure::usage("a bowtie needs streams", "--inputs 1 or --outputs 1")),
-        (1.., 1..) if alpha <= 0.0 || alpha >= 1.0 => Err(Failure::usage(
-            format!("--alpha {alpha}: with inputs and outputs both shares must be positive"),
-            "give a number between 0 and 1, excluding both",
-        )),
-        (inputs, outputs) => Ok(Shape::moving(inputs, outputs, alpha, 1.0 - alpha)),
-    }
-}
-
 /// An answer on one line, for programs that read many of them.
 pub fn json_line(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(answer).map_err(|error| Failure::Output(error.into()))
@@ -90,6 +78,12 @@ pub fn json_line(answer: &impl Serialize) -> Result<String, Failure> {
 /// An answer for programs to read.
 pub fn json(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string_pretty(answer).map_err(|error| Failure::Output(error.into()))
+}
+
+/// Prints an answer: with `--json` for programs, otherwise for people.
+pub fn show<T: Serialize + Display>(matches: &ArgMatches, answer: &T) -> Result<u8, Failure> {
+    sys::print(if matches.get_flag("json") { json(answer)? } else { answer.to_string() })?;
+    Ok(0)
 }
 
 #[cfg(test)]

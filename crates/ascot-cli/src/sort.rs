@@ -125,14 +125,21 @@ fn run_request(matches: &ArgMatches, mut sort_request: SortRequest) -> Result<u8
 }
 
 /// The directory of `--view`.
-fn view_of(matches: &ArgMatches, request: &SortRequest, screen: &Screen) -> Result<Option<PathBuf>, Failure> {
+fn view_of(
+    matches: &ArgMatches,
+    sort_request: &SortRequest,
+    screen: &Screen,
+) -> Result<Option<PathBuf>, Failure> {
     let Some(dir) = values::path(matches, "view") else { return Ok(None) };
     if dir == Path::new("auto") {
-        return cheaper_view(matches, request, screen);
+        let reads = request::count(matches, "reads", "--reads")?.unwrap_or(1);
+        let choice = ascot_sort::choose_view(sort_request, reads)?;
+        screen.tell(&choice.to_string());
+        return Ok(choice.dir);
     }
     const NOT_WITH: [&str; 6] = ["output", "parts", "temp", "merge", "batch-size", "reads"];
     match NOT_WITH.into_iter().find(|id| values::is_given(matches, id)) {
-        None if request.method == Method::Distribute => Err(Failure::usage(
+        None if sort_request.method == Method::Distribute => Err(Failure::usage(
             "--view cannot be combined with --method distribute",
             "a view consists of sorted runs: leave out --method",
         )),
@@ -145,47 +152,6 @@ fn view_of(matches: &ArgMatches, request: &SortRequest, screen: &Screen) -> Resu
             "a view is a directory of runs; ascot view DIR -o FILE writes the file",
         )),
     }
-}
-
-/// `--view auto`: the directory for a view beside the output, if a view is predicted to take less time.
-fn cheaper_view(
-    matches: &ArgMatches,
-    request: &SortRequest,
-    screen: &Screen,
-) -> Result<Option<PathBuf>, Failure> {
-    let Output::Path(file) = &request.output else {
-        return Err(Failure::usage(
-            "--view auto needs the name of the output file",
-            "write: -o FILE --view auto --reads N",
-        ));
-    };
-    let reads = request::count(matches, "reads", "--reads")?.unwrap_or(1);
-    let Some(cost) = ascot_sort::explain(request, None, &RunOptions::default())?.view else {
-        screen.tell("writing a file, not a view: the data fits in memory, or its size is unknown");
-        return Ok(None);
-    };
-    let view = cost.view_seconds(reads);
-    let sorted = cost.sorted_seconds(reads);
-    let times = units::plural(reads, "reading");
-    let text = |seconds: f64| units::seconds(seconds);
-    if view >= sorted {
-        screen.tell(&format!(
-            "writing a file, not a view: with {times} it takes about {}, a view {}",
-            text(sorted),
-            text(view)
-        ));
-        return Ok(None);
-    }
-    let mut name = file.clone().into_os_string();
-    name.push(".view");
-    let dir = PathBuf::from(name);
-    screen.tell(&format!(
-        "writing a view, {}: with {times} it takes about {}, a file {}",
-        dir.display(),
-        text(view),
-        text(sorted)
-    ));
-    Ok(Some(dir))
 }
 
 fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {

@@ -126,7 +126,8 @@ pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> 
 }
 
 fn open_with(matches: &ArgMatches, dir: &Path, options: RunOptions) -> Result<Arc<dyn View>, Failure> {
-    let volumes = volume::of_view(matches, dir)?;
+    // None: those on which it was made.
+    let volumes = volume::of_directory(matches, dir)?;
     Ok(OpenView { volumes, options, ..opening(matches)? }.open(dir)?)
 }
 

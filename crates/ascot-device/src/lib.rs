@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!   recognise  the kind of a volume, and a key for its device   (mounts, block_device: what the kernel tells)
-//!   store      the measured profiles of this user, by device    (profile: their text)
+//!   store      the measured profiles of this user, by device    (profile: their text; stored_profiles: the list)
 //!   known      the volume of a path: its stored profile, or a careful one for its kind
 //! ```
 //!
@@ -36,6 +36,7 @@ mod mounts;
 mod profile;
 mod recognise;
 mod store;
+mod stored_profiles;
 mod target;
 mod volume;
 
@@ -48,9 +49,10 @@ use ascot_model::volume::VolumeProfile;
 
 pub use error::ProbeError;
 pub use known::VolumeFinder;
-pub use profile::{Profile, ProfileError};
+pub use profile::{Profile, ProfileError, ProfileNameError};
 pub use recognise::{RecognisedVolume, System};
 pub use store::{ProfileStore, StoreError, Stored, StoredFile, StoredProfile, Unusable};
+pub use stored_profiles::{NotStored, StoredProfiles, forget_profiles, list_profiles, store_profile};
 pub use target::file_system;
 
 /// Default duration in seconds.

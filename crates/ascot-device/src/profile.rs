@@ -1,8 +1,13 @@
 //! Reads the text of a volume's profile (docs/formats/volume.md).
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
 use ascot_model::host_measurement::HostMeasurement;
 use ascot_model::measurement::{VolumeMeasurement, VolumeRequests};
 use ascot_model::volume::VolumeProfile;
+use ascot_model::volume_kind::VolumeKind;
 use serde::de::DeserializeOwned;
 
 /// The contents of a profile.
@@ -27,7 +32,66 @@ pub enum ProfileError {
     Figures(#[from] ascot_model::volume::BadProfile),
 }
 
+/// A name that leads to no profile. Its text says what to name instead.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileNameError {
+    /// No file has this path.
+    #[error("{} does not exist\n  {INSTEAD}", .0.display())]
+    NoFile(PathBuf),
+    /// Neither a file nor a kind.
+    #[error(
+        "there is no profile {}\n  give the file of a profile (ascot probe DIR -o FILE), or a kind: {}",
+        .0.display(), VolumeKind::NAMED.map(VolumeKind::word).join(", ")
+    )]
+    NoKind(PathBuf),
+    /// A directory.
+    #[error("{}: a directory is no profile\n  {INSTEAD}", .0.display())]
+    Directory(PathBuf),
+    /// The file cannot be read.
+    #[error("{}: cannot read the profile: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The file is no profile.
+    #[error("{}: {source}\n  {INSTEAD}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// Its fault.
+        source: ProfileError,
+    },
+}
+
+const INSTEAD: &str =
+    "docs/formats/volume.md shows what a profile holds; ascot probe DIR -o FILE measures one";
+
 impl Profile {
+    /// The profile of a file, or of a kind of volume by its word; `None`: flash, which is planned as without a profile.
+    ///
+    /// # Errors
+    /// A name that leads to no profile.
+    pub fn named(name: &OsStr) -> Result<Option<Profile>, ProfileNameError> {
+        let path = Path::new(name);
+        match name.to_str().and_then(VolumeKind::from_word) {
+            Some(kind) => Ok(kind.profile().map(Profile::assumed)),
+            None if path.exists() => Profile::read(path).map(Some),
+            None if name.as_bytes().contains(&b'/') => Err(ProfileNameError::NoFile(path.to_path_buf())),
+            None => Err(ProfileNameError::NoKind(path.to_path_buf())),
+        }
+    }
+
+    fn read(path: &Path) -> Result<Profile, ProfileNameError> {
+        if path.is_dir() {
+            return Err(ProfileNameError::Directory(path.to_path_buf()));
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ProfileNameError::Unreadable { path: path.to_path_buf(), source })?;
+        Profile::parse(&text).map_err(|source| ProfileNameError::Content { path: path.to_path_buf(), source })
+    }
+
     /// A profile without measurements.
     pub fn assumed(volume: VolumeProfile) -> Self {
         Profile { volume, host: None, requests: None }
@@ -145,5 +209,41 @@ pub(crate) mod tests {
         let mut table: toml::Table = toml::from_str(&written.to_string()).unwrap();
         let measured: Option<VolumeMeasurement> = taken(&mut table, "measurement").unwrap();
         assert_eq!(measured, Some(written.measurement));
+    }
+
+    const GOOD: &str = "name = \"array\"\nread_bytes_per_s = 4e9\nwrite_bytes_per_s = 3e9\n";
+
+    #[test]
+    fn profiles_are_read_and_nonsense_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("array.toml");
+        std::fs::write(&path, format!("{GOOD}switch_seconds = [[2, 0.004], [90, 0.016]]\n")).unwrap();
+        let profile = Profile::read(&path).unwrap().volume;
+        assert!((profile.switch_seconds.seconds(90.0) - 0.016).abs() < 1e-12);
+        for (text, word) in [
+            (GOOD.to_owned(), "switch_seconds"),
+            (format!("{GOOD}switch_seconds = -1.0"), "switch"),
+            (format!("{GOOD}switch_seconds = 0.1\nsped = 1"), "sped"),
+            (format!("{}switch_seconds = 0.1", GOOD.replace("4e9", "0.0")), "read_bytes_per_s"),
+            ("what?".to_owned(), "profile"),
+            (format!("{GOOD}switch_seconds = 0.1\n[host]\nthreads = 2"), "kernels"),
+            (format!("{GOOD}switch_seconds = 0.1\n[host]\nthreads = 0\nkernels = []"), "threads"),
+            (format!("{GOOD}switch_seconds = 0.1\n[measurement]\nrepeats = 5"), "read"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let told = Profile::read(&path).unwrap_err().to_string();
+            assert!(told.contains(word) && told.contains("array.toml"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_kind_stands_for_its_assumed_profile() {
+        let named = |word: &str| Profile::named(OsStr::new(word));
+        assert_eq!(named("flash").unwrap(), None);
+        let disk = named("rotational").unwrap().unwrap();
+        assert_eq!(Some(disk.volume), VolumeKind::Rotational.profile());
+        assert!(named("./flash").is_err());
+        let told = named("frob").unwrap_err().to_string();
+        assert!(VolumeKind::NAMED.iter().all(|kind| told.contains(kind.word())), "{told}");
     }
 }

@@ -51,6 +51,13 @@ pub enum StoreError {
     /// The file could not be written.
     #[error(transparent)]
     Output(#[from] IoError),
+    /// No stored profile has this name.
+    #[error(
+        "no profile is stored for {}\n  ascot probe --list shows what is stored; name a device, a directory on its \
+         volume, or all",
+        .0.display()
+    )]
+    NotFound(PathBuf),
 }
 
 /// A stored profile that cannot be used.

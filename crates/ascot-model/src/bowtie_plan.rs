@@ -8,7 +8,7 @@ use crate::volume::VolumeProfile;
 
 /// The schedule, the runs and the rate of one bowtie.
 #[derive(Serialize)]
-pub struct BowtiePlan<'a> {
+pub struct BowtiePlan {
     shape: Shape,
     memory_bytes: u64,
     schedule: &'static str,
@@ -25,12 +25,12 @@ pub struct BowtiePlan<'a> {
     /// Runs and rate with an equal part of memory for every stream.
     equal_parts_run_bytes: f64,
     equal_parts_rate_bytes_per_s: f64,
-    volume: &'a VolumeProfile,
+    volume: VolumeProfile,
 }
 
-impl<'a> BowtiePlan<'a> {
+impl BowtiePlan {
     /// The plan of `shape` with its best schedule.
-    pub fn new(shape: Shape, memory_bytes: u64, volume: &'a VolumeProfile) -> Self {
+    pub fn new(shape: Shape, memory_bytes: u64, volume: &VolumeProfile) -> Self {
         let scheme = Scheme::best(shape);
         let memory = memory_bytes as f64;
         let files = f64::from(shape.streams());
@@ -49,12 +49,12 @@ impl<'a> BowtiePlan<'a> {
             formula_holds: volume.formula_holds(run, files),
             equal_parts_run_bytes: volume.unbroken(equal),
             equal_parts_rate_bytes_per_s: volume.rate(shape.alpha, equal, files),
-            volume,
+            volume: volume.clone(),
         }
     }
 }
 
-impl std::fmt::Display for BowtiePlan<'_> {
+impl std::fmt::Display for BowtiePlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Shape { inputs, outputs, alpha } = self.shape;
         writeln!(

@@ -10,7 +10,8 @@ use crate::units;
 use crate::volume::VolumeProfile;
 
 /// A job without inputs or without outputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("passes over files need inputs and outputs\n  ascot plan bowtie computes 0 x m and n x 0")]
 pub struct NoEnds;
 
 /// A job on files, in one pass or several.
@@ -232,7 +233,7 @@ impl FileJob<'_> {
 
 /// The passes of a job, with their figures.
 #[derive(Serialize)]
-pub struct PassesPlan<'a> {
+pub struct PassesPlan {
     job: String,
     memory_bytes: u64,
     seconds: f64,
@@ -242,7 +243,7 @@ pub struct PassesPlan<'a> {
     passes: Vec<PassLine>,
     /// Alternatives, the fastest first.
     alternatives: Vec<Alternative>,
-    volume: &'a VolumeProfile,
+    volume: VolumeProfile,
     /// Remarks for users.
     notes: Vec<&'static str>,
 }
@@ -304,9 +305,9 @@ impl PassLine {
     }
 }
 
-impl<'a> PassesPlan<'a> {
+impl PassesPlan {
     /// The plan of `job` in these passes, with the alternatives, by the formulas.
-    pub fn new(job: &FileJob<'_>, way: &Passes, cost: &DeviceCost<'a>, memory_bytes: u64) -> Self {
+    pub fn new(job: &FileJob<'_>, way: &Passes, cost: &DeviceCost<'_>, memory_bytes: u64) -> Self {
         let line = |pass: &multipass::Pass| {
             let bytes = pass.read_bytes + pass.written_bytes;
             let (scheme, switches) = cost.switches(&pass.shape, bytes);
@@ -323,7 +324,7 @@ impl<'a> PassesPlan<'a> {
     pub fn of_job(
         job: &FileJob<'_>,
         planned: &[PassPlan],
-        cost: &DeviceCost<'a>,
+        cost: &DeviceCost<'_>,
         model: &dyn PassModel,
         memory_bytes: u64,
     ) -> Self {
@@ -355,7 +356,7 @@ impl<'a> PassesPlan<'a> {
         job: &FileJob<'_>,
         way: &Passes,
         passes: Vec<PassLine>,
-        cost: &DeviceCost<'a>,
+        cost: &DeviceCost<'_>,
         model: &dyn PassModel,
         memory_bytes: u64,
     ) -> Self {
@@ -368,7 +369,7 @@ impl<'a> PassesPlan<'a> {
             money: 0.0,
             alternatives: if way.passes.is_empty() { Vec::new() } else { job.alternatives(way, cost, model) },
             passes,
-            volume: cost.volume,
+            volume: cost.volume.clone(),
             notes: Vec::new(),
         };
         plan.add_up();
@@ -396,7 +397,7 @@ impl<'a> PassesPlan<'a> {
     }
 }
 
-impl std::fmt::Display for PassesPlan<'_> {
+impl std::fmt::Display for PassesPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let max_streams = self.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
         writeln!(f, "job       {}, {}", self.job, units::memory(self.memory_bytes))?;

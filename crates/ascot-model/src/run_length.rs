@@ -33,41 +33,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The numbers of streams, and the share of reading in the bytes that move.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shape {
-    /// Input streams on the device, n; 0: the data come from elsewhere.
-    pub inputs: u32,
-    /// Output streams on the device, m; 0: the data go elsewhere.
-    pub outputs: u32,
-    /// Bytes read as a share of all bytes read and written.
-    pub alpha: f64,
-}
-
-/// The share if bytes read equal bytes written.
-pub const HALF: f64 = 0.5;
-
-impl Shape {
-    /// A shape in which `read_bytes` become `written_bytes`.
-    pub fn moving(inputs: u32, outputs: u32, read_bytes: f64, written_bytes: f64) -> Self {
-        let alpha = match (inputs, outputs) {
-            (0, _) => 0.0,
-            (_, 0) => 1.0,
-            _ => read_bytes / (read_bytes + written_bytes),
-        };
-        Shape { inputs, outputs, alpha }
-    }
-
-    /// Streams on the device, n + m.
-    pub fn streams(&self) -> u32 {
-        self.inputs + self.outputs
-    }
-
-    /// The reader-writer symmetric shape (section IV.C): inputs become outputs.
-    pub fn mirrored(&self) -> Self {
-        Shape { inputs: self.outputs, outputs: self.inputs, alpha: 1.0 - self.alpha }
-    }
-}
+pub use crate::shape::{BadShape, HALF, Shape};
 
 /// The algorithms, by the paper's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -9,8 +9,6 @@ use ascot_io::Compression;
 use ascot_model::report::Report;
 use ascot_record::keys::{ByteRangeKey, KeyOptions};
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
-use ascot_sort::Volumes;
-use ascot_sort::request::InputChecks;
 use ascot_sort::{Cancel, Input, Keys, Method, Output, RunOptions, Silent, SortRequest, sort};
 
 const MEMORY: u64 = 16 << 20;
@@ -80,25 +78,14 @@ fn run(dir: &Path, case: &Case, input: &[u8]) -> (Vec<u8>, Report) {
     let (from, to): (PathBuf, PathBuf) = (dir.join("in"), dir.join("out"));
     std::fs::write(&from, input).expect("room");
     let request = SortRequest {
-        inputs: vec![Input::Path(from)],
-        output: Output::Path(to.clone()),
-        layout: case.layout,
-        keys: case.keys.clone(),
-        header: false,
-        checks: InputChecks::default(),
         unique: case.unique,
         stable: true,
-        merge_only: false,
-        top: None,
         memory_bytes: Some(MEMORY),
         temp_dirs: vec![dir.to_path_buf()],
         method: case.method,
         compression: Compression::None,
         threads: Some(2),
-        batch_size: None,
-        volumes: Volumes::default(),
-        boundaries: None,
-        route: None,
+        ..SortRequest::new(vec![Input::Path(from)], Output::Path(to.clone()), case.layout, case.keys.clone())
     };
     let report = sort(&request, &RunOptions::default(), &Silent, &Cancel::default()).expect("sorts");
     (std::fs::read(to).expect("there is output"), report)

@@ -6,11 +6,13 @@
 //! model (section II.A: the device is the bottleneck).
 //!
 //! Files, each using only those before it: `rate_model.rs` (what to simulate, and the function), `simulator.rs` (the
-//! loop), `choose.rs` (the scheme of an interconnect), `report.rs` (the outcome in bytes, beside the formulas).
+//! loop), `choose.rs` (the scheme of an interconnect), `report.rs` (the outcome in bytes, beside the formulas),
+//! `request.rs` (a simulation by the numbers that users give).
 
 mod choose;
 mod rate_model;
 mod report;
+mod request;
 mod simulator;
 #[cfg(test)]
 mod tests;
@@ -20,5 +22,6 @@ pub use rate_model::UNITS;
 #[cfg(test)]
 pub(crate) use rate_model::{RateModel, StreamState};
 pub use rate_model::{Setup, Skew};
-pub use report::{EQUAL_PARTS, Simulation, SimulationReport, simulate_equal_parts};
+pub use report::{Simulation, SimulationReport, simulate_equal_parts};
+pub use request::{ScheduleChoice, SimulationError, SimulationRequest};
 pub use simulator::{Deadlock, Outcome, simulate, simulate_by};

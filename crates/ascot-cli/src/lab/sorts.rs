@@ -40,7 +40,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let memory_bytes = numbers::memory(matches, "memory-limit", default_memory())?;
     let out = out_directory(matches)?;
     let work = work_directory(matches, &out)?;
-    let volumes = volume::of_directory(matches, &work)?;
+    let volumes = volume::of_directory(matches, &work)?.unwrap_or_default();
     let study = SortStudy { cells, out: out.to_path_buf(), work, memory_bytes, volumes, faults: None };
     let screen = Screen::new(matches.get_flag("quiet"));
     let (finished, used) = screen.watch(matches, &out, |screen, stop| study.run(screen, stop))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ascot_record::layout::Layout;
 use ascot_sort::FlowRequest;
-use ascot_sort::request::{Input, InputChecks, Keys, Method, Output, SortRequest};
+use ascot_sort::request::{Input, InputChecks, Keys, Output, SortRequest};
 use clap::ArgMatches;
 
 use super::records::{Records, records};
@@ -56,25 +56,14 @@ fn sort_part(matches: &ArgMatches, inputs: Vec<Input>, merged: bool) -> Result<S
         Records { layout: Layout::Fixed { len: 1 }, keys, header: false, any_format: true, route: None }
     };
     Ok(SortRequest {
-        inputs,
-        output: Output::Stdout,
-        layout,
-        keys,
         header,
         checks: InputChecks { any_format, strict: values::flag(matches, "strict") },
-        unique: false,
-        stable: false,
         merge_only: true,
-        top: None,
         memory_bytes: resources::memory(matches)?,
-        temp_dirs: Vec::new(),
-        method: Method::Auto,
         compression: ascot_io::Compression::None,
         threads: resources::threads(matches)?,
-        batch_size: None,
-        boundaries: None,
-        route: None,
         volumes: volume::given(matches)?,
+        ..SortRequest::new(inputs, Output::Stdout, layout, keys)
     })
 }
 

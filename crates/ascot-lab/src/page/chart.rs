@@ -3,7 +3,7 @@
 use plotters::chart::ChartBuilder;
 use plotters::coord::Shift;
 use plotters::drawing::DrawingArea;
-use plotters::element::{Circle, PathElement, Text};
+use plotters::element::{Circle, PathElement, Polygon, Text};
 use plotters::prelude::{
     Color, DrawingAreaErrorKind, IntoDrawingArea, IntoFont, IntoLogRange, RGBColor, SVGBackend, WHITE,
 };
@@ -24,6 +24,10 @@ const FONT: &str = "sans-serif";
 const FONT_SIZE: i32 = 13;
 /// Of the legend, which stands beside the lines and hides none: a line, its gap, and the way from one to the next.
 const LEGEND: (i32, i32, i32) = (18, 6, 20);
+/// Of the lines above a chart: from one to the next, and their left end.
+const TITLE_STEP: i32 = 22;
+const TITLE_LEFT: i32 = 14;
+const AREA_OPACITY: f64 = 0.35;
 /// The width of a letter on average, as a share of its height.
 const LETTER_WIDTH: f64 = 0.56;
 /// The most labels of the horizontal axis that do not touch.
@@ -36,6 +40,37 @@ pub struct Line {
     pub name: String,
     /// Its points, ascending in x.
     pub points: Vec<(f64, f64)>,
+    /// The marks on it.
+    pub marks: Marks,
+}
+
+/// What is drawn beside the line itself.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Marks {
+    /// A dot at each point.
+    Dots,
+    /// A dot at each point, and a whisker of this half length in y.
+    Whiskers(Vec<f64>),
+    /// The area below the line.
+    Area,
+    /// Nothing.
+    None,
+}
+
+impl Line {
+    /// A line with a dot at each point.
+    pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points, marks: Marks::Dots }
+    }
+
+    /// A line of steps: each value holds for one unit of x, from `start` on.
+    pub fn steps(name: &str, start: f64, values: &[f64], marks: Marks) -> Self {
+        let ends = |(at, &value): (usize, &f64)| {
+            let x = start + at as f64;
+            [(x, value), (x + 1.0, value)]
+        };
+        Self { name: name.into(), points: values.iter().enumerate().flat_map(ends).collect(), marks }
+    }
 }
 
 /// The text of a value on an axis.
@@ -77,6 +112,8 @@ impl Axis {
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
+    /// Lines of text above the chart, the first its title.
+    pub title: Vec<String>,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
@@ -100,12 +137,23 @@ fn short_number(value: f64) -> String {
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 impl Chart {
+    /// A chart without a title.
+    pub fn new(x: Axis, y: Axis, lines: Vec<Line>) -> Self {
+        Self { title: Vec::new(), x, y, lines }
+    }
+
     /// The chart as an SVG element; `None` if it has no point or cannot be drawn.
     pub fn svg(&self) -> Option<String> {
         let lines = self.drawable();
         let all = || lines.iter().flat_map(|line| line.points.iter());
         let x = range(all().map(|point| point.0), self.x.scale)?;
-        let y = range(all().map(|point| point.1), self.y.scale)?;
+        let spreads = lines.iter().flat_map(|line| match &line.marks {
+            Marks::Whiskers(spreads) => spreads.as_slice(),
+            _ => &[],
+        });
+        let spread = spreads.copied().fold(0.0, f64::max);
+        let (low, high) = range(all().map(|point| point.1), self.y.scale)?;
+        let y = (low, high + spread);
         let mut text = String::new();
         let drawn = self.draw(&mut text, &lines, x, y);
         drawn.ok().map(|()| text)
@@ -115,10 +163,8 @@ impl Chart {
     fn drawable(&self) -> Vec<Line> {
         let fits = |value: f64, scale| value.is_finite() && (scale != Scale::Logarithmic || value > 0.0);
         let kept = |point: &&(f64, f64)| fits(point.0, self.x.scale) && fits(point.1, self.y.scale);
-        let of = |line: &Line| Line {
-            name: line.name.clone(),
-            points: line.points.iter().filter(kept).copied().collect(),
-        };
+        let of =
+            |line: &Line| Line { points: line.points.iter().filter(kept).copied().collect(), ..line.clone() };
         self.lines.iter().map(of).filter(|line| !line.points.is_empty()).collect()
     }
 
@@ -126,7 +172,15 @@ impl Chart {
         let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let legend_width = if lines.len() > 1 { legend_width(lines) } else { 0 };
-        let (area, legend) = root.split_horizontally(SIZE.0 as i32 - legend_width);
+        let title_height = TITLE_STEP * self.title.len() as i32;
+        let (top, below) = root.split_vertically(title_height);
+        for (number, text) in self.title.iter().enumerate() {
+            // The name of a directory may contain anything; SVG allows no control characters.
+            let text = text.replace(char::is_control, "?");
+            let at = (TITLE_LEFT, TITLE_STEP * number as i32 + 8);
+            top.draw(&Text::new(text, at, (FONT, FONT_SIZE).into_font()))?;
+        }
+        let (area, legend) = below.split_horizontally(SIZE.0 as i32 - legend_width);
         draw_legend(&legend, lines)?;
         let mut builder = ChartBuilder::on(&area);
         builder.margin(14).x_label_area_size(46).y_label_area_size(74);
@@ -146,11 +200,28 @@ impl Chart {
                     .draw()?;
                 for (number, line) in lines.iter().enumerate() {
                     let colour = COLOURS[number % COLOURS.len()];
-                    chart
-                        .draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
-                    chart.draw_series(
-                        line.points.iter().map(|point| Circle::new(*point, 3, colour.filled())),
-                    )?;
+                    let points = || line.points.iter().copied();
+                    chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?;
+                    match &line.marks {
+                        Marks::None => {}
+                        Marks::Area => {
+                            let ends = [line.points.last(), line.points.first()];
+                            let floor = ends.into_iter().flatten().map(|end| (end.0, y.0));
+                            let area = points().chain(floor).collect::<Vec<_>>();
+                            chart.draw_series([Polygon::new(area, colour.mix(AREA_OPACITY).filled())])?;
+                        }
+                        Marks::Dots | Marks::Whiskers(_) => {
+                            chart
+                                .draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
+                        }
+                    }
+                    if let Marks::Whiskers(spreads) = &line.marks {
+                        let whiskers = points().zip(spreads).map(|((x, at), spread)| {
+                            let ends = [(at - spread).max(y.0), (at + spread).min(y.1)];
+                            PathElement::new(ends.map(|end| (x, end)).to_vec(), colour)
+                        });
+                        chart.draw_series(whiskers)?;
+                    }
                 }
             }};
         }
@@ -204,9 +275,8 @@ mod tests {
     use super::*;
 
     fn chart(x: Scale, y: Scale, points: Vec<(f64, f64)>) -> Chart {
-        let lines =
-            vec![Line { name: "a < b".into(), points: points.clone() }, Line { name: "c".into(), points }];
-        Chart { x: Axis::new("N", x), y: Axis::new("ms", y), lines }
+        let lines = vec![Line::new("a < b", points.clone()), Line::new("c", points)];
+        Chart::new(Axis::new("N", x), Axis::new("ms", y), lines)
     }
 
     #[test]
@@ -233,6 +303,25 @@ mod tests {
         };
         assert!(of("<circle", "cx=\"").iter().all(|x| *x < end), "{svg}");
         assert_eq!(of("<text", "x=\"").iter().filter(|x| **x >= end).count(), 2, "{svg}");
+    }
+
+    #[test]
+    fn titles_areas_and_whiskers_are_drawn() {
+        let whiskers =
+            Line { marks: Marks::Whiskers(vec![1.0, 0.5]), ..Line::new("w", vec![(1.0, 4.0), (2.0, 5.0)]) };
+        let steps = Line::steps("s", 0.0, &[3.0, 2.0, 1.0], Marks::Area);
+        assert_eq!(steps.points, [(0.0, 3.0), (1.0, 3.0), (1.0, 2.0), (2.0, 2.0), (2.0, 1.0), (3.0, 1.0)]);
+        let axes = || Axis::new("N", Scale::Linear);
+        let plain = Chart::new(axes(), axes(), vec![whiskers, steps]);
+        let titled = Chart { title: vec!["in <a>\n".into(), "under it".into()], ..plain.clone() };
+        let (plain, titled) = (plain.svg().unwrap(), titled.svg().unwrap());
+        assert!(titled.contains("in &lt;a&gt;?") && titled.contains("under it"), "{titled}");
+        assert_eq!(titled.matches("<text").count(), plain.matches("<text").count() + 2);
+        assert_eq!((titled.matches("<circle").count(), titled.matches("<polygon").count()), (2, 1));
+        assert!(
+            titled.matches("stroke-width=\"1\" points=").count() >= 2,
+            "a whisker for each point: {titled}"
+        );
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl<'a> Figures<'a> {
         lines: impl Fn(Cache) -> Vec<Line>,
     ) -> Figure {
         let of = |cache: Cache| {
-            (cache.word().to_owned(), Chart { x: axes.0.clone(), y: axes.1.clone(), lines: lines(cache) })
+            (cache.word().to_owned(), Chart::new(axes.0.clone(), axes.1.clone(), lines(cache)))
         };
         Figure { number, direction, caption, charts: CACHES.map(of).to_vec() }
     }
@@ -175,7 +175,7 @@ impl<'a> Figures<'a> {
                         Some((n as f64, y.value(ms, n as f64 * f64::from(k))))
                     };
                     let name = format!("{}, k = {k}", backend.word());
-                    lines.push(Line { name, points: values.into_iter().filter_map(point).collect() });
+                    lines.push(Line::new(name, values.into_iter().filter_map(point).collect()));
                 }
             }
             lines
@@ -201,7 +201,7 @@ impl<'a> Figures<'a> {
                     let values = self.results.values(series, |measured| measured.cell.streams);
                     let point = |k: u32| Some((f64::from(k), self.results.mean_ms(series, 0, k, n)?));
                     let name = format!("{}, N = {n}", backend.word());
-                    lines.push(Line { name, points: values.into_iter().filter_map(point).collect() });
+                    lines.push(Line::new(name, values.into_iter().filter_map(point).collect()));
                 }
             }
             lines
@@ -229,7 +229,7 @@ impl<'a> Figures<'a> {
                 };
                 let points =
                     values.into_iter().filter(|exponent| *exponent >= from).filter_map(point).collect();
-                Line { name: backend.word().to_owned(), points }
+                Line::new(backend.word(), points)
             };
             backends.iter().map(line).collect()
         })

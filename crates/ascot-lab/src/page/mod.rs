@@ -305,8 +305,8 @@ mod tests {
     fn a_caption_names_the_charts_that_are_drawn() {
         let chart = |title: &str, points: &[(f64, f64)]| {
             let axis = |name| chart::Axis::new(name, chart::Scale::Linear);
-            let lines = vec![chart::Line { name: "a".into(), points: points.to_vec() }];
-            (title.to_owned(), chart::Chart { x: axis("N"), y: axis("ms"), lines })
+            let lines = vec![chart::Line::new("a", points.to_vec())];
+            (title.to_owned(), chart::Chart::new(axis("N"), axis("ms"), lines))
         };
         let points = [(1.0, 2.0), (10.0, 20.0)];
         let html = charts_html("f", "F", &[chart("warm", &[]), chart("cold", &points)]);

@@ -41,12 +41,12 @@ fn chart(used: &ResourceUse, columns: &[&ResourceColumn], unit: Unit) -> Option<
         .map(|column| {
             let points = used.seconds.iter().zip(&column.samples);
             let point = |(&second, &value): (&f64, &Option<f64>)| Some((second, scaled(unit, value?)));
-            Line { name: column.quantity.to_string(), points: points.filter_map(point).collect() }
+            Line::new(column.quantity.to_string(), points.filter_map(point).collect())
         })
         .collect();
     let axis = |name| Axis::new(name, Scale::Linear);
     let word = unit_word(unit);
-    (!lines.is_empty()).then(|| (word.to_owned(), Chart { x: axis("s"), y: axis(word), lines }))
+    (!lines.is_empty()).then(|| (word.to_owned(), Chart::new(axis("s"), axis(word), lines)))
 }
 
 /// Mean, least and greatest of each column.

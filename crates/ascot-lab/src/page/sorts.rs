@@ -116,43 +116,45 @@ fn figures(group: &Group<'_>) -> Vec<(u32, String, Chart)> {
     let Some(&largest_full) = elements.iter().rev().find(full).or(elements.last()) else { return Vec::new() };
     // Figures 30 and 31 are at the N of the paper, if it was sorted.
     let n = if elements.contains(&PUBLISHED_ELEMENTS) { PUBLISHED_ELEMENTS } else { largest_full };
-    let line = |name: String, points: Vec<(f64, f64)>| Line { name, points };
     let by_d = |m: u64| {
         let point = |&d: &u32| Some((f64::from(d), group.mean_ms(n, m, d)?));
-        line(format!("M = {m}"), fan_in.iter().filter_map(point).collect())
+        Line::new(format!("M = {m}"), fan_in.iter().filter_map(point).collect())
     };
     let by_m = |d: u32| {
         let point = |&m: &u64| Some((m as f64, group.mean_ms(largest_full, m, d)?));
-        line(format!("d = {d}"), memory.iter().filter_map(point).collect())
+        Line::new(format!("d = {d}"), memory.iter().filter_map(point).collect())
     };
     let d = fan_in.iter().copied().find(|d| *d >= 25).or(fan_in.last().copied()).unwrap_or(2);
     let m = memory.range(..largest).next_back().copied().unwrap_or(smallest);
     let by_n = |d: u32, m: u64| {
         let point = |&n: &u64| Some((n as f64, group.mean_ms(n, m, d)?));
-        line(format!("d = {d}, M = {m}"), elements.iter().filter_map(point).collect())
+        Line::new(format!("d = {d}, M = {m}"), elements.iter().filter_map(point).collect())
     };
     let axis = |name, scale| Axis::new(name, scale);
     let time = |scale| Axis::new("ms", scale);
     let (linear, log) = (Scale::Linear, Scale::Logarithmic);
-    let chart = |x, y, lines| Chart { x, y, lines };
     let d_of_m = fan_in.iter().copied().find(|d| *d >= 30).unwrap_or(d);
     vec![
         (
             30,
             format!("Influence of d, N = {n}, M = {smallest}"),
-            chart(axis("d", linear), time(linear), vec![by_d(smallest)]),
+            Chart::new(axis("d", linear), time(linear), vec![by_d(smallest)]),
         ),
         (
             31,
             format!("Influence of d for each M, N = {n}"),
-            chart(axis("d", linear), time(log), memory.iter().map(|&m| by_d(m)).collect()),
+            Chart::new(axis("d", linear), time(log), memory.iter().map(|&m| by_d(m)).collect()),
         ),
         (
             32,
             format!("Influence of M, N = {largest_full}, d = {d_of_m}"),
-            chart(axis("M, integers", log), time(log), vec![by_m(d_of_m)]),
+            Chart::new(axis("M, integers", log), time(log), vec![by_m(d_of_m)]),
         ),
-        (33, format!("Influence of N, d = {d}, M = {m}"), chart(axis("N", log), time(log), vec![by_n(d, m)])),
+        (
+            33,
+            format!("Influence of N, d = {d}, M = {m}"),
+            Chart::new(axis("N", log), time(log), vec![by_n(d, m)]),
+        ),
     ]
 }
 

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ascot_io::{Compression, FaultHook};
+use ascot_io::FaultHook;
 use ascot_record::checksum::RecordSum;
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 use ascot_sort::error::SortError;
 use ascot_sort::plan::budget::MIN_MEMORY_BYTES;
-use ascot_sort::request::{Input, InputChecks, Keys, Method, Output, SortRequest, Volumes};
+use ascot_sort::request::{Input, Keys, Output, SortRequest, Volumes};
 use ascot_sort::{Cancel, RunOptions, Silent};
 
 use super::cell::{SortCell, Source};
@@ -267,25 +267,15 @@ impl Measurement<'_> {
     fn request(&self, cell: &SortCell, output: &Path) -> Result<SortRequest, LabError> {
         let format = NumberFormat { kind: NumberType::I32, endian: Endian::Little };
         Ok(SortRequest {
-            inputs: vec![Input::Path(self.input()?.path.clone())],
-            output: Output::Path(output.to_path_buf()),
-            layout: Layout::Number(format),
-            keys: Keys::Value { descending: cell.descending },
-            header: false,
-            checks: InputChecks::default(),
-            unique: false,
-            stable: false,
-            merge_only: false,
-            top: None,
             memory_bytes: Some(planned_memory_bytes(cell)),
             temp_dirs: vec![self.directory.to_path_buf()],
-            method: Method::Auto,
-            compression: Compression::default(),
-            threads: None,
-            batch_size: None,
-            boundaries: None,
-            route: None,
             volumes: self.volumes.clone(),
+            ..SortRequest::new(
+                vec![Input::Path(self.input()?.path.clone())],
+                Output::Path(output.to_path_buf()),
+                Layout::Number(format),
+                Keys::Value { descending: cell.descending },
+            )
         })
     }
 }

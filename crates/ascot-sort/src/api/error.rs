@@ -213,6 +213,9 @@ pub enum SortError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A volume cannot be measured.
+    #[error(transparent)]
+    Probe(Box<ascot_device::ProbeError>),
     /// Cancelled by the caller.
     #[error("stopped")]
     Cancelled,

@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ascot_device::Profile;
 use ascot_io::Compression;
 use ascot_model::host_measurement::HostMeasurement;
 use ascot_model::known_volume::{Origin, VolumeOrigin};
@@ -260,6 +261,31 @@ pub struct SortRequest {
 }
 
 impl SortRequest {
+    /// A sort in which all else is as usual.
+    pub fn new(inputs: Vec<Input>, output: Output, layout: Layout, keys: Keys) -> SortRequest {
+        SortRequest {
+            inputs,
+            output,
+            layout,
+            keys,
+            header: false,
+            checks: InputChecks::default(),
+            unique: false,
+            stable: false,
+            merge_only: false,
+            top: None,
+            memory_bytes: None,
+            temp_dirs: Vec::new(),
+            method: Method::default(),
+            compression: Compression::default(),
+            threads: None,
+            batch_size: None,
+            boundaries: None,
+            route: None,
+            volumes: Volumes::default(),
+        }
+    }
+
     /// The same request with absolute paths.
     pub fn absolute(&self) -> std::io::Result<SortRequest> {
         let mut absolute = self.clone();
@@ -310,6 +336,12 @@ pub struct Volumes {
 }
 
 impl Volumes {
+    /// The volume of a job on files that need not exist; `None`: flash is assumed.
+    pub fn for_plan(profile: Option<Profile>) -> Volumes {
+        let profile = profile.unwrap_or_else(|| Profile::assumed(VolumeProfile::assumed_flash()));
+        Volumes { volume: Some(profile.volume), host: profile.host, ..Volumes::default() }
+    }
+
     /// Whether the user described a volume.
     pub fn are_given(&self) -> bool {
         let given = |of: &VolumeOrigin| matches!(of.origin, Origin::Given(_));

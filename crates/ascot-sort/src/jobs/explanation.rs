@@ -81,6 +81,59 @@ pub fn explain_view(
     explain_prepared(&request, Goal::View(view), &prepared, options)
 }
 
+/// Whether the records are written as a file or as a view beside it. Its text says why.
+#[derive(Clone, Debug, Serialize)]
+pub struct ViewChoice {
+    /// The directory of the view; none: a file takes less time.
+    pub dir: Option<PathBuf>,
+    /// Number of times that the result is read.
+    pub reads: u64,
+    /// The cost of both; none: the data fits in memory, or its size is unknown.
+    pub cost: Option<ViewCost>,
+}
+
+/// Chooses what takes less time for a sort whose result is read `reads` times: a file, or a view beside it.
+///
+/// # Errors
+/// An output without a name, and those of [`explain`].
+pub fn choose_view(request: &SortRequest, reads: u64) -> Result<ViewChoice, SortError> {
+    let Output::Path(file) = &request.output else {
+        return Err(SortError::Request(
+            "--view auto needs the name of the output file\n  write: -o FILE --view auto --reads N".into(),
+        ));
+    };
+    let cost = explain(request, None, &RunOptions::default())?.view;
+    let is_cheaper = |cost: &ViewCost| cost.view_seconds(reads) < cost.sorted_seconds(reads);
+    let dir = cost.as_ref().filter(|cost| is_cheaper(cost)).map(|_| {
+        let mut name = file.clone().into_os_string();
+        name.push(".view");
+        PathBuf::from(name)
+    });
+    Ok(ViewChoice { dir, reads, cost })
+}
+
+impl fmt::Display for ViewChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(cost) = &self.cost else {
+            return f
+                .write_str("writing a file, not a view: the data fits in memory, or its size is unknown");
+        };
+        let times = units::plural(self.reads, "reading");
+        let view = units::seconds(cost.view_seconds(self.reads));
+        let sorted = units::seconds(cost.sorted_seconds(self.reads));
+        match &self.dir {
+            None => {
+                write!(f, "writing a file, not a view: with {times} it takes about {sorted}, a view {view}")
+            }
+            Some(dir) => write!(
+                f,
+                "writing a view, {}: with {times} it takes about {view}, a file {sorted}",
+                dir.display()
+            ),
+        }
+    }
+}
+
 fn explain_prepared(
     request: &SortRequest,
     goal: Goal<'_>,

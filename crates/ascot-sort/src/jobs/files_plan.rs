@@ -20,7 +20,7 @@ const RECORD_BYTES: f64 = 100.0;
 
 /// A job on files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FilesJob {
+pub(crate) enum FilesJob {
     /// A merge of sorted files into one, or into several one after the other.
     Merge {
         /// Number of sorted files.
@@ -39,13 +39,13 @@ pub enum FilesJob {
 }
 
 /// The passes of a job on files, and the alternatives to them.
-pub struct FilesPlan {
+pub(crate) struct FilesPlan {
     /// Its passes.
-    pub passes: Vec<PassPlan>,
+    pub(crate) passes: Vec<PassPlan>,
     /// Memory of its streams, bytes.
-    pub stream_bytes: u64,
+    pub(crate) stream_bytes: u64,
     /// Maximum number of streams of a pass.
-    pub max_streams: u32,
+    pub(crate) max_streams: u32,
     volume: VolumeProfile,
     budget: Budget,
     merged: Buffers,
@@ -56,7 +56,11 @@ pub struct FilesPlan {
 ///
 /// # Errors
 /// A request that does not fit in memory.
-pub fn plan_files(request: &SortRequest, job: FilesJob, input_bytes: u64) -> Result<FilesPlan, SortError> {
+pub(crate) fn plan_files(
+    request: &SortRequest,
+    job: FilesJob,
+    input_bytes: u64,
+) -> Result<FilesPlan, SortError> {
     let budget = budget_of(request, Some(input_bytes))?;
     let record_bytes = Some(RECORD_BYTES as usize);
     let inputs = if let FilesJob::Merge { inputs } | FilesJob::Route { inputs } = job { inputs } else { 1 };

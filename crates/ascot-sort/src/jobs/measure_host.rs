@@ -30,7 +30,7 @@ use ascot_record::layout::Layout;
 
 use crate::api::observe::Silent;
 use crate::api::request::InputChecks;
-use crate::api::{Cancel, Input, Keys, Method, Output, SortError, SortRequest, Volumes};
+use crate::api::{Cancel, Input, Keys, Method, Output, SortError, SortRequest};
 use crate::jobs::sort::sort;
 use crate::plan::{RunOptions, budget_of};
 
@@ -173,25 +173,18 @@ impl Jobs<'_> {
         let layout =
             subject.format.parse::<Layout>().map_err(|_| SortError::Internal("a format of the probe"))?;
         Ok(SortRequest {
-            inputs: vec![Input::Path(path)],
-            output: Output::Path(PathBuf::from("/dev/null")),
-            layout,
-            keys: subject.keys()?,
-            header: false,
             checks: InputChecks { any_format: true, strict: false },
-            unique: false,
-            stable: false,
-            merge_only: false,
-            top: None,
             memory_bytes: Some(memory_bytes),
             temp_dirs: vec![self.directory.to_path_buf()],
             method,
             compression: Compression::None,
             threads: Some(self.threads),
-            batch_size: None,
-            boundaries: None,
-            route: None,
-            volumes: Volumes::default(),
+            ..SortRequest::new(
+                vec![Input::Path(path)],
+                Output::Path(PathBuf::from("/dev/null")),
+                layout,
+                subject.keys()?,
+            )
         })
     }
 

@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
-use ascot_model::known_volume::{KnownVolume, VolumeOrigin};
+use ascot_device::{Profile, VolumeFinder};
+use ascot_model::known_volume::{KnownVolume, Origin, VolumeOrigin};
 use ascot_model::volume::VolumeProfile;
 
 use crate::api::{Input, SortRequest, Volumes};
@@ -47,9 +48,44 @@ pub fn is_same_on_any_volume(inputs: &[Input]) -> bool {
     bytes.is_some_and(|bytes| bytes <= BYTES_OF_ANY_VOLUME)
 }
 
-/// The volumes of a request that names none for its spills and output. `find` looks one up; it is called once for each
-/// device.
-pub fn find_volumes(
+/// What is known of the volume of a directory in which jobs read and write, `None` if the system does not tell; and
+/// notices about stored profiles that are ignored.
+pub fn volumes_of(dir: &Path) -> (Option<Volumes>, Vec<String>) {
+    let mut finder = VolumeFinder::here();
+    let volumes = finder.volume_of(dir).map(|found| Volumes {
+        volume: found.profile,
+        requests: found.requests,
+        host: found.host,
+        origins: vec![VolumeOrigin { of: "all files".into(), mount: None, origin: found.origin }],
+        ..Volumes::default()
+    });
+    (volumes, finder.into_notices())
+}
+
+/// The volume of a directory, for the plan of a job on files that need not exist (`plan_job`), and notices as
+/// [`volumes_of`] returns them.
+pub fn volumes_for_plan(dir: &Path) -> (Volumes, Vec<String>) {
+    let mut finder = VolumeFinder::here();
+    let profile = finder.volume_of(dir).and_then(|found| {
+        let mut volume = found.profile?;
+        if matches!(found.origin, Origin::Probed(_)) {
+            volume.name = format!("{}, {}", volume.name, found.origin);
+        }
+        Some(Profile { volume, host: found.host, requests: found.requests })
+    });
+    (Volumes::for_plan(profile), finder.into_notices())
+}
+
+/// The volumes of a request that names none for its spills and output, and notices about stored profiles that are
+/// ignored.
+pub fn find_volumes(request: &SortRequest, writes: Writes<'_>) -> (Volumes, Vec<String>) {
+    let mut finder = VolumeFinder::here();
+    let volumes = found_by(request, writes, &mut |path| finder.volume_of(path));
+    (volumes, finder.into_notices())
+}
+
+/// The volumes of a request. `find` looks one up; it is called once for each device.
+fn found_by(
     request: &SortRequest,
     writes: Writes<'_>,
     find: &mut dyn FnMut(&Path) -> Option<KnownVolume>,
@@ -161,7 +197,6 @@ fn directory_of(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ascot_model::known_volume::Origin;
     use ascot_model::volume_kind::VolumeKind;
 
     fn known(mount: &str, kind: VolumeKind) -> KnownVolume {

@@ -10,30 +10,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::error::SortError;
-use crate::api::request::{Input, InputChecks, Keys, Method, Output, SortRequest, Volumes};
+use crate::api::request::{Input, Keys, Method, Output, SortRequest};
 use crate::{Cancel, RunOptions, Silent};
 
 pub(super) fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
     SortRequest {
-        inputs: vec![Input::Path(input.to_path_buf())],
-        output: Output::Stdout,
-        layout,
-        keys,
-        header: false,
-        checks: InputChecks::default(),
-        unique: false,
-        stable: false,
-        merge_only: false,
-        top: None,
         memory_bytes: Some(8 << 20),
-        temp_dirs: Vec::new(),
-        method: Method::Auto,
         compression: Compression::None,
         threads: Some(2),
-        batch_size: None,
-        volumes: Volumes::default(),
-        boundaries: None,
-        route: None,
+        ..SortRequest::new(vec![Input::Path(input.to_path_buf())], Output::Stdout, layout, keys)
     }
 }
 

@@ -16,9 +16,7 @@ use std::time::Duration;
 
 use ascot_io::Compression;
 use ascot_model::report::Report;
-use ascot_sort::Volumes;
-use ascot_sort::request::InputChecks;
-use ascot_sort::{Cancel, Input, Method, Output, RunOptions, Silent, SortError, SortRequest, sort};
+use ascot_sort::{Cancel, Input, Output, RunOptions, Silent, SortError, SortRequest, sort};
 use ascot_testing::faults::Faults;
 
 use kinds::Kind;
@@ -131,25 +129,12 @@ impl Place {
     /// A request with nothing special in it.
     pub fn request(&self, kind: &Kind, inputs: Vec<Input>, memory_bytes: u64) -> SortRequest {
         SortRequest {
-            inputs,
-            output: Output::Path(self.out()),
-            layout: kind.layout,
-            keys: kind.keys.clone(),
             header: kind.header.is_some(),
-            checks: InputChecks::default(),
-            unique: false,
-            stable: false,
-            merge_only: false,
-            top: None,
             memory_bytes: Some(memory_bytes),
             temp_dirs: vec![self.temp()],
-            method: Method::Auto,
             compression: Compression::None,
             threads: Some(2),
-            batch_size: None,
-            volumes: Volumes::default(),
-            boundaries: None,
-            route: None,
+            ..SortRequest::new(inputs, Output::Path(self.out()), kind.layout, kind.keys.clone())
         }
     }
 

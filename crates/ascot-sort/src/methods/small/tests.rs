@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::api::observe::{Cancel, Silent};
-use crate::api::request::{Input, InputChecks, Keys, Output, Volumes};
+use crate::api::request::{Input, Keys, Output};
 use crate::jobs::sort::{sort, sort_large};
 
 fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortRequest {
@@ -19,26 +19,14 @@ fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortReques
         fs::write(&path, bytes).unwrap();
         Input::Path(path)
     };
+    let layout = Layout::parse(layout).unwrap();
+    let inputs = inputs.iter().enumerate().map(write).collect();
     SortRequest {
-        inputs: inputs.iter().enumerate().map(write).collect(),
-        output: Output::Path(dir.join("out")),
-        layout: Layout::parse(layout).unwrap(),
-        keys,
-        header: false,
-        checks: InputChecks::default(),
-        unique: false,
-        stable: false,
-        merge_only: false,
-        top: None,
         memory_bytes: Some(64 << 20),
         temp_dirs: vec![dir.to_path_buf()],
-        method: Method::Auto,
         compression: ascot_io::Compression::None,
         threads: Some(2),
-        batch_size: None,
-        volumes: Volumes::default(),
-        boundaries: None,
-        route: None,
+        ..SortRequest::new(inputs, Output::Path(dir.join("out")), layout, keys)
     }
 }
 
