@@ -240,6 +240,16 @@ def test_scanner_leaves_out_test_modules():
     assert without_tests(source).count("\n") == source.count("\n")
 
 
+def test_examples_in_comments_are_run():
+    """Crates without any are left out by `doctest = false`, since looking for them takes as long as compiling."""
+    for crate, manifest in manifests().items():
+        if manifest.get("lib", {}).get("doctest") is False:
+            for path in (ROOT / "crates" / crate / "src").rglob("*.rs"):
+                fences = re.findall(r"^\s*//[/!] ?```(\S*)", path.read_text(), re.MULTILINE)
+                others = set(fences[::2]) - {"text", "console", "json", "toml"}
+                assert not others, f"{name_of(path)} has an example; crates/{crate}/Cargo.toml does not run it"
+
+
 # ---------------------------------------------------------------- how files open, and forbidden words
 
 
