@@ -104,7 +104,8 @@ fn planned(report: &Report) -> [Option<String>; 6] {
         of(MethodPlan::written_bytes).map(units::bytes),
         of(MethodPlan::switches).map(units::count),
         report.predicted_peak_disk_bytes.map(units::bytes),
-        (report.memory_bytes > 0).then(|| format!("{} and code, at most 32 MiB", units::memory(report.memory_bytes))),
+        (report.memory_bytes > 0)
+            .then(|| format!("{} and code, at most 32 MiB", units::memory(report.memory_bytes))),
     ]
 }
 
