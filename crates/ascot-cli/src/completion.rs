@@ -40,6 +40,7 @@ const FORMATS: &[&str] = &[
     "prefixed:u16",
     "prefixed:u32",
     "prefixed:u64",
+    "keyed:u32",
 ];
 const SIZES: &[&str] = &["64MiB", "256MiB", "512MiB", "1GiB", "2GiB", "4GiB", "8GiB", "16GiB"];
 const LINE_KEYS: &[&str] = &["1,1", "2,2", "2,2n", "3,3nr"];

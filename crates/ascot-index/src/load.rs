@@ -47,7 +47,7 @@ impl RecordFiles {
             Layout::Fixed { len } if key.end > len => {
                 wrong(format!("the key ends at byte {}, and records have {len}", key.end))
             }
-            Layout::Csv { .. } | Layout::Number(_) => wrong(format!(
+            Layout::Csv { .. } | Layout::Number(_) | Layout::Prefixed { keyed: true, .. } => wrong(format!(
                 "records of {layout} cannot be indexed: write fixed:BYTES, lines or prefixed:u32-le"
             )),
             _ => Ok(Self { layout, key }),
@@ -111,8 +111,8 @@ impl RecordFiles {
         match self.layout {
             Layout::Fixed { len } => file.append(FixedFraming(len), stream, writer, between),
             Layout::Lines { delimiter } => file.append(LineFraming(delimiter), stream, writer, between),
-            Layout::Prefixed { width, endian } => {
-                file.append(PrefixedFraming { width, endian }, stream, writer, between)
+            Layout::Prefixed { width, endian, keyed } => {
+                file.append(PrefixedFraming { width, endian, keyed }, stream, writer, between)
             }
             // `new` refuses these layouts.
             Layout::Csv { .. } | Layout::Number(_) => Ok(0),

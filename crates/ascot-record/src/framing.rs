@@ -5,6 +5,7 @@
 //! CSV       a , " b \n c " , d \r \n  record = body + \n or \r\n, quotes respected
 //! fixed     r e c o r d               record = body
 //! prefixed  len r e c o r d           record = length + body
+//! keyed     len klen k e y r e s t    record = length + key length + body + rest
 //! ```
 //!
 //! A *record* is moved and written; keys are taken from its *body*. Records lie back to back. A framing never reads
@@ -311,32 +312,51 @@ impl Framing for CsvFraming {
     }
 }
 
-/// Records that follow their own length.
+/// Records that follow their own length. If they are keyed, the body is the key alone; a key length that exceeds the
+/// record counts as the rest of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixedFraming {
     /// Bytes of the length: 1, 2, 4 or 8.
     pub width: u8,
     /// Order of the bytes of the length.
     pub endian: Endian,
+    /// The length of the key and the key come first.
+    pub keyed: bool,
+}
+
+impl PrefixedFraming {
+    /// The length at the front of `bytes`, and the bytes after it.
+    #[inline]
+    fn split_length<'a>(&self, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
+        let (digits, rest) = bytes.split_at_checked(usize::from(self.width))?;
+        let len = match (<[u8; 4]>::try_from(digits), self.endian) {
+            (Ok(digits), Endian::Little) => u64::from(u32::from_le_bytes(digits)),
+            (Ok(digits), Endian::Big) => u64::from(u32::from_be_bytes(digits)),
+            (Err(_), Endian::Little) => {
+                digits.iter().rev().fold(0, |len, digit| (len << 8) | u64::from(*digit))
+            }
+            (Err(_), Endian::Big) => digits.iter().fold(0, |len, digit| (len << 8) | u64::from(*digit)),
+        };
+        Some((usize::try_from(len).ok()?, rest))
+    }
 }
 
 impl Framing for PrefixedFraming {
     #[inline]
     fn end(&self, bytes: &[u8], start: usize) -> Option<usize> {
-        let body = start.checked_add(usize::from(self.width))?;
-        let digits = bytes.get(start..body)?;
-        let add = |value: u64, digit: &u8| (value << 8) | u64::from(*digit);
-        let len = match self.endian {
-            Endian::Big => digits.iter().fold(0, add),
-            Endian::Little => digits.iter().rev().fold(0, add),
-        };
-        let end = body.checked_add(usize::try_from(len).ok()?)?;
+        let (len, rest) = self.split_length(bytes.get(start..)?)?;
+        let end = (bytes.len() - rest.len()).checked_add(len)?;
         (end <= bytes.len() && end > start).then_some(end)
     }
 
     #[inline]
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
-        record.get(usize::from(self.width)..).unwrap_or_default()
+        let after_length = record.get(usize::from(self.width)..).unwrap_or_default();
+        if !self.keyed {
+            return after_length;
+        }
+        let Some((key_len, rest)) = self.split_length(after_length) else { return &after_length[..0] };
+        rest.get(..key_len).unwrap_or(rest)
     }
 
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
@@ -427,15 +447,32 @@ mod tests {
     }
 
     #[test]
+    fn the_body_of_a_keyed_record_is_its_key() {
+        for (endian, bytes) in
+            [(Endian::Big, b"\0\x05\0\x02abc\0\x02\0\0"), (Endian::Little, b"\x05\0\x02\0abc\x02\0\0\0")]
+        {
+            let framing = PrefixedFraming { width: 2, endian, keyed: true };
+            let (found, consumed) = records(framing, bytes);
+            assert_eq!((found.len(), consumed), (2, bytes.len()));
+            assert_eq!(framing.body(found[0]), b"ab");
+            assert_eq!(framing.body(found[1]), b"");
+        }
+        let wrong = PrefixedFraming { width: 1, endian: Endian::Big, keyed: true };
+        assert_eq!(wrong.body(b"\x03\x09ab"), b"ab");
+        assert_eq!(wrong.body(b"\0"), b"");
+        assert_eq!(wrong.body(b""), b"");
+    }
+
+    #[test]
     fn prefixed_records_include_their_length() {
-        let framing = PrefixedFraming { width: 2, endian: Endian::Big };
+        let framing = PrefixedFraming { width: 2, endian: Endian::Big, keyed: false };
         let (found, consumed) = records(framing, b"\0\x02ab\0\0\0\x09short");
         assert_eq!(found, [&b"\0\x02ab"[..], b"\0\0"]);
         assert_eq!(consumed, 6);
         assert_eq!(framing.body(found[0]), b"ab");
-        let little = PrefixedFraming { width: 4, endian: Endian::Little };
+        let little = PrefixedFraming { width: 4, endian: Endian::Little, keyed: false };
         assert_eq!(little.end(b"\x01\0\0\0z", 0), Some(5));
-        let huge = PrefixedFraming { width: 8, endian: Endian::Little };
+        let huge = PrefixedFraming { width: 8, endian: Endian::Little, keyed: false };
         assert_eq!(huge.end(&[0xff; 20], 3), None);
     }
 
@@ -485,7 +522,7 @@ mod tests {
         assert_eq!(CSV.go_on(b"\ny", &mut partial), None);
         assert_eq!((partial.seen, partial.quote), (9, Some(3)));
         let mut partial = Partial::default();
-        let framing = PrefixedFraming { width: 2, endian: Endian::Little };
+        let framing = PrefixedFraming { width: 2, endian: Endian::Little, keyed: false };
         assert_eq!(framing.go_on(b"\x05", &mut partial), None);
         assert_eq!((framing.go_on(b"\0abc", &mut partial), partial.whole), (None, Some(7)));
     }
@@ -498,7 +535,7 @@ mod tests {
             prop_assert_eq!(end_by_parts(&LineFraming(b'\n'), bytes, step), LineFraming(b'\n').end(bytes, 0));
             prop_assert_eq!(end_by_parts(&FixedFraming(11), bytes, step), FixedFraming(11).end(bytes, 0));
             for endian in [Endian::Big, Endian::Little] {
-                let framing = PrefixedFraming { width: 1, endian };
+                let framing = PrefixedFraming { width: 1, endian, keyed: false };
                 prop_assert_eq!(end_by_parts(&framing, bytes, step), framing.end(bytes, 0));
             }
         }

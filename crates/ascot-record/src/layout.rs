@@ -100,6 +100,8 @@ pub enum Layout {
         width: u8,
         /// Order of the bytes of the length.
         endian: Endian,
+        /// The record begins with a second such integer, the length of its key, and with the key.
+        keyed: bool,
     },
 }
 
@@ -108,7 +110,8 @@ pub enum Layout {
 #[error(
     "unknown record format '{text}'{hint}; write one of: lines, lines:nul, lines:BYTE, csv, tsv, \
      csv:SEPARATOR, fixed:BYTES, u32, u64, i32, i64, f32, f64 (each with -le or -be), \
-     prefixed:u8, prefixed:u16, prefixed:u32, prefixed:u64 (each with -le or -be)"
+     prefixed:u8, prefixed:u16, prefixed:u32, prefixed:u64, keyed:u8, keyed:u16, keyed:u32, keyed:u64 (each with \
+     -le or -be)"
 )]
 pub struct LayoutError {
     text: String,
@@ -132,7 +135,8 @@ impl Layout {
             ("tsv", None) => Ok(Layout::Csv { separator: b'\t', quote: b'"' }),
             ("csv", Some(byte)) => separator_named(byte),
             ("fixed", Some(len)) => fixed_len(len),
-            ("prefixed", Some(kind)) => prefixed(kind),
+            ("prefixed", Some(kind)) => prefixed(kind, false),
+            ("keyed", Some(kind)) => prefixed(kind, true),
             (_, None) => number(name),
             _ => Err(""),
         };
@@ -195,16 +199,16 @@ fn number(text: &str) -> Result<Layout, &'static str> {
     Ok(Layout::Number(NumberFormat { kind, endian }))
 }
 
-fn prefixed(text: &str) -> Result<Layout, &'static str> {
+fn prefixed(text: &str, keyed: bool) -> Result<Layout, &'static str> {
     let (kind, endian) = split_endian(text);
     let width = match kind {
         "u8" => 1,
         "u16" => 2,
         "u32" => 4,
         "u64" => 8,
-        _ => return Err(" (prefixed: wants the type of the length, as in prefixed:u32)"),
+        _ => return Err(" (the type of the length follows, as in prefixed:u32)"),
     };
-    Ok(Layout::Prefixed { width, endian })
+    Ok(Layout::Prefixed { width, endian, keyed })
 }
 
 fn endian_suffix(endian: Endian) -> &'static str {
@@ -224,8 +228,9 @@ impl fmt::Display for Layout {
             Layout::Csv { separator, .. } => write!(f, "csv:{}", byte_name(separator)),
             Layout::Fixed { len } => write!(f, "fixed:{len}"),
             Layout::Number(format) => write!(f, "{}{}", format.kind.name(), endian_suffix(format.endian)),
-            Layout::Prefixed { width, endian } => {
-                write!(f, "prefixed:u{}{}", u32::from(width) * 8, endian_suffix(endian))
+            Layout::Prefixed { width, endian, keyed } => {
+                let name = if keyed { "keyed" } else { "prefixed" };
+                write!(f, "{name}:u{}{}", u32::from(width) * 8, endian_suffix(endian))
             }
         }
     }
@@ -280,6 +285,8 @@ mod tests {
             "prefixed:u16",
             "prefixed:u32-be",
             "prefixed:u64",
+            "keyed:u32",
+            "keyed:u16-be",
         ];
         for text in spellings {
             assert_eq!(Layout::parse(text).unwrap().to_string(), text);
@@ -294,9 +301,18 @@ mod tests {
 
     #[test]
     fn nonsense_is_answered_with_what_is_accepted() {
-        for text in
-            ["", "line", "fixed", "fixed:0", "fixed:-1", "u16", "prefixed:u24", "csv:ab", "lines:0x1ff"]
-        {
+        for text in [
+            "",
+            "line",
+            "fixed",
+            "fixed:0",
+            "fixed:-1",
+            "u16",
+            "prefixed:u24",
+            "keyed:8",
+            "csv:ab",
+            "lines:0x1ff",
+        ] {
             let message = Layout::parse(text).unwrap_err().to_string();
             assert!(message.contains("fixed:BYTES"), "{message}");
             assert!(message.contains(&format!("'{text}'")), "{message}");

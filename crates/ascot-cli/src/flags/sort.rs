@@ -184,7 +184,8 @@ pub(super) fn layouts() -> Vec<Arg> {
              field may contain line breaks. fixed:N: N bytes each. u32, u64, i32, i64, f32, f64: binary \
              numbers, sorted by value, floats in total order; the suffix -le or -be gives the byte order, \
              which is this machine's by default. prefixed:u8, u16, u32, u64 (with -be for big-endian): a \
-             length, then as many bytes. Without --format files are read as lines, whatever their names. One \
+             length, then as many bytes. keyed:u32 and the like: a length, then as many bytes, which begin with \
+             the length of the key and the key. Without --format files are read as lines, whatever their names. One \
              exception: if --key names a column and the names of all files end in .csv (or all in .tsv), \
              records are rows with a header.",
         ),

@@ -148,8 +148,8 @@ fn csv_key(
 fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Arc<dyn Judge>, SortError> {
     match (layout, keys) {
         (Layout::Fixed { len }, Keys::Ranges(ranges)) => fixed(len, ranges),
-        (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) => {
-            by_ranges(PrefixedFraming { width, endian }, ranges)
+        (Layout::Prefixed { width, endian, keyed }, Keys::Ranges(ranges)) => {
+            by_ranges(PrefixedFraming { width, endian, keyed }, ranges)
         }
         (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending)),
         (Layout::Lines { delimiter }, Keys::Command(options)) => {

@@ -39,7 +39,7 @@ fn lines() -> Arc<dyn Judge> {
 }
 
 fn prefixed() -> Arc<dyn Judge> {
-    let framing = PrefixedFraming { width: 1, endian: Endian::Little };
+    let framing = PrefixedFraming { width: 1, endian: Endian::Little, keyed: false };
     Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false)))
 }
 

@@ -82,8 +82,8 @@ impl AnyRecords {
                 Ok(AnyRecords::CsvKeys(Arc::new(Framed::new(framing, order).with_columns(columns))))
             }
             (Layout::Fixed { len }, Keys::Ranges(ranges)) => fixed(len, ranges),
-            (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) => {
-                prefixed(PrefixedFraming { width, endian }, ranges)
+            (Layout::Prefixed { width, endian, keyed }, Keys::Ranges(ranges)) => {
+                prefixed(PrefixedFraming { width, endian, keyed }, ranges)
             }
             (layout, _) => Err(SortError::Request(format!(
                 "these keys do not fit records of format {layout}\n  lines take -k; csv takes --key \

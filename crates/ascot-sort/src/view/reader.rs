@@ -463,20 +463,24 @@ pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, Sor
             record[start..start + bytes.len()].copy_from_slice(&bytes);
             Ok(record)
         }
-        (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) if ranges.len() <= 1 => {
+        (Layout::Prefixed { width, endian, keyed }, Keys::Ranges(ranges)) if ranges.len() <= 1 => {
             let start = ranges.first().map_or(0, |range| range.start);
             let end = ranges.first().map(|range| range.end).filter(|&end| end != usize::MAX);
             too_long(text, bytes.len(), end.map_or(usize::MAX, |end| end - start))?;
             let mut body = vec![0; start];
             body.extend_from_slice(&bytes);
             body.resize(body.len().max(end.unwrap_or(0)), 0);
-            let length = (body.len() as u64).to_le_bytes();
-            let mut record = length[..usize::from(width)].to_vec();
-            if endian == Endian::Big {
-                record.reverse();
+            let length = |len: usize| {
+                let mut digits = (len as u64).to_le_bytes()[..usize::from(width)].to_vec();
+                if endian == Endian::Big {
+                    digits.reverse();
+                }
+                digits
+            };
+            if keyed {
+                body.splice(0..0, length(body.len()));
             }
-            record.extend_from_slice(&body);
-            Ok(record)
+            Ok([length(body.len()), body].concat())
         }
         (Layout::Number(format), _) => number_bytes(format, text).ok_or_else(|| {
             SortError::Request(format!(

@@ -221,7 +221,7 @@ pub fn prefixed(width: u8, endian: Endian, ranges: &[(usize, usize, bool)]) -> K
     let ranges: Vec<ByteRangeKey> =
         ranges.iter().map(|&(start, end, descending)| ByteRangeKey { start, end, descending }).collect();
     let order = by_ranges(&ranges, usize::from(width));
-    let layout = Layout::Prefixed { width, endian };
+    let layout = Layout::Prefixed { width, endian, keyed: false };
     // A record that ends before its key does is an error.
     let reach = |range: &ByteRangeKey| if range.end == usize::MAX { range.start } else { range.end };
     let least = ranges.iter().map(reach).max().unwrap_or(0);
