@@ -1,0 +1,103 @@
+//! The errors of encoding and decoding, with messages that a user can act on.
+
+use arrow_schema::{ArrowError, DataType};
+
+/// The reason why batches could not be encoded or records not decoded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ColumnsError {
+    /// A key names a column that the schema lacks.
+    #[error("there is no column '{name}'\n  the columns are: {}", known.join(", "))]
+    UnknownColumn {
+        /// The name.
+        name: String,
+        /// The names of the schema.
+        known: Vec<String>,
+    },
+    /// A key names a column of which there are several.
+    #[error("several columns are named '{name}'\n  rename them, so that the key is unambiguous")]
+    AmbiguousColumn {
+        /// The name.
+        name: String,
+    },
+    /// No key column is given.
+    #[error("a sort needs a key\n  name at least one column")]
+    NoKey,
+    /// The values of a key column have no order.
+    #[error("column '{column}' cannot be a key: values of type {data_type} have no order")]
+    NoOrder {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// A batch has another number of columns than the schema.
+    #[error("a batch has {found} columns, the schema has {expected}")]
+    ColumnCount {
+        /// Columns of the schema.
+        expected: usize,
+        /// Columns of the batch.
+        found: usize,
+    },
+    /// A column of a batch has another name than in the schema.
+    #[error("column {position} of a batch is named '{found}', in the schema '{expected}'")]
+    ColumnName {
+        /// Position, from 1.
+        position: usize,
+        /// The name in the schema.
+        expected: String,
+        /// The name in the batch.
+        found: String,
+    },
+    /// A column of a batch has another type than in the schema.
+    #[error("column '{column}' of a batch has type {found}, in the schema {expected}")]
+    ColumnType {
+        /// The column.
+        column: String,
+        /// The type in the schema.
+        expected: DataType,
+        /// The type in the batch.
+        found: DataType,
+    },
+    /// A column that the schema declares free of nulls has one.
+    #[error("column '{column}' has a null, which the schema excludes\n  declare the column nullable")]
+    UnexpectedNull {
+        /// The column; within a nested type, the field.
+        column: String,
+    },
+    /// A row is longer than a record can be.
+    #[error("row {row} of a batch takes {bytes} bytes; a record has at most {}", u32::MAX)]
+    RowTooLong {
+        /// The row in its batch, from 0.
+        row: usize,
+        /// Bytes of its record.
+        bytes: usize,
+    },
+    /// A record is malformed.
+    #[error("the record at byte {offset} is damaged: {reason}")]
+    Corrupt {
+        /// Offset of the record in the bytes that the decoder has been given.
+        offset: u64,
+        /// The violation.
+        reason: String,
+    },
+    /// The array does not have the type of a file's layout.
+    #[error("an array of type {found} cannot become a file of format {layout}, which takes {expected}")]
+    FileType {
+        /// The layout.
+        layout: String,
+        /// The types that fit.
+        expected: String,
+        /// The type of the array.
+        found: DataType,
+    },
+    /// A file's bytes or an array's values do not fit the layout.
+    #[error("{reason}")]
+    FileBytes {
+        /// The violation and a remedy.
+        reason: String,
+    },
+    /// The Arrow library refuses an operation.
+    #[error("Arrow: {0}")]
+    Arrow(#[from] ArrowError),
+}

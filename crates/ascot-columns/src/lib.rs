@@ -1,0 +1,37 @@
+//! Arrow record batches as records that the engine sorts, and files of records as Arrow arrays.
+//!
+//! ```text
+//!               Encoder                                 Decoder
+//! RecordBatch ───────────> records ───> engine ───> records ───────────> RecordBatch
+//!
+//! record        [ key ........................ | row ........................... ]
+//!                 key columns, memcmp-ordered    all columns that the key cannot give back
+//!
+//! fixed:N       [ key | row ]                    every column has a fixed width
+//! prefixed:u32  [ length | key | row ]           every key column has a fixed width
+//! keyed:u32     [ length | key length | key | row ]
+//! ```
+//!
+//! The engine compares only key bytes, so that a stable sort keeps the order of rows with equal keys. [`Encoder::layout`]
+//! and [`Encoder::keys`] state the layout and the place of the key. The page of `key` draws the encoding of keys, the
+//! page of `row` the encoding of rows.
+//!
+//! Invariants: two keys compare as bytes as their rows compare in Arrow's order (floats in IEEE 754 total order), equal
+//! keys have equal bytes, and decoding gives the values that were encoded. Neither direction allocates per row. A
+//! decoder gives an error for malformed records and never panics.
+
+mod decoder;
+mod encoder;
+mod error;
+pub mod files;
+mod key;
+mod plain;
+mod plan;
+mod row;
+mod sort_column;
+mod width;
+
+pub use decoder::{BatchLimits, Decoder};
+pub use encoder::Encoder;
+pub use error::ColumnsError;
+pub use sort_column::SortColumn;
