@@ -133,9 +133,9 @@ fn append(layout: Layout, value: &[u8], out: &mut Vec<u8>) -> bool {
             }
             out.extend_from_slice(digits);
             out.extend_from_slice(value);
-            let framing = |keyed| PrefixedFraming { width: width as u8, endian, keyed };
-            // The value of a keyed record begins with the length of its key.
-            !keyed || value.len() >= width + framing(true).body(&out[base..]).len()
+            // The value of a keyed record begins with the length of its key, and with the key.
+            let digits = PrefixedFraming { width: width as u8, endian, keyed: false };
+            !keyed || digits.end(value, 0).is_some()
         }
         Layout::Fixed { .. } | Layout::Number(_) => false,
     }

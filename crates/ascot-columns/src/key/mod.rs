@@ -93,8 +93,8 @@ impl KeyFormat {
         let mut parts = Vec::new();
         for (column, key) in key_columns(schema, keys)? {
             let field = &plain[column];
-            if !has_order(field.data_type()) {
-                let data_type = schema.field(column).data_type().clone();
+            let data_type = schema.field(column).data_type().clone();
+            if !has_order(&data_type) {
                 return Err(ColumnsError::NoOrder { column: key.name.clone(), data_type });
             }
             // All values of a column of nulls are equal.
@@ -160,15 +160,21 @@ impl Part {
     }
 }
 
-/// Whether values of a plain type have an order: intervals of days or of months and days have none, because a month
-/// has no fixed number of days, and a day no fixed number of hours.
+/// Whether values of a type have an order. Unions have none. Nor have intervals of days or of months and days, because
+/// a month has no fixed number of days, and a day no fixed number of hours.
 fn has_order(data_type: &DataType) -> bool {
+    use DataType as T;
     match data_type {
-        DataType::Interval(unit) => *unit == IntervalUnit::YearMonth,
-        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+        T::Interval(unit) => *unit == IntervalUnit::YearMonth,
+        T::Union(..) => false,
+        T::Dictionary(_, values) => has_order(values),
+        T::List(field) | T::LargeList(field) | T::ListView(field) | T::LargeListView(field) => {
             has_order(field.data_type())
         }
-        DataType::Struct(fields) => fields.iter().all(|field| has_order(field.data_type())),
-        other => RowConverter::supports_fields(&[SortField::new(other.clone())]),
+        T::FixedSizeList(field, _) | T::Map(field, _) | T::RunEndEncoded(_, field) => {
+            has_order(field.data_type())
+        }
+        T::Struct(fields) => fields.iter().all(|field| has_order(field.data_type())),
+        _ => true,
     }
 }

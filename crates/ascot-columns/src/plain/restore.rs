@@ -46,13 +46,13 @@ pub(crate) fn from_plain(array: &ArrayRef, target: &DataType) -> Result<ArrayRef
         return Ok(Arc::clone(array));
     }
     match target {
-        T::Dictionary(keys, values) => dictionary(&from_plain(array, values)?, keys),
+        T::Dictionary(keys, values) => dictionary(array, &from_plain(array, values)?, keys),
         T::RunEndEncoded(ends, values) => {
             let values = from_plain(array, values.data_type())?;
             match ends.data_type() {
-                T::Int16 => runs::<Int16Type>(&values, target),
-                T::Int32 => runs::<Int32Type>(&values, target),
-                _ => runs::<Int64Type>(&values, target),
+                T::Int16 => runs::<Int16Type>(array, &values, target),
+                T::Int32 => runs::<Int32Type>(array, &values, target),
+                _ => runs::<Int64Type>(array, &values, target),
             }
         }
         T::List(field) => list::<i32>(array, field),
@@ -109,15 +109,16 @@ fn list_view<O: OffsetSizeTrait>(array: &ArrayRef, field: &FieldRef) -> Result<A
     Ok(Arc::new(GenericListViewArray::<O>::try_new(Arc::clone(field), offsets, sizes, values, nulls)?))
 }
 
-/// The rows of one column, which are equal where its values are.
-fn comparable(values: &ArrayRef) -> Result<Rows> {
-    let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
-    Ok(converter.convert_columns(&[Arc::clone(values)])?)
+/// The rows of one column of a plain type, which are equal where its values are.
+fn comparable(plain: &ArrayRef) -> Result<Rows> {
+    let converter = RowConverter::new(vec![SortField::new(plain.data_type().clone())])?;
+    Ok(converter.convert_columns(&[Arc::clone(plain)])?)
 }
 
-fn dictionary(values: &ArrayRef, keys: &DataType) -> Result<ArrayRef> {
-    let rows = comparable(values)?;
-    let nulls = values.logical_nulls();
+/// A dictionary of `values`, which are the values of `plain`.
+fn dictionary(plain: &ArrayRef, values: &ArrayRef, keys: &DataType) -> Result<ArrayRef> {
+    let rows = comparable(plain)?;
+    let nulls = plain.logical_nulls();
     let (mut numbers, mut firsts) = (HashMap::new(), Vec::new());
     let mut indices = Vec::with_capacity(values.len());
     for (row, bytes) in rows.iter().enumerate() {
@@ -152,11 +153,12 @@ fn indexed<K: ArrowDictionaryKeyType>(indices: &[Option<usize>], distinct: Array
     Ok(Arc::new(DictionaryArray::try_new(keys, distinct)?))
 }
 
-fn runs<R: RunEndIndexType>(values: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
+/// Runs of `values`, which are the values of `plain`.
+fn runs<R: RunEndIndexType>(plain: &ArrayRef, values: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
     if values.is_empty() {
         return Ok(new_empty_array(target));
     }
-    let rows = comparable(values)?;
+    let rows = comparable(plain)?;
     let (mut ends, mut firsts) = (Vec::new(), vec![0]);
     for row in 1..values.len() {
         if rows.row(row - 1) != rows.row(row) {

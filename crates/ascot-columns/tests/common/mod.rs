@@ -93,11 +93,12 @@ pub fn random_type(noise: &mut Noise, depth: usize) -> DataType {
             (0..noise.below(4)).map(|at| random_field(&format!("f{at}"), noise, depth - 1)).collect(),
         ),
         7 => {
-            let key = random_field("key", noise, depth - 1).with_nullable(false);
+            let key = Field::new("key", random_type(noise, 0), false);
+            let key = if *key.data_type() == T::Null { key.with_data_type(T::Int8) } else { key };
             let entries = T::Struct(vec![key, random_field("value", noise, depth - 1)].into());
             T::Map(Arc::new(Field::new("entries", entries, false)), false)
         }
-        8 => T::Dictionary(Box::new(T::Int8), Box::new(random_type(noise, depth - 1))),
+        8 => T::Dictionary(Box::new(T::Int8), Box::new(random_type(noise, 0))),
         9 => T::Dictionary(Box::new(T::UInt16), Box::new(random_type(noise, 0))),
         10 => {
             let ends = Field::new("run_ends", [T::Int16, T::Int32][noise.below(2)].clone(), false);
@@ -105,7 +106,7 @@ pub fn random_type(noise: &mut Noise, depth: usize) -> DataType {
             T::RunEndEncoded(Arc::new(ends), Arc::new(values))
         }
         _ => {
-            let fields = (0..1 + noise.below(3)).map(|at| random_field(&format!("u{at}"), noise, depth - 1));
+            let fields = (0..1 + noise.below(3)).map(|at| random_field(&format!("u{at}"), noise, 0));
             let fields: Vec<Field> = fields.collect();
             let ids: Vec<i8> = (0..fields.len() as i8).map(|at| 2 * at + 1).collect();
             let mode = if noise.one_in(2) { UnionMode::Sparse } else { UnionMode::Dense };
@@ -116,9 +117,17 @@ pub fn random_type(noise: &mut Noise, depth: usize) -> DataType {
 
 fn random_field(name: &str, noise: &mut Noise, depth: usize) -> Field {
     let data_type = random_type(noise, depth);
-    // Nulls of these types come from their values.
-    let always = matches!(data_type, DataType::Null | DataType::RunEndEncoded(..));
-    Field::new(name, data_type, always || !noise.one_in(3))
+    let nullable = !noise.one_in(3) || has_nulls_of_values(&data_type);
+    Field::new(name, data_type, nullable)
+}
+
+/// Whether arrays of a type may be null without nulls of their own.
+fn has_nulls_of_values(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Null | DataType::RunEndEncoded(..) | DataType::Union(..) => true,
+        DataType::Dictionary(_, values) => has_nulls_of_values(values),
+        _ => false,
+    }
 }
 
 /// A batch of `columns` columns, named `c0`, `c1` and so on.
