@@ -19,6 +19,26 @@
 //! Invariants: two keys compare as bytes as their rows compare in Arrow's order (floats in IEEE 754 total order), equal
 //! keys have equal bytes, and decoding gives the values that were encoded. Neither direction allocates per row. A
 //! decoder gives an error for malformed records and never panics.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use arrow_array::{RecordBatch, StringArray, UInt64Array};
+//! use ascot_columns::{BatchLimits, Encoder, SortColumn};
+//!
+//! let id = Arc::new(UInt64Array::from(vec![7, 3])) as _;
+//! let name = Arc::new(StringArray::from(vec!["b", "a"])) as _;
+//! let batch = RecordBatch::try_from_iter([("id", id), ("name", name)])?;
+//! let mut encoder = Encoder::new(batch.schema(), &[SortColumn::new("id")])?;
+//! let mut records = Vec::new();
+//! encoder.encode(&batch, &mut records)?;
+//! assert_eq!(encoder.layout().to_string(), "prefixed:u32");
+//!
+//! let mut decoder = encoder.decoder(BatchLimits::default());
+//! assert_eq!(decoder.push(&records)?, records.len());
+//! decoder.finish()?;
+//! assert_eq!(decoder.next_batch(), Some(batch));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod decoder;
 mod encoder;
