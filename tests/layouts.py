@@ -140,6 +140,19 @@ def _prefixed(code):
     return make
 
 
+def _keyed(code):
+    def make(rng, rank):
+        key = struct.pack(">Q", rank) + rng.randbytes(rng.randrange(4))
+        rest = rng.randbytes(rng.randrange(80))
+        return struct.pack(code + "I", 4 + len(key) + len(rest)) + struct.pack(code + "I", len(key)) + key + rest
+
+    return make
+
+
+def _keyed_key(code):
+    return lambda record: record[8 : 8 + struct.unpack_from(code + "I", record, 4)[0]]
+
+
 LAYOUTS = [
     Layout("lines", (), _line, lambda record: record),
     Layout("lines-stable", ("-s", "-k1,1n"), _line, lambda record: int(record.split(b" ")[0])),
@@ -160,6 +173,7 @@ LAYOUTS = [
     Layout(
         "prefixed-u32", ("--format", "prefixed:u32-be", "--key", "0..8"), _prefixed(">I"), lambda record: record[4:12]
     ),
+    Layout("keyed-u32", ("--format", "keyed:u32-le"), _keyed("<"), _keyed_key("<")),
 ]  # fmt: skip
 BY_NAME = {layout.name: layout for layout in LAYOUTS}
 

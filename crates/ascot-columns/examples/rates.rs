@@ -121,7 +121,7 @@ fn main() -> Result<(), ColumnsError> {
         let converter = RowConverter::new(vec![SortField::new(column.data_type().clone())])?;
         let bytes = ROWS * if name == "u64" { 8 } else { 40 };
         rate(&format!("{name} key by arrow-row, key only"), bytes, || {
-            black_box(converter.convert_columns(&[Arc::clone(column)])?);
+            black_box(converter.convert_columns(std::slice::from_ref(column))?);
             Ok(())
         })?;
         let alone = batch(vec![("id", Arc::clone(column), true)])?;

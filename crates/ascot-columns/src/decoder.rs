@@ -54,6 +54,8 @@ pub struct Decoder {
     /// Bytes of all records decoded so far.
     offset: u64,
     ready: VecDeque<RecordBatch>,
+    /// A record was malformed: the builders are unusable.
+    failed: bool,
     scratch: Scratch,
 }
 
@@ -98,6 +100,7 @@ impl Decoder {
             carry: Vec::new(),
             offset: 0,
             ready: VecDeque::new(),
+            failed: false,
             scratch: Scratch::default(),
         }
     }
@@ -113,13 +116,12 @@ impl Decoder {
     /// # Errors
     /// A malformed record. The decoder is then unusable: its rows are lost.
     pub fn push(&mut self, bytes: &[u8]) -> Result<usize, ColumnsError> {
+        self.refuse_if_failed()?;
         let mut used = 0;
         while used < bytes.len() && self.ready.is_empty() {
-            used += if self.carry.is_empty() {
-                self.block(&bytes[used..])?
-            } else {
-                self.complete(&bytes[used..])?
-            };
+            let rest = &bytes[used..];
+            let step = if self.carry.is_empty() { self.block(rest) } else { self.complete(rest) };
+            used += step.inspect_err(|_| self.failed = true)?;
         }
         Ok(used)
     }
@@ -129,11 +131,22 @@ impl Decoder {
     /// # Errors
     /// A last record that is cut short, or a malformed one.
     pub fn finish(&mut self) -> Result<(), ColumnsError> {
+        self.refuse_if_failed()?;
         if !self.carry.is_empty() {
             let reason = format!("it is cut short after {} bytes", self.carry.len());
             return Err(ColumnsError::Corrupt { offset: self.offset, reason });
         }
-        self.close()
+        self.close().inspect_err(|_| self.failed = true)
+    }
+
+    fn refuse_if_failed(&self) -> Result<(), ColumnsError> {
+        match self.failed {
+            true => Err(ColumnsError::Corrupt {
+                offset: self.offset,
+                reason: "an earlier error ended the decoding".into(),
+            }),
+            false => Ok(()),
+        }
     }
 
     /// A complete batch, if there is one.

@@ -16,6 +16,9 @@ use crate::width::LENGTH;
 /// Rows encoded at a time: their part of every column and their records stay in the processor's cache.
 const BLOCK_ROWS: usize = 1024;
 
+/// Bytes of records encoded at a time, unless one row has more.
+const BLOCK_BYTES: usize = 256 << 10;
+
 /// Encodes batches of one schema as records whose keys order them.
 ///
 /// A clone shares the plan, so that several threads can encode.
@@ -73,7 +76,7 @@ impl Encoder {
     }
 
     /// Appends records of rows from `first_row` on, until at least `bytes` bytes are appended or the batch ends;
-    /// returns the row to go on with. The excess is at most a block of 1,024 rows.
+    /// returns the row to go on with. The excess is at most 256 KiB or one row.
     ///
     /// # Errors
     /// As those of [`encode`](Self::encode).
@@ -86,25 +89,25 @@ impl Encoder {
     ) -> Result<usize, ColumnsError> {
         self.plan.check(batch)?;
         let base = out.len();
-        let mut row = first_row;
+        let (mut row, mut block) = (first_row, BLOCK_ROWS);
         while row < batch.num_rows() && out.len() - base < bytes {
-            let rows = BLOCK_ROWS.min(batch.num_rows() - row);
-            if let Err(error) = self.block(batch, row, rows, out) {
-                out.truncate(base);
-                return Err(error);
-            }
-            row += rows;
+            let rows = block.min(batch.num_rows() - row);
+            let encoded = self.block(batch, row, rows, out).inspect_err(|_| out.truncate(base))?;
+            // Long rows tend to follow long rows.
+            block = if encoded < rows { encoded } else { BLOCK_ROWS.min(2 * block) };
+            row += encoded;
         }
         Ok(row)
     }
 
+    /// Appends records of at most `rows` rows, and returns how many it were: fewer if they are long.
     fn block(
         &mut self,
         batch: &RecordBatch,
         first: usize,
         rows: usize,
         out: &mut Vec<u8>,
-    ) -> Result<(), ColumnsError> {
+    ) -> Result<usize, ColumnsError> {
         let Encoder { plan, scratch } = self;
         let columns = plan.columns(batch, first, rows)?;
         let key = plan.key.gather(&columns)?;
@@ -123,6 +126,9 @@ impl Encoder {
         let mut at = out.len();
         for (number, (key, row)) in key_lengths.iter().zip(row_lengths.iter()).enumerate() {
             let bytes = prefix + key + row;
+            if number > 0 && at + bytes - out.len() > BLOCK_BYTES {
+                return self.block(batch, first, number, out);
+            }
             if u32::try_from(bytes).is_err() {
                 return Err(ColumnsError::RowTooLong { row: first + number, bytes });
             }
@@ -134,7 +140,7 @@ impl Encoder {
         write_lengths(plan.form, cursors, key_lengths, row_lengths, out);
         key.write(out, cursors);
         row.write(out, starts, cursors);
-        Ok(())
+        Ok(rows)
     }
 }
 

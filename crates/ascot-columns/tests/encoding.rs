@@ -1,5 +1,7 @@
 //! The encoded bytes as drawn, the layouts that are chosen, the limits of batches, and the errors.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -142,6 +144,20 @@ fn some_rows_are_encoded_at_a_time() {
 }
 
 #[test]
+fn long_rows_are_encoded_one_at_a_time() {
+    let long = "x".repeat(200 << 10);
+    let batch = batch(vec![("s", text(&[&long, "a", &long, &long, "b"]), false)]);
+    let mut encoder = Encoder::new(batch.schema(), &[SortColumn::new("s")]).unwrap();
+    let (mut bytes, mut row, mut rows) = (Vec::new(), 0, Vec::new());
+    while row < batch.num_rows() {
+        row = encoder.encode_some(&batch, row, 1, &mut bytes).unwrap();
+        rows.push(row);
+    }
+    assert_eq!(rows, [2, 3, 5]);
+    assert_eq!(decoded(encoder.decoder(BatchLimits::default()), &bytes).unwrap(), [batch]);
+}
+
+#[test]
 fn dictionaries_that_grow_too_large_divide_a_batch() {
     let rows = |range: std::ops::Range<u32>| {
         let keys = Int8Array::from_iter_values(0..100);
@@ -260,6 +276,9 @@ fn a_damaged_record_is_named_by_its_offset() {
     bytes[half + 8] = 9;
     let error = decoded(decoder(), &bytes).unwrap_err();
     assert!(matches!(error, ColumnsError::Corrupt { offset, .. } if offset == half as u64), "{error}");
+    let mut failed = decoder();
+    failed.push(&bytes).unwrap_err();
+    assert!(failed.push(&bytes[..half]).is_err() && failed.finish().is_err());
     let error = decoded(decoder(), &bytes[..half + 5]).unwrap_err();
     assert!(error.to_string().contains("cut short after 5 bytes"), "{error}");
 }

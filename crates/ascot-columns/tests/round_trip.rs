@@ -1,5 +1,7 @@
 //! Random batches: their keys order the rows as Arrow does, and decoding gives the batches back.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 mod common;
 
 use std::cmp::Ordering;
@@ -55,7 +57,7 @@ fn comparator(array: &ArrayRef, options: SortOptions) -> Box<dyn Fn(usize, usize
         return comparator;
     }
     let field = SortField::new_with_options(array.data_type().clone(), options);
-    let rows = RowConverter::new(vec![field]).unwrap().convert_columns(&[array.clone()]).unwrap();
+    let rows = RowConverter::new(vec![field]).unwrap().convert_columns(std::slice::from_ref(array)).unwrap();
     Box::new(move |a, b| rows.row(a).cmp(&rows.row(b)))
 }
 
@@ -106,7 +108,7 @@ fn assert_same(found: &RecordBatch, expected: &RecordBatch) {
         found.to_data().validate_full().unwrap();
         assert_eq!(found.data_type(), expected.data_type());
         let converter = RowConverter::new(vec![SortField::new(expected.data_type().clone())]).unwrap();
-        let rows = |array: &ArrayRef| converter.convert_columns(&[array.clone()]).unwrap();
+        let rows = |array: &ArrayRef| converter.convert_columns(std::slice::from_ref(array)).unwrap();
         let (found_rows, expected_rows) = (rows(found), rows(expected));
         for row in 0..expected.len() {
             let same = found_rows.row(row) == expected_rows.row(row);

@@ -92,6 +92,14 @@ impl Block<'_> {
             builder.append_valid(rows);
             return Ok(());
         };
+        if self.require(1).is_ok()
+            && self.scratch.cursors.iter().all(|cursor| self.bytes[*cursor] == marker.value)
+        {
+            self.scratch.valid.resize(rows, true);
+            builder.append_valid(rows);
+            self.scratch.cursors.iter_mut().for_each(|cursor| *cursor += 1);
+            return Ok(());
+        }
         let mut nulls = 0;
         for row in 0..rows {
             let cursor = self.scratch.cursors[row];

@@ -56,7 +56,9 @@ impl PartValues {
                 });
                 Values::Bytes(values, lengths)
             }
-            PartKind::Nested(converter) => Values::Nested(converter.convert_columns(&[array.clone()])?),
+            PartKind::Nested(converter) => {
+                Values::Nested(converter.convert_columns(std::slice::from_ref(array))?)
+            }
         };
         if nulls.is_some() && part.marker.is_none() && !matches!(values, Values::Nested(_)) {
             return Err(ColumnsError::UnexpectedNull { column: part.name.clone() });

@@ -112,7 +112,7 @@ fn list_view<O: OffsetSizeTrait>(array: &ArrayRef, field: &FieldRef) -> Result<A
 /// The rows of one column of a plain type, which are equal where its values are.
 fn comparable(plain: &ArrayRef) -> Result<Rows> {
     let converter = RowConverter::new(vec![SortField::new(plain.data_type().clone())])?;
-    Ok(converter.convert_columns(&[Arc::clone(plain)])?)
+    Ok(converter.convert_columns(std::slice::from_ref(plain))?)
 }
 
 /// A dictionary of `values`, which are the values of `plain`.

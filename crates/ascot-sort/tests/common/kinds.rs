@@ -245,6 +245,35 @@ pub fn prefixed(width: u8, endian: Endian, ranges: &[(usize, usize, bool)]) -> K
     Kind { make: Box::new(make), ..kind(name, layout, Keys::Ranges(ranges), order) }
 }
 
+/// Length-prefixed records that state the length of their key. Keys are short at times, and may be empty.
+pub fn keyed(endian: Endian) -> Kind {
+    const WIDTH: usize = 4;
+    let layout = Layout::Prefixed { width: WIDTH as u8, endian, keyed: true };
+    let number = move |bytes: &[u8]| match endian {
+        Endian::Big => bytes.iter().fold(0, |value, &byte| value << 8 | usize::from(byte)),
+        Endian::Little => bytes.iter().rev().fold(0, |value, &byte| value << 8 | usize::from(byte)),
+    };
+    let key = move |record: &[u8]| {
+        let len = number(&record[WIDTH..2 * WIDTH]);
+        record[2 * WIDTH..2 * WIDTH + len].to_vec()
+    };
+    let order: Order = Box::new(move |a, b| key(a).cmp(&key(b)));
+    let make = move |key: u64, serial: u64, out: &mut Vec<u8>| {
+        let key = &key.to_be_bytes()[..8 - (serial % 9) as usize];
+        let mut rest = Vec::new();
+        filler(serial, 100, &mut rest);
+        for len in [WIDTH + key.len() + rest.len(), key.len()] {
+            match endian {
+                Endian::Big => out.extend((len as u32).to_be_bytes()),
+                Endian::Little => out.extend((len as u32).to_le_bytes()),
+            }
+        }
+        out.extend_from_slice(key);
+        out.extend_from_slice(&rest);
+    };
+    Kind { make: Box::new(make), ..kind(layout.to_string(), layout, Keys::Ranges(Vec::new()), order) }
+}
+
 /// Bare numbers.
 pub fn numbers(format: NumberFormat, descending: bool) -> Kind {
     let NumberFormat { kind: which, endian } = format;
@@ -316,6 +345,8 @@ pub fn binary_kinds() -> Vec<Kind> {
         prefixed(4, little, &[(2, 12, false)]),
         prefixed(2, little, &[]),
         prefixed(4, big, &[(0, 4, true), (4, 9, false)]),
+        keyed(little),
+        keyed(big),
     ]
 }
 
