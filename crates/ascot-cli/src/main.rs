@@ -5,7 +5,7 @@
 //! `ascot sort`.
 //!
 //! ```text
-//!   flags/, arguments, values, size, numbers    a command line: every flag defined once; its value
+//!   flags/, arguments, values, numbers          a command line: every flag defined once; its value
 //!   help, manual, completion                    the same definitions as text
 //!   request/, view_flags, volume                the request that the library gets
 //!   sort, flow, views, index, index_build,      the commands, one file each
@@ -42,7 +42,6 @@ mod report_file;
 mod request;
 mod signals;
 mod simulation;
-mod size;
 mod sort;
 mod stack_signals;
 mod sys;
@@ -61,6 +60,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use ascot_model::size;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command};
 

@@ -4,6 +4,7 @@
 //! In reading order; each module uses only those above it:
 //!
 //! * [`units`]: bytes, rates and times in text for people.
+//! * [`size`]: sizes, counts and shares as people write them.
 //! * [`volume`]: speeds and switch cost of a volume, and the time of a pass on it.
 //! * [`host`]: speeds of the compute kernels by kind of record.
 //! * [`measurement`]: measured figures of a volume, with their spread.
@@ -67,6 +68,7 @@ pub mod resource_use;
 pub mod routing_plan;
 pub mod run_length;
 mod shape;
+pub mod size;
 pub mod sort_plan;
 pub mod stages;
 pub mod stream_cost;
