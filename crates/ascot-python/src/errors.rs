@@ -1,0 +1,203 @@
+//! Errors of the libraries as exceptions of the package.
+//!
+//! The classes are Python's (`ascot.errors`), because each has a built-in class as a second base. This file chooses
+//! the class and its fields; `ascot.errors.make` builds the exception.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use ascot_index::IndexError;
+use ascot_io::{IoError, PoolError, ThreadError};
+use ascot_sort::SortError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Why a call failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// A job on records failed.
+    Sort(SortError),
+    /// An indexed directory could not be written or read.
+    Index(IndexError),
+    /// The arguments are wrong: the fault and a remedy.
+    Request(String),
+}
+
+impl From<SortError> for Failure {
+    fn from(error: SortError) -> Failure {
+        Failure::Sort(error)
+    }
+}
+
+impl From<IndexError> for Failure {
+    fn from(error: IndexError) -> Failure {
+        Failure::Index(error)
+    }
+}
+
+impl From<ThreadError> for Failure {
+    fn from(error: ThreadError) -> Failure {
+        Failure::Sort(error.into())
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> PyErr {
+        Python::attach(|py| failure.into_exception(py).unwrap_or_else(|error| error))
+    }
+}
+
+/// The class of an exception, by its name in `ascot.errors`, and its fields.
+struct Exception<'py> {
+    class: &'static str,
+    message: String,
+    fields: Bound<'py, PyDict>,
+    cause: Option<PyErr>,
+}
+
+impl<'py> Exception<'py> {
+    fn new(py: Python<'py>, class: &'static str, message: impl ToString) -> Self {
+        Exception { class, message: message.to_string(), fields: PyDict::new(py), cause: None }
+    }
+
+    fn with(self, name: &str, value: impl IntoPyObject<'py>) -> PyResult<Self> {
+        self.fields.set_item(name, value)?;
+        Ok(self)
+    }
+
+    fn build(self, py: Python<'py>) -> PyResult<PyErr> {
+        let make = py.import("ascot.errors")?.getattr("make")?;
+        let error = PyErr::from_value(make.call1((self.class, self.message, self.fields))?);
+        error.set_cause(py, self.cause);
+        Ok(error)
+    }
+}
+
+impl Failure {
+    fn into_exception(self, py: Python<'_>) -> PyResult<PyErr> {
+        match self {
+            Failure::Sort(error) => of_sort(py, error)?.build(py),
+            Failure::Index(error) => of_index(py, &error)?.build(py),
+            Failure::Request(text) => Exception::new(py, "InvalidRequest", text).build(py),
+        }
+    }
+}
+
+fn of_sort(py: Python<'_>, error: SortError) -> PyResult<Exception<'_>> {
+    let class = |class| Exception::new(py, class, &error);
+    match &error {
+        SortError::Io(inner) => of_io(py, inner),
+        SortError::Memory(inner) => of_pool(py, inner),
+        SortError::NoSpace { needed, left, .. } => {
+            let directory = left.first().map(|(path, _)| path.clone());
+            let free = left.iter().map(|(_, free)| *free).sum::<u64>();
+            class("NoSpace").with("needed", *needed)?.with("free", free)?.with("filename", directory)
+        }
+        SortError::TooLittleMemory { given_bytes, min_bytes } => {
+            class("MemoryLimit").with("given", *given_bytes)?.with("needed", *min_bytes)
+        }
+        SortError::SmallControlGroup { min_bytes, group } => {
+            class("MemoryLimit").with("given", group.left)?.with("needed", *min_bytes)
+        }
+        SortError::TooLong { min_bytes, .. } => class("MemoryLimit").with("needed", *min_bytes),
+        SortError::NotSorted { input, record, offset } => {
+            class("NotSorted").with("file", input)?.with("record", *record)?.with("offset", *offset)
+        }
+        SortError::CutShort { input, record, offset, .. }
+        | SortError::KeyBeyond { input, record, offset, .. } => {
+            class("SchemaMismatch").with("file", input)?.with("record", *record)?.with("offset", *offset)
+        }
+        SortError::Misfit { input, row, .. } => {
+            class("SchemaMismatch").with("file", input)?.with("record", *row)
+        }
+        SortError::OtherFormat { input, .. } => class("SchemaMismatch").with("file", input),
+        SortError::Key(_) => Ok(class("SchemaMismatch")),
+        SortError::Request(_) | SortError::CannotResume { .. } => Ok(class("InvalidRequest")),
+        SortError::View { path, .. } => class("FileError").with("filename", path),
+        SortError::Kept { dir, .. } => {
+            let kept = class("Resumable").with("directory", dir)?;
+            let SortError::Kept { error: inner, .. } = error else { return Ok(kept) };
+            let cause = of_sort(py, *inner)?.build(py)?;
+            Ok(Exception { cause: Some(cause), ..kept })
+        }
+        SortError::Checksum { .. } | SortError::Internal(_) | SortError::Thread(ThreadError::Died { .. }) => {
+            Ok(class("InternalError"))
+        }
+        _ => Ok(class("AscotError")),
+    }
+}
+
+fn of_pool<'py>(py: Python<'py>, error: &PoolError) -> PyResult<Exception<'py>> {
+    let made = Exception::new(py, "MemoryLimit", error);
+    match error {
+        PoolError::OverBudget { asked, used, budget, .. } => {
+            made.with("given", *budget)?.with("needed", used.saturating_add(*asked))
+        }
+        _ => Ok(made),
+    }
+}
+
+fn of_io<'py>(py: Python<'py>, error: &IoError) -> PyResult<Exception<'py>> {
+    let class = |class| Exception::new(py, class, error);
+    let file = |name, path: &Path, source: &std::io::Error| {
+        class(name).with("filename", path)?.with("errno", source.raw_os_error())
+    };
+    match error {
+        IoError::Os { path, source, .. } => file(class_of(source.kind()), path, source),
+        IoError::NoDirectory { path, source, .. } => file("FileMissing", path, source),
+        IoError::DiskFull { path, needed, free, .. } => {
+            class("NoSpace").with("filename", path)?.with("needed", *needed)?.with("free", *free)
+        }
+        IoError::DeviceFull { path, .. } => class("NoSpace").with("filename", path),
+        IoError::FileTooLong { path, source, .. }
+        | IoError::BrokenPipe { path, source, .. }
+        | IoError::TooManyOpen { path, source } => file("FileError", path, source),
+        IoError::Truncated { path, offset, .. }
+        | IoError::Corrupt { path, offset, .. }
+        | IoError::BadIndex { path, offset, .. } => {
+            class("Damaged").with("file", path)?.with("offset", *offset)
+        }
+        IoError::Memory { source, .. } => {
+            Ok(Exception { message: error.to_string(), ..of_pool(py, source)? })
+        }
+        IoError::Replaced { path } | IoError::Misuse { path, .. } => {
+            class("FileError").with("filename", path)
+        }
+        _ => Ok(class("AscotError")),
+    }
+}
+
+fn of_index<'py>(py: Python<'py>, error: &IndexError) -> PyResult<Exception<'py>> {
+    let class = |class| Exception::new(py, class, error);
+    match error {
+        IndexError::Io(inner) => of_io(py, inner),
+        IndexError::Memory(inner) => of_pool(py, inner),
+        IndexError::TooLittle { min_kib, allowed_kib, .. } => {
+            class("MemoryLimit").with("given", allowed_kib << 10)?.with("needed", min_kib << 10)
+        }
+        IndexError::NotIndexed { path } | IndexError::Missing { path } => {
+            class("FileMissing").with("filename", path)
+        }
+        IndexError::Damaged { path, offset, .. } => {
+            class("Damaged").with("file", path)?.with("offset", *offset)
+        }
+        IndexError::CutShort { path, .. } => class("Damaged").with("file", path),
+        IndexError::Newer { path, .. } | IndexError::Locked { path } | IndexError::Failed { path } => {
+            class("FileError").with("filename", path)
+        }
+        IndexError::Exists { path, .. } => class("FileExists").with("filename", path),
+        IndexError::Length { .. } | IndexError::TooLong { .. } => Ok(class("SchemaMismatch")),
+        IndexError::Request(_) => Ok(class("InvalidRequest")),
+        _ => Ok(class("AscotError")),
+    }
+}
+
+/// The class for an error of the system.
+fn class_of(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "FileMissing",
+        ErrorKind::PermissionDenied => "FileDenied",
+        ErrorKind::AlreadyExists => "FileExists",
+        _ => "FileError",
+    }
+}

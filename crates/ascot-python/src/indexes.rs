@@ -1,0 +1,373 @@
+//! Indexed directories: queries, ranges, writers.
+//!
+//! A range is scanned by a thread of its own, which hands over batches of limited size; it ends when its iterator is
+//! dropped.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use ascot_index::read::USUAL_MEMORY_BYTES;
+use ascot_index::{
+    Directory, DirectoryWriter, IndexError, LayoutRequest, Named, OpenMode, Opening, PartitionBy, Scan,
+    Scheme,
+};
+use ascot_io::{Disk, Unpoisoned, threads};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
+
+use crate::errors::Failure;
+use crate::request::{Bytes, memory};
+
+/// Default memory of a writer, bytes.
+const WRITER_MEMORY_BYTES: u64 = 64 << 20;
+/// Maximum number of records in a batch of a range.
+const BATCH_RECORDS: usize = 4096;
+/// Bytes of records after which a batch of a range is handed over.
+const BATCH_BYTES: usize = 1 << 20;
+/// Records appended between two looks at signals.
+const APPENDED_AT_ONCE: usize = 1 << 16;
+
+/// A record of an answer: its key, epoch and value.
+type Record<'py> = (Bound<'py, PyBytes>, u64, Bound<'py, PyBytes>);
+/// The same outside the interpreter.
+type Row = (Vec<u8>, u64, Vec<u8>);
+
+/// An indexed directory open for reading.
+#[pyclass(frozen, module = "ascot._native")]
+pub struct Index {
+    directory: Arc<Directory>,
+}
+
+/// Opens the indexed directory `path` for reading.
+#[pyfunction]
+pub fn open_index(py: Python<'_>, path: PathBuf, memory_cap: Option<Bytes>) -> PyResult<Index> {
+    let bytes = memory(memory_cap.as_ref())?.map_or(USUAL_MEMORY_BYTES, whole);
+    let open = || Directory::open(&Disk::default(), &path, bytes);
+    let directory = py.detach(open).map_err(Failure::from)?;
+    Ok(Index { directory: Arc::new(directory) })
+}
+
+#[pymethods]
+impl Index {
+    /// Number of complete epochs.
+    #[getter]
+    fn epochs(&self) -> u64 {
+        self.directory.manifest().epochs
+    }
+
+    /// The manifest as JSON.
+    fn manifest(&self) -> PyResult<String> {
+        let text = serde_json::to_string(self.directory.manifest());
+        Ok(text.map_err(|error| Failure::Request(format!("the manifest is not JSON: {error}")))?)
+    }
+
+    /// The values of keys, in their order, of all epochs or one: key, epoch, value.
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        epoch: Option<u64>,
+    ) -> PyResult<Vec<Record<'py>>> {
+        let keys = Column::new("keys", keys)?;
+        let rows = keys.rows(py, 0, keys.len())?;
+        let keys: Vec<&[u8]> = rows.iter().collect();
+        let mut found: Vec<(usize, u64, Vec<u8>)> = Vec::new();
+        let query = || {
+            self.directory.get_many(&keys, epoch, |number, values| {
+                found.extend(values.into_iter().map(|value| (number, value.epoch, value.bytes)));
+                Ok(())
+            })
+        };
+        py.detach(query).map_err(Failure::from)?;
+        py.check_signals()?;
+        let keys: Vec<Bound<'_, PyBytes>> = keys.iter().map(|key| PyBytes::new(py, key)).collect();
+        let record = |(number, epoch, value): (usize, u64, Vec<u8>)| {
+            keys.get(number).map(|key| (key.clone(), epoch, PyBytes::new(py, &value)))
+        };
+        Ok(found.into_iter().filter_map(record).collect())
+    }
+
+    /// The records with keys from `start` to `stop`, in the order of their keys and epochs, in batches.
+    fn range(&self, start: Vec<u8>, stop: Option<Vec<u8>>, epoch: Option<u64>) -> PyResult<Batches> {
+        let scan = Scan { from: start, end: stop, epoch, by_key: true, ..Scan::default() };
+        let directory = Arc::clone(&self.directory);
+        let (send, receive) = sync_channel(1);
+        let work = move || {
+            let mut batch = Batch { send, rows: Vec::new(), bytes: 0 };
+            let scanned = directory
+                .scan(&scan, |record| batch.push((record.key.to_vec(), record.epoch, record.value.to_vec())));
+            batch.end(scanned);
+        };
+        threads::spawn("range", work).map_err(Failure::from)?;
+        Ok(Batches { received: Mutex::new(receive) })
+    }
+
+    /// Warnings of damaged parts that queries did without, since the last call.
+    fn take_warnings(&self) -> Vec<String> {
+        self.directory.take_notices().texts
+    }
+}
+
+/// A batch that fills.
+struct Batch {
+    send: SyncSender<Result<Vec<Row>, IndexError>>,
+    rows: Vec<Row>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn push(&mut self, row: Row) -> Result<(), IndexError> {
+        self.bytes += row.0.len() + row.2.len();
+        self.rows.push(row);
+        if self.rows.len() < BATCH_RECORDS && self.bytes < BATCH_BYTES {
+            return Ok(());
+        }
+        self.bytes = 0;
+        let rows = std::mem::take(&mut self.rows);
+        self.send.send(Ok(rows)).map_err(|_| IndexError::Request("nobody reads this range any more".into()))
+    }
+
+    /// Hands over the rest, or the error of the scan. A reader that has gone needs neither.
+    fn end(self, scanned: Result<(), IndexError>) {
+        let rest = scanned.map(|()| self.rows);
+        let _ = self.send.send(rest);
+    }
+}
+
+/// The batches of a range.
+#[pyclass(frozen, module = "ascot._native")]
+pub struct Batches {
+    received: Mutex<Receiver<Result<Vec<Row>, IndexError>>>,
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Record<'py>>>> {
+        let next = py.detach(|| self.received.lock().unpoisoned().recv());
+        py.check_signals()?;
+        // The thread has ended, and has handed over all.
+        let Ok(rows) = next else { return Ok(None) };
+        let record = |(key, epoch, value): Row| (PyBytes::new(py, &key), epoch, PyBytes::new(py, &value));
+        let rows = rows.map_err(Failure::from)?;
+        Ok(Some(rows.into_iter().map(record).collect()))
+    }
+}
+
+/// The properties of a new directory, and how it is opened.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct WriterOptions {
+    mode: String,
+    rollback: Option<u64>,
+    scheme: Option<String>,
+    partition_by: Option<String>,
+    partitions: Option<u32>,
+    key_bytes: Option<u32>,
+    value_bytes: Option<u32>,
+    memory: Option<Bytes>,
+}
+
+impl WriterOptions {
+    fn opening(&self) -> Result<Opening, Failure> {
+        let request = LayoutRequest {
+            scheme: self.scheme.as_deref().map(|word| choice("scheme", word, Scheme::NAMED)).transpose()?,
+            partition_by: self
+                .partition_by
+                .as_deref()
+                .map(|word| choice("partition_by", word, PartitionBy::NAMED))
+                .transpose()?,
+            partitions: self.partitions,
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes,
+            ..LayoutRequest::default()
+        };
+        let mode = choice("mode", &self.mode, OpenMode::NAMED)?;
+        Ok(Opening { mode, rollback: self.rollback, request })
+    }
+}
+
+fn choice<C: Copy>(argument: &str, word: &str, choices: &[(&str, C)]) -> Result<C, Failure> {
+    let found = choices.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        Failure::Request(format!("{argument}='{word}' is not known\n  accepted: {}", known.join(", ")))
+    })
+}
+
+/// A writer of an indexed directory.
+#[pyclass(frozen, module = "ascot._native")]
+pub struct IndexWriter {
+    writer: Mutex<Option<DirectoryWriter>>,
+}
+
+/// Opens the indexed directory `path` for writing.
+#[pyfunction]
+pub fn open_writer(py: Python<'_>, path: PathBuf, options: WriterOptions) -> PyResult<IndexWriter> {
+    let opening = options.opening()?;
+    let bytes = whole(memory(options.memory.as_ref())?.unwrap_or(WRITER_MEMORY_BYTES));
+    let open = || DirectoryWriter::open(&Disk::default(), &path, &opening, bytes);
+    let writer = py.detach(open).map_err(Failure::from)?;
+    Ok(IndexWriter { writer: Mutex::new(Some(writer)) })
+}
+
+#[pymethods]
+impl IndexWriter {
+    /// Appends records: arrays whose rows are keys and values, or lists of bytes. Returns their number.
+    fn append(&self, py: Python<'_>, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let keys = Column::new("keys", keys)?;
+        let values = Column::new("values", values)?;
+        let count = keys.len();
+        if count != values.len() {
+            let values = values.len();
+            return Err(PyValueError::new_err(format!(
+                "{count} keys and {values} values: give as many of each"
+            )));
+        }
+        for first in (0..count).step_by(APPENDED_AT_ONCE) {
+            let last = (first + APPENDED_AT_ONCE).min(count);
+            let keys = keys.rows(py, first, last)?;
+            let values = values.rows(py, first, last)?;
+            self.with(py, |writer| {
+                keys.iter().zip(values.iter()).try_for_each(|(key, value)| writer.append_record(key, value))
+            })?;
+            py.check_signals()?;
+        }
+        Ok(count)
+    }
+
+    /// Ends the epoch, which is then durable and complete. Returns the number of complete epochs.
+    fn end_epoch(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |writer| {
+            writer.end_epoch()?;
+            Ok(writer.manifest().epochs)
+        })
+    }
+
+    /// Number of complete epochs.
+    #[getter]
+    fn epochs(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |writer| Ok(writer.manifest().epochs))
+    }
+
+    /// Closes the directory. Records since the last epoch become an epoch.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(writer) = self.writer.lock().unpoisoned().take() else { return Ok(()) };
+        py.detach(|| writer.close()).map(drop).map_err(|error| Failure::from(error).into())
+    }
+
+    /// Closes the directory without the records since the last epoch.
+    fn abandon(&self, py: Python<'_>) {
+        let writer = self.writer.lock().unpoisoned().take();
+        py.detach(|| drop(writer));
+    }
+}
+
+impl IndexWriter {
+    fn with<R: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut DirectoryWriter) -> Result<R, IndexError> + Send,
+    ) -> PyResult<R> {
+        let closed = || PyValueError::new_err("the writer is closed: open the directory again to append");
+        let done = py.detach(|| {
+            let mut writer = self.writer.lock().unpoisoned();
+            writer.as_mut().map(act)
+        });
+        done.ok_or_else(closed)?.map_err(|error| Failure::from(error).into())
+    }
+}
+
+/// Keys or values.
+enum Column {
+    /// Rows of an array.
+    Array { buffer: PyUntypedBuffer, rows: usize, row_bytes: usize },
+    /// A list of bytes.
+    List(Vec<Vec<u8>>),
+}
+
+/// Some rows of a column.
+enum Rows {
+    Array { bytes: Vec<u8>, row_bytes: usize, rows: usize },
+    List(Vec<Vec<u8>>),
+}
+
+impl Rows {
+    fn iter(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+        match self {
+            Rows::Array { row_bytes: 0, rows, .. } => Box::new(std::iter::repeat_n(&[][..], *rows)),
+            Rows::Array { bytes, row_bytes, .. } => Box::new(bytes.chunks_exact(*row_bytes)),
+            Rows::List(rows) => Box::new(rows.iter().map(Vec::as_slice)),
+        }
+    }
+}
+
+impl Column {
+    fn new(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Column> {
+        if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
+            return given.extract().map(Column::List).map_err(|_| {
+                PyTypeError::new_err(format!("{name}: the elements of a list are bytes, one object each"))
+            });
+        }
+        if given.is_instance_of::<PyBytes>() || given.is_instance_of::<PyByteArray>() {
+            return Err(PyTypeError::new_err(format!(
+                "{name}: give a list of bytes, or an array with a row each"
+            )));
+        }
+        let buffer = PyUntypedBuffer::get(given).map_err(|_| {
+            PyTypeError::new_err(format!("{name}: give a list of bytes, or an array with a row each"))
+        })?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyValueError::new_err(format!(
+                "{name}: the array is not contiguous; numpy.ascontiguousarray makes a contiguous copy"
+            )));
+        }
+        let rows = buffer.shape().first().copied().unwrap_or(0);
+        let row_bytes = buffer.len_bytes().checked_div(rows).unwrap_or(0);
+        Ok(Column::Array { buffer, rows, row_bytes })
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Column::Array { rows, .. } => *rows,
+            Column::List(rows) => rows.len(),
+        }
+    }
+
+    /// A copy of the rows from `first` to `last`, which may be used without the interpreter.
+    #[expect(unsafe_code, reason = "the buffer protocol gives a pointer")]
+    fn rows(&self, _py: Python<'_>, first: usize, last: usize) -> PyResult<Rows> {
+        match self {
+            Column::Array { buffer, row_bytes, .. } => {
+                let len = (last - first) * row_bytes;
+                let start = first * row_bytes;
+                let whole = buffer.len_bytes();
+                if start.checked_add(len).is_none_or(|end| end > whole)
+                    || (len > 0 && buffer.buf_ptr().is_null())
+                {
+                    return Err(PyValueError::new_err("the array is shorter than its shape says"));
+                }
+                let mut bytes = Vec::with_capacity(len);
+                if len > 0 {
+                    // SAFETY: the buffer is contiguous, holds `whole` bytes, and is not released while `self` lives;
+                    // the range was checked. The bytes are copied while this thread holds the interpreter.
+                    let part =
+                        unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>().add(start), len) };
+                    bytes.extend_from_slice(part);
+                }
+                Ok(Rows::Array { bytes, row_bytes: *row_bytes, rows: last - first })
+            }
+            Column::List(rows) => Ok(Rows::List(rows.get(first..last).unwrap_or_default().to_vec())),
+        }
+    }
+}
+
+fn whole(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

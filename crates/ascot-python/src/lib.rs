@@ -1,0 +1,40 @@
+//! The extension module `ascot._native`: it takes requests of the Python package, calls the libraries, and returns
+//! plain results. It contains no algorithm, and no text for people beyond that of the libraries.
+//!
+//! ```text
+//!   request            a dictionary of the package, as a request for a library
+//!   jobs, tools        sort, merge, split, explain; generate and check records
+//!   views, indexes     open views and indexed directories
+//!   running            a job on a thread of its own: the interpreter is released, signals and progress are polled
+//!   errors             errors of the libraries as exceptions of the package
+//! ```
+//!
+//! The package (`python/ascot`) has the interface for users; the functions here may change with it.
+
+mod errors;
+mod indexes;
+mod jobs;
+mod request;
+mod running;
+mod tools;
+mod views;
+
+use pyo3::pymodule;
+
+/// The functions that the package calls.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::indexes::{Batches, Index, IndexWriter, open_index, open_writer};
+    #[pymodule_export]
+    use super::jobs::{explain, make_view, resume, sort, split};
+    #[pymodule_export]
+    use super::tools::{check, generate, memory_bytes};
+    #[pymodule_export]
+    use super::views::{OpenedView, ViewReader, open_view};
+
+    /// The version of the package.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "the name that Python gives a version")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

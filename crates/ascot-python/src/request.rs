@@ -1,0 +1,356 @@
+//! Converts a dictionary of the package to a request for the library.
+//!
+//! Layouts, keys and amounts are texts in the language of the command (`fixed:100`, `tenant,-ts:number`, `1GiB`), and
+//! have its meaning.
+
+use std::path::{Path, PathBuf};
+
+use ascot_device::Profile;
+use ascot_io::Compression;
+use ascot_model::known_volume::{Origin, VolumeOrigin};
+use ascot_model::size;
+use ascot_record::keys::{
+    ByteRangeKey, CsvColumn, CsvKeySpec, KeyDef, KeyFlags, KeyOptions, parse_csv_keys, parse_ranges,
+};
+use ascot_record::layout::Layout;
+use ascot_sort::request::{InputChecks, Parts, Route, RouteBy, SplitBy};
+use ascot_sort::resources::control_group::lowered;
+use ascot_sort::{
+    Input, Keys, Method, Output, SortRequest, Volumes, Writes, find_volumes, is_same_on_any_volume,
+    volumes_of,
+};
+use pyo3::prelude::*;
+
+use crate::errors::Failure;
+
+/// Bytes, as a number or as a text with a unit.
+#[derive(Debug, FromPyObject)]
+pub enum Bytes {
+    /// A number of bytes.
+    Number(u64),
+    /// A text such as `1GiB`.
+    Text(String),
+}
+
+impl Bytes {
+    /// The number of bytes.
+    pub fn count(&self, argument: &str) -> Result<u64, Failure> {
+        match self {
+            Bytes::Number(0) => Err(Failure::Request(format!("{argument}=0: give bytes, such as '512MiB'"))),
+            Bytes::Number(bytes) => Ok(*bytes),
+            Bytes::Text(text) => {
+                size::data_size(text).map_err(|error| Failure::Request(format!("{argument}: {error}")))
+            }
+        }
+    }
+}
+
+/// The cap in bytes: `given`, else `ASCOT_MEMORY`, lowered to the memory that the control group allows.
+pub fn memory(given: Option<&Bytes>) -> Result<Option<u64>, Failure> {
+    const VARIABLE: &str = "ASCOT_MEMORY";
+    let asked = match given {
+        Some(bytes) => Some(bytes.count("memory")?),
+        None => match std::env::var(VARIABLE) {
+            Ok(text) if !text.is_empty() => Some(Bytes::Text(text).count(VARIABLE)?),
+            _ => None,
+        },
+    };
+    Ok(asked.map(lowered))
+}
+
+/// Records and their order.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct RecordOptions {
+    /// The layout: `lines`, `fixed:100`.
+    layout: String,
+    /// The keys, the most important first.
+    keys: Vec<String>,
+    /// Letters of the orders of lines.
+    order: String,
+    /// Whether the order is reversed.
+    reverse: bool,
+    /// The byte between fields of lines.
+    separator: Option<u8>,
+    /// The quote of CSV.
+    quote: Option<u8>,
+    /// Spellings of null in CSV.
+    nulls: Vec<String>,
+    /// Whether the first record of each input is a header.
+    header: bool,
+}
+
+/// The layout, the keys and whether inputs have headers.
+pub struct Records {
+    /// The layout.
+    pub layout: Layout,
+    /// The keys.
+    pub keys: Keys,
+    /// Whether the first record of each input is a header.
+    pub header: bool,
+}
+
+impl RecordOptions {
+    /// The records that the options describe.
+    pub fn records(&self) -> Result<Records, Failure> {
+        let layout = self.layout()?;
+        let keys = self.keys_of(layout, &self.keys, self.reverse)?;
+        let header = self.header || names_a_column(&keys);
+        Ok(Records { layout, keys, header })
+    }
+
+    fn layout(&self) -> Result<Layout, Failure> {
+        let layout = Layout::parse(&self.layout).map_err(|error| Failure::Request(error.to_string()))?;
+        match (layout, self.quote) {
+            (Layout::Csv { separator, .. }, Some(quote)) if quote == separator => {
+                let quote = char::from(quote).escape_default();
+                Err(Failure::Request(format!("'{quote}' cannot be both separator and quote\n  change one")))
+            }
+            (Layout::Csv { separator, .. }, Some(quote)) => Ok(Layout::Csv { separator, quote }),
+            (layout, _) => Ok(layout),
+        }
+    }
+
+    /// The keys that `texts` describe.
+    fn keys_of(&self, layout: Layout, texts: &[String], reverse: bool) -> Result<Keys, Failure> {
+        match layout {
+            Layout::Lines { delimiter } => {
+                let mut global = KeyFlags { reverse, ..KeyFlags::default() };
+                if let Some(letter) = self.order.chars().find(|letter| !global.set(*letter)) {
+                    return Err(Failure::Request(format!(
+                        "order: '{letter}' is no option of the sort command\n  accepted: b d f g h i M n V"
+                    )));
+                }
+                let keys = texts.iter().map(|text| line_key(text)).collect::<Result<_, _>>()?;
+                let separator = self.separator;
+                let options = KeyOptions { keys, global, separator, delimiter, ..KeyOptions::default() };
+                if options.needs_salt() {
+                    return Err(Failure::Request(
+                        "the package has no random order (R)\n  use the command: ascot sort -R".into(),
+                    ));
+                }
+                Ok(Keys::Command(options))
+            }
+            Layout::Csv { .. } => self.columns(texts, reverse).map(Keys::Columns),
+            Layout::Fixed { .. } | Layout::Prefixed { .. } => ranges(texts, reverse).map(Keys::Ranges),
+            Layout::Number(_) if texts.is_empty() => Ok(Keys::Value { descending: reverse }),
+            Layout::Number(_) => Err(Failure::Request(
+                "a number is its own key\n  leave out the key; reverse=True puts the largest first".into(),
+            )),
+        }
+    }
+
+    fn columns(&self, texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>, Failure> {
+        let mut columns = Vec::new();
+        for text in texts {
+            let keys = parse_csv_keys(text).map_err(|error| Failure::Request(format!("key: {error}")))?;
+            columns.extend(keys);
+        }
+        if columns.is_empty() && reverse {
+            return Err(Failure::Request("reverse=True needs a column to reverse\n  give a key".into()));
+        }
+        for key in &mut columns {
+            key.descending ^= reverse;
+            key.nulls.clone_from(&self.nulls);
+        }
+        Ok(columns)
+    }
+}
+
+fn line_key(text: &str) -> Result<KeyDef, Failure> {
+    KeyDef::parse(text).map_err(|error| {
+        Failure::Request(format!(
+            "key '{text}': {error}\n  keys of lines are numbers of fields, such as 2 or '2,2nr'; for columns give \
+             layout=ascot.Csv(), for byte ranges layout=ascot.Fixed(length)"
+        ))
+    })
+}
+
+fn ranges(texts: &[String], reverse: bool) -> Result<Vec<ByteRangeKey>, Failure> {
+    let mut ranges = Vec::new();
+    for text in texts {
+        ranges.extend(parse_ranges(text).map_err(|error| Failure::Request(format!("key: {error}")))?);
+    }
+    if ranges.is_empty() && reverse {
+        ranges.push(ByteRangeKey { start: 0, end: usize::MAX, descending: false });
+    }
+    ranges.iter_mut().for_each(|range| range.descending ^= reverse);
+    Ok(ranges)
+}
+
+fn names_a_column(keys: &Keys) -> bool {
+    matches!(keys, Keys::Columns(columns) if columns.iter().any(|key| matches!(key.column, CsvColumn::Name(_))))
+}
+
+/// A sort, merge, split or reshape.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct JobOptions {
+    inputs: Vec<PathBuf>,
+    records: RecordOptions,
+    /// The output file, or the pattern of the names of its parts.
+    output: Option<PathBuf>,
+    parts: Option<u32>,
+    /// `range`, `hash` or `value`: the file of a record of a merge into several.
+    route: Option<String>,
+    /// The keys that decide on the file; empty: those that order the records.
+    route_keys: Vec<String>,
+    boundaries: Option<PathBuf>,
+    merge: bool,
+    unique: bool,
+    stable: bool,
+    strict: bool,
+    any_format: bool,
+    top: Option<u64>,
+    memory: Option<Bytes>,
+    temp: Vec<PathBuf>,
+    method: String,
+    compress: String,
+    threads: Option<usize>,
+    fan_in: Option<usize>,
+    volume: Option<PathBuf>,
+}
+
+impl JobOptions {
+    /// The request. `writes` are the files of the job, whose volumes are looked up.
+    pub fn request(&self, writes: Writes<'_>) -> Result<SortRequest, Failure> {
+        let Records { layout, keys, header } = self.records.records()?;
+        let request = SortRequest {
+            inputs: self.inputs.iter().cloned().map(Input::Path).collect(),
+            output: self.output()?,
+            layout,
+            keys,
+            header,
+            checks: InputChecks { any_format: self.any_format, strict: self.strict },
+            unique: self.unique,
+            stable: self.stable,
+            merge_only: self.merge,
+            top: self.top,
+            memory_bytes: memory(self.memory.as_ref())?,
+            temp_dirs: self.temp.clone(),
+            method: self.method()?,
+            compression: self.compression()?,
+            threads: at_least("threads", self.threads, 1)?,
+            batch_size: at_least("fan_in", self.fan_in, 2)?,
+            boundaries: self.boundaries.clone(),
+            route: self.route(layout)?,
+            volumes: Volumes::default(),
+        };
+        with_volumes(request, self.volume.as_deref(), writes)
+    }
+
+    fn output(&self) -> Result<Output, Failure> {
+        let Some(path) = &self.output else {
+            // The library wants an output in any request; one that only explains or makes a view writes none.
+            return Ok(Output::Stdout);
+        };
+        let Some(count) = self.parts else { return Ok(Output::Path(path.clone())) };
+        let pattern = path.to_str().ok_or_else(|| {
+            Failure::Request(format!("{} is not UTF-8\n  name parts in UTF-8", path.display()))
+        })?;
+        Ok(Output::Parts(Parts::new(pattern, count)?))
+    }
+
+    fn route(&self, layout: Layout) -> Result<Option<Route>, Failure> {
+        let by = match self.route.as_deref() {
+            None | Some("range") => return Ok(None),
+            Some("hash") => RouteBy::Hash,
+            Some("value") => RouteBy::Value,
+            Some(other) => return Err(unknown("by", other, "range, hash, value")),
+        };
+        if self.route_keys.is_empty() {
+            return Ok(Some(Route { by, keys: None }));
+        }
+        let keys = self.records.keys_of(layout, &self.route_keys, false)?;
+        Ok(Some(Route { by, keys: Some(keys) }))
+    }
+
+    fn method(&self) -> Result<Method, Failure> {
+        match self.method.as_str() {
+            "auto" => Ok(Method::Auto),
+            "merge" => Ok(Method::Merge),
+            "distribute" => Ok(Method::Distribute),
+            other => Err(unknown("method", other, "auto, merge, distribute")),
+        }
+    }
+
+    fn compression(&self) -> Result<Compression, Failure> {
+        match self.compress.as_str() {
+            "auto" => Ok(Compression::Auto),
+            "none" => Ok(Compression::None),
+            "lz4" => Ok(Compression::Lz4),
+            "zstd" => Ok(Compression::Zstd),
+            other => Err(unknown("compress", other, "auto, none, lz4, zstd")),
+        }
+    }
+}
+
+/// The error for a word that an argument does not know.
+fn unknown(argument: &str, word: &str, accepted: &str) -> Failure {
+    Failure::Request(format!("{argument}='{word}' is not known\n  accepted: {accepted}"))
+}
+
+/// A number that has a minimum.
+pub fn at_least(argument: &str, number: Option<usize>, min: usize) -> Result<Option<usize>, Failure> {
+    match number {
+        Some(number) if number < min => {
+            Err(Failure::Request(format!("{argument}={number} is too few\n  give at least {min}")))
+        }
+        number => Ok(number),
+    }
+}
+
+/// The rule of a split.
+pub fn split_by(word: &str) -> Result<SplitBy, Failure> {
+    match word {
+        "range" => Ok(SplitBy::Range),
+        "hash" => Ok(SplitBy::Hash),
+        "size" => Ok(SplitBy::Size),
+        other => Err(unknown("by", other, "range, hash, size")),
+    }
+}
+
+/// The default of `volume=`.
+const VARIABLE: &str = "ASCOT_VOLUME";
+
+/// The request with the profiles of its volumes: those of `volume` or `ASCOT_VOLUME` (a kind or the file of a
+/// profile), else those that are found.
+fn with_volumes(
+    request: SortRequest,
+    volume: Option<&Path>,
+    writes: Writes<'_>,
+) -> Result<SortRequest, Failure> {
+    if let Some(volumes) = named_volumes(volume)? {
+        return Ok(SortRequest { volumes, ..request });
+    }
+    let one_output = matches!(writes, Writes::SpillsAndOutput | Writes::Nothing);
+    if one_output && !request.merge_only && is_same_on_any_volume(&request.inputs) {
+        return Ok(request);
+    }
+    let (volumes, _) = find_volumes(&request, writes);
+    Ok(SortRequest { volumes, ..request })
+}
+
+/// The volumes of a view that is read; none: those on which it was made.
+pub fn volumes_of_view(dir: &Path) -> Result<Option<Volumes>, Failure> {
+    Ok(named_volumes(None)?.or_else(|| volumes_of(dir).0))
+}
+
+/// The volumes that the argument `volume` or the variable names.
+fn named_volumes(volume: Option<&Path>) -> Result<Option<Volumes>, Failure> {
+    let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let (name, by) = match (volume, variable) {
+        (Some(path), _) => (path.as_os_str().to_owned(), "volume="),
+        (None, Some(value)) => (value, VARIABLE),
+        (None, None) => return Ok(None),
+    };
+    let profile = Profile::named(&name).map_err(|error| Failure::Request(format!("{by}: {error}")))?;
+    let origin = VolumeOrigin { of: "all files".into(), mount: None, origin: Origin::Given(by.into()) };
+    let volumes = Volumes { origins: vec![origin], ..Volumes::default() };
+    Ok(Some(match profile {
+        None => volumes,
+        Some(Profile { volume, host, requests }) => {
+            Volumes { volume: Some(volume), host, requests, ..volumes }
+        }
+    }))
+}

@@ -1,0 +1,167 @@
+//! Runs a job while the interpreter is released.
+//!
+//! The job has a thread of its own. The calling thread waits for its end; every 50 ms it attaches to the interpreter,
+//! runs the handlers of signals that came, and reports progress. If a handler or the callback raises an exception
+//! (Ctrl-C raises `KeyboardInterrupt`), the job is cancelled and removes its files, and then the exception is raised.
+//!
+//! A process that is forked while a job runs has the job's locks, but not its threads. It is refused further jobs.
+
+use std::process;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use ascot_io::{Unpoisoned, threads};
+use ascot_sort::{Cancel, Observer, Progress};
+use pyo3::prelude::*;
+
+use crate::errors::Failure;
+
+/// The time between two looks at signals.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The result of a job, and its warnings.
+pub struct Finished<T> {
+    /// The result.
+    pub result: T,
+    /// Warnings for the user.
+    pub warnings: Vec<String>,
+}
+
+/// Runs `work` on a thread of its own. `progress` is called with the fields of [`Progress`], in their order.
+///
+/// # Errors
+/// The failure of the work, or the exception that stopped it.
+pub fn run<T: Send, E: Into<Failure>>(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    work: impl FnOnce(&dyn Observer, &Cancel) -> Result<T, E> + Send,
+) -> PyResult<Finished<T>> {
+    let _running = Running::begin()?;
+    let cancel = Cancel::new();
+    let watch = Watch::default();
+    let mut interruption: Option<PyErr> = None;
+    let done = py.detach(|| {
+        threads::scope(|scope| {
+            let worker = scope.spawn("job", || {
+                let _end = End(&watch);
+                work(&watch, &cancel).map_err(Into::into)
+            })?;
+            while !watch.wait() {
+                if interruption.is_none()
+                    && let Err(error) = Python::attach(|py| poll(py, &watch, progress))
+                {
+                    cancel.cancel();
+                    interruption = Some(error);
+                }
+            }
+            worker.join()?
+        })
+    });
+    if let Some(error) = interruption {
+        return Err(error);
+    }
+    let result = done?;
+    let warnings = std::mem::take(&mut watch.state().warnings);
+    Ok(Finished { result, warnings })
+}
+
+/// The process that runs jobs, and their number.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+static JOBS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a job while it runs.
+struct Running;
+
+impl Running {
+    /// Fails in a process that was forked from one that ran jobs at that moment.
+    fn begin() -> Result<Running, Failure> {
+        let own = process::id();
+        let before = PROCESS.load(SeqCst);
+        if before != own && before != 0 && JOBS.load(SeqCst) > 0 {
+            return Err(Failure::Request(
+                "this process was forked while a job ran, and cannot run jobs\n  start processes by \
+                 multiprocessing.get_context('spawn'), or before the job"
+                    .into(),
+            ));
+        }
+        JOBS.fetch_add(1, SeqCst);
+        PROCESS.store(own, SeqCst);
+        Ok(Running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        JOBS.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Runs the handlers of signals, and reports progress if there is any news.
+fn poll(py: Python<'_>, watch: &Watch, progress: Option<&Py<PyAny>>) -> PyResult<()> {
+    py.check_signals()?;
+    let (Some(callback), Some(news)) = (progress, watch.news()) else { return Ok(()) };
+    let Progress {
+        phase,
+        done_bytes,
+        total_bytes,
+        rate_bytes_per_s,
+        detail,
+        bound_by,
+        seconds_left,
+        fraction,
+    } = news;
+    let values = (phase, done_bytes, total_bytes, rate_bytes_per_s, detail, bound_by, seconds_left, fraction);
+    callback.call1(py, values).map(drop)
+}
+
+/// The news of a job, for the thread that waits for its end.
+#[derive(Default)]
+struct Watch {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ended: bool,
+    progress: Option<Progress>,
+    warnings: Vec<String>,
+}
+
+impl Watch {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unpoisoned()
+    }
+
+    /// Waits for the end of the job, or for a pause; returns whether the job has ended.
+    fn wait(&self) -> bool {
+        let waited = self.ended.wait_timeout_while(self.state(), PAUSE, |state| !state.ended);
+        waited.map_or_else(|poisoned| poisoned.into_inner().0.ended, |(state, _)| state.ended)
+    }
+
+    /// The latest progress, if it was not reported yet.
+    fn news(&self) -> Option<Progress> {
+        self.state().progress.take()
+    }
+}
+
+impl Observer for Watch {
+    fn progress(&self, progress: &Progress) {
+        self.state().progress = Some(progress.clone());
+    }
+
+    fn warning(&self, text: &str) {
+        self.state().warnings.push(text.to_owned());
+    }
+}
+
+/// Reports the end of the job when it is dropped, also by a panic.
+struct End<'w>(&'w Watch);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.state().ended = true;
+        self.0.ended.notify_all();
+    }
+}

@@ -1,0 +1,76 @@
+//! Generates and checks records.
+
+use std::path::PathBuf;
+
+use ascot_record::gensort::Encoding;
+use ascot_sort::check::CheckRequest;
+use ascot_sort::generate::GenerateRequest;
+use ascot_sort::{Input, Output};
+use pyo3::prelude::*;
+
+use crate::errors::Failure;
+use crate::request::{Bytes, RecordOptions, Records, at_least, memory};
+use crate::running::run;
+
+/// A cap of memory in bytes, lowered to the memory that the control group allows.
+#[pyfunction]
+pub fn memory_bytes(memory_cap: Bytes) -> PyResult<u64> {
+    let bytes = memory(Some(&memory_cap))?;
+    Ok(bytes.ok_or_else(|| Failure::Request("memory: give bytes, such as '512MiB'".into()))?)
+}
+
+/// The records to make.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct GenerateOptions {
+    output: PathBuf,
+    count: u64,
+    start: u128,
+    ascii: bool,
+    skewed: bool,
+    threads: Option<usize>,
+}
+
+/// Writes benchmark records to a file; returns their bytes.
+#[pyfunction]
+pub fn generate(py: Python<'_>, options: GenerateOptions, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+    let GenerateOptions { output, count, start, ascii, skewed, threads } = options;
+    let encoding = if ascii { Encoding::Ascii } else { Encoding::Binary };
+    let threads = at_least("threads", threads, 1)?;
+    let request = GenerateRequest { count, start, encoding, skewed, output: Output::Path(output), threads };
+    let finished = run(py, progress.as_ref(), |observer, cancel| {
+        ascot_sort::generate::generate(&request, observer, cancel)
+    })?;
+    Ok(finished.result)
+}
+
+/// The result of a check: records, bytes, duplicate keys, checksum in hexadecimal, and the input, number and offset
+/// of the first record out of order.
+type Checked = (u64, u64, u64, String, Option<(String, u64, Option<u64>)>);
+
+/// Counts and sums up the records of files, and checks their order.
+#[pyfunction]
+pub fn check(
+    py: Python<'_>,
+    inputs: Vec<PathBuf>,
+    records: RecordOptions,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Checked> {
+    let Records { layout, keys, .. } = records.records()?;
+    let threads = at_least("threads", threads, 1)?;
+    let inputs = inputs.into_iter().map(Input::Path).collect();
+    let request = CheckRequest { inputs, layout, keys, threads };
+    let checked =
+        run(py, progress.as_ref(), |observer, cancel| ascot_sort::check::check(&request, observer, cancel))?
+            .result;
+    let validation = &checked.validation;
+    let first = checked.unordered.map(|place| (place.input, place.record, place.offset));
+    Ok((
+        validation.records,
+        checked.bytes,
+        validation.duplicates,
+        format!("{:x}", validation.checksum),
+        first,
+    ))
+}

@@ -1,0 +1,162 @@
+"""The exceptions of the package.
+
+Each derives from `AscotError` and from the built-in class that a program would catch otherwise. The text of an
+exception names the file and a remedy; its fields have the same facts for programs, or None where a fact is not known.
+"""
+
+import errno as _errno
+import os as _os
+from typing import Any, ClassVar
+
+__all__ = [
+    "AscotError",
+    "AscotWarning",
+    "Damaged",
+    "FileDenied",
+    "FileError",
+    "FileExists",
+    "FileMissing",
+    "InternalError",
+    "InvalidRequest",
+    "MemoryLimit",
+    "NoSpace",
+    "NotSorted",
+    "Resumable",
+    "SchemaMismatch",
+]
+
+
+class AscotWarning(UserWarning):
+    """A result may not be what was expected; the report has the same text among its notices."""
+
+
+class AscotError(Exception):
+    """A job failed. `message` is the text."""
+
+    message: str
+
+    # The fields that the class has, and their values without further knowledge.
+    _fields: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        for name, value in {**self._fields, **fields}.items():
+            setattr(self, name, value)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in self._fields}
+        return make, (type(self).__name__, self.message, fields)
+
+
+class InvalidRequest(AscotError, ValueError):
+    """The arguments contradict each other, or one of them is wrong."""
+
+
+class MemoryLimit(AscotError, MemoryError):
+    """The job does not fit in the memory that it was given.
+
+    `given` and `needed` are bytes.
+    """
+
+    given: int | None
+    needed: int | None
+    _fields: ClassVar[dict[str, Any]] = {"given": None, "needed": None}
+
+
+class SchemaMismatch(AscotError, ValueError):
+    """Records or keys are not as described: a column is missing, a record is cut short, a file has another format.
+
+    `file` is the input, `record` the number of the record from 1, and `offset` its position in bytes.
+    """
+
+    file: str | None
+    record: int | None
+    offset: int | None
+    _fields: ClassVar[dict[str, Any]] = {"file": None, "record": None, "offset": None}
+
+
+class NotSorted(AscotError, ValueError):
+    """An input that should be sorted is not.
+
+    `file` is the input, `record` the number from 1 of the first record that is less than the one before it, and
+    `offset` its position in bytes.
+    """
+
+    file: str
+    record: int
+    offset: int
+    _fields: ClassVar[dict[str, Any]] = {"file": None, "record": None, "offset": None}
+
+
+class FileError(AscotError, OSError):
+    """The system refused an operation on a file: `filename`, `errno`."""
+
+    _fields: ClassVar[dict[str, Any]] = {"filename": None, "errno": None}
+
+
+class FileMissing(FileError, FileNotFoundError):
+    """A file or directory does not exist."""
+
+    _fields: ClassVar[dict[str, Any]] = {"filename": None, "errno": _errno.ENOENT}
+
+
+class FileDenied(FileError, PermissionError):
+    """The permissions of a file do not allow an operation."""
+
+    _fields: ClassVar[dict[str, Any]] = {"filename": None, "errno": _errno.EACCES}
+
+
+class FileExists(FileError, FileExistsError):
+    """A file or directory exists already."""
+
+    _fields: ClassVar[dict[str, Any]] = {"filename": None, "errno": _errno.EEXIST}
+
+
+class NoSpace(FileError):
+    """A volume is full, or too small for the job.
+
+    `needed` and `free` are bytes, `filename` a file or directory on the volume; `errno` is `ENOSPC`.
+    """
+
+    needed: int | None
+    free: int | None
+    _fields: ClassVar[dict[str, Any]] = {"filename": None, "errno": _errno.ENOSPC, "needed": None, "free": None}
+
+
+class Damaged(AscotError, OSError):
+    """A file does not hold the bytes that were written.
+
+    `file` is the file, and `offset` the position of the damage in bytes; `errno` is `EIO`.
+    """
+
+    file: str
+    offset: int | None
+    _fields: ClassVar[dict[str, Any]] = {"file": None, "offset": None, "filename": None, "errno": _errno.EIO}
+
+
+class Resumable(AscotError, OSError):
+    """A job ended early, and its spills are kept: `ascot.resume(directory)` continues it.
+
+    `directory` is the directory of the job; the reason is the `__cause__`.
+    """
+
+    directory: str
+    _fields: ClassVar[dict[str, Any]] = {"directory": None}
+
+
+class InternalError(AscotError, RuntimeError):
+    """A fault of Ascot; please report it."""
+
+
+def make(name: str, message: str, fields: dict[str, Any]) -> AscotError:
+    """The exception of the class `name` with these fields. The extension module calls this."""
+    known: dict[str, Any] = globals()
+    plain = {key: _os.fspath(value) if hasattr(value, "__fspath__") else value for key, value in fields.items()}
+    if isinstance(plain.get("file"), str):
+        plain.setdefault("filename", plain["file"])
+    made: AscotError = known[name](message, **plain)
+    return made

@@ -1,0 +1,213 @@
+"""Indexed directories: records in any order are written in epochs, and a key is found in a few reads.
+
+>>> import ascot, numpy, tempfile, pathlib
+>>> path = pathlib.Path(tempfile.mkdtemp(), "run.dir")
+>>> with ascot.index.writer(path, key_bytes=8) as writer:
+...     for step in range(3):
+...         particles = numpy.arange(1000, dtype=">u8")
+...         energy = particles.astype("f8") * step
+...         _ = writer.append(particles, energy)
+...         _ = writer.end_epoch()
+>>> with ascot.index.open(path) as index:
+...     found = index.get([(7).to_bytes(8, "big")])
+>>> [(record.epoch, numpy.frombuffer(record.value)[0].item()) for record in found]
+[(0, 0.0), (1, 7.0), (2, 14.0)]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from ascot import _native
+from ascot.sources import PathLike
+from ascot.units import memory_argument
+
+__all__ = ["Index", "Record", "Writer", "open", "writer"]
+
+
+class Record(NamedTuple):
+    """A record that a query found: its key, the epoch in which it was written (from 0), and its value."""
+
+    key: bytes
+    epoch: int
+    value: bytes
+
+
+def open(path: PathLike, *, memory: int | str | None = None) -> Index:
+    """Opens the indexed directory `path` for reading, with the epochs that are complete now.
+
+    Raises FileNotFoundError if it is not an indexed directory, and Damaged or MemoryLimit.
+    """
+    return Index(path, _native.open_index(os.fspath(path), memory_argument(memory)))
+
+
+def writer(
+    path: PathLike,
+    *,
+    mode: str = "create",
+    key_bytes: int | None = None,
+    value_bytes: int | None = None,
+    partitions: int | None = None,
+    partition_by: str | None = None,
+    scheme: str | None = None,
+    rollback: int | None = None,
+    memory: int | str | None = None,
+) -> Writer:
+    """Opens the indexed directory `path` for writing.
+
+    `mode` is `create`, `append` (the directory exists, and is continued after its last complete epoch) or `auto`.
+    `key_bytes` and `value_bytes` are the lengths of all keys and values, if these do not differ. `partition_by` is
+    `hash` or `range`, `scheme` is `records`, `pointers` or `ranks`. `rollback` is the number of epochs to keep of a
+    directory that is continued. `memory` is the cap, by default 64 MiB.
+
+    Raises FileExistsError if `path` exists and `mode` is `create`.
+    """
+    options = {
+        "mode": mode,
+        "rollback": rollback,
+        "scheme": scheme,
+        "partition_by": partition_by,
+        "partitions": partitions,
+        "key_bytes": key_bytes,
+        "value_bytes": value_bytes,
+        "memory": memory_argument(memory),
+    }
+    return Writer(path, _native.open_writer(os.fspath(path), options))
+
+
+class Index:
+    """An indexed directory open for reading. Any number of threads may query it at once."""
+
+    __slots__ = ("_native", "path")
+
+    path: str
+
+    def __init__(self, path: PathLike, native: _native.Index) -> None:
+        self.path = os.fspath(path)
+        self._native: _native.Index | None = native
+
+    def _open(self) -> _native.Index:
+        if self._native is None:
+            raise ValueError(f"the index {self.path} is closed")
+        return self._native
+
+    @property
+    def epochs(self) -> int:
+        """Number of complete epochs."""
+        return self._open().epochs
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The layout of the directory and its epochs (docs/formats/index.md)."""
+        import json
+
+        manifest: dict[str, Any] = json.loads(self._open().manifest())
+        return manifest
+
+    def get(self, keys: bytes | Sequence[bytes] | Any, *, epoch: int | None = None) -> list[Record]:
+        """The records of a key or of many keys: bytes, a list of bytes, or an array with a row for each key.
+
+        The records come in the order of the keys, those of a key by epoch. `epoch` selects one epoch. A key that was
+        never written has no records.
+        """
+        if isinstance(keys, bytes | bytearray | str):
+            if isinstance(keys, str):
+                raise TypeError("a key is bytes, not text: encode it")
+            keys = [bytes(keys)]
+        native = self._open()
+        found = [Record(*record) for record in native.get(keys, epoch)]
+        self._warn(native)
+        return found
+
+    def range(
+        self, start: bytes | None = None, stop: bytes | None = None, *, epoch: int | None = None
+    ) -> Iterator[Record]:
+        """The records with keys from `start` to `stop`, which is not included, by key and epoch.
+
+        Keys are compared by their bytes. The records are read while the iterator is used.
+        """
+        native = self._open()
+        for batch in native.range(start or b"", stop, epoch):
+            for record in batch:
+                yield Record(*record)
+        self._warn(native)
+
+    def _warn(self, native: _native.Index) -> None:
+        texts = native.take_warnings()
+        if texts:
+            import warnings
+
+            from ascot.errors import AscotWarning
+
+            for text in texts:
+                warnings.warn(text, AscotWarning, stacklevel=3)
+
+    def close(self) -> None:
+        """Closes the index."""
+        self._native = None
+
+    def __enter__(self) -> Index:
+        self._open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._native is None else f"{self._native.epochs} epochs"
+        return f"<ascot.index.Index {self.path}: {state}>"
+
+
+class Writer:
+    """A writer of an indexed directory. An epoch is complete, and visible to readers, once `end_epoch` returns.
+
+    As a context manager it is closed at the end; if an exception ends the block, the records since the last epoch are
+    dropped.
+    """
+
+    __slots__ = ("_native", "path")
+
+    path: str
+
+    def __init__(self, path: PathLike, native: _native.IndexWriter) -> None:
+        self.path, self._native = os.fspath(path), native
+
+    @property
+    def epochs(self) -> int:
+        """Number of complete epochs."""
+        return self._native.epochs
+
+    def append(self, keys: Sequence[bytes] | Any, values: Sequence[bytes] | Any) -> int:
+        """Appends records to the epoch, and returns their number.
+
+        Keys and values are lists of bytes, or contiguous arrays of any type with the buffer protocol: the rows along
+        the first dimension are the keys and values, as their bytes in memory.
+        """
+        return self._native.append(keys, values)
+
+    def end_epoch(self) -> int:
+        """Ends the epoch: it is durable and complete. Returns the number of complete epochs."""
+        return self._native.end_epoch()
+
+    def close(self) -> None:
+        """Closes the directory. Records since the last epoch become an epoch."""
+        self._native.close()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._native.close()
+        else:
+            self._native.abandon()
+
+    def __repr__(self) -> str:
+        return f"<ascot.index.Writer {self.path}>"

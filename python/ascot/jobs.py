@@ -1,0 +1,295 @@
+"""Jobs on files: sort, merge, split and reshape.
+
+A job runs until its output is complete, and returns its report. Meanwhile other threads of the program run. Ctrl-C
+stops the job, which removes its files, and raises KeyboardInterrupt.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+
+from ascot import _native
+from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
+from ascot.progress import Progress, reporter
+from ascot.reports import Plan, Report, plan_of_report, report_of
+from ascot.sources import PathLike, Source, paths_of
+from ascot.units import memory_argument
+
+__all__ = ["Job", "merge", "reshape", "resume", "sort", "split"]
+
+ProgressLike: TypeAlias = 'Literal["auto"] | Callable[[Progress], object] | None'
+
+
+class Job:
+    """A finished job: its `report`, its `plan`, and the files or the view that it wrote, `outputs`."""
+
+    __slots__ = ("outputs", "plan", "report")
+
+    report: Report
+    plan: Plan | None
+    outputs: tuple[str, ...]
+
+    def __init__(self, report: Report, plan: Plan | None, outputs: Sequence[str]) -> None:
+        self.report, self.plan, self.outputs = report, plan, tuple(outputs)
+
+    def __repr__(self) -> str:
+        return f"<ascot.Job: {str(self.report).splitlines()[0]}>"
+
+    def __str__(self) -> str:
+        return str(self.report)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
+
+class Settings(TypedDict, total=False):
+    """Arguments that all jobs have.
+
+    `memory` is the cap, as bytes or as a text such as `"512MiB"`; by default `ASCOT_MEMORY`, or a share of the
+    machine's memory. `temp` are the directories for spills; by default `ASCOT_TMPDIR`, `TMPDIR` or the directory of
+    the output. `threads` is the number of compute threads, by default one per core. `fan_in` limits the files that
+    are merged at once. `compress` is the compression of spills: `auto`, `none`, `lz4` or `zstd`. `volume` is a
+    profile of the volume, or a kind such as `rotational`; by default Ascot finds it. `any_format` accepts files
+    that are not text as lines. `progress` shows the progress: `"auto"` draws a bar in a terminal or a notebook, a
+    function is called with each `Progress`.
+    """
+
+    memory: int | str | None
+    temp: PathLike | Sequence[PathLike]
+    threads: int | None
+    fan_in: int | None
+    compress: str
+    volume: PathLike | None
+    any_format: bool
+    progress: ProgressLike
+
+
+_SETTINGS = {
+    "memory": None,
+    "temp": (),
+    "threads": None,
+    "fan_in": None,
+    "compress": "auto",
+    "volume": None,
+    "any_format": False,
+}
+
+
+def sort(
+    source: Source,
+    *,
+    to: PathLike | None = None,
+    view: PathLike | None = None,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    unique: bool = False,
+    stable: bool = False,
+    top: int | None = None,
+    parts: int | None = None,
+    method: str = "auto",
+    **settings: Unpack[Settings],
+) -> Job:
+    """Sorts files to the file `to`, or to the view `view`.
+
+    `source` is a path, a pattern or a list of them. `key` is a key or a list of keys, and `layout` describes the
+    records (see `ascot.layouts`); without one, files named `.csv` or `.tsv` have a header and are ordered by
+    columns if there is a key, and all others are lines. `unique` keeps the first of records with equal keys,
+    `stable` keeps the order of the input for equal keys, `top` keeps the first records. With `parts`, `to` is a
+    pattern such as `part-{:03}`, and each part has a range of keys. `method` is `auto`, `merge` or `distribute`.
+
+    Raises the exceptions of `ascot.errors`: MemoryLimit, NoSpace, SchemaMismatch, Damaged, Resumable, and the
+    subclasses of OSError.
+
+    >>> import ascot, tempfile, pathlib
+    >>> numbers = pathlib.Path(tempfile.mkdtemp(), "numbers")
+    >>> _ = numbers.write_text("30\\n4\\n200\\n")
+    >>> job = ascot.sort(numbers, layout=ascot.Lines(order="n"), to=numbers)
+    >>> numbers.read_text().split()
+    ['4', '30', '200']
+    >>> job.report.records_out
+    3
+    """
+    request = Request(source, layout, key, reverse, settings)
+    if (to is None) == (view is None):
+        raise ValueError("give either to=FILE or view=DIRECTORY")
+    if view is not None and (parts is not None or unique or top is not None):
+        raise ValueError("a view has all records: leave out parts, unique and top, or write a file (to=FILE)")
+    request.set(unique=unique, stable=stable, top=top, method=method)
+    if view is None:
+        return request.write(to, parts, _native.sort)
+    path = os.fspath(view)
+    return request.run(lambda options, progress: _native.make_view(options, path, progress), [path])
+
+
+def merge(
+    sources: Source,
+    *,
+    to: PathLike,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    unique: bool = False,
+    stable: bool = False,
+    top: int | None = None,
+    **settings: Unpack[Settings],
+) -> Job:
+    """Merges files that are sorted by the same key to the file `to`.
+
+    The arguments are those of `sort`. Raises NotSorted, with the file and the record, if an input is not in order.
+    """
+    request = Request(sources, layout, key, reverse, settings)
+    request.set(unique=unique, stable=stable, top=top, merge=True)
+    return request.write(to, None, _native.sort)
+
+
+def reshape(
+    sources: Source,
+    *,
+    to: PathLike,
+    parts: int,
+    by: Literal["range", "hash", "value"] = "range",
+    by_key: KeyLike | None = None,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    **settings: Unpack[Settings],
+) -> Job:
+    """Merges sorted files to `parts` sorted files, named by the pattern `to`.
+
+    `by` decides on the file of a record: a range of its key, a hash of `by_key`, or each value of `by_key` in a file
+    of its own. Without `by_key` the key that orders the records counts.
+    """
+    request = Request(sources, layout, key, reverse, settings)
+    if by == "range" and by_key is not None:
+        raise ValueError("ranges are of the key that orders the records: leave out by_key, or give by='hash'")
+    route_keys = [request.layout.key_text(one) for one in keys_of(by_key)]
+    request.set(merge=True, route=by, route_keys=route_keys)
+    return request.write(to, parts, _native.sort)
+
+
+def split(
+    source: Source,
+    *,
+    to: PathLike,
+    parts: int,
+    by: Literal["range", "hash", "size"] | None = None,
+    key: KeyLike | None = None,
+    boundaries: PathLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    **settings: Unpack[Settings],
+) -> Job:
+    """Divides files into `parts` files, named by the pattern `to`, without sorting them.
+
+    `by` is `range` (each part has a range of keys; the default with a key), `hash` (equal keys share a part) or
+    `size` (equal bytes each, in the order of the input; the default without a key). `boundaries` is a file of
+    records whose keys bound the ranges.
+    """
+    request = Request(source, layout, key, reverse, settings)
+    keyed = bool(request.options["records"]["keys"])
+    rule = by or ("range" if keyed or boundaries is not None else "size")
+    if rule == "size" and (keyed or boundaries is not None):
+        raise ValueError("by='size' uses no key: leave out key and boundaries, or split by 'range' or 'hash'")
+    request.set(boundaries=boundaries if boundaries is None else os.fspath(boundaries))
+    return request.write(to, parts, lambda options, progress: _native.split(options, rule, progress))
+
+
+def resume(directory: PathLike, *, memory: int | str | None = None, progress: ProgressLike = None) -> Job:
+    """Continues a job that was killed, or that raised `Resumable`, from its `directory`.
+
+    `memory` is a new cap; by default the job keeps its own.
+    """
+    with reporter(progress) as report:
+        told, text, warnings = _native.resume(os.fspath(directory), memory_argument(memory), report)
+    finished = report_of(told, text)
+    output = finished.data["request"].get("output", {}) if isinstance(finished.data["request"], dict) else {}
+    path = output.get("Path") if isinstance(output, dict) else None
+    _warn(warnings)
+    return Job(finished, plan_of_report(told), [] if path is None else [path])
+
+
+class Request:
+    """The request of a job: the options for the extension module, and how its progress is reported."""
+
+    layout: Layout
+    options: dict[str, Any]
+
+    def __init__(
+        self, source: Source, layout: LayoutLike | None, key: KeyLike | None, reverse: bool, settings: Settings
+    ) -> None:
+        inputs = paths_of(source)
+        self.layout = _layout_for(inputs, layout, key)
+        unknown = settings.keys() - _SETTINGS.keys() - {"progress"}
+        if unknown:
+            raise TypeError(f"unexpected argument {sorted(unknown)[0]!r}; there are {', '.join(_SETTINGS)}, progress")
+        given = {**_SETTINGS, **settings}
+        self.progress = given.pop("progress", None)
+        given["memory"] = memory_argument(settings.get("memory"))
+        temp: Any = given["temp"]
+        given["temp"] = [os.fspath(temp)] if isinstance(temp, str | os.PathLike) else [os.fspath(one) for one in temp]
+        volume: Any = given["volume"]
+        given["volume"] = None if volume is None else os.fspath(volume)
+        self.options = {
+            "inputs": inputs,
+            "records": record_options(self.layout, key, reverse),
+            "output": None,
+            "parts": None,
+            "route": None,
+            "route_keys": [],
+            "boundaries": None,
+            "merge": False,
+            "unique": False,
+            "stable": False,
+            "strict": isinstance(self.layout, Csv) and self.layout.strict,
+            "top": None,
+            "method": "auto",
+            **given,
+        }
+
+    def set(self, **options: Any) -> None:
+        """Sets options."""
+        self.options.update(options)
+
+    def write(self, to: PathLike | None, parts: int | None, work: Callable[..., Any]) -> Job:
+        """Runs `work`, which writes the file `to`, or several files of this pattern."""
+        path = os.fspath(to) if to is not None else ""
+        if not path:
+            raise ValueError("the output has an empty name")
+        self.set(output=path, parts=parts)
+        return self.run(work, [path])
+
+    def run(self, work: Callable[..., Any], outputs: Sequence[str]) -> Job:
+        """Runs `work` with the options and a function for progress."""
+        with reporter(self.progress) as report:
+            told, text, warnings = work(self.options, report)
+        _warn(warnings)
+        return Job(report_of(told, text), plan_of_report(told), outputs)
+
+
+def _layout_for(inputs: list[str], layout: LayoutLike | None, key: KeyLike | None) -> Layout:
+    """The layout given, or that of the names of the files."""
+    if layout is not None:
+        return layout_of(layout)
+    for extension, separator in ((".csv", ","), (".tsv", "\t")):
+        if key is not None and all(path.lower().endswith(extension) for path in inputs):
+            return Csv(separator=separator)
+    return Lines()
+
+
+def _warn(texts: Sequence[str]) -> None:
+    if not texts:
+        return
+    import sys
+    import warnings
+
+    from ascot.errors import AscotWarning
+
+    # The caller of the package.
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("ascot."):
+        level, frame = level + 1, frame.f_back
+    for text in texts:
+        warnings.warn(text, AscotWarning, stacklevel=level)

@@ -1,0 +1,407 @@
+"""Layouts: how the bytes of a file are divided into records; and the keys that order them.
+
+A layout may hold the key of its records, so that it describes a file wholly:
+
+>>> import ascot
+>>> ascot.Fixed(100, key=slice(0, 10))
+Fixed(100, key=slice(0, 10, None))
+
+Everywhere a layout is taken, its text in the language of the command is, too:
+
+>>> from ascot.layouts import layout_of
+>>> layout_of("fixed:100")
+Fixed(100)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+__all__ = [
+    "Csv",
+    "Fixed",
+    "Floats",
+    "Integers",
+    "Key",
+    "KeyLike",
+    "Layout",
+    "LayoutLike",
+    "Lines",
+    "Prefixed",
+    "asc",
+    "column",
+    "desc",
+]
+
+
+class Key:
+    """One key: its place in a record, its direction, and for columns of CSV its type and the place of nulls."""
+
+    __slots__ = ("descending", "nulls", "target", "type")
+
+    target: str | int | slice
+    descending: bool
+    type: str | None
+    nulls: str | None
+
+    def __init__(
+        self,
+        target: str | int | slice,
+        *,
+        descending: bool = False,
+        type: str | None = None,
+        nulls: str | None = None,
+    ) -> None:
+        if isinstance(target, bool) or not isinstance(target, str | int | slice):
+            raise TypeError(f"a key is a name, a number or a slice, not {target!r}")
+        if nulls not in (None, "first", "last"):
+            raise ValueError(f"nulls={nulls!r}: give 'first' or 'last'")
+        self.target, self.descending, self.type, self.nulls = target, descending, type, nulls
+
+    def __repr__(self) -> str:
+        if self.type is None and self.nulls is None:
+            return f"{'desc' if self.descending else 'asc'}({self.target!r})"
+        return f"column({self.target!r}, type={self.type!r}, descending={self.descending}, nulls={self.nulls!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def _values(self) -> tuple[Any, ...]:
+        return self.target, self.descending, self.type, self.nulls
+
+
+KeyLike: TypeAlias = "str | int | slice | Key | Sequence[str | int | slice | Key]"
+
+
+def asc(target: str | int | slice | Key) -> Key:
+    """The key with the least first."""
+    return _directed(target, False)
+
+
+def desc(target: str | int | slice | Key) -> Key:
+    """The key with the greatest first.
+
+    >>> desc("ts")
+    desc('ts')
+    """
+    return _directed(target, True)
+
+
+def _directed(target: str | int | slice | Key, descending: bool) -> Key:
+    if isinstance(target, Key):
+        return Key(target.target, descending=descending, type=target.type, nulls=target.nulls)
+    return Key(target, descending=descending)
+
+
+def column(target: str | int, *, type: str | None = None, descending: bool = False, nulls: str | None = None) -> Key:
+    """A column of CSV, by its name or by its number from 1.
+
+    `type` is `text`, `number`, `date`, `number(,)` for a decimal comma, or `date(FORMAT)`; without one it is inferred
+    from the first rows. `nulls` is `first` or `last`, the default.
+
+    >>> column("price", type="number", descending=True)
+    column('price', type='number', descending=True, nulls=None)
+    """
+    return Key(target, descending=descending, type=type, nulls=nulls)
+
+
+class Layout:
+    """How bytes are divided into records, and the key of the records."""
+
+    __slots__ = ("key",)
+
+    key: KeyLike | None
+
+    def text(self) -> str:
+        """The layout in the language of the command, as in `--format`."""
+        raise NotImplementedError
+
+    def key_text(self, key: Key) -> str:
+        """One key in the language of the command."""
+        raise NotImplementedError
+
+    def options(self) -> dict[str, Any]:
+        """What else the extension module needs to know of records."""
+        return {}
+
+    def _arguments(self) -> list[str]:
+        return []
+
+    def __repr__(self) -> str:
+        words = self._arguments()
+        if self.key is not None:
+            words.append(f"key={self.key!r}")
+        return f"{type(self).__name__}({', '.join(words)})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and repr(other) == repr(self)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+LayoutLike: TypeAlias = Layout | str
+
+
+class Lines(Layout):
+    r"""Lines, ordered by their bytes or as the sort command orders them.
+
+    A key is a field, by its number from 1 (`2`), or a key of the sort command (`"2,2nr"`); without one the whole line
+    counts. `separator` is the character between fields; without one a field begins where a blank follows a nonblank.
+    `order` has letters of the sort command that apply to all keys: `b d f g h i M n V`. `end` ends a line; `header`
+    keeps the first line of the first input at the top.
+
+    >>> Lines(separator="\t", key=desc(2))
+    Lines(separator='\t', key=desc(2))
+    """
+
+    __slots__ = ("end", "header", "order", "separator")
+
+    def __init__(
+        self,
+        *,
+        separator: str | None = None,
+        order: str = "",
+        header: bool = False,
+        end: str = "\n",
+        key: KeyLike | None = None,
+    ) -> None:
+        self.separator, self.order, self.header, self.end, self.key = separator, order, header, end, key
+        _byte("end", end)
+        if separator is not None:
+            _byte("separator", separator)
+
+    def text(self) -> str:
+        return "lines" if self.end == "\n" else f"lines:0x{ord(self.end):02x}"
+
+    def key_text(self, key: Key) -> str:
+        if isinstance(key.target, slice) or key.type is not None or key.nulls is not None:
+            raise ValueError(f"{key!r}: a key of lines is the number of a field, or a text such as '2,2nr'")
+        text = f"{key.target},{key.target}" if isinstance(key.target, int) else key.target
+        return text + ("r" if key.descending else "")
+
+    def options(self) -> dict[str, Any]:
+        separator = None if self.separator is None else ord(self.separator)
+        return {"order": self.order, "separator": separator, "header": self.header}
+
+    def _arguments(self) -> list[str]:
+        words = [] if self.separator is None else [f"separator={self.separator!r}"]
+        words += [f"order={self.order!r}"] if self.order else []
+        words += ["header=True"] if self.header else []
+        return words + ([f"end={self.end!r}"] if self.end != "\n" else [])
+
+
+class Csv(Layout):
+    """Rows of CSV, ordered by columns.
+
+    A key is a column: its name in the header, its number from 1, `desc` of these, or `column(...)` with a type.
+    Without a type, the first rows decide whether a column has numbers, dates or text. With `header=False` all rows
+    are records, and columns have numbers only. Empty fields and those in `nulls` are null, and come last. With
+    `strict=True` a value that is not of its column's type is an error.
+
+    >>> Csv(key=["tenant", desc("ts")])
+    Csv(key=['tenant', desc('ts')])
+    """
+
+    __slots__ = ("header", "nulls", "quote", "separator", "strict")
+
+    def __init__(
+        self,
+        *,
+        separator: str = ",",
+        quote: str = '"',
+        header: bool = True,
+        nulls: Iterable[str] = (),
+        strict: bool = False,
+        key: KeyLike | None = None,
+    ) -> None:
+        _byte("separator", separator)
+        _byte("quote", quote)
+        self.separator, self.quote, self.header, self.strict, self.key = separator, quote, header, strict, key
+        self.nulls = tuple(nulls)
+
+    def text(self) -> str:
+        return "csv" if self.separator == "," else f"csv:0x{ord(self.separator):02x}"
+
+    def key_text(self, key: Key) -> str:
+        if isinstance(key.target, slice):
+            raise ValueError(f"{key!r}: a key of CSV is a column, by its name or its number from 1")
+        name = str(key.target).replace('"', '""')
+        text = f"#{name}" if isinstance(key.target, int) else f'"{name}"'
+        text += ":desc" if key.descending else ""
+        text += f":{key.type}" if key.type is not None else ""
+        return text + (f":nulls-{key.nulls}" if key.nulls is not None else "")
+
+    def options(self) -> dict[str, Any]:
+        return {"quote": ord(self.quote), "nulls": list(self.nulls), "header": self.header}
+
+    def _arguments(self) -> list[str]:
+        words = [f"separator={self.separator!r}"] if self.separator != "," else []
+        words += [f"quote={self.quote!r}"] if self.quote != '"' else []
+        words += [] if self.header else ["header=False"]
+        words += [f"nulls={self.nulls!r}"] if self.nulls else []
+        return words + (["strict=True"] if self.strict else [])
+
+
+class _Bytes(Layout):
+    """Records whose keys are ranges of their bytes."""
+
+    __slots__ = ()
+
+    def key_text(self, key: Key) -> str:
+        if key.type is not None or key.nulls is not None or isinstance(key.target, int):
+            raise ValueError(f"{key!r}: a key of binary records is a range of bytes, such as slice(0, 10)")
+        text = key.target if isinstance(key.target, str) else self._range(key.target)
+        return text + (":desc" if key.descending else "")
+
+    def _range(self, range: slice) -> str:
+        start, stop = range.start or 0, range.stop
+        if range.step not in (None, 1) or start < 0 or (stop is not None and stop <= start):
+            raise ValueError(f"{range!r} is not a range of bytes of a record: its bytes count from 0")
+        return f"{start}..{'' if stop is None else stop}"
+
+
+class Fixed(_Bytes):
+    """Records of `length` bytes each, ordered by ranges of their bytes; without a key by all bytes.
+
+    A key is a slice, as of a bytes object: `slice(0, 10)`, `desc(slice(10, 18))`, `slice(-4, None)`.
+    """
+
+    __slots__ = ("length",)
+
+    def __init__(self, length: int, *, key: KeyLike | None = None) -> None:
+        if isinstance(length, bool) or not isinstance(length, int):
+            raise TypeError(f"the length of a record is a number of bytes, not {length!r}")
+        if length < 1:
+            raise ValueError(f"a record of {length} bytes: it has at least one")
+        self.length, self.key = length, key
+
+    def text(self) -> str:
+        return f"fixed:{self.length}"
+
+    def _range(self, range: slice) -> str:
+        def place(at: int | None, missing: int) -> int:
+            return missing if at is None else at + self.length if at < 0 else at
+
+        return super()._range(slice(place(range.start, 0), place(range.stop, self.length), range.step))
+
+    def _arguments(self) -> list[str]:
+        return [str(self.length)]
+
+
+class Prefixed(_Bytes):
+    """Records after their length, an unsigned integer of type `u8`, `u16`, `u32` or `u64`, with `-be` for big endian.
+
+    A key is a slice of the bytes after the length.
+    """
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: str, *, key: KeyLike | None = None) -> None:
+        self.type, self.key = type, key
+
+    def text(self) -> str:
+        return f"prefixed:{self.type}"
+
+    def _arguments(self) -> list[str]:
+        return [repr(self.type)]
+
+
+class _Numbers(Layout):
+    """Bare numbers, which are their own keys."""
+
+    __slots__ = ("type",)
+    _types: tuple[str, ...] = ()
+
+    def __init__(self, type: str) -> None:
+        self.type, self.key = type, None
+        if type.removesuffix("-le").removesuffix("-be") not in self._types:
+            raise ValueError(f"{type!r}: give one of {', '.join(self._types)}, with -le or -be")
+
+    def text(self) -> str:
+        return self.type
+
+    def key_text(self, key: Key) -> str:
+        raise ValueError("a number is its own key: leave out the key, or give reverse=True")
+
+    def _arguments(self) -> list[str]:
+        return [repr(self.type)]
+
+
+class Integers(_Numbers):
+    """Integers of type `u32`, `u64`, `i32` or `i64`, with `-le` (the default) or `-be`.
+
+    >>> Integers("u64-le")
+    Integers('u64-le')
+    """
+
+    __slots__ = ()
+    _types = ("u32", "u64", "i32", "i64")
+
+
+class Floats(_Numbers):
+    """Floating-point numbers of type `f32` or `f64`, with `-le` (the default) or `-be`, in IEEE total order."""
+
+    __slots__ = ()
+    _types = ("f32", "f64")
+
+
+def _byte(argument: str, text: str) -> None:
+    if len(text) != 1 or ord(text) > 255:
+        raise ValueError(f"{argument}={text!r}: give one character of one byte")
+
+
+def layout_of(layout: LayoutLike) -> Layout:
+    """The layout with this text in the language of the command, or the layout itself."""
+    if isinstance(layout, Layout):
+        return layout
+    if not isinstance(layout, str):
+        raise TypeError(f"a layout is ascot.Lines(), Csv(), Fixed(100), ... or a text, not {layout!r}")
+    name, _, argument = layout.partition(":")
+    bytes_by_name = {"": "\n", "nul": "\0", "tab": "\t", "newline": "\n"}
+    byte = chr(int(argument, 16)) if argument.startswith("0x") else bytes_by_name.get(argument, argument)
+    if name == "lines":
+        return Lines(end=byte)
+    if name == "csv":
+        return Csv(separator=byte if argument else ",")
+    if name == "tsv":
+        return Csv(separator="\t")
+    if name == "fixed" and argument.isdecimal():
+        return Fixed(int(argument))
+    if name == "prefixed":
+        return Prefixed(argument)
+    kind = Floats if name.startswith("f") else Integers
+    if name.removesuffix("-le").removesuffix("-be") in kind._types:
+        return kind(name)
+    raise ValueError(f"layout={layout!r}: give lines, csv, tsv, fixed:BYTES, prefixed:u32, u64, i64-be, f64, ...")
+
+
+def keys_of(key: KeyLike | None) -> list[Key]:
+    """The keys as a list, the most important first."""
+    if key is None:
+        return []
+    if isinstance(key, str | int | slice | Key) or not isinstance(key, Iterable):
+        key = [key]
+    return [one if isinstance(one, Key) else Key(one) for one in key]
+
+
+def record_options(layout: Layout, key: KeyLike | None, reverse: bool) -> dict[str, Any]:
+    """The description of records for the extension module."""
+    if key is not None and layout.key is not None:
+        raise ValueError(f"both the layout and the call have a key: {layout.key!r} and {key!r}; keep one")
+    keys = keys_of(layout.key if key is None else key)
+    return {
+        "layout": layout.text(),
+        "keys": [layout.key_text(one) for one in keys],
+        "order": "",
+        "reverse": reverse,
+        "separator": None,
+        "quote": None,
+        "nulls": [],
+        "header": False,
+        **layout.options(),
+    }

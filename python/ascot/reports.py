@@ -1,0 +1,188 @@
+"""Reports and plans of jobs, as objects with a text form and an HTML form for notebooks."""
+
+from dataclasses import dataclass, field
+from html import escape
+from json import loads
+from typing import Any
+
+from ascot.units import bytes_text, count_text, seconds_text
+
+__all__ = ["Method", "Pass", "Plan", "Report"]
+
+# The fields of a report that are those of its JSON.
+_FACTS = (
+    "verb",
+    "seconds",
+    "predicted_seconds",
+    "records_in",
+    "records_out",
+    "records_dropped",
+    "bytes_in",
+    "bytes_out",
+    "checksum",
+    "memory_bytes",
+    "peak_memory_bytes",
+    "peak_disk_bytes",
+)
+_STYLE = 'style="text-align:left"'
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass over the data: its name, its time, the bytes it moved, and its bottleneck."""
+
+    name: str
+    seconds: float
+    read_bytes: int
+    written_bytes: int
+    bound_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method for a job, with its predicted cost."""
+
+    method: str
+    summary: str
+    remark: str
+    seconds: float
+    bound_by: str
+    read_bytes: int
+    written_bytes: int
+    peak_disk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The plan of a job: the method chosen, and the others.
+
+    `data` has all facts, as in the JSON of `ascot sort --explain --report`.
+    """
+
+    chosen: Method
+    others: tuple[Method, ...]
+    data: dict[str, Any] = field(repr=False)
+    text: str = field(repr=False)
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time, seconds."""
+        return self.chosen.seconds
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        longest = max(method.seconds for method in (self.chosen, *self.others)) or 1.0
+        rows = [
+            _row(
+                f"<b>{escape(method.summary)}</b>" if method is self.chosen else escape(method.summary),
+                _bar(method.seconds / longest) + f" {seconds_text(method.seconds)}",
+                bytes_text(method.read_bytes),
+                bytes_text(method.written_bytes),
+                escape(method.bound_by),
+            )
+            for method in (self.chosen, *self.others)
+        ]
+        return _table("plan", ("method", "predicted", "read", "written", "bound by"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of a finished job.
+
+    Times are seconds and sizes are bytes. `checksum` is the sum of the records read, which equals that of the records
+    written and left out. `data` has all facts, as in the JSON of `ascot sort --report` (docs/report.md).
+    """
+
+    verb: str
+    seconds: float
+    predicted_seconds: float | None
+    records_in: int
+    records_out: int
+    records_dropped: int
+    bytes_in: int
+    bytes_out: int
+    checksum: str
+    passes: tuple[Pass, ...]
+    memory_bytes: int
+    peak_memory_bytes: int
+    peak_disk_bytes: int
+    notices: tuple[str, ...]
+    data: dict[str, Any] = field(repr=False)
+    text: str = field(repr=False)
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The bytes of the input per second."""
+        return self.bytes_in / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        longest = max((one.seconds for one in self.passes), default=0.0) or 1.0
+        rows = [
+            _row(
+                escape(one.name),
+                _bar(one.seconds / longest) + f" {seconds_text(one.seconds)}",
+                bytes_text(one.read_bytes),
+                bytes_text(one.written_bytes),
+                escape(one.bound_by),
+            )
+            for one in self.passes
+        ]
+        predicted = "" if self.predicted_seconds is None else f"; predicted {seconds_text(self.predicted_seconds)}"
+        title = (
+            f"{self.verb} {count_text(self.records_in)} records, {bytes_text(self.bytes_in)}, in "
+            f"{seconds_text(self.seconds)} ({bytes_text(self.bytes_per_s)}/s{predicted})"
+        )
+        return _table(title, ("pass", "time", "read", "written", "bound by"), rows)
+
+
+def _bar(share: float) -> str:
+    width = round(100 * min(1.0, max(0.0, share)))
+    return f'<span style="display:inline-block;height:0.7em;width:{width}px;background:#4c78a8"></span>'
+
+
+def _row(*cells: str) -> str:
+    return "<tr>" + "".join(f"<td {_STYLE}>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _table(title: str, heads: tuple[str, ...], rows: list[str]) -> str:
+    head = "".join(f"<th {_STYLE}>{name}</th>" for name in heads)
+    return f"<table><caption {_STYLE}>{escape(title)}</caption><tr>{head}</tr>{''.join(rows)}</table>"
+
+
+def report_of(told: str, text: str) -> Report:
+    """The report that the extension module returned."""
+    data = loads(told)["result"]
+    passes = tuple(
+        Pass(
+            name=one["name"],
+            seconds=one["seconds"],
+            read_bytes=sum(moved["read_bytes"] for moved in one["streams"]),
+            written_bytes=sum(moved["written_bytes"] for moved in one["streams"]),
+            bound_by=one["bound_by"],
+        )
+        for one in data["passes"]
+    )
+    facts = {name: data[name] for name in _FACTS}
+    return Report(**facts, passes=passes, notices=tuple(data["notices"]), data=data, text=text)
+
+
+def plan_of_report(told: str) -> Plan | None:
+    """The plan that a job followed; None if it needed none."""
+    shown = loads(told)
+    if not shown["methods"]:
+        return None
+    chosen, *others = (Method(**one) for one in shown["methods"])
+    text = f"{chosen.summary}: about {seconds_text(chosen.seconds)}, bound by {chosen.bound_by}"
+    return Plan(chosen, tuple(others), shown["result"]["plan"], text)
+
+
+def plan_of_explanation(told: str, text: str) -> Plan:
+    """The plan of a job that was not run."""
+    shown = loads(told)
+    chosen, *others = (Method(**one) for one in shown["methods"])
+    return Plan(chosen, tuple(others), shown["result"], text)

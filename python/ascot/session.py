@@ -1,0 +1,96 @@
+"""A cap of memory that the jobs of several threads share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Condition
+from typing import Any, ParamSpec, TypeVar
+
+from ascot import _native
+from ascot.units import memory_argument
+
+__all__ = ["Session"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Session:
+    """Runs jobs of any number of threads within one cap of memory.
+
+    `memory` is the cap, in bytes or as a text such as `"1GiB"`. A job gets the memory of its `memory=` argument, by
+    default the cap divided by `jobs`; it waits until the session has that much left.
+
+    >>> import ascot, tempfile, pathlib
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> directory = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in "abcd":
+    ...     _ = (directory / name).write_text("2\\n1\\n")
+    >>> session = ascot.Session(memory="256MiB", jobs=2)
+    >>> with ThreadPoolExecutor() as pool:
+    ...     files = [directory / name for name in "abcd"]
+    ...     jobs = [pool.submit(session.run, ascot.sort, file, to=file) for file in files]
+    ...     sum(job.result().report.records_out for job in jobs)
+    8
+    """
+
+    __slots__ = ("_change", "_free", "jobs", "memory")
+
+    memory: int
+    jobs: int
+
+    def __init__(self, memory: int | str, *, jobs: int = 2) -> None:
+        if jobs < 1:
+            raise ValueError(f"jobs={jobs}: a session runs at least one job")
+        self.memory = self._free = _bytes(memory)
+        self.jobs = jobs
+        self._change = Condition()
+
+    @property
+    def free(self) -> int:
+        """Bytes that no job has now."""
+        return self._free
+
+    def run(self, job: Callable[P, R], *args: P.args, **settings: P.kwargs) -> R:
+        """Calls `job`, such as `ascot.sort`, with these arguments and its share of the memory.
+
+        Raises MemoryLimit if the job asks for more than the session has.
+        """
+        given: dict[str, Any] = dict(settings)
+        with self._share(given.pop("memory", None)) as share:
+            call: Any = job
+            result: R = call(*args, memory=share, **given)
+            return result
+
+    @contextmanager
+    def _share(self, asked: int | str | None) -> Iterator[int]:
+        share = self.memory // self.jobs if asked is None else _bytes(asked)
+        if share > self.memory:
+            from ascot.errors import MemoryLimit
+
+            raise MemoryLimit(
+                f"the job asks for {share:,} bytes of memory, and its session has {self.memory:,}\n"
+                "  give the session more, or the job less (memory=)",
+                given=self.memory,
+                needed=share,
+            )
+        with self._change:
+            self._change.wait_for(lambda: self._free >= share)
+            self._free -= share
+        try:
+            yield share
+        finally:
+            with self._change:
+                self._free += share
+                self._change.notify_all()
+
+    def __repr__(self) -> str:
+        return f"<ascot.Session: {self.memory:,} bytes, {self._free:,} free>"
+
+
+def _bytes(memory: int | str) -> int:
+    checked = memory_argument(memory)
+    if checked is None:
+        raise TypeError("a session needs memory: a number of bytes, or a text such as '1GiB'")
+    return _native.memory_bytes(checked)

@@ -1,0 +1,89 @@
+"""Benchmark records, and checks of files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from ascot import _native
+from ascot.layouts import KeyLike, LayoutLike, layout_of, record_options
+from ascot.progress import Progress, reporter
+from ascot.sources import PathLike, Source, paths_of
+
+__all__ = ["Checked", "Disorder", "check", "gen"]
+
+
+def gen(
+    count: int,
+    *,
+    to: PathLike,
+    start: int = 0,
+    ascii: bool = False,
+    skew: bool = False,
+    threads: int | None = None,
+    progress: Literal["auto"] | Callable[[Progress], object] | None = None,
+) -> int:
+    """Writes `count` records of the sort benchmark, 100 bytes each with a key of 10, to the file `to`.
+
+    `start` is the number of the first one. `ascii` makes them printable, `skew` makes keys repeat. Returns the bytes
+    written.
+    """
+    if count < 0 or start < 0:
+        raise ValueError("count and start are not negative")
+    with reporter(progress) as report:
+        options = {"output": os.fspath(to), "count": count, "start": start, "ascii": ascii, "skewed": skew}
+        return _native.generate({**options, "threads": threads}, report)
+
+
+class Disorder(NamedTuple):
+    """The first record that is less than the one before it.
+
+    `file` has it, `record` is its number there from 0, and `offset` its position in bytes if all records have the
+    same length.
+    """
+
+    file: str
+    record: int
+    offset: int | None
+
+
+class Checked(NamedTuple):
+    """The result of a check. `checksum` does not depend on the order of the records."""
+
+    records: int
+    bytes: int
+    duplicate_keys: int
+    checksum: str
+    disorder: Disorder | None
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether all records are in order."""
+        return self.disorder is None
+
+
+def check(
+    source: Source,
+    *,
+    key: KeyLike | None = None,
+    layout: LayoutLike = "lines",
+    reverse: bool = False,
+    threads: int | None = None,
+    progress: Literal["auto"] | Callable[[Progress], object] | None = None,
+) -> Checked:
+    """Counts the records of files that are one sequence, sums them up, and finds the first out of order.
+
+    >>> import ascot, tempfile, pathlib
+    >>> records = pathlib.Path(tempfile.mkdtemp(), "records")
+    >>> ascot.gen(1000, to=records)
+    100000
+    >>> checked = ascot.check(records, layout=ascot.Fixed(100, key=slice(0, 10)))
+    >>> checked.records, checked.is_sorted
+    (1000, False)
+    """
+    described = record_options(layout_of(layout), key, reverse)
+    with reporter(progress) as report:
+        records, size, duplicates, checksum, first = _native.check(paths_of(source), described, threads, report)
+    disorder = None if first is None else Disorder(*first)
+    return Checked(records, size, duplicates, checksum, disorder)

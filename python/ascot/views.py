@@ -1,0 +1,234 @@
+"""Views: sorted files that are merged when they are read.
+
+`ascot.sort(source, view="big.view")` makes one. A slice counts records, `keys` selects a range of keys, and `open`
+gives a file object; each reads only the blocks that it needs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from types import TracebackType
+from typing import Any
+
+from ascot import _native
+from ascot.progress import reporter
+from ascot.reports import Report, report_of
+from ascot.sources import PathLike
+from ascot.units import memory_argument
+
+__all__ = ["Part", "View", "view"]
+
+
+def view(path: PathLike, *, memory: int | str | None = None, threads: int | None = None) -> View:
+    """Opens the view `path`, and verifies its runs.
+
+    `memory` is the cap for the view and all that reads it, by default 256 MiB; `threads` is the number of threads
+    that merge. Raises FileNotFoundError, Damaged or MemoryLimit.
+
+    >>> import ascot, tempfile, pathlib
+    >>> directory = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (directory / "numbers").write_text("".join(f"{number:03}\\n" for number in range(999, -1, -1)))
+    >>> _ = ascot.sort(directory / "numbers", view=directory / "numbers.view")
+    >>> with ascot.view(directory / "numbers.view") as view:
+    ...     len(view), bytes(view[10:12]), bytes(view.keys("500", "502"))
+    (1000, b'010\\n011\\n', b'500\\n501\\n')
+    """
+    return View(path, _native.open_view(os.fspath(path), memory_argument(memory), threads))
+
+
+class View:
+    """An open view. Close it with `close`, or use it in a `with` statement."""
+
+    __slots__ = ("_native", "path")
+
+    path: str
+
+    def __init__(self, path: PathLike, native: _native.View) -> None:
+        self.path = os.fspath(path)
+        self._native: _native.View | None = native
+
+    def _open(self) -> _native.View:
+        if self._native is None:
+            raise ValueError(f"the view {self.path} is closed")
+        return self._native
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the view, read as a file."""
+        return self._open().nbytes
+
+    @property
+    def runs(self) -> int:
+        """Number of sorted runs that are merged."""
+        return self._open().runs
+
+    @property
+    def layout(self) -> str:
+        """The layout of the records, in the language of the command."""
+        return self._open().layout
+
+    @property
+    def header(self) -> bytes:
+        """The bytes before the first record; empty without a header."""
+        native = self._open()
+        return native.read(0, native.header_bytes)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the view is closed."""
+        return self._native is None
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return self._open().records
+
+    def __getitem__(self, index: int | slice) -> Part:
+        """The records of a slice with step 1, or one record."""
+        native, count = self._open(), len(self)
+        if isinstance(index, slice):
+            first, last, step = index.indices(count)
+            if step != 1:
+                raise ValueError(f"a slice of a view has no step, not {step}")
+        else:
+            at = index.__index__()
+            first = at + count if at < 0 else at
+            if not 0 <= first < count:
+                raise IndexError(f"there is no record {at}: the view has {count}")
+            last = first + 1
+        last = max(first, last)
+        return Part(self, native.offset_of_record(first), native.offset_of_record(last))
+
+    def keys(self, start: str | bytes | int | None = None, stop: str | bytes | int | None = None) -> Part:
+        """The records with keys from `start` to `stop`, which is not included.
+
+        A key is text, bytes, or a number for a view of numbers. With a descending order `start` is the greater one.
+        """
+        native = self._open()
+        first = native.header_bytes if start is None else native.offset_of_key(_key_text(start))
+        last = native.nbytes if stop is None else native.offset_of_key(_key_text(stop))
+        if first > last:
+            raise ValueError(f"the range from {start!r} to {stop!r} ends before it begins, in the order of the view")
+        return Part(self, first, last)
+
+    def open(self, mode: str = "rb") -> io.BufferedReader:
+        """The whole view as a binary file that can be read and sought. Sequential reads are merged ahead."""
+        native = self._open()
+        return Part(self, 0, native.nbytes).open(mode)
+
+    def write(self, to: PathLike, *, progress: Any = None) -> Report:
+        """Writes the whole view to the file `to`, checks its checksum, and returns the report."""
+        native = self._open()
+        return Part(self, 0, native.nbytes).write(to, progress=progress)
+
+    def close(self) -> None:
+        """Closes the view. Files that were opened from it stay open."""
+        self._native = None
+
+    def __enter__(self) -> View:
+        self._open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._native is None:
+            return f"<ascot.View {self.path}, closed>"
+        return f"<ascot.View {self.path}: {self._native.summary()}, {self._native.runs} runs>"
+
+
+class Part:
+    """Some records of a view, in sequence: the bytes from `start` to `stop`. Nothing is read before it is needed."""
+
+    __slots__ = ("start", "stop", "view")
+
+    view: View
+    start: int
+    stop: int
+
+    def __init__(self, view: View, start: int, stop: int) -> None:
+        self.view, self.start, self.stop = view, start, stop
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the part."""
+        return self.stop - self.start
+
+    def __bytes__(self) -> bytes:
+        """The bytes in memory. They do not count as memory of the view."""
+        return self.view._open().read(self.start, self.stop)
+
+    def open(self, mode: str = "rb") -> io.BufferedReader:
+        """The part as a binary file that can be read and sought."""
+        if mode not in ("rb", "br"):
+            raise ValueError(f"a view is read only, as bytes: mode 'rb', not {mode!r}")
+        return io.BufferedReader(_File(self), buffer_size=1 << 16)
+
+    def write(self, to: PathLike, *, progress: Any = None) -> Report:
+        """Writes the part to the file `to`, and returns the report."""
+        with reporter(progress) as report:
+            told, text, _ = self.view._open().write(self.start, self.stop, os.fspath(to), report)
+        return report_of(told, text)
+
+    def __repr__(self) -> str:
+        return f"<ascot.Part of {self.view.path}: bytes {self.start} to {self.stop}>"
+
+
+class _File(io.RawIOBase):
+    """The raw file below `Part.open`."""
+
+    def __init__(self, part: Part) -> None:
+        self._reader = part.view._open().reader()
+        self._start, self._stop, self._at = part.start, part.stop, part.start
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._check()
+        out = memoryview(buffer).cast("B")
+        read = self._reader.read(self._at, min(len(out), max(0, self._stop - self._at)))
+        out[: len(read)] = read
+        self._at += len(read)
+        return len(read)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._check()
+        if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
+            raise ValueError(f"whence={whence}: give 0, 1 or 2")
+        base = (self._start, self._at, self._stop)[whence]
+        if base + offset < self._start:
+            raise OSError(22, "a position before the start of the file")
+        self._at = base + offset
+        return self.tell()
+
+    def tell(self) -> int:
+        self._check()
+        return self._at - self._start
+
+    def close(self) -> None:
+        if not self.closed:
+            # Its stream returns its memory to the view.
+            del self._reader
+        super().close()
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+
+
+def _key_text(key: str | bytes | int) -> str:
+    """A key in the language of the command, in which 0x begins hexadecimal digits."""
+    if isinstance(key, bytes):
+        return "0x" + key.hex()
+    if isinstance(key, str):
+        return "0x" + key.encode().hex() if key.startswith("0x") else key
+    if isinstance(key, int | float) and not isinstance(key, bool):
+        return repr(key)
+    raise TypeError(f"a key is text, bytes or a number, not {type(key).__name__}")
