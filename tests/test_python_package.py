@@ -1,0 +1,75 @@
+"""The Python package: its stubs and types, its doctests, its examples, and the sessions of the guide."""
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+
+import ascot
+import pytest
+from support import ROOT
+
+MODULES = sorted(f"ascot.{found.name}" for found in pkgutil.iter_modules(ascot.__path__) if found.name != "_native")
+EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+def test_the_stub_of_the_extension_agrees_with_it(disk):
+    command = [sys.executable, "-m", "mypy.stubtest", "ascot._native", "--ignore-disjoint-bases"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=disk)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_package_and_its_examples_are_typed(disk):
+    for path in EXAMPLES:
+        (disk / path.name).write_text(path.read_text())
+    wrong = "import ascot\nascot.sort('a', to='b', memori=1)\nascot.sort(1, to='b').report.frob\n"
+    (disk / "wrong.py").write_text(wrong)
+    check = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(disk / "cache")]
+    done = subprocess.run([*check, "-p", "ascot"], capture_output=True, text=True, cwd=disk)
+    assert done.returncode == 0, done.stdout
+    names = [path.name for path in EXAMPLES]
+    done = subprocess.run([*check, *names, "wrong.py"], capture_output=True, text=True, cwd=disk)
+    found = set(re.findall(r"^(\w+\.py):\d+: error", done.stdout, re.MULTILINE))
+    assert found == {"wrong.py"} and len(re.findall(r": error", done.stdout)) == 3, done.stdout
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_doctests_run(name, disk, monkeypatch):
+    monkeypatch.chdir(disk)
+    monkeypatch.setattr("tempfile.tempdir", str(disk))
+    failed, _ = doctest.testmod(importlib.import_module(name), optionflags=OPTIONS)
+    assert failed == 0
+
+
+def test_public_functions_and_classes_have_docstrings():
+    for name in ascot.__all__:
+        assert getattr(ascot, name).__doc__, name
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_examples_run(path, disk):
+    arguments = [disk / "run"] if path.stem == "follow_particles" else [disk, "100000"]
+    command = [sys.executable, "-X", "dev", path, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout and not done.stderr.count("Warning"), done.stderr
+
+
+def sessions(page):
+    """The Python sessions of a page, as one."""
+    return "\n".join(re.findall(r"^```pycon\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if sessions(page)], ids=lambda page: page.name)
+def test_sessions_of_pages_run_as_shown(page, disk, monkeypatch):
+    monkeypatch.chdir(disk)
+    test = doctest.DocTestParser().get_doctest(sessions(page), {}, page.name, str(page), 0)
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+    said = []
+    runner.run(test, out=said.append)
+    assert runner.failures == 0, "".join(said)
+    assert os.listdir(disk)
