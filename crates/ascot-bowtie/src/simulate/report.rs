@@ -1,12 +1,14 @@
 //! A simulation in bytes, and its report: runs, memory and occupancies beside the formulas, as values and as text.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use ascot_model::run_length::Baseline;
 use ascot_model::units;
 use serde::Serialize;
 
-use crate::schedule::EqualParts;
+use crate::schedule::{EqualParts, Move, Schedule, SchedulerView, Split, Staircase};
 use crate::simulate::rate_model::Setup;
-use crate::simulate::simulator::{Deadlock, Outcome, simulate, simulate_by};
+use crate::simulate::simulator::{Deadlock, Outcome, simulate_by};
 
 /// Name of the schedule that is there for comparison.
 pub const EQUAL_PARTS: &str = "equal";
@@ -30,9 +32,38 @@ impl Simulation {
     /// # Errors
     /// [`Deadlock`] where the schedule cannot go on.
     pub fn run(&self) -> Result<SimulationReport, Deadlock> {
-        let outcome =
-            if self.equal_parts { simulate_equal_parts(&self.setup)? } else { simulate(&self.setup, false)? };
+        self.run_until(&AtomicBool::new(false))
+    }
+
+    /// Runs the schedule until its end, or until `stop` is set.
+    ///
+    /// # Errors
+    /// [`Deadlock`] where the schedule cannot go on, or was stopped.
+    pub fn run_until(&self, stop: &AtomicBool) -> Result<SimulationReport, Deadlock> {
+        let Setup { scheme, memory_blocks, .. } = self.setup;
+        let run = |split: Split, schedule: &mut dyn Schedule| {
+            simulate_by(&self.setup, split, &mut Stoppable { schedule, stop }, false)
+        };
+        let outcome = if self.equal_parts {
+            let split = EqualParts::split(&scheme.shape, memory_blocks);
+            run(split, &mut EqualParts::new(scheme.shape.inputs, split.read))?
+        } else {
+            let split = Split::new(&scheme, memory_blocks);
+            run(split, &mut Staircase::new(scheme, split.read))?
+        };
         Ok(SimulationReport::new(self, &outcome))
+    }
+}
+
+/// A schedule that moves nothing more once `stop` is set.
+struct Stoppable<'s> {
+    schedule: &'s mut dyn Schedule,
+    stop: &'s AtomicBool,
+}
+
+impl Schedule for Stoppable<'_> {
+    fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
+        if self.stop.load(Relaxed) { None } else { self.schedule.next(view) }
     }
 }
 

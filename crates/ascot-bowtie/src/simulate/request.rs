@@ -1,6 +1,7 @@
 //! A simulation by the numbers that users give: streams, bytes, a schedule. Checks them, chooses the rest, and runs it.
 
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ascot_model::run_length::{Algorithm, BadShape, Scheme, Shape};
 use ascot_model::units;
@@ -157,6 +158,9 @@ pub enum SimulationError {
     /// The schedule cannot go on.
     #[error("{0}\n  give more --memory, or smaller blocks (--block)")]
     Deadlock(#[from] Deadlock),
+    /// The caller stopped the simulation.
+    #[error("stopped")]
+    Stopped,
 }
 
 impl SimulationRequest {
@@ -165,7 +169,17 @@ impl SimulationRequest {
     /// # Errors
     /// [`SimulationError`] for numbers that do not fit together.
     pub fn run(&self) -> Result<SimulationReport, SimulationError> {
-        Ok(self.simulation()?.run()?)
+        self.run_until(&AtomicBool::new(false))
+    }
+
+    /// Runs the schedule until its end, or until `stop` is set.
+    ///
+    /// # Errors
+    /// [`SimulationError::Stopped`] once `stop` is set; otherwise those of [`Self::run`].
+    pub fn run_until(&self, stop: &AtomicBool) -> Result<SimulationReport, SimulationError> {
+        self.simulation()?
+            .run_until(stop)
+            .map_err(|deadlock| if stop.load(Relaxed) { SimulationError::Stopped } else { deadlock.into() })
     }
 
     fn simulation(&self) -> Result<Simulation, SimulationError> {
@@ -272,6 +286,16 @@ mod tests {
         assert!(report.moved_bytes >= MEMORIES * merge.memory_bytes);
         let equal = SimulationRequest { schedule: ScheduleChoice::EqualParts, ..merge };
         assert!(equal.run().expect("enough memory").switches > report.switches);
+    }
+
+    #[test]
+    fn a_simulation_stops_once_its_caller_says_so() {
+        for schedule in [ScheduleChoice::Best, ScheduleChoice::EqualParts] {
+            let request =
+                SimulationRequest { schedule, memory_bytes: 1 << 20, ..SimulationRequest::default() };
+            assert_eq!(request.run_until(&AtomicBool::new(true)).err(), Some(SimulationError::Stopped));
+            assert!(request.run_until(&AtomicBool::new(false)).is_ok());
+        }
     }
 
     #[test]
