@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from ascot.errors import NotSorted as NotSorted
     from ascot.errors import Resumable as Resumable
     from ascot.errors import SchemaMismatch as SchemaMismatch
+    from ascot.estimates import probe as probe
+    from ascot.estimates import simulate as simulate
+    from ascot.figures import BowtiePlan as BowtiePlan
+    from ascot.figures import FilesPlan as FilesPlan
+    from ascot.figures import Profile as Profile
+    from ascot.figures import Simulation as Simulation
     from ascot.jobs import Job as Job
     from ascot.jobs import merge as merge
     from ascot.jobs import reshape as reshape
@@ -57,6 +63,8 @@ _MODULES = {
         "Resumable",
         "SchemaMismatch",
     ),
+    "estimates": ("probe", "simulate"),
+    "figures": ("BowtiePlan", "FilesPlan", "Profile", "Simulation"),
     "jobs": ("Job", "merge", "reshape", "resume", "sort", "split"),
     "layouts": ("Csv", "Fixed", "Floats", "Integers", "Key", "Lines", "Prefixed", "asc", "column", "desc"),
     "progress": ("Progress",),

@@ -1,19 +1,50 @@
-"""Plans of jobs that are not run: passes, bytes, time, and why other methods are worse."""
+"""Plans of jobs that are not run: passes, bytes, time, and why other methods are worse.
+
+The plan of files that exist takes the arguments of the job. The plan of files that need not exist takes numbers
+instead: `size` (bytes, or a text such as `"8TB"`), the number of files, and `memory` (`"1GiB"` by default). Such a
+plan is for the volume of the working directory, or for `volume`: a profile, or a kind such as `rotational`.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack, overload
 
 from ascot import _native
+from ascot.figures import BowtiePlan, FilesPlan, bowtie_plan_of, files_plan_of
 from ascot.jobs import Request, Settings
-from ascot.layouts import KeyLike, LayoutLike
+from ascot.layouts import Fixed, Floats, Integers, KeyLike, LayoutLike, layout_of, record_options
 from ascot.reports import Plan, plan_of_explanation
 from ascot.sources import PathLike, Source
+from ascot.units import count_argument, memory_argument, size_argument
 
-__all__ = ["sort", "split"]
+__all__ = ["bowtie", "merge", "reshape", "sort", "split"]
 
 
+def bowtie(
+    inputs: int = 1,
+    outputs: int = 1,
+    *,
+    alpha: float = 0.5,
+    memory: int | str | None = None,
+    most_streams: int | None = None,
+    volume: PathLike | None = None,
+) -> BowtiePlan:
+    """The schedule, the runs and the rate of one bowtie that reads `inputs` and writes `outputs` files at once.
+
+    `alpha` is the share of bytes that is read, 0 to 1, and `memory` the bytes of all buffers, by default 1 GiB.
+    `most_streams` limits the files at once. Raises InvalidRequest for a bowtie that does not fit.
+
+    >>> import ascot
+    >>> plan = ascot.plan.bowtie(inputs=3, outputs=100, memory="16GiB", volume="flash")
+    >>> plan.schedule, round(plan.run_bytes / 1e6)
+    ('a6r', 499)
+    """
+    given = {"inputs": inputs, "outputs": outputs, "alpha": float(alpha)}
+    return bowtie_plan_of(*_plan("bowtie", memory, most_streams, volume, **given))
+
+
+@overload
 def sort(
     source: Source,
     *,
@@ -25,8 +56,24 @@ def sort(
     unique: bool = False,
     method: str = "auto",
     **settings: Unpack[Settings],
-) -> Plan:
-    """The plan of `ascot.sort` with these arguments. It reads a sample of the input, and writes nothing.
+) -> Plan: ...
+@overload
+def sort(
+    *,
+    size: int | str,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    record_bytes: int | None = None,
+    memory: int | str | None = None,
+    most_streams: int | None = None,
+    volume: PathLike | None = None,
+) -> Plan: ...
+def sort(source: Source | None = None, **arguments: Any) -> Plan:
+    """The plan of a sort: `sort(source, ...)` with the arguments of `ascot.sort`, or `sort(size=BYTES, ...)`.
+
+    With a `source` it reads a sample of the input, and writes nothing. With a `size`, `layout` describes the records
+    (by default records of `record_bytes`, 100 bytes), `record_bytes` is their mean length, `memory` the cap (1 GiB),
+    and `most_streams` limits the files at once.
 
     >>> import ascot, tempfile, pathlib
     >>> records = pathlib.Path(tempfile.mkdtemp(), "records")
@@ -34,7 +81,25 @@ def sort(
     >>> plan = ascot.plan.sort(records, layout=ascot.Fixed(100), to=records)
     >>> plan.chosen.method
     'in memory'
+    >>> plan = ascot.plan.sort(size="8TB", memory="4GiB", volume="flash")
+    >>> plan.seconds > 3600
+    True
     """
+    return _sort_of_size(**arguments) if source is None else _sort_of_files(source, **arguments)
+
+
+def _sort_of_files(
+    source: Source,
+    *,
+    to: PathLike | None = None,
+    view: PathLike | None = None,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    unique: bool = False,
+    method: str = "auto",
+    **settings: Unpack[Settings],
+) -> Plan:
     request = Request(source, layout, key, reverse, settings)
     output = None if to is None else os.fspath(to)
     request.set(output=output, unique=unique, method=method)
@@ -42,6 +107,25 @@ def sort(
     return plan_of_explanation(told, text)
 
 
+def _sort_of_size(
+    *,
+    size: int | str,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    record_bytes: int | None = None,
+    memory: int | str | None = None,
+    most_streams: int | None = None,
+    volume: PathLike | None = None,
+) -> Plan:
+    form = layout_of(f"fixed:{record_bytes or 100}" if layout is None else layout)
+    if layout is not None and record_bytes is not None and isinstance(form, Fixed | Integers | Floats):
+        raise ValueError(f"{form!r} has the length of its records: leave out layout or record_bytes")
+    records = record_options(form, key, False)
+    given = {"size": size_argument(size), "records": records, "record_bytes": record_bytes}
+    return plan_of_explanation(*_plan("sort", memory, most_streams, volume, **given))
+
+
+@overload
 def split(
     source: Source,
     *,
@@ -51,9 +135,145 @@ def split(
     key: KeyLike | None = None,
     layout: LayoutLike | None = None,
     **settings: Unpack[Settings],
+) -> Plan: ...
+@overload
+def split(
+    *,
+    size: int | str,
+    parts: int,
+    alpha: float | None = None,
+    growth: float | str | None = None,
+    memory: int | str | None = None,
+    most_streams: int | None = None,
+    volume: PathLike | None = None,
+) -> FilesPlan: ...
+def split(source: Source | None = None, **arguments: Any) -> Plan | FilesPlan:
+    """The plan of a split: `split(source, ...)` with the arguments of `ascot.split`, or `split(size=BYTES, parts=N)`.
+
+    The arguments of the second are those of `merge`.
+    """
+    return _split_of_size(**arguments) if source is None else _split_of_files(source, **arguments)
+
+
+def _split_of_files(
+    source: Source,
+    *,
+    to: PathLike,
+    parts: int,
+    by: Literal["range", "hash", "size"] = "range",
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    **settings: Unpack[Settings],
 ) -> Plan:
-    """The plan of `ascot.split` with these arguments."""
     request = Request(source, layout, key, False, settings)
     request.set(output=os.fspath(to), parts=parts)
     told, text, _ = _native.explain(request.options, by=by)
     return plan_of_explanation(told, text)
+
+
+def _split_of_size(
+    *,
+    size: int | str,
+    parts: int,
+    alpha: float | None = None,
+    growth: float | str | None = None,
+    memory: int | str | None = None,
+    most_streams: int | None = None,
+    volume: PathLike | None = None,
+) -> FilesPlan:
+    given = {"size": size_argument(size), "outputs": parts, **_function(alpha, growth)}
+    return files_plan_of(*_plan("split", memory, most_streams, volume, **given))
+
+
+def merge(
+    *,
+    size: int | str,
+    inputs: int,
+    alpha: float | None = None,
+    growth: float | str | None = None,
+    memory: int | str | None = None,
+    most_streams: int | None = None,
+    volume: PathLike | None = None,
+) -> FilesPlan:
+    """The plan of a merge of `inputs` sorted files of `size` bytes in all, which need not exist.
+
+    `memory` are the bytes of the buffers, by default 1 GiB, and `most_streams` limits the files at once. `alpha` or
+    `growth` plan a function of your own instead, which does not write what it reads: `alpha` is the share of bytes
+    that is read in the pass with one file, `growth` the bytes that passes leave: `0.8`, or `"1:0.3,50:0.8"` for 1 and
+    50 files. Raises InvalidRequest for a merge that does not fit.
+
+    >>> import ascot
+    >>> plan = ascot.plan.merge(inputs=100, size="1TB", memory="1GiB", volume="flash")
+    >>> plan.bytes, len(plan.passes), plan.passes[0].inputs
+    (2000000000000.0, 1, 100)
+    """
+    given = {"size": size_argument(size), "inputs": inputs, **_function(alpha, growth)}
+    return files_plan_of(*_plan("merge", memory, most_streams, volume, **given))
+
+
+def reshape(
+    *,
+    size: int | str,
+    inputs: int,
+    parts: int,
+    by: Literal["range", "hash", "value"] | None = None,
+    alpha: float | None = None,
+    growth: float | str | None = None,
+    growth_out: float | str | None = None,
+    memory: int | str | None = None,
+    most_streams: int | None = None,
+    volume: PathLike | None = None,
+) -> FilesPlan:
+    """The plan of a reshape of `inputs` sorted files of `size` bytes in all to `parts` files.
+
+    `by` decides on the file of a record, as in `ascot.reshape`; `growth_out` is the `growth` of the passes after the
+    one with one file. The other arguments are those of `merge`.
+
+    >>> import ascot
+    >>> plan = ascot.plan.reshape(inputs=4, parts=3, size="1TB", by="hash", memory="2GiB", volume="flash")
+    >>> plan.passes[0].inputs, plan.passes[0].outputs
+    (4, 3)
+    """
+    function = _function(alpha, growth, growth_out)
+    if by is not None and any(value is not None for value in function.values()):
+        raise ValueError("a function of your own has its own rule: leave out by, or alpha and growth")
+    given = {"size": size_argument(size), "inputs": inputs, "outputs": parts, "by": by or "range", **function}
+    return files_plan_of(*_plan("reshape", memory, most_streams, volume, **given))
+
+
+def _function(
+    alpha: float | None, growth: float | str | None, growth_out: float | str | None = None
+) -> dict[str, Any]:
+    """The options of a function of the user's own."""
+    if alpha is not None and (growth is not None or growth_out is not None):
+        raise ValueError("both alpha and growth say how many bytes are written: give one of them")
+    return {
+        "alpha": None if alpha is None else float(alpha),
+        "growth": None if growth is None else str(growth),
+        "growth_out": None if growth_out is None else str(growth_out),
+    }
+
+
+def _plan(
+    job: str, memory: int | str | None, most_streams: int | None, volume: PathLike | None, **given: Any
+) -> tuple[str, str]:
+    options = {
+        "job": job,
+        "inputs": 1,
+        "outputs": 1,
+        "size": None,
+        "by": "range",
+        "alpha": None,
+        "growth": None,
+        "growth_out": None,
+        "records": None,
+        "record_bytes": None,
+        "memory": memory_argument(memory),
+        "most_streams": most_streams,
+        "volume": None if volume is None else os.fspath(volume),
+        **given,
+    }
+    for name in ("inputs", "outputs", "most_streams", "record_bytes"):
+        count_argument(name, options[name])
+    told, text, _ = _native.plan(options)
+    return told, text

@@ -75,16 +75,16 @@ class Plan:
     def _repr_html_(self) -> str:
         longest = max(method.seconds for method in (self.chosen, *self.others)) or 1.0
         rows = [
-            _row(
+            row(
                 f"<b>{escape(method.summary)}</b>" if method is self.chosen else escape(method.summary),
-                _bar(method.seconds / longest) + f" {seconds_text(method.seconds)}",
+                bar(method.seconds / longest) + f" {seconds_text(method.seconds)}",
                 bytes_text(method.read_bytes),
                 bytes_text(method.written_bytes),
                 escape(method.bound_by),
             )
             for method in (self.chosen, *self.others)
         ]
-        return _table("plan", ("method", "predicted", "read", "written", "bound by"), rows)
+        return table("plan", ("method", "predicted", "read", "written", "bound by"), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,9 @@ class Report:
     def _repr_html_(self) -> str:
         longest = max((one.seconds for one in self.passes), default=0.0) or 1.0
         rows = [
-            _row(
+            row(
                 escape(one.name),
-                _bar(one.seconds / longest) + f" {seconds_text(one.seconds)}",
+                bar(one.seconds / longest) + f" {seconds_text(one.seconds)}",
                 bytes_text(one.read_bytes),
                 bytes_text(one.written_bytes),
                 escape(one.bound_by),
@@ -137,19 +137,19 @@ class Report:
             f"{self.verb} {count_text(self.records_in)} records, {bytes_text(self.bytes_in)}, in "
             f"{seconds_text(self.seconds)} ({bytes_text(self.bytes_per_s)}/s{predicted})"
         )
-        return _table(title, ("pass", "time", "read", "written", "bound by"), rows)
+        return table(title, ("pass", "time", "read", "written", "bound by"), rows)
 
 
-def _bar(share: float) -> str:
+def bar(share: float) -> str:
     width = round(100 * min(1.0, max(0.0, share)))
     return f'<span style="display:inline-block;height:0.7em;width:{width}px;background:#4c78a8"></span>'
 
 
-def _row(*cells: str) -> str:
+def row(*cells: str) -> str:
     return "<tr>" + "".join(f"<td {_STYLE}>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def _table(title: str, heads: tuple[str, ...], rows: list[str]) -> str:
+def table(title: str, heads: tuple[str, ...], rows: list[str]) -> str:
     head = "".join(f"<th {_STYLE}>{name}</th>" for name in heads)
     return f"<table><caption {_STYLE}>{escape(title)}</caption><tr>{head}</tr>{''.join(rows)}</table>"
 

@@ -6,6 +6,8 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use ascot_bowtie::simulate::SimulationError;
+use ascot_device::ProbeError;
 use ascot_index::IndexError;
 use ascot_io::{IoError, PoolError, ThreadError};
 use ascot_sort::SortError;
@@ -38,6 +40,12 @@ impl From<IndexError> for Failure {
 impl From<ThreadError> for Failure {
     fn from(error: ThreadError) -> Failure {
         Failure::Sort(error.into())
+    }
+}
+
+impl From<SimulationError> for Failure {
+    fn from(error: SimulationError) -> Failure {
+        Failure::Request(error.to_string())
     }
 }
 
@@ -113,6 +121,7 @@ fn of_sort(py: Python<'_>, error: SortError) -> PyResult<Exception<'_>> {
         SortError::OtherFormat { input, .. } => class("SchemaMismatch").with("file", input),
         SortError::Key(_) => Ok(class("SchemaMismatch")),
         SortError::Request(_) | SortError::CannotResume { .. } => Ok(class("InvalidRequest")),
+        SortError::Probe(inner) => of_probe(py, inner),
         SortError::View { path, .. } => class("FileError").with("filename", path),
         SortError::Kept { dir, .. } => {
             let kept = class("Resumable").with("directory", dir)?;
@@ -123,6 +132,28 @@ fn of_sort(py: Python<'_>, error: SortError) -> PyResult<Exception<'_>> {
         SortError::Checksum { .. } | SortError::Internal(_) | SortError::Thread(ThreadError::Died { .. }) => {
             Ok(class("InternalError"))
         }
+        _ => Ok(class("AscotError")),
+    }
+}
+
+fn of_probe<'py>(py: Python<'py>, error: &ProbeError) -> PyResult<Exception<'py>> {
+    let class = |class| Exception::new(py, class, error);
+    match error {
+        ProbeError::Directory { path, source } | ProbeError::File { path, source, .. } => {
+            let name =
+                if source.kind() == ErrorKind::StorageFull { "NoSpace" } else { class_of(source.kind()) };
+            class(name).with("filename", path)?.with("errno", source.raw_os_error())
+        }
+        ProbeError::Memory { path, .. } => class("FileError").with("filename", path),
+        ProbeError::NoDirect { path, source, .. } => {
+            class("FileError").with("filename", path)?.with("errno", source.raw_os_error())
+        }
+        ProbeError::NoSpace { path, needed, free } => {
+            class("NoSpace").with("filename", path)?.with("needed", *needed)?.with("free", *free)
+        }
+        ProbeError::TooFewBytes { .. } => Ok(class("InvalidRequest")),
+        ProbeError::Buffers(inner) => Ok(Exception { message: error.to_string(), ..of_pool(py, inner)? }),
+        ProbeError::Thread(ThreadError::Died { .. }) => Ok(class("InternalError")),
         _ => Ok(class("AscotError")),
     }
 }

@@ -93,14 +93,16 @@ pub fn explain(
 
 /// A result, and the methods of its plan with their times.
 #[derive(Serialize)]
-struct Shown<'r, R> {
-    result: &'r R,
-    methods: Vec<ShownMethod<'r>>,
+pub struct Shown<'r, R> {
+    /// The result.
+    pub result: &'r R,
+    /// The chosen method, and the others.
+    pub methods: Vec<ShownMethod<'r>>,
 }
 
 /// A method for the job.
 #[derive(Serialize)]
-struct ShownMethod<'p> {
+pub struct ShownMethod<'p> {
     method: &'p str,
     summary: &'p str,
     remark: &'p str,
@@ -127,7 +129,7 @@ impl<'p> ShownMethod<'p> {
 }
 
 /// The chosen method, and the others.
-fn methods(plan: &Plan) -> Vec<ShownMethod<'_>> {
+pub fn methods(plan: &Plan) -> Vec<ShownMethod<'_>> {
     std::iter::once(&plan.chosen).chain(&plan.others).map(ShownMethod::new).collect()
 }
 
@@ -142,6 +144,6 @@ pub fn told_of(finished: Finished<Report>) -> PyResult<Told> {
 }
 
 /// A result as JSON.
-fn json(value: &impl Serialize) -> Result<String, Failure> {
+pub fn json(value: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(|error| Failure::Request(format!("a result is not JSON: {error}")))
 }

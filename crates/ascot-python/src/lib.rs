@@ -4,6 +4,7 @@
 //! ```text
 //!   request            a dictionary of the package, as a request for a library
 //!   jobs, tools        sort, merge, split, explain; generate and check records
+//!   plans              plans without files, simulations, measurements of volumes
 //!   views, indexes     open views and indexed directories
 //!   running            a job on a thread of its own: the interpreter is released, signals and progress are polled
 //!   errors             errors of the libraries as exceptions of the package
@@ -14,6 +15,7 @@
 mod errors;
 mod indexes;
 mod jobs;
+mod plans;
 mod request;
 mod running;
 mod tools;
@@ -28,6 +30,8 @@ mod _native {
     use super::indexes::{Batches, Index, IndexWriter, open_index, open_writer};
     #[pymodule_export]
     use super::jobs::{explain, make_view, resume, sort, split};
+    #[pymodule_export]
+    use super::plans::{plan, probe, simulate};
     #[pymodule_export]
     use super::tools::{check, generate, memory_bytes};
     #[pymodule_export]

@@ -17,7 +17,7 @@ use ascot_sort::request::{InputChecks, Parts, Route, RouteBy, SplitBy};
 use ascot_sort::resources::control_group::lowered;
 use ascot_sort::{
     Input, Keys, Method, Output, SortRequest, Volumes, Writes, find_volumes, is_same_on_any_volume,
-    volumes_of,
+    volumes_for_plan, volumes_of,
 };
 use pyo3::prelude::*;
 
@@ -286,7 +286,7 @@ impl JobOptions {
 }
 
 /// The error for a word that an argument does not know.
-fn unknown(argument: &str, word: &str, accepted: &str) -> Failure {
+pub fn unknown(argument: &str, word: &str, accepted: &str) -> Failure {
     Failure::Request(format!("{argument}='{word}' is not known\n  accepted: {accepted}"))
 }
 
@@ -331,6 +331,14 @@ fn with_volumes(
     Ok(SortRequest { volumes, ..request })
 }
 
+/// The volumes of files that need not exist: those named, else those of the working directory.
+pub fn volumes_of_plan(volume: Option<&Path>) -> Result<Volumes, Failure> {
+    Ok(match named_profile(volume)? {
+        Some((profile, _)) => Volumes::for_plan(profile),
+        None => volumes_for_plan(Path::new(".")).0,
+    })
+}
+
 /// The volumes of a view that is read; none: those on which it was made.
 pub fn volumes_of_view(dir: &Path) -> Result<Option<Volumes>, Failure> {
     Ok(named_volumes(None)?.or_else(|| volumes_of(dir).0))
@@ -338,13 +346,7 @@ pub fn volumes_of_view(dir: &Path) -> Result<Option<Volumes>, Failure> {
 
 /// The volumes that the argument `volume` or the variable names.
 fn named_volumes(volume: Option<&Path>) -> Result<Option<Volumes>, Failure> {
-    let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
-    let (name, by) = match (volume, variable) {
-        (Some(path), _) => (path.as_os_str().to_owned(), "volume="),
-        (None, Some(value)) => (value, VARIABLE),
-        (None, None) => return Ok(None),
-    };
-    let profile = Profile::named(&name).map_err(|error| Failure::Request(format!("{by}: {error}")))?;
+    let Some((profile, by)) = named_profile(volume)? else { return Ok(None) };
     let origin = VolumeOrigin { of: "all files".into(), mount: None, origin: Origin::Given(by.into()) };
     let volumes = Volumes { origins: vec![origin], ..Volumes::default() };
     Ok(Some(match profile {
@@ -353,4 +355,16 @@ fn named_volumes(volume: Option<&Path>) -> Result<Option<Volumes>, Failure> {
             Volumes { volume: Some(volume), host, requests, ..volumes }
         }
     }))
+}
+
+/// The profile that the argument `volume` or the variable names (`None` for flash, as without any), and which does.
+fn named_profile(volume: Option<&Path>) -> Result<Option<(Option<Profile>, &'static str)>, Failure> {
+    let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let (name, by) = match (volume, variable) {
+        (Some(path), _) => (path.as_os_str().to_owned(), "volume="),
+        (None, Some(value)) => (value, VARIABLE),
+        (None, None) => return Ok(None),
+    };
+    let profile = Profile::named(&name).map_err(|error| Failure::Request(format!("{by}: {error}")))?;
+    Ok(Some((profile, by)))
 }

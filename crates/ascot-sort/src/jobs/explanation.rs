@@ -395,6 +395,11 @@ pub struct SortPlan {
 }
 
 impl SortPlan {
+    /// The chosen method, and the others.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Plans a sort of `input_bytes` in records of about `mean_bytes`.
     ///
     /// # Errors
