@@ -301,4 +301,5 @@ class Session:
                 made[kind] = self.work / f"phase-{kind}.html"
                 sizes = ["--data", f"{self.options.size}b"]
                 self._ascot("trace", "compare", *map(str, traces), *sizes, "-o", str(made[kind]))
+                made[kind].write_text(self._neutral(made[kind].read_text()))
         return made

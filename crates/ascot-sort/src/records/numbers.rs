@@ -173,8 +173,8 @@ impl<T: Number> Collect<'_, T> {
         Merged { last_key: last.map(|value| value.prefix().to_be_bytes().to_vec()), ..self.merged }
     }
 
-    /// Number of values to merge next: a block of them. What is left of a block from which duplicates were dropped
-    /// takes more, up to three quarters of the block: blocks of spills are padded to whole pages.
+    /// Number of values to merge next: usually a block of them. Where duplicates are dropped, a block is filled further
+    /// until less than a quarter of it is free, because spilled blocks are padded to whole pages.
     fn next_count(&self) -> usize {
         let block = self.out.block_bytes();
         let free = self.out.free_bytes();
