@@ -299,3 +299,14 @@ def test_a_missing_directory_for_spills_is_named(disk):
 def test_an_unknown_volume_lists_the_kinds(disk):
     told = run("sort", "--volume", "frob", "/dev/null", cwd=disk, expect=2).stderr
     assert "no profile frob" in told and "rotational, flash, network" in told, told
+
+
+@pytest.mark.parametrize("command", ["sort", "merge"])
+def test_an_interval_without_its_equals_sign_is_named(command, disk):
+    (disk / "in").write_bytes(b"b\na\n")
+    told = run(command, "--monitor", "0.5s", "in", "-o", "out", cwd=disk, expect=2).stderr
+    assert "there is no file 0.5s" in told and "--monitor=0.5s" in told
+    (disk / "0.5s").write_bytes(b"c\n")
+    if command == "sort":
+        run(command, "--monitor", "0.5s", "in", "-o", "out", "-q", cwd=disk)
+        assert (disk / "out").read_bytes() == b"a\nb\nc\n"

@@ -10,6 +10,7 @@ use ascot_sort::request::Input;
 use clap::ArgMatches;
 
 use crate::failure::Failure;
+use crate::{numbers, values};
 
 /// The inputs named as arguments or in the file of `--files0-from`; standard input if none are named.
 pub fn inputs(matches: &ArgMatches) -> Result<Vec<Input>, Failure> {
@@ -29,7 +30,24 @@ pub fn inputs(matches: &ArgMatches) -> Result<Vec<Input>, Failure> {
     if files.iter().any(|file| file.is_empty()) {
         return Err(Failure::usage("an input has an empty name", "name a file, or - for standard input"));
     }
+    if let Some(time) = interval_as_input(matches, &files) {
+        return Err(Failure::usage(
+            format!("there is no file {time}"),
+            format!("a value of --monitor follows an equals sign: --monitor={time}"),
+        ));
+    }
     Ok(files.into_iter().map(|file| Input::from_argument(Path::new(file))).collect())
+}
+
+/// An input that is missing, if its name is a time and `--monitor` is given: the flag takes its value after an equals
+/// sign only.
+fn interval_as_input<'f>(matches: &ArgMatches, files: &[&'f OsString]) -> Option<&'f str> {
+    if !values::is_given(matches, "monitor") {
+        return None;
+    }
+    let mut times =
+        files.iter().filter_map(|file| file.to_str()).filter(|text| numbers::duration(text).is_some());
+    times.find(|text| !Path::new(text).exists())
 }
 
 fn listed(list: &OsStr) -> Result<Vec<Input>, Failure> {
