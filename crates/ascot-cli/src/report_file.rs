@@ -251,6 +251,7 @@ pub fn refuse_files_of_job(
     let is_input = |input: &&Input| match input {
         Input::Path(path) => FileIdentity::from_path(path).as_ref() == Some(&identity),
         Input::Stdin => FileIdentity::from_stream(io::stdin()).as_ref() == Some(&identity),
+        Input::Program => false,
     };
     let is_output = match &request.output {
         Output::Path(path) => FileIdentity::from_path(path).as_ref() == Some(&identity),
@@ -258,14 +259,15 @@ pub fn refuse_files_of_job(
             parts.paths().any(|path| FileIdentity::from_path(&path).as_ref() == Some(&identity))
         }
         Output::Stdout => FileIdentity::from_stream(io::stdout()).as_ref() == Some(&identity),
+        Output::Program => false,
     };
     let what = match request.inputs.iter().find(is_input) {
         Some(Input::Path(path)) => format!("the input {}", path.display()),
-        Some(Input::Stdin) => "the file on standard input".to_owned(),
+        Some(Input::Stdin | Input::Program) => "the file on standard input".to_owned(),
         None if is_output => match &request.output {
             Output::Path(path) => format!("the output {}", path.display()),
             Output::Parts(parts) => format!("one of the parts {}", parts.pattern),
-            Output::Stdout => "the file on standard output".to_owned(),
+            Output::Stdout | Output::Program => "the file on standard output".to_owned(),
         },
         None if list.and_then(FileIdentity::from_path).as_ref() == Some(&identity) => {
             "the list of --files0-from".to_owned()

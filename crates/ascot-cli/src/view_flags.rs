@@ -54,7 +54,7 @@ fn way_out(id: &str) -> &'static str {
 pub fn refuse_views(inputs: &[Input]) -> Result<(), Failure> {
     let mut paths = inputs.iter().filter_map(|input| match input {
         Input::Path(path) => Some(path),
-        Input::Stdin => None,
+        Input::Stdin | Input::Program => None,
     });
     match paths.find(|path| is_view(path)) {
         None => Ok(()),

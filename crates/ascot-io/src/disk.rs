@@ -26,8 +26,9 @@ use crate::direct::{Descriptor, DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
 use crate::fault_hook::{FaultHook, inject_fault};
 use crate::io_queue::IoQueue;
-use crate::ledger::{Direction, FileNumber, Ledger};
+use crate::ledger::{Direction, FileNumber, Ledger, Meter};
 use crate::pipe::{PipeRead, PipeWrite};
+use crate::program_streams::{ProgramStreams, ProgramWrite};
 use crate::space_reservation::SpaceReservation;
 use crate::stream::{ReadStream, WriteStream};
 use crate::stream_context::StreamContext;
@@ -55,6 +56,8 @@ pub struct DiskOptions {
     pub ledger: Ledger,
     /// Called before every operation; tests use it to make some fail.
     pub faults: Option<Arc<dyn FaultHook>>,
+    /// The streams whose other end is in this process.
+    pub program: ProgramStreams,
 }
 
 /// Default for [`DiskOptions::depth`].
@@ -71,6 +74,7 @@ impl Default for DiskOptions {
             measured: Vec::new(),
             ledger: Ledger::new(),
             faults: None,
+            program: ProgramStreams::default(),
         }
     }
 }
@@ -223,6 +227,10 @@ impl Disk {
         if stat.is_file() || stat.file_type().is_block_device() {
             meter.observe(device_of(stat), path);
         }
+        self.context_with(path, meter)
+    }
+
+    fn context_with(&self, path: &Path, meter: Meter) -> StreamContext {
         StreamContext {
             path: path.to_path_buf(),
             meter,
@@ -357,6 +365,35 @@ impl Disk {
         let writing = self.context(path, name, &stat, Direction::Write);
         system::widen_pipe(&file);
         Ok(Box::new(PipeWrite::start(context, writing, file)?))
+    }
+
+    /// Reads the bytes that this program makes. `path` names them in errors.
+    ///
+    /// # Errors
+    /// The program makes none, or they are being read.
+    pub fn open_program_source(&self, path: &Path, name: &str) -> Result<Box<dyn ReadStream>, IoError> {
+        let context = self.program_context(path, name, Direction::Read);
+        match self.inner.options.program.take_source() {
+            Some(source) => Ok(Box::new(PipeRead::from_source(context, source)?)),
+            None => Err(context.misuse(0, "the program passes no records")),
+        }
+    }
+
+    /// Hands blocks to this program. `path` names them in errors.
+    ///
+    /// # Errors
+    /// The program takes none.
+    pub fn open_program_sink(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        let context = self.program_context(path, name, Direction::Write);
+        match self.inner.options.program.take_sink() {
+            Some(sink) => Ok(Box::new(ProgramWrite::new(context, sink))),
+            None => Err(context.misuse(0, "the program takes no records")),
+        }
+    }
+
+    fn program_context(&self, path: &Path, name: &str, direction: Direction) -> StreamContext {
+        // No device and no file has these numbers.
+        self.context_with(path, self.ledger().meter(name, path, 0, 0, direction))
     }
 
     /// Renames a file within its volume, replacing any file with the new name.

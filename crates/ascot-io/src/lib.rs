@@ -33,6 +33,7 @@ mod memory;
 mod output;
 mod pipe;
 mod pool;
+mod program_streams;
 mod random_access;
 mod ranges;
 mod run;
@@ -61,6 +62,7 @@ pub use ledger::{
 };
 pub use output::{AtomicOutput, is_temporary, name_of_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
+pub use program_streams::{BlockSink, ByteSource, ProgramStreams};
 pub use random_access::{MetadataCalls, RandomAccessFile};
 pub use run::{
     BlockEntry, ChooseCodec, Crc32c, RunFile, RunId, RunIndex, RunReader, RunWriter, SpillCodec,

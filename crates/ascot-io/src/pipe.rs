@@ -1,5 +1,5 @@
-//! Pipes, terminals and other descriptors without offsets: each has a thread that moves its bytes, so a slow partner
-//! does not block the caller.
+//! Pipes, terminals and other descriptors without offsets, and bytes that the program makes: each has a thread that moves
+//! its bytes, so a slow partner does not block the caller.
 //!
 //! ```text
 //!   begin --bufs--> [ thread: poll, read until full or end ] --filled--> complete
@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ascot_model::stages;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -25,6 +25,7 @@ use crate::buf::Buf;
 use crate::clocks::{State, call, count};
 use crate::error::{Action, IoError, nothing_written};
 use crate::fault_hook::Effect;
+use crate::program_streams::ByteSource;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::stream_context::StreamContext;
 use crate::system;
@@ -33,6 +34,10 @@ use crate::waits::{Need, receive, receive_looking};
 
 /// Interval at which a thread that waits for the other end of a pipe checks whether the job is to stop.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// Interval at which a caller checks whether a thread has ended.
+const BETWEEN_ENDS: Duration = Duration::from_millis(1);
+/// Maximum wait for a source of the program, which cannot be interrupted: its thread ends later by itself.
+const SOURCE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A thread that serves one request after another on a descriptor.
 struct PipeThread<Q, A> {
@@ -46,6 +51,8 @@ struct PipeThread<Q, A> {
     job_stop: Option<Arc<AtomicBool>>,
     /// The state of a caller that waits for an answer.
     caller: State,
+    /// Maximum wait for the end of the thread; none: until it ends.
+    patience: Option<Duration>,
 }
 
 /// The waits of the two sides of a pipe's thread, in words.
@@ -82,7 +89,8 @@ impl<Q: Send + 'static, A: Send + 'static> PipeThread<Q, A> {
         };
         let thread = spawn(name, run).map_err(|source| IoError::Thread { path: path.clone(), source })?;
         let requests = Some(requests);
-        Ok(Self { requests, answers, in_flight: 0, stop, thread: Some(thread), path, job_stop, caller })
+        let thread = Some(thread);
+        Ok(Self { requests, answers, in_flight: 0, stop, thread, path, job_stop, caller, patience: None })
     }
 
     /// Hands a request to the thread; false if the thread has ended.
@@ -109,7 +117,12 @@ impl<Q, A> Drop for PipeThread<Q, A> {
         self.requests = None;
         // Cannot fail short of 2^64 - 1 unread signals.
         let _ = rustix::io::write(self.stop.as_ref(), &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        let since = Instant::now();
+        while self.patience.is_some_and(|patience| !thread.is_finished() && since.elapsed() < patience) {
+            std::thread::sleep(BETWEEN_ENDS);
+        }
+        if self.patience.is_none() || thread.is_finished() {
             let _ = thread.join();
         }
     }
@@ -133,8 +146,49 @@ impl PipeRead {
         Ok(Self { thread })
     }
 
+    /// Reads the bytes that the program makes.
+    pub(crate) fn from_source(context: StreamContext, source: Box<dyn ByteSource>) -> Result<Self, IoError> {
+        let server = |context, _stop| {
+            let mut bytes = ProgramBytes { context, source, at: 0, ended: false };
+            move |buf| bytes.fill(buf)
+        };
+        let what = "buffers for records of the program";
+        let waits = Waits { what, thread: State::Memory, caller: State::Input };
+        let mut thread = PipeThread::start(stages::PIPE_IN, waits, context, server)?;
+        thread.patience = Some(SOURCE_PATIENCE);
+        Ok(Self { thread })
+    }
+
     fn misuse(&self) -> IoError {
         IoError::Misuse { path: self.thread.path.clone(), offset: 0, what: NOTHING_BEGUN }
+    }
+}
+
+/// The state of the thread that reads the program's bytes.
+struct ProgramBytes {
+    context: StreamContext,
+    source: Box<dyn ByteSource>,
+    at: u64,
+    ended: bool,
+}
+
+impl ProgramBytes {
+    fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
+        let mut end = 0;
+        if !self.ended {
+            self.context.inject_fault(Action::Read, self.at)?;
+            let receipt = self.context.meter.issue(self.at, buf.len() as u64, 1);
+            let filled = self.source.fill(&mut buf);
+            end = filled.unwrap_or(0);
+            receipt.complete(end as u64);
+            if filled.is_none() {
+                return Err(IoError::Stopped { path: self.context.path.clone() });
+            }
+            self.ended = end < buf.len();
+            self.at += end as u64;
+        }
+        count(end as u64);
+        Ok(Filled { buf, start: 0, end })
     }
 }
 

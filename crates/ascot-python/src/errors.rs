@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ascot_bowtie::simulate::SimulationError;
+use ascot_columns::ColumnsError;
 use ascot_device::ProbeError;
 use ascot_index::IndexError;
 use ascot_io::{IoError, PoolError, ThreadError};
@@ -23,6 +24,27 @@ pub enum Failure {
     Index(IndexError),
     /// The arguments are wrong: the fault and a remedy.
     Request(String),
+    /// Batches could not become records, or records batches.
+    Columns(ColumnsError),
+    /// A batch contradicts itself or its stream: the fault.
+    Batch(String),
+    /// A source of batches failed: the error.
+    Source(String),
+    /// An exception of the program, which is raised as it is.
+    Exception(PyErr),
+}
+
+impl Failure {
+    /// The message. It needs no interpreter.
+    pub fn text(&self) -> String {
+        match self {
+            Failure::Sort(error) => error.to_string(),
+            Failure::Index(error) => error.to_string(),
+            Failure::Columns(error) => error.to_string(),
+            Failure::Request(text) | Failure::Batch(text) | Failure::Source(text) => text.clone(),
+            Failure::Exception(_) => "an exception of the program".into(),
+        }
+    }
 }
 
 impl From<SortError> for Failure {
@@ -34,6 +56,18 @@ impl From<SortError> for Failure {
 impl From<IndexError> for Failure {
     fn from(error: IndexError) -> Failure {
         Failure::Index(error)
+    }
+}
+
+impl From<ColumnsError> for Failure {
+    fn from(error: ColumnsError) -> Failure {
+        Failure::Columns(error)
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Failure {
+        Failure::Exception(error)
     }
 }
 
@@ -87,7 +121,20 @@ impl Failure {
             Failure::Sort(error) => of_sort(py, error)?.build(py),
             Failure::Index(error) => of_index(py, &error)?.build(py),
             Failure::Request(text) => Exception::new(py, "InvalidRequest", text).build(py),
+            Failure::Columns(error) => Exception::new(py, class_of_columns(&error), error).build(py),
+            Failure::Batch(text) => Exception::new(py, "SchemaMismatch", text).build(py),
+            Failure::Source(text) => Exception::new(py, "AscotError", text).build(py),
+            Failure::Exception(error) => Ok(error),
         }
+    }
+}
+
+fn class_of_columns(error: &ColumnsError) -> &'static str {
+    match error {
+        ColumnsError::NoKey | ColumnsError::NoOrder { .. } => "InvalidRequest",
+        ColumnsError::Corrupt { .. } => "InternalError",
+        ColumnsError::Arrow(_) => "AscotError",
+        _ => "SchemaMismatch",
     }
 }
 

@@ -6,12 +6,14 @@
 //!   jobs, tools        sort, merge, split, explain; generate and check records
 //!   plans              plans without files, simulations, measurements of volumes
 //!   views, indexes     open views and indexed directories
+//!   arrow              Python objects as Arrow batches, and batches as Python objects
 //!   running            a job on a thread of its own: the interpreter is released, signals and progress are polled
 //!   errors             errors of the libraries as exceptions of the package
 //! ```
 //!
 //! The package (`python/ascot`) has the interface for users; the functions here may change with it.
 
+mod arrow;
 mod errors;
 mod indexes;
 mod jobs;
@@ -26,6 +28,8 @@ use pyo3::pymodule;
 /// The functions that the package calls.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::arrow::{Batch, BatchStream};
     #[pymodule_export]
     use super::indexes::{Batches, Index, IndexWriter, open_index, open_writer};
     #[pymodule_export]

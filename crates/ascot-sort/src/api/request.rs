@@ -27,6 +27,8 @@ pub enum Input {
     Path(PathBuf),
     /// Standard input.
     Stdin,
+    /// The program that runs the job makes the records ([`RunOptions::program`](crate::RunOptions::program)).
+    Program,
 }
 
 impl Input {
@@ -43,6 +45,8 @@ pub enum Output {
     Path(PathBuf),
     /// Standard output.
     Stdout,
+    /// The program that runs the job takes the records ([`RunOptions::program`](crate::RunOptions::program)).
+    Program,
     /// Several files, each key in only one of them. All of them appear, or none.
     Parts(Parts),
 }
@@ -300,7 +304,7 @@ impl SortRequest {
                 let pattern = std::path::absolute(&parts.pattern)?;
                 parts.pattern = pattern.to_string_lossy().into_owned();
             }
-            Output::Stdout => {}
+            Output::Stdout | Output::Program => {}
         }
         if let Some(path) = &mut absolute.boundaries {
             *path = std::path::absolute(&path)?;

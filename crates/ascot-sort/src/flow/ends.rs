@@ -20,6 +20,7 @@ use ascot_io::{Action, AtomicOutput, Buf, Disk, IoError, ReadStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::api::{Cancel, Input, Output, SortError};
+use crate::read::PROGRAM_RECORDS;
 
 /// Time between two attempts to open a named pipe that has no reader yet.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
@@ -59,6 +60,7 @@ pub(super) fn input_name(input: &Input) -> PathBuf {
     match input {
         Input::Path(path) => path.clone(),
         Input::Stdin => "standard input".into(),
+        Input::Program => PROGRAM_RECORDS.into(),
     }
 }
 
@@ -67,13 +69,20 @@ pub(super) fn output_name(output: &Output) -> PathBuf {
     match output {
         Output::Path(path) => path.clone(),
         Output::Stdout => "standard output".into(),
+        Output::Program => PROGRAM_RECORDS.into(),
         Output::Parts(parts) => PathBuf::from(&parts.pattern),
     }
 }
 
 /// Opens an input.
 pub(super) fn open_input(disk: &Disk, input: &Input) -> Result<InputEnd, SortError> {
-    let Input::Path(path) = input else { return open_stdin(disk) };
+    let path = match input {
+        Input::Path(path) => path,
+        Input::Stdin => return open_stdin(disk),
+        Input::Program => {
+            return Ok(InputEnd::File(disk.open_program_source(Path::new(PROGRAM_RECORDS), "input")?));
+        }
+    };
     let error = failed(Action::Open, path);
     let kind = std::fs::metadata(path).map_err(&error)?.file_type();
     if kind.is_socket() {
@@ -109,7 +118,7 @@ fn connected(path: &Path) -> Result<PipeEnd, SortError> {
 pub(super) fn is_file(output: &Output) -> bool {
     match output {
         Output::Path(path) => std::fs::metadata(path).map_or(true, |stat| stat.is_file() || stat.is_dir()),
-        Output::Stdout | Output::Parts(_) => false,
+        Output::Stdout | Output::Program | Output::Parts(_) => false,
     }
 }
 
@@ -119,6 +128,7 @@ pub(super) fn input_bytes(input: &Input) -> Option<u64> {
         Input::Path(path) => {
             std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|stat| stat.len())
         }
+        Input::Program => None,
         Input::Stdin => {
             let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
             let stat = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -135,7 +145,9 @@ pub(super) fn open_output(disk: &Disk, output: &Output, cancel: &Cancel) -> Resu
         }
         Output::Path(path) => path,
         Output::Stdout => return Ok(OutputEnd::Pipe(open_stdout()?)),
-        Output::Parts(_) => return Err(SortError::Internal("a flow with a pattern of names")),
+        Output::Parts(_) | Output::Program => {
+            return Err(SortError::Internal("a flow with an output that is neither file nor pipe"));
+        }
     };
     if std::fs::metadata(path).is_ok_and(|stat| stat.file_type().is_socket()) {
         return Ok(OutputEnd::Pipe(connected(path)?));

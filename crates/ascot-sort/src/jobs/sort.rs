@@ -102,7 +102,7 @@ fn check_directory(request: &SortRequest) -> Result<(), SortError> {
     match &request.output {
         Output::Path(path) => AtomicOutput::check_directory(path)?,
         Output::Parts(parts) => AtomicOutput::check_directory(&parts.path(0))?,
-        Output::Stdout => {}
+        Output::Stdout | Output::Program => {}
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ use crate::runs::RunBlock;
 
 /// Merges the sorted inputs of a job into its output; in several passes if there are too many for one.
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError> {
-    if job.request.checks.strict && matches!(job.request.output, Output::Stdout) {
+    if job.request.checks.strict && matches!(job.request.output, Output::Stdout | Output::Program) {
         refuse_misfits_beforehand(&job)?;
     }
     let mut output = job.open_output()?;

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::{Cancel, Output, SortError};
 use crate::output::Commit;
 use crate::output::rolling::RollingFiles;
+use crate::read::PROGRAM_RECORDS;
 use crate::records::{MergedBlock, Records};
 
 /// The durable bytes of an output file, and those after them up to a record's end.
@@ -257,7 +258,7 @@ impl<R: Records> Commit for OutputWriter<R> {
 pub enum OutputStream {
     /// The file.
     File(AtomicOutput),
-    /// Standard output.
+    /// Standard output, or the program.
     Pipe(Box<dyn WriteStream>),
 }
 
@@ -274,6 +275,10 @@ impl OutputStream {
                 let fd = std::io::stdout().as_fd().try_clone_to_owned();
                 let fd = fd.map_err(|error| IoError::from_os(Action::Open, name, 0, error))?;
                 Ok(OutputStream::Pipe(disk.to_writer(fd, name, "output")?))
+            }
+            (Output::Program, _) => {
+                let stream = disk.open_program_sink(Path::new(PROGRAM_RECORDS), "output")?;
+                Ok(OutputStream::Pipe(stream))
             }
             (Output::Parts(_), _) => Err(SortError::Internal("several files opened as one output")),
         }

@@ -392,7 +392,7 @@ pub(crate) fn output_files(output: &Output) -> u64 {
     match output {
         Output::Path(path) => u64::from(std::fs::metadata(path).map_or(true, |stat| stat.is_file())),
         Output::Parts(parts) => parts.count.into(),
-        Output::Stdout => 0,
+        Output::Stdout | Output::Program => 0,
     }
 }
 

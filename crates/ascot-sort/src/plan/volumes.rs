@@ -6,7 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook, Ledger, RequestObserver};
+use ascot_io::{
+    DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook, Ledger, ProgramStreams,
+    RequestObserver,
+};
 use ascot_model::measurement::{Requests, VolumeRequests};
 
 use crate::api::{Input, Output, SortError, SortRequest, Volumes};
@@ -64,7 +67,7 @@ fn measured(request: &SortRequest, budget: &Budget) -> Vec<(u64, VolumeRequests)
 pub(crate) fn input_paths(request: &SortRequest) -> Vec<PathBuf> {
     let path = |input: &Input| match input {
         Input::Path(path) => Some(path.clone()),
-        Input::Stdin => None,
+        Input::Stdin | Input::Program => None,
     };
     request.inputs.iter().filter_map(path).collect()
 }
@@ -81,7 +84,7 @@ pub fn output_dir(output: &Output) -> Option<PathBuf> {
     let path = match output {
         Output::Path(path) => path.clone(),
         Output::Parts(parts) => parts.path(0),
-        Output::Stdout => return None,
+        Output::Stdout | Output::Program => return None,
     };
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(dir.to_path_buf())
@@ -103,13 +106,16 @@ pub struct RunOptions {
     pub memory_bytes: Option<u64>,
     /// Sees every request of the job to its files.
     pub requests: Option<Arc<dyn RequestObserver>>,
+    /// The ends of the job in this process, for `Input::Program` and `Output::Program`.
+    pub program: ProgramStreams,
 }
 
 impl RunOptions {
     /// The options of a disk, with a ledger of its own.
     pub(crate) fn of_disks(&self) -> DiskOptions {
         let ledger = Ledger::observed(self.requests.clone());
-        DiskOptions { faults: self.faults.clone(), ledger, ..DiskOptions::default() }
+        let program = self.program.clone();
+        DiskOptions { faults: self.faults.clone(), ledger, program, ..DiskOptions::default() }
     }
 }
 

@@ -34,6 +34,9 @@ pub struct InputFile {
     crlf: bool,
 }
 
+/// Name of records that the program makes or takes, for messages.
+pub const PROGRAM_RECORDS: &str = "the records of the program";
+
 /// Maximum length of the completion of a last record without its terminator.
 pub const COMPLETION_BYTES: usize = 2;
 
@@ -44,6 +47,8 @@ enum Source {
         name: PathBuf,
         rest: Mutex<Option<Pipe>>,
     },
+    /// The program makes the records. They are opened once, and not peeked at.
+    Program,
     /// A part of a partitioned write.
     Part {
         path: PathBuf,
@@ -220,6 +225,9 @@ impl InputFile {
                     None => return InputFile::pipe(name, file),
                 }
             }
+            Input::Program => {
+                return Ok(InputFile { source: Source::Program, size: None, start: 0, crlf: false });
+            }
             Input::Path(path) => (path.clone(), File::open(path).map_err(|error| failed(path, error))?),
         };
         let stat = file.metadata().map_err(|error| failed(&name, error))?;
@@ -259,6 +267,7 @@ impl InputFile {
         match &self.source {
             Source::Regular(path) => path,
             Source::Pipe { name, .. } => name,
+            Source::Program => Path::new(PROGRAM_RECORDS),
             Source::Part { path, .. } => path,
         }
     }
@@ -267,7 +276,7 @@ impl InputFile {
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
             Source::Regular(path) => Some(path),
-            Source::Pipe { .. } | Source::Part { .. } => None,
+            Source::Pipe { .. } | Source::Program | Source::Part { .. } => None,
         }
     }
 
@@ -291,7 +300,7 @@ impl InputFile {
                 pipe.file.by_ref().take(want).read_to_end(&mut pipe.peeked).map_err(failed)?;
                 Ok(pipe.peeked[..bytes.min(pipe.peeked.len())].to_vec())
             }
-            Source::Part { .. } => Ok(Vec::new()),
+            Source::Program | Source::Part { .. } => Ok(Vec::new()),
         }
     }
 
@@ -316,6 +325,7 @@ impl InputFile {
                 };
                 Ok(Box::new(PartStream::open(disk, path, index, offset, pool)?))
             }
+            Source::Program => Ok(disk.open_program_source(Path::new(PROGRAM_RECORDS), "input")?),
             Source::Pipe { name, rest } => {
                 let pipe = rest.lock().unpoisoned().take();
                 let Some(pipe) = pipe else {

@@ -13,8 +13,8 @@ pub mod record_reader;
 
 pub(crate) use damage::RecordStart;
 pub(crate) use inputs::{
-    COMPLETION_BYTES, Fingerprint, InputFile, InputPosition, Inputs, PART_BLOCKS, Span, part_ahead_bytes,
-    read_index_of,
+    COMPLETION_BYTES, Fingerprint, InputFile, InputPosition, Inputs, PART_BLOCKS, PROGRAM_RECORDS, Span,
+    part_ahead_bytes, read_index_of,
 };
 pub(crate) use open::{
     csv_head, keys_need_head, look_at, notice_of_unnamed, open_inputs, refuse_different, refuse_others,

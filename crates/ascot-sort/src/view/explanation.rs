@@ -75,6 +75,7 @@ pub fn explain_part(
         into: match output {
             Output::Path(path) => path.display().to_string(),
             Output::Stdout | Output::Parts(_) => "standard output".into(),
+            Output::Program => "the program".into(),
         },
         in_turns,
         seconds: pass.seconds(),

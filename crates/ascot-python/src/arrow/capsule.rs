@@ -1,0 +1,318 @@
+//! The C structures of Arrow's PyCapsule interface, moved out of capsules and into capsules.
+//!
+//! Invariants: a structure that is taken from a capsule is owned here and released once. Arrays of other libraries are
+//! checked before and after their import, so that lengths and offsets that contradict each other are errors. Memory
+//! that is shorter than all of them say cannot be recognised.
+
+use std::ffi::{CStr, CString, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type, to_ffi};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{Array, RecordBatch, RecordBatchOptions, RecordBatchReader, StructArray};
+use arrow_schema::{DataType, Schema, SchemaRef, UnionMode};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyCapsuleMethods};
+
+use crate::errors::Failure;
+
+const STREAM: &CStr = c"arrow_array_stream";
+const SCHEMA: &CStr = c"arrow_schema";
+const ARRAY: &CStr = c"arrow_array";
+
+/// The pointer in a capsule.
+fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<NonNull<T>> {
+    let capsule = capsule.cast::<PyCapsule>()?;
+    Ok(capsule.pointer_checked(Some(name))?.cast())
+}
+
+/// A stream of batches of another library. It needs no interpreter.
+pub struct ForeignStream {
+    stream: FFI_ArrowArrayStream,
+    schema: SchemaRef,
+}
+
+impl ForeignStream {
+    /// The stream in a capsule, which is empty afterwards.
+    ///
+    /// # Errors
+    /// No such capsule, a stream that was read before, or one of arrays that are no batches.
+    #[expect(unsafe_code, reason = "the stream lies behind a pointer")]
+    pub fn from_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<ForeignStream> {
+        let stream = pointer::<FFI_ArrowArrayStream>(capsule, STREAM)?;
+        // SAFETY: a capsule of this name holds such a structure, which is moved out.
+        let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
+        let (Some(get_schema), Some(_)) = (stream.get_schema(), stream.release()) else {
+            return Err(Failure::Request("the Arrow stream was read before".into()).into());
+        };
+        let mut schema = FFI_ArrowSchema::empty();
+        // SAFETY: the function belongs to this stream, which is not released.
+        let code = unsafe { get_schema(&raw mut stream, &raw mut schema) };
+        if code != 0 {
+            return Err(last_error(&mut stream, code).into());
+        }
+        Ok(ForeignStream { stream, schema: schema_of(&schema)? })
+    }
+
+    /// The schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next batch; none at the end. It may wait as long as the other library does.
+    ///
+    /// # Errors
+    /// The error of the other library, or a batch that contradicts itself.
+    #[expect(unsafe_code, reason = "the functions of the stream are those of another library")]
+    pub fn next(&mut self) -> Result<Option<RecordBatch>, Failure> {
+        let Some(get_next) = self.stream.get_next() else { return Ok(None) };
+        let mut array = FFI_ArrowArray::empty();
+        // SAFETY: the function belongs to this stream, which is not released; one thread calls it at a time.
+        let code = unsafe { get_next(&raw mut self.stream, &raw mut array) };
+        if code != 0 {
+            return Err(last_error(&mut self.stream, code));
+        }
+        if array.is_released() {
+            return Ok(None);
+        }
+        record_batch(array, &self.schema).map(Some).map_err(Failure::Batch)
+    }
+}
+
+/// The error of a call that returned `code`.
+#[expect(unsafe_code, reason = "the text of the error lies behind a pointer")]
+fn last_error(stream: &mut FFI_ArrowArrayStream, code: i32) -> Failure {
+    let text = match stream.get_last_error() {
+        // SAFETY: the function belongs to this stream; its text is valid until the next call, and copied.
+        Some(get_last_error) => unsafe {
+            NonNull::new(get_last_error(&raw mut *stream).cast_mut())
+                .map(|text| CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned())
+        },
+        None => None,
+    };
+    let text = text.unwrap_or_else(|| std::io::Error::from_raw_os_error(code).to_string());
+    Failure::Source(format!("the Arrow stream failed: {text}"))
+}
+
+/// The schema of batches.
+fn schema_of(schema: &FFI_ArrowSchema) -> Result<SchemaRef, Failure> {
+    let wrong = |text: String| Failure::Batch(format!("the schema of the source is malformed: {text}"));
+    if schema.release().is_none() {
+        return Err(wrong("it was read before".into()));
+    }
+    // The library asserts parts of the format.
+    let found = catch_unwind(AssertUnwindSafe(|| DataType::try_from(schema)));
+    match found
+        .map_err(|_| wrong("it contradicts itself".into()))?
+        .map_err(|error| wrong(error.to_string()))?
+    {
+        DataType::Struct(fields) => {
+            let metadata = schema.metadata().map_err(|error| wrong(error.to_string()))?;
+            Ok(Arc::new(Schema::new_with_metadata(fields, metadata)))
+        }
+        other => Err(Failure::Request(format!(
+            "the source has arrays of type {other}, which have no columns\n  give a table or batches"
+        ))),
+    }
+}
+
+/// The schema in a capsule.
+#[expect(unsafe_code, reason = "the schema lies behind a pointer")]
+pub fn schema_from_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
+    let schema = pointer::<FFI_ArrowSchema>(capsule, SCHEMA)?;
+    // SAFETY: a capsule of this name holds such a structure, which the capsule keeps.
+    Ok(schema_of(unsafe { schema.as_ref() })?)
+}
+
+/// The batch in a pair of capsules, of a schema and an array.
+#[expect(unsafe_code, reason = "the array lies behind a pointer")]
+pub fn batch_from_capsules(capsules: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
+    let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = capsules.extract()?;
+    let schema = schema_from_capsule(&schema)?;
+    let array = pointer::<FFI_ArrowArray>(&array, ARRAY)?;
+    // SAFETY: a capsule of this name holds such a structure, which is moved out.
+    let array = unsafe { FFI_ArrowArray::from_raw(array.as_ptr()) };
+    if array.is_released() {
+        return Err(Failure::Batch("the batch was read before".into()).into());
+    }
+    Ok(record_batch(array, &schema).map_err(Failure::Batch)?)
+}
+
+/// The batch of an array that is not released; the error tells how it contradicts itself.
+#[expect(unsafe_code, reason = "the buffers lie behind pointers")]
+fn record_batch(array: FFI_ArrowArray, schema: &SchemaRef) -> Result<RecordBatch, String> {
+    let wrong = |text: String| format!("a batch of the source contradicts itself: {text}");
+    let data_type = DataType::Struct(schema.fields().clone());
+    check(RawArray::of(&array), &data_type).map_err(wrong)?;
+    // SAFETY: the numbers of buffers and children were checked; the source answers for the sizes of its buffers.
+    let data =
+        unsafe { from_ffi_and_data_type(array, data_type) }.map_err(|error| wrong(error.to_string()))?;
+    data.validate_full().map_err(|error| wrong(error.to_string()))?;
+    let rows = data.len();
+    let (_, columns, nulls) = StructArray::from(data).into_parts();
+    if nulls.is_some_and(|nulls| nulls.null_count() > 0) {
+        return Err("the source has rows that are null as a whole, which are not rows of a table".into());
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        .map_err(|error| wrong(error.to_string()))
+}
+
+/// The fields of an array as Arrow's C data interface lays them out.
+#[repr(C)]
+struct RawArray {
+    length: i64,
+    null_count: i64,
+    offset: i64,
+    n_buffers: i64,
+    n_children: i64,
+    buffers: *const *const c_void,
+    children: *const *const RawArray,
+    dictionary: *const RawArray,
+    release: *const c_void,
+    private_data: *const c_void,
+}
+
+impl RawArray {
+    #[expect(unsafe_code, reason = "the fields of the library's structure are private")]
+    fn of(array: &FFI_ArrowArray) -> &RawArray {
+        // SAFETY: both have the layout of the C data interface, and all bit patterns are valid for this one.
+        unsafe { &*std::ptr::from_ref(array).cast::<RawArray>() }
+    }
+
+    /// Buffer number `at`, null if there is none.
+    #[expect(unsafe_code, reason = "the buffers lie behind a pointer")]
+    fn buffer(&self, at: usize) -> *const c_void {
+        if self.buffers.is_null() || at as i64 >= self.n_buffers {
+            return std::ptr::null();
+        }
+        // SAFETY: the array has more than `at` buffers.
+        unsafe { *self.buffers.add(at) }
+    }
+
+    /// The children, `count` of them.
+    #[expect(unsafe_code, reason = "the children lie behind pointers")]
+    fn children(&self, count: usize) -> Result<Vec<&RawArray>, String> {
+        if self.n_children != count as i64 {
+            return Err(format!("{} children instead of {count}", self.n_children));
+        }
+        if count > 0 && self.children.is_null() {
+            return Err("its children are missing".into());
+        }
+        // SAFETY: the array has `count` pointers to children, which live as long as the array.
+        let child = |at: usize| unsafe { (*self.children.add(at)).as_ref() };
+        (0..count).map(|at| child(at).ok_or_else(|| format!("child {} is missing", at + 1))).collect()
+    }
+}
+
+/// Checks what the import assumes: the numbers of buffers and children, and that lengths are not negative.
+#[expect(unsafe_code, reason = "a dictionary lies behind a pointer")]
+fn check(raw: &RawArray, data_type: &DataType) -> Result<(), String> {
+    let length = usize::try_from(raw.length).map_err(|_| format!("a length of {}", raw.length))?;
+    let offset = usize::try_from(raw.offset).map_err(|_| format!("an offset of {}", raw.offset))?;
+    // No memory has more elements than this; sizes in bits still fit a number.
+    let end = length.checked_add(offset).filter(|end| *end <= isize::MAX as usize >> 9);
+    let end = end.ok_or_else(|| format!("a length of {length} and an offset of {offset}"))?;
+    if raw.null_count < -1 || raw.null_count > raw.length {
+        return Err(format!("{} nulls in {length} values", raw.null_count));
+    }
+    let wanted = buffers_of(data_type);
+    if raw.n_buffers < wanted as i64 || (wanted > 0 && raw.buffers.is_null()) {
+        return Err(format!("{} buffers for values of type {data_type} instead of {wanted}", raw.n_buffers));
+    }
+    let values = if let DataType::Dictionary(keys, _) = data_type { keys.as_ref() } else { data_type };
+    check_end_of_values(raw, values, end)?;
+    // SAFETY: the dictionary, if there is one, lives as long as the array.
+    match (data_type, unsafe { raw.dictionary.as_ref() }) {
+        (DataType::Dictionary(_, values), Some(dictionary)) => check(dictionary, values)?,
+        (DataType::Dictionary(..), None) => return Err("its dictionary is missing".into()),
+        _ => {}
+    }
+    let types = children_of(data_type);
+    let children = raw.children(types.len())?;
+    children.iter().zip(types).try_for_each(|(child, data_type)| check(child, data_type))
+}
+
+/// Checks the end of the last value of variable length, which the import takes for the length of all values.
+#[expect(unsafe_code, reason = "the offsets lie behind a pointer")]
+fn check_end_of_values(raw: &RawArray, data_type: &DataType, end: usize) -> Result<(), String> {
+    let wide = match data_type {
+        DataType::Utf8 | DataType::Binary => false,
+        DataType::LargeUtf8 | DataType::LargeBinary => true,
+        _ => return Ok(()),
+    };
+    if end == 0 {
+        return Ok(());
+    }
+    let offsets = raw.buffer(1);
+    if offsets.is_null() {
+        return Err("its offsets are missing".into());
+    }
+    // SAFETY: an array of `end` values has one more offset.
+    let last = unsafe {
+        if wide {
+            offsets.cast::<i64>().add(end).read_unaligned()
+        } else {
+            offsets.cast::<i32>().add(end).read_unaligned().into()
+        }
+    };
+    if last < 0 { Err(format!("an offset of {last}")) } else { Ok(()) }
+}
+
+/// Minimum number of buffers of an array.
+fn buffers_of(data_type: &DataType) -> usize {
+    use DataType as T;
+    match data_type {
+        T::Null | T::RunEndEncoded(..) => 0,
+        T::Struct(_) | T::FixedSizeList(..) | T::Union(_, UnionMode::Sparse) => 1,
+        T::Utf8 | T::LargeUtf8 | T::Binary | T::LargeBinary => 3,
+        T::Utf8View | T::BinaryView | T::ListView(_) | T::LargeListView(_) => 3,
+        _ => 2,
+    }
+}
+
+/// The types of the children of an array.
+fn children_of(data_type: &DataType) -> Vec<&DataType> {
+    use DataType as T;
+    match data_type {
+        T::List(field) | T::LargeList(field) | T::ListView(field) | T::LargeListView(field) => {
+            vec![field.data_type()]
+        }
+        T::FixedSizeList(field, _) | T::Map(field, _) => vec![field.data_type()],
+        T::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        T::Union(fields, _) => fields.iter().map(|(_, field)| field.data_type()).collect(),
+        T::RunEndEncoded(ends, values) => vec![ends.data_type(), values.data_type()],
+        _ => Vec::new(),
+    }
+}
+
+/// A capsule with a stream.
+pub fn stream_capsule<'py>(
+    py: Python<'py>,
+    reader: Box<dyn RecordBatchReader + Send>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
+}
+
+/// A capsule with a schema.
+pub fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
+    let schema = FFI_ArrowSchema::try_from(schema).map_err(|error| Failure::Source(error.to_string()))?;
+    PyCapsule::new_with_value(py, schema, SCHEMA)
+}
+
+/// Two capsules: the schema of a batch, and the batch.
+pub fn batch_capsules<'py>(
+    py: Python<'py>,
+    batch: &RecordBatch,
+) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+    let data = StructArray::from(batch.clone()).to_data();
+    let (array, _) = to_ffi(&data).map_err(|error| Failure::Source(error.to_string()))?;
+    Ok((schema_capsule(py, &batch.schema())?, PyCapsule::new_with_value(py, array, ARRAY)?))
+}
+
+/// A text without the bytes that end a text in C.
+pub fn c_text(text: &str) -> String {
+    CString::new(text).map_or_else(|_| text.replace('\0', "\\0"), |_| text.to_owned())
+}

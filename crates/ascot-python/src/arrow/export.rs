@@ -1,0 +1,303 @@
+//! Record batches as Python objects.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
+use std::sync::{Mutex, TryLockError};
+
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use ascot_io::Unpoisoned;
+use ascot_sort::Cancel;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use super::capsule::{batch_capsules, c_text, schema_capsule, stream_capsule};
+use crate::errors::Failure;
+
+/// Makes the batches of a stream.
+pub trait BatchReader: Send {
+    /// The schema of the batches.
+    fn schema(&self) -> SchemaRef;
+
+    /// The next batch; none at the end. It never waits for the interpreter. While it waits for other threads it calls
+    /// `look` about every 50 ms, and ends with its error.
+    ///
+    /// # Errors
+    /// The stream has failed, and has ended.
+    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure>;
+}
+
+/// A batch of rows in columns. It exports Arrow's PyCapsule interface: pyarrow.record_batch(batch),
+/// polars.DataFrame(batch), duckdb.sql("from batch").
+#[pyclass(frozen, module = "ascot._native")]
+pub struct Batch {
+    batch: RecordBatch,
+}
+
+impl Batch {
+    /// The object for a batch.
+    pub fn new(batch: RecordBatch) -> Batch {
+        Batch { batch }
+    }
+}
+
+#[pymethods]
+impl Batch {
+    /// Number of rows.
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// Number of columns.
+    #[getter]
+    fn num_columns(&self) -> usize {
+        self.batch.num_columns()
+    }
+
+    /// Names of the columns.
+    #[getter]
+    fn column_names(&self) -> Vec<String> {
+        names(self.batch.schema_ref())
+    }
+
+    /// Bytes of the arrays in memory. Batches that share arrays count them each.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.batch.get_array_memory_size()
+    }
+
+    fn __len__(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<ascot.Batch: {} rows of {}>", self.batch.num_rows(), columns(self.batch.schema_ref()))
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py, self.batch.schema_ref())
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        // A request that is not followed: the consumer converts.
+        drop(requested_schema);
+        batch_capsules(py, &self.batch)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        drop(requested_schema);
+        let one = RecordBatchIterator::new([Ok(self.batch.clone())], self.batch.schema());
+        stream_capsule(py, Box::new(one))
+    }
+}
+
+/// A stream of batches, which can be read once: by a for loop, or by a library through Arrow's PyCapsule interface.
+#[pyclass(frozen, module = "ascot._native")]
+pub struct BatchStream {
+    schema: SchemaRef,
+    reader: Mutex<State>,
+    /// Stops the work for the stream.
+    cancel: Cancel,
+    /// The process whose threads work for the stream.
+    process: u32,
+}
+
+enum State {
+    Open(Box<dyn BatchReader>),
+    /// It has ended, or failed.
+    Ended,
+    /// Another library reads it.
+    HandedOver,
+    Closed,
+}
+
+impl BatchStream {
+    /// The object for a stream. `cancel` stops its work; afterwards the reader ends soon.
+    pub fn new(reader: Box<dyn BatchReader>, cancel: &Cancel) -> BatchStream {
+        BatchStream {
+            schema: reader.schema(),
+            reader: Mutex::new(State::Open(reader)),
+            cancel: cancel.clone(),
+            process: process::id(),
+        }
+    }
+
+    /// Whether this process was forked from the one whose threads work for the stream.
+    fn is_forked(&self) -> bool {
+        self.process != process::id()
+    }
+
+    fn read(&self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure> {
+        let mut state = self.reader.lock().unpoisoned();
+        let reader = match &mut *state {
+            State::Open(reader) => reader,
+            State::Ended => return Ok(None),
+            State::HandedOver => return Err(used("another library reads these batches")),
+            State::Closed => return Err(used("the batches are closed")),
+        };
+        let next = reader.next(look);
+        if !matches!(next, Ok(Some(_))) {
+            *state = State::Ended;
+        }
+        next
+    }
+}
+
+fn used(text: &str) -> Failure {
+    Failure::Exception(PyValueError::new_err(text.to_owned()))
+}
+
+#[pymethods]
+impl BatchStream {
+    /// Names of the columns.
+    #[getter]
+    fn column_names(&self) -> Vec<String> {
+        names(&self.schema)
+    }
+
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        if self.is_forked() {
+            return Err(used("this process was forked while the batches were read").into());
+        }
+        let batch = py.detach(|| self.read(&mut || Python::attach(|py| py.check_signals())))?;
+        Ok(batch.map(Batch::new))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<ascot.BatchStream of {}>", columns(&self.schema))
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py, &self.schema)
+    }
+
+    /// Hands the stream over to another library.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        drop(requested_schema);
+        let taken = py.detach(|| std::mem::replace(&mut *self.reader.lock().unpoisoned(), State::HandedOver));
+        let reader = match taken {
+            State::Open(reader) => Some(reader),
+            State::Ended => None,
+            State::HandedOver => return Err(used("another library reads these batches").into()),
+            State::Closed => return Err(used("the batches are closed").into()),
+        };
+        let exported = Exported { reader, schema: SchemaRef::clone(&self.schema), process: self.process };
+        stream_capsule(py, Box::new(exported))
+    }
+
+    /// Stops the work for the stream and removes its files. A stream that has ended is closed already.
+    fn close(&self, py: Python<'_>) {
+        if self.is_forked() {
+            return;
+        }
+        py.detach(|| {
+            self.cancel.cancel();
+            let mut state = self.reader.lock().unpoisoned();
+            if let State::Open(_) = &*state {
+                *state = State::Closed;
+            }
+        });
+    }
+}
+
+impl Drop for BatchStream {
+    fn drop(&mut self) {
+        let state = match self.reader.try_lock() {
+            Ok(mut state) => std::mem::replace(&mut *state, State::Closed),
+            Err(TryLockError::Poisoned(state)) => std::mem::replace(&mut *state.into_inner(), State::Closed),
+            // Only a thread that was not forked with this process holds it.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let State::Open(reader) = state else { return };
+        end(reader, self.process, || self.cancel.cancel());
+    }
+}
+
+/// Drops a reader without the interpreter, as its threads may need that to end.
+fn end(reader: Box<dyn BatchReader>, process: u32, cancel: impl FnOnce()) {
+    if process != process::id() {
+        // Its threads do not exist in a forked process.
+        std::mem::forget(reader);
+        return;
+    }
+    cancel();
+    // None if the interpreter has ended, or is not attached to this thread.
+    match Python::try_attach(|py| py.detach(|| drop(reader))) {
+        Some(()) => {}
+        None => {}
+    }
+}
+
+/// A stream as another library reads it.
+struct Exported {
+    reader: Option<Box<dyn BatchReader>>,
+    schema: SchemaRef,
+    process: u32,
+}
+
+impl Iterator for Exported {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let reader = self.reader.as_mut()?;
+        if self.process != process::id() {
+            return Some(Err(ArrowError::ComputeError(
+                "this process was forked while the batches were read".into(),
+            )));
+        }
+        // The caller is in C, where a panic would end the process. Signals are left to it: it may hold the interpreter
+        // in one thread and wait here in another.
+        let next = catch_unwind(AssertUnwindSafe(|| reader.next(&mut || Ok(()))));
+        let next = next.unwrap_or_else(|_| Err(Failure::Source("a fault of Ascot; please report it".into())));
+        if !matches!(next, Ok(Some(_))) {
+            self.reader = None;
+        }
+        next.map_err(|failure| ArrowError::ComputeError(c_text(&failure.text()))).transpose()
+    }
+}
+
+impl RecordBatchReader for Exported {
+    fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
+    }
+}
+
+impl Drop for Exported {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            std::mem::forget(self.reader.take());
+        }
+    }
+}
+
+fn names(schema: &Schema) -> Vec<String> {
+    schema.fields().iter().map(|field| field.name().clone()).collect()
+}
+
+/// The columns and their types, for people.
+fn columns(schema: &Schema) -> String {
+    let column =
+        |field: &std::sync::Arc<arrow_schema::Field>| format!("{}: {}", field.name(), field.data_type());
+    schema.fields().iter().map(column).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,211 @@
+//! Python objects as streams of batches.
+//!
+//! | object | read by |
+//! | --- | --- |
+//! | with `__arrow_c_stream__`: a table, a data frame, a relation | its C functions |
+//! | with `__arrow_c_array__`: one batch | its capsules |
+//! | an iterator or a list of these; `pyarrow.RecordBatchReader` | Python's `next` |
+//!
+//! A reader of pyarrow is used as an iterator, since its C functions replace the exceptions of a generator by texts.
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
+
+use super::capsule::{ForeignStream, batch_from_capsules, schema_from_capsule};
+use crate::errors::Failure;
+
+/// An object with batches.
+enum Part {
+    Batch(RecordBatch),
+    Stream(ForeignStream),
+}
+
+impl Part {
+    /// The part that is `object`; none if it is no part, perhaps an iterator of some.
+    fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Part>> {
+        if let Some(export) = object.getattr_opt("__arrow_c_stream__")? {
+            return Ok(Some(Part::Stream(ForeignStream::from_capsule(&export.call0()?)?)));
+        }
+        if let Some(export) = object.getattr_opt("__arrow_c_array__")? {
+            return Ok(Some(Part::Batch(batch_from_capsules(&export.call0()?)?)));
+        }
+        Ok(None)
+    }
+
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Part::Batch(batch) => batch.schema(),
+            Part::Stream(stream) => SchemaRef::clone(stream.schema()),
+        }
+    }
+}
+
+/// A stream of batches of one schema, from a Python object.
+pub struct Source {
+    schema: SchemaRef,
+    /// The part being read.
+    part: Option<Part>,
+    /// The parts after it.
+    items: Option<Py<PyIterator>>,
+    /// Number of parts begun.
+    parts: u64,
+}
+
+impl Source {
+    /// Whether an object may be a source: not if it is a path or a list of paths.
+    pub fn is_possible(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(object.hasattr("__arrow_c_stream__")? || object.hasattr("__arrow_c_array__")?)
+    }
+
+    /// The stream of `object`. The first part of an iterator is taken at once, as it has the schema.
+    ///
+    /// # Errors
+    /// An object without batches, or the exception that it raises.
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Source> {
+        // A reader of pyarrow.
+        let reads = object.hasattr("read_next_batch")?;
+        let part = if reads { None } else { Part::new(object)? };
+        if let Some(part) = part {
+            return Ok(Source { schema: part.schema(), part: Some(part), items: None, parts: 1 });
+        }
+        let no_items = object.is_instance_of::<PyString>()
+            || object.is_instance_of::<PyBytes>()
+            || object.is_instance_of::<PyByteArray>()
+            || object.is_instance_of::<PyDict>();
+        let items = object.try_iter().ok().filter(|_| !no_items);
+        let items = items.ok_or_else(|| no_batches(&format!("{} has", type_name(object)), object))?.unbind();
+        let schema = match object.getattr_opt("schema")?.filter(|_| reads) {
+            Some(schema) => Some(schema_from_capsule(&schema.call_method0("__arrow_c_schema__")?)?),
+            None => None,
+        };
+        let mut source = Source { schema: Schema::empty().into(), part: None, items: Some(items), parts: 0 };
+        match schema {
+            Some(schema) => source.schema = schema,
+            None if source.next_part(object.py())? => {
+                source.schema = source.part.as_ref().map_or(source.schema, Part::schema);
+            }
+            None => {
+                let text = "the source has no batches, so its columns are unknown\n  give at least one batch, which \
+                            may be empty";
+                return Err(Failure::Request(text.into()).into());
+            }
+        }
+        Ok(source)
+    }
+
+    /// The schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The stream itself, if the interpreter is not needed to read it. The source is empty afterwards.
+    pub fn take_stream(&mut self) -> Option<ForeignStream> {
+        match (&self.items, self.part.take()) {
+            (None, Some(Part::Stream(stream))) => Some(stream),
+            (_, part) => {
+                self.part = part;
+                None
+            }
+        }
+    }
+
+    /// The next batch; none at the end. The interpreter is released while another library computes it.
+    ///
+    /// # Errors
+    /// The exception of an iterator, the error of a stream, a batch that contradicts itself, or one of another schema.
+    pub fn next(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        loop {
+            let batch = match self.part.take() {
+                Some(Part::Batch(batch)) => Some(batch),
+                Some(Part::Stream(mut stream)) => {
+                    let batch = py.detach(|| stream.next())?;
+                    if batch.is_some() {
+                        self.part = Some(Part::Stream(stream));
+                    }
+                    batch
+                }
+                None if self.next_part(py)? => None,
+                None => return Ok(None),
+            };
+            if let Some(batch) = batch {
+                self.check(&batch)?;
+                return Ok(Some(batch));
+            }
+        }
+    }
+
+    /// Begins the next part; `false` if there is none.
+    fn next_part(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let Some(items) = &self.items else { return Ok(false) };
+        let Some(item) = items.bind(py).clone().next().transpose()? else {
+            self.items = None;
+            return Ok(false);
+        };
+        self.parts += 1;
+        let part = Part::new(&item)?;
+        self.part = Some(part.ok_or_else(|| {
+            no_batches(
+                &format!("item {} of the source, of type {}, has", self.parts, type_name(&item)),
+                &item,
+            )
+        })?);
+        Ok(true)
+    }
+
+    /// Refuses a batch with other columns than the first.
+    fn check(&self, batch: &RecordBatch) -> Result<(), Failure> {
+        match difference(&self.schema, batch.schema_ref()) {
+            None => Ok(()),
+            Some(text) => {
+                Err(Failure::Batch(format!("item {} of the source has another schema: {text}", self.parts)))
+            }
+        }
+    }
+}
+
+/// The batches of an object, all of them at once: for one that a function returns.
+pub fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+    let mut source = Source::new(object)?;
+    let mut batches = Vec::new();
+    while let Some(batch) = source.next(object.py())? {
+        batches.push(batch);
+    }
+    Ok(batches)
+}
+
+/// The first difference between the columns of two schemas.
+fn difference(expected: &Schema, found: &Schema) -> Option<String> {
+    let (wanted, given) = (expected.fields(), found.fields());
+    if wanted.len() != given.len() {
+        return Some(format!("{} columns instead of {}", given.len(), wanted.len()));
+    }
+    wanted.iter().zip(given).enumerate().find_map(|(at, (wanted, given))| {
+        if wanted.name() != given.name() {
+            return Some(format!("column {} is '{}' instead of '{}'", at + 1, given.name(), wanted.name()));
+        }
+        let same = wanted.data_type().equals_datatype(given.data_type());
+        (!same).then(|| {
+            let (name, given, wanted) = (wanted.name(), given.data_type(), wanted.data_type());
+            format!("column '{name}' has type {given} instead of {wanted}")
+        })
+    })
+}
+
+fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
+
+/// The error for an object without batches.
+fn no_batches(subject: &str, object: &Bound<'_, PyAny>) -> PyErr {
+    let remedy = match object.hasattr("to_arrow") {
+        Ok(true) => "\n  give the result of its to_arrow()",
+        _ => "",
+    };
+    PyTypeError::new_err(format!(
+        "{subject} no Arrow batches: give an object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow, polars, \
+         pandas, duckdb), or an iterator of batches{remedy}"
+    ))
+}

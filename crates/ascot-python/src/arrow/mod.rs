@@ -1,0 +1,21 @@
+//! The bridge to Arrow: Python objects as streams of record batches, and record batches as Python objects.
+//!
+//! ```text
+//!   pyarrow, polars, pandas, duckdb, a generator ──Source──> RecordBatch ──Batch, BatchStream──> the same
+//!                                         __arrow_c_stream__, __arrow_c_array__
+//! ```
+//!
+//! No data is copied: the libraries hand over pointers in capsules, and the memory lives as long as one of them uses it.
+//!
+//! A [`Source`] is read by the thread that calls the package, as its objects may be bound to this thread. Only a
+//! [`ForeignStream`], which needs no interpreter, may be moved to another one. A [`BatchStream`] is read by whatever
+//! thread its consumer uses, with or without the interpreter; its [`BatchReader`] must therefore never wait for the
+//! interpreter, except in the function that is passed to it.
+
+mod capsule;
+mod export;
+mod import;
+
+pub use capsule::ForeignStream;
+pub use export::{Batch, BatchReader, BatchStream};
+pub use import::{Source, batches_of};
