@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from ascot import index as index
     from ascot import plan as plan
     from ascot._native import __version__ as __version__
+    from ascot.batches import Batch as Batch
+    from ascot.batches import Batches as Batches
     from ascot.errors import AscotError as AscotError
     from ascot.errors import AscotWarning as AscotWarning
     from ascot.errors import Damaged as Damaged
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 # The module of each name.
 _MODULES = {
     "_native": ("__version__",),
+    "batches": ("Batch", "Batches"),
     "errors": (
         "AscotError",
         "AscotWarning",

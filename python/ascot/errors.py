@@ -152,6 +152,20 @@ class InternalError(AscotError, RuntimeError):
     """A fault of Ascot; please report it."""
 
 
+def warn(texts: list[str]) -> None:
+    """Issues warnings to the caller of the package."""
+    if not texts:
+        return
+    import sys
+    import warnings
+
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("ascot."):
+        level, frame = level + 1, frame.f_back
+    for text in texts:
+        warnings.warn(text, AscotWarning, stacklevel=level)
+
+
 def make(name: str, message: str, fields: dict[str, Any]) -> AscotError:
     """The exception of the class `name` with these fields. The extension module calls this."""
     known: dict[str, Any] = globals()

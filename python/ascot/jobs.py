@@ -1,4 +1,4 @@
-"""Jobs on files: sort, merge, split and reshape.
+"""Jobs on files and Arrow batches: sort, merge, split and reshape.
 
 A job runs until its output is complete, and returns its report. Meanwhile other threads of the program run. Ctrl-C
 stops the job, which removes its files, and raises KeyboardInterrupt.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from ascot import _native
+from ascot.batches import Batches
+from ascot.errors import warn
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
 from ascot.progress import Progress, reporter
 from ascot.reports import Plan, Report, plan_of_report, report_of
-from ascot.sources import PathLike, Source, paths_of
+from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, sources_of
 from ascot.units import memory_argument
 
 __all__ = ["Job", "merge", "reshape", "resume", "sort", "split"]
@@ -77,8 +79,26 @@ _SETTINGS = {
 }
 
 
+@overload
 def sort(
-    source: Source,
+    source: Source | ArrowSource,
+    *,
+    to: None = None,
+    view: None = None,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    unique: bool = False,
+    stable: bool = False,
+    top: int | None = None,
+    method: str = "auto",
+    **settings: Unpack[Settings],
+) -> Batches: ...
+
+
+@overload
+def sort(
+    source: Source | ArrowSource,
     *,
     to: PathLike | None = None,
     view: PathLike | None = None,
@@ -91,10 +111,38 @@ def sort(
     parts: int | None = None,
     method: str = "auto",
     **settings: Unpack[Settings],
-) -> Job:
-    """Sorts files to the file `to`, or to the view `view`.
+) -> Job: ...
 
-    `source` is a path, a pattern or a list of them. `key` is a key or a list of keys, and `layout` describes the
+
+def sort(
+    source: Source | ArrowSource,
+    *,
+    to: PathLike | None = None,
+    view: PathLike | None = None,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    unique: bool = False,
+    stable: bool = False,
+    top: int | None = None,
+    parts: int | None = None,
+    method: str = "auto",
+    **settings: Unpack[Settings],
+) -> Job | Batches:
+    """Sorts files or Arrow batches to the file `to`, to the view `view`, or to a stream of batches.
+
+    `source` is a path, a pattern, an open file, bytes or a list of them; or any object with Arrow batches: a table or
+    a data frame of pyarrow, polars or pandas, a relation of duckdb, an iterator of batches.
+
+    Without `to` and `view` the result is a stream of Arrow batches (`ascot.Batches`). It begins when the source has
+    been read; memory, spills included, stays within the cap however large the source is. The batches of an Arrow
+    source have its columns, and `key` names columns: `"tenant"`, `ascot.desc("ts")`,
+    `ascot.column("ts", nulls="first")`. The batches of a file have the columns of its layout.
+
+    An Arrow source is written to a file only as the records of a layout: a column of integers, floats, text or
+    fixed-size binary, or the fields of `ascot.Fixed(length, fields={...})`.
+
+    `key` is a key or a list of keys, and `layout` describes the
     records (see `ascot.layouts`); without one, files named `.csv` or `.tsv` have a header and are ordered by
     columns if there is a key, and all others are lines. `unique` keeps the first of records with equal keys,
     `stable` keeps the order of the input for equal keys, `top` keeps the first records. With `parts`, `to` is a
@@ -112,16 +160,32 @@ def sort(
     >>> job.report.records_out
     3
     """
-    request = Request(source, layout, key, reverse, settings)
-    if (to is None) == (view is None):
-        raise ValueError("give either to=FILE or view=DIRECTORY")
+    if to is not None and view is not None:
+        raise ValueError("give to=FILE or view=DIRECTORY, not both")
+    batches, files = batches_of(source)
+    arrow = batches is not None
+    if arrow and to is None and view is None:
+        if layout is not None:
+            raise ValueError("layout= describes files: leave it out to sort the batches, or give to=FILE")
+        request = Request(None, Lines(), None, False, settings)
+        request.set(unique=unique, stable=stable, top=top, method=method)
+        return request.stream(batches, column_keys(key, reverse))
+    if arrow and layout is None:
+        raise ValueError("a file of batches needs a layout, such as layout=ascot.Integers('u64')")
+    request = Request(files, layout, key, reverse, settings)
+    request.source = batches
+    if to is None and view is None:
+        if parts is not None:
+            raise ValueError("parts are files: give to=PATTERN")
+        request.set(unique=unique, stable=stable, top=top, method=method)
+        return request.stream(None, [])
     if view is not None and (parts is not None or unique or top is not None):
         raise ValueError("a view has all records: leave out parts, unique and top, or write a file (to=FILE)")
     request.set(unique=unique, stable=stable, top=top, method=method)
     if view is None:
-        return request.write(to, parts, _native.sort)
+        return request.write(to, parts, request.sorting(None))
     path = os.fspath(view)
-    return request.run(lambda options, progress: _native.make_view(options, path, progress), [path])
+    return request.run(request.sorting(path), [path])
 
 
 def merge(
@@ -207,7 +271,7 @@ def resume(directory: PathLike, *, memory: int | str | None = None, progress: Pr
     finished = report_of(told, text)
     output = finished.data["request"].get("output", {}) if isinstance(finished.data["request"], dict) else {}
     path = output.get("Path") if isinstance(output, dict) else None
-    _warn(warnings)
+    warn(warnings)
     return Job(finished, plan_of_report(told), [] if path is None else [path])
 
 
@@ -216,11 +280,15 @@ class Request:
 
     layout: Layout
     options: dict[str, Any]
+    # The batches to sort, instead of files.
+    source: Any
 
     def __init__(
-        self, source: Source, layout: LayoutLike | None, key: KeyLike | None, reverse: bool, settings: Settings
+        self, source: Source | None, layout: LayoutLike | None, key: KeyLike | None, reverse: bool, settings: Settings
     ) -> None:
-        inputs = paths_of(source)
+        self.source = None
+        self.files = Sources() if source is None else sources_of(source)
+        inputs = self.files.paths
         self.layout = _layout_for(inputs, layout, key)
         unknown = settings.keys() - _SETTINGS.keys() - {"progress"}
         if unknown:
@@ -253,6 +321,27 @@ class Request:
         """Sets options."""
         self.options.update(options)
 
+    @property
+    def arrow(self) -> dict[str, Any]:
+        """The Arrow side of the records."""
+        return {"keys": [], "fields": None, "binary": False, **self.layout.arrow_options()}
+
+    def sorting(self, view: str | None) -> Callable[..., Any]:
+        """The function that sorts the files or batches to an output or to a view."""
+        source = self.source
+        if source is not None:
+            return lambda options, progress: _native.sort_source(options, self.arrow, source, view, progress)
+        if view is None:
+            return _native.sort
+        return lambda options, progress: _native.make_view(options, view, progress)
+
+    def stream(self, source: Any, keys: list[tuple[str, bool, bool]]) -> Batches:
+        """The sorted batches of the files, or of the batches of `source` ordered by the columns `keys`."""
+        with reporter(self.progress) as report:
+            arrow = {**self.arrow, "keys": keys}
+            stream, job = _native.sort_to_batches(self.options, arrow, source, report)
+        return Batches(stream, job, self.files)
+
     def write(self, to: PathLike | None, parts: int | None, work: Callable[..., Any]) -> Job:
         """Runs `work`, which writes the file `to`, or several files of this pattern."""
         path = os.fspath(to) if to is not None else ""
@@ -265,8 +354,17 @@ class Request:
         """Runs `work` with the options and a function for progress."""
         with reporter(self.progress) as report:
             told, text, warnings = work(self.options, report)
-        _warn(warnings)
+        warn(warnings)
         return Job(report_of(told, text), plan_of_report(told), outputs)
+
+
+def column_keys(key: KeyLike | None, reverse: bool) -> list[tuple[str, bool, bool]]:
+    """Keys of columns: name, whether descending, whether nulls come first."""
+    keys = keys_of(key)
+    for one in keys:
+        if not isinstance(one.target, str) or one.type is not None:
+            raise ValueError(f"{one!r}: a key of Arrow batches is the name of a column")
+    return [(str(one.target), one.descending != reverse, one.nulls == "first") for one in keys]
 
 
 def _layout_for(inputs: list[str], layout: LayoutLike | None, key: KeyLike | None) -> Layout:
@@ -277,19 +375,3 @@ def _layout_for(inputs: list[str], layout: LayoutLike | None, key: KeyLike | Non
         if key is not None and all(path.lower().endswith(extension) for path in inputs):
             return Csv(separator=separator)
     return Lines()
-
-
-def _warn(texts: Sequence[str]) -> None:
-    if not texts:
-        return
-    import sys
-    import warnings
-
-    from ascot.errors import AscotWarning
-
-    # The caller of the package.
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("ascot."):
-        level, frame = level + 1, frame.f_back
-    for text in texts:
-        warnings.warn(text, AscotWarning, stacklevel=level)

@@ -15,7 +15,7 @@ Fixed(100)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 __all__ = [
@@ -77,24 +77,24 @@ class Key:
 KeyLike: TypeAlias = "str | int | slice | Key | Sequence[str | int | slice | Key]"
 
 
-def asc(target: str | int | slice | Key) -> Key:
-    """The key with the least first."""
-    return _directed(target, False)
+def asc(target: str | int | slice | Key, *, nulls: str | None = None) -> Key:
+    """The key with the least first. `nulls` is `first` or `last`, the default."""
+    return _directed(target, False, nulls)
 
 
-def desc(target: str | int | slice | Key) -> Key:
-    """The key with the greatest first.
+def desc(target: str | int | slice | Key, *, nulls: str | None = None) -> Key:
+    """The key with the greatest first. `nulls` is `first` or `last`, the default.
 
     >>> desc("ts")
     desc('ts')
     """
-    return _directed(target, True)
+    return _directed(target, True, nulls)
 
 
-def _directed(target: str | int | slice | Key, descending: bool) -> Key:
+def _directed(target: str | int | slice | Key, descending: bool, nulls: str | None) -> Key:
     if isinstance(target, Key):
-        return Key(target.target, descending=descending, type=target.type, nulls=target.nulls)
-    return Key(target, descending=descending)
+        return Key(target.target, descending=descending, type=target.type, nulls=nulls or target.nulls)
+    return Key(target, descending=descending, nulls=nulls)
 
 
 def column(target: str | int, *, type: str | None = None, descending: bool = False, nulls: str | None = None) -> Key:
@@ -128,6 +128,10 @@ class Layout:
         """What else the extension module needs to know of records."""
         return {}
 
+    def arrow_options(self) -> dict[str, Any]:
+        """What the extension module needs to know of the records as Arrow columns."""
+        return {}
+
     def _arguments(self) -> list[str]:
         return []
 
@@ -153,13 +157,14 @@ class Lines(Layout):
     A key is a field, by its number from 1 (`2`), or a key of the sort command (`"2,2nr"`); without one the whole line
     counts. `separator` is the character between fields; without one a field begins where a blank follows a nonblank.
     `order` has letters of the sort command that apply to all keys: `b d f g h i M n V`. `end` ends a line; `header`
-    keeps the first line of the first input at the top.
+    keeps the first line of the first input at the top. As Arrow, lines are strings, and must be UTF-8; with
+    `binary=True` they are bytes.
 
     >>> Lines(separator="\t", key=desc(2))
     Lines(separator='\t', key=desc(2))
     """
 
-    __slots__ = ("end", "header", "order", "separator")
+    __slots__ = ("binary", "end", "header", "order", "separator")
 
     def __init__(
         self,
@@ -168,9 +173,11 @@ class Lines(Layout):
         order: str = "",
         header: bool = False,
         end: str = "\n",
+        binary: bool = False,
         key: KeyLike | None = None,
     ) -> None:
         self.separator, self.order, self.header, self.end, self.key = separator, order, header, end, key
+        self.binary = binary
         _byte("end", end)
         if separator is not None:
             _byte("separator", separator)
@@ -188,11 +195,15 @@ class Lines(Layout):
         separator = None if self.separator is None else ord(self.separator)
         return {"order": self.order, "separator": separator, "header": self.header}
 
+    def arrow_options(self) -> dict[str, Any]:
+        return {"binary": self.binary}
+
     def _arguments(self) -> list[str]:
         words = [] if self.separator is None else [f"separator={self.separator!r}"]
         words += [f"order={self.order!r}"] if self.order else []
         words += ["header=True"] if self.header else []
-        return words + ([f"end={self.end!r}"] if self.end != "\n" else [])
+        words += [f"end={self.end!r}"] if self.end != "\n" else []
+        return words + (["binary=True"] if self.binary else [])
 
 
 class Csv(Layout):
@@ -201,13 +212,14 @@ class Csv(Layout):
     A key is a column: its name in the header, its number from 1, `desc` of these, or `column(...)` with a type.
     Without a type, the first rows decide whether a column has numbers, dates or text. With `header=False` all rows
     are records, and columns have numbers only. Empty fields and those in `nulls` are null, and come last. With
-    `strict=True` a value that is not of its column's type is an error.
+    `strict=True` a value that is not of its column's type is an error. As Arrow, the columns of keys with
+    `type="number"` are 64-bit floats, and all others are strings, or bytes with `binary=True`.
 
     >>> Csv(key=["tenant", desc("ts")])
     Csv(key=['tenant', desc('ts')])
     """
 
-    __slots__ = ("header", "nulls", "quote", "separator", "strict")
+    __slots__ = ("binary", "header", "nulls", "quote", "separator", "strict")
 
     def __init__(
         self,
@@ -217,12 +229,13 @@ class Csv(Layout):
         header: bool = True,
         nulls: Iterable[str] = (),
         strict: bool = False,
+        binary: bool = False,
         key: KeyLike | None = None,
     ) -> None:
         _byte("separator", separator)
         _byte("quote", quote)
         self.separator, self.quote, self.header, self.strict, self.key = separator, quote, header, strict, key
-        self.nulls = tuple(nulls)
+        self.nulls, self.binary = tuple(nulls), binary
 
     def text(self) -> str:
         return "csv" if self.separator == "," else f"csv:0x{ord(self.separator):02x}"
@@ -239,12 +252,16 @@ class Csv(Layout):
     def options(self) -> dict[str, Any]:
         return {"quote": ord(self.quote), "nulls": list(self.nulls), "header": self.header}
 
+    def arrow_options(self) -> dict[str, Any]:
+        return {"binary": self.binary}
+
     def _arguments(self) -> list[str]:
         words = [f"separator={self.separator!r}"] if self.separator != "," else []
         words += [f"quote={self.quote!r}"] if self.quote != '"' else []
         words += [] if self.header else ["header=False"]
         words += [f"nulls={self.nulls!r}"] if self.nulls else []
-        return words + (["strict=True"] if self.strict else [])
+        words += ["strict=True"] if self.strict else []
+        return words + (["binary=True"] if self.binary else [])
 
 
 class _Bytes(Layout):
@@ -269,19 +286,46 @@ class Fixed(_Bytes):
     """Records of `length` bytes each, ordered by ranges of their bytes; without a key by all bytes.
 
     A key is a slice, as of a bytes object: `slice(0, 10)`, `desc(slice(10, 18))`, `slice(-4, None)`.
+
+    `fields` names parts of the record by their first byte and their type, one of `u8` ... `u64`, `i8` ... `i64`, `f32`,
+    `f64`, with `-be` for big endian, and `bytes:N`. As Arrow the record then has a column for each field; without
+    fields it has one of fixed-size binary. A field whose bytes are ordered as its values may be a key: unsigned
+    integers of big endian, and bytes.
+
+    >>> Fixed(12, fields={"id": (0, "u64-be"), "tag": (8, "bytes:4")}, key="id")
+    Fixed(12, fields={'id': (0, 'u64-be'), 'tag': (8, 'bytes:4')}, key='id')
     """
 
-    __slots__ = ("length",)
+    __slots__ = ("fields", "length")
 
-    def __init__(self, length: int, *, key: KeyLike | None = None) -> None:
+    def __init__(
+        self, length: int, *, fields: Mapping[str, tuple[int, str]] | None = None, key: KeyLike | None = None
+    ) -> None:
         if isinstance(length, bool) or not isinstance(length, int):
             raise TypeError(f"the length of a record is a number of bytes, not {length!r}")
         if length < 1:
             raise ValueError(f"a record of {length} bytes: it has at least one")
         self.length, self.key = length, key
+        self.fields = None if fields is None else {name: (start, type) for name, (start, type) in fields.items()}
 
     def text(self) -> str:
         return f"fixed:{self.length}"
+
+    def key_text(self, key: Key) -> str:
+        if isinstance(key.target, str) and self.fields is not None and key.target in self.fields:
+            start, type = self.fields[key.target]
+            if type != "u8" and not type.startswith("bytes:") and not (type[0] == "u" and type.endswith("-be")):
+                raise ValueError(
+                    f"field {key.target!r} of type {type} cannot be a key: its bytes are not ordered as its values\n"
+                    "  sort the batches of the file by it (a second sort), or store it as an unsigned integer in big endian"
+                )
+            width = int(type[6:]) if type.startswith("bytes:") else int(type[1:].removesuffix("-be")) // 8
+            key = Key(slice(start, start + width), descending=key.descending, type=key.type, nulls=key.nulls)
+        return super().key_text(key)
+
+    def arrow_options(self) -> dict[str, Any]:
+        fields = self.fields
+        return {"fields": None if fields is None else [(name, *place) for name, place in fields.items()]}
 
     def _range(self, range: slice) -> str:
         def place(at: int | None, missing: int) -> int:
@@ -290,7 +334,7 @@ class Fixed(_Bytes):
         return super()._range(slice(place(range.start, 0), place(range.stop, self.length), range.step))
 
     def _arguments(self) -> list[str]:
-        return [str(self.length)]
+        return [str(self.length)] + ([] if self.fields is None else [f"fields={self.fields!r}"])
 
 
 class Prefixed(_Bytes):

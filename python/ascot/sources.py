@@ -1,48 +1,124 @@
-"""The files of a job: paths, patterns of names, lists of them, and arrays that are files."""
+"""The sources of jobs: paths, patterns, open files, bytes, arrays that are files, lists of these, and Arrow batches."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Protocol, TypeAlias
 
-__all__ = ["PathLike", "Source", "paths_of"]
+__all__ = ["ArrowSource", "PathLike", "Source", "Sources", "batches_of", "sources_of"]
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
-Source: TypeAlias = "PathLike | Iterable[PathLike]"
+Source: TypeAlias = "PathLike | bytes | bytearray | memoryview | _OpenFile | Iterable[PathLike]"
+
+
+class _OpenFile(Protocol):
+    def fileno(self) -> int: ...
+
+
+class _Stream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+class _Array(Protocol):
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+
+ArrowSource: TypeAlias = "_Stream | _Array | Iterable[_Stream | _Array]"
 
 _PATTERN = frozenset("*?[")
 
 
-def paths_of(source: Source) -> list[str]:
+class Sources:
+    """The files of a source, in order, and what keeps them open."""
+
+    __slots__ = ("_held", "paths")
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self._held: list[Any] = []
+
+    def add_path(self, path: str) -> None:
+        """Adds a file by its name."""
+        _refuse_parquet(path)
+        self.paths.append(path)
+
+    def add_file(self, file: Any) -> None:
+        """Adds an open file, which is read from its beginning."""
+        number = file.fileno()
+        position = file.tell() if file.seekable() else 0
+        if position:
+            raise ValueError(f"the file {file!r} was read up to byte {position}: seek(0) first, or name it")
+        self._held.append(file)
+        self.add_path(f"/proc/self/fd/{number}")
+
+    def add_bytes(self, content: Any) -> None:
+        """Adds bytes, which are copied to a file in memory."""
+        view = memoryview(content).cast("B")
+        file = os.fdopen(os.memfd_create("ascot", os.MFD_CLOEXEC), "wb", buffering=0)
+        while len(view) > 0:
+            view = view[file.write(view) :]
+        self._held.append(file)
+        self.add_path(f"/proc/self/fd/{file.fileno()}")
+
+
+def batches_of(source: Any) -> Any:
+    """The source itself if it has Arrow batches, else None; and the files of an iterator of names, else None.
+
+    An iterator is asked for its first item. One without items counts as one of batches.
+    """
+    if _has_batches(source):
+        return source, None
+    if isinstance(source, list | tuple):
+        return (source, None) if source and _has_batches(source[0]) else (None, source)
+    if not isinstance(source, Iterator) or hasattr(source, "fileno"):
+        return None, source
+    for first in source:
+        whole = chain([first], source)
+        return (None, whole) if isinstance(first, str | os.PathLike) else (whole, None)
+    return source, None
+
+
+def _has_batches(source: Any) -> bool:
+    return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+
+
+def sources_of(source: Any) -> Sources:
     """The files of a source, in order; those of a pattern are in the order of their names.
 
     Raises FileNotFoundError if no file matches a pattern, and TypeError for anything that is no file.
     """
-    paths = list(_each(source))
-    if not paths:
+    batches, source = batches_of(source)
+    if batches is not None:
+        raise TypeError(
+            f"this job takes files, not Arrow batches ({type(batches).__name__})\n"
+            "  write a file first: ascot.sort(batches, layout=..., to=FILE)"
+        )
+    sources = Sources()
+    _add(source, sources, True)
+    if not sources.paths:
         raise ValueError("no input: name at least one file")
-    for path in paths:
-        if path.lower().endswith((".parquet", ".pq")):
-            raise _parquet(path)
-    return paths
+    return sources
 
 
-def _each(source: Any) -> Iterable[str]:
+def _add(source: Any, sources: Sources, lists: bool) -> None:
     if isinstance(source, str | os.PathLike):
-        return _matching(os.fspath(source))
-    file = _file_of_array(source)
-    if file is not None:
-        return [file]
-    if isinstance(source, bytes | dict) or not isinstance(source, Iterable):
-        raise TypeError(f"an input is a path, a pattern or a list of them, not {type(source).__name__}")
-    return [path for one in source for path in _of_list(one)]
-
-
-def _of_list(source: Any) -> Iterable[str]:
-    if not isinstance(source, str | os.PathLike) and _file_of_array(source) is None:
-        raise TypeError(f"an input is a path, not {type(source).__name__}")
-    return _each(source)
+        for path in _matching(os.fspath(source)):
+            sources.add_path(path)
+    elif (file := _file_of_array(source)) is not None:
+        sources.add_path(file)
+    elif isinstance(source, bytes | bytearray | memoryview):
+        sources.add_bytes(source)
+    elif hasattr(source, "getbuffer"):
+        sources.add_bytes(source.getbuffer())
+    elif hasattr(source, "fileno"):
+        sources.add_file(source)
+    elif lists and isinstance(source, Iterable) and not isinstance(source, dict):
+        for one in source:
+            _add(one, sources, False)
+    else:
+        raise TypeError(f"an input is a path, an open file, bytes or a list of them, not {type(source).__name__}")
 
 
 def _matching(path: Any) -> list[str]:
@@ -74,11 +150,26 @@ def _file_of_array(source: Any) -> str | None:
     return path if isinstance(path, str) else os.fsdecode(path)
 
 
-def _parquet(path: str) -> Exception:
-    from ascot.errors import SchemaMismatch
+def _refuse_parquet(path: str) -> None:
+    if path.lower().endswith((".parquet", ".pq")) or _is_parquet(path):
+        from ascot.errors import SchemaMismatch
 
-    return SchemaMismatch(
-        f"{path}: Ascot does not read Parquet\n  convert it first, such as with "
-        f"pyarrow.csv.write_csv(pyarrow.parquet.read_table({path!r}), 'table.csv')",
-        file=path,
-    )
+        raise SchemaMismatch(
+            f"{path}: Ascot does not read Parquet\n  read its batches with pyarrow: "
+            f"ascot.sort(pyarrow.parquet.ParquetFile({path!r}).iter_batches(), key=...)",
+            file=path,
+        )
+
+
+def _is_parquet(path: str) -> bool:
+    """Whether a regular file begins and ends with the magic bytes of Parquet."""
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as file:
+            if file.read(4) != b"PAR1":
+                return False
+            file.seek(-4, os.SEEK_END)
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False

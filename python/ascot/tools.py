@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from ascot import _native
 from ascot.layouts import KeyLike, LayoutLike, layout_of, record_options
 from ascot.progress import Progress, reporter
-from ascot.sources import PathLike, Source, paths_of
+from ascot.sources import PathLike, Source, sources_of
 
 __all__ = ["Checked", "Disorder", "check", "gen"]
 
@@ -82,8 +82,8 @@ def check(
     >>> checked.records, checked.is_sorted
     (1000, False)
     """
-    described = record_options(layout_of(layout), key, reverse)
+    described, files = record_options(layout_of(layout), key, reverse), sources_of(source)
     with reporter(progress) as report:
-        records, size, duplicates, checksum, first = _native.check(paths_of(source), described, threads, report)
+        records, size, duplicates, checksum, first = _native.check(files.paths, described, threads, report)
     disorder = None if first is None else Disorder(*first)
     return Checked(records, size, duplicates, checksum, disorder)

@@ -29,7 +29,7 @@ use pyo3::pymodule;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::arrow::{Batch, BatchStream};
+    use super::arrow::{Batch, BatchStream, StreamJob, sort_source, sort_to_batches};
     #[pymodule_export]
     use super::indexes::{Batches, Index, IndexWriter, open_index, open_writer};
     #[pymodule_export]

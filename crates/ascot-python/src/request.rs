@@ -75,7 +75,7 @@ pub struct RecordOptions {
     /// The quote of CSV.
     quote: Option<u8>,
     /// Spellings of null in CSV.
-    nulls: Vec<String>,
+    pub nulls: Vec<String>,
     /// Whether the first record of each input is a header.
     header: bool,
 }
@@ -187,7 +187,8 @@ fn names_a_column(keys: &Keys) -> bool {
 #[pyo3(from_item_all)]
 pub struct JobOptions {
     inputs: Vec<PathBuf>,
-    records: RecordOptions,
+    /// Their records.
+    pub records: RecordOptions,
     /// The output file, or the pattern of the names of its parts.
     output: Option<PathBuf>,
     parts: Option<u32>,
@@ -214,10 +215,31 @@ pub struct JobOptions {
 impl JobOptions {
     /// The request. `writes` are the files of the job, whose volumes are looked up.
     pub fn request(&self, writes: Writes<'_>) -> Result<SortRequest, Failure> {
-        let Records { layout, keys, header } = self.records.records()?;
+        self.request_with(self.paths(), self.output()?, self.records.records()?, writes)
+    }
+
+    /// Its inputs, which are files.
+    pub fn paths(&self) -> Vec<Input> {
+        self.inputs.iter().cloned().map(Input::Path).collect()
+    }
+
+    /// The cap, bytes.
+    pub fn memory_bytes(&self) -> Result<Option<u64>, Failure> {
+        memory(self.memory.as_ref())
+    }
+
+    /// The request with other inputs, another output and other records.
+    pub fn request_with(
+        &self,
+        inputs: Vec<Input>,
+        output: Output,
+        records: Records,
+        writes: Writes<'_>,
+    ) -> Result<SortRequest, Failure> {
+        let Records { layout, keys, header } = records;
         let request = SortRequest {
-            inputs: self.inputs.iter().cloned().map(Input::Path).collect(),
-            output: self.output()?,
+            inputs,
+            output,
             layout,
             keys,
             header,
@@ -226,7 +248,7 @@ impl JobOptions {
             stable: self.stable,
             merge_only: self.merge,
             top: self.top,
-            memory_bytes: memory(self.memory.as_ref())?,
+            memory_bytes: self.memory_bytes()?,
             temp_dirs: self.temp.clone(),
             method: self.method()?,
             compression: self.compression()?,
@@ -239,7 +261,8 @@ impl JobOptions {
         with_volumes(request, self.volume.as_deref(), writes)
     }
 
-    fn output(&self) -> Result<Output, Failure> {
+    /// Its output, a file or several.
+    pub fn output(&self) -> Result<Output, Failure> {
         let Some(path) = &self.output else {
             // The library wants an output in any request; one that only explains or makes a view writes none.
             return Ok(Output::Stdout);

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use crate::errors::Failure;
 
 /// The time between two looks at signals.
-const PAUSE: Duration = Duration::from_millis(50);
+pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// The result of a job, and its warnings.
 pub struct Finished<T> {
@@ -49,7 +49,7 @@ pub fn run<T: Send, E: Into<Failure>>(
             })?;
             while !watch.wait() {
                 if interruption.is_none()
-                    && let Err(error) = Python::attach(|py| poll(py, &watch, progress))
+                    && let Err(error) = Python::attach(|py| report_progress(py, watch.news(), progress))
                 {
                     cancel.cancel();
                     interruption = Some(error);
@@ -71,11 +71,11 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 static JOBS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts a job while it runs.
-struct Running;
+pub struct Running;
 
 impl Running {
     /// Fails in a process that was forked from one that ran jobs at that moment.
-    fn begin() -> Result<Running, Failure> {
+    pub fn begin() -> Result<Running, Failure> {
         let own = process::id();
         let before = PROCESS.load(SeqCst);
         if before != own && before != 0 && JOBS.load(SeqCst) > 0 {
@@ -98,9 +98,9 @@ impl Drop for Running {
 }
 
 /// Runs the handlers of signals, and reports progress if there is any news.
-fn poll(py: Python<'_>, watch: &Watch, progress: Option<&Py<PyAny>>) -> PyResult<()> {
+pub fn report_progress(py: Python<'_>, news: Option<Progress>, progress: Option<&Py<PyAny>>) -> PyResult<()> {
     py.check_signals()?;
-    let (Some(callback), Some(news)) = (progress, watch.news()) else { return Ok(()) };
+    let (Some(callback), Some(news)) = (progress, news) else { return Ok(()) };
     let Progress {
         phase,
         done_bytes,

@@ -59,6 +59,11 @@ impl FixedFields {
         Ok(FixedFields { len, fields, schema: Arc::new(Schema::new(schema)) })
     }
 
+    /// Bytes of a record, at least one.
+    pub(super) fn record_bytes(&self) -> usize {
+        self.len.max(1)
+    }
+
     /// The schema of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

@@ -7,15 +7,21 @@
 //! | `lines`, `csv`, `tsv` | UTF-8 or binary, without the terminators |
 //! | `prefixed`, `keyed` | UTF-8 or binary: what follows the length |
 //!
+//! A [`FileDecoder`] makes batches of bytes that arrive in parts, and of CSV its [columns](CsvColumns).
+//!
 //! The bytes hold whole records; a last line may lack its terminator. Answers of an index become a
 //! [batch](Answers) of keys, epochs and values.
 
 mod answers;
+mod csv;
+mod decoder;
 mod fields;
 mod numbers;
 mod text;
 
 pub use answers::Answers;
+pub use csv::{CsvColumns, CsvName};
+pub use decoder::{FileColumns, FileDecoder};
 pub use fields::{FixedField, FixedFields};
 pub use text::TextType;
 

@@ -11,7 +11,7 @@ use crate::error::ColumnsError;
 use crate::row::fixed_values;
 
 /// The Arrow type of a file's numbers.
-fn type_of(kind: NumberType) -> DataType {
+pub(super) fn type_of(kind: NumberType) -> DataType {
     match kind {
         NumberType::U32 => DataType::UInt32,
         NumberType::U64 => DataType::UInt64,

@@ -15,7 +15,12 @@
 mod capsule;
 mod export;
 mod import;
+mod job;
+mod records;
+mod sort;
+mod stream;
 
 pub use capsule::ForeignStream;
 pub use export::{Batch, BatchReader, BatchStream};
 pub use import::{Source, batches_of};
+pub use sort::{StreamJob, sort_source, sort_to_batches};

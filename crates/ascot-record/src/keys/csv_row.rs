@@ -9,7 +9,7 @@ use memchr::{memchr, memchr2};
 
 /// A field as it appears in the row, with its quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Field<'r> {
+pub struct Field<'r> {
     raw: &'r [u8],
     quote: u8,
 }
@@ -17,7 +17,7 @@ pub(super) struct Field<'r> {
 impl<'r> Field<'r> {
     /// The content, if it is one slice of the row.
     #[inline]
-    pub(super) fn contiguous(&self) -> Option<&'r [u8]> {
+    pub fn contiguous(&self) -> Option<&'r [u8]> {
         match self.raw.split_first() {
             Some((first, rest)) if *first == self.quote => {
                 let end = memchr(self.quote, rest)?;
@@ -28,7 +28,7 @@ impl<'r> Field<'r> {
     }
 
     /// Calls `f` with the pieces of the content in order.
-    pub(super) fn pieces(&self, mut f: impl FnMut(&'r [u8])) {
+    pub fn pieces(&self, mut f: impl FnMut(&'r [u8])) {
         if self.raw.first() != Some(&self.quote) {
             return f(self.raw);
         }
@@ -44,7 +44,7 @@ impl<'r> Field<'r> {
     }
 
     /// The content, copied.
-    pub(super) fn content(&self) -> Vec<u8> {
+    pub fn content(&self) -> Vec<u8> {
         let mut content = Vec::with_capacity(self.raw.len());
         self.pieces(|piece| content.extend_from_slice(piece));
         content
@@ -53,7 +53,7 @@ impl<'r> Field<'r> {
 
 /// Iterates over the fields of a row.
 #[derive(Debug, Clone)]
-pub(super) struct Row<'r> {
+pub struct Row<'r> {
     separator: u8,
     quote: u8,
     rest: Option<&'r [u8]>,
@@ -61,7 +61,7 @@ pub(super) struct Row<'r> {
 
 impl<'r> Row<'r> {
     /// Starts before the first field. Every row has one, even the empty row.
-    pub(super) fn new(body: &'r [u8], separator: u8, quote: u8) -> Row<'r> {
+    pub fn new(body: &'r [u8], separator: u8, quote: u8) -> Row<'r> {
         Row { separator, quote, rest: Some(body) }
     }
 }

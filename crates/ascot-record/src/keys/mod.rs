@@ -38,6 +38,7 @@ mod version;
 pub use csv::{CsvType, infer_type, misfits_written};
 pub use csv_columns::{Fallback, KeyColumn, compile_columns, compile_csv, csv_columns, header_like, shown};
 pub use csv_header::{HeaderDifference, header_columns, header_difference};
+pub use csv_row::{Field as CsvField, Row as CsvRow};
 pub use csv_spec::{CsvColumn, CsvKeySpec, parse_csv_keys};
 pub use date_format::DateFormat;
 pub use error::KeyError;

@@ -1,0 +1,225 @@
+//! The bytes of a file, which arrive in parts of any size, as batches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use ascot_record::framing::{CsvFraming, Framing, LineFraming, PrefixedFraming};
+use ascot_record::layout::Layout;
+
+use super::{CsvColumns, FixedFields, TextType, numbers, to_array};
+use crate::decoder::BatchLimits;
+use crate::error::ColumnsError;
+
+/// The columns of a file's records.
+#[derive(Clone, Debug)]
+pub enum FileColumns {
+    /// One column: `value` for numbers, `line` for lines, else `record`.
+    One {
+        /// The layout of the file.
+        layout: Layout,
+        /// The type of lines and length-prefixed records; [`TextType::Auto`] means UTF-8.
+        text: TextType,
+    },
+    /// A column for each field of records of fixed length.
+    Fields(FixedFields),
+    /// A column for each column of CSV.
+    Csv(CsvColumns),
+}
+
+impl FileColumns {
+    /// The schema of the batches.
+    ///
+    /// # Errors
+    /// Records that are too long for Arrow.
+    pub fn schema(&self) -> Result<SchemaRef, ColumnsError> {
+        let (layout, text) = match self {
+            FileColumns::One { layout, text } => (*layout, *text),
+            FileColumns::Fields(fields) => return Ok(Arc::clone(fields.schema())),
+            FileColumns::Csv(columns) => return Ok(Arc::clone(columns.schema())),
+        };
+        let of_text = if text == TextType::Binary { DataType::Binary } else { DataType::Utf8 };
+        let (name, data_type) = match layout {
+            Layout::Number(format) => ("value", numbers::type_of(format.kind)),
+            Layout::Fixed { .. } => {
+                let empty = to_array(layout, &Buffer::from(&[][..]), TextType::Binary)?;
+                ("record", empty.data_type().clone())
+            }
+            Layout::Lines { .. } => ("line", of_text),
+            Layout::Csv { .. } | Layout::Prefixed { .. } => ("record", of_text),
+        };
+        Ok(Arc::new(Schema::new(vec![Field::new(name, data_type, false)])))
+    }
+
+    /// Length of the whole records at the front of `bytes`.
+    fn whole(&self, bytes: &[u8]) -> usize {
+        match self {
+            FileColumns::Fields(fields) => bytes.len() / fields.record_bytes() * fields.record_bytes(),
+            FileColumns::Csv(columns) => columns.framing().cut(bytes, usize::MAX).bytes,
+            FileColumns::One { layout, .. } => match *layout {
+                Layout::Number(format) => bytes.len() / format.kind.width() * format.kind.width(),
+                Layout::Fixed { len } => bytes.len() / len.max(1) * len,
+                Layout::Lines { delimiter } => LineFraming(delimiter).cut(bytes, usize::MAX).bytes,
+                Layout::Csv { separator, quote } => {
+                    CsvFraming { separator, quote }.cut(bytes, usize::MAX).bytes
+                }
+                Layout::Prefixed { width, endian, keyed } => {
+                    PrefixedFraming { width, endian, keyed }.cut(bytes, usize::MAX).bytes
+                }
+            },
+        }
+    }
+}
+
+/// Decodes the bytes of a file to batches.
+#[derive(Debug)]
+pub struct FileDecoder {
+    columns: FileColumns,
+    schema: SchemaRef,
+    limits: BatchLimits,
+    /// Bytes of records that are no batch yet.
+    pending: Vec<u8>,
+    /// Number of these bytes at which a batch is made.
+    enough: usize,
+    /// Records in batches so far.
+    records: u64,
+    ready: VecDeque<RecordBatch>,
+}
+
+impl FileDecoder {
+    /// A decoder of records with these columns. The limit of rows has no effect: a batch ends at the limit of bytes.
+    ///
+    /// # Errors
+    /// Records that are too long for Arrow.
+    pub fn new(columns: FileColumns, limits: BatchLimits) -> Result<FileDecoder, ColumnsError> {
+        let limits = BatchLimits { bytes: limits.bytes.clamp(1, BatchLimits::BYTES_MAX), ..limits };
+        Ok(FileDecoder {
+            schema: columns.schema()?,
+            columns,
+            limits,
+            pending: Vec::new(),
+            enough: limits.bytes,
+            records: 0,
+            ready: VecDeque::new(),
+        })
+    }
+
+    /// The schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Takes the next part of the bytes, until a batch is complete; returns how many bytes were used. If that are fewer
+    /// than there are, the caller takes the [next batch](Self::next_batch) and pushes the rest.
+    ///
+    /// # Errors
+    /// Records that do not have the types of the columns.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<usize, ColumnsError> {
+        let mut used = 0;
+        while used < bytes.len() && self.ready.is_empty() {
+            if self.pending.capacity() == 0 {
+                self.pending.reserve_exact(self.enough);
+            }
+            let part = (self.enough - self.pending.len()).min(bytes.len() - used);
+            self.pending.extend_from_slice(&bytes[used..used + part]);
+            used += part;
+            if self.pending.len() >= self.enough {
+                match self.columns.whole(&self.pending) {
+                    // A record longer than a batch.
+                    0 => self.enough *= 2,
+                    whole => self.make(whole)?,
+                }
+            }
+        }
+        Ok(used)
+    }
+
+    /// Declares the end of the bytes: the remaining records become a batch.
+    ///
+    /// # Errors
+    /// As those of [`push`](Self::push), and a last record that is cut short.
+    pub fn finish(&mut self) -> Result<(), ColumnsError> {
+        match self.pending.len() {
+            0 => Ok(()),
+            all => self.make(all),
+        }
+    }
+
+    /// A complete batch, if there is one.
+    pub fn next_batch(&mut self) -> Option<RecordBatch> {
+        self.ready.pop_front()
+    }
+
+    /// Makes a batch of the first `bytes` bytes.
+    fn make(&mut self, bytes: usize) -> Result<(), ColumnsError> {
+        let rest = self.pending.split_off(bytes);
+        let records = std::mem::take(&mut self.pending);
+        if !rest.is_empty() {
+            self.pending = Vec::with_capacity(self.limits.bytes.max(rest.len()));
+            self.pending.extend_from_slice(&rest);
+        }
+        self.enough = self.limits.bytes.max(self.pending.len() + 1);
+        let batch = match &self.columns {
+            FileColumns::Fields(fields) => fields.to_batch(&records)?,
+            FileColumns::Csv(columns) => columns.to_batch(&records, self.records)?,
+            FileColumns::One { layout, text } => {
+                let text = if *text == TextType::Binary { TextType::Binary } else { TextType::Utf8 };
+                let column: ArrayRef = to_array(*layout, &Buffer::from_vec(records), text)?;
+                RecordBatch::try_new(Arc::clone(&self.schema), vec![column])?
+            }
+        };
+        self.records += batch.num_rows() as u64;
+        self.ready.push_back(batch);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decoded(layout: &str, bytes: &[u8], step: usize, limit: usize) -> Vec<RecordBatch> {
+        let columns = FileColumns::One { layout: Layout::parse(layout).unwrap(), text: TextType::Utf8 };
+        let limits = BatchLimits { bytes: limit, ..BatchLimits::default() };
+        let mut decoder = FileDecoder::new(columns, limits).unwrap();
+        let mut batches = Vec::new();
+        for part in bytes.chunks(step) {
+            let mut used = 0;
+            while used < part.len() {
+                used += decoder.push(&part[used..]).unwrap();
+                batches.extend(decoder.next_batch());
+            }
+        }
+        decoder.finish().unwrap();
+        batches.extend(decoder.next_batch());
+        batches
+    }
+
+    proptest! {
+        #[test]
+        fn parts_of_any_size_become_the_lines(lines in prop::collection::vec("[a-c]{0,9}", 0..40), step in 1..50usize,
+                                              limit in 1..60usize) {
+            let bytes: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let batches = decoded("lines", bytes.as_bytes(), step, limit);
+            let found: Vec<String> = batches
+                .iter()
+                .flat_map(|batch| batch.column(0).as_string::<i32>().iter().flatten().map(str::to_owned).collect::<Vec<_>>())
+                .collect();
+            prop_assert_eq!(found, lines);
+            prop_assert!(batches.iter().all(|batch| batch.num_rows() > 0));
+        }
+    }
+
+    #[test]
+    fn batches_of_fixed_records_have_about_the_bytes_of_the_limit() {
+        let batches = decoded("fixed:3", &[7; 30], 4, 10);
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [3, 3, 3, 1]);
+        assert_eq!(batches[0].column(0).as_fixed_size_binary().value(2), [7; 3]);
+        assert_eq!(batches[0].schema().field(0).name(), "record");
+    }
+}
