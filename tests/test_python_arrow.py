@@ -1,0 +1,649 @@
+"""The Python package: Arrow batches in and out, with the libraries that users have."""
+
+import gc
+import io
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import ascot
+import duckdb
+import numpy
+import pandas
+import polars
+import pyarrow
+import pyarrow.compute
+import pytest
+from ascot import errors
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import leftovers, random_records, sorted_records
+
+MIB = 1 << 20
+TABLE = pyarrow.table({"k": [3, 1, None, 2], "s": ["c", "a", "z", "b"]})
+
+
+def rows(batches):
+    return pyarrow.table(batches).to_pylist()
+
+
+def large_batches(count=40, rows=50_000, seed=0):
+    """Batches of random 64-bit keys and strings: 2.4 MB each."""
+    rng = numpy.random.default_rng(seed)
+    for _ in range(count):
+        keys = rng.integers(0, 1 << 63, rows, dtype="u8")
+        texts = numpy.char.zfill(keys.astype("U20"), 40)
+        yield pyarrow.record_batch({"k": pyarrow.array(keys), "s": pyarrow.array(texts.tolist())})
+
+
+def has_ended():
+    """Whether no thread of a job is left soon; those that end take a moment."""
+    for _ in range(200):
+        tasks = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+        if not any(name.startswith(("job", "pipe in", "sort ", "emit")) for name in tasks):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+# ---------------------------------------------------------------- sources and consumers
+
+
+SOURCES = {
+    "pyarrow table": lambda: TABLE,
+    "pyarrow batch": lambda: TABLE.to_batches()[0],
+    "pyarrow reader": lambda: TABLE.to_reader(),
+    "pyarrow dataset scanner": lambda: pyarrow.dataset.dataset(TABLE).scanner().to_reader(),
+    "list of batches": lambda: TABLE.to_batches(max_chunksize=1),
+    "tuple of tables": lambda: (TABLE.slice(0, 2), TABLE.slice(2)),
+    "generator": lambda: (batch for batch in TABLE.to_batches(max_chunksize=3)),
+    "polars": lambda: polars.DataFrame(TABLE),
+    "polars chunks": lambda: polars.concat([polars.DataFrame(TABLE[:1]), polars.DataFrame(TABLE[1:])], rechunk=False),
+    "generator of frames": lambda: (polars.DataFrame(TABLE[at : at + 1]) for at in range(4)),
+    "pandas": lambda: TABLE.to_pandas(types_mapper=pandas.ArrowDtype),
+    "duckdb": lambda: duckdb.from_arrow(TABLE),
+    "ascot": lambda: ascot.sort(TABLE, key="s"),
+    "ascot batches": lambda: list(ascot.sort(TABLE, key="s")),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_objects_of_libraries_are_sources(kind):
+    import pyarrow.dataset  # noqa: F401
+
+    found = rows(ascot.sort(SOURCES[kind](), key=["k", "s"]))
+    assert found == [{"k": 1, "s": "a"}, {"k": 2, "s": "b"}, {"k": 3, "s": "c"}, {"k": None, "s": "z"}]
+
+
+CONSUMERS = {
+    "pyarrow table": lambda batches: pyarrow.table(batches)["s"].to_pylist(),
+    "pyarrow reader": lambda batches: pyarrow.RecordBatchReader.from_stream(batches).read_all()["s"].to_pylist(),
+    "pyarrow batch": lambda batches: [s for one in batches for s in pyarrow.record_batch(one)["s"].to_pylist()],
+    "polars": lambda batches: polars.DataFrame(batches)["s"].to_list(),
+    "polars batch": lambda batches: [s for one in batches for s in polars.DataFrame(one)["s"].to_list()],
+    "pandas": lambda batches: pandas.DataFrame.from_arrow(batches)["s"].tolist(),
+    "duckdb": lambda batches: [s for (s,) in duckdb.sql("select s from batches").fetchall()],
+}
+
+
+@pytest.mark.parametrize("kind", CONSUMERS)
+def test_libraries_read_the_batches(kind):
+    assert CONSUMERS[kind](ascot.sort(TABLE, key="s")) == ["a", "b", "c", "z"]
+
+
+def test_batches_describe_themselves():
+    batches = ascot.sort(TABLE, key="s")
+    assert batches.column_names == ["k", "s"] and "k: Int64" in repr(batches)
+    assert pyarrow.schema(batches).names == ["k", "s"] and batches.report is None
+    (batch,) = batches
+    assert (batch.num_rows, len(batch), batch.num_columns, batch.column_names) == (4, 4, 2, ["k", "s"])
+    assert batch.nbytes > 0 and "4 rows" in repr(batch) and pyarrow.schema(batch).names == ["k", "s"]
+    assert list(batches) == [] and batches.report.records_out == 4 and batches.plan.chosen.method
+    with pytest.raises(AttributeError):
+        batches.frob = 1
+
+
+def test_a_stream_is_read_once():
+    batches = ascot.sort(TABLE, key="s")
+    reader = pyarrow.RecordBatchReader.from_stream(batches)
+    with pytest.raises(ValueError, match="another library reads"):
+        next(batches)
+    with pytest.raises(ValueError, match="another library reads"):
+        batches.__arrow_c_stream__()
+    assert reader.read_all().num_rows == 4
+    closed = ascot.sort(TABLE, key="s")
+    closed.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(closed)
+
+
+# ---------------------------------------------------------------- order
+
+
+KEYS = [
+    ("k", [("k", "ascending")], "at_end"),
+    (ascot.desc("k"), [("k", "descending")], "at_end"),
+    (ascot.asc("k", nulls="first"), [("k", "ascending")], "at_start"),
+    (["s", ascot.desc("k")], [("s", "ascending"), ("k", "descending")], "at_end"),
+]
+
+COLUMNS = {
+    "ints": (pyarrow.int64(), st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-3, 3)),
+    "unsigned": (pyarrow.uint16(), st.integers(0, 9)),
+    "floats": (pyarrow.float64(), st.floats(allow_nan=False)),
+    "texts": (pyarrow.string(), st.text(max_size=4)),
+    "views": (pyarrow.string_view(), st.text(max_size=20)),
+    "bytes": (pyarrow.binary(), st.binary(max_size=4)),
+    "dates": (pyarrow.date32(), st.dates()),
+    "times": (pyarrow.timestamp("us"), st.datetimes()),
+    "decimals": (pyarrow.decimal128(10, 2), st.decimals(-9999, 9999, places=2)),
+    "bools": (pyarrow.bool_(), st.booleans()),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_order_is_that_of_pyarrow(kind, data):
+    data_type, values = COLUMNS[kind]
+    column = data.draw(st.lists(st.none() | values, min_size=1, max_size=30))
+    key, order, nulls = data.draw(st.sampled_from(KEYS))
+    texts = [str(number % 3) for number in range(len(column))]
+    table = pyarrow.table({"k": pyarrow.array(column, data_type), "s": texts, "at": range(len(column))})
+    step = data.draw(st.integers(1, 40))
+    found = pyarrow.table(ascot.sort(table.to_batches(max_chunksize=step), key=key, stable=True))
+    found.validate(full=True)
+    if data_type == pyarrow.string_view():
+        table = table.set_column(0, "k", table["k"].cast("string"))
+        found = found.set_column(0, "k", found["k"].cast("string"))
+    options = pyarrow.compute.SortOptions([(name, direction, nulls) for name, direction in [*order, ("at", "ascending")]])
+    wanted = table.take(pyarrow.compute.sort_indices(table, options=options))
+    if kind == "floats":
+        # pyarrow takes both zeros for equal; IEEE total order does not.
+        assert [abs(value or 0) for value in found["k"].to_pylist()] == [abs(v or 0) for v in wanted["k"].to_pylist()]
+    else:
+        assert found.to_pylist() == wanted.to_pylist()
+
+
+def test_floats_are_in_ieee_total_order():
+    values = [math.nan, 1.0, -0.0, 0.0, -math.inf, -math.nan, math.inf]
+    found = pyarrow.table(ascot.sort(pyarrow.table({"k": values}), key="k"))["k"].to_pylist()
+    shown = [math.copysign(1, value) * (9 if math.isnan(value) else min(abs(value), 8)) for value in found]
+    assert [(sign, math.copysign(1, sign)) for sign in shown] == [
+        (value, math.copysign(1, value)) for value in (-9, -8, -0.0, 0.0, 1, 8, 9)
+    ]
+
+
+def test_dictionaries_nested_columns_and_metadata_survive():
+    schema = pyarrow.schema(
+        [
+            pyarrow.field("d", pyarrow.dictionary(pyarrow.int8(), pyarrow.string()), metadata={"unit": "m"}),
+            pyarrow.field("l", pyarrow.list_(pyarrow.int32())),
+        ],
+        metadata={"source": "test"},
+    )
+    table = pyarrow.table({"d": ["b", "a", None, "b"], "l": [[1], None, [], [2, 3]]}, schema=schema)
+    found = pyarrow.table(ascot.sort(table, key="d", stable=True))
+    assert found.schema.equals(schema, check_metadata=True)
+    assert found["d"].to_pylist() == ["a", "b", "b", None] and found["l"].to_pylist() == [None, [1], [2, 3], []]
+
+
+def test_reverse_unique_and_top():
+    table = pyarrow.table({"s": ["b", "a", "b", "c", "a"], "at": range(5)})
+    sort = ascot.sort
+    assert [row["s"] for row in rows(sort(table, key="s", reverse=True))] == list("cbbaa")
+    assert [row["at"] for row in rows(sort(table, key="s", unique=True, stable=True))] == [1, 0, 3]
+    assert [row["s"] for row in rows(sort(table, key=ascot.desc("s"), top=2))] == ["c", "b"]
+
+
+@pytest.mark.parametrize("options", [{"unique": True, "stable": True}, {"top": 100}], ids=["unique", "top"])
+def test_unique_and_top_of_keys_of_any_length_spill(options, disk):
+    """Text keys are records of the layout `keyed`."""
+    def batches():
+        rng = numpy.random.default_rng(5)
+        for number in range(30):
+            keys = [f"{key:0{key % 9 + 1}}" for key in rng.integers(0, 20_000, 20_000)]
+            yield pyarrow.record_batch({"s": keys, "at": numpy.arange(20_000) + 20_000 * number, "pad": ["x" * 20] * 20_000})
+
+    found = pyarrow.table(ascot.sort(batches(), key="s", memory="12MiB", temp=disk, **options))
+    all_rows = sorted(((row["s"], row["at"]) for batch in batches() for row in batch.select(["s", "at"]).to_pylist()))
+    wanted, seen = [], set()
+    if "top" in options:
+        assert found["s"].to_pylist() == [key for key, _ in all_rows[:100]]
+    else:
+        for key, at in all_rows:
+            if key not in seen:
+                seen.add(key)
+                wanted.append((key, at))
+        assert list(zip(found["s"].to_pylist(), found["at"].to_pylist(), strict=True)) == wanted
+    assert leftovers(disk) == []
+
+
+# ---------------------------------------------------------------- larger than memory
+
+
+def test_a_source_larger_than_memory_spills_and_leaves_nothing(disk):
+    batches = ascot.sort(large_batches(), key="k", memory="16MiB", temp=disk)
+    assert leftovers(disk) != []
+    last, count = -1, 0
+    for batch in batches:
+        keys = pyarrow.record_batch(batch)["k"].to_numpy()
+        assert keys[0] >= last and (keys[1:] >= keys[:-1]).all()
+        last, count = keys[-1], count + len(keys)
+    assert count == 2_000_000 and leftovers(disk) == [] and has_ended()
+    report = batches.report
+    assert report.records_in == report.records_out == 2_000_000 and report.memory_bytes == 16 * MIB
+    assert report.peak_disk_bytes > 0 and batches.plan is not None
+
+
+@pytest.mark.parametrize("ending", ["close", "with", "del", "reader"])
+def test_a_consumer_may_stop_early(ending, disk):
+    batches = ascot.sort(large_batches(), key="k", memory="16MiB", temp=disk)
+    next(batches)
+    began = time.monotonic()
+    if ending == "close":
+        batches.close()
+    elif ending == "with":
+        with batches:
+            pass
+    elif ending == "reader":
+        reader = pyarrow.RecordBatchReader.from_stream(batches)
+        reader.read_next_batch()
+        reader.close()
+        del reader
+    del batches
+    gc.collect()
+    assert time.monotonic() - began < 1 and leftovers(disk) == [] and has_ended()
+
+
+def test_streams_end_with_the_program(disk):
+    script = f"""
+        import ascot, pyarrow
+        table = pyarrow.table({{"k": list(range(300_000)), "s": ["x" * 60] * 300_000}})
+        batches = ascot.sort(table, key="k", memory="12MiB", temp={str(disk)!r})
+        next(batches)
+        kept = [batches]
+        kept.append(kept)
+        print("ready")
+    """
+    done = subprocess.run([sys.executable, "-X", "dev", "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "ready\n"), done.stderr
+    assert leftovers(disk) == []
+
+
+def test_memory_is_within_the_cap_and_two_batches(disk):
+    """Peak resident memory, less that of the imports, for a source of 480 MB."""
+    script = f"""
+        import resource, sys
+        import ascot, numpy, pyarrow
+
+        ROWS = 20_000
+        TEXT = pyarrow.array(["x" * 40] * ROWS)
+        def batches():
+            rng = numpy.random.default_rng(1)
+            for _ in range(500):
+                yield pyarrow.record_batch([pyarrow.array(rng.integers(0, 1 << 63, ROWS, dtype="u8")), TEXT], ["k", "s"])
+
+        def peak():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        for batch in ascot.sort(batches().__next__(), key="k"):
+            pass
+        before = peak()
+        count = 0
+        for batch in ascot.sort(batches(), key="k", memory="64MiB", temp={str(disk)!r}):
+            count += batch.num_rows
+        assert count == 500 * ROWS
+        print(peak() - before)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < (64 + 2 * 4 + 16) * MIB and leftovers(disk) == []
+
+
+# ---------------------------------------------------------------- errors
+
+
+class Custom(Exception):
+    pass
+
+
+def failing(after, what):
+    for number, batch in enumerate(large_batches(after + 5)):
+        if number == after:
+            raise what
+        yield batch
+
+
+@pytest.mark.parametrize("after", [0, 1, 20])
+@pytest.mark.parametrize("wrap", [iter, lambda g: pyarrow.RecordBatchReader.from_batches(LARGE, g)], ids=["generator", "reader"])
+def test_the_exception_of_a_generator_is_raised_unchanged(after, wrap, disk):
+    what = Custom("in the middle")
+    with pytest.raises(Custom) as caught:
+        ascot.sort(wrap(failing(after, what)), key="k", memory="16MiB", temp=disk)
+    assert caught.value is what and leftovers(disk) == [] and has_ended()
+
+
+LARGE = pyarrow.schema([("k", pyarrow.uint64()), ("s", pyarrow.string())])
+
+
+def test_a_schema_that_changes_is_an_error(disk):
+    first = pyarrow.record_batch({"k": [1], "s": ["a"]})
+    for other, text in [
+        (pyarrow.record_batch({"k": ["x"], "s": ["a"]}), "column 'k' has type Utf8 instead of Int64"),
+        (pyarrow.record_batch({"k": [1], "t": ["a"]}), "column 2 is 't' instead of 's'"),
+        (pyarrow.record_batch({"k": [1]}), "1 columns instead of 2"),
+    ]:
+        with pytest.raises(ascot.SchemaMismatch, match=text):
+            ascot.sort([first, other], key="k", temp=disk)
+    assert leftovers(disk) == []
+
+
+class Fake:
+    """An object that exports what it is told."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.stream
+
+
+def wrong_length(part, length):
+    """A batch whose array, or one of its children, reports another length."""
+    import ctypes
+
+    class Array(ctypes.Structure):
+        pass
+
+    Array._fields_ = [
+        *[(name, ctypes.c_int64) for name in ("length", "nulls", "offset", "buffers", "children")],
+        ("buffer", ctypes.c_void_p),
+        ("child", ctypes.POINTER(ctypes.POINTER(Array))),
+    ]
+    schema, array = pyarrow.record_batch({"k": [1, 2, 3], "s": ["a", "b", "c"]}).__arrow_c_array__()
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    raw = Array.from_address(get(array, b"arrow_array"))
+    one = raw if part == "batch" else raw.child[0][0]
+    setattr(one, *length)
+
+    class Batch:
+        def __arrow_c_array__(self, requested_schema=None):
+            return schema, array
+
+    return Batch()
+
+
+WRONG = [("length", -1), ("length", 1 << 62), ("offset", -5), ("buffers", 0)]
+
+
+@pytest.mark.parametrize(
+    ("part", "length"), [*((part, one) for part in ("batch", "column") for one in WRONG), ("batch", ("children", 1))]
+)
+def test_wrong_lengths_are_errors(part, length):
+    with pytest.raises(ascot.SchemaMismatch, match="contradicts itself"):
+        ascot.sort([wrong_length(part, length)], key="k")
+    with pytest.raises(ascot.SchemaMismatch, match="contradicts itself"):
+        ascot.sort([wrong_length("column", ("length", 2))], key="k")
+
+
+def test_wrong_sources_are_errors():
+    cases = [
+        ([TABLE, 3], TypeError, "item 2 of the source, of type int, has no Arrow batches"),
+        ((number for number in [1]), TypeError, "item 1 of the source"),
+        (iter([]), errors.InvalidRequest, "no batches"),
+        (pyarrow.array([1]), errors.InvalidRequest, "no columns"),
+        (pyarrow.chunked_array([[1]]), errors.InvalidRequest, "no columns"),
+        (Fake(3), TypeError, "PyCapsule"),
+        (Fake(TABLE.to_batches()[0].__arrow_c_array__()[0]), ValueError, "PyCapsule_GetPointer"),
+        (3, TypeError, "an input is a path"),
+        ({"k": [1]}, TypeError, "an input is a path"),
+    ]
+    for source, kind, text in cases:
+        with pytest.raises(kind, match=text):
+            ascot.sort(source, key="k")
+    used = Fake(TABLE.__arrow_c_stream__())
+    assert rows(ascot.sort(used, key="k"))
+    with pytest.raises(errors.InvalidRequest, match="read before"):
+        ascot.sort(used, key="k")
+
+
+def test_wrong_keys_are_errors():
+    with pytest.raises(ascot.SchemaMismatch, match="no column 'tenant'\n.*: k, s"):
+        ascot.sort(TABLE, key=["k", "tenant"])
+    with pytest.raises(errors.InvalidRequest, match="needs a key"):
+        ascot.sort(TABLE)
+    for wrong in (3, slice(0, 4), ascot.column("k", type="number")):
+        with pytest.raises(ValueError, match="name of a column"):
+            ascot.sort(TABLE, key=wrong)
+    with pytest.raises(errors.InvalidRequest, match="no order"):
+        ascot.sort(pyarrow.table({"k": pyarrow.array([[("a", 1)]], pyarrow.map_("string", "int8"))}), key="k")
+    with pytest.raises(ValueError, match="layout= describes files"):
+        ascot.sort(TABLE, key="k", layout="lines")
+    with pytest.raises(ascot.MemoryLimit) as caught:
+        ascot.sort(TABLE, key="k", memory="1MiB")
+    assert caught.value.needed > MIB == caught.value.given
+    assert rows(ascot.sort(TABLE, key="k", memory=caught.value.needed))
+
+
+def test_other_jobs_refuse_batches(disk):
+    for job in (ascot.merge, ascot.split):
+        with pytest.raises(TypeError, match="takes files, not Arrow batches"):
+            job(TABLE, to=disk / "out-{}", **({"parts": 2} if job is ascot.split else {}))
+
+
+# ---------------------------------------------------------------- Ctrl-C
+
+
+@pytest.mark.parametrize("moment", ["generator", "sorting", "consuming"])
+def test_ctrl_c_stops_within_200_ms(moment, disk):
+    script = f"""
+        import os, signal, sys, threading, time
+        import ascot, numpy, pyarrow
+
+        TEXT = pyarrow.array(["x" * 40] * 50_000)
+        def batches():
+            for number in range(1 << 40):
+                if number == 20:
+                    if {moment!r} == "generator":
+                        threading.Timer(0.1, stop).start()
+                        time.sleep(100)
+                    elif {moment!r} == "sorting":
+                        threading.Timer(0.3, stop).start()
+                    else:
+                        return
+                keys = numpy.random.default_rng(number).integers(0, 1 << 63, 50_000, dtype="u8")
+                yield pyarrow.record_batch([pyarrow.array(keys), TEXT], ["k", "s"])
+
+        def stop():
+            global at
+            at = time.monotonic()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        try:
+            stream = ascot.sort(batches(), key="k", memory="16MiB", temp={str(disk)!r})
+            threading.Timer(0.1, stop).start()
+            for batch in stream:
+                time.sleep(0.02)
+            sys.exit("it was not interrupted")
+        except KeyboardInterrupt:
+            took = time.monotonic() - at
+            del stream
+        except NameError:
+            pass
+        left = os.listdir({str(disk)!r})
+        took = max(took, time.monotonic() - at)
+        print(took, left)
+    """.replace("            del stream\n", "            stream = None\n")
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    took, left = done.stdout.split(maxsplit=1)
+    assert left.strip() == "[]" and float(took) < 0.5
+
+
+def test_other_threads_run_meanwhile(disk):
+    """The calling thread of a sort does not hold the interpreter while the job works, and two may sort at once."""
+    found = []
+
+    def work(seed):
+        found.append(sum(batch.num_rows for batch in ascot.sort(large_batches(10, seed=seed), key="k", memory="16MiB")))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert found == [500_000, 500_000]
+
+
+def test_a_forked_child_does_not_wait_for_the_stream(disk):
+    batches = ascot.sort(large_batches(10), key="k", memory="16MiB", temp=disk)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(batches)
+        except ValueError as error:
+            code = 0 if "forked" in str(error) else 2
+        else:
+            code = 1
+        del batches
+        os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert sum(batch.num_rows for batch in batches) == 500_000
+
+
+# ---------------------------------------------------------------- files as batches, and batches as files
+
+
+def test_fixed_records_stream_as_one_column(disk):
+    data = random_records(2000)
+    (disk / "records").write_bytes(data)
+    found = pyarrow.table(ascot.sort(disk / "records", layout=ascot.Fixed(100, key=slice(0, 10))))
+    assert found.schema.field("record").type == pyarrow.binary(100)
+    assert b"".join(found["record"].to_pylist()) == sorted_records(data)
+
+
+def test_fields_of_fixed_records_are_columns(disk):
+    layout = ascot.Fixed(16, fields={"id": (0, "u32-be"), "x": (4, "f64"), "tag": (12, "bytes:4")}, key="id")
+    dtype = numpy.dtype([("id", ">u4"), ("x", "<f8"), ("tag", "S4")])
+    records = numpy.array([(7, 0.5, b"abcd"), (1 << 30, -1.0, b"efgh"), (2, 9.0, b"ijkl")], dtype)
+    records.tofile(disk / "records")
+    found = pyarrow.table(ascot.sort(disk / "records", layout=layout))
+    assert found.to_pylist() == [
+        {"id": 2, "x": 9.0, "tag": b"ijkl"},
+        {"id": 7, "x": 0.5, "tag": b"abcd"},
+        {"id": 1 << 30, "x": -1.0, "tag": b"efgh"},
+    ]
+    ascot.sort(found, layout=layout, to=disk / "again")
+    assert (disk / "again").read_bytes() == numpy.sort(records, order="id").tobytes()
+    assert rows(ascot.sort(found, key=ascot.desc("x")))[0]["tag"] == b"ijkl"
+    with pytest.raises(ValueError, match="field 'x' of type f64 cannot be a key"):
+        ascot.sort(disk / "records", layout=layout, key="x") if layout.key is None else layout.key_text(ascot.asc("x"))
+
+
+@pytest.mark.parametrize("text", ["u32", "u64-be", "i64", "f32-be", "f64"])
+def test_numbers_stream_as_their_arrays_and_come_back(text, disk):
+    dtype = numpy.dtype((">" if text.endswith("-be") else "<") + text[0] + str(int(text[1:3]) // 8))
+    numbers = numpy.random.default_rng(3).integers(0, 1000, 5000).astype(dtype)
+    numbers.tofile(disk / "numbers")
+    found = pyarrow.table(ascot.sort(disk / "numbers", layout=text))["value"]
+    assert numpy.array_equal(found.to_numpy(), numpy.sort(numbers)) and found.type == dtype.newbyteorder("=").name
+    job = ascot.sort(pyarrow.table({"n": found.take(numpy.arange(5000)[::-1])}), layout=text, to=disk / "sorted")
+    assert numpy.array_equal(numpy.fromfile(disk / "sorted", dtype), numpy.sort(numbers))
+    assert job.report.records_out == 5000
+
+
+def test_lines_stream_as_strings_or_bytes(disk):
+    (disk / "lines").write_text("b\na\n\nä\n")
+    assert pyarrow.table(ascot.sort(disk / "lines"))["line"].to_pylist() == ["", "a", "b", "ä"]
+    (disk / "wrong").write_bytes(b"b\n\xff\n")
+    with pytest.raises(ascot.SchemaMismatch, match="record 2 is not UTF-8"):
+        list(ascot.sort(disk / "wrong"))
+    found = pyarrow.table(ascot.sort(disk / "wrong", layout=ascot.Lines(binary=True)))["line"]
+    assert found.type == pyarrow.binary() and found.to_pylist() == [b"b", b"\xff"]
+    ascot.sort(pyarrow.table({"s": ["x", "a"]}), layout=ascot.Lines(), to=disk / "out")
+    assert (disk / "out").read_text() == "a\nx\n"
+    with pytest.raises(ascot.SchemaMismatch, match="holds a delimiter"):
+        ascot.sort(pyarrow.table({"s": ["x\ny"]}), layout=ascot.Lines(), to=disk / "out")
+
+
+def test_csv_streams_as_columns(disk):
+    (disk / "t.csv").write_text('name,price,"a, b"\nx,12.5,1\n"q""\n",3,\nNA,-1,2\n')
+    layout = ascot.Csv(nulls=["NA"])
+    found = pyarrow.table(ascot.sort(disk / "t.csv", layout=layout, key=ascot.column("price", type="number")))
+    assert found.to_pylist() == [
+        {"name": None, "price": -1.0, "a, b": "2"},
+        {"name": 'q"\n', "price": 3.0, "a, b": None},
+        {"name": "x", "price": 12.5, "a, b": "1"},
+    ]
+    (disk / "u.csv").write_text("2,b\n1,a\n")
+    found = pyarrow.table(ascot.sort(disk / "u.csv", layout=ascot.Csv(header=False), key=1))
+    assert found.to_pylist() == [{"column_1": "1", "column_2": "a"}, {"column_1": "2", "column_2": "b"}]
+    (disk / "w.csv").write_text("a,b\n1,2\n1,2,3\n")
+    with pytest.raises(ascot.SchemaMismatch, match="row 2 of the result has more than 2 fields"):
+        list(ascot.sort(disk / "w.csv", key="a"))
+
+
+def test_prefixed_records_stream_as_bytes(disk):
+    (disk / "p").write_bytes(b"\x02\x00bb\x01\x00a")
+    assert pyarrow.table(ascot.sort(disk / "p", layout="prefixed:u16"))["record"].to_pylist() == [b"a", b"bb"]
+
+
+def test_a_file_larger_than_memory_streams(disk):
+    ascot.gen(600_000, to=disk / "large")
+    layout = ascot.Fixed(100, key=slice(0, 10))
+    count, last = 0, b""
+    for batch in ascot.sort(disk / "large", layout=layout, memory="16MiB", temp=disk):
+        column = pyarrow.record_batch(batch)["record"]
+        assert column[0].as_py()[:10] >= last
+        last, count = column[-1].as_py()[:10], count + len(column)
+    assert count == 600_000 and leftovers(disk) == ["large"]
+
+
+def test_batches_that_do_not_fit_a_file_are_errors(disk):
+    out = disk / "out"
+    with pytest.raises(ValueError, match="needs a layout"):
+        ascot.sort(TABLE, key="k", to=out)
+    with pytest.raises(ascot.SchemaMismatch, match="has one column, and the source has 2: k, s"):
+        ascot.sort(TABLE, layout="u64", to=out)
+    with pytest.raises(ascot.SchemaMismatch, match="Int64.*UInt64"):
+        ascot.sort(pyarrow.table({"k": [1]}), layout="u64", to=out)
+    with pytest.raises(ascot.SchemaMismatch, match="no nulls"):
+        ascot.sort(pyarrow.table({"k": pyarrow.array([1, None], "u8").cast("u8").cast("uint64")}), layout="u64", to=out)
+    with pytest.raises(errors.InvalidRequest, match="not written as CSV"):
+        ascot.sort(pyarrow.table({"k": ["a"]}), layout=ascot.Csv(), to=out)
+    assert leftovers(disk) == []
+
+
+def test_open_files_buffers_and_lists_are_sources(disk):
+    (disk / "a").write_text("c\na\n")
+    for source in (b"c\na\n", bytearray(b"c\na\n"), memoryview(b"c\na\n"), io.BytesIO(b"c\na\n"), [disk / "a"]):
+        assert pyarrow.table(ascot.sort(source))["line"].to_pylist() == ["a", "c"], source
+    with open(disk / "a", "rb") as file:
+        assert pyarrow.table(ascot.sort([file, b"b\n"]))["line"].to_pylist() == ["a", "b", "c"]
+        file.read(1)
+        with pytest.raises(ValueError, match="read up to byte"):
+            ascot.sort(file)
+    ascot.sort(b"2\n1\n", to=disk / "out")
+    assert (disk / "out").read_text() == "1\n2\n"
+    assert ascot.check(b"1\n2\n").records == 2
+    names = iter([disk / "a", disk / "out"])
+    assert pyarrow.table(ascot.sort(names))["line"].to_pylist() == ["1", "2", "a", "c"]
+
+
+def test_parquet_names_the_reader_of_pyarrow(disk):
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(TABLE, disk / "t.parquet")
+    (disk / "hidden").write_bytes((disk / "t.parquet").read_bytes())
+    for name in ("t.parquet", "hidden"):
+        with pytest.raises(ascot.SchemaMismatch, match=r"ParquetFile\(.*\)\.iter_batches\(\)"):
+            ascot.sort(disk / name, key="k")
+    assert rows(ascot.sort(pyarrow.parquet.ParquetFile(disk / "t.parquet").iter_batches(), key="k"))[0]["k"] == 1
+
+
