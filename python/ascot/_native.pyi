@@ -15,6 +15,8 @@ __all__ = [
     "check",
     "explain",
     "generate",
+    "index_get",
+    "index_range",
     "make_view",
     "memory_bytes",
     "open_index",
@@ -28,6 +30,7 @@ __all__ = [
     "sort_source",
     "sort_to_batches",
     "split",
+    "view_batches",
 ]
 
 __version__: Final[str]
@@ -59,6 +62,9 @@ def probe(
     directory: _Path, size: int | str | None, seconds: float | None, store: bool, progress: _Report
 ) -> tuple[str, str, str, str | None, list[str]]: ...
 def memory_bytes(memory_cap: int | str) -> int: ...
+def view_batches(view: View, start: int, stop: int, arrow: dict[str, Any]) -> BatchStream: ...
+def index_get(index: Index, keys: Any, epoch: int | None) -> Batch: ...
+def index_range(index: Index, start: bytes, stop: bytes | None, epoch: int | None) -> BatchStream: ...
 def open_view(path: _Path, memory_cap: int | str | None, threads: int | None) -> View: ...
 def open_index(path: _Path, memory_cap: int | str | None) -> Index: ...
 def open_writer(path: _Path, options: dict[str, Any]) -> IndexWriter: ...

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from ascot import _native
+from ascot.batches import Batch, Batches
 from ascot.sources import PathLike
 from ascot.units import memory_argument
 
@@ -134,6 +135,26 @@ class Index:
             for record in batch:
                 yield Record(*record)
         self._warn(native)
+
+    def get_batch(self, keys: bytes | Sequence[bytes] | Any, *, epoch: int | None = None) -> Batch:
+        """The records of keys as an Arrow batch: `key`, `epoch` (64 bits) and `value` (binary).
+
+        Keys are fixed-size binary if the index has keys of one length, else binary. Otherwise as `get`.
+        """
+        if isinstance(keys, bytes | bytearray | str):
+            if isinstance(keys, str):
+                raise TypeError("a key is bytes, not text: encode it")
+            keys = [bytes(keys)]
+        native = self._open()
+        found = _native.index_get(native, keys, epoch)
+        self._warn(native)
+        return found
+
+    def batches(
+        self, start: bytes | None = None, stop: bytes | None = None, *, epoch: int | None = None
+    ) -> Batches:
+        """The records of `range` as a stream of Arrow batches with the columns of `get_batch`."""
+        return Batches(_native.index_range(self._open(), start or b"", stop, epoch))
 
     def _warn(self, native: _native.Index) -> None:
         texts = native.take_warnings()

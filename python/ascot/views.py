@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from ascot import _native
+from ascot.batches import Batches
+from ascot.layouts import LayoutLike, layout_of
 from ascot.progress import reporter
 from ascot.reports import Report, report_of
 from ascot.sources import PathLike
@@ -116,6 +118,13 @@ class View:
         native = self._open()
         return Part(self, 0, native.nbytes).open(mode)
 
+    def batches(self, *, layout: LayoutLike | None = None) -> Batches:
+        """The whole view as a stream of Arrow batches; `layout` may name fields, or read text as bytes."""
+        return self[:].batches(layout=layout)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.batches().__arrow_c_stream__(requested_schema)
+
     def write(self, to: PathLike, *, progress: Any = None) -> Report:
         """Writes the whole view to the file `to`, checks its checksum, and returns the report."""
         native = self._open()
@@ -166,6 +175,32 @@ class Part:
         if mode not in ("rb", "br"):
             raise ValueError(f"a view is read only, as bytes: mode 'rb', not {mode!r}")
         return io.BufferedReader(_File(self), buffer_size=1 << 16)
+
+    def batches(self, *, layout: LayoutLike | None = None) -> Batches:
+        """The records as a stream of Arrow batches, merged while they are read.
+
+        Their columns are those of a sorted file of this layout (`ascot.sort`). `layout` is the layout of the view with
+        named fields, or with `binary=True`.
+
+        >>> import ascot, tempfile, pathlib
+        >>> directory = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (directory / "words").write_text("pear\\napple\\nfig\\n")
+        >>> _ = ascot.sort(directory / "words", view=directory / "words.view")
+        >>> with ascot.view(directory / "words.view") as view:
+        ...     [(batch.num_rows, batch.column_names) for batch in view[1:].batches()]
+        [(2, ['line'])]
+        """
+        native = self.view._open()
+        arrow: dict[str, Any] = {"keys": [], "fields": None, "binary": False}
+        if layout is not None:
+            given = layout_of(layout)
+            if layout_of(native.layout).text() != given.text():
+                raise ValueError(f"the view has records of layout {native.layout}, not {given.text()}")
+            arrow.update(given.arrow_options())
+        return Batches(_native.view_batches(native, self.start, self.stop, arrow))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.batches().__arrow_c_stream__(requested_schema)
 
     def write(self, to: PathLike, *, progress: Any = None) -> Report:
         """Writes the part to the file `to`, and returns the report."""

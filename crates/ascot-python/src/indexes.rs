@@ -111,6 +111,13 @@ impl Index {
     }
 }
 
+impl Index {
+    /// The directory.
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+}
+
 /// A batch that fills.
 struct Batch {
     send: SyncSender<Result<Vec<Row>, IndexError>>,
@@ -285,21 +292,38 @@ impl IndexWriter {
 }
 
 /// Keys or values.
-enum Column {
+pub enum Column {
     /// Rows of an array.
-    Array { buffer: PyUntypedBuffer, rows: usize, row_bytes: usize },
+    Array {
+        /// The array.
+        buffer: PyUntypedBuffer,
+        /// Number of rows.
+        rows: usize,
+        /// Length of a row.
+        row_bytes: usize,
+    },
     /// A list of bytes.
     List(Vec<Vec<u8>>),
 }
 
 /// Some rows of a column.
-enum Rows {
-    Array { bytes: Vec<u8>, row_bytes: usize, rows: usize },
+pub enum Rows {
+    /// One after the other.
+    Array {
+        /// All of them.
+        bytes: Vec<u8>,
+        /// Length of a row.
+        row_bytes: usize,
+        /// Their number.
+        rows: usize,
+    },
+    /// One by one.
     List(Vec<Vec<u8>>),
 }
 
 impl Rows {
-    fn iter(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+    /// The rows.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
         match self {
             Rows::Array { row_bytes: 0, rows, .. } => Box::new(std::iter::repeat_n(&[][..], *rows)),
             Rows::Array { bytes, row_bytes, .. } => Box::new(bytes.chunks_exact(*row_bytes)),
@@ -309,7 +333,11 @@ impl Rows {
 }
 
 impl Column {
-    fn new(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Column> {
+    /// The column that an object is.
+    ///
+    /// # Errors
+    /// An object that is neither a list of bytes nor a contiguous array.
+    pub fn new(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Column> {
         if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
             return given.extract().map(Column::List).map_err(|_| {
                 PyTypeError::new_err(format!("{name}: the elements of a list are bytes, one object each"))
@@ -333,7 +361,8 @@ impl Column {
         Ok(Column::Array { buffer, rows, row_bytes })
     }
 
-    fn len(&self) -> usize {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
         match self {
             Column::Array { rows, .. } => *rows,
             Column::List(rows) => rows.len(),
@@ -342,7 +371,7 @@ impl Column {
 
     /// A copy of the rows from `first` to `last`, which may be used without the interpreter.
     #[expect(unsafe_code, reason = "the buffer protocol gives a pointer")]
-    fn rows(&self, _py: Python<'_>, first: usize, last: usize) -> PyResult<Rows> {
+    pub fn rows(&self, _py: Python<'_>, first: usize, last: usize) -> PyResult<Rows> {
         match self {
             Column::Array { buffer, row_bytes, .. } => {
                 let len = (last - first) * row_bytes;

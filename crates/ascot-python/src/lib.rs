@@ -5,7 +5,7 @@
 //!   request            a dictionary of the package, as a request for a library
 //!   jobs, tools        sort, merge, split, explain; generate and check records
 //!   plans              plans without files, simulations, measurements of volumes
-//!   views, indexes     open views and indexed directories
+//!   views, indexes     open views and indexed directories; `view_batches` and `index_batches` give them as Arrow
 //!   arrow              Python objects as Arrow batches, and batches as Python objects
 //!   running            a job on a thread of its own: the interpreter is released, signals and progress are polled
 //!   errors             errors of the libraries as exceptions of the package
@@ -15,12 +15,14 @@
 
 mod arrow;
 mod errors;
+mod index_batches;
 mod indexes;
 mod jobs;
 mod plans;
 mod request;
 mod running;
 mod tools;
+mod view_batches;
 mod views;
 
 use pyo3::pymodule;
@@ -31,6 +33,8 @@ mod _native {
     #[pymodule_export]
     use super::arrow::{Batch, BatchStream, StreamJob, sort_source, sort_to_batches};
     #[pymodule_export]
+    use super::index_batches::{index_get, index_range};
+    #[pymodule_export]
     use super::indexes::{Batches, Index, IndexWriter, open_index, open_writer};
     #[pymodule_export]
     use super::jobs::{explain, make_view, resume, sort, split};
@@ -38,6 +42,8 @@ mod _native {
     use super::plans::{plan, probe, simulate};
     #[pymodule_export]
     use super::tools::{check, generate, memory_bytes};
+    #[pymodule_export]
+    use super::view_batches::view_batches;
     #[pymodule_export]
     use super::views::{OpenedView, ViewReader, open_view};
 

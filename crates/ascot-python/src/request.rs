@@ -75,7 +75,7 @@ pub struct RecordOptions {
     /// The quote of CSV.
     quote: Option<u8>,
     /// Spellings of null in CSV.
-    pub nulls: Vec<String>,
+    nulls: Vec<String>,
     /// Whether the first record of each input is a header.
     header: bool,
 }

@@ -145,6 +145,11 @@ impl OpenedView {
 }
 
 impl OpenedView {
+    /// The view.
+    pub fn view(&self) -> &Arc<dyn View> {
+        &self.view
+    }
+
     /// Fills `out` with the bytes of `part`.
     fn fill(&self, part: Range<u64>, out: &mut [u8], cancel: &Cancel) -> Result<(), SortError> {
         let _turn = self.turn.lock().unpoisoned();

@@ -55,11 +55,6 @@ pub struct Source {
 }
 
 impl Source {
-    /// Whether an object may be a source: not if it is a path or a list of paths.
-    pub fn is_possible(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(object.hasattr("__arrow_c_stream__")? || object.hasattr("__arrow_c_array__")?)
-    }
-
     /// The stream of `object`. The first part of an iterator is taken at once, as it has the schema.
     ///
     /// # Errors
@@ -164,16 +159,6 @@ impl Source {
             }
         }
     }
-}
-
-/// The batches of an object, all of them at once: for one that a function returns.
-pub fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
-    let mut source = Source::new(object)?;
-    let mut batches = Vec::new();
-    while let Some(batch) = source.next(object.py())? {
-        batches.push(batch);
-    }
-    Ok(batches)
 }
 
 /// The first difference between the columns of two schemas.

@@ -13,6 +13,7 @@
 //! interpreter, except in the function that is passed to it.
 
 mod capsule;
+mod columns;
 mod export;
 mod import;
 mod job;
@@ -20,7 +21,6 @@ mod records;
 mod sort;
 mod stream;
 
-pub use capsule::ForeignStream;
+pub use columns::{ArrowOptions, FirstRow, first_record};
 pub use export::{Batch, BatchReader, BatchStream};
-pub use import::{Source, batches_of};
 pub use sort::{StreamJob, sort_source, sort_to_batches};

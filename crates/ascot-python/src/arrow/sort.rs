@@ -3,20 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_schema::DataType;
-use ascot_columns::files::{
-    CsvColumns, CsvName, FileColumns, FileDecoder, FixedField, FixedFields, TextType,
-};
-use ascot_columns::{BatchLimits, Encoder, SortColumn};
+use ascot_columns::files::FileDecoder;
+use ascot_columns::{BatchLimits, Encoder};
 use ascot_io::ProgramStreams;
 use ascot_model::report::Report;
-use ascot_record::framing::{CsvFraming, Framing};
-use ascot_record::keys::{CsvColumn, CsvType};
-use ascot_record::layout::{Endian, Layout};
 use ascot_sort::plan::budget::{MIN_MEMORY_BYTES, default_memory};
 use ascot_sort::{Cancel, Input, Keys, Output, RunOptions, SortError, SortRequest, Writes};
 use pyo3::prelude::*;
 
+use super::columns::{ArrowOptions, FirstRow, first_record};
 use super::export::BatchStream;
 use super::import::Source;
 use super::job::{Blocks, JobHandle, Shared, Until};
@@ -24,7 +19,7 @@ use super::records::{Batches, Encoding, RECORDS_BYTES, RecordSource};
 use super::stream::{Decoding, JobStream};
 use crate::errors::Failure;
 use crate::jobs::{Told, told_of};
-use crate::request::{JobOptions, Records, unknown};
+use crate::request::{JobOptions, Records};
 use crate::running::Finished;
 
 /// Maximum bytes of a batch, and the inverse of its maximum share of the memory.
@@ -32,84 +27,6 @@ const BATCH_BYTES: u64 = 4 << 20;
 const BATCH_SHARE: u64 = 32;
 /// Batches for which memory is set aside: one that grows to twice its size, and one that is complete.
 const BATCHES_HELD: u64 = 3;
-
-/// The Arrow side of a job.
-#[derive(Debug, FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct ArrowOptions {
-    /// The key columns: name, whether descending, whether nulls come first.
-    keys: Vec<(String, bool, bool)>,
-    /// The fields of records of fixed length: name, offset and type.
-    fields: Option<Vec<(String, usize, String)>>,
-    /// Whether text is read as bytes.
-    binary: bool,
-}
-
-impl ArrowOptions {
-    fn sort_columns(&self) -> Vec<SortColumn> {
-        let column = |(name, descending, nulls_first): &(String, bool, bool)| SortColumn {
-            name: name.clone(),
-            descending: *descending,
-            nulls_first: *nulls_first,
-        };
-        self.keys.iter().map(column).collect()
-    }
-
-    /// The fields of records of `layout`, if they are named.
-    fn fields(&self, layout: Layout) -> Result<Option<FixedFields>, Failure> {
-        let (Some(fields), Layout::Fixed { len }) = (&self.fields, layout) else { return Ok(None) };
-        let field = |(name, offset, text): &(String, usize, String)| {
-            let (data_type, endian) = field_type(text)?;
-            Ok(FixedField { name: name.clone(), offset: *offset, data_type, endian })
-        };
-        let fields = fields.iter().map(field).collect::<Result<_, Failure>>()?;
-        Ok(Some(FixedFields::new(len, fields)?))
-    }
-
-    fn text(&self) -> TextType {
-        if self.binary { TextType::Binary } else { TextType::Utf8 }
-    }
-
-    /// The columns of records of a file that is no CSV.
-    pub fn columns(&self, layout: Layout) -> Result<FileColumns, Failure> {
-        Ok(match (self.fields(layout)?, layout) {
-            (Some(fields), _) => FileColumns::Fields(fields),
-            (None, Layout::Prefixed { .. }) => FileColumns::One { layout, text: TextType::Binary },
-            (None, _) => FileColumns::One { layout, text: self.text() },
-        })
-    }
-}
-
-/// The type of a field: `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, with `-be` for big endian, or `bytes:N`.
-fn field_type(text: &str) -> Result<(DataType, Endian), Failure> {
-    if let Some(width) = text.strip_prefix("bytes:").and_then(|width| width.parse().ok()) {
-        return Ok((DataType::FixedSizeBinary(width), Endian::Little));
-    }
-    let (name, endian) = match text.strip_suffix("-be") {
-        Some(name) => (name, Endian::Big),
-        None => (text.strip_suffix("-le").unwrap_or(text), Endian::Little),
-    };
-    let data_type = match name {
-        "u8" => DataType::UInt8,
-        "u16" => DataType::UInt16,
-        "u32" => DataType::UInt32,
-        "u64" => DataType::UInt64,
-        "i8" => DataType::Int8,
-        "i16" => DataType::Int16,
-        "i32" => DataType::Int32,
-        "i64" => DataType::Int64,
-        "f32" => DataType::Float32,
-        "f64" => DataType::Float64,
-        _ => {
-            return Err(unknown(
-                "the type of a field",
-                text,
-                "u8, ... u64, i8, ... i64, f32, f64, -be, bytes:N",
-            ));
-        }
-    };
-    Ok((data_type, endian))
-}
 
 /// Memory of a job and of the batches beside it.
 struct Shares {
@@ -193,47 +110,23 @@ fn files_to_batches(
     progress: Option<&Py<PyAny>>,
 ) -> PyResult<(BatchStream, StreamJob)> {
     let records = options.records.records()?;
-    let (layout, header) = (records.layout, records.header);
-    let names = number_columns(&records.keys);
+    let (layout, header, keys) = (records.layout, records.header, records.keys.clone());
     let mut request =
         options.request_with(options.paths(), Output::Program, records, Writes::SpillsAndOutput)?;
     let shares = Shares::divide(&mut request)?;
-    let columns = match layout {
-        Layout::Csv { .. } => None,
-        _ => Some(arrow.columns(layout)?),
-    };
+    // Wrong fields are refused before the job begins.
+    let fields = arrow.fields(layout)?;
     let mut job = Begun::new(request, &shares, None, Goal::Sort)?;
     job.handle.attend(py, None, progress, Until::FirstBlock)?;
     job.handle.check()?;
-    let decoder = match (columns, layout) {
-        (Some(columns), _) => FileDecoder::new(columns, shares.limits),
-        (None, Layout::Csv { separator, quote }) => {
-            let framing = CsvFraming { separator, quote };
-            // The first block holds the header. There is none if the job has failed or had nothing to sort.
-            let first = |bytes: &[u8]| framing.end(bytes, 0).map(|end| bytes[..end].to_vec());
-            let head = job.handle.of_first_block(|bytes| first(bytes).unwrap_or_else(|| bytes.to_vec()));
-            if header {
-                job.skip = head.len();
-            }
-            let columns =
-                CsvColumns::new(framing, &head, header, arrow.text(), &names, &options.records.nulls);
-            columns.and_then(|columns| FileDecoder::new(FileColumns::Csv(columns), shares.limits))
-        }
-        (None, _) => return Err(Failure::Sort(SortError::Internal("a layout without columns")).into()),
-    };
-    Ok(job.into_stream(Decoding::File(decoder.map_err(Failure::from)?)))
-}
-
-/// The columns of CSV that a key declares to be numbers.
-fn number_columns(keys: &Keys) -> Vec<CsvName> {
-    let Keys::Columns(columns) = keys else { return Vec::new() };
-    let numbers = columns.iter().filter(|key| key.kind == Some(CsvType::Number));
-    numbers
-        .map(|key| match &key.column {
-            CsvColumn::Name(name) => CsvName::Name(name.clone()),
-            CsvColumn::Number(number) => CsvName::Number(*number),
-        })
-        .collect()
+    // The first block holds the header. There is none if there was nothing to sort.
+    let first = job.handle.of_first_block(|bytes| first_record(layout, bytes).to_vec());
+    if header {
+        job.skip = first.len();
+    }
+    let columns = arrow.columns(layout, fields, FirstRow { bytes: &first, header, keys: &keys })?;
+    let decoder = FileDecoder::new(columns, shares.limits).map_err(Failure::from)?;
+    Ok(job.into_stream(Decoding::File(decoder)))
 }
 
 /// Sorts batches to a file, to parts or to the view `view`, as records of the layout; returns the report.
