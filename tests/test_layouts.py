@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import BY_NAME, LAYOUTS, STYLES, file_and_sorted, make_file, sorted_file
-from support import METHODS, MIB, run
+from support import METHODS, MIB, leftovers, run
 
 # The smallest memory of a spilling test; the data is several times as large.
 TINY = "8MiB"
@@ -283,3 +283,23 @@ def test_wrong_arguments_are_refused(flags):
     done = run("sort", *flags, stdin=b"", expect=2)
     assert done.stdout == b""
     assert done.stderr.startswith("ascot")
+
+
+@pytest.mark.parametrize("method", ["auto", *METHODS])
+def test_a_key_that_extends_beyond_its_keyed_record_is_an_error(disk, method):
+    good = b"\x03\x02ab"
+    for wrong in (b"\x03\x09ab", b"\x00"):
+        (disk / "in").write_bytes(good * 1000 + wrong + good)
+        done = run("sort", "in", "--format", "keyed:u8", "--method", method, "-o", "out", cwd=disk, expect=None)
+        told = "in: key beyond the record: record 1001 at offset 4000"
+        assert done.returncode == 2 and told in done.stderr, str(done)
+    assert leftovers(disk) == ["in"]
+
+
+def test_unique_and_top_of_keyed_records(disk):
+    keys = [b"bb", b"a", b"bb", b"", b"a"]
+    records = [b"%c%c%s%02d" % (3 + len(key), len(key), key, at) for at, key in enumerate(keys)]
+    (disk / "in").write_bytes(b"".join(records))
+    for flags, wanted in ((("-u",), [3, 1, 0]), (("-s", "--top", "3"), [3, 1, 4]), (("-u", "--top", "2"), [3, 1])):
+        out = run("sort", "in", "--format", "keyed:u8", *flags, cwd=disk).stdout
+        assert out == b"".join(records[at] for at in wanted), flags

@@ -368,8 +368,8 @@ def test_a_file_size_limit_is_an_error_and_no_signal(disk):
 @pytest.mark.parametrize(
     ("make", "kind", "text"),
     [
-        (lambda: ascot.sort(7, to="out"), TypeError, "an input is a path, a pattern or a list of them, not int"),
-        (lambda: ascot.sort([b"a", 3], to="out"), TypeError, "not bytes"),
+        (lambda: ascot.sort(7, to="out"), TypeError, "an input is a path, an open file, bytes or a list of them, not int"),
+        (lambda: ascot.sort(["a", 3], to="out"), TypeError, "not int"),
         (lambda: ascot.sort([], to="out"), ValueError, "name at least one file"),
         (lambda: ascot.sort("a", to="out", layout=3), TypeError, "a layout is"),
         (lambda: ascot.sort("a", to="out", layout="frob"), ValueError, "give lines, csv"),
@@ -384,7 +384,7 @@ def test_a_file_size_limit_is_an_error_and_no_signal(disk):
         (lambda: ascot.sort("a", to="out", volume="frob"), errors.InvalidRequest, "no profile frob"),
         (lambda: ascot.sort("a", to="out", frob=1), TypeError, "unexpected argument 'frob'"),
         (lambda: ascot.sort("a", to="out", progress="bar"), TypeError, "progress is 'auto'"),
-        (lambda: ascot.sort("a"), ValueError, "either to=FILE or view=DIRECTORY"),
+        (lambda: ascot.sort("a", to="out", view="v"), ValueError, "to=FILE or view=DIRECTORY, not both"),
         (lambda: ascot.sort("a", to="out", layout=ascot.Fixed(4, key=slice(0, 9))), errors.InvalidRequest, "0..9"),
         (lambda: ascot.sort("a", to="out", layout=ascot.Lines(key=1), key=2), ValueError, "both the layout"),
         (lambda: ascot.Fixed(0), ValueError, "at least one"),

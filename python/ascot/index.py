@@ -150,9 +150,7 @@ class Index:
         self._warn(native)
         return found
 
-    def batches(
-        self, start: bytes | None = None, stop: bytes | None = None, *, epoch: int | None = None
-    ) -> Batches:
+    def batches(self, start: bytes | None = None, stop: bytes | None = None, *, epoch: int | None = None) -> Batches:
         """The records of `range` as a stream of Arrow batches with the columns of `get_batch`."""
         return Batches(_native.index_range(self._open(), start or b"", stop, epoch))
 

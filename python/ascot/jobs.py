@@ -162,26 +162,24 @@ def sort(
     """
     if to is not None and view is not None:
         raise ValueError("give to=FILE or view=DIRECTORY, not both")
+    streams = to is None and view is None
     batches, files = batches_of(source)
-    arrow = batches is not None
-    if arrow and to is None and view is None:
+    if batches is not None and streams:
         if layout is not None:
             raise ValueError("layout= describes files: leave it out to sort the batches, or give to=FILE")
         request = Request(None, Lines(), None, False, settings)
-        request.set(unique=unique, stable=stable, top=top, method=method)
-        return request.stream(batches, column_keys(key, reverse))
-    if arrow and layout is None:
+    elif batches is not None and layout is None:
         raise ValueError("a file of batches needs a layout, such as layout=ascot.Integers('u64')")
-    request = Request(files, layout, key, reverse, settings)
+    else:
+        request = Request(files, layout, key, reverse, settings)
     request.source = batches
-    if to is None and view is None:
-        if parts is not None:
-            raise ValueError("parts are files: give to=PATTERN")
-        request.set(unique=unique, stable=stable, top=top, method=method)
-        return request.stream(None, [])
+    if parts is not None and streams:
+        raise ValueError("parts are files: give to=PATTERN")
     if view is not None and (parts is not None or unique or top is not None):
         raise ValueError("a view has all records: leave out parts, unique and top, or write a file (to=FILE)")
     request.set(unique=unique, stable=stable, top=top, method=method)
+    if streams:
+        return request.stream([] if batches is None else column_keys(key, reverse))
     if view is None:
         return request.write(to, parts, request.sorting(None))
     path = os.fspath(view)
@@ -335,11 +333,11 @@ class Request:
             return _native.sort
         return lambda options, progress: _native.make_view(options, view, progress)
 
-    def stream(self, source: Any, keys: list[tuple[str, bool, bool]]) -> Batches:
-        """The sorted batches of the files, or of the batches of `source` ordered by the columns `keys`."""
+    def stream(self, keys: list[tuple[str, bool, bool]]) -> Batches:
+        """The sorted batches of the files, or of the source ordered by the columns `keys`."""
         with reporter(self.progress) as report:
             arrow = {**self.arrow, "keys": keys}
-            stream, job = _native.sort_to_batches(self.options, arrow, source, report)
+            stream, job = _native.sort_to_batches(self.options, arrow, self.source, report)
         return Batches(stream, job, self.files)
 
     def write(self, to: PathLike | None, parts: int | None, work: Callable[..., Any]) -> Job:

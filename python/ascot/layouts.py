@@ -287,10 +287,10 @@ class Fixed(_Bytes):
 
     A key is a slice, as of a bytes object: `slice(0, 10)`, `desc(slice(10, 18))`, `slice(-4, None)`.
 
-    `fields` names parts of the record by their first byte and their type, one of `u8` ... `u64`, `i8` ... `i64`, `f32`,
-    `f64`, with `-be` for big endian, and `bytes:N`. As Arrow the record then has a column for each field; without
+    `fields` names parts of the record by their first byte and their type: `u8` ... `u64`, `i8` ... `i64`, `f32` or
+    `f64`, with `-be` for big endian, or `bytes:N`. As Arrow the record then has a column for each field; without
     fields it has one of fixed-size binary. A field whose bytes are ordered as its values may be a key: unsigned
-    integers of big endian, and bytes.
+    integers in big endian, and bytes.
 
     >>> Fixed(12, fields={"id": (0, "u64-be"), "tag": (8, "bytes:4")}, key="id")
     Fixed(12, fields={'id': (0, 'u64-be'), 'tag': (8, 'bytes:4')}, key='id')
@@ -317,7 +317,7 @@ class Fixed(_Bytes):
             if type != "u8" and not type.startswith("bytes:") and not (type[0] == "u" and type.endswith("-be")):
                 raise ValueError(
                     f"field {key.target!r} of type {type} cannot be a key: its bytes are not ordered as its values\n"
-                    "  sort the batches of the file by it (a second sort), or store it as an unsigned integer in big endian"
+                    "  store it as an unsigned integer in big endian, or sort the batches of the file by this column"
                 )
             width = int(type[6:]) if type.startswith("bytes:") else int(type[1:].removesuffix("-be")) // 8
             key = Key(slice(start, start + width), descending=key.descending, type=key.type, nulls=key.nulls)

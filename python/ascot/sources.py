@@ -1,4 +1,4 @@
-"""The sources of jobs: paths, patterns, open files, bytes, arrays that are files, lists of these, and Arrow batches."""
+"""The sources of jobs: paths, patterns, open files, bytes, arrays that are files, lists of them, Arrow batches."""
 
 from __future__ import annotations
 

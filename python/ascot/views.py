@@ -179,8 +179,8 @@ class Part:
     def batches(self, *, layout: LayoutLike | None = None) -> Batches:
         """The records as a stream of Arrow batches, merged while they are read.
 
-        Their columns are those of a sorted file of this layout (`ascot.sort`). `layout` is the layout of the view with
-        named fields, or with `binary=True`.
+        Their columns are those of a sorted file of this layout (`ascot.sort`). `layout` is the layout of the view
+        with named fields, or with `binary=True`.
 
         >>> import ascot, tempfile, pathlib
         >>> directory = pathlib.Path(tempfile.mkdtemp())

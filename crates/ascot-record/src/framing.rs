@@ -64,6 +64,16 @@ pub trait Framing: Copy + Send + Sync {
         record
     }
 
+    /// Whether records state the length of their body, which may then be wrong.
+    fn states_body(&self) -> bool {
+        false
+    }
+
+    /// The length of the body that a record states, bytes; more than the body has if it extends beyond the record.
+    fn stated_body(&self, record: &[u8]) -> usize {
+        self.body(record).len()
+    }
+
     /// The byte that completes a last record without its terminator. `None`: such a record is truncated. A CSV row
     /// may still be incomplete after it, if a quote was left open.
     fn completes(&self) -> Option<u8> {
@@ -359,6 +369,19 @@ impl Framing for PrefixedFraming {
         rest.get(..key_len).unwrap_or(rest)
     }
 
+    fn states_body(&self) -> bool {
+        self.keyed
+    }
+
+    fn stated_body(&self, record: &[u8]) -> usize {
+        if !self.keyed {
+            return self.body(record).len();
+        }
+        // A record without room for the length of its key states at least one byte.
+        let after_length = record.get(usize::from(self.width)..).unwrap_or_default();
+        self.split_length(after_length).map_or(1, |(key_len, _)| key_len)
+    }
+
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
         let width = u64::from(self.width);
         let digits = width.saturating_sub(partial.seen);
@@ -459,6 +482,8 @@ mod tests {
         }
         let wrong = PrefixedFraming { width: 1, endian: Endian::Big, keyed: true };
         assert_eq!(wrong.body(b"\x03\x09ab"), b"ab");
+        assert_eq!((wrong.stated_body(b"\x03\x09ab"), wrong.stated_body(b"\x03\x01ab")), (9, 1));
+        assert_eq!((wrong.stated_body(b"\0"), wrong.stated_body(b"\x01\0")), (1, 0));
         assert_eq!(wrong.body(b"\0"), b"");
         assert_eq!(wrong.body(b""), b"");
     }

@@ -293,14 +293,17 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O>
     }
 
     fn keyless(&self, bytes: &[u8]) -> Option<Keyless> {
-        let needed = self.min_body;
-        if needed == 0 {
+        let states_body = self.framing.states_body();
+        if self.min_body == 0 && !states_body {
             return None;
         }
         let mut before = 0;
         let mut offset = 0;
         while let Some(end) = self.framing.end(bytes, offset) {
-            let have = self.framing.body(&bytes[offset..end]).len();
+            let record = &bytes[offset..end];
+            let have = self.framing.body(record).len();
+            let stated = if states_body { self.framing.stated_body(record) } else { 0 };
+            let needed = self.min_body.max(stated);
             if have < needed {
                 return Some(Keyless { before, offset, have, needed });
             }
