@@ -499,6 +499,65 @@ def test_ctrl_c_stops_within_200_ms(moment, disk):
     assert left.strip() == "[]" and float(took) < 0.5
 
 
+def test_ctrl_c_does_not_wait_for_a_foreign_stream(disk):
+    """The stream computes a batch for 100 seconds, on a thread of the job."""
+    script = f"""
+        import os, signal, threading, time
+        import ascot, pyarrow
+
+        def batches():
+            yield pyarrow.record_batch({{"k": [1]}})
+            threading.Timer(0.1, stop).start()
+            time.sleep(100)
+
+        def stop():
+            global at
+            at = time.monotonic()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        class Foreign:
+            def __arrow_c_stream__(self, requested_schema=None):
+                return pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("k", "int64")]), batches()).__arrow_c_stream__()
+
+        try:
+            ascot.sort(Foreign(), key="k", temp={str(disk)!r})
+        except KeyboardInterrupt:
+            print(time.monotonic() - at, flush=True)
+            os._exit(0)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and float(done.stdout) < 0.5, done.stderr
+    assert leftovers(disk) == []
+
+
+def test_the_error_of_a_foreign_stream_is_told():
+    def batches():
+        yield pyarrow.record_batch({"k": [1]})
+        raise Custom("in the middle")
+
+    reader = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("k", "int64")]), batches())
+    with pytest.raises(errors.AscotError, match="the Arrow stream failed: .*in the middle"):
+        ascot.sort(Fake(reader.__arrow_c_stream__()), key="k")
+
+
+@pytest.mark.parametrize("ending", ["read", "close", "del"])
+def test_a_stream_keeps_its_memory_of_a_session(ending):
+    session = ascot.Session(memory="64MiB")
+    batches = session.run(ascot.sort, TABLE, key="k")
+    assert session.free == 32 * MIB
+    if ending == "read":
+        assert len(list(batches)) == 1
+    elif ending == "close":
+        batches.close()
+    else:
+        del batches
+        gc.collect()
+    assert session.free == 64 * MIB
+    with pytest.raises(ascot.SchemaMismatch):
+        session.run(ascot.sort, TABLE, key="frob")
+    assert session.free == 64 * MIB
+
+
 def test_other_threads_run_meanwhile(disk):
     """The calling thread of a sort does not hold the interpreter while the job works, and two may sort at once."""
     found = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 
 from ascot import _native
@@ -36,7 +37,7 @@ class Batches:
     2
     """
 
-    __slots__ = ("__weakref__", "_held", "_job", "_report", "_stream")
+    __slots__ = ("__weakref__", "_end", "_held", "_job", "_report", "_stream")
 
     def __init__(
         self, stream: _native.BatchStream, job: _native.StreamJob | None = None, held: object = None
@@ -44,6 +45,7 @@ class Batches:
         # `held` are files that the job may read again.
         self._stream, self._job, self._held = stream, job, held
         self._report: tuple[Report, Plan | None] | None = None
+        self._end: Callable[[], object] | None = None
         _open.add(self)
 
     @property
@@ -72,9 +74,15 @@ class Batches:
                 warn(warnings)
         return self._report
 
+    def _when_ended(self, act: Callable[[], object]) -> None:
+        """Calls `act` once the stream has ended, is closed or is no longer used."""
+        self._end = weakref.finalize(self, act)
+
     def close(self) -> None:
         """Ends the stream and its job, whose files are removed."""
         self._stream.close()
+        if self._end is not None:
+            self._end()
 
     def __iter__(self) -> Batches:
         return self
@@ -82,8 +90,11 @@ class Batches:
     def __next__(self) -> Batch:
         try:
             return next(self._stream)
-        except StopIteration:
-            self._told()
+        except BaseException as error:
+            if isinstance(error, StopIteration):
+                self._told()
+            if self._end is not None:
+                self._end()
             raise
 
     def __enter__(self) -> Batches:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Condition
 from typing import Any, ParamSpec, TypeVar
 
 from ascot import _native
+from ascot.batches import Batches
 from ascot.units import memory_argument
 
 __all__ = ["Session"]
@@ -20,7 +20,8 @@ class Session:
     """Runs jobs of any number of threads within one cap of memory.
 
     `memory` is the cap, in bytes or as a text such as `"1GiB"`. A job gets the memory of its `memory=` argument, by
-    default the cap divided by `jobs`; it waits until the session has that much left.
+    default the cap divided by `jobs`; it waits until the session has that much left. A stream of batches keeps its
+    memory until it has been read, closed or dropped.
 
     >>> import ascot, tempfile, pathlib
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -58,13 +59,21 @@ class Session:
         Raises MemoryLimit if the job asks for more than the session has.
         """
         given: dict[str, Any] = dict(settings)
-        with self._share(given.pop("memory", None)) as share:
-            call: Any = job
+        share = self._take(given.pop("memory", None))
+        call: Any = job
+        try:
             result: R = call(*args, memory=share, **given)
-            return result
+        except BaseException:
+            self._give_back(share)
+            raise
+        if isinstance(result, Batches):
+            # Its job goes on while the batches are read.
+            result._when_ended(lambda: self._give_back(share))
+        else:
+            self._give_back(share)
+        return result
 
-    @contextmanager
-    def _share(self, asked: int | str | None) -> Iterator[int]:
+    def _take(self, asked: int | str | None) -> int:
         share = self.memory // self.jobs if asked is None else _bytes(asked)
         if share > self.memory:
             from ascot.errors import MemoryLimit
@@ -78,12 +87,12 @@ class Session:
         with self._change:
             self._change.wait_for(lambda: self._free >= share)
             self._free -= share
-        try:
-            yield share
-        finally:
-            with self._change:
-                self._free += share
-                self._change.notify_all()
+        return share
+
+    def _give_back(self, share: int) -> None:
+        with self._change:
+            self._free += share
+            self._change.notify_all()
 
     def __repr__(self) -> str:
         return f"<ascot.Session: {self.memory:,} bytes, {self._free:,} free>"

@@ -242,11 +242,8 @@ fn end(reader: Box<dyn BatchReader>, process: u32, cancel: impl FnOnce()) {
         return;
     }
     cancel();
-    // None if the interpreter has ended, or is not attached to this thread.
-    match Python::try_attach(|py| py.detach(|| drop(reader))) {
-        Some(()) => {}
-        None => {}
-    }
+    // If the interpreter has ended, the reader is dropped with the closure.
+    let _dropped = Python::try_attach(|py| py.detach(|| drop(reader)));
 }
 
 /// A stream as another library reads it.

@@ -100,7 +100,7 @@ fn batches_to_batches(
     let decoder = encoder.decoder(shares.limits);
     let job = Begun::new(request, &shares, Some((&mut source, Encoding::Rows(encoder))), Goal::Sort)?;
     job.attend(py, &mut source, progress, Until::FirstBlock)?;
-    Ok(job.into_stream(Decoding::Rows(decoder)))
+    Ok(job.into_stream(Decoding::Rows(Box::new(decoder))))
 }
 
 fn files_to_batches(

@@ -14,7 +14,7 @@ use crate::errors::Failure;
 /// How records become batches.
 pub enum Decoding {
     /// Rows with their key before them.
-    Rows(Decoder),
+    Rows(Box<Decoder>),
     /// Records of a file.
     File(FileDecoder),
 }
