@@ -266,7 +266,7 @@ def test_a_consumer_may_stop_early(ending, disk):
         del reader
     del batches
     gc.collect()
-    assert time.monotonic() - began < 1 and leftovers(disk) == [] and has_ended()
+    assert time.monotonic() - began < 5 and leftovers(disk) == [] and has_ended()
 
 
 def test_streams_end_with_the_program(disk):
@@ -453,6 +453,7 @@ def test_other_jobs_refuse_batches(disk):
 # ---------------------------------------------------------------- Ctrl-C
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("moment", ["generator", "sorting", "consuming"])
 def test_ctrl_c_stops_within_200_ms(moment, disk):
     script = f"""
@@ -499,6 +500,7 @@ def test_ctrl_c_stops_within_200_ms(moment, disk):
     assert left.strip() == "[]" and float(took) < 0.5
 
 
+@pytest.mark.alone
 def test_ctrl_c_does_not_wait_for_a_foreign_stream(disk):
     """The stream computes a batch for 100 seconds, on a thread of the job."""
     script = f"""
