@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Protocol, TypeAlias
@@ -33,7 +34,7 @@ _PATTERN = frozenset("*?[")
 class Sources:
     """The files of a source, in order, and what keeps them open."""
 
-    __slots__ = ("_held", "paths")
+    __slots__ = ("__weakref__", "_held", "paths")
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -56,11 +57,11 @@ class Sources:
     def add_bytes(self, content: Any) -> None:
         """Adds bytes, which are copied to a file in memory."""
         view = memoryview(content).cast("B")
-        file = os.fdopen(os.memfd_create("ascot", os.MFD_CLOEXEC), "wb", buffering=0)
+        number = os.memfd_create("ascot", os.MFD_CLOEXEC)
+        weakref.finalize(self, os.close, number)
         while len(view) > 0:
-            view = view[file.write(view) :]
-        self._held.append(file)
-        self.add_path(f"/proc/self/fd/{file.fileno()}")
+            view = view[os.write(number, view) :]
+        self.add_path(f"/proc/self/fd/{number}")
 
 
 def batches_of(source: Any) -> Any:

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use ascot_io::{BlockSink, Buf, ByteSource, ProgramStreams};
+use ascot_io::{BlockSink, Buf, ByteSource, ProgramStreams, Unpoisoned};
 use ascot_record::keys::ByteRangeKey;
 use ascot_record::layout::Layout;
 use ascot_sort::{Cancel, Input, Keys, Output, RunOptions, Silent, SortError, SortRequest, sort};
@@ -40,30 +40,39 @@ impl ByteSource for Descending {
     }
 }
 
-/// Takes blocks, one every time the job waits for it.
+/// The blocks of a job, and the bytes of those that were taken.
+#[derive(Default)]
+struct Queue {
+    blocks: Vec<(Buf, usize)>,
+    bytes: Vec<u8>,
+}
+
+/// Takes blocks, all of them whenever the test does.
 #[derive(Clone, Default)]
 struct Slow {
-    state: Arc<(Mutex<(Vec<(Buf, usize)>, Vec<u8>)>, Condvar)>,
+    queue: Arc<Mutex<Queue>>,
+    taken: Arc<Condvar>,
 }
 
 impl BlockSink for Slow {
     fn put(&mut self, block: Buf, len: usize) {
-        self.state.0.lock().unwrap().0.push((block, len));
+        self.queue.lock().unpoisoned().blocks.push((block, len));
     }
 
     fn is_taken(&mut self, time: Duration) -> bool {
-        let state = self.state.0.lock().unwrap();
-        self.state.1.wait_timeout_while(state, time, |state| !state.0.is_empty()).unwrap().0.0.is_empty()
+        let queue = self.queue.lock().unpoisoned();
+        let waited = self.taken.wait_timeout_while(queue, time, |queue| !queue.blocks.is_empty());
+        waited.unpoisoned().0.blocks.is_empty()
     }
 }
 
 impl Slow {
     fn take(&self) {
-        let mut state = self.state.0.lock().unwrap();
-        for (block, len) in std::mem::take(&mut state.0) {
-            state.1.extend_from_slice(&block[..len]);
+        let mut queue = self.queue.lock().unpoisoned();
+        for (block, len) in std::mem::take(&mut queue.blocks) {
+            queue.bytes.extend_from_slice(&block[..len]);
         }
-        self.state.1.notify_all();
+        self.taken.notify_all();
     }
 }
 
@@ -83,10 +92,10 @@ fn run(records: u64, fails_at: u64, temp: &std::path::Path) -> Result<Vec<u8>, S
         sink.take();
         std::thread::sleep(Duration::from_millis(1));
     }
-    let report = job.join().unwrap()?;
+    let report = job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     sink.take();
     assert_eq!(report.records_in, records);
-    Ok(std::mem::take(&mut sink.state.0.lock().unwrap().1))
+    Ok(std::mem::take(&mut sink.queue.lock().unpoisoned().bytes))
 }
 
 #[test]

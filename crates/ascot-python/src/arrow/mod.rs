@@ -5,12 +5,16 @@
 //!                                         __arrow_c_stream__, __arrow_c_array__
 //! ```
 //!
-//! No data is copied: the libraries hand over pointers in capsules, and the memory lives as long as one of them uses it.
+//! `sort` runs jobs whose input or output are batches: `records` makes records of batches, `job` passes both on between
+//! the threads, and `stream` makes batches of records. `columns` says which columns the records of files have.
 //!
-//! A [`Source`] is read by the thread that calls the package, as its objects may be bound to this thread. Only a
-//! [`ForeignStream`], which needs no interpreter, may be moved to another one. A [`BatchStream`] is read by whatever
-//! thread its consumer uses, with or without the interpreter; its [`BatchReader`] must therefore never wait for the
-//! interpreter, except in the function that is passed to it.
+//! No data is copied on the way in and out: the libraries hand over pointers in capsules, and the memory lives as long
+//! as one of them uses it.
+//!
+//! A [`Source`](import::Source) is read by the thread that calls the package, as its objects may be bound to this
+//! thread. Only a [`ForeignStream`](capsule::ForeignStream), which needs no interpreter, may be moved to another one. A
+//! [`BatchStream`] is read by whatever thread its consumer uses, with or without the interpreter; its [`BatchReader`]
+//! must therefore never wait for the interpreter, except in the function that is passed to it.
 
 mod capsule;
 mod columns;
