@@ -519,7 +519,8 @@ def test_ctrl_c_does_not_wait_for_a_foreign_stream(disk):
 
         class Foreign:
             def __arrow_c_stream__(self, requested_schema=None):
-                return pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("k", "int64")]), batches()).__arrow_c_stream__()
+                schema = pyarrow.schema([("k", "int64")])
+                return pyarrow.RecordBatchReader.from_batches(schema, batches()).__arrow_c_stream__()
 
         try:
             ascot.sort(Foreign(), key="k", temp={str(disk)!r})
@@ -538,7 +539,7 @@ def test_the_error_of_a_foreign_stream_is_told():
         raise Custom("in the middle")
 
     reader = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("k", "int64")]), batches())
-    with pytest.raises(errors.AscotError, match="the Arrow stream failed: .*in the middle"):
+    with pytest.raises(errors.AscotError, match=r"the Arrow stream failed: .*in the middle"):
         ascot.sort(Fake(reader.__arrow_c_stream__()), key="k")
 
 

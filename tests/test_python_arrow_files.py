@@ -46,7 +46,8 @@ def test_fields_of_fixed_records_are_columns(disk):
     plain = ascot.Fixed(16, fields=layout.fields)
     with pytest.raises(ValueError, match="field 'x' of type f64 cannot be a key"):
         ascot.sort(disk / "records", layout=plain, key="x")
-    for wrong, text in (({"id": (14, "u32")}, "extends beyond the record"), ({"id": (0, "u24")}, "'u24' is not known")):
+    faults = [({"id": (14, "u32")}, "extends beyond the record"), ({"id": (0, "u24")}, "'u24' is not known")]
+    for wrong, text in faults:
         with pytest.raises(ValueError, match=text):
             ascot.sort(disk / "records", layout=ascot.Fixed(16, fields=wrong))
 

@@ -129,7 +129,7 @@ class Layout:
         return {}
 
     def arrow_options(self) -> dict[str, Any]:
-        """What the extension module needs to know of the records as Arrow columns."""
+        """Options of the extension module for the records as Arrow columns."""
         return {}
 
     def _arguments(self) -> list[str]:

@@ -259,7 +259,7 @@ impl JobHandle {
         self.shared.report().ok_or(FAULT)
     }
 
-    /// What `find` makes of the first block of the output; the default if there is none.
+    /// Calls `find` with the first block of the output; returns the default if there is none.
     pub fn of_first_block<T: Default>(&self, find: impl FnOnce(&[u8]) -> T) -> T {
         let state = self.shared.state();
         state.blocks.front().map_or_else(T::default, |(block, len)| find(&block[..*len]))

@@ -152,7 +152,7 @@ pub fn sort_source(
     told_of(Finished { result, warnings: job.shared.take_warnings() })
 }
 
-/// What a job makes of the sorted records.
+/// The result of a job.
 enum Goal {
     Sort,
     View(PathBuf),
