@@ -8,7 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ascot import errors as errors
     from ascot import index as index
+    from ascot import lab as lab
     from ascot import plan as plan
+    from ascot import trace as trace
     from ascot._native import __version__ as __version__
     from ascot.batches import Batch as Batch
     from ascot.batches import Batches as Batches
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from ascot.reports import Plan as Plan
     from ascot.reports import Report as Report
     from ascot.session import Session as Session
+    from ascot.tables import Table as Table
     from ascot.tools import Checked as Checked
     from ascot.tools import check as check
     from ascot.tools import gen as gen
@@ -73,11 +76,12 @@ _MODULES = {
     "progress": ("Progress",),
     "reports": ("Plan", "Report"),
     "session": ("Session",),
+    "tables": ("Table",),
     "tools": ("Checked", "check", "gen"),
     "views": ("View", "view"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-_SUBMODULES = ("errors", "index", "plan")
+_SUBMODULES = ("errors", "index", "lab", "plan", "trace")
 
 __all__ = sorted([*(name for name in _MODULE_OF if name != "__version__"), *_SUBMODULES])
 

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from ascot import _native
 from ascot.batches import Batches
 from ascot.errors import warn
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
-from ascot.progress import Progress, reporter
+from ascot.progress import ProgressLike, reporter
 from ascot.reports import Plan, Report, plan_of_report, report_of
 from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, sources_of
 from ascot.units import memory_argument
 
 __all__ = ["Job", "merge", "reshape", "resume", "sort", "split"]
 
-ProgressLike: TypeAlias = 'Literal["auto"] | Callable[[Progress], object] | None'
 
 
 class Job:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ascot.units import bytes_text, seconds_text
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "ProgressLike"]
 
 # As in the command: nothing is drawn in the first second of a job.
 _FIRST_SECONDS = 1.0
@@ -46,6 +46,9 @@ class Progress(NamedTuple):
         words += [self.detail, self.bound_by]
         words += [] if self.seconds_left is None else [f"{seconds_text(self.seconds_left)} left"]
         return "   ".join(word for word in words if word)
+
+
+ProgressLike: TypeAlias = 'Literal["auto"] | Callable[[Progress], object] | None'
 
 
 @contextmanager

@@ -117,6 +117,23 @@ class Report:
         """The bytes of the input per second."""
         return self.bytes_in / self.seconds if self.seconds else 0.0
 
+    def plot(self, *, axes: Any = None) -> Any:
+        """Draws the time of each pass and its bottleneck with matplotlib; returns the axes.
+
+        Raises ImportError without matplotlib.
+        """
+        from ascot.plots import bars
+
+        return bars([(one.name, one.seconds, one.bound_by) for one in self.passes], "seconds", self.title(), axes)
+
+    def title(self) -> str:
+        """The report in one line."""
+        predicted = "" if self.predicted_seconds is None else f"; predicted {seconds_text(self.predicted_seconds)}"
+        return (
+            f"{self.verb} {count_text(self.records_in)} records, {bytes_text(self.bytes_in)}, in "
+            f"{seconds_text(self.seconds)} ({bytes_text(self.bytes_per_s)}/s{predicted})"
+        )
+
     def __str__(self) -> str:
         return self.text
 
@@ -132,12 +149,7 @@ class Report:
             )
             for one in self.passes
         ]
-        predicted = "" if self.predicted_seconds is None else f"; predicted {seconds_text(self.predicted_seconds)}"
-        title = (
-            f"{self.verb} {count_text(self.records_in)} records, {bytes_text(self.bytes_in)}, in "
-            f"{seconds_text(self.seconds)} ({bytes_text(self.bytes_per_s)}/s{predicted})"
-        )
-        return table(title, ("pass", "time", "read", "written", "bound by"), rows)
+        return table(self.title(), ("pass", "time", "read", "written", "bound by"), rows)
 
 
 def bar(share: float) -> str:

@@ -11,9 +11,15 @@ use ascot_columns::ColumnsError;
 use ascot_device::ProbeError;
 use ascot_index::IndexError;
 use ascot_io::{IoError, PoolError, ThreadError};
+use ascot_lab::LabError;
+use ascot_lab::disk::DiskError;
+use ascot_lab::net::NetError;
 use ascot_sort::SortError;
+use ascot_trace::TraceError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::wording::in_python;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -22,6 +28,14 @@ pub enum Failure {
     Sort(SortError),
     /// An indexed directory could not be written or read.
     Index(IndexError),
+    /// A study of streams or merge sorts failed.
+    Lab(LabError),
+    /// A measurement of disks failed.
+    Disk(DiskError),
+    /// A measurement of a network failed.
+    Net(NetError),
+    /// A trace could not be read.
+    Trace(TraceError),
     /// The arguments are wrong: the fault and a remedy.
     Request(String),
     /// Batches could not become records, or records batches.
@@ -40,6 +54,10 @@ impl Failure {
         match self {
             Failure::Sort(error) => error.to_string(),
             Failure::Index(error) => error.to_string(),
+            Failure::Lab(error) => error.to_string(),
+            Failure::Disk(error) => error.to_string(),
+            Failure::Net(error) => error.to_string(),
+            Failure::Trace(error) => error.to_string(),
             Failure::Columns(error) => error.to_string(),
             Failure::Request(text) | Failure::Batch(text) | Failure::Source(text) => text.clone(),
             Failure::Exception(_) => "an exception of the program".into(),
@@ -71,6 +89,30 @@ impl From<PyErr> for Failure {
     }
 }
 
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Failure {
+        Failure::Lab(error)
+    }
+}
+
+impl From<DiskError> for Failure {
+    fn from(error: DiskError) -> Failure {
+        Failure::Disk(error)
+    }
+}
+
+impl From<NetError> for Failure {
+    fn from(error: NetError) -> Failure {
+        Failure::Net(error)
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Failure {
+        Failure::Trace(error)
+    }
+}
+
 impl From<ThreadError> for Failure {
     fn from(error: ThreadError) -> Failure {
         Failure::Sort(error.into())
@@ -99,7 +141,7 @@ struct Exception<'py> {
 
 impl<'py> Exception<'py> {
     fn new(py: Python<'py>, class: &'static str, message: impl ToString) -> Self {
-        Exception { class, message: message.to_string(), fields: PyDict::new(py), cause: None }
+        Exception { class, message: in_python(&message.to_string()), fields: PyDict::new(py), cause: None }
     }
 
     fn with(self, name: &str, value: impl IntoPyObject<'py>) -> PyResult<Self> {
@@ -120,6 +162,10 @@ impl Failure {
         match self {
             Failure::Sort(error) => of_sort(py, error)?.build(py),
             Failure::Index(error) => of_index(py, &error)?.build(py),
+            Failure::Lab(error) => of_lab(py, error)?.build(py),
+            Failure::Disk(error) => of_disk(py, &error)?.build(py),
+            Failure::Net(error) => of_net(py, &error)?.build(py),
+            Failure::Trace(error) => of_trace(py, &error)?.build(py),
             Failure::Request(text) => Exception::new(py, "InvalidRequest", text).build(py),
             Failure::Columns(error) => Exception::new(py, class_of_columns(&error), error).build(py),
             Failure::Batch(text) => Exception::new(py, "SchemaMismatch", text).build(py),
@@ -199,7 +245,9 @@ fn of_probe<'py>(py: Python<'py>, error: &ProbeError) -> PyResult<Exception<'py>
             class("NoSpace").with("filename", path)?.with("needed", *needed)?.with("free", *free)
         }
         ProbeError::TooFewBytes { .. } => Ok(class("InvalidRequest")),
-        ProbeError::Buffers(inner) => Ok(Exception { message: error.to_string(), ..of_pool(py, inner)? }),
+        ProbeError::Buffers(inner) => {
+            Ok(Exception { message: in_python(&error.to_string()), ..of_pool(py, inner)? })
+        }
         ProbeError::Thread(ThreadError::Died { .. }) => Ok(class("InternalError")),
         _ => Ok(class("AscotError")),
     }
@@ -236,7 +284,7 @@ fn of_io<'py>(py: Python<'py>, error: &IoError) -> PyResult<Exception<'py>> {
             class("Damaged").with("file", path)?.with("offset", *offset)
         }
         IoError::Memory { source, .. } => {
-            Ok(Exception { message: error.to_string(), ..of_pool(py, source)? })
+            Ok(Exception { message: in_python(&error.to_string()), ..of_pool(py, source)? })
         }
         IoError::Replaced { path } | IoError::Misuse { path, .. } => {
             class("FileError").with("filename", path)
@@ -266,6 +314,71 @@ fn of_index<'py>(py: Python<'py>, error: &IndexError) -> PyResult<Exception<'py>
         IndexError::Exists { path, .. } => class("FileExists").with("filename", path),
         IndexError::Length { .. } | IndexError::TooLong { .. } => Ok(class("SchemaMismatch")),
         IndexError::Request(_) => Ok(class("InvalidRequest")),
+        _ => Ok(class("AscotError")),
+    }
+}
+
+fn of_lab(py: Python<'_>, error: LabError) -> PyResult<Exception<'_>> {
+    let class = |class| Exception::new(py, class, &error);
+    match &error {
+        LabError::Io(inner) => of_io(py, inner),
+        LabError::File { path, source, .. } => {
+            class(class_of(source.kind())).with("filename", path)?.with("errno", source.raw_os_error())
+        }
+        LabError::Table { path, .. } | LabError::Parameter { path, .. } => {
+            class("SchemaMismatch").with("file", path)
+        }
+        LabError::Busy { path } => class("FileError").with("filename", path),
+        LabError::Space { path, needed_bytes, free_bytes, .. } => {
+            class("NoSpace").with("filename", path)?.with("needed", *needed_bytes)?.with("free", *free_bytes)
+        }
+        LabError::Memory { needed_bytes, memory_bytes, .. }
+        | LabError::SortMemory { needed_bytes, memory_bytes, .. } => {
+            class("MemoryLimit").with("given", *memory_bytes)?.with("needed", *needed_bytes)
+        }
+        LabError::Damaged { path, .. } => class("Damaged").with("file", path),
+        LabError::Request(_) => Ok(class("InvalidRequest")),
+        LabError::WrongSort { .. } => Ok(class("InternalError")),
+        LabError::Sort(_) => {
+            let LabError::Sort(inner) = error else { return Ok(class("AscotError")) };
+            of_sort(py, inner)
+        }
+        _ => Ok(class("AscotError")),
+    }
+}
+
+fn of_disk<'py>(py: Python<'py>, error: &DiskError) -> PyResult<Exception<'py>> {
+    let class = |class| Exception::new(py, class, error);
+    match error {
+        DiskError::Directory { path, source } => {
+            class(class_of(source.kind())).with("filename", path)?.with("errno", source.raw_os_error())
+        }
+        DiskError::Twice { .. }
+        | DiskError::NoVolume { .. }
+        | DiskError::Request { .. }
+        | DiskError::TooFewBytes { .. } => Ok(class("InvalidRequest")),
+        _ => Ok(class("AscotError")),
+    }
+}
+
+fn of_net<'py>(py: Python<'py>, error: &NetError) -> PyResult<Exception<'py>> {
+    let class = match error {
+        NetError::Parameter { .. } | NetError::Parameters { .. } => "InvalidRequest",
+        _ => "AscotError",
+    };
+    Ok(Exception::new(py, class, error))
+}
+
+fn of_trace<'py>(py: Python<'py>, error: &TraceError) -> PyResult<Exception<'py>> {
+    let class = |class| Exception::new(py, class, error);
+    match error {
+        TraceError::Io(inner) => of_io(py, inner),
+        TraceError::Damaged { path, offset, .. } => {
+            class("Damaged").with("file", path)?.with("offset", *offset)
+        }
+        TraceError::NotATrace { path } | TraceError::Version { path, .. } => {
+            class("SchemaMismatch").with("file", path)
+        }
         _ => Ok(class("AscotError")),
     }
 }

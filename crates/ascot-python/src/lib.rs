@@ -7,8 +7,10 @@
 //!   plans              plans without files, simulations, measurements of volumes
 //!   views, indexes     open views and indexed directories; `view_batches` and `index_batches` give them as Arrow
 //!   arrow              Python objects as Arrow batches, and batches as Python objects
+//!   lab, traces        studies, and the I/O of programs, whose results are tables
 //!   running            a job on a thread of its own: the interpreter is released, signals and progress are polled
 //!   errors             errors of the libraries as exceptions of the package
+//!   wording            texts that name flags of the command, with the arguments of the package
 //! ```
 //!
 //! The package (`python/ascot`) has the interface for users; the functions here may change with it.
@@ -18,12 +20,16 @@ mod errors;
 mod index_batches;
 mod indexes;
 mod jobs;
+mod lab;
 mod plans;
 mod request;
 mod running;
+mod tables;
 mod tools;
+mod traces;
 mod view_batches;
 mod views;
+mod wording;
 
 use pyo3::pymodule;
 
@@ -39,9 +45,15 @@ mod _native {
     #[pymodule_export]
     use super::jobs::{explain, make_view, resume, sort, split};
     #[pymodule_export]
+    use super::lab::{lab_disk, lab_net, lab_sorts, lab_streams, read_lab_sorts, read_lab_streams};
+    #[pymodule_export]
     use super::plans::{plan, probe, simulate};
     #[pymodule_export]
+    use super::tables::Table;
+    #[pymodule_export]
     use super::tools::{check, generate, memory_bytes};
+    #[pymodule_export]
+    use super::traces::{Trace, compare_traces, open_trace};
     #[pymodule_export]
     use super::view_batches::view_batches;
     #[pymodule_export]

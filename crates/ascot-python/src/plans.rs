@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 use crate::jobs::{Shown, Told, json, methods};
-use crate::request::{Bytes, RecordOptions, Records, unknown, volumes_of_plan};
+use crate::request::{Bytes, RecordOptions, Records, count_of, unknown, volumes_of_plan};
 use crate::running::{Finished, run};
 
 /// More files than any user has, and few enough to compute with.
@@ -93,10 +93,6 @@ impl PlanOptions {
         let Records { layout, keys, .. } = records.records()?;
         Ok(PlannedJob::Sort { input_bytes, layout, keys, record_bytes: self.record_bytes })
     }
-}
-
-fn count_of(argument: &str, bytes: Option<&Bytes>) -> Result<Option<u64>, Failure> {
-    bytes.map(|bytes| bytes.count(argument)).transpose()
 }
 
 fn streams(argument: &str, count: u32) -> Result<u32, Failure> {

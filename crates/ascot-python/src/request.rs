@@ -9,6 +9,7 @@ use ascot_device::Profile;
 use ascot_io::Compression;
 use ascot_model::known_volume::{Origin, VolumeOrigin};
 use ascot_model::size;
+use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{
     ByteRangeKey, CsvColumn, CsvKeySpec, KeyDef, KeyFlags, KeyOptions, parse_csv_keys, parse_ranges,
 };
@@ -43,6 +44,11 @@ impl Bytes {
             }
         }
     }
+}
+
+/// The bytes of an argument that may be left out.
+pub fn count_of(argument: &str, bytes: Option<&Bytes>) -> Result<Option<u64>, Failure> {
+    bytes.map(|bytes| bytes.count(argument)).transpose()
 }
 
 /// The cap in bytes: `given`, else `ASCOT_MEMORY`, lowered to the memory that the control group allows.
@@ -360,6 +366,12 @@ pub fn volumes_of_plan(volume: Option<&Path>) -> Result<Volumes, Failure> {
         Some((profile, _)) => Volumes::for_plan(profile),
         None => volumes_for_plan(Path::new(".")).0,
     })
+}
+
+/// The volume that an argument names: a kind, or the file of a profile.
+pub fn volume_profile(volume: &Path) -> Result<VolumeProfile, Failure> {
+    let named = named_profile(Some(volume))?.and_then(|(profile, _)| profile);
+    Ok(named.map_or_else(VolumeProfile::assumed_flash, |profile| profile.volume))
 }
 
 /// The volumes of a view that is read; none: those on which it was made.
