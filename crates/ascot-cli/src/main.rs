@@ -21,6 +21,7 @@
 mod allocator;
 mod arguments;
 mod chart;
+mod cluster_planning;
 mod completion;
 mod failure;
 mod flags;

@@ -12,7 +12,7 @@ use crate::sys;
 use crate::values;
 
 /// More files than any user has, and few enough to compute with.
-const MAX_STREAMS: u64 = 1_000_000;
+pub const MAX_STREAMS: u64 = 1_000_000;
 
 /// An amount of memory in bytes, or `default` if none is given.
 pub fn memory(matches: &ArgMatches, id: &str, default: u64) -> Result<u64, Failure> {
@@ -56,9 +56,9 @@ pub fn real(text: &str, what: &str, min: f64, max: f64) -> Result<f64, Failure> 
     }
 }
 
-/// A time such as 30, 30s, 500ms, 5m or 2h; none if it is not one, or zero.
+/// A time such as 30, 30s, 500ms, 5m, 5min or 2h; none if it is not one, or zero.
 pub fn duration(text: &str) -> Option<Duration> {
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    let units = [("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
     units.into_iter().find_map(|(unit, seconds)| {
         let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
         Duration::try_from_secs_f64(number * seconds).ok().filter(|time| !time.is_zero())
@@ -92,7 +92,14 @@ mod tests {
 
     #[test]
     fn times_have_units() {
-        for (text, ms) in [("2", 2000), ("2s", 2000), ("500ms", 500), ("1.5m", 90_000), ("1h", 3_600_000)] {
+        for (text, ms) in [
+            ("2", 2000),
+            ("2s", 2000),
+            ("500ms", 500),
+            ("1.5m", 90_000),
+            ("2min", 120_000),
+            ("1h", 3_600_000),
+        ] {
             assert_eq!(duration(text), Some(Duration::from_millis(ms)), "{text}");
         }
         for text in ["", "0", "0s", "-1s", "soon", "1d", "nan", "inf"] {

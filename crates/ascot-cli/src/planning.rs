@@ -7,6 +7,7 @@ use ascot_record::layout::Layout;
 use ascot_sort::{FilesTask, PlanRequest, PlannedFiles, PlannedJob, UserFunction, plan_job};
 use clap::ArgMatches;
 
+use crate::cluster_planning;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::progress::closing_notice;
@@ -24,6 +25,9 @@ const NUMBER_BYTES: u64 = 8;
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let what = values::word(matches, "what").unwrap_or("bowtie");
     refuse_meaningless(matches, what)?;
+    if what == "cluster" {
+        return cluster_planning::run(matches, input_bytes(matches)?);
+    }
     let (volumes, notices) = volume::for_plan(matches)?;
     notices.iter().for_each(|notice| closing_notice(matches, notice));
     let max = numbers::whole(matches, "most-streams")?;
@@ -43,13 +47,7 @@ fn planned_job(matches: &ArgMatches, what: &str) -> Result<PlannedJob, Failure> 
     if what == "bowtie" {
         return Ok(PlannedJob::Bowtie { inputs, outputs, alpha });
     }
-    let input_bytes = numbers::data(matches, "input", 0)?;
-    if input_bytes == 0 {
-        return Err(Failure::usage(
-            "the amount of data is missing",
-            "give it with --input, such as --input 8TB",
-        ));
-    }
+    let input_bytes = input_bytes(matches)?;
     let task = match (what, values::word(matches, "by")) {
         ("sort", _) => return planned_sort(matches, input_bytes),
         ("merge", _) => FilesTask::Merge,
@@ -62,6 +60,16 @@ fn planned_job(matches: &ArgMatches, what: &str) -> Result<PlannedJob, Failure> 
     let is_own = growth.is_some() || growth_out.is_some() || values::is_given(matches, "alpha");
     let function = is_own.then_some(UserFunction { alpha, growth, growth_out });
     Ok(PlannedJob::Files(PlannedFiles { task, inputs, outputs, input_bytes, function }))
+}
+
+/// `--input`.
+fn input_bytes(matches: &ArgMatches) -> Result<u64, Failure> {
+    match numbers::data(matches, "input", 0)? {
+        0 => {
+            Err(Failure::usage("the amount of data is missing", "give it with --input, such as --input 8TB"))
+        }
+        bytes => Ok(bytes),
+    }
 }
 
 fn planned_sort(matches: &ArgMatches, input_bytes: u64) -> Result<PlannedJob, Failure> {
@@ -114,11 +122,21 @@ fn refuse_meaningless(matches: &ArgMatches, what: &str) -> Result<(), Failure> {
             &["inputs", "outputs", "alpha", "growth", "growth-out", "by"],
             "a sort is planned by its bytes and records",
         ),
+        "cluster" => (
+            &["inputs", "outputs", "memory", "alpha", "growth", "growth-out", "by", "volume", "most-streams"],
+            "a cluster is planned by its nodes, whose type has the speeds",
+        ),
         _ => (&[], ""),
     };
     let given = |ids: &[&'static str]| ids.iter().find(|id| values::is_given(matches, id)).copied();
     if let Some(id) = given(none) {
         return Err(Failure::usage(format!("--{id} does not apply to plan {what}"), why));
+    }
+    if let Some(id) = given(&cluster_planning::FLAGS).filter(|_| what != "cluster") {
+        return Err(Failure::usage(
+            format!("--{id} does not apply to plan {what}"),
+            "it applies only to plan cluster",
+        ));
     }
     if given(&["alpha"]).is_some() && given(&["growth", "growth-out"]).is_some() {
         return Err(Failure::usage(

@@ -16,6 +16,8 @@
 //!   known      the volume of a path: its stored profile, or a careful one for its kind
 //! ```
 //!
+//! `node_type` reads what was measured of the machines of a cluster.
+//!
 //! It also samples the use of resources while a job runs:
 //!
 //! ```text
@@ -33,6 +35,7 @@ mod error;
 mod known;
 pub mod monitor;
 mod mounts;
+mod node_type;
 mod profile;
 mod recognise;
 mod store;
@@ -49,6 +52,7 @@ use ascot_model::volume::VolumeProfile;
 
 pub use error::ProbeError;
 pub use known::VolumeFinder;
+pub use node_type::{NodeTypeError, named_node_type};
 pub use profile::{Profile, ProfileError, ProfileNameError};
 pub use recognise::{RecognisedVolume, System};
 pub use store::{ProfileStore, StoreError, Stored, StoredFile, StoredProfile, Unusable};

@@ -31,6 +31,7 @@
 //! * [`account`]: bytes moved and time spent by each pass.
 //! * [`members`]: the rates of volumes or peers that work at once: mean, deviation, slowest.
 //! * [`all_to_all`]: the rate of an all-to-all transfer, and its fall with more peers.
+//! * [`cluster`]: the phases, time and cost of a sort on a cluster, and the cheapest cluster.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`stream_cost`]: the I/Os of element streams.
 //! * [`merge_sort_cost`]: the I/Os of a merge sort of N elements with runs of M and a fan-in of d.
@@ -44,6 +45,7 @@ pub mod account_of_spills;
 pub mod all_to_all;
 pub mod bowtie_plan;
 pub mod bucket_steps;
+pub mod cluster;
 pub mod codec;
 pub mod compression;
 pub mod disk_use;

@@ -14,25 +14,27 @@ pub fn plan() -> Command {
             "Compute the best way to move data between many files on a volume whose speeds and switch cost \
              are given: for one bowtie of n inputs and m outputs, the schedule, its group sizes, its \
              division of memory, and the resulting run length and rate; for a merge, a split, a change from \
-             n sorted files to m, or a sort, the passes and the number of files in each.",
+             n sorted files to m, or a sort, the passes and the number of files in each; for a sort on a cluster, its phases \
+             and its cost.",
         )
-        .override_usage("ascot plan bowtie|merge|split|reshape|sort [OPTION]...")
+        .override_usage("ascot plan bowtie|merge|split|reshape|sort|cluster [OPTION]...")
         .after_help(
             "Examples:\n\
              \x20 ascot plan bowtie --inputs 3 --outputs 100 --memory 16GiB\n\
              \x20 ascot plan merge --inputs 8000 --input 64TB --volume array.toml\n\
              \x20 ascot plan reshape --inputs 512 --outputs 64 --input 2TB --memory 2GiB\n\
-             \x20 ascot plan sort --input 8TB --format lines --volume array.toml",
+             \x20 ascot plan sort --input 8TB --format lines --volume array.toml\n\
+             \x20 ascot plan cluster --input 100TB --cheapest --within 20min",
         )
         .arg(
             operand(
                 "what",
                 "WHAT",
-                "bowtie, merge, split, reshape or sort",
+                "bowtie, merge, split, reshape, sort, cluster",
                 "What to plan: a single bowtie, or the passes of a merge (n to 1), a split (1 to m), a \
-                 change of n files into m, or a sort.",
+                 change of n files into m, a sort, or a sort on a cluster.",
             )
-            .value_parser(["bowtie", "merge", "split", "reshape", "sort"]),
+            .value_parser(["bowtie", "merge", "split", "reshape", "sort", "cluster"]),
         )
         .arg(inputs())
         .arg(outputs())
@@ -56,6 +58,7 @@ pub fn plan() -> Command {
              blocks of 64 KiB for each file (of a sort: its own blocks) must fit in memory.",
         ))
         .args(of_a_sort())
+        .args(of_a_cluster())
         .arg(json())
 }
 
@@ -77,6 +80,58 @@ fn growth() -> [Arg; 2] {
             "of a reshape: the same for its splits",
             "For a reshape by a function of your own: shares by number of files, as for a split. 10:1.2: 10 files \
              have 1.2 times the bytes of one.",
+        ),
+    ]
+}
+
+/// Flags for the plan of a sort on a cluster.
+fn of_a_cluster() -> [Arg; 7] {
+    [
+        option(
+            "nodes",
+            "N",
+            "of a cluster: its nodes",
+            "For a cluster: the number of nodes that do the work; with --cheapest the most nodes that are tried, 1000 \
+             if not given.",
+        ),
+        repeated(
+            "node-type",
+            "TYPE",
+            "of a cluster: a file, or gce-n1-standard-32",
+            "For a cluster: the speeds, space and price of a node, as docs/formats/node-type.md describes the file, or \
+             a published type: gce-n1-standard-32 or ec2-i2.8xlarge. --cheapest takes several, and these two if none is \
+             given.",
+        )
+        .value_parser(OsStringValueParser::new()),
+        switch(
+            "cheapest",
+            "find the cheapest cluster",
+            "For a cluster: find the number of nodes and the type whose job costs least.",
+        ),
+        option(
+            "within",
+            "TIME",
+            "with --cheapest: a deadline, 20min",
+            "For --cheapest: only clusters that end within TIME: 20min, 900s, 2h.",
+        ),
+        choice(
+            "network",
+            "HOW",
+            ["measured", "linear", "infinite"],
+            "of a cluster: measured, linear, infinite",
+            "For a cluster: the network between more nodes than were measured. measured: its rate falls as measured; \
+             linear: every node keeps the best measured rate; infinite: it is never the bottleneck.",
+        ),
+        option(
+            "connections",
+            "N",
+            "of a cluster: connections for each pair",
+            "For a cluster: connections for each pair of nodes; 1 if not given.",
+        ),
+        switch(
+            "uniform",
+            "of a cluster: no sample of keys",
+            "For a cluster: the keys are uniform, so that no sample of them is needed.",
         ),
     ]
 }
