@@ -308,5 +308,5 @@ def test_an_interval_without_its_equals_sign_is_named(command, disk):
     assert "there is no file 0.5s" in told and "--monitor=0.5s" in told
     (disk / "0.5s").write_bytes(b"c\n")
     if command == "sort":
-        run(command, "--monitor", "0.5s", "in", "-o", "out", "-q", cwd=disk)
+        run(command, "--monitor", "0.5s", "in", "-o", "out", "--quiet", cwd=disk)
         assert (disk / "out").read_bytes() == b"a\nb\nc\n"
