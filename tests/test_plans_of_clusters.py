@@ -68,6 +68,7 @@ def test_the_cheapest_cluster_meets_its_deadline(disk):
         (["--cheapest", "--within", "soon"], "--within 'soon' is not a time"),
         (["--nodes", "9", "--node-type", "node.toml", "--memory", "1GiB"], "--memory does not apply"),
         (["--nodes", "0", "--node-type", "node.toml"], "a cluster needs nodes"),
+        (["--nodes", "9", "--node-type", "node.toml", "--connections", "0"], "a connection for each pair"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(words, told, disk):

@@ -18,9 +18,8 @@ const MOST_NODES: u32 = 1000;
 
 /// `ascot plan cluster`.
 pub fn run(matches: &ArgMatches, input_bytes: u64) -> Result<u8, Failure> {
-    let nodes = numbers::whole(matches, "nodes")?.map(|nodes| u32::try_from(nodes).unwrap_or(u32::MAX));
-    let connections =
-        numbers::whole(matches, "connections")?.map_or(1, |number| number.clamp(1, 1000) as u32);
+    let nodes = count(matches, "nodes")?;
+    let connections = count(matches, "connections")?.unwrap_or(1);
     let node_types = node_types(matches)?;
     let input_bytes = input_bytes as f64;
     let network = network(matches);
@@ -65,6 +64,11 @@ pub fn run(matches: &ArgMatches, input_bytes: u64) -> Result<u8, Failure> {
     let request = ClusterRequest { input_bytes, nodes, node_type, network, connections, uniform };
     let plan = request.plan().map_err(|error| Failure::Usage(error.to_string()))?;
     numbers::show(matches, &plan)
+}
+
+fn count(matches: &ArgMatches, id: &str) -> Result<Option<u32>, Failure> {
+    let count = numbers::whole(matches, id)?;
+    Ok(count.map(|count| u32::try_from(count).unwrap_or(u32::MAX)))
 }
 
 fn node_types(matches: &ArgMatches) -> Result<Vec<NodeType>, Failure> {
