@@ -2,8 +2,10 @@
 files and memory, and of the plan; and far fewer than with equal parts of memory."""
 
 import json
+import math
 import random
 import re
+from array import array as sys_array
 from collections import Counter
 
 import pytest
@@ -189,6 +191,24 @@ def test_eight_files_take_54_times_fewer_switches_than_runs_of_4_mb(array, tmp_p
     moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"])
     for run_bytes, fewer in ((4e6 / SCALE, 54), (2e6 / SCALE, 108)):
         assert moved / run_bytes >= fewer * step["switches"], (moved / run_bytes, step["switches"])
+
+
+@pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
+def test_an_input_in_order_is_copied_in_runs_of_memory(descending, array, tmp_path):
+    """A natural run is read in the input, and its only merge reads and writes in turns: four fifths of memory at a time
+    in each direction, also where the run descends through the input."""
+    numbers = sys_array("Q", range(3_000_000))
+    if descending:
+        numbers.reverse()
+    (tmp_path / "in.u64").write_bytes(numbers.tobytes())
+    words = ["--format", "u64", "--memory", "8MiB", "--method", "merge", "--volume", array(0.0155)]
+    run("sort", tmp_path / "in.u64", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.u64")
+    assert (tmp_path / "out.u64").read_bytes() == sys_array("Q", range(3_000_000)).tobytes()
+    *_, merge = json.loads((tmp_path / "run.json").read_text())["passes"]
+    assert merge["name"] == "merge"
+    turns = math.ceil(len(numbers) * 8 / (0.8 * (8 << 20)))
+    runs = {stream["name"]: stream["read_runs"] + stream["written_runs"] for stream in merge["streams"]}
+    assert max(runs["input"], runs["output"]) <= turns + 1, (runs, turns)
 
 
 # One pass; several are tested in test_passes.py.

@@ -436,9 +436,17 @@ impl<R: Records> Job<'_, R> {
         self.budget.chunks(&|bytes| self.records.scratch_bytes(bytes)).bytes
     }
 
-    fn open_run(&self, run: &Run, bench: Option<&Arc<Bench<R>>>) -> Result<AnyRun, SortError> {
+    fn open_run(
+        &self,
+        run: &Run,
+        bench: Option<&Arc<Bench<R>>>,
+        long_runs: bool,
+    ) -> Result<AnyRun, SortError> {
         Ok(match bench.filter(|_| run.input.is_some()) {
-            Some(bench) => Box::new(ChunkInput::new(&self.records, &self.disk, &self.inputs, run, bench)),
+            Some(bench) => {
+                let chunks = ChunkInput::new(&self.records, &self.disk, &self.inputs, run, bench);
+                Box::new(chunks.in_long_runs(long_runs, run))
+            }
             None => Box::new(RunInput::open(&self.records, &self.disk, &self.pool, run)?),
         })
     }
@@ -464,13 +472,16 @@ impl<R: Records> Job<'_, R> {
         let refers = runs.iter().any(|run| run.input.is_some());
         let bench = refers
             .then(|| Arc::new(Bench::new(&*self.records, &self.pool, self.chunk_bytes().max(block), block)));
-        let streams =
-            runs.iter().map(|run| self.open_run(run, bench.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        let long_runs = merges_in_long_runs(&self.volumes(), runs.len());
+        let streams = runs
+            .iter()
+            .map(|run| self.open_run(run, bench.as_ref(), long_runs))
+            .collect::<Result<Vec<_>, _>>()?;
         let keys: Vec<Vec<u64>> = runs
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
             .collect();
-        let schedule: Box<dyn Schedule> = if merges_in_long_runs(&self.volumes(), runs.len()) {
+        let schedule: Box<dyn Schedule> = if long_runs {
             Box::new(GroupedForecast::new(&keys, blocks as u32))
         } else {
             Box::new(Forecast::new(&keys))

@@ -501,9 +501,10 @@ pub fn plan_ahead(
     })
 }
 
-/// Whether long runs are better for a merge of `inputs` spills into a file on the same volume.
+/// Whether long runs are better for a merge of `inputs` spills into a file on the same volume. Even one is read and
+/// written in turns.
 pub fn merges_in_long_runs(volumes: &Volumes, inputs: usize) -> bool {
-    inputs > 1 && volumes.wants_runs(inputs + 1)
+    inputs > 0 && volumes.wants_runs(inputs + 1)
 }
 
 /// The algorithm of a split of an intermediate file into `files` on the same volume, if long runs are better.

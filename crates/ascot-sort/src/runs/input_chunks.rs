@@ -2,6 +2,16 @@
 //!
 //! A chunk that is in order already is used as it is read. Any other is sorted with a buffer and
 //! scratch memory that all such runs of a merge share ([`Bench`]).
+//!
+//! A run that descends through its input needs the last chunk first. Where long runs are better, all chunks that the
+//! merge has memory for are read in the order of the file, as one run, before the first of them is used:
+//!
+//! ```text
+//!   input     | chunk 0 | chunk 1 | chunk 2 | chunk 3 | chunk 4 | chunk 5 |
+//!   read                                    ╰── first group: 3, 4, 5 ────▶
+//!             ╰── second group: 0, 1, 2 ───▶
+//!   used      5 4 3, then 2 1 0
+//! ```
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -99,6 +109,10 @@ pub struct ChunkInput<R: Records> {
     /// Bytes of the first chunk that are already consumed.
     skip: usize,
     begun: VecDeque<Begun>,
+    /// Whether groups of chunks are read in the order of the file, which is not that of the run.
+    in_groups: bool,
+    /// What is read of a group, in the order of the run.
+    group: VecDeque<Read>,
     /// Buffers not used yet.
     waiting: VecDeque<Buf>,
     bench: Arc<Bench<R>>,
@@ -107,6 +121,12 @@ pub struct ChunkInput<R: Records> {
 struct Begun {
     stream: Box<dyn ReadStream>,
     /// The part of the buffer that is not read into.
+    rest: Buf,
+}
+
+/// A chunk that is read, and the part of its buffer that is not.
+struct Read {
+    filled: Filled,
     rest: Buf,
 }
 
@@ -123,9 +143,18 @@ impl<R: Records> ChunkInput<R> {
             block: run.start.block,
             skip: run.start.offset as usize,
             begun: VecDeque::new(),
+            in_groups: false,
+            group: VecDeque::new(),
             waiting: VecDeque::new(),
             bench: Arc::clone(bench),
         }
+    }
+
+    /// Sets whether long runs are better: then a run that descends through its input is read in groups of chunks.
+    #[must_use]
+    pub fn in_long_runs(mut self, long_runs: bool, run: &Run) -> Self {
+        self.in_groups = long_runs && run.input.as_ref().is_some_and(|input| input.backward);
+        self
     }
 
     fn path(&self, span: &Span) -> PathBuf {
@@ -143,21 +172,61 @@ impl<R: Records> ChunkInput<R> {
 
     /// Requests up to [`CHUNKS_AHEAD`] chunks, while there are buffers.
     fn ask(&mut self) -> Result<(), IoError> {
-        while self.begun.len() < CHUNKS_AHEAD {
-            let Some(InputChunk { span, .. }) = self.chunks.get(self.next) else { return Ok(()) };
-            let Some(mut buf) = self.waiting.pop_front() else { return Ok(()) };
-            let page = PAGE_BYTES as u64;
-            let area = (span.end_of_pages() - span.offset / page * page) as usize;
-            if area + PAGE_BYTES > buf.len() {
-                return Err(self.changed(span));
-            }
-            let rest = buf.split_off(area);
-            let mut stream = self.disk.open_read(&self.path(span), span.opened(), "input")?;
-            stream.begin(buf)?;
-            self.begun.push_back(Begun { stream, rest });
+        while !self.in_groups && self.begun.len() < CHUNKS_AHEAD && self.next < self.chunks.len() {
+            let Some(buf) = self.waiting.pop_front() else { return Ok(()) };
+            self.request(self.next, buf)?;
             self.next += 1;
         }
         Ok(())
+    }
+
+    /// Requests chunk number `at` of the run into `buf`.
+    fn request(&mut self, at: usize, mut buf: Buf) -> Result<(), IoError> {
+        let span = self.chunks[at].span;
+        let page = PAGE_BYTES as u64;
+        let area = (span.end_of_pages() - span.offset / page * page) as usize;
+        if area + PAGE_BYTES > buf.len() {
+            return Err(self.changed(&span));
+        }
+        let rest = buf.split_off(area);
+        let mut stream = self.disk.open_read(&self.path(&span), span.opened(), "input")?;
+        stream.begin(buf)?;
+        self.begun.push_back(Begun { stream, rest });
+        Ok(())
+    }
+
+    /// The oldest request, once it is read.
+    fn read(&mut self) -> Result<Option<Read>, IoError> {
+        let Some(Begun { mut stream, rest }) = self.begun.pop_front() else { return Ok(None) };
+        Ok(Some(Read { filled: stream.complete()?, rest }))
+    }
+
+    /// Reads as many chunks as there are buffers, from the last of them in the run to the first.
+    fn read_group(&mut self) -> Result<(), IoError> {
+        let end = self.chunks.len().min(self.next + self.waiting.len());
+        let mut left = end;
+        loop {
+            while self.begun.len() < CHUNKS_AHEAD && left > self.next {
+                let Some(buf) = self.waiting.pop_front() else { break };
+                left -= 1;
+                self.request(left, buf)?;
+            }
+            let Some(read) = self.read()? else { break };
+            self.group.push_front(read);
+        }
+        self.next = end;
+        Ok(())
+    }
+
+    /// The next chunk of the run, once it is read; none if no more are requested.
+    fn next_read(&mut self) -> Result<Option<Read>, IoError> {
+        if !self.in_groups {
+            return self.read();
+        }
+        if self.group.is_empty() {
+            self.read_group()?;
+        }
+        Ok(self.group.pop_front())
     }
 
     /// The records of the chunk that belong to the run.
@@ -185,9 +254,8 @@ impl<R: Records> BlockInput for ChunkInput<R> {
     }
 
     fn complete(&mut self) -> Result<Completed<RunBlock>, IoError> {
-        let Some(Begun { mut stream, rest }) = self.begun.pop_front() else { return Ok(Completed::Ended) };
-        let Filled { mut buf, start, end } = stream.complete()?;
-        drop(stream);
+        let Some(Read { filled, rest }) = self.next_read()? else { return Ok(Completed::Ended) };
+        let Filled { mut buf, start, end } = filled;
         self.ask()?;
         let span = self.chunks[self.block].span;
         let mut bytes = start..start + span.len as usize;
@@ -214,6 +282,10 @@ impl<R: Records> BlockInput for ChunkInput<R> {
     }
 
     fn ready(&mut self) -> bool {
+        if self.in_groups {
+            // A group is read only when the merge waits for it: until then more of it may be requested.
+            return !self.group.is_empty() || self.waiting.is_empty();
+        }
         self.begun.front_mut().is_none_or(|begun| begun.stream.ready())
     }
 }

@@ -246,8 +246,8 @@ impl ReadOrder {
     fn new(part: &ViewRange, live: usize) -> ReadOrder {
         match merges_in_long_runs(&part.request.volumes, live) {
             true if part.reading.in_turns => ReadOrder::Groups,
-            true => ReadOrder::LongRuns,
-            false => ReadOrder::Forecast,
+            true if live > 1 => ReadOrder::LongRuns,
+            _ => ReadOrder::Forecast,
         }
     }
 }
