@@ -195,8 +195,8 @@ def test_eight_files_take_54_times_fewer_switches_than_runs_of_4_mb(array, tmp_p
 
 @pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
 def test_an_input_in_order_is_copied_in_runs_of_memory(descending, array, tmp_path):
-    """A natural run is read in the input, and its only merge reads and writes in turns: four fifths of memory at a time
-    in each direction, also where the run descends through the input."""
+    """A natural run is read in the input, and its only merge reads and writes in turns: four fifths of memory at a
+    time in each direction, also where the run descends through the input."""
     numbers = sys_array("Q", range(3_000_000))
     if descending:
         numbers.reverse()
