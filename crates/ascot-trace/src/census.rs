@@ -5,7 +5,7 @@
 //! run. An *attempt* is a call that moved the position of a descriptor, or a request at an offset at which its
 //! descriptor did not stand; not every attempt ends a run (Stella and Loguinov, sections VI.C and VII.A).
 //!
-//! Memory grows with the number of files, not with that of events.
+//! Memory grows with the number of files and of the pieces that requests touch of them, not with that of events.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -15,9 +15,10 @@ use std::path::Path;
 use ascot_model::units::in_shell;
 use serde::Serialize;
 
+use crate::blocks::LiveData;
 use crate::bucket_census::{BowtieCensus, bowties};
 use crate::error::TraceError;
-use crate::event::{BlockCounts, Event, Kind, Recording};
+use crate::event::{BlockCounts, Event, Kind, Recording, TracedFile};
 use crate::format::TraceReader;
 
 /// Runs of a range of lengths.
@@ -83,7 +84,7 @@ pub struct Census {
     pub files: u64,
     /// Calls on files that succeeded.
     pub calls: u64,
-    /// Bytes of live data at the worst moment: the sum of the lengths of all files that are not deleted.
+    /// Bytes of live data at the worst moment, in whole blocks: what requests touched and was not given back.
     pub peak_live_bytes: u64,
     /// Requests through descriptors whose opening was not seen.
     pub unseen_requests: u64,
@@ -91,6 +92,8 @@ pub struct Census {
     pub guessed_appends: u64,
     /// Lines of the log that were not understood.
     pub skipped_lines: u64,
+    /// Whether the recording ended before the program did.
+    pub incomplete: bool,
     /// What devices saw, if the trace has their requests.
     pub block: Option<BlockCounts>,
     /// The counts of all files together.
@@ -105,14 +108,15 @@ pub struct Census {
 impl Census {
     /// Remarks on what the trace does not show.
     pub fn remarks(&self) -> Vec<String> {
-        let Census { unseen_requests, guessed_appends, skipped_lines, block, .. } = *self;
-        Recording { unseen_requests, guessed_appends, skipped_lines, block, ..Recording::default() }.remarks()
+        let Census { unseen_requests, guessed_appends, skipped_lines, incomplete, block, .. } = *self;
+        let counts = Recording { unseen_requests, guessed_appends, skipped_lines, ..Recording::default() };
+        Recording { incomplete, block, ..counts }.remarks()
     }
 }
 
 /// Counts a trace.
 pub fn census(trace: &TraceReader) -> Result<Census, TraceError> {
-    let mut tally = Tally::new(trace.files().len());
+    let mut tally = Tally::new(trace.files());
     for event in trace.events() {
         tally.add(&event?);
     }
@@ -125,8 +129,6 @@ pub fn census(trace: &TraceReader) -> Result<Census, TraceError> {
 struct Growing {
     seen: bool,
     counts: Counts,
-    /// The length as far as events show it.
-    bytes: u64,
 }
 
 struct Tally {
@@ -135,22 +137,20 @@ struct Tally {
     processes: HashSet<u32>,
     calls: u64,
     last_ns: u64,
-    live_bytes: u64,
-    peak_live_bytes: u64,
+    live: LiveData,
     /// The file and the end of the last request, and the bytes of its run.
     run: Option<(u32, u64, u64)>,
 }
 
 impl Tally {
-    fn new(files: usize) -> Tally {
+    fn new(files: &[TracedFile]) -> Tally {
         Tally {
             all: Counts::default(),
-            files: (0..files).map(|_| Growing::default()).collect(),
+            files: files.iter().map(|_| Growing::default()).collect(),
             processes: HashSet::new(),
             calls: 0,
             last_ns: 0,
-            live_bytes: 0,
-            peak_live_bytes: 0,
+            live: LiveData::new(files),
             run: None,
         }
     }
@@ -173,23 +173,10 @@ impl Tally {
                 counts.written_bytes += event.size;
             }
         }
-        self.lengthen(event);
+        self.live.add(event);
         if event.moves() {
             self.request(event);
         }
-    }
-
-    fn lengthen(&mut self, event: &Event) {
-        let Some(file) = self.files.get_mut(event.file as usize) else { return };
-        let bytes = match event.kind {
-            Kind::Read | Kind::Write => file.bytes.max(event.end()),
-            Kind::Resize => event.offset,
-            Kind::Delete => 0,
-            _ => file.bytes,
-        };
-        self.live_bytes = self.live_bytes.saturating_sub(file.bytes).saturating_add(bytes);
-        file.bytes = bytes;
-        self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
     }
 
     fn request(&mut self, event: &Event) {
@@ -236,10 +223,11 @@ impl Tally {
             processes: self.processes.len() as u64,
             files: by_file.len() as u64,
             calls: self.calls,
-            peak_live_bytes: self.peak_live_bytes,
+            peak_live_bytes: self.live.peak_bytes,
             unseen_requests: recording.unseen_requests,
             guessed_appends: recording.guessed_appends,
             skipped_lines: recording.skipped_lines,
+            incomplete: recording.incomplete,
             block: recording.block,
             counts: self.all.finished(),
             by_file,

@@ -15,8 +15,7 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
     let last_ns = to_ns.saturating_sub(1);
     let mut files = Numbers::new(trace.files().len());
     let mut processes = Numbers::new(trace.processes().len());
-    let has_bowties = !trace.bowties().is_empty();
-    let mut writer = TraceWriter::create_for(output, trace.recording(), has_bowties)?;
+    let mut writer = TraceWriter::create(output)?;
     let mut count = 0;
     for event in trace.events_between(from_ns, last_ns) {
         let event = event?;

@@ -24,12 +24,22 @@ pub enum Kind {
     Resize = 5,
     /// Its last name and its last descriptor are gone: its space is free.
     Delete = 6,
+    /// The space of `size` bytes from `offset` on was given back, and its length stays.
+    Hole = 7,
 }
 
 impl Kind {
     /// All kinds, at the index of their number.
-    pub const ALL: [Kind; 7] =
-        [Kind::Read, Kind::Write, Kind::Open, Kind::Close, Kind::Seek, Kind::Resize, Kind::Delete];
+    pub const ALL: [Kind; 8] = [
+        Kind::Read,
+        Kind::Write,
+        Kind::Open,
+        Kind::Close,
+        Kind::Seek,
+        Kind::Resize,
+        Kind::Delete,
+        Kind::Hole,
+    ];
 
     /// Its name in CSV.
     pub fn name(self) -> &'static str {
@@ -41,6 +51,7 @@ impl Kind {
             Kind::Seek => "seek",
             Kind::Resize => "resize",
             Kind::Delete => "delete",
+            Kind::Hole => "hole",
         }
     }
 }
@@ -60,7 +71,7 @@ pub struct Event {
     pub jumped: bool,
     /// The first byte of a request; see [`Kind`] for other events.
     pub offset: u64,
-    /// The bytes that a request moved; 0 for other events.
+    /// The bytes that a request moved, or those of a hole; 0 for other events.
     pub size: u64,
 }
 
@@ -85,6 +96,9 @@ pub struct TracedFile {
     pub peak_bytes: u64,
     /// Whether its last name was removed.
     pub deleted: bool,
+    /// Whether bytes that no request has moved are holes: the file was empty at its first request, or has holes at the
+    /// end of the recording.
+    pub sparse: bool,
 }
 
 /// A process of a trace. Threads belong to their process.
@@ -112,9 +126,14 @@ pub struct Recording {
     pub guessed_appends: u64,
     /// Lines of the log that were not understood.
     pub skipped_lines: u64,
+    /// Whether the recording ended before the program did.
+    pub incomplete: bool,
     /// What devices saw, if the trace has their requests.
     pub block: Option<BlockCounts>,
 }
+
+/// The remark on a recording that ended before the program did.
+const INCOMPLETE: &str = "the trace is incomplete: the recording ended before the program did";
 
 impl Recording {
     /// Remarks on what the recording does not show.
@@ -135,6 +154,9 @@ impl Recording {
                 _ => format!("{} times, a {what} {happened}", units::count(count)),
             })
             .collect();
+        if self.incomplete {
+            remarks.insert(0, INCOMPLETE.to_owned());
+        }
         remarks.extend(self.block.map(|counts| counts.remarks()).unwrap_or_default());
         remarks
     }

@@ -80,7 +80,7 @@ impl JobTrace {
     }
 
     fn to_output(output: Output, unnamed: Option<File>) -> Result<JobTrace, TraceError> {
-        let writer = TraceWriter::to_output(output, EVENTS_PER_SECTION, true)?;
+        let writer = TraceWriter::to_output(output, EVENTS_PER_SECTION)?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let state = State {
             writer: Some(writer),

@@ -8,6 +8,7 @@
 //!   job          the requests of a job of Ascot itself, from its ledger
 //!   buckets      what the streams of a job's bowties hold in memory
 //!   bucket_census  how full these were, and how far from the staircase of the theory
+//!   blocks       the blocks that files take on a volume: live data
 //!   census       programs, opens, requests, bytes, seeks, switches, runs
 //!   replay/      the requests on a real volume or on the virtual disk
 //!   page/        seek charts, rates and tables as an HTML page
@@ -27,6 +28,7 @@
 //! it.
 
 mod block;
+mod blocks;
 pub mod bucket_census;
 pub mod buckets;
 pub mod census;

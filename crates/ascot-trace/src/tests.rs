@@ -32,7 +32,8 @@ fn written(events: &[Event]) -> Written {
         writer.push(&Event { time_ns, ..*event }).unwrap();
     }
     let names: [&[u8]; 3] = [b"/d/a", b"/d/b, \"c\"", b"/d/unused"];
-    let files = names.map(|name| TracedFile { path: name.to_vec(), peak_bytes: 1000, deleted: false });
+    let files =
+        names.map(|name| TracedFile { path: name.to_vec(), peak_bytes: 1000, ..TracedFile::default() });
     let processes = [10, 11].map(|pid| TracedProcess { pid, program: b"/bin/x".to_vec() });
     let recording = Recording { command: b"x\0-y".to_vec(), start_ns: 5, ..Recording::default() };
     writer.finish(&files, &processes, &recording).unwrap();
@@ -72,17 +73,22 @@ fn a_run_goes_on_in_another_process_and_through_seeks() {
     assert_eq!(found.duration_ns, 10 * MS);
 }
 
-/// Space of deleted and shortened files is free again.
+/// Space of deleted and shortened files is free again, that of holes, too, and gaps of sparse files take none.
 #[test]
-fn live_data_peaks_before_files_are_deleted() {
+fn live_data_are_blocks_that_were_touched_and_not_given_back() {
+    const B: u64 = 4096;
     let written = written(&[
-        event(0, 0, Kind::Write, 0, 100),
-        event(0, 0, Kind::Resize, 40, 0),
-        event(0, 1, Kind::Write, 0, 50),
-        event(0, 0, Kind::Delete, 0, 0),
-        event(0, 2, Kind::Write, 0, 60),
+        event(0, 0, Kind::Write, 0, 10 * B),
+        event(0, 0, Kind::Resize, B + 1, 0),
+        event(0, 1, Kind::Write, 1 << 40, 8 * B),
+        event(0, 1, Kind::Hole, (1 << 40) + 1, 3 * B),
+        event(0, 0, Kind::Resize, 1 << 45, 0),
+        event(0, 2, Kind::Write, 0, 3 * B - 1),
+        event(0, 1, Kind::Delete, 0, 0),
+        event(0, 2, Kind::Write, 3 * B, 2 * B),
     ]);
-    assert_eq!(census_of(&written.path).peak_live_bytes, 110);
+    // Two blocks of the first file, six of the second, which loses two whole ones, three of the third.
+    assert_eq!(census_of(&written.path).peak_live_bytes, 11 * B);
 }
 
 #[test]

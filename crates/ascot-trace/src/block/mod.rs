@@ -84,7 +84,7 @@ pub fn record(
     let stacked = volumes::stacked();
     let events = Events::enable(&instance, !stacked.is_empty())?;
     let labels = Recording { block: Some(BlockCounts::default()), ..labels };
-    let mut writer = TraceWriter::create_for(output, &labels, false)?;
+    let mut writer = TraceWriter::create(output)?;
     let spool = Spool::create(directory)?;
     // The writes of earlier programs are not those of this one.
     rustix::fs::sync();

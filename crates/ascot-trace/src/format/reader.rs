@@ -55,7 +55,7 @@ impl TraceReader {
             return Err(not_a_trace());
         }
         let version = ascot_io::u32_at(&header, 8);
-        if !(section::VERSION..=section::NEWEST_VERSION).contains(&version) {
+        if !(section::OLDEST_VERSION..=section::NEWEST_VERSION).contains(&version) {
             return Err(TraceError::Version {
                 path: path.to_owned(),
                 found: version,
@@ -67,7 +67,7 @@ impl TraceReader {
         for section in sections.iter().filter(|section| section.contents.is_table()) {
             let raw = source.section(section)?;
             tables
-                .add(section, &raw)
+                .add(section, version, &raw)
                 .ok_or_else(|| source.damaged(section.offset, "a table does not have its form"))?;
         }
         let Tables { files, processes, recording, block, bowties } = tables;
@@ -303,16 +303,17 @@ struct Tables {
 }
 
 impl Tables {
-    /// Adds a section; none if it does not have its form.
-    fn add(&mut self, section: &Section, raw: &[u8]) -> Option<()> {
+    /// Adds a section of a trace of a version; none if it does not have its form.
+    fn add(&mut self, section: &Section, version: u32, raw: &[u8]) -> Option<()> {
         let mut rest = raw;
         for _ in 0..section.entries {
             match section.contents {
                 Contents::Files => {
                     let path = varint::take_bytes(&mut rest)?.to_vec();
                     let peak_bytes = varint::take(&mut rest)?;
-                    let (deleted, after) = rest.split_first()?;
-                    self.files.push(TracedFile { path, peak_bytes, deleted: *deleted != 0 });
+                    let (flags, after) = rest.split_first()?;
+                    let (deleted, sparse) = (flags & 1 != 0, flags & 2 != 0);
+                    self.files.push(TracedFile { path, peak_bytes, deleted, sparse });
                     rest = after;
                 }
                 Contents::Processes => {
@@ -328,6 +329,11 @@ impl Tables {
                         unseen_requests: varint::take(&mut rest)?,
                         guessed_appends: varint::take(&mut rest)?,
                         skipped_lines: varint::take(&mut rest)?,
+                        incomplete: version >= section::NEWEST_VERSION && {
+                            let (incomplete, after) = rest.split_first()?;
+                            rest = after;
+                            *incomplete != 0
+                        },
                         block: None,
                     };
                 }

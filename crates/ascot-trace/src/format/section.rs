@@ -8,10 +8,12 @@ use ascot_io::{crc32c, u32_at, u64_at};
 
 /// The first bytes of a trace, and of its footer.
 pub const MAGIC: [u8; 8] = *b"ASCOTTRC";
-/// The version of traces that have only the sections of version 1.
-pub const VERSION: u32 = 1;
-/// The version of traces that may have bowties and their turns, or block requests; the newest that this program reads.
-pub const NEWEST_VERSION: u32 = 2;
+/// The oldest version that this program reads.
+pub const OLDEST_VERSION: u32 = 1;
+/// The first version that may have bowties and their turns, or block requests.
+pub const BOWTIES_VERSION: u32 = 2;
+/// The first version that may have holes, and says whether its recording is complete; the newest one, which is written.
+pub const NEWEST_VERSION: u32 = 3;
 /// The magic number, the version, and zeros.
 pub const HEADER_BYTES: u64 = 16;
 /// The footer at the end of the file.
@@ -208,7 +210,7 @@ pub fn check(sections: &[Section], footer: &Footer) -> Result<(), &'static str> 
         return Err("the tables are longer than tables are");
     }
     let is_new = |section: &Section| section.contents as u32 > Contents::Recording as u32;
-    if footer.version < NEWEST_VERSION && sections.iter().any(is_new) {
+    if footer.version < BOWTIES_VERSION && sections.iter().any(is_new) {
         return Err("a trace of this version has neither bowties nor block requests");
     }
     if offset == footer.index && counted == *footer {

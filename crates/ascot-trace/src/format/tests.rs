@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::TraceError;
 use crate::event::{BlockCounts, Event, Kind, Recording, TracedFile, TracedProcess};
+use crate::output::Output;
 
 struct Written {
     _dir: tempfile::TempDir,
@@ -18,11 +19,11 @@ struct Written {
 }
 
 fn written(events: &[Event], files: u32) -> Written {
-    written_with(events, files, false)
+    written_as(events, files, section::NEWEST_VERSION)
 }
 
-/// `block`: whether it has the counts of devices.
-fn written_with(events: &[Event], files: u32, block: bool) -> Written {
+/// A trace of a version.
+fn written_as(events: &[Event], files: u32, version: u32) -> Written {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.trace");
     let files: Vec<TracedFile> = (0..files)
@@ -30,6 +31,7 @@ fn written_with(events: &[Event], files: u32, block: bool) -> Written {
             path: format!("/data/part-{n:05}").into_bytes(),
             peak_bytes: u64::from(n) << 20,
             deleted: n % 2 == 1,
+            sparse: version >= section::NEWEST_VERSION && n % 3 == 1,
         })
         .collect();
     let processes: Vec<_> =
@@ -41,9 +43,11 @@ fn written_with(events: &[Event], files: u32, block: bool) -> Written {
         unseen_requests: 1,
         guessed_appends: 2,
         skipped_lines: 3,
-        block: block.then(|| BlockCounts::from_numbers([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])),
+        incomplete: true,
+        block: Some(BlockCounts::from_numbers([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])),
     };
-    let mut writer = TraceWriter::create_for(&path, &recording, false).unwrap();
+    let output = Output::create(&path, "trace").unwrap();
+    let mut writer = TraceWriter::of_version(output, columns::MAX_EVENTS, version).unwrap();
     events.iter().for_each(|event| writer.push(event).unwrap());
     let bytes = writer.finish(&files, &processes, &recording).unwrap();
     assert_eq!(bytes, fs::metadata(&path).unwrap().len());
@@ -98,20 +102,22 @@ proptest! {
     }
 }
 
+/// Counts of devices have a place since version 2, the mark of an incomplete recording since version 3.
 #[test]
-fn counts_of_devices_come_back_in_version_2_alone() {
-    for (block, version) in [(false, 1), (true, 2)] {
-        let written = written_with(&scan(10), 2, block);
-        assert_eq!(fs::read(&written.path).unwrap()[8], version);
+fn older_versions_are_read_without_what_they_have_no_place_for() {
+    for version in section::OLDEST_VERSION..=section::NEWEST_VERSION {
+        let written = written_as(&scan(10), 2, version);
+        assert_eq!(u32::from(fs::read(&written.path).unwrap()[8]), version);
         let reader = TraceReader::open(&written.path).unwrap();
-        assert_eq!(reader.recording(), &written.recording);
-        assert_eq!(reader.recording().block.is_some(), block);
+        let block = written.recording.block.filter(|_| version >= 2);
+        assert_eq!(reader.recording(), &Recording { block, incomplete: version >= 3, ..written.recording });
+        assert_eq!(reader.events().map(Result::unwrap).collect::<Vec<_>>(), scan(10));
     }
     let newer = written(&scan(10), 2);
     let mut bytes = fs::read(&newer.path).unwrap();
-    bytes[8] = 3;
+    bytes[8] = 4;
     fs::write(&newer.path, bytes).unwrap();
-    assert!(matches!(TraceReader::open(&newer.path), Err(TraceError::Version { found: 3, known: 2, .. })));
+    assert!(matches!(TraceReader::open(&newer.path), Err(TraceError::Version { found: 4, known: 3, .. })));
 }
 
 #[test]
@@ -148,7 +154,7 @@ fn large_tables_come_back() {
 #[test]
 fn no_altered_byte_is_believed() {
     let events = scan(100);
-    let written = written_with(&events, 2, true);
+    let written = written(&events, 2);
     let whole = fs::read(&written.path).unwrap();
     for at in 0..whole.len() {
         for flip in [0x01, 0x80] {

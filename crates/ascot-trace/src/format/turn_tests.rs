@@ -44,7 +44,7 @@ fn any_turn() -> impl Strategy<Value = Turn> {
 }
 
 fn write(path: &Path, turns: &[Turn]) {
-    let mut writer = TraceWriter::create_with_bowties(path).unwrap();
+    let mut writer = TraceWriter::create(path).unwrap();
     table().into_iter().for_each(|bowtie| assert!(writer.add_bowtie(bowtie) < 2));
     turns.iter().for_each(|turn| writer.push_turn(turn).unwrap());
     let processes = [TracedProcess::default()];

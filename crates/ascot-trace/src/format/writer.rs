@@ -39,33 +39,21 @@ pub struct TraceWriter {
 impl TraceWriter {
     /// Starts a trace that will be `path`.
     pub fn create(path: &Path) -> Result<TraceWriter, TraceError> {
-        Self::to_output(Output::create(path, "trace")?, MAX_EVENTS, false)
+        Self::to_output(Output::create(path, "trace")?, MAX_EVENTS)
     }
 
-    /// Starts a trace that will be `path`, and may have bowties.
-    pub fn create_with_bowties(path: &Path) -> Result<TraceWriter, TraceError> {
-        Self::to_output(Output::create(path, "trace")?, MAX_EVENTS, true)
+    /// Starts a trace with at most this number of events in a section: fewer take less memory.
+    pub fn to_output(output: Output, events_per_section: usize) -> Result<TraceWriter, TraceError> {
+        Self::of_version(output, events_per_section, section::NEWEST_VERSION)
     }
 
-    /// Starts a trace for a recording that may have [`Recording::block`], and for bowties, if there are any.
-    pub fn create_for(
-        path: &Path,
-        recording: &Recording,
-        with_bowties: bool,
-    ) -> Result<TraceWriter, TraceError> {
-        let is_newest = with_bowties || recording.block.is_some();
-        Self::to_output(Output::create(path, "trace")?, MAX_EVENTS, is_newest)
-    }
-
-    /// Starts a trace with at most this number of events in a section: fewer take less memory. `is_newest`: the trace
-    /// may have bowties and block requests, which version 1 has not.
-    pub fn to_output(
+    /// Starts a trace of a version; an older one leaves out what it has no place for.
+    pub(super) fn of_version(
         mut output: Output,
         events_per_section: usize,
-        is_newest: bool,
+        version: u32,
     ) -> Result<TraceWriter, TraceError> {
         let events_per_section = events_per_section.clamp(1, MAX_EVENTS);
-        let version = if is_newest { section::NEWEST_VERSION } else { section::VERSION };
         output.append(&section::header(version))?;
         Ok(TraceWriter {
             output,
@@ -81,7 +69,7 @@ impl TraceWriter {
         })
     }
 
-    /// Adds a bowtie to a trace that may have some. Returns its number.
+    /// Adds a bowtie. Returns its number.
     pub fn add_bowtie(&mut self, bowtie: TracedBowtie) -> u32 {
         self.bowties.push(bowtie);
         self.bowties.len() as u32 - 1
@@ -156,8 +144,7 @@ impl TraceWriter {
         Ok(self.output.append(&stored)?)
     }
 
-    /// Adds the tables, and gives the file its name. Returns its length. A trace that was not started for a recording
-    /// with [`Recording::block`] has no place for it.
+    /// Adds the tables, and gives the file its name. Returns its length.
     pub fn finish(
         mut self,
         files: &[TracedFile],
@@ -170,6 +157,7 @@ impl TraceWriter {
         if self.turns.turns > 0 {
             self.end_turns()?;
         }
+        let version = self.version;
         let bowties = std::mem::take(&mut self.bowties);
         self.table(Contents::Bowties, &bowties, |to, bowtie| {
             put_name(to, &bowtie.name);
@@ -180,7 +168,8 @@ impl TraceWriter {
         self.table(Contents::Files, files, |to, file| {
             put_name(to, &file.path);
             varint::put(to, file.peak_bytes);
-            to.push(u8::from(file.deleted));
+            let sparse = file.sparse && version >= section::NEWEST_VERSION;
+            to.push(u8::from(file.deleted) | (u8::from(sparse) << 1));
         })?;
         self.table(Contents::Processes, processes, |to, process| {
             varint::put(to, u64::from(process.pid));
@@ -193,8 +182,11 @@ impl TraceWriter {
             varint::put(to, recording.unseen_requests);
             varint::put(to, recording.guessed_appends);
             varint::put(to, recording.skipped_lines);
+            if version >= section::NEWEST_VERSION {
+                to.push(u8::from(recording.incomplete));
+            }
         })?;
-        let block = recording.block.filter(|_| self.version >= section::NEWEST_VERSION);
+        let block = recording.block.filter(|_| self.version >= section::BOWTIES_VERSION);
         self.table(Contents::Block, block.as_slice(), |to, block| {
             block.numbers().into_iter().for_each(|number| varint::put(to, number));
         })?;

@@ -1,141 +1,292 @@
-//! The extent of every file on the volume.
+//! The place of every block on the volume.
 //!
-//! A file takes the range of bytes that its requests reach, in whole blocks, from its first request until it is
-//! deleted; then other files may take its space. Invariants: a file is contiguous; two files that live at the same
-//! time do not overlap; every extent begins at a multiple of [`BLOCK_BYTES`].
+//! A block has its place from the first request that touches it until it is given back ([`crate::blocks`]); then other
+//! files may have its space. The volume is as large as the most live data at a time. A file gets a contiguous place
+//! for all that its requests will reach, if so much is free; the rest of that place stays reserved. Otherwise it gets
+//! pieces, and takes reserved space of others last.
+//!
+//! ```text
+//!   file 0  |####======|        # blocks that are there, = reserved for blocks that will be
+//!   volume  |####======|#####|..|##|
+//!   file 1             |#####|  |##|     . free
+//! ```
+//!
+//! Invariants: blocks that live at the same time do not overlap; every place begins at a multiple of
+//! [`BLOCK_BYTES`](crate::blocks::BLOCK_BYTES).
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 
+use super::space::{Reserved, Space};
+use crate::blocks::{Extent, LiveData, RangeSet, given_back};
 use crate::error::TraceError;
-use crate::event::{Event, Kind};
+use crate::event::{Event, TracedFile};
 use crate::format::TraceReader;
 
-/// The unit of direct access.
-pub const BLOCK_BYTES: u64 = 4096;
-
-/// The extent of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
-    /// Its first byte on the volume.
-    start: u64,
-    /// The offset in the file that lies there.
-    low: u64,
-}
-
-/// The extents of all files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the requests of a trace need on a volume.
+#[derive(Clone, Debug)]
 pub struct Layout {
-    extents: Vec<Option<Extent>>,
+    /// The files before their first request.
+    extents: Vec<Extent>,
+    /// What will ever be there of each file.
+    reaches: Vec<RangeSet>,
     /// Bytes of the volume.
     pub volume_bytes: u64,
-    /// Bytes of the files that live at the same time, at most; gaps between files can make the volume larger.
+    /// Bytes of blocks that live at the same time, at most.
     pub live_bytes: u64,
     /// The number of files.
     pub files: u64,
-}
-
-/// The range of a file that requests reach.
-#[derive(Clone, Copy)]
-struct Reach {
-    low: u64,
-    high: u64,
+    /// Contiguous pieces of the volume in which they lie: as many as files if each lies in one.
+    pub pieces: u64,
 }
 
 impl Layout {
-    /// Finds the extents for a trace.
+    /// Finds places for a trace.
     pub fn new(trace: &TraceReader) -> Result<Layout, TraceError> {
-        let mut reaches: Vec<Option<Reach>> = vec![None; trace.files().len()];
+        let files: &[TracedFile] = trace.files();
+        let extents: Vec<Extent> = files.iter().map(Extent::of).collect();
+        let mut live = LiveData::new(files);
+        let mut growing = extents.clone();
+        let mut reaches = vec![RangeSet::default(); files.len()];
         for event in trace.events() {
             let event = event?;
-            if let Some(reach) = reaches.get_mut(event.file as usize).filter(|_| event.moves()) {
-                let (low, high) = blocks(event.offset, event.end());
-                let old = reach.unwrap_or(Reach { low, high });
-                *reach = Some(Reach { low: old.low.min(low), high: old.high.max(high) });
-            }
-        }
-        let mut space = Space::default();
-        let mut layout =
-            Layout { extents: vec![None; reaches.len()], volume_bytes: 0, live_bytes: 0, files: 0 };
-        let mut live_bytes = 0_u64;
-        for event in trace.events() {
-            let event = event?;
+            live.add(&event);
             let file = event.file as usize;
-            let Some(reach) = reaches.get(file).copied().flatten() else { continue };
-            let bytes = reach.high - reach.low;
-            let Some(extent) = layout.extents.get_mut(file) else { continue };
-            if event.moves() && extent.is_none() {
-                *extent = Some(Extent { start: space.take(bytes), low: reach.low });
-                live_bytes = live_bytes.saturating_add(bytes);
-                layout.live_bytes = layout.live_bytes.max(live_bytes);
-                layout.files += 1;
-            } else if event.kind == Kind::Delete
-                && let Some(extent) = extent
-            {
-                space.give_back(extent.start, bytes);
-                live_bytes = live_bytes.saturating_sub(bytes);
+            let Some((extent, reach)) = growing.get_mut(file).zip(reaches.get_mut(file)) else { continue };
+            if event.moves() {
+                let (low, high) = extent.touch(&event);
+                reach.insert(low, high, |_, _| ());
+            } else if given_back(&event).is_some() {
+                extent.give_back(&event);
             }
         }
-        layout.volume_bytes = space.end;
+        let mut layout =
+            Layout { extents, reaches, volume_bytes: 0, live_bytes: live.peak_bytes, files: 0, pieces: 0 };
+        let mut places = layout.places();
+        for event in trace.events() {
+            places.apply(&event?);
+        }
+        let (end, files, pieces) = (places.space.end, places.files_placed, places.pieces_placed);
+        (layout.volume_bytes, layout.files, layout.pieces) = (end, files, pieces);
         Ok(layout)
     }
 
-    /// The byte of the volume that is the byte of a request's file at `offset`.
-    pub fn volume_offset(&self, event: &Event, offset: u64) -> Option<u64> {
-        let extent = self.extents.get(event.file as usize).copied().flatten()?;
-        extent.start.checked_add(offset.checked_sub(extent.low)?)
+    /// The places before the first event.
+    pub fn places(&self) -> Places<'_> {
+        Places {
+            layout: self,
+            files: self
+                .extents
+                .iter()
+                .map(|extent| Pieces { extent: *extent, ..Pieces::default() })
+                .collect(),
+            space: Space::new(self.live_bytes),
+            files_placed: 0,
+            pieces_placed: 0,
+        }
     }
 }
 
-/// A range rounded outward to whole blocks.
-pub fn blocks(offset: u64, end: u64) -> (u64, u64) {
-    let high = end.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(u64::MAX - u64::MAX % BLOCK_BYTES);
-    (offset / BLOCK_BYTES * BLOCK_BYTES, high)
+/// A range of a file with its place.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Its first byte on the volume.
+    start: u64,
+    bytes: u64,
+    /// Whether the blocks are there; otherwise the place is reserved.
+    there: bool,
 }
 
-/// Free ranges below `end`; everything from there on is free.
+/// The pieces of a file by their offset in it.
 #[derive(Default)]
-struct Space {
-    free: BTreeMap<u64, u64>,
-    end: u64,
+struct Pieces {
+    extent: Extent,
+    pieces: BTreeMap<u64, Piece>,
+    placed: bool,
 }
 
-impl Space {
-    /// Takes the first free range that is long enough.
-    fn take(&mut self, bytes: u64) -> u64 {
-        let found =
-            self.free.iter().find(|(_, length)| **length >= bytes).map(|(start, length)| (*start, *length));
-        if let Some((start, length)) = found {
-            self.free.remove(&start);
-            if length > bytes {
-                self.free.insert(start + bytes, length - bytes);
-            }
-            return start;
-        }
-        // The last range grows if it touches the end.
-        let last = self.free.last_key_value().map(|(start, length)| (*start, *length));
-        let start = match last.filter(|(start, length)| start + length == self.end) {
-            Some((start, _)) => {
-                self.free.remove(&start);
-                start
-            }
-            None => self.end,
+/// The places of all blocks while the events of a trace pass.
+pub struct Places<'a> {
+    layout: &'a Layout,
+    files: Vec<Pieces>,
+    space: Space,
+    files_placed: u64,
+    pieces_placed: u64,
+}
+
+impl Places<'_> {
+    /// Takes the next event: blocks that it touches get a place, and those that it gives back lose theirs.
+    pub fn apply(&mut self, event: &Event) {
+        let Some(extent) = self.files.get_mut(event.file as usize).map(|file| &mut file.extent) else {
+            return;
         };
-        self.end = start.saturating_add(bytes);
-        start
+        if event.moves() {
+            let (low, high) = extent.touch(event);
+            self.touch(event.file, low, high);
+        } else if let Some((low, high)) = given_back(event) {
+            extent.give_back(event);
+            self.give_back(event.file, low, high);
+        }
     }
 
-    fn give_back(&mut self, start: u64, bytes: u64) {
-        let mut range = (start, bytes);
-        if let Some((before, length)) =
-            self.free.range(..start).next_back().map(|(at, length)| (*at, *length))
-            && before + length == start
+    /// Calls `each` with the place of every piece of a range that was touched: its start on the volume, and its bytes.
+    pub fn for_each_piece<E>(
+        &self,
+        file: u32,
+        low: u64,
+        high: u64,
+        mut each: impl FnMut(u64, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(file) = self.files.get(file as usize) else { return Ok(()) };
+        let mut at = low;
+        while at < high {
+            let Some((&logical, piece)) = file.pieces.range(..=at).next_back() else { return Ok(()) };
+            let end = (logical + piece.bytes).min(high);
+            if end <= at {
+                return Ok(());
+            }
+            each(piece.start + (at - logical), end - at)?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, file: u32, low: u64, high: u64) {
+        let mut at = low;
+        while at < high {
+            let Some(pieces) = self.files.get(file as usize).map(|file| &file.pieces) else { return };
+            let found = pieces.range(..=at).next_back().map(|(logical, piece)| (*logical, *piece));
+            match found.filter(|(logical, piece)| logical + piece.bytes > at) {
+                Some((logical, piece)) => {
+                    let end = (logical + piece.bytes).min(high);
+                    if !piece.there {
+                        self.arrive(file, (logical, piece), at, end);
+                    }
+                    at = end;
+                }
+                None => {
+                    let next = pieces.range((Excluded(at), Unbounded)).next().map_or(high, |(next, _)| *next);
+                    self.place(file, at, next.min(high));
+                }
+            }
+        }
+    }
+
+    /// Blocks of a reserved piece, from `low` to `high`, are there now.
+    fn arrive(&mut self, file: u32, (logical, piece): (u64, Piece), low: u64, high: u64) {
+        self.space.unreserve(piece.start);
+        let place = |at: u64| piece.start + (at - logical);
+        let Some(pieces) = self.files.get_mut(file as usize).map(|file| &mut file.pieces) else { return };
+        pieces.remove(&logical);
+        let end = logical + piece.bytes;
+        for (from, to) in [(logical, low), (high, end)].into_iter().filter(|(from, to)| from < to) {
+            let left = Piece { start: place(from), bytes: to - from, there: false };
+            pieces.insert(from, left);
+            self.space.reserve(left.start, Reserved { file, logical: from, bytes: left.bytes });
+        }
+        add(pieces, low, Piece { start: place(low), bytes: high - low, there: true });
+    }
+
+    /// Finds places for a range of a file that has none: for all of it that requests will reach, if so much is free.
+    fn place(&mut self, file: u32, low: u64, high: u64) {
+        let Some(of_file) = self.files.get_mut(file as usize) else { return };
+        let placed = std::mem::replace(&mut of_file.placed, true);
+        self.files_placed += u64::from(!placed);
+        let before = of_file.pieces.range(..low).next_back().map(|(at, piece)| (*at, *piece));
+        let after = of_file.pieces.range(low..).next().map(|(at, _)| *at);
+        let reach = self.layout.reaches.get(file as usize).and_then(|reach| reach.around(low));
+        let (first, last) = reach.unwrap_or((low, high));
+        let first = before.map_or(first, |(at, piece)| first.max(at + piece.bytes)).min(low);
+        let last = after.map_or(last, |next| last.min(next)).max(high);
+        if let Some(start) = self.space.take_whole(last - first) {
+            let all = Piece { start, bytes: last - first, there: false };
+            self.reserve(file, first, all);
+            return self.arrive(file, (first, all), low, high);
+        }
+        let beside = before.filter(|(at, piece)| at + piece.bytes == low).map(|(_, p)| p.start + p.bytes);
+        let mut at = low;
+        if let Some((start, bytes)) =
+            beside.and_then(|start| Some((start, self.space.take_at(start, last - low)?)))
         {
-            self.free.remove(&before);
-            range = (before, length + bytes);
+            at = self.arrive_in(file, (start, bytes), low, high);
         }
-        if let Some(length) = self.free.remove(&(start + bytes)) {
-            range.1 += length;
+        while at < high {
+            let taken = self.space.take_longest(last - at).unwrap_or_else(|| self.take_back(high - at));
+            at = self.arrive_in(file, taken, at, high);
         }
-        self.free.insert(range.0, range.1);
+    }
+
+    /// Blocks from `low` to `high` are there as far as a free range holds them; the rest of it is reserved. Returns the
+    /// end of what is there.
+    fn arrive_in(&mut self, file: u32, (start, bytes): (u64, u64), low: u64, high: u64) -> u64 {
+        let piece = Piece { start, bytes, there: false };
+        self.reserve(file, low, piece);
+        let end = high.min(low + bytes);
+        self.arrive(file, (low, piece), low, end);
+        end
+    }
+
+    /// Reserves a place, and counts it as a piece unless it continues the one before in its file.
+    fn reserve(&mut self, file: u32, logical: u64, piece: Piece) {
+        let Some(pieces) = self.files.get_mut(file as usize).map(|file| &mut file.pieces) else { return };
+        let before = pieces.range(..logical).next_back();
+        let continues =
+            before.is_some_and(|(at, it)| at + it.bytes == logical && it.start + it.bytes == piece.start);
+        self.pieces_placed += u64::from(!continues);
+        pieces.insert(logical, piece);
+        self.space.reserve(piece.start, Reserved { file, logical, bytes: piece.bytes });
+    }
+
+    /// Takes space that is reserved for another file, or for another part of this one.
+    fn take_back(&mut self, bytes: u64) -> (u64, u64) {
+        let Some((start, taken)) = self.space.take_reserved(bytes) else {
+            return (self.space.take_beyond(bytes), bytes);
+        };
+        if let Some(pieces) = self.files.get_mut(taken.file as usize).map(|file| &mut file.pieces)
+            && let Some((&logical, piece)) = pieces.range_mut(..=taken.logical).next_back()
+        {
+            piece.bytes = taken.logical - logical;
+            if piece.bytes == 0 {
+                pieces.remove(&logical);
+            }
+        }
+        (start, taken.bytes)
+    }
+
+    /// A file loses the places of a range.
+    fn give_back(&mut self, file: u32, low: u64, high: u64) {
+        let Some(pieces) = self.files.get_mut(file as usize).map(|file| &mut file.pieces) else { return };
+        let before = pieces.range(..low).next_back().filter(|(at, piece)| *at + piece.bytes > low);
+        let first = before.map_or(low, |(at, _)| *at);
+        let touched: Vec<(u64, Piece)> = pieces.range(first..high).map(|(at, piece)| (*at, *piece)).collect();
+        for (logical, piece) in touched {
+            pieces.remove(&logical);
+            if !piece.there {
+                self.space.unreserve(piece.start);
+            }
+            let end = logical + piece.bytes;
+            for (from, to) in [(logical, low), (high, end)].into_iter().filter(|(from, to)| from < to) {
+                let kept = Piece { start: piece.start + (from - logical), bytes: to - from, ..piece };
+                pieces.insert(from, kept);
+                if !kept.there {
+                    self.space.reserve(kept.start, Reserved { file, logical: from, bytes: kept.bytes });
+                }
+            }
+            let (from, to) = (logical.max(low), end.min(high));
+            self.space.give_back(piece.start + (from - logical), to - from);
+        }
+    }
+}
+
+/// Adds a piece that is there; it grows the one before if it continues that in the file and on the volume.
+fn add(pieces: &mut BTreeMap<u64, Piece>, logical: u64, piece: Piece) {
+    let before = pieces.range_mut(..logical).next_back();
+    match before
+        .filter(|(at, it)| it.there && *at + it.bytes == logical && it.start + it.bytes == piece.start)
+    {
+        Some((_, before)) => before.bytes += piece.bytes,
+        None => {
+            pieces.insert(logical, piece);
+        }
     }
 }

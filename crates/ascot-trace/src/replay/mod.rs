@@ -5,16 +5,18 @@
 //!   on_virtual    the virtual disk of any profile, with its cache
 //!   volume_file   one preallocated file that stands for a volume; its extents
 //!   moves         requests as whole blocks of the volume
-//!   layout        the place of every file on the volume
+//!   layout        the place of every block on the volume
+//!   space         what is free on it
 //! ```
 //!
 //! The method follows Stella and Loguinov, section VI.D: one contiguous file stands for the volume, every traced file
-//! is contiguous on it, and no cache of the system takes part.
+//! is contiguous on it as far as that takes no more space than the live data, and no cache of the system takes part.
 
 mod layout;
 mod moves;
 mod on_disk;
 mod on_virtual;
+mod space;
 #[cfg(test)]
 mod tests;
 mod volume_file;

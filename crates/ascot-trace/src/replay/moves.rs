@@ -1,14 +1,16 @@
 //! Requests as whole blocks of the volume.
 //!
-//! A request is rounded outward to blocks. If it continues the last request of its file in the same direction, the
-//! block that both share was moved with the first of them, and is not moved again: a scan in small or odd requests
-//! moves every block once.
+//! A request is rounded outward to blocks. If it begins where an earlier request of its file ended, in the same
+//! direction, it continues the scan of that request, whichever process made it: the block that both share was moved
+//! with the earlier one, and is not moved again. So each of several scans of one file, in small or odd requests, moves
+//! every block once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::layout::{Layout, blocks};
+use super::layout::{Layout, Places};
+use crate::blocks::blocks;
 use crate::error::TraceError;
 use crate::event::{Event, Kind};
 use crate::format::TraceReader;
@@ -33,7 +35,8 @@ pub struct Rounding {
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Requests to the volume: those without which lie within blocks that were moved already.
+    /// Requests to the volume. Those within blocks that were moved already need none; those to files in several
+    /// pieces may need several.
     pub volume_requests: u64,
     /// Bytes that they read.
     pub read_bytes: u64,
@@ -41,42 +44,80 @@ pub struct Rounding {
     pub written_bytes: u64,
 }
 
-/// The end of the last request of a file.
-#[derive(Clone, Copy)]
-struct Last {
-    kind: Kind,
-    end: u64,
-    high: u64,
+/// Scans that are remembered: those that were not continued for longest are forgotten first.
+const MAX_SCANS: usize = 1 << 18;
+
+/// Where a scan stands: its file, whether it writes, and the byte after its last request.
+type Head = (u32, bool, u64);
+
+/// The scans that may go on. Two that stand at the same byte are two.
+#[derive(Default)]
+struct Scans {
+    /// The numbers of the last requests of the scans at a head, the latest last.
+    heads: HashMap<Head, Vec<u64>>,
+    by_age: BTreeMap<u64, Head>,
+    requests: u64,
+}
+
+impl Scans {
+    /// A request goes on from `from` to `to`; whether it continues a scan.
+    fn goes_on(&mut self, from: Head, to: Head) -> bool {
+        let continued = self.heads.get_mut(&from).and_then(Vec::pop);
+        if let Some(request) = continued {
+            self.by_age.remove(&request);
+        }
+        if self.heads.get(&from).is_some_and(Vec::is_empty) {
+            self.heads.remove(&from);
+        }
+        self.requests += 1;
+        self.heads.entry(to).or_default().push(self.requests);
+        self.by_age.insert(self.requests, to);
+        if self.by_age.len() > MAX_SCANS
+            && let Some((request, head)) = self.by_age.pop_first()
+            && let Some(requests) = self.heads.get_mut(&head)
+        {
+            requests.retain(|other| *other != request);
+            if requests.is_empty() {
+                self.heads.remove(&head);
+            }
+        }
+        continued.is_some()
+    }
 }
 
 /// Rounds the requests of a trace, one after the other.
 struct Rounder<'a> {
-    layout: &'a Layout,
-    last: HashMap<u32, Last>,
+    places: Places<'a>,
+    scans: Scans,
     rounding: Rounding,
 }
 
 impl Rounder<'_> {
-    /// The request to the volume; none if all of its blocks were moved already, or it moves nothing.
-    fn next(&mut self, event: &Event) -> Option<Move> {
+    /// Calls `each` with the requests to the volume: several if the file lies in pieces there, and none if all of its
+    /// blocks were moved already or it moves nothing.
+    fn next(
+        &mut self,
+        event: &Event,
+        each: &mut impl FnMut(Move) -> Result<(), TraceError>,
+    ) -> Result<(), TraceError> {
+        let Rounder { places, scans, rounding } = self;
+        places.apply(event);
         if !event.moves() {
-            return None;
+            return Ok(());
         }
-        self.rounding.requests += 1;
-        self.rounding.bytes += event.size;
-        let (mut low, high) = blocks(event.offset, event.end());
-        let last = self.last.get(&event.file);
-        if let Some(last) = last.filter(|last| last.kind == event.kind && last.end == event.offset) {
-            low = low.max(last.high);
-        }
-        self.last.insert(event.file, Last { kind: event.kind, end: event.end(), high });
-        let bytes = high.checked_sub(low).filter(|bytes| *bytes > 0)?;
-        let offset = self.layout.volume_offset(event, low)?;
-        self.rounding.volume_requests += 1;
+        rounding.requests += 1;
+        rounding.bytes += event.size;
         let writes = event.kind == Kind::Write;
-        let moved = if writes { &mut self.rounding.written_bytes } else { &mut self.rounding.read_bytes };
-        *moved += bytes;
-        Some(Move { writes, offset, bytes, time_ns: event.time_ns })
+        let (mut low, high) = blocks(event.offset, event.end());
+        if scans.goes_on((event.file, writes, event.offset), (event.file, writes, event.end())) {
+            (_, low) = blocks(low, event.offset);
+        }
+        places.for_each_piece(event.file, low, high, |offset, bytes| {
+            rounding.volume_requests += 1;
+            let moved = if writes { &mut rounding.written_bytes } else { &mut rounding.read_bytes };
+            *moved += bytes;
+            each(Move { writes, offset, bytes, time_ns: event.time_ns })
+        })
     }
 }
 
@@ -86,11 +127,10 @@ pub fn for_each_move(
     layout: &Layout,
     mut each: impl FnMut(Move) -> Result<(), TraceError>,
 ) -> Result<Rounding, TraceError> {
-    let mut rounder = Rounder { layout, last: HashMap::new(), rounding: Rounding::default() };
+    let mut rounder =
+        Rounder { places: layout.places(), scans: Scans::default(), rounding: Rounding::default() };
     for event in trace.events() {
-        if let Some(next) = rounder.next(&event?) {
-            each(next)?;
-        }
+        rounder.next(&event?, &mut each)?;
     }
     Ok(rounder.rounding)
 }

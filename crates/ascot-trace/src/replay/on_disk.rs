@@ -52,8 +52,12 @@ pub struct DiskReplay {
     pub extents: Option<Extents>,
     /// The size of the volume file.
     pub volume_bytes: u64,
-    /// Bytes of the files that live at the same time, at most.
+    /// Bytes of blocks that live at the same time, at most: the figure of the census.
     pub live_bytes: u64,
+    /// The number of files.
+    pub files: u64,
+    /// Contiguous pieces of the volume in which they lie.
+    pub pieces: u64,
     /// Requests as whole blocks.
     #[serde(flatten)]
     pub rounding: Rounding,
@@ -99,6 +103,8 @@ pub fn replay_on_disk(
         extents: volume.extents(),
         volume_bytes: layout.volume_bytes,
         live_bytes: layout.live_bytes,
+        files: layout.files,
+        pieces: layout.pieces,
         rounding,
     })
 }

@@ -40,8 +40,12 @@ pub struct VirtualReplay {
     pub streams: u64,
     /// The size of the volume.
     pub volume_bytes: u64,
-    /// Bytes of the files that live at the same time, at most.
+    /// Bytes of blocks that live at the same time, at most: the figure of the census.
     pub live_bytes: u64,
+    /// The number of files.
+    pub files: u64,
+    /// Contiguous pieces of the volume in which they lie.
+    pub pieces: u64,
     /// Requests as whole blocks.
     #[serde(flatten)]
     pub rounding: Rounding,
@@ -65,6 +69,8 @@ pub fn replay_on_virtual(trace: &TraceReader, profile: &VolumeProfile) -> Result
         streams: replay.most_streams,
         volume_bytes: layout.volume_bytes,
         live_bytes: layout.live_bytes,
+        files: layout.files,
+        pieces: layout.pieces,
         rounding,
     })
 }

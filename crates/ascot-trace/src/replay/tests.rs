@@ -8,9 +8,9 @@ use ascot_io::{Buf, VirtualDisk};
 use ascot_model::volume::VolumeProfile;
 use proptest::prelude::*;
 
-use super::layout::BLOCK_BYTES;
 use super::moves::{Move, for_each_move};
 use super::*;
+use crate::blocks::{BLOCK_BYTES, LiveData, blocks};
 use crate::error::TraceError;
 use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
 use crate::format::{TraceReader, TraceWriter};
@@ -34,9 +34,14 @@ fn written(events: &[Event]) -> Written {
     for (n, event) in events.iter().enumerate() {
         writer.push(&Event { time_ns: n as u64 * 10_000_000, ..*event }).unwrap();
     }
-    let files: Vec<_> = (0..64).map(|_| TracedFile::default()).collect();
-    writer.finish(&files, &[TracedProcess::default()], &Recording::default()).unwrap();
+    let processes = [TracedProcess::default(), TracedProcess::default()];
+    writer.finish(&files(), &processes, &Recording::default()).unwrap();
     Written { directory: dir.path().to_owned(), trace: TraceReader::open(&path).unwrap(), _dir: dir }
+}
+
+/// From number 32 on, files were empty at their first request.
+fn files() -> Vec<TracedFile> {
+    (0..64).map(|n| TracedFile { sparse: n >= 32, ..TracedFile::default() }).collect()
 }
 
 fn moves(written: &Written) -> (Vec<Move>, Rounding, Layout) {
@@ -50,7 +55,7 @@ fn moves(written: &Written) -> (Vec<Move>, Rounding, Layout) {
     (moves, rounding, layout)
 }
 
-use Kind::{Delete, Read, Write};
+use Kind::{Delete, Hole, Read, Resize, Write};
 
 #[test]
 fn the_volume_is_as_large_as_the_peak_of_live_data() {
@@ -93,38 +98,124 @@ fn other_requests_are_rounded_outward() {
     assert_eq!(shapes, [(false, 0, 1), (true, 0, 1), (false, 1, 3), (false, 0, 1)]);
 }
 
+/// Several scans of one file, whichever process makes them, move every block once each; a scan goes on in another
+/// process.
+#[test]
+fn every_scan_of_a_file_moves_its_blocks_once() {
+    let scan = |process: u32, n: u64| Event { process, ..event(0, Read, n * 1000, 1000) };
+    let in_turns: Vec<Event> =
+        (0..100).flat_map(|n| [scan(0, n), scan(1, n), scan((n % 2) as u32, n)]).collect();
+    let (_, rounding, _) = moves(&written(&in_turns));
+    assert_eq!(rounding.read_bytes, 3 * 100_000_u64.next_multiple_of(B));
+    let apart: Vec<Event> = (0..100).flat_map(|n| [scan(0, n), scan(1, n + 500)]).collect();
+    let (_, rounding, _) = moves(&written(&apart));
+    let second = blocks(500_000, 600_000);
+    assert_eq!(rounding.read_bytes, 100_000_u64.next_multiple_of(B) + second.1 - second.0);
+}
+
+/// What truncation and holes give back is used again, and gaps take no space.
+#[test]
+fn space_that_is_given_back_during_the_life_of_a_file_is_used_again() {
+    let shorter = written(&[
+        event(0, Write, 0, 8 * B),
+        event(0, Resize, 2 * B, 0),
+        event(1, Write, 0, 5 * B),
+        event(1, Hole, 0, 4 * B),
+        event(2, Write, 0, 5 * B),
+        event(0, Read, 0, 2 * B),
+    ]);
+    let (moves_of_shorter, _, layout) = moves(&shorter);
+    assert_eq!((layout.volume_bytes, layout.live_bytes), (8 * B, 8 * B));
+    assert_eq!(moves_of_shorter.last().unwrap().offset, 0, "what is left of it keeps its place");
+    let gap = |file| {
+        written(&[event(file, Write, 0, B), event(file, Write, 100 * B, B), event(file, Resize, 1 << 50, 0)])
+    };
+    let (_, _, layout) = moves(&gap(32));
+    assert_eq!((layout.volume_bytes, layout.files), (2 * B, 1), "a hole");
+    let (moves_of_gap, _, layout) = moves(&gap(0));
+    assert_eq!((layout.volume_bytes, layout.files, layout.pieces), (101 * B, 1, 1), "data of before");
+    assert_eq!(moves_of_gap.last().unwrap().offset, 100 * B);
+}
+
+/// A file that grows while another shrinks takes its space, so that the volume is not the sum of both.
+#[test]
+fn a_file_takes_the_space_that_another_leaves_block_by_block() {
+    let mut events: Vec<Event> = vec![event(0, Write, 0, 64 * B)];
+    for n in 0..64 {
+        events.extend([event(0, Read, n * B, B), event(0, Hole, n * B, B), event(1, Write, n * B, B)]);
+    }
+    let (_, rounding, layout) = moves(&written(&events));
+    assert_eq!((layout.volume_bytes, rounding.volume_requests), (64 * B, 129));
+    assert!(layout.pieces <= 3, "{}", layout.pieces);
+}
+
+/// Files that grow at the same time lie in one piece each if there is space for it.
+#[test]
+fn files_that_grow_at_the_same_time_are_contiguous() {
+    let events: Vec<Event> = (0..400).map(|n| event(n % 8, Write, u64::from(n / 8) * 1000, 1000)).collect();
+    let (_, _, layout) = moves(&written(&events));
+    assert_eq!((layout.files, layout.pieces), (8, 8));
+    assert_eq!(layout.volume_bytes, 8 * 50_000_u64.next_multiple_of(B));
+}
+
 proptest! {
-    /// Files that live at the same time do not overlap, and every request lies within the volume.
+    /// Blocks that live at the same time do not overlap, keep their contents, and fit a volume that is as large as the
+    /// most live data at a time.
     #[test]
-    fn living_files_do_not_overlap(
-        steps in prop::collection::vec((0..12_u32, any::<bool>(), 0..9_u64, 1..30_000_u64), 1..60),
+    fn living_blocks_do_not_overlap(
+        steps in prop::collection::vec((29..35_u32, 0..10_u8, 0..40_u64, 1..50_000_u64), 1..120),
     ) {
-        let mut gone = [false; 12];
+        let mut gone = [false; 64];
         let mut events = Vec::new();
-        for (file, deletes, offset, size) in steps {
+        for (file, kind, offset, size) in steps {
             if gone[file as usize] {
                 continue;
             }
-            gone[file as usize] = deletes;
-            events.push(if deletes { event(file, Delete, 0, 0) } else { event(file, Write, offset * 1000, size) });
+            gone[file as usize] = kind == 0;
+            events.push(match kind {
+                0 => event(file, Delete, 0, 0),
+                1 => event(file, Resize, offset * 1000, 0),
+                2 | 3 => event(file, Hole, offset * 1000, size),
+                _ => event(file, Write, offset * 1000, size),
+            });
         }
         let written = written(&events);
         let layout = Layout::new(&written.trace).unwrap();
-        let mut owner = vec![None; (layout.volume_bytes / B) as usize];
+        let mut live = LiveData::new(&files());
+        events.iter().for_each(|event| live.add(event));
+        prop_assert_eq!(layout.volume_bytes, live.peak_bytes);
+        prop_assert_eq!(layout.live_bytes, live.peak_bytes);
+        // The blocks of the volume with the file and the offset that they hold, and those that should be there.
+        let mut volume = vec![None; (layout.volume_bytes / B) as usize];
+        let mut there = std::collections::BTreeSet::new();
+        let mut places = layout.places();
         for event in &events {
-            if event.kind == Delete {
-                owner.iter_mut().filter(|owner| **owner == Some(event.file)).for_each(|owner| *owner = None);
+            places.apply(event);
+            if !event.moves() {
+                let (low, high) = crate::blocks::given_back(event).unwrap_or_default();
+                there.retain(|(file, at)| *file != event.file || *at < low || *at >= high);
                 continue;
             }
-            let (low, high) = super::layout::blocks(event.offset, event.end());
-            let start = layout.volume_offset(event, low).unwrap() / B;
-            for block in start..start + (high - low) / B {
-                let owner = &mut owner[block as usize];
-                prop_assert!(owner.is_none() || *owner == Some(event.file));
-                *owner = Some(event.file);
+            let (low, high) = blocks(event.offset, event.end());
+            there.extend((low..high).step_by(B as usize).map(|at| (event.file, at)));
+            let mut at = low;
+            places.for_each_piece(event.file, low, high, |start, bytes| {
+                for block in start / B..(start + bytes) / B {
+                    volume[block as usize] = Some((event.file, at));
+                    at += B;
+                }
+                Ok::<(), TraceError>(())
+            }).unwrap();
+            prop_assert_eq!(at, high);
+            for &(file, at) in &there {
+                let mut found = None;
+                places.for_each_piece(file, at, at + B, |start, _| {
+                    found = volume[(start / B) as usize];
+                    Ok::<(), TraceError>(())
+                }).unwrap();
+                prop_assert_eq!(found, Some((file, at)));
             }
         }
-        prop_assert!(layout.volume_bytes >= layout.live_bytes);
     }
 }
 

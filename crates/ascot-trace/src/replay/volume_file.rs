@@ -14,7 +14,7 @@ use ascot_io::{Buf, Pool};
 use rustix::fs::{FallocateFlags, OFlags};
 use serde::Serialize;
 
-use super::layout::BLOCK_BYTES;
+use crate::blocks::BLOCK_BYTES;
 use crate::error::TraceError;
 use crate::fiemap;
 

@@ -173,6 +173,7 @@ impl<'a> FileCalls<'a> {
             b"close_range" => self.close_range(caller, call)?,
             b"dup" | b"dup2" | b"dup3" | b"fcntl" => self.copy_or_mark(caller, call, result)?,
             b"lseek" => self.seek(caller, call, result)?,
+            b"fallocate" if call.has(1, b"FALLOC_FL_PUNCH_HOLE") => self.hole(caller, call)?,
             b"ftruncate" | b"truncate" | b"fallocate" => self.resize(caller, call)?,
             b"rename" | b"renameat" | b"renameat2" | b"unlink" | b"unlinkat" | b"link" | b"linkat" => {
                 self.names(caller, call)?;
@@ -379,7 +380,11 @@ impl<'a> FileCalls<'a> {
                 let end =
                     call.number(2).zip(call.number(3)).and_then(|(offset, len)| offset.checked_add(len));
                 let grows = call.argument(1) == b"0" || call.argument(1) == b"FALLOC_FL_ZERO_RANGE";
-                end.filter(|end| grows && *end > length)
+                match call.argument(1) {
+                    b"FALLOC_FL_COLLAPSE_RANGE" => length.checked_sub(call.number(3).unwrap_or(0)),
+                    b"FALLOC_FL_INSERT_RANGE" => length.checked_add(call.number(3).unwrap_or(0)),
+                    _ => end.filter(|end| grows && *end > length),
+                }
             }
             _ => call.number(1),
         };
@@ -390,6 +395,19 @@ impl<'a> FileCalls<'a> {
             return Ok(());
         }
         self.emit(caller, file, Kind::Resize, bytes)
+    }
+
+    fn hole(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<(), TraceError> {
+        let open = call.descriptor(0).and_then(|(number, _)| self.descriptors.get(caller.table, number));
+        let Some((file, (offset, size))) = open.map(|open| open.file).zip(call.number(2).zip(call.number(3)))
+        else {
+            return Ok(());
+        };
+        if offset.checked_add(size).is_none() {
+            return Ok(());
+        }
+        let Caller { process, time_ns, .. } = caller;
+        self.order.push(Event { time_ns, process, file, kind: Kind::Hole, jumped: false, offset, size })
     }
 
     /// The own name of the file that the argument `path` names, from the directory in an argument or the caller's.

@@ -31,6 +31,8 @@ struct State {
     names: u32,
     descriptors: u32,
     deleted: bool,
+    /// Whether its length is known to have been 0 before its first request.
+    was_empty: bool,
     /// Whether a call used it as a directory.
     directory: bool,
 }
@@ -63,6 +65,7 @@ impl Files {
             names,
             descriptors: 0,
             deleted: false,
+            was_empty: created,
             directory: false,
         });
         (self.list.len() - 1) as u32
@@ -111,6 +114,7 @@ impl Files {
         if let Some(state) = self.state(file)
             && !state.known
         {
+            state.was_empty |= bytes == 0;
             state.bytes = bytes;
             state.known = true;
             state.peak_bytes = state.peak_bytes.max(bytes);
@@ -141,6 +145,7 @@ impl Files {
     pub fn resize(&mut self, file: u32, bytes: u64) -> bool {
         let Some(state) = self.state(file) else { return false };
         let changed = !state.known || state.bytes != bytes;
+        state.was_empty |= bytes == 0 && state.peak_bytes == 0;
         // The length at the end of the recording says nothing about the length before.
         state.appended = 0;
         state.bytes = bytes;
@@ -262,6 +267,7 @@ impl Files {
                 path: state.path,
                 peak_bytes: state.peak_bytes,
                 deleted: state.deleted,
+                sparse: state.was_empty,
             })
             .collect()
     }

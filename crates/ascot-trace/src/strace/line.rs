@@ -5,7 +5,13 @@
 //!   4711 1795501672.258206 read(3</data/in>,  <unfinished ...>
 //!   4711 1795501672.258310 <... read resumed>""..., 4096) = 4096
 //!   4711 1795501672.258473 +++ exited with 0 +++
+//!   4711 1795501672.258580 clone(...) = 2 /* 4712 in strace's PID NS */
+//!   4712 1795501672.258601 execve("/bin/cat", ... <pid changed to 4711 ...>
 //! ```
+//!
+//! A thread has its number in the namespace of strace; as a result of a call it has that of its own namespace, and after
+//! it the other one, if they differ. A thread that is not the first of its process takes the number of the first one by
+//! an exec.
 //!
 //! Paths are escaped as in C. `<` and `>` inside the name of a descriptor are escaped too, so the first `>` ends it.
 
@@ -36,6 +42,8 @@ pub enum Body<'a> {
     Ended,
     /// The thread ended because the given one ran another program; that thread goes on with the number of this one.
     Superseded(u32),
+    /// strace stopped tracing the thread.
+    Detached,
     /// A signal or a message.
     Other,
 }
@@ -68,10 +76,14 @@ fn body(text: &[u8]) -> Body<'_> {
             None => Body::Ended,
         };
     }
+    if text.ends_with(b"<detached ...>") {
+        return Body::Detached;
+    }
     if !text.first().is_some_and(|byte| byte.is_ascii_lowercase()) {
         return Body::Other;
     }
-    match text.strip_suffix(b"<unfinished ...>") {
+    let renumbered = || memchr::memmem::rfind(text, b"<pid changed to ").filter(|_| text.ends_with(b" ...>"));
+    match text.strip_suffix(b"<unfinished ...>").or_else(|| renumbered().map(|at| &text[..at])) {
         Some(begun) => Body::Unfinished(begun),
         None => Body::Call(text),
     }
@@ -87,6 +99,8 @@ pub struct Call<'a> {
     pub result: Option<u64>,
     /// The name of the descriptor that is the result.
     pub result_name: Option<Named<'a>>,
+    /// The number that a thread has for strace, if the result is another one.
+    pub outer_thread: Option<u64>,
 }
 
 /// The name of a descriptor, escaped.
@@ -109,7 +123,9 @@ impl<'a> Call<'a> {
             Some((value, rest)) => (Some(value), rest),
             None => (None, &result[..0]),
         };
-        Some(Call { name, arguments, result: value, result_name: named(rest).map(|(named, _)| named) })
+        let outer_thread = outer_thread(rest);
+        let result_name = named(rest).map(|(named, _)| named);
+        Some(Call { name, arguments, result: value, result_name, outer_thread })
     }
 
     /// Begins with the beginning of a call: its name and the arguments so far.
@@ -118,7 +134,7 @@ impl<'a> Call<'a> {
         let (name, rest) = text.split_at(open);
         let mut arguments = [&[][..]; MAX_ARGUMENTS];
         arguments[0] = &rest[1..];
-        Some(Call { name, arguments, result: None, result_name: None })
+        Some(Call { name, arguments, result: None, result_name: None, outer_thread: None })
     }
 
     /// An argument; empty if it is missing.
@@ -209,6 +225,12 @@ fn named(text: &[u8]) -> Option<(Named<'_>, &[u8])> {
     Some((Named { text: &inside[..end], deleted }, rest))
 }
 
+/// Reads ` /* 4712 in strace's PID NS */`.
+fn outer_thread(text: &[u8]) -> Option<u64> {
+    let (thread, rest) = number(skip_spaces(text).strip_prefix(b"/* ")?)?;
+    rest.starts_with(b" in strace's PID NS").then_some(thread)
+}
+
 /// A decimal number at the front.
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -274,6 +296,10 @@ mod tests {
         assert_eq!(body("7 1.000000 +++ killed by SIGKILL (core dumped) +++"), Body::Ended);
         assert_eq!(body("7 1.000000 +++ superseded by execve in pid 9 +++"), Body::Superseded(9));
         assert_eq!(body("7 1.000000 --- SIGCHLD {si_signo=SIGCHLD} ---"), Body::Other);
+        assert_eq!(body("7 1.000000 read(3</a>,  <detached ...>"), Body::Detached);
+        assert_eq!(body("7 1.000000  <detached ...>"), Body::Detached);
+        let exec = body("7 1.000000 execve(\"/bin/cat\", [...], 0x7f /* 3 vars */ <pid changed to 6 ...>");
+        assert_eq!(exec, Body::Unfinished(b"execve(\"/bin/cat\", [...], 0x7f /* 3 vars */ "));
         for text in ["", "7", "7 1.0 x", "x 1.000000 close(3)", "strace: Process 7 attached"] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
@@ -310,6 +336,8 @@ mod tests {
         let clone =
             call("clone(child_stack=NULL, flags=CLONE_CHILD_CLEARTID|SIGCHLD, child_tidptr=0x7f) = 21299");
         assert_eq!(clone.result, Some(21299));
+        let clone = call("vfork() = 2 /* 13888 in strace's PID NS */");
+        assert_eq!((clone.result, clone.outer_thread), (Some(2), Some(13888)));
         let clone = call("clone3({flags=CLONE_VM|CLONE_FILES, exit_signal=0} => {parent_tid=[9]}, 88) = 9");
         assert!(clone.has(0, b"CLONE_FILES") && clone.result == Some(9));
     }

@@ -110,6 +110,8 @@ struct Resolver<'a> {
     start_ns: u64,
     lines: u64,
     skipped: u64,
+    /// Whether strace left a thread before its end.
+    detached: bool,
 }
 
 impl<'a> Resolver<'a> {
@@ -124,6 +126,7 @@ impl<'a> Resolver<'a> {
             start_ns: 0,
             lines: 0,
             skipped: 0,
+            detached: false,
         }
     }
 
@@ -222,11 +225,9 @@ impl<'a> Resolver<'a> {
                 self.call(line.thread, time_ns, &text)
             }
             Body::Ended => self.end(line.thread, line.time_ns),
-            Body::Superseded(other) => {
-                self.end(line.thread, line.time_ns)?;
-                if let Some(thread) = self.threads.remove(&other) {
-                    self.threads.insert(line.thread, thread);
-                }
+            Body::Superseded(other) => self.superseded(line.thread, line.time_ns, other),
+            Body::Detached => {
+                self.detached = true;
                 Ok(())
             }
             Body::Other => Ok(()),
@@ -241,6 +242,22 @@ impl<'a> Resolver<'a> {
         }
         let closed = self.calls.descriptors.leave(state.table);
         self.close_all(&state, time_ns, closed)
+    }
+
+    /// The first thread of a process ended because `other` ran a program, and goes on with its number. The exec has
+    /// succeeded, whatever the log says of it later.
+    fn superseded(&mut self, first: u32, time_ns: u64, other: u32) -> Result<(), TraceError> {
+        self.end(first, time_ns)?;
+        let Some(mut thread) = self.threads.remove(&other) else { return Ok(()) };
+        let running = thread.running.take();
+        self.threads.insert(first, thread);
+        let Some((mut text, started_ns)) = running else { return Ok(()) };
+        self.calls.order.ended(started_ns.saturating_sub(self.start_ns), other);
+        text.extend_from_slice(b") = 0");
+        match Call::parse(&text) {
+            Some(call) if is_exec(call.name) => self.exec(first, started_ns, &call),
+            _ => Ok(()),
+        }
     }
 
     fn close_all(&mut self, thread: &Thread, time_ns: u64, closed: Vec<u32>) -> Result<(), TraceError> {
@@ -259,9 +276,9 @@ impl<'a> Resolver<'a> {
         };
         let Some(result) = call.result else { return Ok(()) };
         if makes_threads(call.name) {
-            return self.made(thread, result as u32, text);
+            return self.made(thread, call.outer_thread.unwrap_or(result) as u32, text);
         }
-        if matches!(call.name, b"execve" | b"execveat") {
+        if is_exec(call.name) {
             return self.exec(thread, time_ns, &call);
         }
         let Some(&Thread { process, table, .. }) = self.threads.get(&thread) else { return Ok(()) };
@@ -305,7 +322,9 @@ impl<'a> Resolver<'a> {
         self.close_all(&Thread { process, table, running: None }, time_ns, closed)
     }
 
+    /// A recording is complete if every thread ended before it.
     fn finish(self) -> Result<Resolved, TraceError> {
+        let incomplete = self.detached || !self.threads.is_empty();
         let calls = self.calls;
         calls.order.finish()?;
         let appended =
@@ -320,6 +339,7 @@ impl<'a> Resolver<'a> {
                 unseen_requests: calls.unseen_requests,
                 guessed_appends: calls.guessed_appends,
                 skipped_lines: self.skipped,
+                incomplete,
                 ..Recording::default()
             },
             appended,
@@ -327,6 +347,10 @@ impl<'a> Resolver<'a> {
             asynchronous: calls.asynchronous,
         })
     }
+}
+
+fn is_exec(name: &[u8]) -> bool {
+    matches!(name, b"execve" | b"execveat")
 }
 
 fn makes_threads(name: &[u8]) -> bool {

@@ -236,6 +236,105 @@ fn lines_wait_for_the_maker_of_their_thread() {
     assert_eq!(found.resolved.recording.unseen_requests, 0);
 }
 
+/// The results of calls that make processes have their numbers in their own namespace, and then those of the lines.
+#[test]
+fn processes_in_a_namespace_of_their_own_keep_their_descriptors() {
+    let found = converted(
+        r#"500 1.000000 execve("/bin/sh", [...], 0x1 /* 9 vars */) = 0
+500 1.000010 openat(AT_FDCWD</data>, "a", O_RDONLY) = 3</data/a>
+500 1.000020 read(3</data/a>, ""..., 100) = 100
+500 1.000030 clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>
+501 1.000040 read(3</data/a>, ""..., 50) = 50
+500 1.000050 <... clone resumed>) = 2 /* 501 in strace's PID NS */
+501 1.000060 clone(child_stack=NULL, flags=SIGCHLD) = 3 /* 502 in strace's PID NS */
+502 1.000070 read(3</data/a>, ""..., 5) = 5
+502 1.000080 +++ exited with 0 +++
+501 1.000090 +++ exited with 0 +++
+500 1.000100 read(3</data/a>, ""..., 1) = 1
+500 1.000110 +++ exited with 0 +++
+"#,
+    );
+    let requests: Vec<_> = found.requests().into_iter().map(|(_, _, offset, size)| (offset, size)).collect();
+    assert_eq!(requests, [(0, 100), (100, 50), (150, 5), (155, 1)]);
+    assert_eq!(found.resolved.recording.unseen_requests, 0);
+    assert!(!found.resolved.recording.incomplete);
+}
+
+/// An exec by a thread that is not the first: its process runs the program, and marked descriptors are closed.
+#[test]
+fn any_thread_may_run_another_program() {
+    let found = converted(
+        r#"100 1.000000 execve("./t", [...], 0x1 /* 9 vars */) = 0
+100 1.000010 openat(AT_FDCWD</data>, "kept", O_RDONLY) = 3</data/kept>
+100 1.000020 openat(AT_FDCWD</data>, "lost", O_RDONLY|O_CLOEXEC) = 4</data/lost>
+100 1.000030 clone3({flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD, exit_signal=0} => {parent_tid=[101]}, 88) = 101
+101 1.000040 read(3</data/kept>, ""..., 10) = 10
+101 1.000050 execve("/bin/cat", [...], 0x7f /* 35 vars */ <pid changed to 100 ...>
+100 1.000060 +++ superseded by execve in pid 101 +++
+100 1.000070 <... execve resumed>) = -1 (errno 18446744073709551359)
+100 1.000080 read(3</data/kept>, ""..., 5) = 5
+100 1.000090 openat(AT_FDCWD</data>, "new", O_RDONLY) = 4</data/new>
+100 1.000100 read(4</data/new>, ""..., 5) = 5
+100 1.000110 +++ exited with 0 +++
+"#,
+    );
+    assert_eq!(
+        found.requests(),
+        [("/data/kept", Read, 0, 10), ("/data/kept", Read, 10, 5), ("/data/new", Read, 0, 5)]
+    );
+    assert_eq!(found.resolved.processes[0].program, b"/bin/cat");
+    assert_eq!(found.resolved.processes.len(), 1);
+    assert!(!found.resolved.recording.incomplete);
+}
+
+/// A log in which a thread has no end, or that strace left, is incomplete.
+#[test]
+fn a_log_that_ends_before_its_program_is_incomplete() {
+    let begun = "100 1.000000 execve(\"/bin/x\", [...], 0x1 /* 9 vars */) = 0\n";
+    let ended = format!("{begun}100 1.000010 +++ exited with 0 +++\n");
+    assert!(!converted(&ended).resolved.recording.incomplete);
+    assert!(converted(begun).resolved.recording.incomplete);
+    let left = format!("{begun}100 1.000010 read(0</data/a>,  <detached ...>\n");
+    assert!(converted(&left).resolved.recording.incomplete);
+}
+
+/// A hole gives space back; its file keeps its length.
+#[test]
+fn holes_are_events() {
+    let found = converted(
+        r#"100 1.000000 execve("/bin/x", [...], 0x1 /* 9 vars */) = 0
+100 1.000010 openat(AT_FDCWD</data>, "a", O_RDWR|O_CREAT|O_EXCL, 0600) = 3</data/a>
+100 1.000020 write(3</data/a>, ""..., 9000) = 9000
+100 1.000030 fallocate(3</data/a>, FALLOC_FL_KEEP_SIZE|FALLOC_FL_PUNCH_HOLE, 100, 5000) = 0
+100 1.000040 fallocate(3</data/a>, FALLOC_FL_COLLAPSE_RANGE, 0, 4096) = 0
+100 1.000050 +++ exited with 0 +++
+"#,
+    );
+    let holes: Vec<_> = found.events.iter().filter(|event| event.kind == Kind::Hole).collect();
+    assert_eq!(holes.iter().map(|event| (event.offset, event.size)).collect::<Vec<_>>(), [(100, 5000)]);
+    assert_eq!(found.of_kind(Kind::Resize), [("/data/a", 4904)]);
+    assert_eq!(found.resolved.files[0].peak_bytes, 9000);
+}
+
+/// A rename over a file ends it.
+#[test]
+fn a_file_that_is_replaced_by_a_rename_is_deleted() {
+    let found = converted(
+        r#"100 1.000000 execve("/bin/x", [...], 0x1 /* 9 vars */) = 0
+100 1.000010 openat(AT_FDCWD</data>, "old", O_RDONLY) = 3</data/old>
+100 1.000020 read(3</data/old>, ""..., 10) = 10
+100 1.000030 openat(AT_FDCWD</data>, "new", O_RDWR|O_CREAT, 0600) = 4</data/new>
+100 1.000040 write(4</data/new>, ""..., 10) = 10
+100 1.000050 rename("new", "old") = 0
+100 1.000060 close(3</data/old (deleted)>) = 0
+100 1.000070 +++ exited with 0 +++
+"#,
+    );
+    assert_eq!(found.of_kind(Kind::Delete), [("/data/old", 0)]);
+    let deleted = found.events.iter().find(|event| event.kind == Kind::Delete).unwrap();
+    assert_eq!((deleted.file, deleted.time_ns), (0, 60_000), "the replaced one, after its last descriptor");
+}
+
 /// A call that took long has the time of its start, and its event stands there.
 #[test]
 fn events_are_in_the_order_of_their_starts() {
