@@ -241,9 +241,10 @@ def _seeks(args: argparse.Namespace) -> int:
     )  # fmt: skip
     result = session.run()
     out = session.options.out
-    for kind, page in session.pages().items():
-        shutil.copy(page, out / f"phase-{kind}.html")
-    page = seeks_page.markdown(result, [kind for kind in seeks.KINDS if (out / f"phase-{kind}.html").exists()])
+    for name, page in session.pages().items():
+        shutil.copy(page, out / f"{name}.html")
+    names = [f"{part}-{kind}" for kind in seeks.KINDS for part in seeks_page.PARTS]
+    page = seeks_page.markdown(result, [name for name in names if (out / f"{name}.html").exists()])
     (out / "README.md").write_text(page)
     print(page)
     return 0

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import contenders, machine, measure, oracle, phase
+from . import contenders, machine, measure, oracle, phase, seeks_page
 from .contenders import BENCH, PYTHON, Contender, Job, Setting
 from .data import DataSet, Store
 from .measure import Command, Outcome
@@ -40,9 +40,6 @@ switch_seconds = 0.0155
 cache_bytes = {cache}
 """
 FULL_CACHE, FULL_DATA = 2 * GB, 8 * GB
-
-MOST_FILES = 1000
-"""A trace of more files is not on the page: their bands would be thinner than a pixel, and the page large."""
 
 KEPT_FILES = 12
 """Files of each census that the result keeps, those with most bytes."""
@@ -73,6 +70,8 @@ class Program:
     contender: Contender
     own_trace: bool = False
     """It writes its trace itself; otherwise strace observes it."""
+    at_disk: bool = False
+    """The kernel's block tracepoints observe it (`--block`): requests below the page cache."""
 
 
 class AscotOnArray(contenders.Ascot):
@@ -100,6 +99,8 @@ def programs(ascot: str, profile: Path) -> list[Program]:
         Program("Ascot", AscotOnArray([ascot], profile), own_trace=True),
         Program("Ascot, default profile", contenders.Ascot([ascot]), own_trace=True),
         Program("Ascot, by strace", AscotOnArray([ascot], profile, calls=True)),
+        Program("Ascot, at the disk", AscotOnArray([ascot], profile), at_disk=True),
+        Program("GNU sort, at the disk", contenders.GnuSort(), at_disk=True),
         *(Program(peer.name, peer) for peer in peers),
     ]
 
@@ -111,7 +112,7 @@ def output_file(output: Path) -> Path:
 
 
 def _is_drawn(part: dict[str, Any]) -> bool:
-    return part["census"]["files"] <= MOST_FILES
+    return part["census"]["files"] <= seeks_page.MOST_FILES
 
 
 class Session:
@@ -214,7 +215,8 @@ class Session:
         if trace and program.own_trace:
             command = Command([*command.argv, "--trace", str(trace)], command.env)
         elif trace:
-            argv = [self.options.ascot, "trace", "record", "-o", str(trace), "--", *command.argv]
+            where = ["--block"] if program.at_disk else []
+            argv = [self.options.ascot, "trace", "record", *where, "-o", str(trace), "--", *command.argv]
             command = Command(argv, command.env)
         log = self.work / "log"
         limit = self.options.memory + SPARE
@@ -292,14 +294,23 @@ class Session:
         return done.stdout
 
     def pages(self) -> dict[str, Path]:
-        """A page with the seek charts of the merge phases, for each kind of data."""
+        """Pages with a table and all seek charts side by side, for each part of the job and kind of data."""
         made = {}
         for kind, runs in self.result["runs"].items():
-            names = [name for name, run in runs.items() if "phase" in run and _is_drawn(run["phase"])]
-            traces = [path for name in names if (path := self.trace(kind, name, "phase")).exists()]
-            if traces:
-                made[kind] = self.work / f"phase-{kind}.html"
-                sizes = ["--data", f"{self.options.size}b"]
-                self._ascot("trace", "compare", *map(str, traces), *sizes, "-o", str(made[kind]))
-                made[kind].write_text(self._neutral(made[kind].read_text()))
+            for part in seeks_page.PARTS:
+                names = [
+                    name for name in seeks_page.ordered(runs) if part in runs[name] and _is_drawn(runs[name][part])
+                ]
+                traces = [path for name in names if (path := self.trace(kind, name, part)).exists()]
+                if traces:
+                    made[f"{part}-{kind}"] = self._page(kind, part, traces)
         return made
+
+    def _page(self, kind: str, part: str, traces: list[Path]) -> Path:
+        page = self.work / f"{part}-{kind}.html"
+        words = ["--data", f"{self.options.size}b", "--on", str(self.profile)]
+        self._ascot("trace", "compare", *map(str, traces), *words, "-o", str(page))
+        table = seeks_page.html_table(self.result["runs"][kind], part, self.options.size)
+        head, tail = page.read_text().split("<main>", 1)
+        page.write_text(self._neutral(f"{head}<main>{table}{tail}"))
+        return page

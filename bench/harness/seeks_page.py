@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from .units import binary, decimal
@@ -16,6 +17,9 @@ CLAIMS = (
 """Part of the job, kinds of data, the program, and how many times Ascot's switches it should take at least."""
 
 TITLES = {"u64": "64-bit integers", "records": "100-byte records", "lines": "Lines of 100 bytes"}
+MOST_FILES = 1000
+"""A trace of more files is not on the page: their bands would be thinner than a pixel, and the page large."""
+
 PARTS = {"phase": "The merge phase", "whole": "The whole job"}
 
 
@@ -66,35 +70,77 @@ def _seconds(replay: dict[str, Any] | None) -> float | None:
 
 
 def _replay_rate(replay: dict[str, Any] | None, size: int) -> str:
+    """The rate, with the spread of repetitions if there were several."""
     seconds = _seconds(replay)
-    return _rate(size / seconds) if seconds else "-"
+    if not replay or not seconds:
+        return "-"
+    spread = replay.get("spread_seconds", 0) / seconds * size / seconds
+    return _rate(size / seconds) + (f" ± {spread / 1e6:,.0f}" if spread else "")
 
 
-def row(runs: dict[str, Any], name: str, part: str, size: int) -> str:
-    """One line of a table. Rates count the input and the output of the phase, and the input of a whole job."""
+HEAD = (
+    "program", "passes", "moved", "attempted", "switches", "/ Ascot's", "mean run", "replay on the array, MB/s",
+    "on the array without cache, MB/s", "on this machine, MB/s", "sort, MB/s",
+)  # fmt: skip
+"""Columns: replay rates count the input and the output of the phase, and the input of a whole job; the sort rate is
+that of the whole job without a trace, in both tables."""
+
+
+def cells(runs: dict[str, Any], name: str, part: str, size: int) -> list[str]:
+    """One line of a table."""
     run = runs[name]
     census = run[part]["census"]
     data = 2 * size if part == "phase" else size
-    cells = [
+    return [
         name,
         f"{moved(run, part) / (2 * size):.2f}",
         decimal(moved(run, part)),
-        f"{census['attempts']:,}",
+        "-" if census.get("block") else f"{census['attempts']:,}",
         f"{census['runs']:,}",
         f"{found:.1f}" if (found := ratio(runs, name, part)) else "-",
         decimal(census["mean_run_bytes"]),
         *(_replay_rate(run[part][where], data) for where in ("array", "array_without_cache", "here")),
+        _rate(run.get("sort_bytes_per_s")),
     ]
-    if part == "whole":
-        cells.append(_rate(run.get("sort_bytes_per_s")))
-    return f"| {' | '.join(cells)} |"
+
+
+def row(runs: dict[str, Any], name: str, part: str, size: int) -> str:
+    """One line of a table in Markdown."""
+    return f"| {' | '.join(cells(runs, name, part, size))} |"
 
 
 def _table(runs: dict[str, Any], part: str, size: int) -> list[str]:
-    head = ["program", "passes", "moved", "attempted", "switches", "/ Ascot's", "mean run"]
-    head += ["array, MB/s", "without cache", "this machine"] + (["sort, MB/s"] if part == "whole" else [])
-    lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
+    lines = [f"| {' | '.join(HEAD)} |", f"| --- |{' ---: |' * (len(HEAD) - 1)}"]
     return lines + [row(runs, name, part, size) for name, run in runs.items() if part in run]
+
+
+def html_table(runs: dict[str, Any], part: str, size: int) -> str:
+    """The table of a page with seek charts."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in HEAD)
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in rest)}</tr>\n'
+        for name, *rest in (cells(runs, one, part, size) for one, run in ordered(runs).items() if part in run)
+    )
+    title = f"{PARTS[part]}: passes, bytes, switches, mean runs, replay rates and sort rates"
+    return (
+        f'\n<section id="rates"><h2>{PARTS[part]}</h2>\n<div class="wide" tabindex="0" role="region" '
+        f'aria-label="{title}">\n<table id="rates-table"><caption>{title}</caption><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>{body}</tbody></table></div></section>\n"
+    )
+
+
+def _not_drawn(runs: dict[str, Any], part: str) -> list[str]:
+    """Programs without a chart, and why."""
+    many = [
+        f"{name} ({run[part]['census']['files']:,} files)"
+        for name, run in runs.items()
+        if part in run and run[part]["census"].get("files", 0) > MOST_FILES
+    ]
+    return (
+        ["", f"Without a chart, because their files would be thinner than a pixel: {', '.join(many)}."]
+        if many
+        else []
+    )
 
 
 def _notes(runs: dict[str, Any]) -> list[str]:
@@ -127,9 +173,10 @@ def markdown(result: dict[str, Any], pages: list[str]) -> str:
     for kind, measured in result["runs"].items():
         runs = ordered(measured)
         lines += ["", f"## {TITLES[kind]}"]
-        if kind in pages:
-            lines += ["", f"[The seek charts of the merge phases](phase-{kind}.html)"]
         for part, title in PARTS.items():
             lines += ["", f"### {title}", "", *_table(runs, part, size)]
+            if f"{part}-{kind}" in pages:
+                lines += ["", f"[This table and all seek charts side by side]({part}-{kind}.html)"]
+            lines += _not_drawn(runs, part)
         lines += _notes(runs)
     return "\n".join(lines) + "\n"

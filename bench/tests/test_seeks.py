@@ -106,8 +106,29 @@ def test_programs_stand_in_the_order_of_their_switches() -> None:
 def test_rates_of_the_phase_count_input_and_output() -> None:
     runs = {"Ascot": run_of(20, 10), "GNU sort": run_of(44, 8)}
     merge, whole = (seeks_page.row(runs, "GNU sort", part, 400) for part in ("phase", "whole"))
-    assert merge == "| GNU sort | 1.00 | 800 B | 5 | 8 | 0.8 | 100 B | 8 | - | - |"
+    assert merge == "| GNU sort | 1.00 | 800 B | 5 | 8 | 0.8 | 100 B | 8 | - | - | 5 |"
     assert whole == "| GNU sort | 1.00 | 800 B | 5 | 44 | 2.2 | 18 B | 4 | - | - | 5 |"
+
+
+def test_a_page_has_the_table_before_its_charts() -> None:
+    runs = {"GNU sort": run_of(44, 8), "Ascot": run_of(20, 10)}
+    runs["GNU sort"]["phase"]["here"] = {"median_seconds": 0.0001, "spread_seconds": 0.00005}
+    table = seeks_page.html_table(runs, "phase", 400)
+    assert table.index('row">Ascot<') < table.index('row">GNU sort<')
+    assert "<td>8 ± 4</td><td>5</td>" in table and table.count('<th scope="col">') == len(seeks_page.HEAD)
+
+
+def test_programs_without_a_chart_are_named() -> None:
+    runs = {"Ascot": run_of(20, 10)}
+    runs["Ascot"]["phase"]["census"]["files"] = 1001
+    page = seeks_page.markdown(result_of("u64", **runs), ["whole-u64"])
+    assert "Ascot (1,001 files)" in page and "](whole-u64.html)" in page and "](phase-u64.html)" not in page
+
+
+def test_requests_at_the_disk_have_rows(tmp_path: Path) -> None:
+    named = {program.name: program for program in seeks.programs("ascot", tmp_path)}
+    assert named["GNU sort, at the disk"].at_disk and named["Ascot, at the disk"].at_disk
+    assert [claim[2] for claim in seeks_page.CLAIMS] == ["STXXL", "extsort", "GNU sort"], "these rows make no claim"
 
 
 def test_hadoop_gives_a_map_task_what_its_buffer_holds() -> None:
@@ -140,7 +161,7 @@ def test_a_tiny_session_goes_on_where_it_stopped(tmp_path: Path) -> None:
         )  # fmt: skip
         opened = seeks.Session(options)
         opened.run()
-        assert names[0] != "GNU sort" or opened.pages()["lines"].stat().st_size > 10_000
+        assert names[0] != "GNU sort" or opened.pages()["phase-lines"].stat().st_size > 10_000
         return json.loads((tmp_path / "result.json").read_text())
 
     with tempfile.TemporaryDirectory(dir=os.environ.get("ASCOT_TEST_DIR")) as work:

@@ -117,6 +117,7 @@ impl Failure {
         match self {
             Failure::Sort(error) => error.kind() == SortErrorKind::BrokenPipe,
             Failure::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            Failure::Trace(error) => error.is_broken_pipe(),
             _ => false,
         }
     }

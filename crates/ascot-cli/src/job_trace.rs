@@ -8,8 +8,8 @@ use ascot_io::{
     Unpoisoned,
 };
 use ascot_sort::RunOptions;
-use ascot_trace::TraceError;
 use ascot_trace::job::JobTrace;
+use ascot_trace::{TraceError, is_standard_output};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -24,6 +24,13 @@ impl RequestedTrace {
     /// Starts the trace.
     pub fn start(matches: &ArgMatches) -> Result<Self, Failure> {
         let Some(path) = values::path(matches, "trace") else { return Ok(Self(None)) };
+        let output = matches.try_get_raw("output").ok().flatten().and_then(|mut all| all.next());
+        if is_standard_output(&path) && output.is_none_or(|output| is_standard_output(Path::new(output))) {
+            return Err(Failure::usage(
+                "--trace -: the trace would mix with the output on standard output",
+                "name a file for the trace: --trace run.trace",
+            ));
+        }
         let trace = JobTrace::create(&path).map_err(|error| of_trace(&path, error))?;
         Ok(Self(Some((path, Arc::new(trace)))))
     }
@@ -101,6 +108,11 @@ impl RequestObserver for Both {
     fn removed(&self, file: FileNumber) {
         self.one.removed(file);
         self.other.removed(file);
+    }
+
+    fn freed(&self, file: FileNumber, end: u64) {
+        self.one.freed(file, end);
+        self.other.freed(file, end);
     }
 
     fn issued(&self, request: &IssuedRequest) {

@@ -33,6 +33,9 @@ const PATH_COLUMNS: usize = 44;
 /// Characters of the command line in the text.
 const COMMAND_CHARACTERS: usize = 400;
 
+/// The status of a recording that ended before its program.
+const INCOMPLETE: u8 = 2;
+
 /// `ascot trace`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     match matches.subcommand() {
@@ -64,6 +67,10 @@ fn run_record(matches: &ArgMatches) -> Result<u8, Failure> {
         record(&request, &|| passed_on.next(), &gives_up)?
     };
     eprint!("{}", recorded_text(&output, &recorded));
+    if recorded.incomplete {
+        // How the program ended is not known.
+        return Ok(INCOMPLETE);
+    }
     match recorded.status.signal() {
         Some(signal) => signals::end_by(signal),
         None => Ok(recorded.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)),
@@ -85,7 +92,9 @@ fn recorded_text(output: &Path, recorded: &Recorded) -> String {
     for notice in &recorded.notices {
         let _ = writeln!(text, "  {notice}");
     }
-    if let Some(signal) = recorded.status.signal() {
+    if let Some(signal) = recorded.status.signal().filter(|_| recorded.incomplete) {
+        let _ = writeln!(text, "  strace was killed by signal {signal}; how the program ended is not known");
+    } else if let Some(signal) = recorded.status.signal() {
         let _ = writeln!(text, "  the program was killed by signal {signal}");
     }
     text
@@ -308,7 +317,10 @@ fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
     let outputs: Vec<&PathBuf> = csv.iter().chain(&fio).chain(&buckets).collect();
     for (number, output) in outputs.iter().enumerate() {
         refuse_same(&[path(matches, "trace")], output)?;
-        if outputs[..number].contains(output) {
+        let is_used = |other: &&PathBuf| {
+            other == output || [*other, *output].into_iter().all(|it| is_standard_output(it))
+        };
+        if outputs[..number].iter().any(is_used) {
             return Err(Failure::usage(
                 format!("{}: two outputs have this name", output.display()),
                 "name a file for each",

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ascot_trace::TraceReader;
 use ascot_trace::compare::{Compared, Row, remarks, rows};
 use ascot_trace::page::{Shown, write_page};
+use ascot_trace::{TraceReader, is_standard_output};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -47,6 +47,12 @@ pub fn compare(matches: &ArgMatches) -> Result<u8, Failure> {
     let output = values::path(matches, "output");
     if let Some(output) = &output {
         refuse_same(&paths, output)?;
+        if is_standard_output(output) {
+            return Err(Failure::usage(
+                "-o -: the page would mix with the table on standard output",
+                "name a file for the page: -o page.html",
+            ));
+        }
     }
     let profile =
         values::path(matches, "on").map(|on| volume::of_word(on.as_os_str(), "--on")).transpose()?;

@@ -47,6 +47,9 @@ pub fn run(matches: &ArgMatches, trace: &TraceReader) -> Result<u8, Failure> {
         let replayed = replay_on_virtual(trace, &volume::of_word(on.as_os_str(), "--on")?)?;
         if values::flag(matches, "json") { numbers::json(&replayed)? } else { virtual_text(&replayed) }
     };
+    for remark in trace.recording().remarks() {
+        eprintln!("ascot: {remark}");
+    }
     print(&text).map(|()| 0)
 }
 
@@ -75,7 +78,8 @@ fn virtual_text(replayed: &VirtualReplay) -> String {
         units::count(replayed.switches),
         units::plural(replayed.streams, "stream")
     );
-    append_rounding(&mut text, &replayed.rounding, replayed.volume_bytes, replayed.live_bytes);
+    append_volume(&mut text, replayed.volume_bytes, replayed.files, replayed.pieces);
+    append_rounding(&mut text, &replayed.rounding);
     text
 }
 
@@ -94,9 +98,17 @@ fn disk_text(replayed: &DiskReplay) -> String {
             units::seconds(replayed.spread_seconds)
         );
     }
-    append_rounding(&mut text, &replayed.rounding, replayed.volume_bytes, replayed.live_bytes);
+    append_volume(&mut text, replayed.volume_bytes, replayed.files, replayed.pieces);
+    append_rounding(&mut text, &replayed.rounding);
     match &replayed.extents {
         Some(extents) => {
+            if extents.pieces > 1 {
+                let _ = writeln!(
+                    text,
+                    "  the volume file is NOT contiguous: jumps between its pieces count; a volume with more free space, \
+                     or a new one, may have room for it in one piece"
+                );
+            }
             let _ =
                 write!(text, "  the volume file has {}", units::plural(extents.pieces, "contiguous piece"));
             if let Some(offset) = extents.physical_offset {
@@ -109,14 +121,21 @@ fn disk_text(replayed: &DiskReplay) -> String {
     text
 }
 
-fn append_rounding(text: &mut String, rounding: &Rounding, volume_bytes: u64, live_bytes: u64) {
-    let moved = rounding.read_bytes + rounding.written_bytes;
+fn append_volume(text: &mut String, bytes: u64, files: u64, pieces: u64) {
+    let pieces = match pieces == files {
+        true => "each contiguous".to_owned(),
+        false => format!("in {} of it", units::plural(pieces, "piece")),
+    };
     let _ = writeln!(
         text,
-        "  volume   {} for {} of live data",
-        units::bytes(volume_bytes),
-        units::bytes(live_bytes)
+        "  volume   {}, as large as the live data; {}, {pieces}",
+        units::bytes(bytes),
+        units::plural(files, "file")
     );
+}
+
+fn append_rounding(text: &mut String, rounding: &Rounding) {
+    let moved = rounding.read_bytes + rounding.written_bytes;
     let _ = writeln!(
         text,
         "  requests {} of {} in whole blocks, {}; as recorded {} of {}",

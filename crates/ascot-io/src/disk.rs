@@ -454,7 +454,12 @@ impl Disk {
         let punched = call(State::Device, || system::punch(&file, end));
         self.inner.space.note(&file);
         match punched {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                if let Ok(stat) = file.metadata() {
+                    self.ledger().freed(FileNumber { device: device_of(&stat), inode: stat.ino() }, end);
+                }
+                Ok(true)
+            }
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(false),
             Err(error) => Err(failed(error)),
         }

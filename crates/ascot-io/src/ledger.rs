@@ -183,6 +183,12 @@ impl Ledger {
         self.observer.iter().for_each(|observer| observer.removed(file));
     }
 
+    /// Notes that the space of the first `end` bytes of a file has been given back.
+    pub(crate) fn freed(&self, file: FileNumber, end: u64) {
+        let _books = self.lock();
+        self.observer.iter().for_each(|observer| observer.freed(file, end));
+    }
+
     /// The account of each file so far, by kind in the order first opened; the files of a kind beyond the number
     /// listed come last, as one sum.
     pub fn files(&self) -> Vec<FileAccount> {

@@ -1,7 +1,7 @@
 //! Errors of traces, with remedies for the user.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ascot_io::{IoError, PoolError};
 use ascot_model::units;
@@ -136,10 +136,48 @@ pub enum TraceError {
         /// The system's error.
         source: io::Error,
     },
+    /// The trace is a file of the program.
+    #[error(
+        "{}: the trace would replace {what} of the program\n  give the trace another name: -o FILE; the program did not run",
+        path.display()
+    )]
+    OfProgram {
+        /// The trace.
+        path: PathBuf,
+        /// Where the program has it.
+        what: String,
+    },
+    /// The program has opened the file that the trace would replace.
+    #[error("{}: the program has opened this file, and the trace does not replace it", path.display())]
+    OpenedByProgram {
+        /// The trace.
+        path: PathBuf,
+    },
+    /// A trace that could not take its name has another one.
+    #[error("{error}\n  it is {} instead", trace.display())]
+    NamedOtherwise {
+        /// The error.
+        error: Box<TraceError>,
+        /// The trace.
+        trace: PathBuf,
+    },
+    /// A request ends where no file of this machine can.
+    #[error(
+        "{file}: a request ends at byte {end}, and files have at most {limit}\n  cut a phase without it out of the \
+         trace; nothing was written"
+    )]
+    BeyondFiles {
+        /// The file of the trace.
+        file: String,
+        /// The end of the request.
+        end: u64,
+        /// The largest length.
+        limit: u64,
+    },
     /// The log of strace could not be converted, and is kept.
     #[error(
         "{error}\n  the log of strace is kept: {}\n  ascot trace convert {} -o {}  makes the trace of it",
-        log.display(), log.display(), output.display()
+        log.display(), log.display(), other_name(error, output).display()
     )]
     NotConverted {
         /// The error.
@@ -242,6 +280,28 @@ pub enum TraceError {
         /// The directory.
         path: PathBuf,
     },
+}
+
+impl TraceError {
+    /// Whether the reader of the output closed it.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, TraceError::Io(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// Another name for a trace, beside its own.
+pub(crate) fn beside(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".trace");
+    PathBuf::from(name)
+}
+
+/// The name for a trace that is made later: another one if the program has a file of the first one.
+fn other_name(error: &TraceError, output: &Path) -> PathBuf {
+    match error {
+        TraceError::OpenedByProgram { .. } => beside(output),
+        _ => output.to_owned(),
+    }
 }
 
 fn remedy_for_block(source: &io::Error) -> &'static str {

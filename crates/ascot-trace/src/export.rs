@@ -10,7 +10,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ascot_io::{Action, IoError};
 
@@ -122,9 +122,10 @@ pub fn fio(trace: &TraceReader, output: &Path, directory: &Path, pace: Pace) -> 
             used.end = used.end.max(event.end());
         }
     }
-    make_files(directory, &files)?;
+    check_ends(trace, &files)?;
     let time_us = (pace == Pace::Recorded).then_some(FIO_START_US);
     let mut log = FioLog { output: Output::create(output, "fio log")?, prefix, line: Vec::new(), time_us };
+    let made = MadeFiles::new(directory, &files)?;
     let version = if time_us.is_some() { 3 } else { 2 };
     log.output.append(format!("fio version {version} iolog\n").as_bytes())?;
     for (file, _) in files.iter().enumerate().filter(|(_, used)| used.left > 0) {
@@ -148,11 +149,57 @@ pub fn fio(trace: &TraceReader, output: &Path, directory: &Path, pace: Pace) -> 
         count += 1;
     }
     log.output.commit()?;
+    made.keep();
     Ok(count)
 }
 
+/// No file can be longer than this: offsets of the system are signed.
+const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+
+/// Refuses requests beyond what a file can have.
+fn check_ends(trace: &TraceReader, files: &[Use]) -> Result<(), TraceError> {
+    let beyond = files.iter().zip(trace.files()).find(|(used, _)| used.end > MAX_FILE_BYTES);
+    beyond.map_or(Ok(()), |(used, file)| {
+        let file = String::from_utf8_lossy(&file.path).into_owned();
+        Err(TraceError::BeyondFiles { file, end: used.end, limit: MAX_FILE_BYTES })
+    })
+}
+
+/// The files that a log names. They are removed again unless the log is complete.
+struct MadeFiles {
+    directory: PathBuf,
+    /// Whether the directory was made, too.
+    made_directory: bool,
+    files: Vec<PathBuf>,
+}
+
+impl MadeFiles {
+    fn new(directory: &Path, files: &[Use]) -> Result<MadeFiles, TraceError> {
+        let made_directory = !directory.exists();
+        let mut made = MadeFiles { directory: directory.to_owned(), made_directory, files: Vec::new() };
+        make_files(directory, files, &mut made.files)?;
+        Ok(made)
+    }
+
+    fn keep(mut self) {
+        self.files.clear();
+        self.made_directory = false;
+    }
+}
+
+impl Drop for MadeFiles {
+    fn drop(&mut self) {
+        for path in &self.files {
+            let _ = fs::remove_file(path);
+        }
+        if self.made_directory {
+            let _ = fs::remove_dir(&self.directory);
+        }
+    }
+}
+
 /// Makes the files that the log names.
-fn make_files(directory: &Path, files: &[Use]) -> Result<(), TraceError> {
+fn make_files(directory: &Path, files: &[Use], all: &mut Vec<PathBuf>) -> Result<(), TraceError> {
     let failed = |source| IoError::from_os(Action::Create, directory, 0, source);
     fs::create_dir_all(directory).map_err(failed)?;
     // fio would write to files of others.
@@ -161,11 +208,10 @@ fn make_files(directory: &Path, files: &[Use]) -> Result<(), TraceError> {
     }
     for (file, used) in files.iter().enumerate().filter(|(_, used)| used.left > 0) {
         let path = directory.join(name(file));
-        let made = File::options().create(true).append(true).open(&path).and_then(|made| {
-            let longer = made.metadata()?.len() < used.end;
-            if longer { made.set_len(used.end) } else { Ok(()) }
-        });
-        made.map_err(|source| IoError::from_os(Action::Create, &path, 0, source))?;
+        let failed = |source| IoError::from_os(Action::Create, &path, 0, source);
+        let made = File::options().create_new(true).append(true).open(&path).map_err(failed)?;
+        all.push(path.clone());
+        made.set_len(used.end).map_err(failed)?;
     }
     Ok(())
 }

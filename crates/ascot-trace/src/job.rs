@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -45,8 +45,8 @@ struct State {
     /// None once the trace is finished.
     writer: Option<TraceWriter>,
     files: Vec<TracedFile>,
-    /// The end of the last request to each file.
-    ends: Vec<u64>,
+    /// The end of the last request to each file; none before the first one.
+    ends: Vec<Option<u64>>,
     /// The files that exist.
     numbers: HashMap<FileNumber, u32>,
     /// The first failure to write the trace; later events are lost.
@@ -164,8 +164,8 @@ impl RequestObserver for JobTrace {
         let mut state = self.state.lock().unpoisoned();
         let State { files, ends, numbers, .. } = &mut *state;
         let index = *numbers.entry(file).or_insert_with(|| {
-            files.push(TracedFile { path: path.as_os_str().as_bytes().to_vec(), ..TracedFile::default() });
-            ends.push(0);
+            files.push(TracedFile { path: real_path(path), ..TracedFile::default() });
+            ends.push(None);
             files.len() as u32 - 1
         });
         state.push(&self.event(Instant::now(), index, Kind::Open));
@@ -174,12 +174,19 @@ impl RequestObserver for JobTrace {
     fn renamed(&self, from: &Path, to: &Path) {
         let mut state = self.state.lock().unpoisoned();
         let State { files, numbers, .. } = &mut *state;
-        let from = from.as_os_str().as_bytes();
-        for index in numbers.values() {
-            let file = &mut files[*index as usize];
-            if file.path == from {
-                file.path = to.as_os_str().as_bytes().to_vec();
-            }
+        let (from, to) = (path_of_name(from), path_of_name(to));
+        let at = |path: &[u8]| {
+            numbers.iter().find(|(_, index)| files[**index as usize].path == path).map(|(file, _)| *file)
+        };
+        let (Some(file), replaced) = (at(&from), at(&to)) else { return };
+        if let Some(replaced) = replaced.filter(|replaced| *replaced != file)
+            && let Some(index) = numbers.remove(&replaced)
+        {
+            files[index as usize].deleted = true;
+            state.push(&self.event(Instant::now(), index, Kind::Delete));
+        }
+        if let Some(&index) = state.numbers.get(&file) {
+            state.files[index as usize].path = to;
         }
     }
 
@@ -188,6 +195,12 @@ impl RequestObserver for JobTrace {
         let Some(index) = state.numbers.remove(&file) else { return };
         state.files[index as usize].deleted = true;
         state.push(&self.event(Instant::now(), index, Kind::Delete));
+    }
+
+    fn freed(&self, file: FileNumber, end: u64) {
+        let mut state = self.state.lock().unpoisoned();
+        let Some(index) = state.numbers.get(&file).copied() else { return };
+        state.push(&Event { size: end, ..self.event(Instant::now(), index, Kind::Hole) });
     }
 
     fn issued(&self, request: &IssuedRequest) {
@@ -201,9 +214,15 @@ impl RequestObserver for JobTrace {
             Direction::Read => Kind::Read,
             Direction::Write => Kind::Write,
         };
-        let last_end = std::mem::replace(&mut state.ends[index as usize], end);
-        state.push(&Event { jumped: offset != last_end, offset, size: bytes, ..self.event(at, index, kind) });
+        let last_end = state.ends[index as usize].replace(end);
+        if last_end.is_none() {
+            // A job writes files of its own from their beginning; it changes no other files.
+            state.files[index as usize].sparse = direction == Direction::Write && offset == 0;
+        }
+        let jumped = offset != last_end.unwrap_or_default();
+        state.push(&Event { jumped, offset, size: bytes, ..self.event(at, index, kind) });
     }
+
     fn share(&self, streams: &SharingStreams<'_>) -> u32 {
         let SharingStreams { name, inputs, outputs, block_bytes } = *streams;
         let bowtie = TracedBowtie { name: name.as_bytes().to_vec(), inputs, outputs, block_bytes };
@@ -221,4 +240,16 @@ impl RequestObserver for JobTrace {
             *failed = writer.push_turn(&turn).err();
         }
     }
+}
+
+/// The path of a file as the system names it: absolute, and without symbolic links.
+fn real_path(path: &Path) -> Vec<u8> {
+    path.canonicalize().map_or_else(|_| path_of_name(path), |path| path.into_os_string().into_vec())
+}
+
+/// The same for a name that may be gone: its directory is there.
+fn path_of_name(path: &Path) -> Vec<u8> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let real = parent.canonicalize().ok().zip(path.file_name()).map(|(parent, name)| parent.join(name));
+    real.unwrap_or_else(|| path.to_owned()).into_os_string().into_vec()
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   record       runs a program under strace, and converts its log to a trace
 //!   log_space    space for its log, allocated ahead
+//!   own_file     a recording replaces no file of its program
 //!   block/       records what the disk sees, by the kernel's block tracepoints
 //!   strace/      the log: its lines, and the files, descriptors and positions behind them
 //!   job          the requests of a job of Ascot itself, from its ledger
@@ -42,6 +43,7 @@ pub mod format;
 pub mod job;
 mod log_space;
 mod output;
+mod own_file;
 pub mod page;
 pub mod record;
 pub mod replay;

@@ -34,10 +34,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::block;
 use crate::error::TraceError;
-use crate::event::{Event, Recording};
+use crate::event::{Event, Recording, TracedFile};
 use crate::format::TraceWriter;
 use crate::log_space::LogSpace;
 use crate::output::is_standard_output;
+use crate::own_file;
 use crate::strace::{self, CALLS, Inherited, Resolved, Start};
 
 /// Pause between two looks at the program.
@@ -75,6 +76,8 @@ pub struct Recorded {
     pub trace_bytes: u64,
     /// The log, if it was kept.
     pub log: Option<PathBuf>,
+    /// Whether the recording ended before the program: strace was killed.
+    pub incomplete: bool,
     /// Remarks for the user.
     pub notices: Vec<String>,
 }
@@ -91,13 +94,14 @@ pub fn record(
     if request.keep_log && is_standard_output(&request.output) {
         return Err(TraceError::LogWithoutName);
     }
+    own_file::refuse_named(&request.command, &request.output)?;
     let source = version()?;
     AtomicOutput::check_directory(&request.output)?;
     let mut notices: Vec<String> = privileges_lost(&program).into_iter().collect();
     let log = log_file(&request.output)?;
     let start = Start {
         directory: std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default(),
-        descriptors: inherited(),
+        descriptors: inherited(is_standard_output(&request.output)),
         lengths: HashMap::new(),
         is_file,
         may_be_same,
@@ -116,14 +120,20 @@ pub fn record(
     {
         return Err(TraceError::NotRun { program: named.to_string_lossy().into_owned() });
     }
-    let converted = match converted.and_then(|(written, resolved)| finish(written, resolved, &labels)) {
+    let converted = converted.and_then(|(written, mut resolved)| {
+        own_file::refuse_opened(&resolved.files, &request.output)?;
+        find_holes(&mut resolved.files);
+        finish(written, resolved, &labels)
+    });
+    let converted = match converted {
         Ok(converted) => converted,
         Err(error) => return Err(with_log(error, log, &request.output)),
     };
     notices.extend(converted.notices());
     let log = if request.keep_log { Some(keep(log, &request.output)?) } else { None };
-    let Converted { events, files, trace_bytes, .. } = converted;
-    Ok(Recorded { status, events, files, trace_bytes, log, notices })
+    let Converted { events, files, trace_bytes, recording, .. } = converted;
+    let incomplete = recording.incomplete;
+    Ok(Recorded { status, events, files, trace_bytes, log, incomplete, notices })
 }
 
 /// Runs the program under strace, and keeps space ahead of the log.
@@ -136,8 +146,9 @@ fn run_strace(
     let failed = |source| IoError::from_os(Action::Write, log, 0, source);
     let mut space = LogSpace::new(log).map_err(failed)?;
     volume_full(&space, &request.output).map_or(Ok(()), Err)?;
-    let child =
-        strace_command(log, &request.command).spawn().map_err(|source| TraceError::NoStrace { source })?;
+    let child = strace_command(log, &request.command, &request.output)
+        .spawn()
+        .map_err(|source| TraceError::NoStrace { source })?;
     let mut given_up = false;
     let status = wait(child, || {
         space.look()?;
@@ -180,10 +191,14 @@ pub fn record_block(
     let named = request.command.first().cloned().unwrap_or_default();
     let program = find(&named)?;
     let output = &request.output;
+    own_file::refuse_named(&request.command, output)?;
     AtomicOutput::check_directory(output)?;
     let mut command = Command::new(program);
     command.arg0(&named).args(request.command.iter().skip(1));
     restore_signals(&mut command);
+    if is_standard_output(output) {
+        keep_output_apart(&mut command);
+    }
     let labels = Recording {
         command: request.command.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&0),
         source: block::source(),
@@ -193,7 +208,7 @@ pub fn record_block(
         block::record(command, labels, output, directory_of(output), request.buffer_bytes, signal)?;
     let notices = block_remarks(&recorded);
     let block::BlockRecorded { status, events, files, trace_bytes, .. } = recorded;
-    Ok(Recorded { status, events, files, trace_bytes, log: None, notices })
+    Ok(Recorded { status, events, files, trace_bytes, log: None, incomplete: false, notices })
 }
 
 /// Remarks on requests that are not in the trace.
@@ -313,6 +328,14 @@ fn convert_once(
     Ok((written, resolved))
 }
 
+/// Notes which files have holes: nothing was there before a program wrote it.
+fn find_holes(files: &mut [TracedFile]) {
+    for file in files.iter_mut().filter(|file| !file.sparse) {
+        let now = fs::symlink_metadata(OsStr::from_bytes(&file.path)).ok();
+        file.sparse = now.is_some_and(|now| now.is_file() && now.blocks().saturating_mul(512) < now.len());
+    }
+}
+
 /// The lengths that files had before the recording, of those that were appended to while it was not known: their
 /// length now without the appended bytes.
 fn lengths_before(resolved: &Resolved) -> HashMap<u32, u64> {
@@ -325,15 +348,36 @@ fn lengths_before(resolved: &Resolved) -> HashMap<u32, u64> {
 }
 
 /// strace appends to the log (-A): to empty it would give back the space that is allocated for it.
-fn strace_command(log: &Path, command: &[OsString]) -> Command {
+fn strace_command(log: &Path, command: &[OsString], trace: &Path) -> Command {
     let mut strace = Command::new("strace");
-    strace.args(["-f", "--seccomp-bpf", "-ttt", "-y", "-s", "0", "-q", "-e", "signal=none", "-e"]);
+    strace.args([
+        "-f",
+        "--seccomp-bpf",
+        "-ttt",
+        "-y",
+        "-s",
+        "0",
+        "-q",
+        "--pidns-translation",
+        "-e",
+        "signal=none",
+        "-e",
+    ]);
     strace
         .arg(format!("trace={CALLS}"))
         .args([OsStr::new("-A"), OsStr::new("-o"), log.as_os_str(), OsStr::new("--")])
         .args(command);
     restore_signals(&mut strace);
+    if is_standard_output(trace) {
+        keep_output_apart(&mut strace);
+    }
     strace
+}
+
+/// A program whose trace goes to standard output writes to standard error instead: both would mix.
+fn keep_output_apart(command: &mut Command) {
+    let Ok(copy) = rustix::io::dup(rustix::stdio::stderr()) else { return };
+    command.stdout(copy);
 }
 
 /// The program gets the default action of SIGXFSZ, which this process ignores.
@@ -435,10 +479,16 @@ fn privileges_lost(program: &Path) -> Option<String> {
     })
 }
 
-/// The descriptors of files that a program inherits from this process.
-fn inherited() -> Vec<Inherited> {
+/// The descriptors of files that a program inherits from this process; `is_apart`: its standard output is standard
+/// error.
+fn inherited(is_apart: bool) -> Vec<Inherited> {
     let Ok(list) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    list.flatten().filter_map(|entry| descriptor(&entry.file_name())).collect()
+    let names = list.flatten().map(|entry| entry.file_name()).filter(|name| !is_apart || name != "1");
+    let mut found: Vec<Inherited> = names.filter_map(|name| descriptor(&name)).collect();
+    if let Some(error) = descriptor(OsStr::new("2")).filter(|_| is_apart) {
+        found.push(Inherited { number: 1, ..error });
+    }
+    found
 }
 
 fn descriptor(name: &OsStr) -> Option<Inherited> {
@@ -478,9 +528,16 @@ fn log_file(output: &Path) -> Result<tempfile::NamedTempFile, TraceError> {
 
 /// The system's reason, without the name of the temporary file that could not be made.
 fn without_path(error: io::Error) -> io::Error {
-    let source = error.get_ref().and_then(std::error::Error::source);
-    let code = source.and_then(|source| source.downcast_ref::<io::Error>()?.raw_os_error());
-    code.map_or(error, io::Error::from_raw_os_error)
+    let mut at = &error;
+    loop {
+        if let Some(code) = at.raw_os_error() {
+            return io::Error::from_raw_os_error(code);
+        }
+        match at.get_ref().and_then(|inner| inner.source()?.downcast_ref()) {
+            Some(inner) => at = inner,
+            None => return error.kind().into(),
+        }
+    }
 }
 
 /// The directory for files beside the trace; the current one for standard output.

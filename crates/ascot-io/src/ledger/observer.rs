@@ -73,6 +73,10 @@ pub trait RequestObserver: Debug + Send + Sync {
     fn renamed(&self, from: &Path, to: &Path);
     /// The only name of the file was removed.
     fn removed(&self, file: FileNumber);
+    /// The space of the first `end` bytes of the file was given back; its length stays.
+    fn freed(&self, file: FileNumber, end: u64) {
+        let _ = (file, end);
+    }
     /// A request was issued.
     fn issued(&self, request: &IssuedRequest);
     /// Streams begin to share a memory. Returns their number, which names them in [`Self::occupied`].

@@ -44,9 +44,10 @@ use self::opens::Opens;
 use self::processes::{Issuer, Processes};
 use self::spool::{Record, Spool, What};
 use self::tracefs::Instance;
-use crate::error::TraceError;
+use crate::error::{TraceError, beside};
 use crate::event::{BlockCounts, Recording};
 use crate::format::TraceWriter;
+use crate::own_file;
 
 /// Pause between two looks at the buffers.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -114,13 +115,22 @@ pub fn record(
     let observed = observer.finish()?;
     let kernel = observed.processes.count();
     let processes = observed.processes.into_table();
-    let mut attribution = Attribution::new(observed.held.finish(), kernel, first_ns);
+    let extents = observed.held.finish();
+    let opened = own_file::refuse_opened(&extents.files, output).err();
+    let other = opened.is_some().then(|| beside(output));
+    if let Some(other) = &other {
+        writer = TraceWriter::create(other)?;
+    }
+    let mut attribution = Attribution::new(extents, kernel, first_ns);
     observed.spool.for_each(|record| attribution.record(&record, |event| writer.push(event)))?;
     let (files, seen, counts) = attribution.into_files();
     let block = Some(BlockCounts { lost_events: observed.lost_events, ..counts });
     let recording = Recording { start_ns, block, ..labels };
     let events = writer.event_count();
     let trace_bytes = writer.finish(&files, &processes, &recording)?;
+    if let Some((error, trace)) = opened.zip(other) {
+        return Err(TraceError::NamedOtherwise { error: Box::new(error), trace });
+    }
     let without_extents = observed.without_extents;
     Ok(BlockRecorded { status, events, files: seen, trace_bytes, recording, without_extents })
 }

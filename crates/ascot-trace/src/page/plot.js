@@ -416,7 +416,8 @@ class Chart {
     const step = niceStep((view.x1 - view.x0) / plot.width * 110 * ratio);
     for (let x = Math.ceil(view.x0 / step) * step; x <= view.x1; x += step) {
       const text = byTime ? timeText(x) : numbers.format(x);
-      context.fillText(text, this.columnOf(x), plot.top + plot.height + 12 * ratio);
+      const inside = context.canvas.width - context.measureText(text).width / 2;
+      context.fillText(text, Math.min(this.columnOf(x), inside), plot.top + plot.height + 12 * ratio);
     }
   }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ascot_io::{Buf, Pool};
 use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::blocks::BLOCK_BYTES;
@@ -20,6 +21,8 @@ use crate::fiemap;
 
 /// Bytes of the buffer; longer requests are divided.
 const BUFFER_BYTES: usize = 4 << 20;
+/// Places on the device that are tried for a file that does not lie in one piece.
+const PLACES: usize = 4;
 /// Where a file lies on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Extents {
@@ -45,11 +48,7 @@ impl VolumeFile {
         if free < bytes {
             return Err(TraceError::VolumeTooSmall { path: directory.to_owned(), needed: bytes, free });
         }
-        let file = tempfile::tempfile_in(directory).map_err(failed("make"))?;
-        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes.max(BLOCK_BYTES)) {
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(failed("allocate")(error.into())),
-        }
+        let file = most_contiguous(directory, bytes.max(BLOCK_BYTES))?;
         let direct = rustix::fs::fcntl_getfl(&file)
             .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT));
         direct.map_err(|error| TraceError::NoDirect { path: directory.to_owned(), source: error.into() })?;
@@ -100,14 +99,43 @@ impl VolumeFile {
 
     /// Where the file lies; none if the file system does not tell.
     pub fn extents(&self) -> Option<Extents> {
-        let mapped = fiemap::extents(&self.file, false).ok()?;
-        let mut pieces = 0;
-        let mut end = None;
-        for extent in &mapped {
-            pieces += u64::from(end.is_none() || end != extent.physical);
-            end = extent.physical.map(|physical| physical.saturating_add(extent.length));
-        }
-        let first = mapped.first()?;
-        Some(Extents { pieces, physical_offset: first.physical })
+        extents_of(&self.file)
     }
+}
+
+fn extents_of(file: &File) -> Option<Extents> {
+    let mapped = fiemap::extents(file, false).ok()?;
+    let mut pieces = 0;
+    let mut end = None;
+    for extent in &mapped {
+        pieces += u64::from(end.is_none() || end != extent.physical);
+        end = extent.physical.map(|physical| physical.saturating_add(extent.length));
+    }
+    let first = mapped.first()?;
+    Some(Extents { pieces, physical_offset: first.physical })
+}
+
+/// Allocates a file. If it lies in several pieces, others are allocated while it keeps its place, so that they lie
+/// elsewhere, as long as the volume has space for them; the one with fewest pieces stays.
+fn most_contiguous(directory: &Path, bytes: u64) -> Result<File, TraceError> {
+    let failed = |doing| move |source| TraceError::Volume { doing, path: directory.to_owned(), source };
+    let make = || tempfile::tempfile_in(directory).map_err(failed("make"));
+    let mut kept = vec![make()?];
+    match kept.first().map(|file| allocate(file, bytes)) {
+        Some(Err(error)) if error != Errno::OPNOTSUPP => return Err(failed("allocate")(error.into())),
+        _ => {}
+    }
+    let pieces = |file: &File| extents_of(file).map_or(1, |extents| extents.pieces);
+    while kept.len() < PLACES && kept.last().is_some_and(|last| pieces(last) > 1) {
+        let other = make()?;
+        if allocate(&other, bytes).is_err() {
+            break;
+        }
+        kept.push(other);
+    }
+    kept.into_iter().min_by_key(pieces).map_or_else(make, Ok)
+}
+
+fn allocate(file: &File, bytes: u64) -> Result<(), Errno> {
+    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)
 }
