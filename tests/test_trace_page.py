@@ -354,6 +354,36 @@ def test_names_of_files_are_text_and_damage_is_told(disk):
         assert "cannot be drawn" in state(shown) and "tables" in state(shown)
 
 
+def test_long_names_hide_no_numbers(disk):
+    name = "directory-of-a-job/" * 12 + "part.parquet"
+    trace = trace_of(disk, [read(name, 0, 10), read("b", 0, 10)])
+    with opened(plotted(trace), width=1600) as shown:
+        assert any(name in row for row in table(shown, "files-0")), "the whole name is text"
+        hidden = shown.run(
+            """[...document.querySelectorAll('#files-0')].map((table) => {
+                const region = table.closest('.wide');
+                return region.scrollWidth - region.clientWidth;
+            })"""
+        )
+        assert hidden == [0]
+
+
+def test_labels_of_the_axis_are_whole(disk):
+    trace = trace_of(disk, [read("a", n * 8192, 10) for n in range(100_001)])
+    count = """(() => {
+        const ends = [], chart = seekCharts.shared.charts[0], context = chart.canvas.getContext('2d');
+        context.fillText = function (text, x) {
+            const width = this.measureText(text).width;
+            ends.push({centre: this.textAlign === 'center', end: x + width / 2 - this.canvas.width});
+        };
+        chart.drawAxis(context);
+        return ends.filter(({centre}) => centre).map(({end}) => end);
+    })()"""
+    with opened(plotted(trace)) as shown:
+        ends = shown.run(count)
+        assert len(ends) > 5 and max(ends) <= 0.5, ends
+
+
 def test_a_trace_without_requests_has_a_page(disk):
     log = disk / "log"
     log.write_text('100 1700000000.000000 execve("/bin/x", [...], 0x1 /* 9 vars */) = 0\n')

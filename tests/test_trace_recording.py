@@ -81,7 +81,7 @@ def traced_below(ascot):
 
 def test_the_log_stays_if_it_cannot_be_converted(disk):
     trace = disk / "run.trace"
-    done = run("trace", "record", "-o", trace, "--", "mkdir", "run.trace", cwd=disk, expect=2)
+    done = run("trace", "record", "-o", trace, "--", "sh", "-c", "exec mkdir run.trace", cwd=disk, expect=2)
     assert f"ascot trace convert {trace}.log -o {trace}" in done.stderr
     trace.rmdir()
     run("trace", "convert", f"{trace}.log", "-o", trace)

@@ -285,7 +285,7 @@ pub enum TraceError {
 impl TraceError {
     /// Whether the reader of the output closed it.
     pub fn is_broken_pipe(&self) -> bool {
-        matches!(self, TraceError::Io(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe)
+        matches!(self, TraceError::Io(error) if error.is_broken_pipe())
     }
 }
 

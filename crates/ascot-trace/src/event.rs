@@ -133,7 +133,7 @@ pub struct Recording {
 }
 
 /// The remark on a recording that ended before the program did.
-const INCOMPLETE: &str = "the trace is incomplete: the recording ended before the program did";
+const INCOMPLETE: &str = "incomplete: the recording ended before the program did";
 
 impl Recording {
     /// Remarks on what the recording does not show.

@@ -39,7 +39,7 @@ use crate::format::TraceWriter;
 use crate::log_space::LogSpace;
 use crate::output::is_standard_output;
 use crate::own_file;
-use crate::strace::{self, CALLS, Inherited, Resolved, Start};
+use crate::strace::{self, CALLS, Inherited, Resolved, SIGNALS, Start};
 
 /// Pause between two looks at the program.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -350,21 +350,10 @@ fn lengths_before(resolved: &Resolved) -> HashMap<u32, u64> {
 /// strace appends to the log (-A): to empty it would give back the space that is allocated for it.
 fn strace_command(log: &Path, command: &[OsString], trace: &Path) -> Command {
     let mut strace = Command::new("strace");
-    strace.args([
-        "-f",
-        "--seccomp-bpf",
-        "-ttt",
-        "-y",
-        "-s",
-        "0",
-        "-q",
-        "--pidns-translation",
-        "-e",
-        "signal=none",
-        "-e",
-    ]);
     strace
-        .arg(format!("trace={CALLS}"))
+        .args(["-f", "--seccomp-bpf", "-ttt", "-y", "-s", "0", "-q", "--pidns-translation"])
+        .args([OsStr::new("-e"), OsStr::new(&format!("signal={SIGNALS}"))])
+        .args([OsStr::new("-e"), OsStr::new(&format!("trace={CALLS}"))])
         .args([OsStr::new("-A"), OsStr::new("-o"), log.as_os_str(), OsStr::new("--")])
         .args(command);
     restore_signals(&mut strace);

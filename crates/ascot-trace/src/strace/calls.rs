@@ -171,6 +171,7 @@ impl<'a> FileCalls<'a> {
             b"open" | b"creat" | b"openat" | b"openat2" => self.open(caller, call, result)?,
             b"close" => self.close(caller, call.number(0))?,
             b"close_range" => self.close_range(caller, call)?,
+            b"ioctl" => self.mark(caller, call),
             b"dup" | b"dup2" | b"dup3" | b"fcntl" => self.copy_or_mark(caller, call, result)?,
             b"lseek" => self.seek(caller, call, result)?,
             b"fallocate" if call.has(1, b"FALLOC_FL_PUNCH_HOLE") => self.hole(caller, call)?,
@@ -327,6 +328,18 @@ impl<'a> FileCalls<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Marks a descriptor for the next exec, or ends its mark; other requests of ioctl change nothing.
+    fn mark(&mut self, caller: Caller<'_>, call: &Call<'_>) {
+        let close_on_exec = match call.argument(1) {
+            b"FIOCLEX" => true,
+            b"FIONCLEX" => false,
+            _ => return,
+        };
+        if let Some((descriptor, _)) = call.descriptor(0) {
+            self.descriptors.mark(caller.table, descriptor, close_on_exec);
+        }
     }
 
     fn copy_or_mark(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<(), TraceError> {
