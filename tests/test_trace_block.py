@@ -510,3 +510,21 @@ def test_refusals(disk, words, message):
     done = run("trace", *words, cwd=disk, expect=2)
     assert message in done.stderr
     assert not os.listdir(disk)
+
+
+def test_a_file_that_the_program_opened_is_not_replaced(disk, volume):
+    words = ["trace", "record", "--block", "-o", volume / "mine", "--", "sh", "-c", "echo mine > mine; sync"]
+    done = run(*words, cwd=volume, expect=2)
+    assert "has opened this file" in done.stderr and (volume / "mine").read_text() == "mine\n"
+    assert f"it is {volume}/mine.trace instead" in done.stderr
+    assert any(file["path"] == f"{volume}/mine" for file in census(volume / "mine.trace")["by_file"])
+    (volume / "given").write_text("given")
+    done = run("trace", "record", "--block", "-o", volume / "given", "--", "cat", "given", cwd=volume, expect=2)
+    assert "would replace the argument given" in done.stderr and (volume / "given").read_text() == "given"
+
+
+def test_gaps_of_sparse_files_take_no_space(disk, volume):
+    code = "f = os.open('a', os.O_RDWR | os.O_CREAT)\nfor n in range(3): os.pwrite(f, b'x', n << 30)"
+    trace, _ = record(disk, volume, *python(code))
+    assert {offset for file, kind, offset, *_ in requests(trace, volume) if file == "a"} == {0, 1 << 30, 2 << 30}
+    assert census(trace)["peak_live_bytes"] < MIB

@@ -35,6 +35,7 @@ def trace_of(disk, requests, name="run", microseconds=1):
                 files[file] = len(files) + 3
                 to.write(f'100 {time} openat(AT_FDCWD</d>, "{file}", O_RDWR) = {files[file]}</d/{spelled(file)}>\n')
             to.write(f'100 {time} {call}({files[file]}</d/{spelled(file)}>, ""..., {size}, {offset}) = {size}\n')
+        to.write(f"100 {time} +++ exited with 0 +++\n")
     run("trace", "convert", log, "-o", trace)
     log.unlink()
     return trace

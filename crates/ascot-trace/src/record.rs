@@ -21,7 +21,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -510,23 +510,11 @@ fn may_be_same(one: &[u8], other: &[u8]) -> bool {
 
 /// A new file for the log, beside the trace.
 fn log_file(output: &Path) -> Result<tempfile::NamedTempFile, TraceError> {
-    let named_in = directory_of(output);
-    let made = tempfile::Builder::new().prefix(".ascot-").suffix(".log").tempfile_in(named_in);
-    made.map_err(|error| IoError::from_os(Action::Create, output, 0, without_path(error)).into())
-}
-
-/// The system's reason, without the name of the temporary file that could not be made.
-fn without_path(error: io::Error) -> io::Error {
-    let mut at = &error;
-    loop {
-        if let Some(code) = at.raw_os_error() {
-            return io::Error::from_raw_os_error(code);
-        }
-        match at.get_ref().and_then(|inner| inner.source()?.downcast_ref()) {
-            Some(inner) => at = inner,
-            None => return error.kind().into(),
-        }
-    }
+    let create =
+        |path: &Path| fs::File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
+    let made =
+        tempfile::Builder::new().prefix(".ascot-").suffix(".log").make_in(directory_of(output), create);
+    made.map_err(|error| IoError::from_os(Action::Create, output, 0, error).into())
 }
 
 /// The directory for files beside the trace; the current one for standard output.

@@ -124,6 +124,8 @@ impl Held {
             known.timeline.look(now_ns, &extents, volume.offset);
         }
         if let Ok(metadata) = file.metadata() {
+            let was_empty = known.traced.peak_bytes == 0 && metadata.len() == 0;
+            known.traced.sparse |= was_empty || metadata.blocks().saturating_mul(512) < metadata.len();
             known.traced.peak_bytes = known.traced.peak_bytes.max(metadata.len());
             known.state = state(&metadata);
         }

@@ -1,14 +1,14 @@
-"""`ascot trace`: what used to be lost or harmed: namespaces, execs by threads, killed recordings, files of the program."""
+"""`ascot trace`: namespaces, execs by threads, killed recordings, files of the program, space that is given back."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
-import threading
 import time
+from pathlib import Path
 
 import pytest
 from support import ascot_binary, census, clean_environment, run, start
@@ -27,7 +27,9 @@ def may_unshare():
 @pytest.mark.skipif(not shutil.which("unshare") or not may_unshare(), reason="needs PID namespaces")
 def test_processes_in_a_pid_namespace_share_positions(disk):
     (disk / "in").write_bytes(bytes(1000))
-    script = "exec 3<in; head -c 100 <&3 >/dev/null; dd bs=10 count=1 status=none <&3; dd bs=10 count=1 status=none <&3"
+    script = (
+        "exec 3<in; head -c 100 <&3 >/dev/null; dd bs=10 count=1 status=none <&3; dd bs=10 count=1 status=none <&3"
+    )
     trace, _ = record(disk, "unshare", "-p", "-f", "sh", "-c", f"{script} >/dev/null")
     read = [(offset, size) for name, kind, offset, size in requests(trace, disk) if (name, kind) == ("in", "read")]
     last = [offset for offset, size in read if size == 10]
@@ -65,20 +67,22 @@ def test_killed_processes_end(disk):
     assert not census(trace)["incomplete"]
 
 
+def child_of(process):
+    return int(Path(f"/proc/{process}/task/{process}/children").read_text().split()[0])
+
+
 def test_a_killed_strace_leaves_a_trace_that_says_so(disk):
     code = "import time\nfor n in range(600):\n open(f'f{n}', 'w').write('x'); time.sleep(0.1)"
     process = start("trace", "record", "-o", disk / "run.trace", "--", *python(code), cwd=disk)
     while not (disk / "f3").exists():
         assert process.poll() is None
         time.sleep(0.01)
-    strace = int(open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()[0])
-    program = int(open(f"/proc/{strace}/task/{strace}/children").read().split()[0])
+    strace = child_of(process.pid)
+    program = child_of(strace)
     os.kill(strace, signal.SIGKILL)
     _, told = process.communicate(timeout=60)
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(program, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     assert process.returncode == 2
     assert b"strace was killed by signal 9" in told and b"incomplete" in told
     trace = disk / "run.trace"
@@ -179,12 +183,16 @@ def converted(disk, *lines):
 
 def test_a_log_for_fio_is_whole_or_not_there(disk):
     opened = 'openat(AT_FDCWD</d>, "a", O_RDWR) = 3</d/a>'
-    beyond = converted(disk, opened, 'pread64(3</d/a>, ""..., 5, 7) = 5', 'pread64(3</d/a>, ""..., 1, 9300000000000000000) = 1')
+    beyond = converted(
+        disk, opened, 'pread64(3</d/a>, ""..., 5, 7) = 5', 'pread64(3</d/a>, ""..., 1, 9300000000000000000) = 1'
+    )
     before = sorted(os.listdir(disk))
     done = run("trace", "export", beyond, "--fio", disk / "fio", expect=2)
     assert "/d/a: a request ends at byte 9300000000000000001" in done.stderr and sorted(os.listdir(disk)) == before
     other = 'openat(AT_FDCWD</d>, "b", O_RDWR) = 4</d/b>'
-    long = converted(disk, opened, other, 'write(3</d/a>, ""..., 5) = 5', f'pread64(4</d/b>, ""..., 1, {1 << 62}) = 1')
+    long = converted(
+        disk, opened, other, 'write(3</d/a>, ""..., 5) = 5', f'pread64(4</d/b>, ""..., 1, {1 << 62}) = 1'
+    )
     done = run("trace", "export", long, "--fio", disk / "fio", expect=None)
     if done.returncode == 0:
         pytest.skip("the file system allows files of 2^62 bytes")
