@@ -46,7 +46,7 @@ pub use api::observe::{Cancel, Observer, Progress, Silent};
 pub use api::request::{Input, Keys, Method, Output, SortRequest, Volumes};
 pub use api::{error, observe, request};
 pub use check::is_sorted::{Sortedness, is_sorted};
-pub use flow::{FlowExplanation, FlowRequest, explain_flow, run_flow};
+pub use flow::{FlowExplanation, FlowFunction, FlowRequest, FunctionStreams, explain_flow, run_flow};
 pub use jobs::explanation::{Explanation, SortPlan, ViewChoice, choose_view, explain, explain_view};
 pub use jobs::generate;
 pub use jobs::job_plan::{FilesTask, JobPlan, PlanRequest, PlannedFiles, PlannedJob, UserFunction, plan_job};

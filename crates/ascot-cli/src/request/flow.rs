@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use ascot_record::layout::Layout;
-use ascot_sort::FlowRequest;
 use ascot_sort::request::{Input, InputChecks, Keys, Output, SortRequest};
+use ascot_sort::{FlowFunction, FlowRequest};
 use clap::ArgMatches;
 
 use super::records::{Records, records};
@@ -28,7 +28,7 @@ pub fn flow_request(matches: &ArgMatches) -> Result<FlowRequest, Failure> {
         sort: sort_part(matches, inputs, merged)?,
         merged,
         outputs: outputs.collect(),
-        command: values::all(matches, "command").cloned().collect(),
+        function: FlowFunction::Program(values::all(matches, "command").cloned().collect()),
         alpha: alpha(matches)?,
         idle_timeout: values::word(matches, "idle-timeout").map(idle_timeout).transpose()?,
         allow_unread: values::flag(matches, "allow-unread"),
@@ -108,7 +108,8 @@ mod tests {
         let request = parse("--inputs a - b --outputs x - --alpha 0.2 -- prog -n --inputs c").unwrap();
         assert_eq!(request.sort.inputs, [Input::Path("a".into()), Input::Stdin, Input::Path("b".into())]);
         assert_eq!(request.outputs, [Output::Path("x".into()), Output::Stdout]);
-        assert_eq!(request.command, ["prog", "-n", "--inputs", "c"]);
+        let FlowFunction::Program(command) = request.function else { unreachable!("a command runs a program") };
+        assert_eq!(command, ["prog", "-n", "--inputs", "c"]);
         assert_eq!((request.alpha, request.merged, request.idle_timeout), (Some(0.2), false, None));
         assert!(parse("--inputs a --merge-by 2,2n -- prog").unwrap().merged);
         assert!(parse("--inputs a --merge --format u64-le -- prog").unwrap().merged);

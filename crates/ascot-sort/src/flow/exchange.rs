@@ -13,7 +13,6 @@
 //! leave inputs unread: it would lose data silently.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -27,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::api::{Cancel, SortError};
 use crate::flow::ends::{Relay, is_passing};
-use crate::flow::program::Program;
+use crate::flow::peer::{FromPeer, Peer, ToPeer};
 
 /// Time for which the program may run after it has closed a stream early; then this is an error.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -59,7 +58,7 @@ pub(super) enum Sink {
 pub(super) struct Feed {
     name: PathBuf,
     /// None once it has ended, or the program has closed it.
-    pipe: Option<OwnedFd>,
+    pipe: Option<ToPeer>,
     source: Source,
     given: u64,
     /// The program has closed it before its end.
@@ -70,7 +69,7 @@ pub(super) struct Feed {
 pub(super) struct Take {
     name: PathBuf,
     /// None once the program has closed it.
-    pipe: Option<OwnedFd>,
+    pipe: Option<FromPeer>,
     sink: Sink,
     taken: u64,
 }
@@ -90,9 +89,9 @@ struct Early {
     since: Instant,
 }
 
-/// A program and its streams.
+/// A program or function, and its streams.
 pub(super) struct Exchange {
-    program: Program,
+    program: Peer,
     feeds: Vec<Feed>,
     takes: Vec<Take>,
     patience: Patience,
@@ -104,8 +103,8 @@ pub(super) struct Exchange {
 }
 
 impl Feed {
-    /// An input that is given through `pipe`.
-    pub(super) fn new(name: &Path, pipe: OwnedFd, source: Source) -> Feed {
+    /// An input that is given through `pipe`, which is a queue if the function runs in this process.
+    pub(super) fn new(name: &Path, pipe: ToPeer, source: Source) -> Feed {
         Feed { name: name.to_path_buf(), pipe: Some(pipe), source, given: 0, is_left: false }
     }
 
@@ -125,26 +124,27 @@ impl Feed {
         Ok(given)
     }
 
+    /// Tells the program that there are no more bytes.
+    fn end(&mut self) {
+        if let Some(pipe) = self.pipe.take() {
+            pipe.end();
+        }
+    }
+
     /// Whether the program has taken everything that was given.
     fn is_dry(&self) -> bool {
-        self.pipe.as_ref().is_some_and(|pipe| rustix::io::ioctl_fionread(pipe).is_ok_and(|left| left == 0))
+        self.pipe.as_ref().is_some_and(ToPeer::is_dry)
     }
 }
 
-/// Writes to a pipe: the bytes taken, 0 if it is full, none if it is closed.
-fn push(pipe: Option<&OwnedFd>, bytes: &[u8]) -> io::Result<Option<usize>> {
-    let Some(pipe) = pipe else { return Ok(None) };
-    match rustix::io::write(pipe, bytes).map_err(io::Error::from) {
-        Ok(count) => Ok(Some(count)),
-        Err(error) if is_passing(&error) => Ok(Some(0)),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(None),
-        Err(error) => Err(error),
-    }
+/// Gives bytes to the program: the number taken, 0 if there is no room, none if the way is closed.
+fn push(pipe: Option<&ToPeer>, bytes: &[u8]) -> io::Result<Option<usize>> {
+    pipe.map_or(Ok(None), |pipe| pipe.give(bytes))
 }
 
 impl Take {
     /// An output that is taken from `pipe`.
-    pub(super) fn new(name: &Path, pipe: OwnedFd, sink: Sink) -> Take {
+    pub(super) fn new(name: &Path, pipe: FromPeer, sink: Sink) -> Take {
         Take { name: name.to_path_buf(), pipe: Some(pipe), sink, taken: 0 }
     }
 
@@ -158,9 +158,9 @@ impl Take {
 }
 
 impl Exchange {
-    /// An exchange with a program that has just started; `buffer` holds what it writes at a time.
+    /// An exchange with a program or function that has just started; `buffer` holds what it writes at a time.
     pub(super) fn new(
-        program: Program,
+        program: Peer,
         feeds: Vec<Feed>,
         takes: Vec<Take>,
         patience: Patience,
@@ -205,7 +205,7 @@ impl Exchange {
                 }
             }
             let Some(open) = pipe else { return Ok(moved) };
-            let read = |buffer: &mut [u8]| rustix::io::read(&*open, buffer).map_err(io::Error::from);
+            let read = |buffer: &mut [u8]| open.take(buffer);
             let result = match sink {
                 Sink::Stream(_) => read(&mut self.buffer),
                 Sink::Relay(relay) => relay.put(read),
@@ -250,7 +250,7 @@ impl Exchange {
             }
             moved |= relay.fetch()?;
             if relay.is_over() {
-                feed.pipe = None;
+                feed.end();
                 moved = true;
             } else if !relay.bytes().is_empty() {
                 let given = feed.give_relayed();
@@ -274,7 +274,7 @@ impl Exchange {
                 let data = bowtie.data(stream);
                 if data.is_empty() {
                     if bowtie.exhausted(stream) {
-                        self.feeds[at].pipe = None;
+                        self.feeds[at].end();
                         moved = true;
                     }
                     break;
@@ -397,6 +397,12 @@ impl Exchange {
     /// Waits until the program, or a pipe of the user, can move bytes. Returns an input for which the program may
     /// wait, of those in `empty`, if nothing else can move.
     fn wait(&mut self, empty: &[usize], is_moving: bool) -> Option<usize> {
+        if let Some(Feed { source: Source::Stream(stream), .. }) =
+            self.program.wanted().and_then(|input| self.feeds.get(input))
+            && empty.contains(stream)
+        {
+            return Some(*stream);
+        }
         let mut polled = Vec::new();
         let mut inputs = Vec::new();
         for feed in &self.feeds {
@@ -412,27 +418,30 @@ impl Exchange {
                 Source::Stream(stream) if empty.contains(&stream) => Some(stream),
                 _ => None,
             };
-            polled.push(PollFd::new(pipe, PollFlags::OUT));
-            inputs.push(stream);
+            if let Some(pipe) = pipe.descriptor() {
+                polled.push(PollFd::new(pipe, PollFlags::OUT));
+                inputs.push(stream);
+            }
         }
         for take in &self.takes {
             match (&take.sink, &take.pipe) {
                 (Sink::Relay(relay), _) if !relay.bytes().is_empty() => {
                     polled.push(PollFd::new(relay.descriptor(), PollFlags::OUT));
                 }
-                (_, Some(pipe)) => polled.push(PollFd::new(pipe, PollFlags::IN)),
+                (_, Some(pipe)) => {
+                    polled.extend(pipe.descriptor().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+                }
                 (_, None) => {}
             }
         }
-        if let Some(end) = self.program.end() {
-            polled.push(PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN));
-        }
+        polled.extend(self.program.event().map(|event| PollFd::from_borrowed_fd(event, PollFlags::IN)));
         let wait = if is_moving { WAIT_MOVING } else { WAIT_IDLE };
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
         // An interrupted wait is repeated by the caller.
         let waiting = in_state(State::Input);
         let _ = poll(&mut polled, Some(&timeout));
         drop(waiting);
+        self.program.note_event();
         let ready = |at: &usize| !polled[*at].revents().is_empty();
         let others = (0..polled.len()).filter(|at| inputs.get(*at).is_none_or(Option::is_none));
         if others.filter(|at| ready(at)).count() > 0 {
@@ -479,7 +488,7 @@ impl Exchange {
         bowtie: &mut Bowtie<I, O>,
         cancel: &Cancel,
     ) -> Result<(), SortError> {
-        self.feeds[0].pipe = None;
+        self.feeds[0].end();
         loop {
             cancel.check()?;
             bowtie.pump()?;

@@ -1,6 +1,7 @@
 //! The common part of all jobs of flows: streams, the engine's schedule, and the report.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Instant;
 
 use ascot_bowtie::engine::{BlockInput, Bowtie, FileWriter, Reader, TooFewBlocks};
@@ -13,10 +14,11 @@ use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, Observer, Output, SortError};
 use crate::flow::ends::{OutputEnd, Relay, open_output, output_name};
-use crate::flow::exchange::{Exchange, Feed, Patience, Sink, Take};
+use crate::flow::exchange::{Exchange, Feed, Patience, Sink, Source, Take};
+use crate::flow::peer::{FromPeer, Peer, ToPeer};
 use crate::flow::plan::{Layout, RELAY_BYTES};
 use crate::flow::program::{Inherited, Pipe, Program};
-use crate::flow::request::FlowRequest;
+use crate::flow::request::{FlowFunction, FlowRequest};
 use crate::report::{JobSums, PassFacts, Passes, files_of, report_of_records};
 
 /// A flow that is run.
@@ -37,10 +39,10 @@ pub(super) struct Streams {
     pub(super) readers: Vec<Reader>,
     /// Files written by the engine.
     pub(super) writers: Vec<FileWriter>,
-    pub(super) feeds: Vec<Feed>,
+    feeds: Vec<Feed>,
     takes: Vec<Take>,
-    /// The program's ends.
-    pub(super) inputs: Vec<OwnedFd>,
+    /// The ends of a program.
+    inputs: Vec<OwnedFd>,
     outputs: Vec<OwnedFd>,
 }
 
@@ -65,10 +67,42 @@ impl FlowJob<'_> {
                     Sink::Relay(Relay::new(end, &name, pool.region(RELAY_BYTES, "bytes for a pipe")?))
                 }
             };
-            let Pipe { ours, theirs } = Pipe::from_program().map_err(no_pipe)?;
-            streams.takes.push(Take::new(&name, ours, sink));
-            streams.outputs.push(theirs);
+            let number = streams.takes.len();
+            let from_peer = match &self.request.function {
+                FlowFunction::Program(_) => {
+                    let Pipe { ours, theirs } = Pipe::from_program().map_err(no_pipe)?;
+                    streams.outputs.push(theirs);
+                    FromPeer::Pipe(ours)
+                }
+                FlowFunction::InProcess { streams, .. } => {
+                    FromPeer::Queue(streams.peer().output(number, pool.region(RELAY_BYTES, QUEUE)?))
+                }
+            };
+            streams.takes.push(Take::new(&name, from_peer, sink));
         }
+        Ok(())
+    }
+
+    /// Adds an input of the function, with the bytes of `source`.
+    pub(super) fn add_feed(
+        &self,
+        pool: &Pool,
+        streams: &mut Streams,
+        name: &Path,
+        source: Source,
+    ) -> Result<(), SortError> {
+        let number = streams.feeds.len();
+        let to_peer = match &self.request.function {
+            FlowFunction::Program(_) => {
+                let Pipe { ours, theirs } = Pipe::to_program().map_err(no_pipe)?;
+                streams.inputs.push(theirs);
+                ToPeer::Pipe(ours)
+            }
+            FlowFunction::InProcess { streams, .. } => {
+                ToPeer::Queue(streams.peer().input(number, pool.region(RELAY_BYTES, QUEUE)?))
+            }
+        };
+        streams.feeds.push(Feed::new(name, to_peer, source));
         Ok(())
     }
 
@@ -100,14 +134,19 @@ impl FlowJob<'_> {
         Ok(bowtie.map_err(few)?.observing(self.disk.ledger(), "flow"))
     }
 
-    /// Starts the program with the program's ends of `streams`.
+    /// Starts the program with the program's ends of `streams`. A function in this process runs already.
     pub(super) fn start(&self, pool: &Pool, streams: Streams) -> Result<Exchange, SortError> {
         let buffer = pool.region(RELAY_BYTES, "bytes from a program")?;
-        let stdout_is_taken = self.request.outputs.contains(&Output::Stdout);
-        let ends = Inherited { inputs: streams.inputs, outputs: streams.outputs, stdout_is_taken };
-        let program = Program::start(&self.request.command, ends)?;
+        let peer = match &self.request.function {
+            FlowFunction::Program(command) => {
+                let stdout_is_taken = self.request.outputs.contains(&Output::Stdout);
+                let ends = Inherited { inputs: streams.inputs, outputs: streams.outputs, stdout_is_taken };
+                Peer::Program(Program::start(command, ends)?)
+            }
+            FlowFunction::InProcess { streams, .. } => Peer::Function(streams.peer()),
+        };
         let patience = Patience { idle: self.request.idle_timeout, allow_unread: self.request.allow_unread };
-        Ok(Exchange::new(program, streams.feeds, streams.takes, patience, buffer))
+        Ok(Exchange::new(peer, streams.feeds, streams.takes, patience, buffer))
     }
 
     /// Reports the flow, and gives the files of `bowtie` their names. `sum`: of the records merged, if any were.
@@ -140,7 +179,6 @@ impl FlowJob<'_> {
         let moved = PassAccount::moved_by(&passes);
         let read = moved.read_bytes as f64;
         let all = (moved.read_bytes + moved.written_bytes) as f64;
-        let command = self.request.command.iter().map(|word| word.to_string_lossy().into_owned());
         let of_records = report_of_records(&self.request.sort, JobSums { read: sum, out: sum, dropped: sum });
         Report {
             verb: "streamed".into(),
@@ -154,7 +192,7 @@ impl FlowJob<'_> {
             memory_bytes: self.layout.memory as u64,
             peak_disk_bytes: self.disk.space().peak(),
             flow: Some(FlowAccount {
-                command: command.collect(),
+                command: self.request.words(),
                 alpha: (all > 0.0).then(|| read / all),
                 inputs,
                 outputs,
@@ -169,8 +207,11 @@ impl FlowJob<'_> {
     }
 }
 
+/// What the memory of a queue is for.
+const QUEUE: &str = "bytes between the engine and a function";
+
 /// The error for a pipe that the system refuses.
-pub(super) fn no_pipe(source: std::io::Error) -> SortError {
+fn no_pipe(source: std::io::Error) -> SortError {
     SortError::Request(format!(
         "no pipe to the program can be made: {source}\n  raise the limit of open files (ulimit -n), or use \
          fewer streams"

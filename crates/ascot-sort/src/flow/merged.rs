@@ -16,9 +16,8 @@ use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Caller, Cancel, SortError};
-use crate::flow::exchange::{Exchange, Feed, Source};
-use crate::flow::job::{FlowJob, Memory, Streams, no_pipe};
-use crate::flow::program::Pipe;
+use crate::flow::exchange::{Exchange, Source};
+use crate::flow::job::{FlowJob, Memory, Streams};
 use crate::job::Job;
 use crate::merge::{Merge, MergeSink};
 use crate::methods::{RawInput, straddling};
@@ -76,9 +75,7 @@ impl FlowJob<'_> {
         let pool = job.pool.clone();
         let mut streams = Streams::default();
         self.open_outputs(&pool, &mut streams)?;
-        let Pipe { ours, theirs } = Pipe::to_program().map_err(no_pipe)?;
-        streams.feeds.push(Feed::new(Path::new("the merged inputs"), ours, Source::Records));
-        streams.inputs.push(theirs);
+        self.add_feed(&pool, &mut streams, Path::new("the merged inputs"), Source::Records)?;
         let writers = std::mem::take(&mut streams.writers);
         let exchange = self.start(&pool, streams)?;
         let fault = Arc::new(Mutex::new(None));

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::api::{SortError, Volumes};
 use crate::flow::ends::{input_bytes, is_file};
-use crate::flow::request::FlowRequest;
+use crate::flow::request::{FlowFunction, FlowRequest};
 use crate::plan::{Buffers, MIN_MEMORY_BYTES, default_memory, scheduled_switches, too_little};
 
 /// Bytes of the buffer between a pipe and the engine, or between two pipes.
@@ -55,12 +55,13 @@ impl Layout {
         let outputs = request.outputs.iter().filter(|output| is_file(output)).count();
         let streams = inputs + outputs;
         let pipes = request.sort.inputs.len() + request.outputs.len() - streams;
-        let min_bytes = ((pipes + 1) * RELAY_BYTES + (2 * streams + inputs + 1) * BLOCK_BYTES_MIN) as u64;
+        let links = (pipes + 1 + queues(request)) * RELAY_BYTES;
+        let min_bytes = (links + (2 * streams + inputs + 1) * BLOCK_BYTES_MIN) as u64;
         if memory < min_bytes.max(MIN_MEMORY_BYTES) {
             return Err(too_little(memory, min_bytes.next_multiple_of(1 << 20).max(MIN_MEMORY_BYTES)));
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-        let free = memory - (pipes + 1) * RELAY_BYTES;
+        let free = memory - links;
         let fair = (free / (streams.max(1) * BLOCKS_PER_STREAM)).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         let block = 1 << fair.ilog2();
         let long_runs = wants_runs(&request.sort.volumes, streams);
@@ -87,6 +88,15 @@ impl Layout {
             None if self.shape.streams() == 0 => 0,
             None => bytes / self.block as u64,
         }
+    }
+}
+
+/// Queues between the engine and a function in this process.
+fn queues(request: &FlowRequest) -> usize {
+    let inputs = if request.merged { 1 } else { request.sort.inputs.len() };
+    match request.function {
+        FlowFunction::Program(_) => 0,
+        FlowFunction::InProcess { .. } => inputs + request.outputs.len(),
     }
 }
 
@@ -124,7 +134,7 @@ pub(super) fn plan_flow(request: &FlowRequest, layout: &Layout) -> Plan {
     let merged = if request.merged { ", whose inputs are merged into one" } else { "" };
     let chosen = MethodPlan {
         method: "flow".into(),
-        summary: format!("run {} on {inputs} x {outputs} files{by}{merged}", request.program()),
+        summary: format!("run {} on {inputs} x {outputs} files{by}{merged}", request.name()),
         pieces: u64::from(inputs.max(1)),
         factors: Vec::new(),
         merge_factor: None,

@@ -1,4 +1,4 @@
-//! The request of a flow: the program, its inputs and its outputs.
+//! The request of a flow: the program or function, its inputs and its outputs.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -6,8 +6,26 @@ use std::time::Duration;
 use ascot_model::run_length::HALF;
 
 use crate::api::{Output, SortError, SortRequest};
+use crate::flow::function::FunctionStreams;
 
-/// A program and its streams.
+/// The function in the middle of a flow.
+#[derive(Clone, Debug)]
+pub enum FlowFunction {
+    /// A program and its arguments.
+    Program(Vec<OsString>),
+    /// A function of this process. It runs on a thread of its own, or on the one that waits for the flow, while
+    /// [`run_flow`](super::run_flow) runs, and uses the streams: one for each input and output, or one for all inputs
+    /// if they are merged. The flow succeeds when it has [ended](FunctionStreams::end) them; if the function fails,
+    /// the flow has to be cancelled.
+    InProcess {
+        /// Its name, for plans and reports.
+        name: String,
+        /// Its streams.
+        streams: FunctionStreams,
+    },
+}
+
+/// A program or function, and its streams.
 #[derive(Clone, Debug)]
 pub struct FlowRequest {
     /// Its inputs, memory and volumes; with `merged`, the layout and keys of its records. The output is not used.
@@ -16,8 +34,8 @@ pub struct FlowRequest {
     pub merged: bool,
     /// Its outputs.
     pub outputs: Vec<Output>,
-    /// The program and its arguments.
-    pub command: Vec<OsString>,
+    /// The program or function.
+    pub function: FlowFunction,
     /// The share of reading to begin with, in the bytes of files that move; none: one half.
     pub alpha: Option<f64>,
     /// Time without a byte after which the program counts as stuck; none: it may take any time.
@@ -32,15 +50,25 @@ impl FlowRequest {
         self.alpha.unwrap_or(HALF)
     }
 
-    /// The program's name.
-    pub(super) fn program(&self) -> String {
-        self.command.first().map_or_else(String::new, |program| program.to_string_lossy().into_owned())
+    /// The name of the program or function.
+    pub(super) fn name(&self) -> String {
+        self.words().into_iter().next().unwrap_or_default()
+    }
+
+    /// The program and its arguments, or the name of the function.
+    pub(super) fn words(&self) -> Vec<String> {
+        match &self.function {
+            FlowFunction::Program(command) => {
+                command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+            }
+            FlowFunction::InProcess { name, .. } => vec![name.clone()],
+        }
     }
 
     /// Refuses a flow without streams or without a program, and outputs of one name.
     pub(super) fn check(&self) -> Result<(), SortError> {
         let refuse = |text: String| Err(SortError::Request(text));
-        if self.command.is_empty() {
+        if matches!(&self.function, FlowFunction::Program(command) if command.is_empty()) {
             return refuse(
                 "there is no program to run\n  name it after --: ascot flow ... -- COMMAND".into(),
             );

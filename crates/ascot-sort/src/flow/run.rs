@@ -1,5 +1,5 @@
 //! Runs a flow: opens the streams, starts the program, moves the bytes, and gives the outputs their names when the
-//! program has succeeded.
+//! program or function has succeeded.
 
 use std::time::Instant;
 
@@ -11,21 +11,25 @@ use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, Observer, SortError};
 use crate::flow::ends::{InputEnd, Relay, input_name, open_input};
-use crate::flow::exchange::{Feed, ProgramFlow, Source};
-use crate::flow::job::{FlowJob, Memory, Streams, no_pipe};
+use crate::flow::exchange::{ProgramFlow, Source};
+use crate::flow::job::{FlowJob, Memory, Streams};
 use crate::flow::plan::{Layout, RELAY_BYTES, plan_flow};
-use crate::flow::program::Pipe;
-use crate::flow::request::FlowRequest;
+use crate::flow::request::{FlowFunction, FlowRequest};
 use crate::plan::{RunOptions, job_disk};
 use crate::report::{Passes, with_progress};
 
-/// Runs a program on the streams of `request`.
+/// Runs the program or function of `request` on its streams.
 pub fn run_flow(
     request: &FlowRequest,
     options: &RunOptions,
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
+    // A function in this process learns of every end of the job.
+    let _over = match &request.function {
+        FlowFunction::Program(_) => None,
+        FlowFunction::InProcess { streams, .. } => Some(streams.over_at_end()),
+    };
     request.check()?;
     let layout = Layout::new(request)?;
     let plan = plan_flow(request, &layout);
@@ -66,9 +70,7 @@ impl FlowJob<'_> {
                     Source::Relay(Relay::new(end, &name, pool.region(RELAY_BYTES, "bytes of a pipe")?))
                 }
             };
-            let Pipe { ours, theirs } = Pipe::to_program().map_err(no_pipe)?;
-            streams.feeds.push(Feed::new(&name, ours, source));
-            streams.inputs.push(theirs);
+            self.add_feed(pool, streams, &name, source)?;
         }
         Ok(())
     }
