@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ascot.figures import FilesPlan as FilesPlan
     from ascot.figures import Profile as Profile
     from ascot.figures import Simulation as Simulation
+    from ascot.flows import FlowInput as FlowInput
+    from ascot.flows import flow as flow
     from ascot.jobs import Job as Job
     from ascot.jobs import merge as merge
     from ascot.jobs import reshape as reshape
@@ -71,6 +73,7 @@ _MODULES = {
     ),
     "estimates": ("probe", "simulate"),
     "figures": ("BowtiePlan", "FilesPlan", "Profile", "Simulation"),
+    "flows": ("FlowInput", "flow"),
     "jobs": ("Job", "merge", "reshape", "resume", "sort", "split"),
     "layouts": ("Csv", "Fixed", "Floats", "Integers", "Key", "Lines", "Prefixed", "asc", "column", "desc"),
     "progress": ("Progress",),

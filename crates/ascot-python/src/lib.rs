@@ -37,7 +37,9 @@ use pyo3::pymodule;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::arrow::{Batch, BatchStream, StreamJob, sort_source, sort_to_batches};
+    use super::arrow::{
+        Batch, BatchStream, Flow, PassedBatches, StreamJob, begin_flow, sort_source, sort_to_batches,
+    };
     #[pymodule_export]
     use super::index_batches::{index_get, index_range};
     #[pymodule_export]

@@ -360,6 +360,25 @@ fn with_volumes(
     Ok(SortRequest { volumes, ..request })
 }
 
+/// The volumes of a flow: those that are named, else that of its first output, or of its inputs if it has none.
+pub fn volumes_of_flow(
+    inputs: Vec<Input>,
+    output: Option<Output>,
+    volume: Option<&Path>,
+) -> Result<Volumes, Failure> {
+    let writes = if output.is_some() { Writes::Output } else { Writes::Nothing };
+    let keys = Keys::Ranges(Vec::new());
+    let request = SortRequest {
+        merge_only: true,
+        ..SortRequest::new(inputs, output.unwrap_or(Output::Stdout), Layout::Fixed { len: 1 }, keys)
+    };
+    if let Some(volumes) = named_volumes(volume)? {
+        return Ok(volumes);
+    }
+    let (Volumes { volume, host, requests, origins, .. }, _) = find_volumes(&request, writes);
+    Ok(Volumes { volume, host, requests, origins, ..Volumes::default() })
+}
+
 /// The volumes of files that need not exist: those named, else those of the working directory.
 pub fn volumes_of_plan(volume: Option<&Path>) -> Result<Volumes, Failure> {
     Ok(match named_profile(volume)? {

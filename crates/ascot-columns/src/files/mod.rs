@@ -7,13 +7,15 @@
 //! | `lines`, `csv`, `tsv` | UTF-8 or binary, without the terminators |
 //! | `prefixed`, `keyed` | UTF-8 or binary: what follows the length |
 //!
-//! A [`FileDecoder`] makes batches of bytes that arrive in parts, and of CSV its [columns](CsvColumns).
+//! A [`FileDecoder`] makes batches of bytes that arrive in parts, and of CSV its [columns](CsvColumns). Columns become
+//! [rows of CSV](CsvRows).
 //!
 //! The bytes hold whole records; a last line may lack its terminator. Answers of an index become a
 //! [batch](Answers) of keys, epochs and values.
 
 mod answers;
 mod csv;
+mod csv_rows;
 mod decoder;
 mod fields;
 mod numbers;
@@ -21,6 +23,7 @@ mod text;
 
 pub use answers::Answers;
 pub use csv::{CsvColumns, CsvName};
+pub use csv_rows::CsvRows;
 pub use decoder::{FileColumns, FileDecoder};
 pub use fields::{FixedField, FixedFields};
 pub use text::TextType;

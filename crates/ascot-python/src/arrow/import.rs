@@ -18,14 +18,16 @@ use super::capsule::{ForeignStream, batch_from_capsules, schema_from_capsule};
 use crate::errors::Failure;
 
 /// An object with batches.
-enum Part {
+pub enum Part {
+    /// One batch.
     Batch(RecordBatch),
+    /// A stream of batches.
     Stream(ForeignStream),
 }
 
 impl Part {
     /// The part that is `object`; none if it is no part, perhaps an iterator of some.
-    fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Part>> {
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Part>> {
         if let Some(export) = object.getattr_opt("__arrow_c_stream__")? {
             return Ok(Some(Part::Stream(ForeignStream::from_capsule(&export.call0()?)?)));
         }
@@ -162,7 +164,7 @@ impl Source {
 }
 
 /// The first difference between the columns of two schemas.
-fn difference(expected: &Schema, found: &Schema) -> Option<String> {
+pub fn difference(expected: &Schema, found: &Schema) -> Option<String> {
     let (wanted, given) = (expected.fields(), found.fields());
     if wanted.len() != given.len() {
         return Some(format!("{} columns instead of {}", given.len(), wanted.len()));
@@ -179,12 +181,13 @@ fn difference(expected: &Schema, found: &Schema) -> Option<String> {
     })
 }
 
-fn type_name(object: &Bound<'_, PyAny>) -> String {
+/// The name of an object's type.
+pub fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
 /// The error for an object without batches.
-fn no_batches(subject: &str, object: &Bound<'_, PyAny>) -> PyErr {
+pub fn no_batches(subject: &str, object: &Bound<'_, PyAny>) -> PyErr {
     let remedy = match object.hasattr("to_arrow") {
         Ok(true) => "\n  give the result of its to_arrow()",
         _ => "",

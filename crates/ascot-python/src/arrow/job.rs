@@ -125,6 +125,26 @@ impl Shared {
         self.state().result.as_ref()?.as_ref().ok().cloned()
     }
 
+    /// The error of the job, which ends or has ended; none if there was none, or it was told.
+    pub fn failure(&self) -> Option<Failure> {
+        loop {
+            let end = self.wait(PAUSE, |state| {
+                state.ended.then(|| match &state.result {
+                    Some(Err(_)) => state.end().err(),
+                    _ => None,
+                })
+            });
+            if let Some(failure) = end {
+                return failure;
+            }
+        }
+    }
+
+    /// Progress since the last call.
+    pub fn take_progress(&self) -> Option<Progress> {
+        self.state().progress.take()
+    }
+
     /// Warnings for the user since the last call.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.state().warnings)

@@ -8,6 +8,9 @@
 //! `sort` runs jobs whose input or output are batches: `records` makes records of batches, `job` passes both on between
 //! the threads, and `stream` makes batches of records. `columns` says which columns the records of files have.
 //!
+//! `flow` runs a function of the program on files: `flow_input` gives it their batches, `flow_output` writes those that it
+//! yields, and `passed` are batches of its other sources.
+//!
 //! No data is copied on the way in and out: the libraries hand over pointers in capsules, and the memory lives as long
 //! as one of them uses it.
 //!
@@ -19,12 +22,18 @@
 mod capsule;
 mod columns;
 mod export;
+mod flow;
+mod flow_input;
+mod flow_output;
 mod import;
 mod job;
+mod passed;
 mod records;
 mod sort;
 mod stream;
 
 pub use columns::{ArrowOptions, FirstRow, first_record};
 pub use export::{Batch, BatchReader, BatchStream};
+pub use flow::{Flow, begin_flow};
+pub use passed::PassedBatches;
 pub use sort::{StreamJob, sort_source, sort_to_batches};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use ascot_columns::files::{FixedFields, to_bytes};
+use ascot_columns::files::{CsvRows, FixedFields, to_bytes};
 use ascot_columns::{ColumnsError, Encoder};
 use ascot_io::ByteSource;
 use ascot_record::layout::Layout;
@@ -28,6 +28,8 @@ pub enum Encoding {
     Column(Layout),
     /// The columns are the fields of the record.
     Fields(FixedFields),
+    /// The columns are those of CSV.
+    Csv(CsvRows),
 }
 
 impl Encoding {
@@ -63,7 +65,12 @@ impl Encoding {
     }
 
     /// Appends records of rows from `row` on; returns the row to go on with.
-    fn append(&mut self, batch: &RecordBatch, row: usize, out: &mut Vec<u8>) -> Result<usize, ColumnsError> {
+    pub fn append(
+        &mut self,
+        batch: &RecordBatch,
+        row: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, ColumnsError> {
         if let Encoding::Rows(encoder) = self {
             return encoder.encode_some(batch, row, STEP_BYTES, out);
         }
@@ -71,6 +78,7 @@ impl Encoding {
         match self {
             Encoding::Column(layout) => to_bytes(*layout, &batch.column(0).slice(row, rows), out)?,
             Encoding::Fields(fields) => fields.to_bytes(&batch.slice(row, rows), out)?,
+            Encoding::Csv(csv) => csv.to_bytes(batch, row..row + rows, out)?,
             Encoding::Rows(_) => {}
         }
         Ok(row + rows)

@@ -1,0 +1,103 @@
+//! An output of a flow: batches become the records of its file.
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use ascot_columns::files::{CsvRows, FixedFields};
+use ascot_record::layout::{CsvFraming, Layout};
+use ascot_sort::flow::Moved;
+use pyo3::prelude::*;
+
+use super::flow::Engine;
+use super::import::difference;
+use super::records::Encoding;
+use crate::errors::Failure;
+use crate::running::PAUSE;
+
+/// An output, whose columns are those of its first batch.
+pub struct FlowOutput {
+    number: usize,
+    name: String,
+    layout: Layout,
+    fields: Option<FixedFields>,
+    /// Its first line has the names of the columns.
+    header: bool,
+    begun: Option<(SchemaRef, Encoding)>,
+}
+
+impl FlowOutput {
+    /// Output `number`, the file `name`.
+    pub fn new(
+        number: usize,
+        name: String,
+        layout: Layout,
+        fields: Option<FixedFields>,
+        header: bool,
+    ) -> FlowOutput {
+        FlowOutput { number, name, layout, fields, header, begun: None }
+    }
+
+    /// Appends a batch. It uses `records` for its records, and calls `look` while it waits.
+    ///
+    /// # Errors
+    /// A batch that does not fit the layout or the first batch; the job has failed; that of `look`.
+    pub fn put(
+        &mut self,
+        batch: &RecordBatch,
+        engine: &Engine,
+        records: &mut Vec<u8>,
+        look: &mut dyn FnMut() -> PyResult<()>,
+    ) -> Result<(), Failure> {
+        self.begin(batch).map_err(|failure| self.named(failure))?;
+        let mut row = 0;
+        while row < batch.num_rows() {
+            records.clear();
+            row = self.append(batch, row, records).map_err(|failure| self.named(failure))?;
+            let mut at = 0;
+            while at < records.len() {
+                match engine.streams.write(self.number, &records[at..], PAUSE) {
+                    Moved::Bytes(count) => at += count,
+                    Moved::Over => return Err(engine.failure()),
+                    Moved::Nothing | Moved::End => look()?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, batch: &RecordBatch, row: usize, records: &mut Vec<u8>) -> Result<usize, Failure> {
+        match &mut self.begun {
+            Some((_, encoding)) => Ok(encoding.append(batch, row, records)?),
+            None => Ok(batch.num_rows()),
+        }
+    }
+
+    /// Takes the columns of the first batch, and refuses others.
+    fn begin(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
+        if let Some((schema, _)) = &self.begun {
+            return match difference(schema, batch.schema_ref()) {
+                None => Ok(()),
+                Some(text) => {
+                    Err(Failure::Batch(format!("a batch has another schema than the first: {text}")))
+                }
+            };
+        }
+        let encoding = match self.layout {
+            Layout::Csv { separator, quote } => {
+                Encoding::Csv(CsvRows::new(CsvFraming { separator, quote }, self.header))
+            }
+            layout => Encoding::of_file(layout, self.fields.clone(), batch.schema_ref())?,
+        };
+        self.begun = Some((batch.schema(), encoding));
+        Ok(())
+    }
+
+    /// The failure of a batch, with the name of this output.
+    fn named(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Columns(_) | Failure::Batch(_) => {
+                Failure::Batch(format!("output {} ({}): {}", self.number, self.name, failure.text()))
+            }
+            other => other,
+        }
+    }
+}

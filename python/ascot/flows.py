@@ -1,0 +1,288 @@
+"""Functions of your own between files: n inputs, m outputs, any order, within a cap of memory.
+
+The engine reads and writes the files in long runs that suit the volume, while the function sees Arrow batches. It runs
+in the thread that calls `flow`, so its exceptions are raised unchanged, and Ctrl-C interrupts it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ascot import _native
+from ascot._native import Batch
+from ascot.batches import Batches
+from ascot.errors import warn
+from ascot.jobs import Job
+from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
+from ascot.progress import ProgressLike, reporter
+from ascot.reports import plan_of_report, report_of
+from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, sources_of
+from ascot.units import count_argument, memory_argument
+
+__all__ = ["FlowInput", "FlowSource", "flow"]
+
+FlowSource: TypeAlias = "Source | ArrowSource"
+# What receives the batches of an output: a file, or a function.
+Sink: TypeAlias = "PathLike | Callable[[Any], object]"
+Outputs: TypeAlias = "PathLike | Sequence[Sink] | Mapping[str, Sink] | None"
+# What the function returns: pairs of an output, by its number or name, and an object with Arrow batches.
+Yielded: TypeAlias = "Iterable[tuple[int | str, Any]] | None"
+
+
+class FlowInput(Batches):
+    """An input of a flow: a stream of batches, which is read once, while the function runs.
+
+    A `for` loop gives `ascot.Batch` objects; libraries read it through Arrow's PyCapsule interface.
+    """
+
+    __slots__ = ("_poll",)
+
+    def __init__(self, stream: _native.BatchStream, poll: Callable[[], object]) -> None:
+        super().__init__(stream)
+        self._poll = poll
+
+    def __next__(self) -> Batch:
+        self._poll()
+        return super().__next__()
+
+
+def flow(
+    inputs: FlowSource | Sequence[FlowSource],
+    outputs: Outputs,
+    fn: Callable[[list[Any]], Yielded],
+    *,
+    layout: LayoutLike | Sequence[LayoutLike] | None = None,
+    output_layout: LayoutLike | Sequence[LayoutLike] | None = None,
+    parts: int | None = None,
+    merge: bool = False,
+    merge_by: KeyLike | None = None,
+    reverse: bool = False,
+    alpha: float | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    volume: PathLike | None = None,
+    any_format: bool = False,
+    progress: ProgressLike = None,
+) -> Job:
+    r"""Runs `fn` between n inputs and m outputs.
+
+    `fn(inputs)` gets a list of n iterators of Arrow batches (`ascot.Batch`), and yields pairs `(output, batch)`. The
+    output is its number from 0 or its name, the batch any object with `__arrow_c_array__` or `__arrow_c_stream__`: a
+    batch or table of pyarrow, a data frame of polars. It may read its inputs in any order, unevenly, or not at all. A
+    batch has at most 1 MiB, less if memory is small.
+
+    `inputs` is a list of paths, of patterns such as `"day-*.csv"`, which stand for several inputs, and of objects with
+    Arrow batches: tables, data frames, generators. The latter do not pass through the engine. `outputs` is a list of
+    paths, a dictionary of names and paths, or with `parts=N` a pattern such as `"part-{}.csv"`. An output may also be a
+    function, such as `list.append`, that is called with each batch; None stands for no outputs.
+
+    `layout` says how inputs are divided into records (see `ascot.layouts`), for all or as a list with one for each
+    file; without one, files named `.csv` or `.tsv` are CSV, and all others are lines. `output_layout` is that of the
+    outputs; without one, the name of the file decides, then `layout`. The columns are those that the guide lists for
+    each layout; CSV may have any columns of numbers, text, booleans, dates and times, and all batches of an output have
+    the same.
+
+    `merge=True`, or `merge_by` with a key, merges sorted inputs into one ordered stream, the only input of `fn`;
+    `reverse` says that they are in descending order. `alpha` is the share of bytes that is read, 0.01 to 0.99, with
+    which the engine begins; it follows the share that it measures. `memory` is the cap in bytes, or a text such as
+    `"512MiB"`; batches that the function keeps come on top. `threads`, `volume`, `any_format` and `progress` are those
+    of `ascot.sort`.
+
+    The files appear when `fn` has ended, all or none. If it raises an exception, nothing is left, and the exception is
+    raised unchanged. The result has the report and the plan, as of other jobs.
+
+    Raises SchemaMismatch for batches that do not fit an output, NotSorted with `merge`, TypeError if `fn` yields
+    something else, IndexError or KeyError for an output that does not exist, and the exceptions of `ascot.errors`.
+
+    >>> import ascot, tempfile, pathlib
+    >>> directory = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (directory / "a").write_text("1\n2\n3\n")
+    >>> def copy(inputs):
+    ...     for batch in inputs[0]:
+    ...         yield "kept", batch
+    >>> job = ascot.flow([directory / "a"], {"kept": directory / "b"}, copy)
+    >>> (directory / "b").read_text().split(), job.report.bytes_out
+    (['1', '2', '3'], 6)
+    """
+    merged = merge or merge_by is not None
+    if reverse and not merged:
+        raise ValueError("reverse=True is of sorted inputs: give merge=True or merge_by=KEY")
+    if not callable(fn):
+        raise TypeError(f"fn is a function of a list of inputs, not {fn!r}")
+    sources = _inputs_of(inputs)
+    sinks = _outputs_of(outputs, parts)
+    files = [one for one in sources if isinstance(one, str)]
+    if merged and len(files) < len(sources):
+        raise ValueError("merged inputs are sorted files: write Arrow batches to a file first, or leave out merge")
+    written = [sink for _, sink in sinks if isinstance(sink, str)]
+    if not files and not written:
+        raise ValueError("no input and no output is a file: call the function itself")
+    layouts = _layouts(files, layout, None, "layout")
+    if merged and any(one != layouts[0] for one in layouts):
+        raise ValueError(f"merged inputs have one layout, not {layouts[0]!r} and others")
+    given = layout_of(layout) if isinstance(layout, Layout | str) else None
+    options = {
+        "name": getattr(fn, "__qualname__", None) or type(fn).__qualname__,
+        "inputs": [_file(path, one, merge_by, reverse) for path, one in zip(files, layouts, strict=True)],
+        "outputs": [
+            _file(path, one, None, False)
+            for path, one in zip(written, _layouts(written, output_layout, given, "output_layout"), strict=True)
+        ],
+        "merged": merged,
+        "alpha": None if alpha is None else float(alpha),
+        "memory": memory_argument(memory),
+        "threads": count_argument("threads", threads),
+        "any_format": bool(any_format),
+        "strict": merged and isinstance(layouts[0], Csv) and layouts[0].strict,
+        "volume": None if volume is None else os.fspath(volume),
+    }
+    with reporter(progress) as report:
+        told, text, warnings = _run(fn, sources.arranged(merged), sinks, _native.begin_flow(options, report))
+    warn(warnings)
+    return Job(report_of(told, text), plan_of_report(told), written)
+
+
+def _run(fn: Any, arrange: Any, sinks: list[tuple[str, Any]], begun: tuple[Any, list[Any]]) -> Any:
+    """Runs the function; returns what the flow tells at its end."""
+    running, streams = begun
+    puts: list[Any] = []
+    for _, sink in sinks:
+        number = sum(isinstance(other, str) for _, other in sinks[: len(puts)])
+        puts.append(_put(running, number) if isinstance(sink, str) else sink)
+    names = {name: number for number, (name, _) in enumerate(sinks)}
+    try:
+        pairs = fn(arrange([FlowInput(stream, running.poll) for stream in streams]))
+        if pairs is None and not sinks:
+            pairs = ()
+        try:
+            items = iter(pairs)
+        except TypeError:
+            raise TypeError(f"the function returned {pairs!r}: it yields pairs (output, batch)") from None
+        for pair in items:
+            output, batch = _pair(pair)
+            puts[_number(output, names)](batch)
+            running.poll()
+        return running.finish()
+    except BaseException:
+        running.stop()
+        raise
+
+
+def _put(running: Any, number: int) -> Callable[[Any], None]:
+    return lambda batch: running.put(number, batch)  # type: ignore[no-any-return]
+
+
+def _pair(pair: Any) -> tuple[Any, Any]:
+    if isinstance(pair, tuple) and len(pair) == 2:
+        return pair
+    raise TypeError(f"the function yielded {type(pair).__name__}: it yields pairs (output, batch)")
+
+
+def _number(output: Any, names: dict[str, int]) -> int:
+    """The number of an output that is named by its number or name."""
+    if isinstance(output, str):
+        if output not in names:
+            raise KeyError(f"there is no output {output!r}; there are {', '.join(names) or 'none'}")
+        return names[output]
+    if isinstance(output, bool) or not hasattr(output, "__index__"):
+        raise TypeError(f"an output is its number or its name, not {output!r}")
+    number = output.__index__()
+    if not 0 <= number < len(names):
+        raise IndexError(f"there is no output {number}; the last of {len(names)} is {len(names) - 1}")
+    return int(number)
+
+
+class _Inputs(list[Any]):
+    """The inputs in order: paths, and iterators of batches; and the files to keep open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Sources] = []
+
+    def arranged(self, merged: bool) -> Callable[[list[Any]], list[Any]]:
+        """Puts the streams of the files at their places among the iterators."""
+        if merged:
+            return lambda streams: streams
+
+        def arrange(streams: list[Any]) -> list[Any]:
+            files = iter(streams)
+            return [next(files) if isinstance(one, str) else one for one in self]
+
+        return arrange
+
+
+def _inputs_of(inputs: Any) -> _Inputs:
+    found = _Inputs()
+    for one in inputs if isinstance(inputs, list | tuple) else [inputs]:
+        batches, files = batches_of(one)
+        if batches is not None:
+            found.append(_native.PassedBatches(batches))
+        else:
+            held = sources_of(files)
+            found.held.append(held)
+            found.extend(held.paths)
+    return found
+
+
+def _outputs_of(outputs: Any, parts: int | None) -> list[tuple[str, Any]]:
+    """The outputs: name, and path or function."""
+    if parts is not None:
+        count_argument("parts", parts)
+        if not isinstance(outputs, str | os.PathLike):
+            raise ValueError("parts are files of one pattern, such as outputs='part-{}.csv'")
+        return [(path, path) for path in _parts(os.fspath(outputs), parts)]
+    if isinstance(outputs, str | os.PathLike) or callable(outputs):
+        outputs = [outputs]
+    named = outputs.items() if isinstance(outputs, Mapping) else ((None, one) for one in outputs or ())
+    found: list[tuple[str, Any]] = []
+    for name, one in named:
+        if callable(one):
+            found.append((name or f"output {len(found)}", one))
+        elif isinstance(one, str | os.PathLike):
+            path = os.fsdecode(one)
+            if not path:
+                raise ValueError("an output has an empty name")
+            found.append((path if name is None else name, path))
+        else:
+            raise TypeError(f"an output is a path or a function, not {one!r}")
+    if len({name for name, _ in found}) < len(found):
+        raise ValueError("two outputs have the same name")
+    return found
+
+
+def _parts(pattern: str, parts: int) -> list[str]:
+    paths = [pattern.format(number) for number in range(parts)]
+    if len(set(paths)) < parts:
+        raise ValueError(f"{pattern}: a pattern has the number of a part, such as 'part-{{}}.csv'")
+    return paths
+
+
+def _layouts(paths: list[str], given: Any, usual: Layout | None, argument: str) -> list[Layout]:
+    """The layout of each file: the one given for it, else that of its name, else the usual one."""
+    if given is None:
+        return [_layout_of_name(path) or usual or Lines() for path in paths]
+    if isinstance(given, Layout | str):
+        return [layout_of(given)] * len(paths)
+    layouts = [layout_of(one) for one in given]
+    if len(layouts) != len(paths):
+        raise ValueError(f"{argument}= has {len(layouts)} layouts for {len(paths)} files: give one, or one for each")
+    return layouts
+
+
+def _layout_of_name(path: str) -> Layout | None:
+    for extension, separator in ((".csv", ","), (".tsv", "\t")):
+        if path.lower().endswith(extension):
+            return Csv(separator=separator)
+    return None
+
+
+def _file(path: str, layout: Layout, key: KeyLike | None, reverse: bool) -> dict[str, Any]:
+    keyed = keys_of(key if key is not None else layout.key)
+    records = record_options(layout, key, reverse and bool(keyed or not isinstance(layout, Csv)))
+    return {
+        "path": path,
+        "records": records,
+        "arrow": {"keys": [], "fields": None, "binary": False, **layout.arrow_options()},
+    }
