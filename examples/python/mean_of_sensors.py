@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ascot
-import pyarrow
-import pyarrow.compute
+import polars
 
 READING = ascot.Fixed(12, fields={"sensor": (0, "u32-be"), "value": (4, "f64")}, key="sensor")
 MEAN = ascot.Fixed(20, fields={"sensor": (0, "u32-be"), "mean": (4, "f64"), "readings": (12, "i64")})
@@ -28,27 +27,22 @@ def make_readings(directory: Path, readings: int) -> list[Path]:
     return files
 
 
-def means(inputs: list[Any]) -> Iterator[tuple[int, pyarrow.Table]]:
-    """Yields the sum and the number of readings of each sensor, once the next sensor begins."""
+def means(inputs: list[Any]) -> Iterator[tuple[int, polars.DataFrame]]:
+    """Yields the mean of each sensor once the next sensor begins."""
     (readings,) = inputs
-    left = None
+    left = polars.DataFrame(schema={"sensor": polars.UInt32, "value": polars.Float64, "readings": polars.Int64})
     for batch in readings:
-        table = pyarrow.Table.from_batches([pyarrow.record_batch(batch)])
-        table = table.append_column("readings", pyarrow.array([1] * table.num_rows, "int64"))
-        if left is not None:
-            table = pyarrow.concat_tables([left, table])
-        sums = table.group_by("sensor", use_threads=False).aggregate([("value", "sum"), ("readings", "sum")])
-        sums = sums.rename_columns(["sensor", "value", "readings"])
+        rows = polars.DataFrame(batch).with_columns(readings=polars.lit(1, polars.Int64))
+        sums = polars.concat([left, rows]).group_by("sensor", maintain_order=True).sum()
         # More readings of the last sensor may come.
-        left = sums.slice(sums.num_rows - 1)
-        yield 0, mean(sums.slice(0, sums.num_rows - 1))
-    if left is not None:
-        yield 0, mean(left)
+        left = sums[-1:]
+        yield 0, mean(sums[:-1])
+    yield 0, mean(left)
 
 
-def mean(sums: pyarrow.Table) -> pyarrow.Table:
-    values = pyarrow.compute.divide(sums["value"], sums["readings"])
-    return pyarrow.table({"sensor": sums["sensor"], "mean": values, "readings": sums["readings"]})
+def mean(sums: polars.DataFrame) -> polars.DataFrame:
+    """The sums of sensors, divided."""
+    return sums.select("sensor", mean=polars.col("value") / polars.col("readings"), readings="readings")
 
 
 def main(directory: Path, readings: int) -> None:
@@ -57,8 +51,8 @@ def main(directory: Path, readings: int) -> None:
         files, [directory / "means"], means, layout=READING, output_layout=MEAN, merge=True, memory="64MiB"
     )
     print(job.report)
-    found = pyarrow.table(ascot.sort(directory / "means", layout=MEAN))
-    print(f"{found.num_rows:,} sensors, of {pyarrow.compute.sum(found['readings']).as_py():,} readings")
+    found = polars.DataFrame(ascot.sort(directory / "means", layout=MEAN))
+    print(f"{len(found):,} sensors, of {found['readings'].sum():,} readings")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Functions of your own between files: n inputs, m outputs, any order, within a cap of memory.
 
-The engine reads and writes the files in long runs that suit the volume, while the function sees Arrow batches. It runs
-in the thread that calls `flow`, so its exceptions are raised unchanged, and Ctrl-C interrupts it.
-"""
+The engine reads and writes the files in long runs that suit the volume, while the function sees Arrow batches. It
+runs in the thread that calls `flow`, so its exceptions are raised unchanged, and Ctrl-C interrupts it."""
 
 from __future__ import annotations
 
@@ -73,25 +72,25 @@ def flow(
     batch or table of pyarrow, a data frame of polars. It may read its inputs in any order, unevenly, or not at all. A
     batch has at most 1 MiB, less if memory is small.
 
-    `inputs` is a list of paths, of patterns such as `"day-*.csv"`, which stand for several inputs, and of objects with
-    Arrow batches: tables, data frames, generators. The latter do not pass through the engine. `outputs` is a list of
-    paths, a dictionary of names and paths, or with `parts=N` a pattern such as `"part-{}.csv"`. An output may also be a
-    function, such as `list.append`, that is called with each batch; None stands for no outputs.
+    `inputs` is a list of paths, of patterns such as `"day-*.csv"`, which stand for several inputs, and of objects
+    with Arrow batches: tables, data frames, generators. The latter do not pass through the engine. `outputs` is a
+    list of paths, a dictionary of names and paths, or with `parts=N` a pattern such as `"part-{}.csv"`. An output may
+    also be a function, such as `list.append`, that is called with each batch; None stands for no outputs.
 
     `layout` says how inputs are divided into records (see `ascot.layouts`), for all or as a list with one for each
     file; without one, files named `.csv` or `.tsv` are CSV, and all others are lines. `output_layout` is that of the
     outputs; without one, the name of the file decides, then `layout`. The columns are those that the guide lists for
-    each layout; CSV may have any columns of numbers, text, booleans, dates and times, and all batches of an output have
-    the same.
+    each layout; CSV may have any columns of numbers, text, booleans, dates and times, and all batches of an output
+    have the same.
 
     `merge=True`, or `merge_by` with a key, merges sorted inputs into one ordered stream, the only input of `fn`;
     `reverse` says that they are in descending order. `alpha` is the share of bytes that is read, 0.01 to 0.99, with
     which the engine begins; it follows the share that it measures. `memory` is the cap in bytes, or a text such as
-    `"512MiB"`; batches that the function keeps come on top. `threads`, `volume`, `any_format` and `progress` are those
-    of `ascot.sort`.
+    `"512MiB"`; batches that the function keeps come on top. `threads`, `volume`, `any_format` and `progress` are
+    those of `ascot.sort`.
 
-    The files appear when `fn` has ended, all or none. If it raises an exception, nothing is left, and the exception is
-    raised unchanged. The result has the report and the plan, as of other jobs.
+    The files appear when `fn` has ended, all or none. If it raises an exception, nothing is left, and the exception
+    is raised unchanged. The result has the report and the plan, as of other jobs.
 
     Raises SchemaMismatch for batches that do not fit an output, NotSorted with `merge`, TypeError if `fn` yields
     something else, IndexError or KeyError for an output that does not exist, and the exceptions of `ascot.errors`.
@@ -144,7 +143,12 @@ def flow(
     return Job(report_of(told, text), plan_of_report(told), written)
 
 
-def _run(fn: Any, arrange: Any, sinks: list[tuple[str, Any]], begun: tuple[Any, list[Any]]) -> Any:
+def _run(
+    fn: Any,
+    arrange: Callable[[list[Any]], list[Any]],
+    sinks: list[tuple[str, Any]],
+    begun: tuple[_native.Flow, list[_native.BatchStream]],
+) -> tuple[str, str, list[str]]:
     """Runs the function; returns what the flow tells at its end."""
     running, streams = begun
     puts: list[Any] = []
@@ -170,8 +174,8 @@ def _run(fn: Any, arrange: Any, sinks: list[tuple[str, Any]], begun: tuple[Any, 
         raise
 
 
-def _put(running: Any, number: int) -> Callable[[Any], None]:
-    return lambda batch: running.put(number, batch)  # type: ignore[no-any-return]
+def _put(running: _native.Flow, number: int) -> Callable[[Any], None]:
+    return lambda batch: running.put(number, batch)
 
 
 def _pair(pair: Any) -> tuple[Any, Any]:
