@@ -14,7 +14,7 @@ from ascot._native import Batch
 from ascot.batches import Batches
 from ascot.errors import warn
 from ascot.jobs import Job
-from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
+from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
 from ascot.reports import plan_of_report, report_of
 from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, sources_of
@@ -105,37 +105,49 @@ def flow(
     >>> (directory / "b").read_text().split(), job.report.bytes_out
     (['1', '2', '3'], 6)
     """
-    merged = merge or merge_by is not None
-    if reverse and not merged:
-        raise ValueError("reverse=True is of sorted inputs: give merge=True or merge_by=KEY")
+    settings = {
+        "alpha": None if alpha is None else float(alpha),
+        "memory": memory_argument(memory),
+        "threads": count_argument("threads", threads),
+        "any_format": bool(any_format),
+        "volume": None if volume is None else os.fspath(volume),
+    }
     if not callable(fn):
         raise TypeError(f"fn is a function of a list of inputs, not {fn!r}")
-    sources = _inputs_of(inputs)
-    sinks = _outputs_of(outputs, parts)
+    sources, sinks = _inputs_of(inputs), _outputs_of(outputs, parts)
+    order = (merge or merge_by is not None, merge_by, reverse)
+    return _flow(fn, sources, sinks, (layout, output_layout), order, settings, progress)
+
+
+def _flow(
+    fn: Callable[[list[Any]], Yielded],
+    sources: _Inputs,
+    sinks: list[tuple[str, Any]],
+    layouts: tuple[Any, Any],
+    order: tuple[bool, KeyLike | None, bool],
+    settings: dict[str, Any],
+    progress: ProgressLike,
+) -> Job:
+    merged, key, reverse = order
+    if reverse and not merged:
+        raise ValueError("reverse=True is of sorted inputs: give merge=True or merge_by=KEY")
     files = [one for one in sources if isinstance(one, str)]
     if merged and len(files) < len(sources):
         raise ValueError("merged inputs are sorted files: write Arrow batches to a file first, or leave out merge")
     written = [sink for _, sink in sinks if isinstance(sink, str)]
     if not files and not written:
         raise ValueError("no input and no output is a file: call the function itself")
-    layouts = _layouts(files, layout, None, "layout")
-    if merged and any(one != layouts[0] for one in layouts):
-        raise ValueError(f"merged inputs have one layout, not {layouts[0]!r} and others")
-    given = layout_of(layout) if isinstance(layout, Layout | str) else None
+    layout, output_layout = layouts
+    read = _files(files, _layouts(files, layout, None, "layout"), key, reverse)
+    if merged and any(file["records"] != read[0]["records"] for file in read):
+        raise ValueError("merged inputs have one layout: give layout=")
+    usual = layout_of(layout) if isinstance(layout, Layout | str) else None
     options = {
         "name": getattr(fn, "__qualname__", None) or type(fn).__qualname__,
-        "inputs": [_file(path, one, merge_by, reverse) for path, one in zip(files, layouts, strict=True)],
-        "outputs": [
-            _file(path, one, None, False)
-            for path, one in zip(written, _layouts(written, output_layout, given, "output_layout"), strict=True)
-        ],
+        "inputs": read,
+        "outputs": _files(written, _layouts(written, output_layout, usual, "output_layout"), None, False),
         "merged": merged,
-        "alpha": None if alpha is None else float(alpha),
-        "memory": memory_argument(memory),
-        "threads": count_argument("threads", threads),
-        "any_format": bool(any_format),
-        "strict": merged and isinstance(layouts[0], Csv) and layouts[0].strict,
-        "volume": None if volume is None else os.fspath(volume),
+        **settings,
     }
     with reporter(progress) as report:
         told, text, warnings = _run(fn, sources.arranged(merged), sinks, _native.begin_flow(options, report))
@@ -282,11 +294,14 @@ def _layout_of_name(path: str) -> Layout | None:
     return None
 
 
-def _file(path: str, layout: Layout, key: KeyLike | None, reverse: bool) -> dict[str, Any]:
-    keyed = keys_of(key if key is not None else layout.key)
-    records = record_options(layout, key, reverse and bool(keyed or not isinstance(layout, Csv)))
-    return {
-        "path": path,
-        "records": records,
-        "arrow": {"keys": [], "fields": None, "binary": False, **layout.arrow_options()},
-    }
+def _files(paths: list[str], layouts: list[Layout], key: KeyLike | None, reverse: bool) -> list[dict[str, Any]]:
+    """The options of files."""
+    return [
+        {
+            "path": path,
+            "records": record_options(layout, key, reverse),
+            "arrow": {"keys": [], "fields": None, "binary": False, **layout.arrow_options()},
+            "strict": isinstance(layout, Csv) and layout.strict,
+        }
+        for path, layout in zip(paths, layouts, strict=True)
+    ]

@@ -32,6 +32,7 @@ use pyo3::prelude::*;
 
 use super::columns::ArrowOptions;
 use super::export::BatchStream;
+use super::flow_engine::{Engine, QUEUE_BYTES};
 use super::flow_input::FlowInput;
 use super::flow_output::FlowOutput;
 use super::import::{Part, no_batches, type_name};
@@ -42,8 +43,6 @@ use crate::jobs::{Told, told_of};
 use crate::request::{Bytes, RecordOptions, Records, at_least, memory, volumes_of_flow};
 use crate::running::{Finished, PAUSE, report_progress};
 
-/// Bytes of the queue of a stream, as the engine makes it.
-pub const QUEUE_BYTES: usize = 64 << 10;
 /// Minimum and maximum bytes of a batch, and the inverse of the maximum share that those of all inputs have in memory.
 const BATCH_BYTES_MIN: u64 = 64 << 10;
 const BATCH_BYTES_MAX: u64 = 1 << 20;
@@ -58,6 +57,8 @@ struct FileOptions {
     path: PathBuf,
     records: RecordOptions,
     arrow: ArrowOptions,
+    /// Whether a value that is not of its column's type is an error.
+    strict: bool,
 }
 
 /// A flow whose function runs in the interpreter.
@@ -74,7 +75,6 @@ pub struct FlowOptions {
     memory: Option<Bytes>,
     threads: Option<usize>,
     any_format: bool,
-    strict: bool,
     volume: Option<PathBuf>,
 }
 
@@ -90,7 +90,10 @@ impl FlowOptions {
         let volumes = volumes_of_flow(inputs.clone(), outputs.first().cloned(), self.volume.as_deref())?;
         let sort = SortRequest {
             header,
-            checks: InputChecks { any_format: self.any_format || !self.merged, strict: self.strict },
+            checks: InputChecks {
+                any_format: self.any_format || !self.merged,
+                strict: self.merged && self.inputs.iter().any(|file| file.strict),
+            },
             merge_only: true,
             memory_bytes: Some(memory(self.memory.as_ref())?.unwrap_or_else(default_memory)),
             compression: ascot_io::Compression::None,
@@ -135,22 +138,6 @@ fn divide(request: &mut FlowRequest, inputs: usize) -> Result<(u64, BatchLimits)
     request.sort.memory_bytes = Some(engine);
     let bytes = usize::try_from(batch).unwrap_or(usize::MAX);
     Ok((beside, BatchLimits { bytes, ..BatchLimits::default() }))
-}
-
-/// The streams of the engine, as the function uses them.
-#[derive(Clone)]
-pub struct Engine {
-    /// The streams.
-    pub streams: FunctionStreams,
-    shared: Arc<Shared>,
-}
-
-impl Engine {
-    /// Why the streams are over: the error of the job.
-    pub fn failure(&self) -> Failure {
-        let text = "the flow has ended: its inputs and outputs exist only while its function runs";
-        self.shared.failure().unwrap_or_else(|| Failure::Exception(PyValueError::new_err(text)))
-    }
 }
 
 /// A flow that runs.

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use super::columns::{ArrowOptions, FirstRow, first_record};
 use super::export::BatchReader;
-use super::flow::{Engine, QUEUE_BYTES};
+use super::flow_engine::{Engine, QUEUE_BYTES};
 use crate::errors::Failure;
 use crate::request::Records;
 use crate::running::PAUSE;

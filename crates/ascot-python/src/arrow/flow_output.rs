@@ -7,7 +7,7 @@ use ascot_record::layout::{CsvFraming, Layout};
 use ascot_sort::flow::Moved;
 use pyo3::prelude::*;
 
-use super::flow::Engine;
+use super::flow_engine::Engine;
 use super::import::difference;
 use super::records::Encoding;
 use crate::errors::Failure;

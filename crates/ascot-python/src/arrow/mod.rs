@@ -23,6 +23,7 @@ mod capsule;
 mod columns;
 mod export;
 mod flow;
+mod flow_engine;
 mod flow_input;
 mod flow_output;
 mod import;
