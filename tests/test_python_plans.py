@@ -1,6 +1,7 @@
 """The Python package: plans without files, simulations and measurements have the figures of the command."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -161,9 +162,49 @@ LONG = """
 """
 
 
+def test_plans_of_existing_files_are_those_of_the_command(disk):
+    for name in "ab":
+        (disk / name).write_text("".join(f"{number:06}\n" for number in range(5000)))
+    one, two = str(disk / "a"), str(disk / "b")
+    pattern = str(disk / "part-{}")
+    told = {
+        ("merge", "-o", "out"): ascot.plan.merge([one, two], to="out", memory="16MiB", volume="flash"),
+        ("split", "-o", pattern, "--parts", "4", "--by", "size"): ascot.plan.split(
+            [one, two], to=pattern, parts=4, memory="16MiB", volume="flash"
+        ),
+        ("reshape", "-o", pattern, "--parts", "3", "--by", "hash"): ascot.plan.reshape(
+            [one, two], to=pattern, parts=3, by="hash", memory="16MiB", volume="flash"
+        ),
+        ("sort", "--view", str(disk / "view")): ascot.plan.sort(
+            [one, two], view=disk / "view", memory="16MiB", volume="flash"
+        ),
+    }
+    for words, plan in told.items():
+        ends = ["--memory", "16MiB", "--volume", "flash", "--explain", one, two]
+        # Others use the disk meanwhile.
+        told, shown = (re.sub(r"of \S+ \S+ free", "", text) for text in (run(*words, *ends).stdout.decode(), str(plan)))
+        assert shown.replace("by volume=", "by --volume") == told.rstrip("\n"), words
+
+
+def test_memory_may_be_a_share_of_the_machine(disk):
+    (disk / "a").write_bytes(b"2\n1\n")
+    shares = [ascot.sort(disk / "a", to=disk / "b", memory=share).report.memory_bytes for share in ("1%", "2%")]
+    assert 1.99 <= shares[1] / shares[0] <= 2.01
+    assert ascot.Session(memory="2%").memory == shares[1]
+    assert ascot.plan.bowtie(2, 2, memory="2%", volume="flash").data["memory_bytes"] == shares[1]
+    for wrong in ("0%", "200%", "5"):
+        with pytest.raises(ascot.errors.InvalidRequest, match="memory"):
+            ascot.sort(disk / "a", to=disk / "b", memory=wrong)
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    "call", ["ascot.simulate(3000, 1000, total='600GB')", "ascot.probe(sys.argv[1], seconds=60, size='64MiB')"]
+    "call",
+    [
+        "ascot.plan.merge(inputs=1_000_000, size='1PB', memory='64MiB', volume='rotational')",
+        "ascot.simulate(3000, 1000, total='600GB')",
+        "ascot.probe(sys.argv[1], seconds=60, size='64MiB')",
+    ],
 )
 def test_ctrl_c_stops_what_takes_long_while_other_threads_run(call, disk):
     command = [sys.executable, "-X", "dev", "-c", textwrap.dedent(LONG).format(call=call), disk]

@@ -1,7 +1,7 @@
 """Builds the wheel: the backend that pyproject.toml names. It is maturin's, after the command is in its place.
 
 The wheel carries the command as a script, so `pip install .` gives both the package and `ascot`. By default the
-command is built as `./dev install` does; ASCOT_WHEEL_COMMAND names one that is built already.
+command is built with the profile of the extension; ASCOT_WHEEL_COMMAND names one that is built already.
 """
 
 import os
@@ -41,7 +41,7 @@ def place_command():
         shutil.copy2(built, SCRIPTS / "ascot")
         return
     # A build of a package installs no packages of the system.
-    environment = {**os.environ, "ASCOT_NO_APT": "1"}
+    environment = {**os.environ, "ASCOT_NO_APT": "1", "ASCOT_PROFILE": "wheel"}
     subprocess.run(["bash", str(ROOT / "dev"), "install", str(SCRIPTS)], check=True, env=environment)
 
 

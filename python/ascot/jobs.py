@@ -22,7 +22,6 @@ from ascot.units import memory_argument
 __all__ = ["Job", "merge", "reshape", "resume", "sort", "split"]
 
 
-
 class Job:
     """A finished job: its `report`, its `plan`, and the files or the view that it wrote, `outputs`."""
 
@@ -48,13 +47,13 @@ class Job:
 class Settings(TypedDict, total=False):
     """Arguments that all jobs have.
 
-    `memory` is the cap, as bytes or as a text such as `"512MiB"`; by default `ASCOT_MEMORY`, or a share of the
-    machine's memory. `temp` are the directories for spills; by default `ASCOT_TMPDIR`, `TMPDIR` or the directory of
-    the output. `threads` is the number of compute threads, by default one per core. `fan_in` limits the files that
-    are merged at once. `compress` is the compression of spills: `auto`, `none`, `lz4` or `zstd`. `volume` is a
-    profile of the volume, or a kind such as `rotational`; by default Ascot finds it. `any_format` accepts files
-    that are not text as lines. `progress` shows the progress: `"auto"` draws a bar in a terminal or a notebook, a
-    function is called with each `Progress`.
+    `memory` is the cap, as bytes or as a text such as `"512MiB"`, or `"25%"` of the machine's memory; by default
+    `ASCOT_MEMORY`, or a share of the machine's memory. `temp` are the directories for spills; by default
+    `ASCOT_TMPDIR`, `TMPDIR` or the directory of the output. `threads` is the number of compute threads, by default
+    one per core. `fan_in` limits the files that are merged at once. `compress` is the compression of spills: `auto`,
+    `none`, `lz4` or `zstd`. `volume` is a profile of the volume, or a kind such as `rotational`; by default Ascot
+    finds it. `any_format` accepts files that are not text as lines. `progress` shows the progress: `"auto"` draws a
+    bar in a terminal or a notebook, a function is called with each `Progress`.
     """
 
     memory: int | str | None

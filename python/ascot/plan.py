@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack, overload
 from ascot import _native
 from ascot.figures import BowtiePlan, FilesPlan, bowtie_plan_of, files_plan_of
 from ascot.jobs import Request, Settings
-from ascot.layouts import Fixed, Floats, Integers, KeyLike, LayoutLike, layout_of, record_options
+from ascot.layouts import Fixed, Floats, Integers, KeyLike, LayoutLike, keys_of, layout_of, record_options
 from ascot.reports import Plan, plan_of_explanation
 from ascot.sources import PathLike, Source
 from ascot.units import count_argument, memory_argument, size_argument
@@ -131,9 +131,11 @@ def split(
     *,
     to: PathLike,
     parts: int,
-    by: Literal["range", "hash", "size"] = "range",
+    by: Literal["range", "hash", "size"] | None = None,
     key: KeyLike | None = None,
+    boundaries: PathLike | None = None,
     layout: LayoutLike | None = None,
+    reverse: bool = False,
     **settings: Unpack[Settings],
 ) -> Plan: ...
 @overload
@@ -160,14 +162,17 @@ def _split_of_files(
     *,
     to: PathLike,
     parts: int,
-    by: Literal["range", "hash", "size"] = "range",
+    by: Literal["range", "hash", "size"] | None = None,
     key: KeyLike | None = None,
+    boundaries: PathLike | None = None,
     layout: LayoutLike | None = None,
+    reverse: bool = False,
     **settings: Unpack[Settings],
 ) -> Plan:
-    request = Request(source, layout, key, False, settings)
-    request.set(output=os.fspath(to), parts=parts)
-    told, text, _ = _native.explain(request.options, by=by)
+    request = Request(source, layout, key, reverse, settings)
+    keyed = bool(request.options["records"]["keys"]) or boundaries is not None
+    request.set(output=os.fspath(to), parts=parts, boundaries=None if boundaries is None else os.fspath(boundaries))
+    told, text, _ = _native.explain(request.options, by=by or ("range" if keyed else "size"))
     return plan_of_explanation(told, text)
 
 
@@ -185,6 +190,18 @@ def _split_of_size(
     return files_plan_of(*_plan("split", memory, most_streams, volume, **given))
 
 
+@overload
+def merge(
+    sources: Source,
+    *,
+    to: PathLike | None = None,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    unique: bool = False,
+    **settings: Unpack[Settings],
+) -> Plan: ...
+@overload
 def merge(
     *,
     size: int | str,
@@ -194,8 +211,11 @@ def merge(
     memory: int | str | None = None,
     most_streams: int | None = None,
     volume: PathLike | None = None,
-) -> FilesPlan:
-    """The plan of a merge of `inputs` sorted files of `size` bytes in all, which need not exist.
+) -> FilesPlan: ...
+def merge(sources: Source | None = None, **arguments: Any) -> Plan | FilesPlan:
+    """The plan of a merge: `merge(sources, ...)` as of `ascot.merge`, or `merge(size=BYTES, inputs=N)`.
+
+    The second is that of `inputs` sorted files of `size` bytes in all, which need not exist.
 
     `memory` are the bytes of the buffers, by default 1 GiB, and `most_streams` limits the files at once. `alpha` or
     `growth` plan a function of your own instead, which does not write what it reads: `alpha` is the share of bytes
@@ -207,10 +227,53 @@ def merge(
     >>> plan.bytes, len(plan.passes), plan.passes[0].inputs
     (2000000000000.0, 1, 100)
     """
+    return _merge_of_size(**arguments) if sources is None else _merge_of_files(sources, **arguments)
+
+
+def _merge_of_files(
+    sources: Source,
+    *,
+    to: PathLike | None = None,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    unique: bool = False,
+    **settings: Unpack[Settings],
+) -> Plan:
+    request = Request(sources, layout, key, reverse, settings)
+    request.set(output=None if to is None else os.fspath(to), unique=unique, merge=True)
+    told, text, _ = _native.explain(request.options)
+    return plan_of_explanation(told, text)
+
+
+def _merge_of_size(
+    *,
+    size: int | str,
+    inputs: int,
+    alpha: float | None = None,
+    growth: float | str | None = None,
+    memory: int | str | None = None,
+    most_streams: int | None = None,
+    volume: PathLike | None = None,
+) -> FilesPlan:
     given = {"size": size_argument(size), "inputs": inputs, **_function(alpha, growth)}
     return files_plan_of(*_plan("merge", memory, most_streams, volume, **given))
 
 
+@overload
+def reshape(
+    sources: Source,
+    *,
+    to: PathLike,
+    parts: int,
+    by: Literal["range", "hash", "value"] = "range",
+    by_key: KeyLike | None = None,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    **settings: Unpack[Settings],
+) -> Plan: ...
+@overload
 def reshape(
     *,
     size: int | str,
@@ -223,8 +286,11 @@ def reshape(
     memory: int | str | None = None,
     most_streams: int | None = None,
     volume: PathLike | None = None,
-) -> FilesPlan:
-    """The plan of a reshape of `inputs` sorted files of `size` bytes in all to `parts` files.
+) -> FilesPlan: ...
+def reshape(sources: Source | None = None, **arguments: Any) -> Plan | FilesPlan:
+    """The plan of a reshape: `reshape(sources, ...)` as of `ascot.reshape`, or `reshape(size=BYTES, ...)`.
+
+    The second is that of `inputs` sorted files of `size` bytes in all to `parts` files.
 
     `by` decides on the file of a record, as in `ascot.reshape`; `growth_out` is the `growth` of the passes after the
     one with one file. The other arguments are those of `merge`.
@@ -234,6 +300,41 @@ def reshape(
     >>> plan.passes[0].inputs, plan.passes[0].outputs
     (4, 3)
     """
+    return _reshape_of_size(**arguments) if sources is None else _reshape_of_files(sources, **arguments)
+
+
+def _reshape_of_files(
+    sources: Source,
+    *,
+    to: PathLike,
+    parts: int,
+    by: Literal["range", "hash", "value"] = "range",
+    by_key: KeyLike | None = None,
+    key: KeyLike | None = None,
+    layout: LayoutLike | None = None,
+    reverse: bool = False,
+    **settings: Unpack[Settings],
+) -> Plan:
+    request = Request(sources, layout, key, reverse, settings)
+    route_keys = [request.layout.key_text(one) for one in keys_of(by_key)]
+    request.set(output=os.fspath(to), parts=parts, merge=True, route=by, route_keys=route_keys)
+    told, text, _ = _native.explain(request.options)
+    return plan_of_explanation(told, text)
+
+
+def _reshape_of_size(
+    *,
+    size: int | str,
+    inputs: int,
+    parts: int,
+    by: Literal["range", "hash", "value"] | None = None,
+    alpha: float | None = None,
+    growth: float | str | None = None,
+    growth_out: float | str | None = None,
+    memory: int | str | None = None,
+    most_streams: int | None = None,
+    volume: PathLike | None = None,
+) -> FilesPlan:
     function = _function(alpha, growth, growth_out)
     if by is not None and any(value is not None for value in function.values()):
         raise ValueError("a function of your own has its own rule: leave out by, or alpha and growth")

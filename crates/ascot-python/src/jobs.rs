@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::errors::Failure;
 use crate::request::{Bytes, JobOptions, split_by};
-use crate::running::{Finished, run};
+use crate::running::{Finished, run, run_aside};
 
 /// A report or plan: as JSON, as text, and the warnings for the user.
 pub type Told = (String, String, Vec<String>);
@@ -60,7 +60,7 @@ pub fn resume(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Told> {
     // `ASCOT_MEMORY` applies to new jobs only.
-    let memory_bytes = memory_cap.map(|bytes| bytes.count("memory")).transpose()?;
+    let memory_bytes = memory_cap.map(|bytes| bytes.memory("memory")).transpose()?;
     let finished = run(py, progress.as_ref(), |observer, cancel| {
         ascot_sort::resume(&dir, &RunOptions { memory_bytes, ..RunOptions::default() }, observer, cancel)
     })?;
@@ -83,12 +83,12 @@ pub fn explain(
         (None, None) => Writes::SpillsAndOutput,
     };
     let request = py.detach(|| options.request(writes))?;
-    let Finished { result, warnings } = run(py, None, |_, _| match &view {
+    let result = run_aside(py, move || match &view {
         Some(dir) => ascot_sort::explain_view(&request, dir, &RunOptions::default()),
         None => ascot_sort::explain(&request, by, &RunOptions::default()),
     })?;
     let methods = methods(&result.plan);
-    Ok((json(&Shown { result: &result, methods })?, result.to_string(), warnings))
+    Ok((json(&Shown { result: &result, methods })?, result.to_string(), Vec::new()))
 }
 
 /// A result, and the methods of its plan with their times.

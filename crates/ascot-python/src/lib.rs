@@ -33,8 +33,8 @@ mod wording;
 
 use pyo3::pymodule;
 
-/// The functions that the package calls.
-#[pymodule]
+/// The functions that the package calls. All classes are `frozen`, and so `Sync`, which needs no lock of the interpreter.
+#[pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
     use super::arrow::{

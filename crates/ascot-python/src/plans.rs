@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use crate::errors::Failure;
 use crate::jobs::{Shown, Told, json, methods};
 use crate::request::{Bytes, RecordOptions, Records, count_of, unknown, volumes_of_plan};
-use crate::running::{Finished, run};
+use crate::running::{Finished, run, run_aside};
 
 /// More files than any user has, and few enough to compute with.
 const MAX_STREAMS: u32 = 1_000_000;
@@ -49,7 +49,7 @@ impl PlanOptions {
     fn request(&self) -> Result<PlanRequest, Failure> {
         Ok(PlanRequest {
             job: self.job()?,
-            memory_bytes: count_of("memory", self.memory.as_ref())?.unwrap_or(DEFAULT_MEMORY_BYTES),
+            memory_bytes: memory_of_plan(self.memory.as_ref())?,
             max_streams: self.most_streams,
             volumes: volumes_of_plan(self.volume.as_deref())?,
         })
@@ -95,6 +95,11 @@ impl PlanOptions {
     }
 }
 
+/// The memory of a plan, which may exceed that of this machine unless it is a share of it.
+fn memory_of_plan(given: Option<&Bytes>) -> Result<u64, Failure> {
+    given.map_or(Ok(DEFAULT_MEMORY_BYTES), |given| given.memory("memory"))
+}
+
 fn streams(argument: &str, count: u32) -> Result<u32, Failure> {
     if count > MAX_STREAMS {
         return Err(Failure::Request(format!(
@@ -129,13 +134,13 @@ fn growth_of(argument: &str, text: Option<&str>) -> Result<Option<Growth>, Failu
 #[pyfunction]
 pub fn plan(py: Python<'_>, options: PlanOptions) -> PyResult<Told> {
     let request = py.detach(|| options.request())?;
-    let Finished { result, warnings } = run(py, None, |_, _| plan_job(&request))?;
+    let result = run_aside(py, move || plan_job(&request))?;
     // Those of a sort have the form of the plans of existing files.
     let methods = match &result {
         JobPlan::Sort(sort) => methods(sort.plan()),
         JobPlan::Bowtie(_) | JobPlan::Passes(_) => Vec::new(),
     };
-    Ok((json(&Shown { result: &result, methods })?, result.to_string(), warnings))
+    Ok((json(&Shown { result: &result, methods })?, result.to_string(), Vec::new()))
 }
 
 /// A bowtie to simulate; what is none has its default.
@@ -168,7 +173,7 @@ impl SimulationOptions {
             inputs: streams("inputs", self.inputs)?,
             outputs: streams("outputs", self.outputs)?,
             alpha: share(self.alpha)?,
-            memory_bytes: count_of("memory", self.memory.as_ref())?.unwrap_or(DEFAULT_MEMORY_BYTES),
+            memory_bytes: memory_of_plan(self.memory.as_ref())?,
             block_bytes: count_of("block", self.block.as_ref())?,
             total_bytes: count_of("total", self.total.as_ref())?,
             schedule: self.schedule.parse()?,

@@ -15,7 +15,7 @@ use ascot_record::keys::{
 };
 use ascot_record::layout::Layout;
 use ascot_sort::request::{InputChecks, Parts, Route, RouteBy, SplitBy};
-use ascot_sort::resources::control_group::lowered;
+use ascot_sort::resources::control_group::{GroupMemory, lowered};
 use ascot_sort::{
     Input, Keys, Method, Output, SortRequest, Volumes, Writes, find_volumes, is_same_on_any_volume,
     volumes_for_plan, volumes_of,
@@ -44,6 +44,21 @@ impl Bytes {
             }
         }
     }
+
+    /// The number of bytes of memory: the same, or a share of the machine's memory such as `25%`.
+    pub fn memory(&self, argument: &str) -> Result<u64, Failure> {
+        let Bytes::Text(text) = self else { return self.count(argument) };
+        let amount =
+            size::memory_size(text).map_err(|error| Failure::Request(format!("{argument}: {error}")))?;
+        Ok(amount.bytes_of(machine_bytes()))
+    }
+}
+
+/// The most memory this process can have: the machine's, or less if its control groups limit it.
+fn machine_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    let machine = system.totalram.saturating_mul(u64::from(system.mem_unit));
+    GroupMemory::of_this_process().map_or(machine, |group| group.limit.min(machine))
 }
 
 /// The bytes of an argument that may be left out.
@@ -55,9 +70,9 @@ pub fn count_of(argument: &str, bytes: Option<&Bytes>) -> Result<Option<u64>, Fa
 pub fn memory(given: Option<&Bytes>) -> Result<Option<u64>, Failure> {
     const VARIABLE: &str = "ASCOT_MEMORY";
     let asked = match given {
-        Some(bytes) => Some(bytes.count("memory")?),
+        Some(bytes) => Some(bytes.memory("memory")?),
         None => match std::env::var(VARIABLE) {
-            Ok(text) if !text.is_empty() => Some(Bytes::Text(text).count(VARIABLE)?),
+            Ok(text) if !text.is_empty() => Some(Bytes::Text(text).memory(VARIABLE)?),
             _ => None,
         },
     };

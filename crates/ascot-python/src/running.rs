@@ -4,15 +4,18 @@
 //! runs the handlers of signals that came, and reports progress. If a handler or the callback raises an exception
 //! (Ctrl-C raises `KeyboardInterrupt`), the job is cancelled and removes its files, and then the exception is raised.
 //!
+//! What only reads or computes, such as a plan, ends by itself after an interruption: nobody waits for it.
+//!
 //! A process that is forked while a job runs has the job's locks, but not its threads. It is refused further jobs.
 
 use std::process;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ascot_io::{Unpoisoned, threads};
-use ascot_sort::{Cancel, Observer, Progress};
+use ascot_sort::{Cancel, Observer, Progress, SortError};
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
@@ -64,6 +67,34 @@ pub fn run<T: Send, E: Into<Failure>>(
     let result = done?;
     let warnings = std::mem::take(&mut watch.state().warnings);
     Ok(Finished { result, warnings })
+}
+
+/// Runs `work`, which writes nothing, on a thread of its own. An interruption leaves the thread to end by itself.
+///
+/// # Errors
+/// The failure of the work, or the exception that interrupted it.
+pub fn run_aside<T: Send + 'static, E: Into<Failure>>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> PyResult<T> {
+    let running = Running::begin()?;
+    let (send, receive) = sync_channel(1);
+    threads::spawn("plan", move || {
+        let _running = running;
+        // Nobody receives the result of work that was interrupted.
+        let _ = send.send(work().map_err(Into::into));
+    })
+    .map_err(Failure::from)?;
+    let receive = Mutex::new(receive);
+    loop {
+        match py.detach(|| receive.lock().unpoisoned().recv_timeout(PAUSE)) {
+            Ok(result) => return Ok(result?),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Sort(SortError::Internal("the thread of a plan has died")).into());
+            }
+        }
+    }
 }
 
 /// The process that runs jobs, and their number.

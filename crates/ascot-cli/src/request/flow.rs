@@ -108,7 +108,9 @@ mod tests {
         let request = parse("--inputs a - b --outputs x - --alpha 0.2 -- prog -n --inputs c").unwrap();
         assert_eq!(request.sort.inputs, [Input::Path("a".into()), Input::Stdin, Input::Path("b".into())]);
         assert_eq!(request.outputs, [Output::Path("x".into()), Output::Stdout]);
-        let FlowFunction::Program(command) = request.function else { unreachable!("a command runs a program") };
+        let FlowFunction::Program(command) = request.function else {
+            unreachable!("a command runs a program")
+        };
         assert_eq!(command, ["prog", "-n", "--inputs", "c"]);
         assert_eq!((request.alpha, request.merged, request.idle_timeout), (Some(0.2), false, None));
         assert!(parse("--inputs a --merge-by 2,2n -- prog").unwrap().merged);

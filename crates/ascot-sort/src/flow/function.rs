@@ -146,7 +146,13 @@ impl FunctionStreams {
         self.get(input, known, time, &mut peek)
     }
 
-    fn get(&self, input: usize, known: usize, time: Duration, take: &mut dyn FnMut(&mut Queue) -> usize) -> Moved {
+    fn get(
+        &self,
+        input: usize,
+        known: usize,
+        time: Duration,
+        take: &mut dyn FnMut(&mut Queue) -> usize,
+    ) -> Moved {
         self.wait(time, Some(input), |state| {
             let queue = state.inputs.get_mut(input)?;
             if queue.len > known {
