@@ -182,7 +182,8 @@ def test_plans_of_existing_files_are_those_of_the_command(disk):
     for words, plan in told.items():
         ends = ["--memory", "16MiB", "--volume", "flash", "--explain", one, two]
         # Others use the disk meanwhile.
-        told, shown = (re.sub(r"of \S+ \S+ free", "", text) for text in (run(*words, *ends).stdout.decode(), str(plan)))
+        texts = run(*words, *ends).stdout.decode(), str(plan)
+        told, shown = (re.sub(r"of \S+ \S+ free", "", text) for text in texts)
         assert shown.replace("by volume=", "by --volume") == told.rstrip("\n"), words
 
 
