@@ -415,4 +415,4 @@ def test_progress_session_and_html(disk):
     out = [disk / "a", disk / "b"]
     job = session.run(ascot.flow, names, out, slow, layout=RECORDS, progress=seen.append)
     assert seen and seen[-1].done_bytes > 0 and job.report.memory_bytes <= 32 * MIB
-    assert "streamed" in str(job) and "flow" in job._repr_html_()
+    assert "streamed" in str(job) and "flow" in job._repr_html_() and "records" not in job._repr_html_()
