@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from ascot import _native
 from ascot.batches import Batch, Batches
 from ascot.sources import PathLike
-from ascot.units import memory_argument
+from ascot.units import count_argument, memory_argument
 
 __all__ = ["Index", "Record", "Writer", "open", "writer"]
 
@@ -114,12 +114,8 @@ class Index:
         The records come in the order of the keys, those of a key by epoch. `epoch` selects one epoch. A key that was
         never written has no records.
         """
-        if isinstance(keys, bytes | bytearray | str):
-            if isinstance(keys, str):
-                raise TypeError("a key is bytes, not text: encode it")
-            keys = [bytes(keys)]
         native = self._open()
-        found = [Record(*record) for record in native.get(keys, epoch)]
+        found = [Record(*record) for record in native.get(_keys(keys), _epoch(epoch))]
         self._warn(native)
         return found
 
@@ -131,7 +127,7 @@ class Index:
         Keys are compared by their bytes. The records are read while the iterator is used.
         """
         native = self._open()
-        for batch in native.range(start or b"", stop, epoch):
+        for batch in native.range(_key(start) or b"", _key(stop), _epoch(epoch)):
             for record in batch:
                 yield Record(*record)
         self._warn(native)
@@ -141,18 +137,14 @@ class Index:
 
         Keys are fixed-size binary if the index has keys of one length, else binary. Otherwise as `get`.
         """
-        if isinstance(keys, bytes | bytearray | str):
-            if isinstance(keys, str):
-                raise TypeError("a key is bytes, not text: encode it")
-            keys = [bytes(keys)]
         native = self._open()
-        found = _native.index_get(native, keys, epoch)
+        found = _native.index_get(native, _keys(keys), _epoch(epoch))
         self._warn(native)
         return found
 
     def batches(self, start: bytes | None = None, stop: bytes | None = None, *, epoch: int | None = None) -> Batches:
         """The records of `range` as a stream of Arrow batches with the columns of `get_batch`."""
-        return Batches(_native.index_range(self._open(), start or b"", stop, epoch))
+        return Batches(_native.index_range(self._open(), _key(start) or b"", _key(stop), _epoch(epoch)))
 
     def _warn(self, native: _native.Index) -> None:
         texts = native.take_warnings()
@@ -180,6 +172,23 @@ class Index:
     def __repr__(self) -> str:
         state = "closed" if self._native is None else f"{self._native.epochs} epochs"
         return f"<ascot.index.Index {self.path}: {state}>"
+
+
+def _keys(keys: Any) -> Any:
+    """The keys of a query; one key is a list of one."""
+    return [_key(keys)] if isinstance(keys, bytes | bytearray | str) else keys
+
+
+def _key(key: Any) -> bytes | None:
+    if isinstance(key, str):
+        raise TypeError("a key is bytes, not text: encode it")
+    if key is not None and not isinstance(key, bytes | bytearray | memoryview):
+        raise TypeError(f"a key is bytes, not {type(key).__name__}")
+    return None if key is None else bytes(key)
+
+
+def _epoch(epoch: int | None) -> int | None:
+    return count_argument("epoch", epoch, 64)
 
 
 class Writer:

@@ -7,7 +7,7 @@ stops the job, which removes its files, and raises KeyboardInterrupt.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 from ascot import _native
@@ -17,7 +17,7 @@ from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layo
 from ascot.progress import ProgressLike, reporter
 from ascot.reports import Plan, Report, plan_of_report, report_of
 from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, sources_of
-from ascot.units import memory_argument
+from ascot.units import count_argument, memory_argument
 
 __all__ = ["Job", "merge", "reshape", "resume", "sort", "split"]
 
@@ -227,7 +227,7 @@ def reshape(
         raise ValueError("ranges are of the key that orders the records: leave out by_key, or give by='hash'")
     route_keys = [request.layout.key_text(one) for one in keys_of(by_key)]
     request.set(merge=True, route=by, route_keys=route_keys)
-    return request.write(to, parts, _native.sort)
+    return request.write(to, _number_of_files(parts), _native.sort)
 
 
 def split(
@@ -254,7 +254,9 @@ def split(
     if rule == "size" and (keyed or boundaries is not None):
         raise ValueError("by='size' uses no key: leave out key and boundaries, or split by 'range' or 'hash'")
     request.set(boundaries=boundaries if boundaries is None else os.fspath(boundaries))
-    return request.write(to, parts, lambda options, progress: _native.split(options, rule, progress))
+    return request.write(
+        to, _number_of_files(parts), lambda options, progress: _native.split(options, rule, progress)
+    )
 
 
 def resume(directory: PathLike, *, memory: int | str | None = None, progress: ProgressLike = None) -> Job:
@@ -292,8 +294,7 @@ class Request:
         given = {**_SETTINGS, **settings}
         self.progress = given.pop("progress", None)
         given["memory"] = memory_argument(settings.get("memory"))
-        temp: Any = given["temp"]
-        given["temp"] = [os.fspath(temp)] if isinstance(temp, str | os.PathLike) else [os.fspath(one) for one in temp]
+        given["temp"] = _directories(given["temp"])
         volume: Any = given["volume"]
         given["volume"] = None if volume is None else os.fspath(volume)
         self.options = {
@@ -361,6 +362,21 @@ def column_keys(key: KeyLike | None, reverse: bool) -> list[tuple[str, bool, boo
         if not isinstance(one.target, str) or one.type is not None:
             raise ValueError(f"{one!r}: a key of Arrow batches is the name of a column")
     return [(str(one.target), one.descending != reverse, one.nulls == "first") for one in keys]
+
+
+def _number_of_files(parts: int) -> int:
+    number = count_argument("parts", parts)
+    if number is None:
+        raise TypeError("parts is the number of files, not None")
+    return number
+
+
+def _directories(temp: Any) -> list[str]:
+    if isinstance(temp, str | bytes | os.PathLike):
+        temp = [temp]
+    if not isinstance(temp, Iterable):
+        raise TypeError(f"temp is a directory or a list of directories, not {temp!r}")
+    return [os.fsdecode(one) for one in temp]
 
 
 def _layout_for(inputs: list[str], layout: LayoutLike | None, key: KeyLike | None) -> Layout:

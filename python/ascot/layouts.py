@@ -306,7 +306,7 @@ class Fixed(_Bytes):
         if length < 1:
             raise ValueError(f"a record of {length} bytes: it has at least one")
         self.length, self.key = length, key
-        self.fields = None if fields is None else {name: (start, type) for name, (start, type) in fields.items()}
+        self.fields = None if fields is None else _fields(fields)
 
     def text(self) -> str:
         return f"fixed:{self.length}"
@@ -394,7 +394,20 @@ class Floats(_Numbers):
     _types = ("f32", "f64")
 
 
+def _fields(fields: Any) -> dict[str, tuple[int, str]]:
+    places = fields.items() if isinstance(fields, Mapping) else [(None, None)]
+    found: dict[str, tuple[int, str]] = {}
+    for name, place in places:
+        start, type = place if isinstance(place, tuple) and len(place) == 2 else (None, None)
+        if not (isinstance(name, str) and isinstance(start, int) and isinstance(type, str)):
+            raise TypeError(f"fields have a name, a first byte and a type, such as {{'id': (0, 'u64')}}, not {fields!r}")
+        found[name] = (start, type)
+    return found
+
+
 def _byte(argument: str, text: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{argument} is one character, not {text!r}")
     if len(text) != 1 or ord(text) > 255:
         raise ValueError(f"{argument}={text!r}: give one character of one byte")
 

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ascot import _native
 from ascot.batches import Batches
-from ascot.units import memory_argument
+from ascot.units import count_argument, memory_argument
 
 __all__ = ["Session"]
 
@@ -42,7 +42,7 @@ class Session:
     jobs: int
 
     def __init__(self, memory: int | str, *, jobs: int = 2) -> None:
-        if jobs < 1:
+        if count_argument("jobs", jobs) is None or jobs < 1:
             raise ValueError(f"jobs={jobs}: a session runs at least one job")
         self.memory = self._free = _bytes(memory)
         self.jobs = jobs

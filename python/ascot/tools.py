@@ -10,6 +10,7 @@ from ascot import _native
 from ascot.layouts import KeyLike, LayoutLike, layout_of, record_options
 from ascot.progress import Progress, reporter
 from ascot.sources import PathLike, Source, sources_of
+from ascot.units import count_argument
 
 __all__ = ["Checked", "Disorder", "check", "gen"]
 
@@ -29,8 +30,9 @@ def gen(
     `start` is the number of the first one. `ascii` makes them printable, `skew` makes keys repeat. Returns the bytes
     written.
     """
-    if count < 0 or start < 0:
-        raise ValueError("count and start are not negative")
+    count_argument("count", count, 64)
+    count_argument("start", start, 64)
+    count_argument("threads", threads)
     with reporter(progress) as report:
         options = {"output": os.fspath(to), "count": count, "start": start, "ascii": ascii, "skewed": skew}
         return _native.generate({**options, "threads": threads}, report)

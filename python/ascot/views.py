@@ -7,6 +7,7 @@ gives a file object; each reads only the blocks that it needs.
 from __future__ import annotations
 
 import io
+import operator
 import os
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,7 @@ from ascot.layouts import LayoutLike, layout_of
 from ascot.progress import reporter
 from ascot.reports import Report, report_of
 from ascot.sources import PathLike
-from ascot.units import memory_argument
+from ascot.units import count_argument, memory_argument
 
 __all__ = ["Part", "View", "view"]
 
@@ -36,7 +37,8 @@ def view(path: PathLike, *, memory: int | str | None = None, threads: int | None
     ...     len(view), bytes(view[10:12]), bytes(view.keys("500", "502"))
     (1000, b'010\\n011\\n', b'500\\n501\\n')
     """
-    return View(path, _native.open_view(os.fspath(path), memory_argument(memory), threads))
+    count = count_argument("threads", threads)
+    return View(path, _native.open_view(os.fspath(path), memory_argument(memory), count))
 
 
 class View:
@@ -93,7 +95,7 @@ class View:
             if step != 1:
                 raise ValueError(f"a slice of a view has no step, not {step}")
         else:
-            at = index.__index__()
+            at = operator.index(index)
             first = at + count if at < 0 else at
             if not 0 <= first < count:
                 raise IndexError(f"there is no record {at}: the view has {count}")

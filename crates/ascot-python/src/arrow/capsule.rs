@@ -1,10 +1,11 @@
 //! The C structures of Arrow's PyCapsule interface, moved out of capsules and into capsules.
 //!
-//! Invariants: a structure that is taken from a capsule is owned here and released once. Arrays of other libraries are
-//! checked before and after their import, so that lengths and offsets that contradict each other are errors. Memory
-//! that is shorter than all of them say cannot be recognised.
+//! Invariants: a structure that is taken from a capsule is owned here and released once. Schemas and arrays of other
+//! libraries are checked before their import, and arrays also afterwards, so that missing and released parts, and
+//! lengths and offsets that contradict each other, are errors. Memory that is shorter than all of them say cannot be
+//! recognised.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type, to_ffi};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{Array, RecordBatch, RecordBatchOptions, RecordBatchReader, StructArray};
-use arrow_schema::{DataType, Schema, SchemaRef, UnionMode};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, UnionMode};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 
@@ -44,8 +45,11 @@ impl ForeignStream {
         let stream = pointer::<FFI_ArrowArrayStream>(capsule, STREAM)?;
         // SAFETY: a capsule of this name holds such a structure, which is moved out.
         let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
-        let (Some(get_schema), Some(_)) = (stream.get_schema(), stream.release()) else {
+        if stream.release().is_none() {
             return Err(Failure::Request("the Arrow stream was read before".into()).into());
+        }
+        let (Some(get_schema), Some(_)) = (stream.get_schema(), stream.get_next()) else {
+            return Err(Failure::Batch("the Arrow stream has no functions".into()).into());
         };
         let mut schema = FFI_ArrowSchema::empty();
         // SAFETY: the function belongs to this stream, which is not released.
@@ -99,9 +103,7 @@ fn last_error(stream: &mut FFI_ArrowArrayStream, code: i32) -> Failure {
 /// The schema of batches.
 fn schema_of(schema: &FFI_ArrowSchema) -> Result<SchemaRef, Failure> {
     let wrong = |text: String| Failure::Batch(format!("the schema of the source is malformed: {text}"));
-    if schema.release().is_none() {
-        return Err(wrong("it was read before".into()));
-    }
+    check_schema(RawSchema::of(schema), 0).map_err(wrong)?;
     // The library asserts parts of the format.
     let found = catch_unwind(AssertUnwindSafe(|| DataType::try_from(schema)));
     match found
@@ -146,18 +148,90 @@ fn record_batch(array: FFI_ArrowArray, schema: &SchemaRef) -> Result<RecordBatch
     let wrong = |text: String| format!("a batch of the source contradicts itself: {text}");
     let data_type = DataType::Struct(schema.fields().clone());
     check(RawArray::of(&array), &data_type).map_err(wrong)?;
-    // SAFETY: the numbers of buffers and children were checked; the source answers for the sizes of its buffers.
-    let data =
-        unsafe { from_ffi_and_data_type(array, data_type) }.map_err(|error| wrong(error.to_string()))?;
-    data.validate_full().map_err(|error| wrong(error.to_string()))?;
-    let rows = data.len();
-    let (_, columns, nulls) = StructArray::from(data).into_parts();
+    // The library asserts what its validation does not find.
+    let imported = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the numbers of buffers and children were checked; the source answers for the sizes of its buffers.
+        let data = unsafe { from_ffi_and_data_type(array, data_type) }?;
+        data.validate_full()?;
+        Ok::<_, ArrowError>((data.len(), StructArray::from(data).into_parts()))
+    }));
+    let imported = imported.map_err(|_| wrong("its parts do not fit together".into()))?;
+    let (rows, (_, columns, nulls)) = imported.map_err(|error| wrong(error.to_string()))?;
     if nulls.is_some_and(|nulls| nulls.null_count() > 0) {
         return Err("the source has rows that are null as a whole, which are not rows of a table".into());
     }
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
         .map_err(|error| wrong(error.to_string()))
+}
+
+/// The fields of a schema as Arrow's C data interface lays them out.
+#[repr(C)]
+struct RawSchema {
+    format: *const c_char,
+    name: *const c_char,
+    metadata: *const c_char,
+    flags: i64,
+    n_children: i64,
+    children: *const *const RawSchema,
+    dictionary: *const RawSchema,
+    release: *const c_void,
+    private_data: *const c_void,
+}
+
+/// Maximum depth of types within types. A schema that contains itself has no end.
+const MAX_DEPTH: usize = 64;
+
+impl RawSchema {
+    #[expect(unsafe_code, reason = "the fields of the library's structure are private")]
+    fn of(schema: &FFI_ArrowSchema) -> &RawSchema {
+        // SAFETY: both have the layout of the C data interface, and all bit patterns are valid for this one.
+        unsafe { &*std::ptr::from_ref(schema).cast::<RawSchema>() }
+    }
+}
+
+/// Checks what the import of a schema assumes: that its texts, children and dictionary are there and not released.
+#[expect(unsafe_code, reason = "the parts of a schema lie behind pointers")]
+fn check_schema(raw: &RawSchema, depth: usize) -> Result<(), String> {
+    if raw.release.is_null() {
+        return Err("it was read before".into());
+    }
+    if depth > MAX_DEPTH {
+        return Err(format!("more than {MAX_DEPTH} types within each other"));
+    }
+    if raw.format.is_null() {
+        return Err("a type has no format".into());
+    }
+    // SAFETY: the format of a schema that is not released is a text, and its name as well if there is one.
+    let (format, name) = unsafe {
+        let name = NonNull::new(raw.name.cast_mut()).map(|name| CStr::from_ptr(name.as_ptr()));
+        (CStr::from_ptr(raw.format).to_bytes(), name)
+    };
+    if std::str::from_utf8(format).is_err() {
+        return Err("a format is not UTF-8".into());
+    }
+    if name.is_some_and(|name| name.to_str().is_err()) {
+        return Err("the name of a column is not UTF-8".into());
+    }
+    let min_children = match format {
+        b"+l" | b"+L" | b"+vl" | b"+vL" | b"+m" => 1,
+        b"+r" => 2,
+        format => usize::from(format.starts_with(b"+w:")),
+    };
+    let children = usize::try_from(raw.n_children).ok().filter(|count| *count >= min_children);
+    let children = children.ok_or_else(|| {
+        format!("a type '{}' with {} children", String::from_utf8_lossy(format), raw.n_children)
+    })?;
+    if children > 0 && raw.children.is_null() {
+        return Err("its children are missing".into());
+    }
+    for at in 0..children {
+        // SAFETY: the schema has `children` pointers to children, which live as long as the schema.
+        let child = unsafe { (*raw.children.add(at)).as_ref() };
+        check_schema(child.ok_or_else(|| format!("child {} is missing", at + 1))?, depth + 1)?;
+    }
+    // SAFETY: the dictionary, if there is one, lives as long as the schema.
+    unsafe { raw.dictionary.as_ref() }.map_or(Ok(()), |dictionary| check_schema(dictionary, depth + 1))
 }
 
 /// The fields of an array as Arrow's C data interface lays them out.
@@ -210,6 +284,9 @@ impl RawArray {
 /// Checks what the import assumes: the numbers of buffers and children, and that lengths are not negative.
 #[expect(unsafe_code, reason = "a dictionary lies behind a pointer")]
 fn check(raw: &RawArray, data_type: &DataType) -> Result<(), String> {
+    if raw.release.is_null() {
+        return Err("a part of it was read before".into());
+    }
     let length = usize::try_from(raw.length).map_err(|_| format!("a length of {}", raw.length))?;
     let offset = usize::try_from(raw.offset).map_err(|_| format!("an offset of {}", raw.offset))?;
     // No memory has more elements than this; sizes in bits still fit a number.
@@ -222,10 +299,15 @@ fn check(raw: &RawArray, data_type: &DataType) -> Result<(), String> {
     if raw.n_buffers < wanted as i64 || (wanted > 0 && raw.buffers.is_null()) {
         return Err(format!("{} buffers for values of type {data_type} instead of {wanted}", raw.n_buffers));
     }
-    let values = if let DataType::Dictionary(keys, _) = data_type { keys.as_ref() } else { data_type };
-    check_end_of_values(raw, values, end)?;
+    match data_type {
+        DataType::Utf8View | DataType::BinaryView => check_lengths_of_buffers(raw)?,
+        _ => check_end_of_values(raw, data_type, end)?,
+    }
     // SAFETY: the dictionary, if there is one, lives as long as the array.
     match (data_type, unsafe { raw.dictionary.as_ref() }) {
+        (DataType::Dictionary(keys, _), _) if !keys.is_integer() => {
+            return Err(format!("keys of type {keys} of a dictionary"));
+        }
         (DataType::Dictionary(_, values), Some(dictionary)) => check(dictionary, values)?,
         (DataType::Dictionary(..), None) => return Err("its dictionary is missing".into()),
         _ => {}
@@ -250,15 +332,38 @@ fn check_end_of_values(raw: &RawArray, data_type: &DataType, end: usize) -> Resu
     if offsets.is_null() {
         return Err("its offsets are missing".into());
     }
+    if !offsets.addr().is_multiple_of(if wide { 8 } else { 4 }) {
+        return Err("its offsets are not aligned".into());
+    }
     // SAFETY: an array of `end` values has one more offset.
     let last = unsafe {
-        if wide {
-            offsets.cast::<i64>().add(end).read_unaligned()
-        } else {
-            offsets.cast::<i32>().add(end).read_unaligned().into()
-        }
+        if wide { *offsets.cast::<i64>().add(end) } else { (*offsets.cast::<i32>().add(end)).into() }
     };
-    if last < 0 { Err(format!("an offset of {last}")) } else { Ok(()) }
+    if (0..MAX_BYTES).contains(&last) { Ok(()) } else { Err(format!("an offset of {last}")) }
+}
+
+/// No buffer has more bytes than the addresses of a process.
+const MAX_BYTES: i64 = 1 << 47;
+/// Maximum number of buffers of values in an array of views; their numbers have 32 bits.
+const MAX_VALUE_BUFFERS: i64 = 1 << 31;
+
+/// Checks the lengths of the buffers of an array of views, which its last buffer has.
+#[expect(unsafe_code, reason = "the lengths lie behind a pointer")]
+fn check_lengths_of_buffers(raw: &RawArray) -> Result<(), String> {
+    let count = raw.n_buffers - 3;
+    if count == 0 {
+        return Ok(());
+    }
+    let at = usize::try_from(count).ok().filter(|_| count < MAX_VALUE_BUFFERS);
+    let at = at.ok_or_else(|| format!("{} buffers", raw.n_buffers))? + 2;
+    let lengths = raw.buffer(at);
+    if lengths.is_null() || !lengths.addr().is_multiple_of(8) {
+        return Err("the lengths of its buffers are missing".into());
+    }
+    // SAFETY: the last buffer has the lengths of all buffers between the views and itself.
+    let lengths = unsafe { std::slice::from_raw_parts(lengths.cast::<i64>(), at - 2) };
+    let wrong = lengths.iter().find(|length| !(0..MAX_BYTES).contains(*length));
+    wrong.map_or(Ok(()), |length| Err(format!("a buffer of {length} bytes")))
 }
 
 /// Minimum number of buffers of an array.

@@ -279,6 +279,19 @@ impl JobHandle {
         self.shared.report().ok_or(FAULT)
     }
 
+    /// Stops the job, and waits for its end. While the job may still hold the stream of another library, the caller
+    /// must not hold the interpreter.
+    pub fn stop(&mut self) {
+        self.shared.cancel.cancel();
+        self.shared.change(|state| {
+            state.slot = Slot::Ended;
+            state.blocks.clear();
+        });
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
     /// Calls `find` with the first block of the output; returns the default if there is none.
     pub fn of_first_block<T: Default>(&self, find: impl FnOnce(&[u8]) -> T) -> T {
         let state = self.shared.state();
@@ -308,14 +321,7 @@ impl State {
 
 impl Drop for JobHandle {
     fn drop(&mut self) {
-        self.shared.cancel.cancel();
-        self.shared.change(|state| {
-            state.slot = Slot::Ended;
-            state.blocks.clear();
-        });
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 

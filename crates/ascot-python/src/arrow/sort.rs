@@ -98,8 +98,8 @@ fn batches_to_batches(
     let mut request = request?;
     let shares = Shares::divide(&mut request)?;
     let decoder = encoder.decoder(shares.limits);
-    let job = Begun::new(request, &shares, Some((&mut source, Encoding::Rows(encoder))), Goal::Sort)?;
-    job.attend(py, &mut source, progress, Until::FirstBlock)?;
+    let mut job = Begun::new(request, &shares, Some((&mut source, Encoding::Rows(encoder))), Goal::Sort)?;
+    job.attend(py, Some(&mut source), progress, Until::FirstBlock)?;
     Ok(job.into_stream(Decoding::Rows(Box::new(decoder))))
 }
 
@@ -117,8 +117,7 @@ fn files_to_batches(
     // Wrong fields are refused before the job begins.
     let fields = arrow.fields(layout)?;
     let mut job = Begun::new(request, &shares, None, Goal::Sort)?;
-    job.handle.attend(py, None, progress, Until::FirstBlock)?;
-    job.handle.check()?;
+    job.attend(py, None, progress, Until::FirstBlock)?;
     // The first block holds the header. There is none if there was nothing to sort.
     let first = job.handle.of_first_block(|bytes| first_record(layout, bytes).to_vec());
     if header {
@@ -146,8 +145,8 @@ pub fn sort_source(
     let mut request = options.request_with(vec![Input::Program], options.output()?, records, writes)?;
     let shares = Shares::divide(&mut request)?;
     let goal = view.map_or(Goal::Sort, Goal::View);
-    let job = Begun::new(request, &shares, Some((&mut source, encoding)), goal)?;
-    job.attend(py, &mut source, progress.as_ref(), Until::End)?;
+    let mut job = Begun::new(request, &shares, Some((&mut source, encoding)), goal)?;
+    job.attend(py, Some(&mut source), progress.as_ref(), Until::End)?;
     let result = job.handle.report()?;
     told_of(Finished { result, warnings: job.shared.take_warnings() })
 }
@@ -195,13 +194,18 @@ impl Begun {
     }
 
     fn attend(
-        &self,
+        &mut self,
         py: Python<'_>,
-        source: &mut Source,
+        source: Option<&mut Source>,
         progress: Option<&Py<PyAny>>,
         until: Until,
     ) -> PyResult<()> {
-        self.handle.attend(py, self.passes.then_some(source), progress, until)?;
+        let attended = self.handle.attend(py, source.filter(|_| self.passes), progress, until);
+        if attended.is_err() {
+            // A thread of the job may need the interpreter to release the stream of another library.
+            py.detach(|| self.handle.stop());
+        }
+        attended?;
         Ok(self.handle.check()?)
     }
 
