@@ -84,6 +84,7 @@ def check(
     >>> checked.records, checked.is_sorted
     (1000, False)
     """
+    count_argument("threads", threads)
     described, files = record_options(layout_of(layout), key, reverse), sources_of(source)
     with reporter(progress) as report:
         records, size, duplicates, checksum, first = _native.check(files.paths, described, threads, report)

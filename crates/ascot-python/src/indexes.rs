@@ -20,6 +20,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
 
 use crate::errors::Failure;
 use crate::request::{Bytes, memory};
+use crate::running::Opener;
 
 /// Default memory of a writer, bytes.
 const WRITER_MEMORY_BYTES: u64 = 64 << 20;
@@ -212,6 +213,7 @@ fn choice<C: Copy>(argument: &str, word: &str, choices: &[(&str, C)]) -> Result<
 #[pyclass(frozen, module = "ascot._native")]
 pub struct IndexWriter {
     writer: Mutex<Option<DirectoryWriter>>,
+    opener: Opener,
 }
 
 /// Opens the indexed directory `path` for writing.
@@ -221,7 +223,7 @@ pub fn open_writer(py: Python<'_>, path: PathBuf, options: WriterOptions) -> PyR
     let bytes = whole(memory(options.memory.as_ref())?.unwrap_or(WRITER_MEMORY_BYTES));
     let open = || DirectoryWriter::open(&Disk::default(), &path, &opening, bytes);
     let writer = py.detach(open).map_err(Failure::from)?;
-    Ok(IndexWriter { writer: Mutex::new(Some(writer)) })
+    Ok(IndexWriter { writer: Mutex::new(Some(writer)), opener: Opener::new() })
 }
 
 #[pymethods]
@@ -265,12 +267,16 @@ impl IndexWriter {
 
     /// Closes the directory. Records since the last epoch become an epoch.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.opener.check("writer")?;
         let Some(writer) = self.writer.lock().unpoisoned().take() else { return Ok(()) };
         py.detach(|| writer.close()).map(drop).map_err(|error| Failure::from(error).into())
     }
 
     /// Closes the directory without the records since the last epoch.
     fn abandon(&self, py: Python<'_>) {
+        if self.opener.is_forked() {
+            return;
+        }
         let writer = self.writer.lock().unpoisoned().take();
         py.detach(|| drop(writer));
     }
@@ -282,12 +288,24 @@ impl IndexWriter {
         py: Python<'_>,
         act: impl FnOnce(&mut DirectoryWriter) -> Result<R, IndexError> + Send,
     ) -> PyResult<R> {
+        self.opener.check("writer")?;
         let closed = || PyValueError::new_err("the writer is closed: open the directory again to append");
         let done = py.detach(|| {
             let mut writer = self.writer.lock().unpoisoned();
             writer.as_mut().map(act)
         });
         done.ok_or_else(closed)?.map_err(|error| Failure::from(error).into())
+    }
+}
+
+impl Drop for IndexWriter {
+    fn drop(&mut self) {
+        if self.opener.is_forked()
+            && let Ok(mut writer) = self.writer.try_lock()
+        {
+            // The directory belongs to the process that opened it.
+            std::mem::forget(writer.take());
+        }
     }
 }
 

@@ -128,6 +128,31 @@ impl Drop for Running {
     }
 }
 
+/// The process that opened something whose threads do not exist in a process forked from it.
+pub struct Opener(u32);
+
+impl Opener {
+    /// This process.
+    pub fn new() -> Opener {
+        Opener(process::id())
+    }
+
+    /// Whether this process was forked from that one.
+    pub fn is_forked(&self) -> bool {
+        self.0 != process::id()
+    }
+
+    /// Fails in a process that was forked after `what` was opened.
+    pub fn check(&self, what: &str) -> Result<(), Failure> {
+        if !self.is_forked() {
+            return Ok(());
+        }
+        Err(Failure::Request(format!(
+            "the {what} was opened before this process was forked\n  open it in the process that uses it"
+        )))
+    }
+}
+
 /// Runs the handlers of signals, and reports progress if there is any news.
 pub fn report_progress(py: Python<'_>, news: Option<Progress>, progress: Option<&Py<PyAny>>) -> PyResult<()> {
     py.check_signals()?;

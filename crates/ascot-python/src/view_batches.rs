@@ -35,7 +35,7 @@ pub fn view_batches(
     stop: u64,
     arrow: ArrowOptions,
 ) -> PyResult<BatchStream> {
-    let view = Arc::clone(view.view());
+    let view = Arc::clone(view.view()?);
     let begun = run(py, None, |_, _| ViewBatches::begin(view, start, stop, &arrow))?;
     Ok(BatchStream::new(Box::new(begun.result), &Cancel::new()))
 }

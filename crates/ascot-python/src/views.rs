@@ -17,7 +17,7 @@ use pyo3::types::PyBytes;
 use crate::errors::Failure;
 use crate::jobs::{Told, told_of};
 use crate::request::{Bytes, at_least, memory, volumes_of_view};
-use crate::running::run;
+use crate::running::{Opener, run};
 
 /// Default memory of a view, bytes; that of the command.
 const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
@@ -34,6 +34,7 @@ pub struct OpenedView {
     view: Arc<dyn View>,
     /// Held by the long slice that uses the memory.
     turn: Mutex<()>,
+    opener: Opener,
 }
 
 /// Opens the view `path`.
@@ -51,7 +52,7 @@ pub fn open_view(
         let opening = OpenView { memory_bytes, threads, volumes, ..OpenView::default() };
         opening.open(&path).map_err(Failure::from)
     })?;
-    Ok(OpenedView { view: finished.result, turn: Mutex::default() })
+    Ok(OpenedView { view: finished.result, turn: Mutex::default(), opener: Opener::new() })
 }
 
 #[pymethods]
@@ -94,18 +95,20 @@ impl OpenedView {
 
     /// Offset of a record, bytes.
     fn offset_of_record(&self, py: Python<'_>, record: u64) -> PyResult<u64> {
-        Ok(py.detach(|| self.view.offset_of_record(record)).map_err(Failure::from)?)
+        let view = self.view()?;
+        Ok(py.detach(|| view.offset_of_record(record)).map_err(Failure::from)?)
     }
 
     /// Offset of the first record with at least this key, bytes. Hexadecimal digits after `0x` are bytes.
     fn offset_of_key(&self, py: Python<'_>, key: &str) -> PyResult<u64> {
-        let find = || self.view.offset_of_key(&self.view.key(key)?);
+        let view = self.view()?;
+        let find = || view.offset_of_key(&view.key(key)?);
         Ok(py.detach(find).map_err(Failure::from)?)
     }
 
     /// The bytes from `start` to `stop`.
     fn read<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let stop = stop.min(self.view.bytes());
+        let stop = stop.min(self.view()?.bytes());
         let part = start.min(stop)..stop;
         let len = part.end - part.start;
         if len <= SHORT_BYTES {
@@ -128,7 +131,7 @@ impl OpenedView {
         output: PathBuf,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Told> {
-        let stop = stop.min(self.view.bytes());
+        let stop = stop.min(self.view()?.bytes());
         let part = start.min(stop)..stop;
         let output = Output::Path(output);
         let finished = run(py, progress.as_ref(), |observer, cancel| {
@@ -139,15 +142,19 @@ impl OpenedView {
     }
 
     /// A reader of the whole view, with a position of its own.
-    fn reader(&self) -> ViewReader {
-        ViewReader { view: Arc::clone(&self.view), state: Mutex::default() }
+    fn reader(&self) -> PyResult<ViewReader> {
+        let view = Arc::clone(self.view()?);
+        Ok(ViewReader { view, state: Mutex::default(), opener: Opener::new() })
     }
 }
 
 impl OpenedView {
     /// The view.
-    pub fn view(&self) -> &Arc<dyn View> {
-        &self.view
+    ///
+    /// # Errors
+    /// This process was forked after the view was opened.
+    pub fn view(&self) -> Result<&Arc<dyn View>, Failure> {
+        self.opener.check("view").map(|()| &self.view)
     }
 
     /// Fills `out` with the bytes of `part`.
@@ -165,11 +172,21 @@ impl OpenedView {
     }
 }
 
+impl Drop for OpenedView {
+    fn drop(&mut self) {
+        if self.opener.is_forked() {
+            // The end of the view would wait for its threads.
+            std::mem::forget(Arc::clone(&self.view));
+        }
+    }
+}
+
 /// A reader of a view.
 #[pyclass(frozen, module = "ascot._native")]
 pub struct ViewReader {
     view: Arc<dyn View>,
     state: Mutex<Position>,
+    opener: Opener,
 }
 
 /// The end of the latest read, and the stream that goes on from there.
@@ -183,6 +200,7 @@ struct Position {
 impl ViewReader {
     /// At most `len` bytes from `offset` on; none at the end.
     fn read<'py>(&self, py: Python<'py>, offset: u64, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+        self.opener.check("file of the view")?;
         let read = py.detach(|| self.read_at(offset, len)).map_err(Failure::from)?;
         Ok(PyBytes::new(py, &read))
     }
@@ -221,6 +239,18 @@ impl ViewReader {
             Ok(stream) => Ok(Some(stream)),
             Err(error) if error.is_out_of_memory() => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for ViewReader {
+    fn drop(&mut self) {
+        if self.opener.is_forked() {
+            std::mem::forget(Arc::clone(&self.view));
+            // A thread that does not exist here may hold the lock.
+            if let Ok(mut position) = self.state.try_lock() {
+                std::mem::forget(position.stream.take());
+            }
         }
     }
 }
