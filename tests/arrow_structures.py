@@ -52,7 +52,7 @@ def address_of(callback):
 
 
 class Producer:
-    """Makes structures, and keeps their memory. `released` counts releases by kind; those of parts are not counted."""
+    """Makes structures, and keeps their memory. `released` counts releases by kind, without those of parts."""
 
     def __init__(self):
         self.released = Counter()

@@ -400,7 +400,7 @@ def _fields(fields: Any) -> dict[str, tuple[int, str]]:
     for name, place in places:
         start, type = place if isinstance(place, tuple) and len(place) == 2 else (None, None)
         if not (isinstance(name, str) and isinstance(start, int) and isinstance(type, str)):
-            raise TypeError(f"fields have a name, a first byte and a type, such as {{'id': (0, 'u64')}}, not {fields!r}")
+            raise TypeError(f"fields have a name, a first byte and a type: {{'id': (0, 'u64')}}, not {fields!r}")
         found[name] = (start, type)
     return found
 
