@@ -51,6 +51,17 @@ def test_public_functions_and_classes_have_docstrings():
         assert getattr(ascot, name).__doc__, name
 
 
+def test_the_reference_is_that_of_the_docstrings():
+    command = [sys.executable, ROOT / "tools" / "python_reference.py", "--print"]
+    wanted = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    page = (ROOT / "docs" / "python" / "reference.md").read_text()
+    assert page == wanted, "make it again: python tools/python_reference.py"
+    for name in sorted({*ascot.__all__} - {"Batch"}):
+        found = getattr(ascot, name)
+        if not isinstance(found, type) or not issubclass(found, (Exception, Warning)):
+            assert f"`ascot.{name}`" in page, name
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_examples_run(path, disk):
     arguments = [disk / "run"] if path.stem == "follow_particles" else [disk, "100000"]
