@@ -3,8 +3,8 @@
     python tools/python_reference.py           writes the page
     python tools/python_reference.py --print   prints it
 
-It reads the sources and imports nothing, so that it needs no build. Public are the names that `ascot/__init__.py` lists,
-those in `__all__` of its submodules, and members without a leading underscore.
+It reads the sources and imports nothing, so that it needs no build. Public are the names that `ascot/__init__.py`
+lists, those in `__all__` of its submodules, and members without a leading underscore.
 `tests/test_python_package.py` compares the page with its sources.
 """
 
