@@ -33,7 +33,8 @@ fn record() -> Command {
         .long_about(
             "Run a program under strace, with its children, and write a trace. The program has the input, the outputs \
              and the directory of this command; its exit status is that of this command, and if a signal ended it, \
-             this command ends by that signal. The trace is written in all of these cases. Only calls that succeeded \
+             this command ends by that signal. The trace is written in all of these cases. It replaces no file that the \
+             program names or opens; with -o -, the program writes its output to standard error. Only calls that succeeded \
              count, with the bytes that they moved. Pipes, sockets and terminals are left out; so are mapped files and \
              requests through io_uring, which strace does not see. With --block, the trace has the requests that disks \
              get instead, which the kernel reports to root.",

@@ -104,6 +104,8 @@ struct Resolver<'a> {
     start: &'a Start,
     threads: HashMap<u32, Thread>,
     processes: Vec<Process>,
+    /// Threads with lines before the result that names them, and whether they have ended.
+    unconfirmed: HashMap<u32, bool>,
     /// Lines of threads whose maker is not known yet.
     waiting: HashMap<u32, Vec<Vec<u8>>>,
     waiting_bytes: usize,
@@ -121,6 +123,7 @@ impl<'a> Resolver<'a> {
             start,
             threads: HashMap::new(),
             processes: Vec::new(),
+            unconfirmed: HashMap::new(),
             waiting: HashMap::new(),
             waiting_bytes: 0,
             start_ns: 0,
@@ -174,6 +177,7 @@ impl<'a> Resolver<'a> {
                 let running = self.threads.get(&maker).and_then(|state| state.running.as_ref());
                 let text = running.map(|(text, _)| text.clone()).unwrap_or_default();
                 self.add_thread(maker, thread, &text);
+                self.unconfirmed.insert(thread, false);
                 Ok(true)
             }
             [] => {
@@ -237,6 +241,9 @@ impl<'a> Resolver<'a> {
     /// A thread ends, and with the last one of a table its descriptors.
     fn end(&mut self, thread: u32, time_ns: u64) -> Result<(), TraceError> {
         let Some(state) = self.threads.remove(&thread) else { return Ok(()) };
+        if let Some(ended) = self.unconfirmed.get_mut(&thread) {
+            *ended = true;
+        }
         if let Some((_, started_ns)) = state.running {
             self.calls.order.ended(started_ns.saturating_sub(self.start_ns), thread);
         }
@@ -293,7 +300,8 @@ impl<'a> Resolver<'a> {
 
     /// A call that makes threads has its result: the lines of the thread that waited are applied.
     fn made(&mut self, maker: u32, thread: u32, text: &[u8]) -> Result<(), TraceError> {
-        if !self.threads.contains_key(&thread) {
+        let has_ended = self.unconfirmed.remove(&thread) == Some(true);
+        if !has_ended && !self.threads.contains_key(&thread) {
             self.add_thread(maker, thread, text);
         }
         for line in self.waiting.remove(&thread).unwrap_or_default() {

@@ -260,6 +260,26 @@ fn processes_in_a_namespace_of_their_own_keep_their_descriptors() {
     assert!(!found.resolved.recording.incomplete);
 }
 
+/// A process may end before the log has the result of the call that made it; its descriptors end with it.
+#[test]
+fn a_process_that_ends_before_it_is_named_has_ended() {
+    let found = converted(
+        r#"100 1.000000 execve("/bin/sh", [...], 0x1 /* 9 vars */) = 0
+100 1.000010 openat(AT_FDCWD</data>, "a", O_RDWR|O_CREAT, 0600) = 3</data/a>
+100 1.000020 unlink("a") = 0
+100 1.000030 clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>
+101 1.000040 write(3</data/a>, ""..., 5) = 5
+101 1.000050 +++ exited with 0 +++
+100 1.000060 <... clone resumed>) = 101
+100 1.000070 close(3</data/a>(deleted)) = 0
+100 1.000080 +++ exited with 0 +++
+"#,
+    );
+    assert_eq!(found.of_kind(Kind::Delete), [("/data/a", 0)]);
+    assert!(!found.resolved.recording.incomplete);
+    assert_eq!(found.resolved.processes.len(), 2);
+}
+
 /// An exec by a thread that is not the first: its process runs the program, and marked descriptors are closed.
 #[test]
 fn any_thread_may_run_another_program() {
