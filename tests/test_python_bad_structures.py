@@ -1,13 +1,11 @@
 """Arrow structures of other libraries: each is released once, and malformed ones are refused.
 
-`./dev test` runs this file in Python's development mode (`python -X dev`), and with `--all` also under valgrind.
+`./dev test` runs this file in Python's development mode (`python -X dev`).
 """
 
 import ctypes
 import gc
 import os
-import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -17,7 +15,6 @@ import numpy
 import pyarrow
 import pytest
 from arrow_structures import BatchOf, Producer, Schema, StreamOf
-from conftest import disk_directory
 from support import ROOT, leftovers
 
 TABLE = pyarrow.table({"k": [3, 1, 2], "s": ["c", "a", "b"]})
@@ -320,32 +317,3 @@ def test_capsules_that_nobody_reads_are_released():
         ascot.sort(TABLE, key="k").__arrow_c_stream__()
     gc.collect()
     assert pyarrow.record_batch(batches[0]).num_rows == 3
-
-
-# ---------------------------------------------------------------- valgrind
-
-
-@pytest.mark.long
-def test_valgrind_finds_no_wrong_access(disk):
-    """The tests of this file, in an interpreter whose every access to memory is checked.
-
-    The extension is built to make system calls through the C library, since valgrind has no vDSO.
-    """
-    if shutil.which("valgrind") is None:
-        pytest.skip("valgrind is not installed")
-    build = disk_directory() / "valgrind"
-    environment = {**os.environ, "RUSTFLAGS": "--cfg rustix_use_libc", "PYTHONMALLOC": "malloc"}
-    cargo = ["cargo", "build", "--quiet", "--locked", "-p", "ascot-python", "--lib", "--target-dir", build]
-    subprocess.run(cargo, cwd=ROOT, env=environment, check=True)
-    package = disk / "site" / "ascot"
-    shutil.copytree(ROOT / "python" / "ascot", package)
-    shutil.copy(build / "debug" / "lib_native.so", package / "_native.abi3.so")
-    log = disk / "log"
-    done = subprocess.run(
-        ["valgrind", f"--log-file={log}", "--undef-value-errors=no", sys.executable, "-m", "pytest", "-q", "-x",
-         "-p", "no:cacheprovider", "-k", "not interrupts and not valgrind", __file__],
-        capture_output=True, text=True, cwd=disk, env={**environment, "PYTHONPATH": str(package.parent)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    errors = re.findall(r"Invalid (?:read|write|free)[^\n]*\n(?:==\d+==    [^\n]*\n)*", log.read_text())
-    assert not [error for error in errors if "_native" in error], log.read_text()
