@@ -5,7 +5,6 @@
 
 import ctypes
 import gc
-import os
 import subprocess
 import sys
 import textwrap
