@@ -118,10 +118,15 @@ def test_a_trace_that_the_command_names_is_refused_before_it_runs(disk):
 
 def test_a_file_that_the_program_opened_is_not_replaced(disk):
     done = run("trace", "record", "-o", "result", "--", "sh", "-c", "echo mine > result", cwd=disk, expect=2)
-    assert "has opened this file" in done.stderr and (disk / "result").read_text() == "mine\n"
+    assert "has opened or made this file" in done.stderr and (disk / "result").read_text() == "mine\n"
     assert "ascot trace convert result.log -o result.trace" in done.stderr
     run("trace", "convert", "result.log", "-o", "result.trace", cwd=disk)
     assert file_of(census(disk / "result.trace"), "result")["written_bytes"] == 5
+    for maker in ("mv", "ln"):
+        (disk / "data").write_text("data")
+        done = run("trace", "record", "-o", "made", "--", "sh", "-c", f"n=ade; {maker} data m$n", cwd=disk, expect=2)
+        assert "has opened or made this file" in done.stderr and (disk / "made").read_text() == "data"
+        (disk / "made").unlink()
 
 
 def test_holes_and_truncation_give_space_back(disk):

@@ -148,7 +148,7 @@ pub enum TraceError {
         what: String,
     },
     /// The program has opened the file that the trace would replace.
-    #[error("{}: the program has opened this file, and the trace does not replace it", path.display())]
+    #[error("{}: the program has opened or made this file, and the trace does not replace it", path.display())]
     OpenedByProgram {
         /// The trace.
         path: PathBuf,

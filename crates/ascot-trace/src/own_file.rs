@@ -35,11 +35,24 @@ pub fn refuse_named(command: &[OsString], trace: &Path) -> Result<(), TraceError
     }
 }
 
-/// Refuses a trace that has the name of a file that the program opened.
-pub fn refuse_opened(files: &[TracedFile], trace: &Path) -> Result<(), TraceError> {
+/// The regular file of a name, if there is one: its device, its number, and the time of its last change.
+#[derive(PartialEq, Eq)]
+pub struct Identity(Option<(u64, u64, i64, i64)>);
+
+/// What has the name of the trace. A file that gets this name during a recording has another identity.
+pub fn identity(trace: &Path) -> Identity {
+    let found = fs::metadata(trace).ok().filter(Metadata::is_file);
+    Identity(found.map(|it| (it.dev(), it.ino(), it.mtime(), it.mtime_nsec())))
+}
+
+/// Refuses a trace that has the name of a file that the program opened, or that got this name (`mv`, `ln`) since
+/// `before` the program started.
+pub fn refuse_opened(files: &[TracedFile], trace: &Path, before: &Identity) -> Result<(), TraceError> {
     let Some(name) = real(trace).filter(|_| !is_standard_output(trace)) else { return Ok(()) };
+    let now = identity(trace);
+    let other = now.0.is_some() && now != *before;
     let opened = files.iter().any(|file| !file.deleted && file.path == name.as_os_str().as_bytes());
-    match opened && fs::symlink_metadata(trace).is_ok() {
+    match other || (opened && fs::symlink_metadata(trace).is_ok()) {
         true => Err(TraceError::OpenedByProgram { path: trace.to_owned() }),
         false => Ok(()),
     }
@@ -102,9 +115,15 @@ mod tests {
         let trace = dir.path().join("run.trace");
         let path = trace.canonicalize().unwrap_or(dir.path().canonicalize().unwrap().join("run.trace"));
         let opened = TracedFile { path: path.into_os_string().into_encoded_bytes(), ..TracedFile::default() };
-        assert!(refuse_opened(std::slice::from_ref(&opened), &trace).is_ok(), "it is gone");
+        let none = identity(&trace);
+        assert!(refuse_opened(std::slice::from_ref(&opened), &trace, &none).is_ok(), "it is gone");
         fs::write(&trace, "mine").unwrap();
-        assert!(refuse_opened(std::slice::from_ref(&opened), &trace).is_err());
-        assert!(refuse_opened(&[TracedFile { deleted: true, ..opened }], &trace).is_ok());
+        let there = identity(&trace);
+        assert!(refuse_opened(std::slice::from_ref(&opened), &trace, &there).is_err());
+        assert!(refuse_opened(&[TracedFile { deleted: true, ..opened }], &trace, &there).is_ok());
+        assert!(refuse_opened(&[], &trace, &none).is_err(), "it is new");
+        fs::write(dir.path().join("other"), "mine").unwrap();
+        fs::rename(dir.path().join("other"), &trace).unwrap();
+        assert!(refuse_opened(&[], &trace, &there).is_err(), "it is another one");
     }
 }

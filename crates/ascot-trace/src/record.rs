@@ -106,6 +106,7 @@ pub fn record(
         is_file,
         may_be_same,
     };
+    let before = own_file::identity(&request.output);
     let status = run_strace(request, log.path(), signal, gives_up)?;
     if fs::metadata(log.path()).map_or(0, |metadata| metadata.len()) == 0 {
         return Err(TraceError::NothingSeen { program: named.to_string_lossy().into_owned() });
@@ -121,7 +122,7 @@ pub fn record(
         return Err(TraceError::NotRun { program: named.to_string_lossy().into_owned() });
     }
     let converted = converted.and_then(|(written, mut resolved)| {
-        own_file::refuse_opened(&resolved.files, &request.output)?;
+        own_file::refuse_opened(&resolved.files, &request.output, &before)?;
         find_holes(&mut resolved.files);
         finish(written, resolved, &labels)
     });

@@ -92,6 +92,7 @@ pub fn record(
     let start_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let first_ns = now_ns();
     instance.switch(true)?;
+    let before = own_file::identity(output);
     let child = command.spawn().map_err(|source| TraceError::NotStarted {
         program: command.get_program().to_string_lossy().into_owned(),
         source,
@@ -116,7 +117,7 @@ pub fn record(
     let kernel = observed.processes.count();
     let processes = observed.processes.into_table();
     let extents = observed.held.finish();
-    let opened = own_file::refuse_opened(&extents.files, output).err();
+    let opened = own_file::refuse_opened(&extents.files, output, &before).err();
     let other = opened.is_some().then(|| beside(output));
     if let Some(other) = &other {
         writer = TraceWriter::create(other)?;
