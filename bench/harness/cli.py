@@ -1,4 +1,4 @@
-"""The bench's command line: `run.py sort|around|moves|plan|view|index|streams|seeks|traces [options]`."""
+"""The bench's command line: `run.py sort|around|moves|plan|view|index|streams|seeks|traces|python [options]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import around, index, machine, moves, plans, report, seeks, seeks_page, streams, traces, view
+from . import around, index, machine, moves, plans, python, report, seeks, seeks_page, streams, traces, view
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -22,7 +22,7 @@ from .units import GB, GIB, MIB, decimal, parse_size
 BENCH = Path(__file__).resolve().parent.parent
 
 
-COMMANDS = "sort|around|moves|plan|view|index|streams|seeks|traces"
+COMMANDS = "sort|around|moves|plan|view|index|streams|seeks|traces|python"
 
 
 def _size(text: str) -> int:
@@ -66,6 +66,24 @@ def _add_traces(commands: Any) -> None:
     add("--log", type=Path, help="the log of strace of all calls, from an earlier session")
     add("--out", type=Path, help="where the result goes (bench/results/DATE-traces)")
     add("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+
+
+def _add_python(commands: Any) -> None:
+    package = commands.add_parser("python", help="the Python package: against the command, DuckDB and Polars")
+    add = package.add_argument
+    add("--parts", default=",".join(python.PARTS), help=f"some of {','.join(python.PARTS)}")
+    add("--files", type=_size, default=2 * GB, help="bytes of the file that is sorted (2GB)")
+    add("--arrow", type=_size, default=2 * GB, help="bytes of the batches that are sorted within the cap (2GB)")
+    add("--rich", type=_size, default=8 * GB, help="bytes of the batches that are sorted in memory (8GB)")
+    add("--memory", type=_size, default=512 * MIB, help="the cap (512MiB)")
+    add("--repeats", type=int, default=3, help="measured runs of each (3)")
+    add("--dir", type=Path, default=BENCH / ".cache", help="where data and spills go")
+    add("--out", type=Path, help="where the result goes (bench/results/DATE-python)")
+    add("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+    add(
+        "--get", type=Path, default=BENCH.parent / "target" / "release" / "examples" / "get",
+        help="cargo build --release -p ascot-index --example get",
+    )  # fmt: skip
 
 
 def _add_seeks(commands: Any) -> None:
@@ -116,7 +134,7 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     cores = len(os.sched_getaffinity(0))
     sizes.add_argument("--threads", type=int, default=cores, help="threads of all programs (cores)")
-    for add_command in (_add_streams, _add_seeks, _add_traces):
+    for add_command in (_add_streams, _add_seeks, _add_traces, _add_python):
         add_command(commands)
     moving = commands.add_parser("moves", help="merge, split and reshape, compared with the volume's rate")
     moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
@@ -257,6 +275,17 @@ def _moves(args: argparse.Namespace) -> int:
     return _write_result(args, "moves", result, moves.markdown(result))
 
 
+def _python(args: argparse.Namespace) -> int:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    sizes = {"files": args.files, "arrow": args.arrow, "memory": args.rich}
+    with tempfile.TemporaryDirectory(prefix="python-", dir=args.dir.resolve()) as work:
+        result = python.run(
+            str(args.ascot.resolve()), args.get.resolve(), Path(work), sizes, args.memory, args.parts.split(","),
+            args.repeats,
+        )  # fmt: skip
+    return _write_result(args, "python", result, python.markdown(result))
+
+
 def options(args: argparse.Namespace) -> Options:
     """The session's options, defaults filled in by size of bench."""
     quick = args.quick
@@ -313,6 +342,8 @@ def main(argv: list[str] | None = None) -> int:
         return _traces(args)
     if args.command == "moves":
         return _moves(args)
+    if args.command == "python":
+        return _python(args)
     if args.command == "plan":
         return _plan(args)
     if args.command == "view":
