@@ -142,7 +142,8 @@ def _index(ascot: str, get: Path, work: Path, repeats: int) -> dict[str, Any]:
     subprocess.run([sys.executable, "-c", code, str(directory)], check=True)
     keys.write_bytes(b"".join(n.to_bytes(8, "big") for n in random.Random(5).sample(range(500_000), KEYS)))
     query = (
-        "import json, sys, time, ascot; index = ascot.index.open(sys.argv[1]); data = open(sys.argv[2], 'rb').read()\n"
+        "import json, sys, time, ascot\n"
+        "index = ascot.index.open(sys.argv[1]); data = open(sys.argv[2], 'rb').read()\n"
         "keys = [data[at : at + 8] for at in range(0, len(data), 8)]; seconds = []\n"
         "for _ in range(int(sys.argv[3])):\n"
         "    since = time.perf_counter(); found = index.get(keys); seconds.append(time.perf_counter() - since)\n"
@@ -220,27 +221,30 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 def markdown(result: dict[str, Any]) -> str:
     """The result as a page."""
     host, versions, sizes = result["machine"], result["versions"], result["sizes"]
+    held = decimal(host["memory_bytes"])
     used = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [
         "# The Python package",
         "",
-        f"{host['cores']} cores ({host['processor']}), {decimal(host['memory_bytes'])} of memory, {host['filesystem']}.",
+        f"{host['cores']} cores ({host['processor']}), {held} of memory, {host['filesystem']}.",
         f"{used}. Medians of {result['repeats']}; programs in turns.",
     ]
     if files := result.get("files"):
         command, package = (statistics.median(files[name]) for name in ("command", "package"))
+        size, cap = decimal(files["size"]), binary(files["memory"])
         pairs = [after / before for before, after in zip(files["command"], files["package"], strict=True)]
         lines += [
             "", "## Files", "",
-            f"{decimal(files['size'])} of records within {binary(files['memory'])}, cold: the command {command:.2f} s as a",
-            f"whole process with the sync of its output, `ascot.sort` {package:.2f} s, the import not counted; the median",
-            f"of the ratios of pairs is {statistics.median(pairs):.3f}.",
+            f"{size} of records within {cap}, cold: the command {command:.2f} s as",
+            f"a whole process with the sync of its output, `ascot.sort` {package:.2f} s, the import not",
+            f"counted; the median of the ratios of pairs is {statistics.median(pairs):.3f}.",
         ]  # fmt: skip
     if arrow := result.get("arrow"):
+        size, cap = decimal(sizes["arrow"]), binary(result["memory"])
         lines += [
             "", "## Arrow batches within a cap", "",
-            f"{decimal(sizes['arrow'])} (a 64-bit key and 40 characters) from a generator, sorted batches dropped as",
-            f"they come, within {binary(result['memory'])}. A group allows the cap, two batches of {binary(BATCH)}, and",
+            f"{size} (a 64-bit key and 40 characters) from a generator, sorted batches dropped as they",
+            f"come, within {cap}. A group allows the cap, two batches of {binary(BATCH)}, and",
             f"{binary(INTERPRETER)} for interpreter, libraries and input.",
             "", *_table(arrow),
         ]  # fmt: skip
