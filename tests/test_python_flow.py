@@ -1,6 +1,8 @@
 """`ascot.flow`: functions of the program between files. Their batches arrive, the engine takes the switches of the
 theory however unevenly they read, memory is kept, and a function that fails leaves nothing behind."""
 
+import contextlib
+import gzip
 import json
 import os
 import random
@@ -416,3 +418,109 @@ def test_progress_session_and_html(disk):
     job = session.run(ascot.flow, names, out, slow, layout=RECORDS, progress=seen.append)
     assert seen and seen[-1].done_bytes > 0 and job.report.memory_bytes <= 32 * MIB
     assert "streamed" in str(job) and "flow" in job._repr_html_() and "records" not in job._repr_html_()
+
+
+def test_fields_find_their_columns_by_name(disk):
+    layout = ascot.Fixed(8, fields={"x": (0, "u32-be"), "y": (4, "u32-be")}, key="x")
+    columns = {"y": pyarrow.array([1, 4], "u4"), "x": pyarrow.array([3, 2], "u4")}
+    wanted = b"\0\0\0\2\0\0\0\4" + b"\0\0\0\3\0\0\0\1"
+    ascot.sort(pyarrow.table(columns), layout=layout, to=disk / "sorted")
+    assert (disk / "sorted").read_bytes() == wanted
+    rows = pyarrow.record_batch(columns).take([1, 0])
+    ascot.flow([], [disk / "flowed"], lambda _: [(0, rows)], output_layout=layout)
+    assert (disk / "flowed").read_bytes() == wanted
+    with pytest.raises(ascot.SchemaMismatch, match="no column 'y'"):
+        ascot.sort(pyarrow.table({"x": columns["x"], "z": columns["y"]}), layout=layout, to=disk / "other")
+    assert sorted(os.listdir(disk)) == ["flowed", "sorted"]
+
+
+def test_two_names_of_one_file_and_names_that_are_no_text_are_refused(disk):
+    (disk / "a").write_text("a\n")
+    (disk / "link").symlink_to("o")
+    (disk / "o").write_text("old\n")
+    for names in (["new", "./new"], ["o", "link"], ["new", f"../{disk.name}/new"]):
+        outputs = [f"{disk}/{name}" for name in names]
+        with pytest.raises(ValueError, match="name of another output"):
+            ascot.flow([disk / "a"], outputs, lambda inputs: [])
+    with pytest.raises(TypeError, match="name of an output is a text"):
+        ascot.flow([disk / "a"], {1: disk / "x", 0: disk / "y"}, lambda inputs: [])
+    with pytest.raises(ascot.SchemaMismatch, match="does not write Parquet"):
+        ascot.flow([disk / "a"], [disk / "x.parquet"], copy)
+    with pytest.raises(ascot.SchemaMismatch, match="does not write Parquet"):
+        ascot.sort(disk / "a", to=disk / "x.parquet")
+    assert (disk / "o").read_text() == "old\n" and sorted(os.listdir(disk)) == ["a", "link", "o"]
+
+
+@pytest.mark.parametrize(
+    "name, content, match",
+    [
+        ("open.csv", b'a,b\n1,"open\n', "row 1 has a quote that is never closed"),
+        ("packed.csv", gzip.compress(b"a,b\n1,2\n"), "gzip data, not text"),
+        ("long", b"x" * 5_000_000, "longer than 1048576 bytes"),
+        ("wide.csv", b"a,b\n1,2\n3,4,5\n", "wide.csv: row 2"),
+    ],
+)
+def test_wrong_bytes_fail_a_flow_also_if_its_function_catches_the_error(name, content, match, disk):
+    (disk / name).write_bytes(content)
+
+    def deaf(inputs):
+        with contextlib.suppress(ascot.AscotError):
+            yield from copy(inputs)
+
+    for function in (copy, deaf):
+        with pytest.raises(ascot.AscotError, match=match):
+            ascot.flow([disk / name], [disk / "out"], function, memory="16MiB")
+    assert os.listdir(disk) == [name]
+
+
+def test_inputs_out_of_order_fail_a_merge_also_if_its_function_catches_the_error(disk):
+    (disk / "lines").write_text("b\na\n")
+
+    def deaf(inputs):
+        with contextlib.suppress(ascot.NotSorted):
+            yield from copy(inputs)
+
+    with pytest.raises(ascot.NotSorted, match="record 2"):
+        ascot.flow([disk / "lines"], [disk / "out"], deaf, merge=True)
+    assert os.listdir(disk) == ["lines"]
+
+
+def test_a_quoted_last_field_without_a_line_end_is_whole(disk):
+    (disk / "in.csv").write_text('a,b\n1,"x,y"')
+    ascot.flow([disk / "in.csv"], [disk / "out.csv"], copy)
+    assert (disk / "out.csv").read_text() == 'a,b\n1,"x,y"\n'
+
+
+def test_a_batch_without_rows_writes_the_header(disk):
+    batch = pyarrow.record_batch({"a": pyarrow.array([], "i8"), "b": pyarrow.array([], "utf8")})
+    ascot.flow([], [disk / "out.csv"], lambda _: [(0, batch)])
+    assert (disk / "out.csv").read_text() == "a,b\n"
+
+
+def test_a_generator_is_closed_when_an_output_fails(disk):
+    (disk / "a").write_text("a\n")
+    closed = []
+
+    def generator(inputs):
+        try:
+            for batch in inputs[0]:
+                yield 7, batch
+        finally:
+            closed.append(True)
+
+    with pytest.raises(IndexError) as held:
+        ascot.flow([disk / "a"], [disk / "out"], generator)
+    assert closed and held
+
+
+def test_a_program_ends_while_a_thread_waits_for_an_input(disk):
+    os.mkfifo(disk / "fifo")
+    script = f"""
+    import ascot, os, threading, time
+    os.chdir({str(disk)!r})
+    keep = os.open("fifo", os.O_RDWR)
+    flow = lambda: ascot.flow(["fifo"], ["out"], lambda inputs: ((0, batch) for batch in inputs[0]))
+    threading.Thread(target=flow, daemon=True).start()
+    time.sleep(0.5)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=20)

@@ -5,8 +5,9 @@ runs in the thread that calls `flow`, so its exceptions are raised unchanged, an
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ascot import _native
@@ -17,7 +18,7 @@ from ascot.jobs import Job
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
 from ascot.reports import plan_of_report, report_of
-from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, sources_of
+from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, refuse_parquet_output, sources_of
 from ascot.units import count_argument, memory_argument
 
 __all__ = ["FlowInput", "FlowSource", "flow"]
@@ -168,6 +169,7 @@ def _run(
         number = sum(isinstance(other, str) for _, other in sinks[: len(puts)])
         puts.append(_put(running, number) if isinstance(sink, str) else sink)
     names = {name: number for number, (name, _) in enumerate(sinks)}
+    items: Iterator[Any] = iter(())
     try:
         pairs = fn(arrange([FlowInput(stream, running.poll) for stream in streams]))
         if pairs is None and not sinks:
@@ -182,6 +184,9 @@ def _run(
             running.poll()
         return running.finish()
     except BaseException:
+        # The blocks of a generator that release something end before the exception reaches the caller.
+        with contextlib.suppress(BaseException):
+            getattr(items, "close", lambda: None)()
         running.stop()
         raise
 
@@ -254,12 +259,15 @@ def _outputs_of(outputs: Any, parts: int | None) -> list[tuple[str, Any]]:
     named = outputs.items() if isinstance(outputs, Mapping) else ((None, one) for one in outputs or ())
     found: list[tuple[str, Any]] = []
     for name, one in named:
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"the name of an output is a text, not {name!r}: give a list for numbers")
         if callable(one):
             found.append((name or f"output {len(found)}", one))
         elif isinstance(one, str | os.PathLike):
             path = os.fsdecode(one)
             if not path:
                 raise ValueError("an output has an empty name")
+            refuse_parquet_output(path)
             found.append((path if name is None else name, path))
         else:
             raise TypeError(f"an output is a path or a function, not {one!r}")

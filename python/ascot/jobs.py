@@ -16,7 +16,7 @@ from ascot.errors import warn
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
 from ascot.reports import Plan, Report, plan_of_report, report_of
-from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, sources_of
+from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, refuse_parquet_output, sources_of
 from ascot.units import count_argument, memory_argument
 
 __all__ = ["Job", "merge", "reshape", "resume", "sort", "split"]
@@ -344,6 +344,7 @@ class Request:
         path = os.fspath(to) if to is not None else ""
         if not path:
             raise ValueError("the output has an empty name")
+        refuse_parquet_output(os.fsdecode(path))
         self.set(output=path, parts=parts)
         return self.run(work, [path])
 

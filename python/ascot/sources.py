@@ -162,6 +162,18 @@ def _refuse_parquet(path: str) -> None:
         )
 
 
+def refuse_parquet_output(path: str) -> None:
+    """Raises SchemaMismatch if the name of an output is that of a Parquet file."""
+    if path.lower().endswith((".parquet", ".pq")):
+        from ascot.errors import SchemaMismatch
+
+        raise SchemaMismatch(
+            f"{path}: Ascot does not write Parquet\n  leave out to=, and write the batches of the result with "
+            "pyarrow.parquet.ParquetWriter",
+            file=path,
+        )
+
+
 def _is_parquet(path: str) -> bool:
     """Whether a regular file begins and ends with the magic bytes of Parquet."""
     try:

@@ -65,6 +65,14 @@ pub enum ColumnsError {
         /// The column; within a nested type, the field.
         column: String,
     },
+    /// A record of a file is longer than memory allows.
+    #[error("record {record} is longer than {bytes} bytes, for which there is memory\n  give more memory")]
+    LongRecord {
+        /// The bytes searched without finding its end.
+        bytes: usize,
+        /// Its number, from 1.
+        record: u64,
+    },
     /// A row is longer than a record can be.
     #[error("row {row} of a batch takes {bytes} bytes; a record has at most {}", u32::MAX)]
     RowTooLong {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use ascot_record::framing::{CsvFraming, Framing, LineFraming, PrefixedFraming};
+use ascot_record::framing::{CsvFraming, Framing, LineFraming, Partial, PrefixedFraming};
 use ascot_record::layout::Layout;
 
 use super::{CsvColumns, FixedFields, TextType, numbers, to_array};
@@ -83,6 +83,8 @@ pub struct FileDecoder {
     pending: Vec<u8>,
     /// Number of these bytes at which a batch is made.
     enough: usize,
+    /// Maximum bytes of a record.
+    record_bytes_max: usize,
     /// Records in batches so far.
     records: u64,
     ready: VecDeque<RecordBatch>,
@@ -101,9 +103,16 @@ impl FileDecoder {
             limits,
             pending: Vec::new(),
             enough: limits.bytes,
+            record_bytes_max: usize::MAX,
             records: 0,
             ready: VecDeque::new(),
         })
+    }
+
+    /// Refuses records of more than `bytes` bytes: memory holds a record twice.
+    #[must_use]
+    pub fn records_up_to(self, bytes: usize) -> FileDecoder {
+        FileDecoder { record_bytes_max: bytes, ..self }
     }
 
     /// The schema of the batches.
@@ -115,7 +124,7 @@ impl FileDecoder {
     /// than there are, the caller takes the [next batch](Self::next_batch) and pushes the rest.
     ///
     /// # Errors
-    /// Records that do not have the types of the columns.
+    /// Records that do not have the types of the columns, or are too long.
     pub fn push(&mut self, bytes: &[u8]) -> Result<usize, ColumnsError> {
         let mut used = 0;
         while used < bytes.len() && self.ready.is_empty() {
@@ -127,8 +136,14 @@ impl FileDecoder {
             used += part;
             if self.pending.len() >= self.enough {
                 match self.columns.whole(&self.pending) {
+                    0 if self.enough >= self.record_bytes_max => {
+                        return Err(ColumnsError::LongRecord {
+                            bytes: self.enough,
+                            record: self.records + 1,
+                        });
+                    }
                     // A record longer than a batch.
-                    0 => self.enough *= 2,
+                    0 => self.enough = (2 * self.enough).min(self.record_bytes_max),
                     whole => self.make(whole)?,
                 }
             }
@@ -139,8 +154,26 @@ impl FileDecoder {
     /// Declares the end of the bytes: the remaining records become a batch.
     ///
     /// # Errors
-    /// As those of [`push`](Self::push), and a last record that is cut short.
+    /// As those of [`push`](Self::push), and a last record that is cut short, or in which a quote is open.
     pub fn finish(&mut self) -> Result<(), ColumnsError> {
+        if let FileColumns::Csv(columns) = &self.columns {
+            let framing = columns.framing();
+            let whole = framing.cut(&self.pending, usize::MAX);
+            let last = self.records + whole.records as u64 + 1;
+            let mut partial = Partial::default();
+            // The last row may lack its terminator.
+            let ends = [&self.pending[whole.bytes..], b"\n"]
+                .into_iter()
+                .any(|part| framing.go_on(part, &mut partial).is_some());
+            if !ends && whole.bytes < self.pending.len() {
+                return Err(ColumnsError::FileBytes {
+                    reason: format!(
+                        "row {last} has a quote that is never closed\n  the file may still be growing, or the quote is \
+                         a stray one: double it, or close it"
+                    ),
+                });
+            }
+        }
         match self.pending.len() {
             0 => Ok(()),
             all => self.make(all),

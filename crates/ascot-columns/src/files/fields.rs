@@ -92,10 +92,11 @@ impl FixedFields {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 
-    /// Appends the rows of `batch`, whose columns have the types of the fields, as records to `out`.
+    /// Appends the rows of `batch`, whose columns have the names and types of the fields in any order, as records to
+    /// `out`.
     ///
     /// # Errors
-    /// Columns of other types, or with nulls. Then `out` is as it was before.
+    /// Columns of other names or types, or with nulls. Then `out` is as it was before.
     pub fn to_bytes(&self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ColumnsError> {
         if batch.num_columns() != self.fields.len() {
             return Err(ColumnsError::ColumnCount {
@@ -103,7 +104,8 @@ impl FixedFields {
                 found: batch.num_columns(),
             });
         }
-        for ((field, _), array) in self.fields.iter().zip(batch.columns()) {
+        let columns = self.columns_of(batch)?;
+        for ((field, _), array) in self.fields.iter().zip(&columns) {
             if *array.data_type() != field.data_type {
                 let (expected, found) = (field.data_type.clone(), array.data_type().clone());
                 return Err(ColumnsError::ColumnType { column: field.name.clone(), expected, found });
@@ -114,9 +116,7 @@ impl FixedFields {
         }
         let base = out.len();
         out.resize(base + batch.num_rows() * self.len, 0);
-        for ((field, width), array) in
-            self.fields.iter().zip(batch.columns()).filter(|((_, width), _)| *width > 0)
-        {
+        for ((field, width), array) in self.fields.iter().zip(&columns).filter(|((_, width), _)| *width > 0) {
             let values = fixed_values(array, *width);
             for (record, value) in out[base..].chunks_exact_mut(self.len).zip(values.chunks_exact(*width)) {
                 let slot = &mut record[field.offset..field.offset + width];
@@ -127,6 +127,16 @@ impl FixedFields {
             }
         }
         Ok(())
+    }
+
+    /// The columns of `batch` in the order of the fields.
+    fn columns_of<'b>(&self, batch: &'b RecordBatch) -> Result<Vec<&'b ArrayRef>, ColumnsError> {
+        let known = || batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect();
+        let column = |(field, _): &(FixedField, usize)| {
+            let unknown = || ColumnsError::UnknownColumn { name: field.name.clone(), known: known() };
+            batch.column_by_name(&field.name).ok_or_else(unknown)
+        };
+        self.fields.iter().map(column).collect()
     }
 }
 

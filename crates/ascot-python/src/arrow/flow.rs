@@ -17,6 +17,8 @@ use std::process;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use ascot_columns::BatchLimits;
 use ascot_io::Unpoisoned;
 use ascot_model::report::Report;
@@ -115,6 +117,22 @@ impl FlowOptions {
     }
 }
 
+impl FlowOptions {
+    /// Refuses inputs that are not text where lines or CSV are expected. A merge does so itself.
+    fn refuse_other_formats(&self, kinds: &[Records]) -> Result<(), Failure> {
+        if self.any_format || self.merged {
+            return Ok(());
+        }
+        for (file, kind) in self.inputs.iter().zip(kinds) {
+            // A pipe has nothing to look at.
+            if file.path.is_file() {
+                ascot_sort::read::open::refuse_other_format(&file.path, kind.layout)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The share of reading that the engine begins with.
 fn checked_alpha(alpha: f64) -> Result<f64, Failure> {
     if (0.01..=0.99).contains(&alpha) {
@@ -123,12 +141,18 @@ fn checked_alpha(alpha: f64) -> Result<f64, Failure> {
     Err(Failure::Request(format!("alpha={alpha} is not a number from 0.01 to 0.99\n  such as 0.5")))
 }
 
-/// Takes the memory of batches on their way from that of the request: their bytes, and the limits of a batch.
-fn divide(request: &mut FlowRequest, inputs: usize) -> Result<(u64, BatchLimits), Failure> {
+/// Memory of the batches on their way, the limits of a batch, and the maximum bytes of a record.
+type Beside = (u64, BatchLimits, usize);
+
+/// Takes the memory of batches on their way from that of the request. A record may take the share of an input, or twice
+/// the bytes of a batch if these are more.
+fn divide(request: &mut FlowRequest, inputs: usize) -> Result<Beside, Failure> {
     let cap = request.sort.memory_bytes.unwrap_or_else(default_memory);
     let inputs = (inputs as u64).max(1);
-    let batch = (cap / BATCH_SHARE / inputs).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX);
-    let beside = RECORDS_BYTES + inputs * (BATCHES_HELD * batch + QUEUE_BYTES as u64);
+    let share = (cap / BATCH_SHARE / inputs).max(BATCH_BYTES_MIN);
+    let batch = share.min(BATCH_BYTES_MAX);
+    let record = usize::try_from(share.max(2 * batch)).unwrap_or(usize::MAX);
+    let beside = RECORDS_BYTES + inputs * (BATCHES_HELD * share + QUEUE_BYTES as u64);
     let engine = cap.saturating_sub(beside);
     if engine < MIN_MEMORY_BYTES {
         let least = RECORDS_BYTES + inputs * (BATCHES_HELD * BATCH_BYTES_MIN + QUEUE_BYTES as u64);
@@ -137,7 +161,7 @@ fn divide(request: &mut FlowRequest, inputs: usize) -> Result<(u64, BatchLimits)
     }
     request.sort.memory_bytes = Some(engine);
     let bytes = usize::try_from(batch).unwrap_or(usize::MAX);
-    Ok((beside, BatchLimits { bytes, ..BatchLimits::default() }))
+    Ok((beside, BatchLimits { bytes, ..BatchLimits::default() }, record))
 }
 
 /// A flow that runs.
@@ -180,14 +204,15 @@ pub fn begin_flow(
         file.arrow.fields(kind.layout)?;
     }
     let mut request = py.detach(|| options.request(&kinds, streams.clone()))?;
-    let (beside, limits) = divide(&mut request, inputs.len())?;
+    let (beside, limits, record_bytes_max) = divide(&mut request, inputs.len())?;
+    py.detach(|| options.refuse_other_formats(&kinds))?;
     let shared = Arc::new(Shared::default());
     let work = move |shared: &Shared| {
         let report = run_flow(&request, &RunOptions::default(), shared, shared.cancel())?;
         Ok(Report { memory_bytes: report.memory_bytes + beside, ..report })
     };
     let handle = JobHandle::begin(&shared, work)?;
-    let engine = Engine { streams, shared };
+    let engine = Engine::new(streams, shared);
     let flow = Flow {
         engine: engine.clone(),
         handle: Mutex::new(Some(handle)),
@@ -200,11 +225,13 @@ pub fn begin_flow(
     for (number, (file, kind)) in inputs.iter().zip(&kinds).enumerate() {
         let (name, kind) = (file.path.display().to_string(), (kind, &file.arrow));
         let opened = py.detach(|| {
-            FlowInput::open(engine.clone(), number, &name, kind, limits, &mut || {
+            FlowInput::open(engine.clone(), number, &name, kind, (limits, record_bytes_max), &mut || {
                 Python::attach(|py| flow.look(py))
             })
         });
-        batches.push(BatchStream::new(Box::new(opened?), &ascot_sort::Cancel::new()));
+        let input = opened?;
+        let closed = input.closed().clone();
+        batches.push(BatchStream::new(Box::new(input), &closed));
     }
     Ok((flow, batches))
 }
@@ -254,8 +281,11 @@ impl Flow {
         match part {
             Part::Batch(batch) => py.detach(|| put(&batch))?,
             Part::Stream(mut stream) => py.detach(|| {
-                while let Some(batch) = stream.next()? {
+                // A stream without batches has columns, too.
+                let mut next = Some(RecordBatch::new_empty(SchemaRef::clone(stream.schema())));
+                while let Some(batch) = next {
                     put(&batch)?;
+                    next = stream.next()?;
                 }
                 Ok::<_, Failure>(())
             })?,
@@ -274,6 +304,11 @@ impl Flow {
     /// The function has ended: waits until the outputs are complete, and returns the report.
     fn finish(&self, py: Python<'_>) -> PyResult<Told> {
         self.refuse_fork()?;
+        // What the function was given before it caught a failure is not all of its inputs.
+        if let Some(told) = self.engine.told() {
+            self.stop(py);
+            return Err(told.into());
+        }
         self.engine.streams.end();
         let handle = self.handle().ok_or_else(|| Failure::Request("the flow has ended".into()))?;
         let attended = handle.attend(py, None, self.progress.as_ref(), Until::End);

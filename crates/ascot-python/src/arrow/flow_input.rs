@@ -2,10 +2,12 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use ascot_columns::BatchLimits;
 use ascot_columns::files::FileDecoder;
+use ascot_columns::{BatchLimits, ColumnsError};
 use ascot_record::layout::Layout;
+use ascot_sort::Cancel;
 use ascot_sort::flow::Moved;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::columns::{ArrowOptions, FirstRow, first_record};
@@ -19,6 +21,10 @@ use crate::running::PAUSE;
 pub struct FlowInput {
     engine: Engine,
     number: usize,
+    /// The name of its file.
+    name: String,
+    /// On once the stream is closed.
+    closed: Cancel,
     decoder: FileDecoder,
     /// Bytes of the queue, of which those from `at` to `len` were not decoded.
     buffer: Vec<u8>,
@@ -40,7 +46,7 @@ impl FlowInput {
         number: usize,
         name: &str,
         kind: (&Records, &ArrowOptions),
-        limits: BatchLimits,
+        (limits, record_bytes_max): (BatchLimits, usize),
         look: &mut dyn FnMut() -> PyResult<()>,
     ) -> Result<FlowInput, Failure> {
         let (records, arrow) = kind;
@@ -53,9 +59,25 @@ impl FlowInput {
         let skip = if records.header { first.len() } else { 0 };
         let row = FirstRow { bytes: &first, header: records.header, keys: &records.keys };
         let columns = arrow.columns(layout, arrow.fields(layout)?, row)?;
-        let decoder = FileDecoder::new(columns, limits)?;
+        let decoder = FileDecoder::new(columns, limits)?.records_up_to(record_bytes_max);
         let buffer = vec![0; QUEUE_BYTES];
-        Ok(FlowInput { engine, number, decoder, buffer, at: 0, len: 0, skip, ended: false })
+        Ok(FlowInput {
+            engine,
+            number,
+            name: name.to_owned(),
+            closed: Cancel::new(),
+            decoder,
+            buffer,
+            at: 0,
+            len: 0,
+            skip,
+            ended: false,
+        })
+    }
+
+    /// The switch that ends a wait for bytes.
+    pub fn closed(&self) -> &Cancel {
+        &self.closed
     }
 
     fn decode(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<(), Failure> {
@@ -63,14 +85,16 @@ impl FlowInput {
             self.at = 0;
             self.len = match self.engine.streams.read(self.number, &mut self.buffer, PAUSE) {
                 Moved::Bytes(count) => count,
+                Moved::Nothing if self.closed.is_cancelled() => {
+                    return Err(Failure::Exception(PyValueError::new_err("the batches are closed")));
+                }
                 Moved::Nothing => {
                     look()?;
                     0
                 }
                 Moved::End => {
                     self.ended = true;
-                    self.decoder.finish()?;
-                    return Ok(());
+                    return self.decoder.finish().map_err(|error| self.wrong(error));
                 }
                 Moved::Over => return Err(self.engine.failure()),
             };
@@ -78,8 +102,14 @@ impl FlowInput {
         let skipped = self.skip.min(self.len - self.at);
         self.skip -= skipped;
         self.at += skipped;
-        self.at += self.decoder.push(&self.buffer[self.at..self.len])?;
+        let pushed = self.decoder.push(&self.buffer[self.at..self.len]);
+        self.at += pushed.map_err(|error| self.wrong(error))?;
         Ok(())
+    }
+
+    /// The failure of the flow because of the bytes of this input, also if the function goes on without them.
+    fn wrong(&self, error: ColumnsError) -> Failure {
+        self.engine.fail(Failure::Batch(format!("{}: {error}", self.name)))
     }
 }
 

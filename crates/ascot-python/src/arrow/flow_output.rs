@@ -49,7 +49,9 @@ impl FlowOutput {
     ) -> Result<(), Failure> {
         self.begin(batch).map_err(|failure| self.named(failure))?;
         let mut row = 0;
-        while row < batch.num_rows() {
+        // The header of CSV is written with the first batch, even if that has no rows.
+        let mut empty = batch.num_rows() == 0;
+        while row < batch.num_rows() || std::mem::take(&mut empty) {
             records.clear();
             row = self.append(batch, row, records).map_err(|failure| self.named(failure))?;
             let mut at = 0;

@@ -78,8 +78,9 @@ impl FlowRequest {
                 "a flow without streams\n  name files: --inputs FILE... or --outputs FILE...".into(),
             );
         }
+        let places: Vec<_> = self.outputs.iter().map(place_of).collect();
         for (at, output) in self.outputs.iter().enumerate() {
-            if self.outputs[..at].contains(output) {
+            if places[..at].contains(&places[at]) {
                 return refuse(format!(
                     "output {at} has the name of another output: {}\n  give each a name of its own",
                     super::ends::output_name(output).display()
@@ -88,4 +89,14 @@ impl FlowRequest {
         }
         Ok(())
     }
+}
+
+/// The file that an output is, whatever its name: of a new one, the directory counts.
+fn place_of(output: &Output) -> Output {
+    let Output::Path(path) = output else { return output.clone() };
+    let of_directory = || {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(".".as_ref());
+        Some(parent.canonicalize().ok()?.join(path.file_name()?))
+    };
+    Output::Path(path.canonicalize().ok().or_else(of_directory).unwrap_or_else(|| path.clone()))
 }

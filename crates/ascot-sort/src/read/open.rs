@@ -115,6 +115,14 @@ pub fn recognise_file(path: &Path) -> Result<Option<FileFormat>, SortError> {
     inputs.get(0).map_or(Ok(None), format_of)
 }
 
+/// Refuses the file at `path` if its format is another one and `layout` is of text.
+///
+/// # Errors
+/// Another format; the file cannot be read.
+pub fn refuse_other_format(path: &Path, layout: Layout) -> Result<(), SortError> {
+    refuse_unless_text(&Inputs::open(&[crate::api::request::Input::Path(path.to_path_buf())])?, layout)
+}
+
 /// Refuses inputs of another format if text is expected.
 pub(crate) fn refuse_unless_text(inputs: &Inputs, layout: Layout) -> Result<(), SortError> {
     let zero_ended = match layout {
