@@ -485,6 +485,17 @@ def test_inputs_out_of_order_fail_a_merge_also_if_its_function_catches_the_error
     assert os.listdir(disk) == ["lines"]
 
 
+def test_a_failure_reaches_libraries_as_a_text_and_the_flow_as_its_exception(disk):
+    (disk / "lines").write_text("b\na\n")
+    for read, expected in ((pyarrow.table, pyarrow.ArrowInvalid), (polars.DataFrame, polars.exceptions.PolarsError)):
+        with pytest.raises(expected, match="record 2 at offset 2"):
+            ascot.flow([disk / "lines"], [disk / "out"], lambda inputs, read=read: [(0, read(inputs[0]))], merge=True)
+    with pytest.raises(ascot.NotSorted, match="record 2") as caught:
+        ascot.flow([disk / "lines"], [disk / "out"], lambda inputs: [(0, inputs[0])], merge=True)
+    assert caught.value.record == 2 and "record 2" in str(caught.value.__cause__)
+    assert os.listdir(disk) == ["lines"]
+
+
 def test_a_quoted_last_field_without_a_line_end_is_whole(disk):
     (disk / "in.csv").write_text('a,b\n1,"x,y"')
     ascot.flow([disk / "in.csv"], [disk / "out.csv"], copy)

@@ -5,7 +5,6 @@ runs in the thread that calls `flow`, so its exceptions are raised unchanged, an
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -185,9 +184,10 @@ def _run(
         return running.finish()
     except BaseException:
         # The blocks of a generator that release something end before the exception reaches the caller.
-        with contextlib.suppress(BaseException):
+        try:
             getattr(items, "close", lambda: None)()
-        running.stop()
+        finally:
+            running.stop()
         raise
 
 

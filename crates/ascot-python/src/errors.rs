@@ -5,12 +5,13 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use ascot_bowtie::simulate::SimulationError;
 use ascot_columns::ColumnsError;
 use ascot_device::ProbeError;
 use ascot_index::IndexError;
-use ascot_io::{IoError, PoolError, ThreadError};
+use ascot_io::{IoError, PoolError, ThreadError, Unpoisoned};
 use ascot_lab::LabError;
 use ascot_lab::disk::DiskError;
 use ascot_lab::net::NetError;
@@ -46,6 +47,73 @@ pub enum Failure {
     Source(String),
     /// An exception of the program, which is raised as it is.
     Exception(PyErr),
+    /// A failure that is told more than once.
+    First(FirstFailure),
+}
+
+/// The first failure of some work. Whoever asks is told the same, and without the interpreter: a library that waits
+/// for the work may hold that.
+#[derive(Clone, Debug, Default)]
+pub struct FirstFailure {
+    told: Arc<Mutex<Told>>,
+}
+
+#[derive(Debug, Default)]
+enum Told {
+    #[default]
+    Nothing,
+    /// The failure and its message.
+    Failure(Box<Failure>, String),
+    /// It becomes an exception just now, or is one; and its message.
+    Exception(Option<PyErr>, String),
+}
+
+impl FirstFailure {
+    /// Notes a failure unless there is one already; returns the first.
+    pub fn note(&self, failure: Failure) -> Failure {
+        let mut told = self.told.lock().unpoisoned();
+        if matches!(*told, Told::Nothing) {
+            let text = failure.text();
+            *told = Told::Failure(Box::new(failure), text);
+        }
+        Failure::First(self.clone())
+    }
+
+    /// The failure, if there was one.
+    pub fn get(&self) -> Option<Failure> {
+        let is_nothing = matches!(*self.told.lock().unpoisoned(), Told::Nothing);
+        (!is_nothing).then(|| Failure::First(self.clone()))
+    }
+
+    fn text(&self) -> String {
+        match &*self.told.lock().unpoisoned() {
+            Told::Failure(_, text) | Told::Exception(_, text) => text.clone(),
+            Told::Nothing => String::new(),
+        }
+    }
+
+    fn into_exception(self, py: Python<'_>) -> PyResult<PyErr> {
+        let text = self.text();
+        let mut told = self.told.lock().unpoisoned();
+        let failure = match std::mem::replace(&mut *told, Told::Exception(None, text.clone())) {
+            Told::Failure(failure, _) => failure,
+            Told::Exception(Some(error), _) => {
+                let raised = error.clone_ref(py);
+                *told = Told::Exception(Some(error), text);
+                return Ok(raised);
+            }
+            // Another thread makes the exception.
+            Told::Exception(None, _) | Told::Nothing => {
+                drop(told);
+                return Failure::Source(text).into_exception(py);
+            }
+        };
+        // To make it may need the interpreter more than once.
+        drop(told);
+        let error = failure.into_exception(py)?;
+        *self.told.lock().unpoisoned() = Told::Exception(Some(error.clone_ref(py)), text);
+        Ok(error)
+    }
 }
 
 impl Failure {
@@ -61,6 +129,7 @@ impl Failure {
             Failure::Columns(error) => error.to_string(),
             Failure::Request(text) | Failure::Batch(text) | Failure::Source(text) => text.clone(),
             Failure::Exception(_) => "an exception of the program".into(),
+            Failure::First(first) => first.text(),
         }
     }
 }
@@ -160,6 +229,7 @@ impl<'py> Exception<'py> {
 impl Failure {
     fn into_exception(self, py: Python<'_>) -> PyResult<PyErr> {
         match self {
+            Failure::First(first) => first.into_exception(py),
             Failure::Sort(error) => of_sort(py, error)?.build(py),
             Failure::Index(error) => of_index(py, &error)?.build(py),
             Failure::Lab(error) => of_lab(py, error)?.build(py),

@@ -278,19 +278,26 @@ impl Flow {
                 .ok_or_else(|| Failure::Request(format!("there is no output {number}")))?;
             file.put(batch, &self.engine, records, &mut || Python::attach(|py| self.look(py)))
         };
-        match part {
-            Part::Batch(batch) => py.detach(|| put(&batch))?,
-            Part::Stream(mut stream) => py.detach(|| {
+        let result = py.detach(|| match part {
+            Part::Batch(batch) => put(&batch),
+            Part::Stream(mut stream) => {
                 // A stream without batches has columns, too.
                 let mut next = Some(RecordBatch::new_empty(SchemaRef::clone(stream.schema())));
                 while let Some(batch) = next {
                     put(&batch)?;
                     next = stream.next()?;
                 }
-                Ok::<_, Failure>(())
-            })?,
+                Ok(())
+            }
+        });
+        let Err(failure) = result else { return Ok(()) };
+        // A stream of the flow's own tells its failure as a text.
+        let Some(first) = self.engine.first.get() else { return Err(failure.into()) };
+        let error = PyErr::from(first);
+        if !matches!(failure, Failure::First(_)) {
+            error.set_cause(py, Some(failure.into()));
         }
-        Ok(())
+        Err(error)
     }
 
     /// Reports progress if it is time to.
@@ -305,9 +312,9 @@ impl Flow {
     fn finish(&self, py: Python<'_>) -> PyResult<Told> {
         self.refuse_fork()?;
         // What the function was given before it caught a failure is not all of its inputs.
-        if let Some(told) = self.engine.told() {
+        if let Some(first) = self.engine.first.get() {
             self.stop(py);
-            return Err(told.into());
+            return Err(first.into());
         }
         self.engine.streams.end();
         let handle = self.handle().ok_or_else(|| Failure::Request("the flow has ended".into()))?;

@@ -7,7 +7,6 @@ use ascot_columns::{BatchLimits, ColumnsError};
 use ascot_record::layout::Layout;
 use ascot_sort::Cancel;
 use ascot_sort::flow::Moved;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::columns::{ArrowOptions, FirstRow, first_record};
@@ -86,7 +85,7 @@ impl FlowInput {
             self.len = match self.engine.streams.read(self.number, &mut self.buffer, PAUSE) {
                 Moved::Bytes(count) => count,
                 Moved::Nothing if self.closed.is_cancelled() => {
-                    return Err(Failure::Exception(PyValueError::new_err("the batches are closed")));
+                    return Err(Failure::Request("the batches are closed".into()));
                 }
                 Moved::Nothing => {
                     look()?;
@@ -109,7 +108,7 @@ impl FlowInput {
 
     /// The failure of the flow because of the bytes of this input, also if the function goes on without them.
     fn wrong(&self, error: ColumnsError) -> Failure {
-        self.engine.fail(Failure::Batch(format!("{}: {error}", self.name)))
+        self.engine.first.note(Failure::Batch(format!("{}: {error}", self.name)))
     }
 }
 
