@@ -269,3 +269,18 @@ def test_what_cannot_be_measured_raises_an_exception(disk):
         ascot.probe("/dev/shm")
     with pytest.raises(errors.InvalidRequest, match="too little"):
         ascot.probe(disk, size="1MiB")
+
+
+def test_plans_refuse_what_the_job_refuses(disk):
+    (disk / "a").write_text("a\n")
+    into = {"to": disk / "part-{}", "parts": 2}
+    wrong = [
+        ("reshape", [disk / "a"], {**into, "by": "range", "by_key": "1"}, "leave out by_key"),
+        ("split", disk / "a", {**into, "by": "size", "key": "1"}, "uses no key"),
+        ("sort", disk / "a", {"to": disk / "x.parquet"}, "does not write Parquet"),
+    ]
+    for verb, source, arguments, match in wrong:
+        for owner in (ascot, ascot.plan):
+            with pytest.raises(ValueError, match=match):
+                getattr(owner, verb)(source, **arguments)
+    assert leftovers(disk) == ["a"]

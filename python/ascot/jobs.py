@@ -223,10 +223,7 @@ def reshape(
     of its own. Without `by_key` the key that orders the records counts.
     """
     request = Request(sources, layout, key, reverse, settings)
-    if by == "range" and by_key is not None:
-        raise ValueError("ranges are of the key that orders the records: leave out by_key, or give by='hash'")
-    route_keys = [request.layout.key_text(one) for one in keys_of(by_key)]
-    request.set(merge=True, route=by, route_keys=route_keys)
+    request.reshape(by, by_key)
     return request.write(to, _number_of_files(parts), _native.sort)
 
 
@@ -249,11 +246,7 @@ def split(
     records whose keys bound the ranges.
     """
     request = Request(source, layout, key, reverse, settings)
-    keyed = bool(request.options["records"]["keys"])
-    rule = by or ("range" if keyed or boundaries is not None else "size")
-    if rule == "size" and (keyed or boundaries is not None):
-        raise ValueError("by='size' uses no key: leave out key and boundaries, or split by 'range' or 'hash'")
-    request.set(boundaries=boundaries if boundaries is None else os.fspath(boundaries))
+    rule = request.split(by, boundaries)
     return request.write(
         to, _number_of_files(parts), lambda options, progress: _native.split(options, rule, progress)
     )
@@ -318,6 +311,30 @@ class Request:
         """Sets options."""
         self.options.update(options)
 
+    def reshape(self, by: str, by_key: KeyLike | None) -> None:
+        """Sets the rule of a reshape."""
+        if by == "range" and by_key is not None:
+            raise ValueError("ranges are of the key that orders the records: leave out by_key, or give by='hash'")
+        route_keys = [self.layout.key_text(one) for one in keys_of(by_key)]
+        self.set(merge=True, route=by, route_keys=route_keys)
+
+    def split(self, by: str | None, boundaries: PathLike | None) -> str:
+        """Sets the boundaries of a split; returns its rule."""
+        keyed = bool(self.options["records"]["keys"]) or boundaries is not None
+        if by == "size" and keyed:
+            raise ValueError("by='size' uses no key: leave out key and boundaries, or split by 'range' or 'hash'")
+        self.set(boundaries=None if boundaries is None else os.fspath(boundaries))
+        return by or ("range" if keyed else "size")
+
+    def output(self, to: PathLike, parts: int | None = None) -> str:
+        """Sets the output: the file `to`, or several files of this pattern; returns its name."""
+        path = os.fspath(to)
+        if not path:
+            raise ValueError("the output has an empty name")
+        refuse_parquet_output(os.fsdecode(path))
+        self.set(output=path, parts=parts)
+        return path
+
     @property
     def arrow(self) -> dict[str, Any]:
         """The Arrow side of the records."""
@@ -341,12 +358,7 @@ class Request:
 
     def write(self, to: PathLike | None, parts: int | None, work: Callable[..., Any]) -> Job:
         """Runs `work`, which writes the file `to`, or several files of this pattern."""
-        path = os.fspath(to) if to is not None else ""
-        if not path:
-            raise ValueError("the output has an empty name")
-        refuse_parquet_output(os.fsdecode(path))
-        self.set(output=path, parts=parts)
-        return self.run(work, [path])
+        return self.run(work, [self.output("" if to is None else to, parts)])
 
     def run(self, work: Callable[..., Any], outputs: Sequence[str]) -> Job:
         """Runs `work` with the options and a function for progress."""

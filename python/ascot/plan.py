@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack, overload
 from ascot import _native
 from ascot.figures import BowtiePlan, FilesPlan, bowtie_plan_of, files_plan_of
 from ascot.jobs import Request, Settings
-from ascot.layouts import Fixed, Floats, Integers, KeyLike, LayoutLike, keys_of, layout_of, record_options
+from ascot.layouts import Fixed, Floats, Integers, KeyLike, LayoutLike, layout_of, record_options
 from ascot.reports import Plan, plan_of_explanation
 from ascot.sources import PathLike, Source
 from ascot.units import count_argument, memory_argument, size_argument
@@ -101,8 +101,9 @@ def _sort_of_files(
     **settings: Unpack[Settings],
 ) -> Plan:
     request = Request(source, layout, key, reverse, settings)
-    output = None if to is None else os.fspath(to)
-    request.set(output=output, unique=unique, method=method)
+    if to is not None:
+        request.output(to)
+    request.set(unique=unique, method=method)
     told, text, _ = _native.explain(request.options, view=None if view is None else os.fspath(view))
     return plan_of_explanation(told, text)
 
@@ -170,9 +171,9 @@ def _split_of_files(
     **settings: Unpack[Settings],
 ) -> Plan:
     request = Request(source, layout, key, reverse, settings)
-    keyed = bool(request.options["records"]["keys"]) or boundaries is not None
-    request.set(output=os.fspath(to), parts=parts, boundaries=None if boundaries is None else os.fspath(boundaries))
-    told, text, _ = _native.explain(request.options, by=by or ("range" if keyed else "size"))
+    rule = request.split(by, boundaries)
+    request.output(to, parts)
+    told, text, _ = _native.explain(request.options, by=rule)
     return plan_of_explanation(told, text)
 
 
@@ -241,7 +242,9 @@ def _merge_of_files(
     **settings: Unpack[Settings],
 ) -> Plan:
     request = Request(sources, layout, key, reverse, settings)
-    request.set(output=None if to is None else os.fspath(to), unique=unique, merge=True)
+    if to is not None:
+        request.output(to)
+    request.set(unique=unique, merge=True)
     told, text, _ = _native.explain(request.options)
     return plan_of_explanation(told, text)
 
@@ -316,8 +319,8 @@ def _reshape_of_files(
     **settings: Unpack[Settings],
 ) -> Plan:
     request = Request(sources, layout, key, reverse, settings)
-    route_keys = [request.layout.key_text(one) for one in keys_of(by_key)]
-    request.set(output=os.fspath(to), parts=parts, merge=True, route=by, route_keys=route_keys)
+    request.reshape(by, by_key)
+    request.output(to, parts)
     told, text, _ = _native.explain(request.options)
     return plan_of_explanation(told, text)
 
