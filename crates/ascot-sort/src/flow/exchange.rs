@@ -137,7 +137,7 @@ impl Feed {
     }
 }
 
-/// Gives bytes to the program: the number taken, 0 if there is no room, none if the way is closed.
+/// Gives bytes to the program: the number taken, 0 if there is no room, none if the program has closed it.
 fn push(pipe: Option<&ToPeer>, bytes: &[u8]) -> io::Result<Option<usize>> {
     pipe.map_or(Ok(None), |pipe| pipe.give(bytes))
 }

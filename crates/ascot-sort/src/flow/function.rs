@@ -6,8 +6,8 @@
 //!   FunctionPeer::take ◀─ [queue of an output, 64 KiB]  ◀─ FunctionStreams::write
 //! ```
 //!
-//! The engine never waits in here: it polls a descriptor that the function rings when something has changed
-//! ([`FunctionPeer::bell`]). The function waits for at most the time that it gives, so that it can look at signals.
+//! The engine never waits in here: it polls a descriptor that becomes readable when the function has done
+//! something ([`FunctionPeer::event`]). The function waits for at most the time that it gives, so that it can look at signals.
 //!
 //! Invariants: the queues belong to the memory of the job; after the job has ended the function finds all of its
 //! streams over; bytes leave a queue in the order in which they came.
@@ -47,7 +47,7 @@ struct Shared {
     /// Wakes the function.
     changed: Condvar,
     /// Wakes the engine.
-    bell: OwnedFd,
+    event: OwnedFd,
 }
 
 struct State {
@@ -59,8 +59,8 @@ struct State {
     ended: bool,
     /// The job has ended.
     over: bool,
-    /// The bell was rung, and the engine has not looked since.
-    rung: bool,
+    /// The event was signalled, and the engine has not looked since.
+    signalled: bool,
 }
 
 /// Bytes on their way, in a buffer that is used in a circle.
@@ -119,7 +119,7 @@ impl FunctionStreams {
     pub fn new(inputs: usize, outputs: usize) -> Result<FunctionStreams, SortError> {
         let refused =
             |error: rustix::io::Errno| IoError::from_os(Action::Open, "eventfd".as_ref(), 0, error.into());
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
         let queues = |count| (0..count).map(|_| Queue::default()).collect();
         let state = State {
             inputs: queues(inputs),
@@ -127,9 +127,9 @@ impl FunctionStreams {
             wanted: None,
             ended: false,
             over: false,
-            rung: false,
+            signalled: false,
         };
-        let shared = Shared { state: Mutex::new(state), changed: Condvar::new(), bell };
+        let shared = Shared { state: Mutex::new(state), changed: Condvar::new(), event };
         Ok(FunctionStreams { shared: Arc::new(shared) })
     }
 
@@ -175,7 +175,7 @@ impl FunctionStreams {
         let mut state = self.shared.state();
         state.ended = true;
         state.outputs.iter_mut().for_each(|queue| queue.closed = true);
-        self.shared.ring(&mut state);
+        self.shared.wake_engine(&mut state);
     }
 
     /// Waits until `find` returns a value, or for `time`.
@@ -194,13 +194,13 @@ impl FunctionStreams {
             if let Some(moved) = find(&mut state) {
                 state.wanted = None;
                 if let Moved::Bytes(_) = moved {
-                    self.shared.ring(&mut state);
+                    self.shared.wake_engine(&mut state);
                 }
                 return moved;
             }
             if state.wanted != input {
                 state.wanted = input;
-                self.shared.ring(&mut state);
+                self.shared.wake_engine(&mut state);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -243,11 +243,11 @@ impl Shared {
     }
 
     /// Wakes the engine if it waits.
-    fn ring(&self, state: &mut State) {
-        if !state.rung {
-            state.rung = true;
+    fn wake_engine(&self, state: &mut State) {
+        if !state.signalled {
+            state.signalled = true;
             // The counter of the descriptor cannot overflow: it is read before it is written again.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
 }
@@ -276,15 +276,15 @@ impl FunctionPeer {
     }
 
     /// Readable when something has changed since the last [`look`](Self::look).
-    pub(super) fn bell(&self) -> &OwnedFd {
-        &self.shared.bell
+    pub(super) fn event(&self) -> &OwnedFd {
+        &self.shared.event
     }
 
-    /// Silences the bell.
+    /// Takes note of the event.
     pub(super) fn look(&self) {
         let mut state = self.shared.state();
-        if std::mem::take(&mut state.rung) {
-            let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
+        if std::mem::take(&mut state.signalled) {
+            let _ = rustix::io::read(&self.shared.event, &mut [0_u8; 8]);
         }
     }
 

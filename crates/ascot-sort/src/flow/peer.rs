@@ -21,7 +21,7 @@ impl Peer {
     pub(super) fn event(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Peer::Program(program) => program.end().map(AsFd::as_fd),
-            Peer::Function(function) => Some(function.bell().as_fd()),
+            Peer::Function(function) => Some(function.event().as_fd()),
         }
     }
 
@@ -64,7 +64,7 @@ impl Peer {
     }
 }
 
-/// The way of an input to the function.
+/// Where the bytes of an input go.
 pub(super) enum ToPeer {
     /// The end of a pipe, which never blocks.
     Pipe(OwnedFd),
@@ -73,7 +73,7 @@ pub(super) enum ToPeer {
 }
 
 impl ToPeer {
-    /// Gives bytes to the function: the number taken, 0 if there is no room, none if it is closed.
+    /// Gives bytes to the function: the number taken, 0 if there is no room, none if the function has closed it.
     pub(super) fn give(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let pipe = match self {
             ToPeer::Pipe(pipe) => pipe,
@@ -102,7 +102,7 @@ impl ToPeer {
         }
     }
 
-    /// A descriptor that is writable when bytes can be given; a queue rings the bell of the function instead.
+    /// A descriptor that is writable when bytes can be given; for a queue it is the event of the function.
     pub(super) fn descriptor(&self) -> Option<&OwnedFd> {
         match self {
             ToPeer::Pipe(pipe) => Some(pipe),
@@ -111,7 +111,7 @@ impl ToPeer {
     }
 }
 
-/// The way of an output from the function.
+/// Where the bytes of an output come from.
 pub(super) enum FromPeer {
     /// The end of a pipe, which never blocks.
     Pipe(OwnedFd),
@@ -128,7 +128,7 @@ impl FromPeer {
         }
     }
 
-    /// A descriptor that is readable when bytes have come; a queue rings the bell of the function instead.
+    /// A descriptor that is readable when bytes have come; for a queue it is the event of the function.
     pub(super) fn descriptor(&self) -> Option<&OwnedFd> {
         match self {
             FromPeer::Pipe(pipe) => Some(pipe),
