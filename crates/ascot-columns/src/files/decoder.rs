@@ -255,4 +255,41 @@ mod tests {
         assert_eq!(batches[0].column(0).as_fixed_size_binary().value(2), [7; 3]);
         assert_eq!(batches[0].schema().field(0).name(), "record");
     }
+
+    fn fails(columns: FileColumns, bytes: &[u8], record_bytes_max: usize) -> Option<ColumnsError> {
+        let limits = BatchLimits { bytes: 64, ..BatchLimits::default() };
+        let mut decoder = FileDecoder::new(columns, limits).unwrap().records_up_to(record_bytes_max);
+        let mut used = 0;
+        while used < bytes.len() {
+            match decoder.push(&bytes[used..]) {
+                Ok(more) => used += more,
+                Err(error) => return Some(error),
+            }
+            decoder.next_batch();
+        }
+        decoder.finish().err()
+    }
+
+    #[test]
+    fn a_record_is_at_most_as_long_as_allowed() {
+        let lines = || FileColumns::One { layout: Layout::parse("lines").unwrap(), text: TextType::Utf8 };
+        let line = |len: usize| [&b"first\n"[..], &vec![b'x'; len - 1], b"\n"].concat();
+        for allowed in [64, 100, 1000] {
+            assert!(fails(lines(), &line(allowed), allowed).is_none(), "{allowed}");
+            let error = fails(lines(), &line(2 * allowed + 1), allowed);
+            assert!(matches!(error, Some(ColumnsError::LongRecord { record: 1 | 2, .. })), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_quote_that_stays_open_is_an_error_and_one_that_ends_the_file_is_not() {
+        let framing = CsvFraming { separator: b',', quote: b'"' };
+        let csv = || FileColumns::Csv(CsvColumns::new(framing, b"a,b\n", true, TextType::Utf8, &[], &[]).unwrap());
+        for whole in ["1,2\n", "1,2", "1,\"x\"", "1,\"x\ny\"\n", "1,\"x\"\"\""] {
+            assert!(fails(csv(), whole.as_bytes(), usize::MAX).is_none(), "{whole:?}");
+        }
+        for open in ["1,\"x", "1,\"x\n", "1,2\n3,\"", "1,\"x\"\""] {
+            assert!(fails(csv(), open.as_bytes(), usize::MAX).is_some(), "{open:?}");
+        }
+    }
 }

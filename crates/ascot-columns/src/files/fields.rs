@@ -182,6 +182,19 @@ mod tests {
     }
 
     #[test]
+    fn columns_are_found_by_their_names() {
+        let numbers = |name: &str, offset| field(name, offset, DataType::UInt8, Endian::Little);
+        let fields = |one, other| FixedFields::new(2, vec![numbers(one, 0), numbers(other, 1)]).unwrap();
+        let batch = fields("b", "a").to_batch(b"\x01\x02\x03\x04").unwrap();
+        let mut out = Vec::new();
+        fields("a", "b").to_bytes(&batch, &mut out).unwrap();
+        assert_eq!(out, b"\x02\x01\x04\x03");
+        let unknown = fields("a", "c").to_bytes(&batch, &mut out);
+        assert!(matches!(unknown, Err(ColumnsError::UnknownColumn { name, .. }) if name == "c"));
+        assert_eq!(out.len(), 4);
+    }
+
+    #[test]
     fn fields_beyond_the_record_and_text_are_refused() {
         let beyond = FixedFields::new(8, vec![field("id", 5, DataType::UInt32, Endian::Little)]).unwrap_err();
         assert!(beyond.to_string().contains("'id'") && beyond.to_string().contains("8 bytes"), "{beyond}");
