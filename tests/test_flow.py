@@ -272,8 +272,10 @@ def serve(kind, side, end, file, gotten, number):
     """Gives the bytes of a file to whoever reads `end`, or takes those written there."""
     if kind == "socket":
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(end))
+            # The name appears when connections are accepted.
+            listener.bind(f"{end}.new")
             listener.listen()
+            os.rename(f"{end}.new", end)
             peer, _ = listener.accept()
         stream = peer.makefile("wb" if side == "inputs" else "rb")
         peer.close()

@@ -367,7 +367,7 @@ def test_closing_while_other_threads_read_is_an_error_or_the_data(made):
 
 
 FORKED = """
-    import faulthandler, os, sys, warnings
+    import faulthandler, os, sys, threading, time, warnings
     import ascot
     warnings.simplefilter("ignore")
     faulthandler.dump_traceback_later(60, exit=True)
@@ -408,11 +408,25 @@ FORKED = """
                 del view, part, file, writer
                 os._exit(0)
 
+    # The job waits for its input until the process is forked.
+    os.mkfifo("large")
+    given = []
+
+    def give():
+        with open("large", "wb") as large:
+            while not (children and len(given) > 100):
+                large.write(os.urandom(100_000))
+                given.append(1000)
+                time.sleep(0 if len(given) < 100 else 0.01)
+
+    giver = threading.Thread(target=give)
+    giver.start()
     writer.append([b"aaaa"], [b"x"])
-    while not children:
-        job = ascot.sort("large", to="sorted", layout=ascot.Fixed(100), memory="16MiB", progress=fork)
+    job = ascot.sort("large", to="sorted", layout=ascot.Fixed(100), memory="16MiB", progress=fork)
+    giver.join()
+    os.remove("large")
     assert os.waitpid(children[0], 0)[1] == 0
-    assert len(bytes(part)) == 1000 and len(file.read()) == 100_000 and job.report.records_out == 300_000
+    assert len(bytes(part)) == 1000 and len(file.read()) == 100_000 and job.report.records_out == sum(given)
     writer.close()
     file.close()
     print(ascot.index.open("forked").get(b"aaaa")[0].value)
@@ -421,7 +435,6 @@ FORKED = """
 
 def test_a_forked_process_is_refused_what_needs_the_threads_of_its_parent(made):
     """Views, their files, writers and jobs; the parent goes on with all of them."""
-    ascot.gen(300_000, to="large")
     shutil.rmtree("forked", ignore_errors=True)
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", textwrap.dedent(FORKED)], capture_output=True, text=True, cwd=made

@@ -243,14 +243,15 @@ os.fsync(f)
 
 
 def test_a_file_that_becomes_empty_keeps_its_requests(disk, volume):
+    # Looks are 0.05 s apart; the pauses allow for a disk that other tests keep busy.
     code = """
 f = os.open("file", os.O_RDWR | os.O_CREAT)
 os.write(f, os.urandom(1 << 20))
 os.fsync(f)
-time.sleep(0.5)
+time.sleep(2)
 os.ftruncate(f, 0)
 os.fsync(f)
-time.sleep(0.5)
+time.sleep(2)
 other = os.open("other", os.O_RDWR | os.O_CREAT)
 os.write(other, os.urandom(50 << 20))
 os.fsync(other)
