@@ -405,6 +405,9 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
     }
 }
 
+/// Multiples of it, without their whole part, are evenly spread over 0 to 1, however many.
+const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
+
 /// Number of samples per task.
 const SAMPLES_PER_TASK: usize = 12;
 
@@ -472,12 +475,15 @@ fn splitters<R: Records>(records: &R, sources: &[Vec<Segment>], tasks: usize) ->
     let wanted = (tasks * SAMPLES_PER_TASK) as u64;
     let mut samples = Vec::new();
     let mut owed = 0;
+    let mut phase = 0.5;
     for segment in sources.iter().flatten().filter(|segment| !segment.is_empty()) {
         // Small segments are sampled in turn.
         owed += records.bytes_in(segment) * wanted;
         let count = owed / total.max(1);
         owed -= count * total.max(1);
-        records.sample(segment, count as usize, &mut samples);
+        records.sample(segment, count as usize, phase, &mut samples);
+        // Samples at the same places of segments with alike keys would be a few keys over and over.
+        phase = (phase + GOLDEN_RATIO) % 1.0;
     }
     samples.sort_by(|a, b| records.compare_keys(a, b));
     let mut splitters: Vec<R::Bound> =

@@ -284,7 +284,8 @@ mod tests {
     #[test]
     fn a_quote_that_stays_open_is_an_error_and_one_that_ends_the_file_is_not() {
         let framing = CsvFraming { separator: b',', quote: b'"' };
-        let csv = || FileColumns::Csv(CsvColumns::new(framing, b"a,b\n", true, TextType::Utf8, &[], &[]).unwrap());
+        let csv =
+            || FileColumns::Csv(CsvColumns::new(framing, b"a,b\n", true, TextType::Utf8, &[], &[]).unwrap());
         for whole in ["1,2\n", "1,2", "1,\"x\"", "1,\"x\ny\"\n", "1,\"x\"\"\""] {
             assert!(fails(csv(), whole.as_bytes(), usize::MAX).is_none(), "{whole:?}");
         }

@@ -77,6 +77,45 @@ fn merged<R: Records>(
     Outcome { bytes, sums }
 }
 
+/// The largest share of a task in `tasks` tasks of these sources, as a multiple of the mean.
+fn largest_task<R: Records>(records: &R, sources: &[Vec<u8>], tasks: usize) -> f64 {
+    let segment = |bytes: &Vec<u8>| {
+        let mut buf = Buf::heap(bytes.len());
+        buf[..bytes.len()].copy_from_slice(bytes);
+        vec![records.whole(Arc::new(records.index(Lease::plain(buf), 0..bytes.len())))]
+    };
+    let sources: Vec<_> = sources.iter().map(segment).collect();
+    let bytes = |sources: &[Vec<Segment>]| {
+        sources.iter().flatten().map(|segment| records.bytes_in(segment)).sum::<u64>()
+    };
+    let total = bytes(&sources);
+    let cut = cut_tasks(records, sources, tasks, CutRules::default());
+    let largest = cut.iter().map(|task| bytes(&task.sources)).max().unwrap_or(0);
+    largest as f64 * tasks as f64 / total as f64
+}
+
+/// Chunks of an input have about the same keys, and each of them gives a few samples only.
+#[test]
+fn many_alike_sources_are_cut_into_tasks_of_similar_size() {
+    const SOURCES: u64 = 100;
+    const RECORDS: u64 = 20_000;
+    let key = |source: u64, record: u64| record * SOURCES + source;
+    let numbers: Vec<Vec<u8>> = (0..SOURCES)
+        .map(|source| (0..RECORDS).flat_map(|record| key(source, record).to_le_bytes()).collect())
+        .collect();
+    let lines: Vec<Vec<u8>> = (0..SOURCES)
+        .map(|source| {
+            (0..RECORDS).flat_map(|record| format!("{:09}\n", key(source, record)).into_bytes()).collect()
+        })
+        .collect();
+    for tasks in [10, 100] {
+        let largest = largest_task(&Numbers::<u64>::new(U64, false), &numbers, tasks);
+        assert!(largest < 3.0, "{tasks} tasks of numbers: {largest}");
+        let largest = largest_task(&Framed::new(LINES, RangeOrder::whole(LINES, false)), &lines, tasks);
+        assert!(largest < 3.0, "{tasks} tasks of lines: {largest}");
+    }
+}
+
 /// Merges inputs plainly: takes the smallest of their first records, of equal ones that of the earliest input.
 fn merged_plainly<R: Records>(records: &R, inputs: &[Vec<Vec<Vec<u8>>>], unique: bool) -> Vec<Vec<u8>> {
     let bound = |record: &Vec<u8>| {

@@ -13,7 +13,7 @@ use ascot_record::order::{self, RecordOrder};
 
 use super::{
     Cut, Index, Keyless, RawChunk, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
-    groups_of,
+    groups_of, sample_places,
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::records::misfits::ChunkMisfits;
@@ -416,10 +416,10 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         self.record_ref(&segment.sorted, self.last_start(segment.sorted.record_bytes(), sparse, segment.hi))
     }
 
-    fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<RecordRef>) {
+    fn sample(&self, segment: &Segment, count: usize, phase: f64, out: &mut Vec<RecordRef>) {
         let span = segment.hi - segment.lo;
-        for i in 0..count as u32 {
-            let position = segment.lo + (u64::from(span) * u64::from(2 * i + 1) / (2 * count as u64)) as u32;
+        for place in sample_places(span as usize, count, phase) {
+            let position = segment.lo + place as u32;
             let sparse = sparse_of(&segment.sorted.index);
             let at = sparse.partition_point(|&start| start <= position).saturating_sub(1);
             let start = sparse.get(at).copied().unwrap_or(0).max(segment.lo);

@@ -268,8 +268,9 @@ pub trait Records: RecordEnds {
     fn first(&self, segment: &Segment) -> Self::Bound;
     /// The last record of a segment, which must not be empty.
     fn last(&self, segment: &Segment) -> Self::Bound;
-    /// About `count` records spread evenly over a segment.
-    fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<Self::Bound>);
+    /// About `count` records spread evenly over a segment. `phase`, from 0 to 1 without 1: their place in their `count`th
+    /// of the segment.
+    fn sample(&self, segment: &Segment, count: usize, phase: f64, out: &mut Vec<Self::Bound>);
     /// Order of two records, with the tie-breaking of the sort for equal keys.
     fn compare(&self, a: &Self::Bound, b: &Self::Bound) -> Ordering;
     /// Order of two records by their keys alone.
@@ -308,6 +309,12 @@ pub trait Records: RecordEnds {
     fn each_key(&self, bytes: &[u8], take: &mut dyn FnMut(Range<usize>, &[u8]));
     /// The normalised keys of about `count` records spread evenly over unsorted whole records.
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>);
+}
+
+/// The places of `count` samples in `len` elements, one in each `count`th of them, at its `phase`.
+fn sample_places(len: usize, count: usize, phase: f64) -> impl Iterator<Item = usize> {
+    let apart = len as f64 / count.max(1) as f64;
+    (0..count).map(move |number| (((number as f64 + phase) * apart) as usize).min(len.saturating_sub(1)))
 }
 
 /// The byte ranges of the parts in a buffer grouped by part, for parts of the given sizes; empty parts are left out.

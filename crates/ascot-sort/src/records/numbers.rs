@@ -15,7 +15,7 @@ use bytemuck::Pod;
 
 use super::{
     Cut, Groups, Index, RawChunk, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
-    groups_of,
+    groups_of, sample_places,
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::resources::Lease;
@@ -403,17 +403,16 @@ impl<T: Number> Records for Numbers<T> {
         values[values.len() - 1]
     }
 
-    fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<T>) {
+    fn sample(&self, segment: &Segment, count: usize, phase: f64, out: &mut Vec<T>) {
         if let Index::Groups(groups) = &segment.sorted.index {
             // Groups can be cut only where they begin.
             let bounds = groups.bounds.prefixes();
-            let places = (0..count.min(bounds.len()))
-                .map(|i| bounds.len() * (2 * i + 1) / (2 * count.min(bounds.len())));
+            let places = sample_places(bounds.len(), count.min(bounds.len()), phase);
             out.extend(places.map(|at| T::from_prefix(bounds[at])));
             return;
         }
         let values = self.values(segment);
-        out.extend((0..count).map(|i| values[values.len() * (2 * i + 1) / (2 * count)]));
+        out.extend(sample_places(values.len(), count, phase).map(|at| values[at]));
     }
 
     fn compare(&self, a: &T, b: &T) -> Ordering {

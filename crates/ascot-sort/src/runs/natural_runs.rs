@@ -210,7 +210,7 @@ impl<B: Clone> Natural<B> {
 /// Two records of a chunk: few are below the first, few above the second.
 fn quantiles<R: Records>(records: &R, segment: &Segment) -> Option<[R::Bound; 2]> {
     let mut samples = Vec::with_capacity(SAMPLES);
-    records.sample(segment, SAMPLES, &mut samples);
+    records.sample(segment, SAMPLES, 0.5, &mut samples);
     Some([samples.get(2)?.clone(), samples.get(SAMPLES - 2)?.clone()])
 }
 

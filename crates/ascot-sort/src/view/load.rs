@@ -262,7 +262,7 @@ impl Loaded {
             let at = part.lo + (u64::from(part.hi - part.lo) * skip / bytes.max(1)) as u32;
             // The second half of the rest, or the whole if that half starts within a record.
             let hi = (part.lo + (2 * (at - part.lo)).max(1)).min(part.hi);
-            records.sample(&Segment { hi, ..part.clone() }, 1, &mut found);
+            records.sample(&Segment { hi, ..part.clone() }, 1, 0.5, &mut found);
             return found.pop();
         }
         None
