@@ -14,7 +14,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import around, index, machine, moves, plans, python, report, seeks, seeks_page, streams, traces, view
+from . import (
+    around,
+    guest_memory,
+    index,
+    machine,
+    moves,
+    plans,
+    python,
+    report,
+    seeks,
+    seeks_page,
+    streams,
+    traces,
+    view,
+)
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -330,26 +344,22 @@ def _interrupt(_signal: int, _frame: Any) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the session and writes its result after every workload, so that an interrupt loses only one workload."""
+    """Measures what is asked."""
     args = parser().parse_args(argv)
-    if args.command == "around":
-        return _around(args)
-    if args.command == "streams":
-        return _streams(args)
-    if args.command == "seeks":
-        return _seeks(args)
-    if args.command == "traces":
-        return _traces(args)
-    if args.command == "moves":
-        return _moves(args)
-    if args.command == "python":
-        return _python(args)
-    if args.command == "plan":
-        return _plan(args)
-    if args.command == "view":
-        return _view(args)
-    if args.command == "index":
-        return _index(args)
+    others = {
+        "around": _around, "streams": _streams, "seeks": _seeks, "traces": _traces, "moves": _moves,
+        "python": _python, "plan": _plan, "view": _view, "index": _index,
+    }  # fmt: skip
+    if getattr(args, "needs", False):
+        return _sort(args)
+    with guest_memory.kept() as would_go:
+        if would_go:
+            print("bench: free memory stays with this machine instead of going back to its host", flush=True)
+        return others.get(args.command, _sort)(args)
+
+
+def _sort(args: argparse.Namespace) -> int:
+    """Runs the session and writes its result after every workload, so that an interrupt loses only one workload."""
     chosen = options(args)
     if chosen.use_cgroup:
         try:
