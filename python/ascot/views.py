@@ -176,7 +176,8 @@ class Part:
         """The part as a binary file that can be read and sought."""
         if mode not in ("rb", "br"):
             raise ValueError(f"a view is read only, as bytes: mode 'rb', not {mode!r}")
-        return io.BufferedReader(_File(self), buffer_size=1 << 16)
+        reader = self.view._open().reader()
+        return io.BufferedReader(_File(reader, self.start, self.stop), buffer_size=1 << 16)
 
     def batches(self, *, layout: LayoutLike | None = None) -> Batches:
         """The records as a stream of Arrow batches, merged while they are read.
@@ -217,9 +218,9 @@ class Part:
 class _File(io.RawIOBase):
     """The raw file below `Part.open`."""
 
-    def __init__(self, part: Part) -> None:
-        self._reader = part.view._open().reader()
-        self._start, self._stop, self._at = part.start, part.stop, part.start
+    def __init__(self, reader: _native.ViewReader, start: int, stop: int) -> None:
+        self._reader = reader
+        self._start, self._stop, self._at = start, stop, start
 
     def readable(self) -> bool:
         return True
