@@ -62,7 +62,7 @@ def test_key_ranges_hold_the_keys(view, made):
     assert bytes(view.keys(stop=keys[0])) == b"" and view.keys(start=keys[0]).nbytes == len(whole)
     with pytest.raises(ValueError, match="ends before it begins"):
         view.keys(last, first)
-    with pytest.raises(TypeError, match="a key is text, bytes or a number"):
+    with pytest.raises(TypeError, match="stop is a key: text, bytes or a number"):
         view.keys(None, [1])
 
 
@@ -201,7 +201,7 @@ def test_wrong_records_are_named(disk):
         (numbers, numbers[:5], ValueError, "10 keys and 5 values"),
         (numbers[::2], numbers[:5], ValueError, "ascontiguousarray"),
         (b"12345678", [b"x"], TypeError, "a list of bytes"),
-        ([1], [b"x"], TypeError, "elements of a list are bytes"),
+        ([1], [b"x"], TypeError, "an element of keys is bytes"),
         (7, [b"x"], TypeError, "give a list of bytes, or an array"),
         (numpy.array(7), [b"x"], TypeError, "give a list of bytes, or an array"),
         ([b"short"], [b"x"], ascot.SchemaMismatch, "a key of 5 bytes"),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Literal
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot.figures import Profile, Simulation, profile_of, simulation_of
 from ascot.progress import Progress, reporter
 from ascot.sources import PathLike
-from ascot.units import count_argument, memory_argument, size_argument
 
 __all__ = ["probe", "simulate"]
 
@@ -43,21 +41,17 @@ def simulate(
     >>> result.schedule, result.run_bytes > 1.5 * result.equal_parts_run_bytes
     ('a4', True)
     """
-    count_argument("inputs", inputs)
-    count_argument("outputs", outputs)
-    count_argument("group", group)
-    count_argument("seed", seed, bits=64)
     options = {
-        "inputs": inputs,
-        "outputs": outputs,
-        "alpha": float(alpha),
-        "memory": memory_argument(memory),
-        "block": None if block is None else size_argument(block),
-        "total": None if total is None else size_argument(total),
-        "schedule": schedule,
-        "group": group,
-        "skew": skew,
-        "seed": seed,
+        "inputs": arguments.count("inputs", inputs),
+        "outputs": arguments.count("outputs", outputs),
+        "alpha": arguments.real("alpha", alpha, "a number from 0 to 1"),
+        "memory": arguments.maybe(arguments.memory, "memory", memory),
+        "block": arguments.maybe(arguments.size, "block", block),
+        "total": arguments.maybe(arguments.size, "total", total),
+        "schedule": arguments.text("schedule", schedule, "'best', 'equal' or an algorithm such as 'a4'"),
+        "group": arguments.maybe(arguments.count, "group", group),
+        "skew": arguments.text("skew", skew, "a text such as 'equal' or 'zipf:1.0'"),
+        "seed": arguments.count("seed", seed, bits=64),
     }
     told, text, _ = _native.simulate(options)
     return simulation_of(told, text)
@@ -79,6 +73,9 @@ def probe(
 
     Raises FileMissing, FileDenied, NoSpace, and FileError where there is no device to measure, as on a tmpfs.
     """
-    size = None if size is None else size_argument(size)
+    path = arguments.path("directory", directory)
+    most = arguments.maybe(arguments.size, "size", size)
+    time = arguments.maybe(arguments.real, "seconds", seconds, "a number from 1 to 600")
+    kept = arguments.flag("store", store)
     with reporter(progress) as report:
-        return profile_of(*_native.probe(os.fspath(directory), size, seconds, store, report))
+        return profile_of(*_native.probe(path, most, time, kept, report))

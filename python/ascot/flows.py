@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot._native import Batch
 from ascot.batches import Batches
 from ascot.errors import warn
@@ -18,7 +18,6 @@ from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, layout_of, re
 from ascot.progress import ProgressLike, reporter
 from ascot.reports import plan_of_report, report_of
 from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, refuse_parquet_output, sources_of
-from ascot.units import count_argument, memory_argument
 
 __all__ = ["FlowInput", "FlowSource", "flow"]
 
@@ -105,15 +104,17 @@ def flow(
     >>> (directory / "b").read_text().split(), job.report.bytes_out
     (['1', '2', '3'], 6)
     """
+    maybe = arguments.maybe
     settings = {
-        "alpha": None if alpha is None else float(alpha),
-        "memory": memory_argument(memory),
-        "threads": count_argument("threads", threads),
-        "any_format": bool(any_format),
-        "volume": None if volume is None else os.fspath(volume),
+        "alpha": maybe(arguments.real, "alpha", alpha, "a number from 0.01 to 0.99"),
+        "memory": maybe(arguments.memory, "memory", memory),
+        "threads": maybe(arguments.count, "threads", threads, least=1),
+        "volume": maybe(arguments.path, "volume", volume, "a profile of a volume, or its kind"),
+        **arguments.flags(any_format=any_format),
     }
+    arguments.flags(merge=merge, reverse=reverse)
     if not callable(fn):
-        raise TypeError(f"fn is a function of a list of inputs, not {fn!r}")
+        arguments.wrong_type("fn", fn, "a function of a list of inputs")
     sources, sinks = _inputs_of(inputs), _outputs_of(outputs, parts)
     order = (merge or merge_by is not None, merge_by, reverse)
     return _flow(fn, sources, sinks, (layout, output_layout), order, settings, progress)
@@ -241,7 +242,7 @@ def _inputs_of(inputs: Any) -> _Inputs:
         if batches is not None:
             found.append(_native.PassedBatches(batches))
         else:
-            held = sources_of(files)
+            held = sources_of(files, "inputs")
             found.held.append(held)
             found.extend(held.paths)
     return found
@@ -250,13 +251,16 @@ def _inputs_of(inputs: Any) -> _Inputs:
 def _outputs_of(outputs: Any, parts: int | None) -> list[tuple[str, Any]]:
     """The outputs: name, and path or function."""
     if parts is not None:
-        count_argument("parts", parts)
+        number = arguments.count("parts", parts, least=1)
         if not isinstance(outputs, str | os.PathLike):
             raise ValueError("parts are files of one pattern, such as outputs='part-{}.csv'")
-        return [(path, path) for path in _parts(os.fspath(outputs), parts)]
+        return [(path, path) for path in _parts(os.fspath(outputs), number)]
     if isinstance(outputs, str | os.PathLike) or callable(outputs):
         outputs = [outputs]
-    named = outputs.items() if isinstance(outputs, Mapping) else ((None, one) for one in outputs or ())
+    outputs = () if outputs is None else outputs
+    if isinstance(outputs, bytes) or not isinstance(outputs, Iterable):
+        arguments.wrong_type("outputs", outputs, "a path, a function, or a list or dict of them")
+    named = outputs.items() if isinstance(outputs, Mapping) else ((None, one) for one in outputs)
     found: list[tuple[str, Any]] = []
     for name, one in named:
         if name is not None and not isinstance(name, str):
@@ -264,13 +268,11 @@ def _outputs_of(outputs: Any, parts: int | None) -> list[tuple[str, Any]]:
         if callable(one):
             found.append((name or f"output {len(found)}", one))
         elif isinstance(one, str | os.PathLike):
-            path = os.fsdecode(one)
-            if not path:
-                raise ValueError("an output has an empty name")
+            path = arguments.path("an element of outputs", one)
             refuse_parquet_output(path)
             found.append((path if name is None else name, path))
         else:
-            raise TypeError(f"an output is a path or a function, not {one!r}")
+            arguments.wrong_type("an element of outputs", one, "a path or a function")
     if len({name for name, _ in found}) < len(found):
         raise ValueError("two outputs have the same name")
     return found
@@ -288,8 +290,10 @@ def _layouts(paths: list[str], given: Any, usual: Layout | None, argument: str) 
     if given is None:
         return [_layout_of_name(path) or usual or Lines() for path in paths]
     if isinstance(given, Layout | str):
-        return [layout_of(given)] * len(paths)
-    layouts = [layout_of(one) for one in given]
+        return [layout_of(given, argument)] * len(paths)
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        arguments.wrong_type(argument, given, "a layout, a text such as 'fixed:100', or a list of them")
+    layouts = [layout_of(one, f"an element of {argument}") for one in given]
     if len(layouts) != len(paths):
         raise ValueError(f"{argument}= has {len(layouts)} layouts for {len(paths)} files: give one, or one for each")
     return layouts
@@ -307,7 +311,7 @@ def _files(paths: list[str], layouts: list[Layout], key: KeyLike | None, reverse
     return [
         {
             "path": path,
-            "records": record_options(layout, key, reverse),
+            "records": record_options(layout, key, reverse, "merge_by"),
             "arrow": {"keys": [], "fields": None, "binary": False, **layout.arrow_options()},
             "strict": isinstance(layout, Csv) and layout.strict,
         }

@@ -21,10 +21,9 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot.batches import Batch, Batches
 from ascot.sources import PathLike
-from ascot.units import count_argument, memory_argument
 
 __all__ = ["Index", "Record", "Writer", "open", "writer"]
 
@@ -42,7 +41,8 @@ def open(path: PathLike, *, memory: int | str | None = None) -> Index:
 
     Raises FileNotFoundError if it is not an indexed directory, and Damaged or MemoryLimit.
     """
-    return Index(path, _native.open_index(os.fspath(path), memory_argument(memory)))
+    name = arguments.path("path", path)
+    return Index(name, _native.open_index(name, arguments.maybe(arguments.memory, "memory", memory)))
 
 
 def writer(
@@ -66,17 +66,19 @@ def writer(
 
     Raises FileExistsError if `path` exists and `mode` is `create`.
     """
+    maybe = arguments.maybe
+    name = arguments.path("path", path)
     options = {
-        "mode": mode,
-        "rollback": rollback,
-        "scheme": scheme,
-        "partition_by": partition_by,
-        "partitions": partitions,
-        "key_bytes": key_bytes,
-        "value_bytes": value_bytes,
-        "memory": memory_argument(memory),
+        "mode": arguments.word("mode", mode, ("create", "append", "auto")),
+        "rollback": maybe(arguments.count, "rollback", rollback, bits=64),
+        "scheme": maybe(arguments.word, "scheme", scheme, ("records", "pointers", "ranks")),
+        "partition_by": maybe(arguments.word, "partition_by", partition_by, ("hash", "range")),
+        "partitions": maybe(arguments.count, "partitions", partitions, least=1),
+        "key_bytes": maybe(arguments.count, "key_bytes", key_bytes),
+        "value_bytes": maybe(arguments.count, "value_bytes", value_bytes),
+        "memory": maybe(arguments.memory, "memory", memory),
     }
-    return Writer(path, _native.open_writer(os.fspath(path), options))
+    return Writer(name, _native.open_writer(name, options))
 
 
 class Index:
@@ -127,7 +129,7 @@ class Index:
         Keys are compared by their bytes. The records are read while the iterator is used.
         """
         native = self._open()
-        for batch in native.range(_key(start) or b"", _key(stop), _epoch(epoch)):
+        for batch in native.range(_key("start", start) or b"", _key("stop", stop), _epoch(epoch)):
             for record in batch:
                 yield Record(*record)
         self._warn(native)
@@ -144,7 +146,9 @@ class Index:
 
     def batches(self, start: bytes | None = None, stop: bytes | None = None, *, epoch: int | None = None) -> Batches:
         """The records of `range` as a stream of Arrow batches with the columns of `get_batch`."""
-        return Batches(_native.index_range(self._open(), _key(start) or b"", _key(stop), _epoch(epoch)))
+        native = self._open()
+        first, last = _key("start", start) or b"", _key("stop", stop)
+        return Batches(_native.index_range(native, first, last, _epoch(epoch)))
 
     def _warn(self, native: _native.Index) -> None:
         texts = native.take_warnings()
@@ -176,19 +180,19 @@ class Index:
 
 def _keys(keys: Any) -> Any:
     """The keys of a query; one key is a list of one."""
-    return [_key(keys)] if isinstance(keys, bytes | bytearray | str) else keys
+    return [_key("keys", keys)] if isinstance(keys, bytes | bytearray | str) else keys
 
 
-def _key(key: Any) -> bytes | None:
+def _key(name: str, key: Any) -> bytes | None:
     if isinstance(key, str):
-        raise TypeError("a key is bytes, not text: encode it")
+        raise TypeError(f"{name}={key!r}: a key is bytes, not text: encode it")
     if key is not None and not isinstance(key, bytes | bytearray | memoryview):
-        raise TypeError(f"a key is bytes, not {type(key).__name__}")
+        arguments.wrong_type(name, key, "a key, which is bytes")
     return None if key is None else bytes(key)
 
 
 def _epoch(epoch: int | None) -> int | None:
-    return count_argument("epoch", epoch, 64)
+    return arguments.maybe(arguments.count, "epoch", epoch, bits=64)
 
 
 class Writer:

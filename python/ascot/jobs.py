@@ -6,18 +6,16 @@ stops the job, which removes its files, and raises KeyboardInterrupt.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot.batches import Batches
 from ascot.errors import warn
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
-from ascot.progress import ProgressLike, reporter
+from ascot.progress import ProgressLike, checked, reporter
 from ascot.reports import Plan, Report, plan_of_report, report_of
 from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, refuse_parquet_output, sources_of
-from ascot.units import count_argument, memory_argument
 
 __all__ = ["Job", "merge", "reshape", "resume", "sort", "split"]
 
@@ -158,6 +156,8 @@ def sort(
     >>> job.report.records_out
     3
     """
+    directory = arguments.maybe(arguments.path, "view", view)
+    number = arguments.maybe(arguments.count, "parts", parts, least=1)
     if to is not None and view is not None:
         raise ValueError("give to=FILE or view=DIRECTORY, not both")
     streams = to is None and view is None
@@ -165,23 +165,23 @@ def sort(
     if batches is not None and streams:
         if layout is not None:
             raise ValueError("layout= describes files: leave it out to sort the batches, or give to=FILE")
-        request = Request(None, Lines(), None, False, settings)
+        request = Request(Sources(), Lines(), None, False, settings)
     elif batches is not None and layout is None:
         raise ValueError("a file of batches needs a layout, such as layout=ascot.Integers('u64')")
     else:
-        request = Request(files, layout, key, reverse, settings)
+        request = Request(files if batches is None else Sources(), layout, key, reverse, settings)
     request.source = batches
-    if parts is not None and streams:
+    if number is not None and streams:
         raise ValueError("parts are files: give to=PATTERN")
-    if view is not None and (parts is not None or unique or top is not None):
+    request.set_rows(unique, top, stable=stable)
+    if directory is not None and (number is not None or unique or top is not None):
         raise ValueError("a view has all records: leave out parts, unique and top, or write a file (to=FILE)")
-    request.set(unique=unique, stable=stable, top=top, method=method)
+    request.set_method(method)
     if streams:
         return request.stream([] if batches is None else column_keys(key, reverse))
-    if view is None:
-        return request.write(to, parts, request.sorting(None))
-    path = os.fspath(view)
-    return request.run(request.sorting(path), [path])
+    if directory is None:
+        return request.write(to, number, request.sorting(None))
+    return request.run(request.sorting(directory), [directory])
 
 
 def merge(
@@ -200,8 +200,9 @@ def merge(
 
     The arguments are those of `sort`. Raises NotSorted, with the file and the record, if an input is not in order.
     """
-    request = Request(sources, layout, key, reverse, settings)
-    request.set(unique=unique, stable=stable, top=top, merge=True)
+    request = Request(sources, layout, key, reverse, settings, "sources")
+    request.set_rows(unique, top, stable=stable)
+    request.set(merge=True)
     return request.write(to, None, _native.sort)
 
 
@@ -222,9 +223,9 @@ def reshape(
     `by` decides on the file of a record: a range of its key, a hash of `by_key`, or each value of `by_key` in a file
     of its own. Without `by_key` the key that orders the records counts.
     """
-    request = Request(sources, layout, key, reverse, settings)
+    request = Request(sources, layout, key, reverse, settings, "sources")
     request.reshape(by, by_key)
-    return request.write(to, _number_of_files(parts), _native.sort)
+    return request.write(to, arguments.count("parts", parts, least=1), _native.sort)
 
 
 def split(
@@ -247,9 +248,8 @@ def split(
     """
     request = Request(source, layout, key, reverse, settings)
     rule = request.split(by, boundaries)
-    return request.write(
-        to, _number_of_files(parts), lambda options, progress: _native.split(options, rule, progress)
-    )
+    number = arguments.count("parts", parts, least=1)
+    return request.write(to, number, lambda options, progress: _native.split(options, rule, progress))
 
 
 def resume(directory: PathLike, *, memory: int | str | None = None, progress: ProgressLike = None) -> Job:
@@ -257,13 +257,15 @@ def resume(directory: PathLike, *, memory: int | str | None = None, progress: Pr
 
     `memory` is a new cap; by default the job keeps its own.
     """
+    path = arguments.path("directory", directory)
+    cap = arguments.maybe(arguments.memory, "memory", memory)
     with reporter(progress) as report:
-        told, text, warnings = _native.resume(os.fspath(directory), memory_argument(memory), report)
+        told, text, warnings = _native.resume(path, cap, report)
     finished = report_of(told, text)
     output = finished.data["request"].get("output", {}) if isinstance(finished.data["request"], dict) else {}
-    path = output.get("Path") if isinstance(output, dict) else None
+    written = output.get("Path") if isinstance(output, dict) else None
     warn(warnings)
-    return Job(finished, plan_of_report(told), [] if path is None else [path])
+    return Job(finished, plan_of_report(told), [] if written is None else [written])
 
 
 class Request:
@@ -275,21 +277,19 @@ class Request:
     source: Any
 
     def __init__(
-        self, source: Source | None, layout: LayoutLike | None, key: KeyLike | None, reverse: bool, settings: Settings
+        self,
+        source: Source | Sources,
+        layout: LayoutLike | None,
+        key: KeyLike | None,
+        reverse: bool,
+        settings: Settings,
+        argument: str = "source",
     ) -> None:
         self.source = None
-        self.files = Sources() if source is None else sources_of(source)
+        self.files = source if isinstance(source, Sources) else sources_of(source, argument)
         inputs = self.files.paths
         self.layout = _layout_for(inputs, layout, key)
-        unknown = settings.keys() - _SETTINGS.keys() - {"progress"}
-        if unknown:
-            raise TypeError(f"unexpected argument {sorted(unknown)[0]!r}; there are {', '.join(_SETTINGS)}, progress")
-        given = {**_SETTINGS, **settings}
-        self.progress = given.pop("progress", None)
-        given["memory"] = memory_argument(settings.get("memory"))
-        given["temp"] = _directories(given["temp"])
-        volume: Any = given["volume"]
-        given["volume"] = None if volume is None else os.fspath(volume)
+        self.progress = checked(settings.get("progress"))
         self.options = {
             "inputs": inputs,
             "records": record_options(self.layout, key, reverse),
@@ -304,34 +304,45 @@ class Request:
             "strict": isinstance(self.layout, Csv) and self.layout.strict,
             "top": None,
             "method": "auto",
-            **given,
+            **_settings(settings),
         }
 
     def set(self, **options: Any) -> None:
         """Sets options."""
         self.options.update(options)
 
+    def set_rows(self, unique: bool, top: int | None = None, *, stable: bool = False) -> None:
+        """Sets which records are kept, and the order of equal ones."""
+        self.set(**arguments.flags(unique=unique, stable=stable))
+        self.set(top=arguments.maybe(arguments.count, "top", top, bits=64))
+
+    def set_method(self, method: str) -> None:
+        """Sets the method of a sort."""
+        self.set(method=arguments.word("method", method, ("auto", "merge", "distribute")))
+
     def reshape(self, by: str, by_key: KeyLike | None) -> None:
         """Sets the rule of a reshape."""
+        arguments.word("by", by, ("range", "hash", "value"))
+        keys = keys_of(by_key, "by_key")
         if by == "range" and by_key is not None:
             raise ValueError("ranges are of the key that orders the records: leave out by_key, or give by='hash'")
-        route_keys = [self.layout.key_text(one) for one in keys_of(by_key)]
+        route_keys = [self.layout.key_text(one) for one in keys]
         self.set(merge=True, route=by, route_keys=route_keys)
 
     def split(self, by: str | None, boundaries: PathLike | None) -> str:
         """Sets the boundaries of a split; returns its rule."""
+        arguments.maybe(arguments.word, "by", by, ("range", "hash", "size"))
+        bounds = arguments.maybe(arguments.path, "boundaries", boundaries)
         keyed = bool(self.options["records"]["keys"]) or boundaries is not None
         if by == "size" and keyed:
             raise ValueError("by='size' uses no key: leave out key and boundaries, or split by 'range' or 'hash'")
-        self.set(boundaries=None if boundaries is None else os.fspath(boundaries))
+        self.set(boundaries=bounds)
         return by or ("range" if keyed else "size")
 
     def output(self, to: PathLike, parts: int | None = None) -> str:
         """Sets the output: the file `to`, or several files of this pattern; returns its name."""
-        path = os.fspath(to)
-        if not path:
-            raise ValueError("the output has an empty name")
-        refuse_parquet_output(os.fsdecode(path))
+        path = arguments.path("to", to)
+        refuse_parquet_output(path)
         self.set(output=path, parts=parts)
         return path
 
@@ -356,9 +367,9 @@ class Request:
             stream, job = _native.sort_to_batches(self.options, arrow, self.source, report)
         return Batches(stream, job, self.files)
 
-    def write(self, to: PathLike | None, parts: int | None, work: Callable[..., Any]) -> Job:
+    def write(self, to: Any, parts: int | None, work: Callable[..., Any]) -> Job:
         """Runs `work`, which writes the file `to`, or several files of this pattern."""
-        return self.run(work, [self.output("" if to is None else to, parts)])
+        return self.run(work, [self.output(to, parts)])
 
     def run(self, work: Callable[..., Any], outputs: Sequence[str]) -> Job:
         """Runs `work` with the options and a function for progress."""
@@ -377,19 +388,22 @@ def column_keys(key: KeyLike | None, reverse: bool) -> list[tuple[str, bool, boo
     return [(str(one.target), one.descending != reverse, one.nulls == "first") for one in keys]
 
 
-def _number_of_files(parts: int) -> int:
-    number = count_argument("parts", parts)
-    if number is None:
-        raise TypeError("parts is the number of files, not None")
-    return number
-
-
-def _directories(temp: Any) -> list[str]:
-    if isinstance(temp, str | bytes | os.PathLike):
-        temp = [temp]
-    if not isinstance(temp, Iterable):
-        raise TypeError(f"temp is a directory or a list of directories, not {temp!r}")
-    return [os.fsdecode(one) for one in temp]
+def _settings(given: Settings) -> dict[str, Any]:
+    """The options of the extension module for the arguments that all jobs have."""
+    unknown = given.keys() - _SETTINGS.keys() - {"progress"}
+    if unknown:
+        raise TypeError(f"unexpected argument {sorted(unknown)[0]!r}; there are {', '.join(_SETTINGS)}, progress")
+    whole: dict[str, Any] = {**_SETTINGS, **given}
+    maybe = arguments.maybe
+    return {
+        "memory": maybe(arguments.memory, "memory", whole["memory"]),
+        "temp": arguments.paths("temp", whole["temp"]),
+        "threads": maybe(arguments.count, "threads", whole["threads"], least=1),
+        "fan_in": maybe(arguments.count, "fan_in", whole["fan_in"], least=2),
+        "compress": arguments.word("compress", whole["compress"], ("auto", "none", "lz4", "zstd")),
+        "volume": maybe(arguments.path, "volume", whole["volume"], "a profile of a volume, or its kind"),
+        "any_format": arguments.flag("any_format", whole["any_format"]),
+    }
 
 
 def _layout_for(inputs: list[str], layout: LayoutLike | None, key: KeyLike | None) -> Layout:

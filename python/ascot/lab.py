@@ -8,14 +8,13 @@ Lists of numbers are written as in the command: `"1000,1e4"`, `"1e3..1e6"` in st
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot.progress import ProgressLike, reporter
 from ascot.sources import PathLike
 from ascot.tables import Cell, Table, table_of
-from ascot.units import count_argument, memory_argument, size_argument
 
 __all__ = ["disk", "net", "read_disk", "read_net", "read_sorts", "read_streams", "sort", "streams"]
 
@@ -54,12 +53,12 @@ def streams(
     ({'...', '...'}, True)
     """
     options = {
-        "elements": str(elements),
-        "streams": str(streams),
-        "exponents": str(exponents),
-        "backends": [backends] if isinstance(backends, str) else list(backends),
-        "direction": direction,
-        "loops": str(count_argument("loops", loops)),
+        "elements": _numbers("elements", elements),
+        "streams": _numbers("streams", streams),
+        "exponents": _numbers("exponents", exponents),
+        "backends": [backends] if isinstance(backends, str) else arguments.texts("backends", backends),
+        "direction": arguments.maybe(arguments.word, "direction", direction, ("read", "write")),
+        "loops": str(arguments.count("loops", loops)),
     }
     study = _study(out, work, cache, params, memory)
     with reporter(progress) as report:
@@ -93,17 +92,17 @@ def sort(
     the cap of one sort. The other arguments are those of `streams`.
     """
     options = {
-        "elements": str(elements),
-        "memory_elements": str(memory_elements),
-        "fan_in": str(fan_in),
-        "read_stream": read_stream,
-        "write_stream": write_stream,
-        "read_exponents": str(exponents),
-        "write_exponents": str(exponents if write_exponents is None else write_exponents),
+        "elements": _numbers("elements", elements),
+        "memory_elements": _numbers("memory_elements", memory_elements),
+        "fan_in": _numbers("fan_in", fan_in),
+        "read_stream": arguments.word("read_stream", read_stream, _BACKENDS),
+        "write_stream": arguments.word("write_stream", write_stream, _BACKENDS),
+        "read_exponents": _numbers("exponents", exponents),
+        "write_exponents": _numbers("write_exponents", exponents if write_exponents is None else write_exponents),
         "all_exponents": write_exponents is not None,
-        "descending": descending,
-        "loops": str(count_argument("loops", loops)),
-        "seed": count_argument("seed", seed, bits=64),
+        "descending": arguments.flag("descending", descending),
+        "loops": str(arguments.count("loops", loops)),
+        "seed": arguments.count("seed", seed, bits=64),
     }
     study = _study(out, work, cache, params, memory)
     with reporter(progress) as report:
@@ -114,11 +113,21 @@ def sort(
 def _study(
     out: PathLike, work: PathLike | None, cache: str | None, params: PathLike | None, memory: int | str | None
 ) -> dict[str, Any]:
-    directories = {"out": os.fspath(out), "work": os.fspath(out if work is None else work)}
+    directories = {"out": arguments.path("out", out), "work": arguments.path("work", out if work is None else work)}
+    study = {
+        "cache": arguments.maybe(arguments.word, "cache", cache, ("cold", "warm")),
+        "params": arguments.maybe(arguments.path, "params", params),
+        "memory": arguments.maybe(arguments.memory, "memory", memory),
+    }
     for directory in directories.values():
         os.makedirs(directory, exist_ok=True)
-    parameters = None if params is None else os.fspath(params)
-    return {**directories, "cache": cache, "params": parameters, "memory": memory_argument(memory)}
+    return {**directories, **study}
+
+
+def _numbers(name: str, given: str | int) -> str:
+    """A list of numbers in the language of the command."""
+    accepted = "a number, or a text such as '1e3..1e6'"
+    return given if isinstance(given, str) else f"{arguments.real(name, given, accepted):.0f}"
 
 
 def disk(
@@ -139,22 +148,18 @@ def disk(
     `data` has all facts, as in the JSON of `ascot lab disk`.
     """
     options = {
-        "inputs": _directories(inputs),
-        "outputs": _directories(outputs),
-        "size": None if size is None else size_argument(size),
-        "request": None if request is None else size_argument(request),
-        "memory": memory_argument(memory),
-        "rounds": count_argument("rounds", rounds),
-        "seconds": seconds,
+        "inputs": arguments.paths("inputs", inputs),
+        "outputs": arguments.paths("outputs", outputs),
+        "size": arguments.maybe(arguments.size, "size", size),
+        "request": arguments.maybe(arguments.size, "request", request),
+        "memory": arguments.maybe(arguments.memory, "memory", memory),
+        "rounds": arguments.count("rounds", rounds, least=1),
+        "seconds": arguments.maybe(arguments.real, "seconds", seconds),
     }
     from json import loads
 
     with reporter(progress) as report:
         return _disk_table(loads(_native.lab_disk(options, report)))
-
-
-def _directories(given: PathLike | Sequence[PathLike]) -> list[str]:
-    return [os.fspath(given)] if isinstance(given, str | os.PathLike) else [os.fspath(one) for one in given]
 
 
 def net(
@@ -174,12 +179,12 @@ def net(
     peer in one round, in bytes per second. `ascot lab net` measures several machines; `read_net` reads its report.
     """
     options = {
-        "peers": count_argument("peers", peers),
-        "size": None if size is None else size_argument(size),
-        "block": None if block is None else size_argument(block),
-        "connections": [connections] if isinstance(connections, int) else list(connections),
-        "sweep": sweep,
-        "memory": memory_argument(memory),
+        "peers": arguments.count("peers", peers),
+        "size": arguments.maybe(arguments.size, "size", size),
+        "block": arguments.maybe(arguments.size, "block", block),
+        "connections": _counts("connections", connections),
+        "sweep": arguments.flag("sweep", sweep),
+        "memory": arguments.maybe(arguments.memory, "memory", memory),
         "wait_seconds": None,
     }
     from json import loads
@@ -188,14 +193,21 @@ def net(
         return _net_table(loads(_native.lab_net(options, report)))
 
 
+def _counts(name: str, given: int | Sequence[int]) -> list[int]:
+    """A number, or several."""
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    numbers: Iterable[Any] = given if several else [given]  # type: ignore[assignment]
+    return [arguments.count(name, one, least=1) for one in numbers]
+
+
 def read_streams(path: PathLike) -> Table:
     """The results of `streams` or of `ascot lab streams` in the directory `path`, or in its file `streams.csv`."""
-    return Table(_native.read_lab_streams(os.fspath(path)), "streams")
+    return Table(_native.read_lab_streams(arguments.path("path", path)), "streams")
 
 
 def read_sorts(path: PathLike) -> Table:
     """The results of `sort` or of `ascot lab sort` in the directory `path`, or in its file `sorts.csv`."""
-    return Table(_native.read_lab_sorts(os.fspath(path)), "merge sorts")
+    return Table(_native.read_lab_sorts(arguments.path("path", path)), "merge sorts")
 
 
 def read_disk(path: PathLike) -> Table:
@@ -211,7 +223,7 @@ def read_net(path: PathLike) -> Table:
 def _read(path: PathLike, table: Any) -> Table:
     from json import load
 
-    with open(path, encoding="utf-8") as file:
+    with open(arguments.path("path", path), encoding="utf-8") as file:
         try:
             made: Table = table(load(file))
         except (KeyError, TypeError, ValueError) as error:

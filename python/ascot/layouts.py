@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ascot import arguments
+
 __all__ = [
     "Csv",
     "Fixed",
@@ -54,10 +56,10 @@ class Key:
         nulls: str | None = None,
     ) -> None:
         if isinstance(target, bool) or not isinstance(target, str | int | slice):
-            raise TypeError(f"a key is a name, a number or a slice, not {target!r}")
-        if nulls not in (None, "first", "last"):
-            raise ValueError(f"nulls={nulls!r}: give 'first' or 'last'")
-        self.target, self.descending, self.type, self.nulls = target, descending, type, nulls
+            arguments.wrong_type("target", target, "a name, a number or a slice")
+        self.target, self.descending = target, arguments.flag("descending", descending)
+        self.type = arguments.maybe(arguments.text, "type", type, "a text such as 'number'")
+        self.nulls = arguments.maybe(arguments.word, "nulls", nulls, ("first", "last"))
 
     def __repr__(self) -> str:
         if self.type is None and self.nulls is None:
@@ -176,11 +178,10 @@ class Lines(Layout):
         binary: bool = False,
         key: KeyLike | None = None,
     ) -> None:
-        self.separator, self.order, self.header, self.end, self.key = separator, order, header, end, key
-        self.binary = binary
-        _byte("end", end)
-        if separator is not None:
-            _byte("separator", separator)
+        self.end, self.separator = _byte("end", end), arguments.maybe(_byte, "separator", separator)
+        self.order = arguments.text("order", order, "letters of the sort command")
+        self.header, self.binary = arguments.flag("header", header), arguments.flag("binary", binary)
+        self.key = _checked_key(key)
 
     def text(self) -> str:
         return "lines" if self.end == "\n" else f"lines:0x{ord(self.end):02x}"
@@ -232,10 +233,10 @@ class Csv(Layout):
         binary: bool = False,
         key: KeyLike | None = None,
     ) -> None:
-        _byte("separator", separator)
-        _byte("quote", quote)
-        self.separator, self.quote, self.header, self.strict, self.key = separator, quote, header, strict, key
-        self.nulls, self.binary = tuple(nulls), binary
+        self.separator, self.quote = _byte("separator", separator), _byte("quote", quote)
+        self.header, self.strict = arguments.flag("header", header), arguments.flag("strict", strict)
+        self.nulls, self.binary = tuple(arguments.texts("nulls", nulls)), arguments.flag("binary", binary)
+        self.key = _checked_key(key)
 
     def text(self) -> str:
         return "csv" if self.separator == "," else f"csv:0x{ord(self.separator):02x}"
@@ -301,11 +302,8 @@ class Fixed(_Bytes):
     def __init__(
         self, length: int, *, fields: Mapping[str, tuple[int, str]] | None = None, key: KeyLike | None = None
     ) -> None:
-        if isinstance(length, bool) or not isinstance(length, int):
-            raise TypeError(f"the length of a record is a number of bytes, not {length!r}")
-        if length < 1:
-            raise ValueError(f"a record of {length} bytes: it has at least one")
-        self.length, self.key = length, key
+        self.length = arguments.count("length", length, least=1)
+        self.key = _checked_key(key)
         self.fields = None if fields is None else _fields(fields)
 
     def text(self) -> str:
@@ -346,7 +344,8 @@ class Prefixed(_Bytes):
     __slots__ = ("type",)
 
     def __init__(self, type: str, *, key: KeyLike | None = None) -> None:
-        self.type, self.key = type, key
+        self.type = _number_type(type, ("u8", "u16", "u32", "u64"))
+        self.key = _checked_key(key)
 
     def text(self) -> str:
         return f"prefixed:{self.type}"
@@ -362,9 +361,7 @@ class _Numbers(Layout):
     _types: tuple[str, ...] = ()
 
     def __init__(self, type: str) -> None:
-        self.type, self.key = type, None
-        if type.removesuffix("-le").removesuffix("-be") not in self._types:
-            raise ValueError(f"{type!r}: give one of {', '.join(self._types)}, with -le or -be")
+        self.type, self.key = _number_type(type, self._types), None
 
     def text(self) -> str:
         return self.type
@@ -400,27 +397,44 @@ def _fields(fields: Any) -> dict[str, tuple[int, str]]:
     for name, place in places:
         start, type = place if isinstance(place, tuple) and len(place) == 2 else (None, None)
         if not (isinstance(name, str) and isinstance(start, int) and isinstance(type, str)):
-            raise TypeError(f"fields have a name, a first byte and a type: {{'id': (0, 'u64')}}, not {fields!r}")
+            arguments.wrong_type("fields", fields, "a dict of names, first bytes and types, as {'id': (0, 'u64')}")
         found[name] = (start, type)
     return found
 
 
-def _byte(argument: str, text: str) -> None:
-    if not isinstance(text, str):
-        raise TypeError(f"{argument} is one character, not {text!r}")
-    if len(text) != 1 or ord(text) > 255:
-        raise ValueError(f"{argument}={text!r}: give one character of one byte")
+def _byte(argument: str, text: str) -> str:
+    one = "one character of one byte"
+    if len(arguments.text(argument, text, one)) != 1 or ord(text) > 255:
+        arguments.wrong_value(argument, text, one)
+    return text
 
 
-def layout_of(layout: LayoutLike) -> Layout:
-    """The layout with this text in the language of the command, or the layout itself."""
+def _number_type(type: str, types: Sequence[str]) -> str:
+    accepted = f"one of {', '.join(types)}, with -le or -be"
+    if arguments.text("type", type, accepted).removesuffix("-le").removesuffix("-be") not in types:
+        arguments.wrong_value("type", type, accepted)
+    return type
+
+
+def layout_of(layout: LayoutLike, argument: str = "layout") -> Layout:
+    """The layout with this text in the language of the command, or the layout itself; of the `argument`."""
     if isinstance(layout, Layout):
         return layout
-    if not isinstance(layout, str):
-        raise TypeError(f"a layout is ascot.Lines(), Csv(), Fixed(100), ... or a text, not {layout!r}")
-    name, _, argument = layout.partition(":")
+    accepted = "ascot.Lines(), Csv(), Fixed(100), ... or a text such as 'fixed:100'"
+    found = _layout_of_text(arguments.text(argument, layout, accepted))
+    if found is None:
+        accepted = "lines, csv, tsv, fixed:BYTES, prefixed:u32, u64, i64-be, f64, ..."
+        arguments.wrong_value(argument, layout, accepted)
+    return found
+
+
+def _layout_of_text(text: str) -> Layout | None:
+    """The layout with a text; None if there is none."""
+    name, _, argument = text.partition(":")
     bytes_by_name = {"": "\n", "nul": "\0", "tab": "\t", "newline": "\n"}
-    byte = chr(int(argument, 16)) if argument.startswith("0x") else bytes_by_name.get(argument, argument)
+    byte = _hexadecimal(argument) if argument.startswith("0x") else bytes_by_name.get(argument, argument)
+    if byte is None:
+        return None
     if name == "lines":
         return Lines(end=byte)
     if name == "csv":
@@ -432,30 +446,51 @@ def layout_of(layout: LayoutLike) -> Layout:
     if name == "prefixed":
         return Prefixed(argument)
     kind = Floats if name.startswith("f") else Integers
-    if name.removesuffix("-le").removesuffix("-be") in kind._types:
-        return kind(name)
-    raise ValueError(f"layout={layout!r}: give lines, csv, tsv, fixed:BYTES, prefixed:u32, u64, i64-be, f64, ...")
+    return kind(name) if name.removesuffix("-le").removesuffix("-be") in kind._types else None
 
 
-def keys_of(key: KeyLike | None) -> list[Key]:
-    """The keys as a list, the most important first."""
+def _hexadecimal(digits: str) -> str | None:
+    try:
+        return chr(int(digits, 16))
+    except (ValueError, OverflowError):
+        return None
+
+
+def keys_of(key: KeyLike | None, argument: str = "key") -> list[Key]:
+    """The keys of the `argument` as a list, the most important first."""
     if key is None:
         return []
-    if isinstance(key, str | int | slice | Key) or not isinstance(key, Iterable):
-        key = [key]
-    return [one if isinstance(one, Key) else Key(one) for one in key]
+    several = isinstance(key, Iterable) and not isinstance(key, str | bytes | bytearray | memoryview)
+    given: Iterable[Any] = key if several else [key]  # type: ignore[assignment]
+    return [_key_of(one, argument) for one in given]
 
 
-def record_options(layout: Layout, key: KeyLike | None, reverse: bool) -> dict[str, Any]:
-    """The description of records for the extension module."""
+def _key_of(one: Any, argument: str) -> Key:
+    if isinstance(one, Key):
+        return one
+    if isinstance(one, bool) or not isinstance(one, str | int | slice):
+        arguments.wrong_type(argument, one, "a name, a number, a slice, asc(...), desc(...), or a list of them")
+    return Key(one)
+
+
+def _checked_key(key: KeyLike | None) -> KeyLike | None:
+    """The key of a layout, which may be used many times."""
+    if isinstance(key, Iterable) and not isinstance(key, Sequence):
+        key = list(key)
+    keys_of(key)
+    return key
+
+
+def record_options(layout: Layout, key: KeyLike | None, reverse: bool, argument: str = "key") -> dict[str, Any]:
+    """The description of records for the extension module. The key is that of the `argument`."""
     if key is not None and layout.key is not None:
         raise ValueError(f"both the layout and the call have a key: {layout.key!r} and {key!r}; keep one")
-    keys = keys_of(layout.key if key is None else key)
+    keys = keys_of(layout.key) if key is None else keys_of(key, argument)
     return {
         "layout": layout.text(),
         "keys": [layout.key_text(one) for one in keys],
         "order": "",
-        "reverse": reverse,
+        "reverse": arguments.flag("reverse", reverse),
         "separator": None,
         "quote": None,
         "nulls": [],

@@ -7,18 +7,18 @@ plan is for the volume of the working directory, or for `volume`: a profile, or 
 
 from __future__ import annotations
 
-import os
 from typing import Any, Literal, Unpack, overload
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot.figures import BowtiePlan, FilesPlan, bowtie_plan_of, files_plan_of
 from ascot.jobs import Request, Settings
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, LayoutLike, layout_of, record_options
 from ascot.reports import Plan, plan_of_explanation
 from ascot.sources import PathLike, Source
-from ascot.units import count_argument, memory_argument, size_argument
 
 __all__ = ["bowtie", "merge", "reshape", "sort", "split"]
+
+_SHARE = "a number from 0 to 1"
 
 
 def bowtie(
@@ -40,7 +40,7 @@ def bowtie(
     >>> plan.schedule, round(plan.run_bytes / 1e6)
     ('a6r', 499)
     """
-    given = {"inputs": inputs, "outputs": outputs, "alpha": float(alpha)}
+    given = {"inputs": inputs, "outputs": outputs, "alpha": arguments.real("alpha", alpha, _SHARE)}
     return bowtie_plan_of(*_plan("bowtie", memory, most_streams, volume, **given))
 
 
@@ -103,8 +103,9 @@ def _sort_of_files(
     request = Request(source, layout, key, reverse, settings)
     if to is not None:
         request.output(to)
-    request.set(unique=unique, method=method)
-    told, text, _ = _native.explain(request.options, view=None if view is None else os.fspath(view))
+    request.set_rows(unique)
+    request.set_method(method)
+    told, text, _ = _native.explain(request.options, view=arguments.maybe(arguments.path, "view", view))
     return plan_of_explanation(told, text)
 
 
@@ -118,11 +119,12 @@ def _sort_of_size(
     most_streams: int | None = None,
     volume: PathLike | None = None,
 ) -> Plan:
-    form = layout_of(f"fixed:{record_bytes or 100}" if layout is None else layout)
+    length = arguments.maybe(arguments.count, "record_bytes", record_bytes, least=1)
+    form = Fixed(length or 100) if layout is None else layout_of(layout)
     if layout is not None and record_bytes is not None and isinstance(form, Fixed | Integers | Floats):
         raise ValueError(f"{form!r} has the length of its records: leave out layout or record_bytes")
     records = record_options(form, key, False)
-    given = {"size": size_argument(size), "records": records, "record_bytes": record_bytes}
+    given = {"size": arguments.size("size", size), "records": records, "record_bytes": length}
     return plan_of_explanation(*_plan("sort", memory, most_streams, volume, **given))
 
 
@@ -172,7 +174,7 @@ def _split_of_files(
 ) -> Plan:
     request = Request(source, layout, key, reverse, settings)
     rule = request.split(by, boundaries)
-    request.output(to, parts)
+    request.output(to, arguments.count("parts", parts, least=1))
     told, text, _ = _native.explain(request.options, by=rule)
     return plan_of_explanation(told, text)
 
@@ -187,7 +189,8 @@ def _split_of_size(
     most_streams: int | None = None,
     volume: PathLike | None = None,
 ) -> FilesPlan:
-    given = {"size": size_argument(size), "outputs": parts, **_function(alpha, growth)}
+    number = arguments.count("parts", parts)
+    given = {"size": arguments.size("size", size), "outputs": number, **_function(alpha, growth)}
     return files_plan_of(*_plan("split", memory, most_streams, volume, **given))
 
 
@@ -241,10 +244,11 @@ def _merge_of_files(
     unique: bool = False,
     **settings: Unpack[Settings],
 ) -> Plan:
-    request = Request(sources, layout, key, reverse, settings)
+    request = Request(sources, layout, key, reverse, settings, "sources")
     if to is not None:
         request.output(to)
-    request.set(unique=unique, merge=True)
+    request.set_rows(unique)
+    request.set(merge=True)
     told, text, _ = _native.explain(request.options)
     return plan_of_explanation(told, text)
 
@@ -259,7 +263,7 @@ def _merge_of_size(
     most_streams: int | None = None,
     volume: PathLike | None = None,
 ) -> FilesPlan:
-    given = {"size": size_argument(size), "inputs": inputs, **_function(alpha, growth)}
+    given = {"size": arguments.size("size", size), "inputs": inputs, **_function(alpha, growth)}
     return files_plan_of(*_plan("merge", memory, most_streams, volume, **given))
 
 
@@ -318,9 +322,9 @@ def _reshape_of_files(
     reverse: bool = False,
     **settings: Unpack[Settings],
 ) -> Plan:
-    request = Request(sources, layout, key, reverse, settings)
+    request = Request(sources, layout, key, reverse, settings, "sources")
     request.reshape(by, by_key)
-    request.output(to, parts)
+    request.output(to, arguments.count("parts", parts, least=1))
     told, text, _ = _native.explain(request.options)
     return plan_of_explanation(told, text)
 
@@ -339,10 +343,12 @@ def _reshape_of_size(
     volume: PathLike | None = None,
 ) -> FilesPlan:
     function = _function(alpha, growth, growth_out)
+    rule = arguments.maybe(arguments.word, "by", by, ("range", "hash", "value"))
+    number = arguments.count("parts", parts)
     if by is not None and any(value is not None for value in function.values()):
         raise ValueError("a function of your own has its own rule: leave out by, or alpha and growth")
-    given = {"size": size_argument(size), "inputs": inputs, "outputs": parts, "by": by or "range", **function}
-    return files_plan_of(*_plan("reshape", memory, most_streams, volume, **given))
+    given = {"size": arguments.size("size", size), "inputs": inputs, "outputs": number, **function}
+    return files_plan_of(*_plan("reshape", memory, most_streams, volume, by=rule or "range", **given))
 
 
 def _function(
@@ -352,10 +358,17 @@ def _function(
     if alpha is not None and (growth is not None or growth_out is not None):
         raise ValueError("both alpha and growth say how many bytes are written: give one of them")
     return {
-        "alpha": None if alpha is None else float(alpha),
-        "growth": None if growth is None else str(growth),
-        "growth_out": None if growth_out is None else str(growth_out),
+        "alpha": arguments.maybe(arguments.real, "alpha", alpha, _SHARE),
+        "growth": arguments.maybe(_growth, "growth", growth),
+        "growth_out": arguments.maybe(_growth, "growth_out", growth_out),
     }
+
+
+def _growth(name: str, growth: float | str) -> str:
+    """A share, or shares by number of files, in the language of the command."""
+    if isinstance(growth, str):
+        return growth
+    return str(arguments.real(name, growth, "a share such as 0.8, or a text such as '1:0.3,50:0.8'"))
 
 
 def _plan(
@@ -372,12 +385,12 @@ def _plan(
         "growth_out": None,
         "records": None,
         "record_bytes": None,
-        "memory": memory_argument(memory),
-        "most_streams": most_streams,
-        "volume": None if volume is None else os.fspath(volume),
+        "memory": arguments.maybe(arguments.memory, "memory", memory),
+        "most_streams": arguments.maybe(arguments.count, "most_streams", most_streams),
+        "volume": arguments.maybe(arguments.path, "volume", volume, "a profile of a volume, or its kind"),
         **given,
     }
-    for name in ("inputs", "outputs", "most_streams", "record_bytes"):
-        count_argument(name, options[name])
+    for name in ("inputs", "outputs"):
+        options[name] = arguments.count(name, options[name])
     told, text, _ = _native.plan(options)
     return told, text

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from ascot import arguments
 from ascot.units import bytes_text, seconds_text
 
 __all__ = ["Progress", "ProgressLike"]
@@ -51,17 +52,22 @@ class Progress(NamedTuple):
 ProgressLike: TypeAlias = 'Literal["auto"] | Callable[[Progress], object] | None'
 
 
+def checked(progress: Any) -> Any:
+    """The same, if it is a value of the argument `progress`."""
+    if progress is not None and not callable(progress) and progress != "auto":
+        arguments.wrong_type("progress", progress, "'auto', a function or None")
+    return progress
+
+
 @contextmanager
 def reporter(progress: Any) -> Iterator[Callable[..., object] | None]:
     """The function that the extension module calls with the values of a `Progress`, or None."""
-    if progress is None:
+    if checked(progress) is None:
         yield None
         return
     if callable(progress):
         yield lambda *values: progress(Progress(*values))
         return
-    if progress != "auto":
-        raise TypeError(f"progress is 'auto', a function or None, not {progress!r}")
     bar = _bar()
     if bar is None:
         yield None

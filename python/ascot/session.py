@@ -6,9 +6,8 @@ from collections.abc import Callable
 from threading import Condition
 from typing import Any, ParamSpec, TypeVar
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot.batches import Batches
-from ascot.units import count_argument, memory_argument
 
 __all__ = ["Session"]
 
@@ -42,10 +41,8 @@ class Session:
     jobs: int
 
     def __init__(self, memory: int | str, *, jobs: int = 2) -> None:
-        if count_argument("jobs", jobs) is None or jobs < 1:
-            raise ValueError(f"jobs={jobs}: a session runs at least one job")
+        self.jobs = arguments.count("jobs", jobs, least=1)
         self.memory = self._free = _bytes(memory)
-        self.jobs = jobs
         self._change = Condition()
 
     @property
@@ -99,7 +96,4 @@ class Session:
 
 
 def _bytes(memory: int | str) -> int:
-    checked = memory_argument(memory)
-    if checked is None:
-        raise TypeError("a session needs memory: a number of bytes, or a text such as '1GiB'")
-    return _native.memory_bytes(checked)
+    return _native.memory_bytes(arguments.memory("memory", memory))

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
+from ascot import arguments
+
 __all__ = ["ArrowSource", "PathLike", "Source", "Sources", "batches_of", "sources_of"]
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -85,27 +87,28 @@ def _has_batches(source: Any) -> bool:
     return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
 
 
-def sources_of(source: Any) -> Sources:
+def sources_of(source: Any, argument: str = "source") -> Sources:
     """The files of a source, in order; those of a pattern are in the order of their names.
 
-    Raises FileNotFoundError if no file matches a pattern, and TypeError for anything that is no file.
+    Raises FileNotFoundError if no file matches a pattern, and TypeError, with the name of the `argument`, for
+    anything that is no file.
     """
     batches, source = batches_of(source)
     if batches is not None:
         raise TypeError(
-            f"this job takes files, not Arrow batches ({type(batches).__name__})\n"
+            f"{argument} is of files, not of Arrow batches ({type(batches).__name__})\n"
             "  write a file first: ascot.sort(batches, layout=..., to=FILE)"
         )
     sources = Sources()
-    _add(source, sources, True)
+    _add(source, sources, argument, True)
     if not sources.paths:
-        raise ValueError("no input: name at least one file")
+        raise ValueError(f"{argument} has no input: name at least one file")
     return sources
 
 
-def _add(source: Any, sources: Sources, lists: bool) -> None:
+def _add(source: Any, sources: Sources, argument: str, lists: bool) -> None:
     if isinstance(source, str | os.PathLike):
-        for path in _matching(os.fspath(source)):
+        for path in _matching(arguments.path(argument, source)):
             sources.add_path(path)
     elif (file := _file_of_array(source)) is not None:
         sources.add_path(file)
@@ -117,16 +120,13 @@ def _add(source: Any, sources: Sources, lists: bool) -> None:
         sources.add_file(source)
     elif lists and isinstance(source, Iterable) and not isinstance(source, dict):
         for one in source:
-            _add(one, sources, False)
+            _add(one, sources, f"an element of {argument}", False)
     else:
-        raise TypeError(f"an input is a path, an open file, bytes or a list of them, not {type(source).__name__}")
+        one = "a path, an open file or bytes"
+        arguments.wrong_type(argument, source, f"{one}, or a list of them" if lists else one)
 
 
-def _matching(path: Any) -> list[str]:
-    if not isinstance(path, str):
-        path = os.fsdecode(path)
-    if not path:
-        raise ValueError("an input has an empty name")
+def _matching(path: str) -> list[str]:
     if not _PATTERN.intersection(path) or os.path.exists(path):
         return [path]
     from glob import glob

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot.layouts import KeyLike, LayoutLike, layout_of, record_options
 from ascot.progress import Progress, reporter
 from ascot.sources import PathLike, Source, sources_of
-from ascot.units import count_argument
 
 __all__ = ["Checked", "Disorder", "check", "gen"]
 
@@ -30,12 +28,16 @@ def gen(
     `start` is the number of the first one. `ascii` makes them printable, `skew` makes keys repeat. Returns the bytes
     written.
     """
-    count_argument("count", count, 64)
-    count_argument("start", start, 64)
-    count_argument("threads", threads)
+    options = {
+        "output": arguments.path("to", to),
+        "count": arguments.count("count", count, bits=64),
+        "start": arguments.count("start", start, bits=64),
+        "ascii": arguments.flag("ascii", ascii),
+        "skewed": arguments.flag("skew", skew),
+        "threads": arguments.maybe(arguments.count, "threads", threads, least=1),
+    }
     with reporter(progress) as report:
-        options = {"output": os.fspath(to), "count": count, "start": start, "ascii": ascii, "skewed": skew}
-        return _native.generate({**options, "threads": threads}, report)
+        return _native.generate(options, report)
 
 
 class Disorder(NamedTuple):
@@ -84,7 +86,7 @@ def check(
     >>> checked.records, checked.is_sorted
     (1000, False)
     """
-    count_argument("threads", threads)
+    threads = arguments.maybe(arguments.count, "threads", threads, least=1)
     described, files = record_options(layout_of(layout), key, reverse), sources_of(source)
     with reporter(progress) as report:
         records, size, duplicates, checksum, first = _native.check(files.paths, described, threads, report)

@@ -8,11 +8,11 @@ from html import escape
 from json import loads
 from typing import Any
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot.reports import row, table
 from ascot.sources import PathLike
 from ascot.tables import Cell, Table, table_of
-from ascot.units import bytes_text, count_text, seconds_text, size_argument
+from ascot.units import bytes_text, count_text, seconds_text
 
 __all__ = ["Trace", "compare", "open"]
 
@@ -24,7 +24,8 @@ def open(path: PathLike) -> Trace:
 
     Raises FileNotFoundError, SchemaMismatch for a file that is not a trace, and Damaged.
     """
-    return Trace(os.fspath(path), _native.open_trace(os.fspath(path)))
+    name = arguments.path("path", path)
+    return Trace(name, _native.open_trace(name))
 
 
 class Trace:
@@ -84,9 +85,10 @@ class Trace:
         `kind` selects `read`, `write`, `open`, `close`, `seek`, `resize` or `delete`. All rows are in memory, about
         60 bytes each.
         """
-        last = (1 << 64) - 1 if stop is None else _nanoseconds(stop)
-        kinds = [kind] if isinstance(kind, str) else list(kind)
-        return Table(self._native.events(_nanoseconds(start), last, kinds), "events")
+        first = _nanoseconds("start", start)
+        last = (1 << 64) - 1 if stop is None else _nanoseconds("stop", stop)
+        kinds = [kind] if isinstance(kind, str) else arguments.texts("kind", kind, "a kind or a list of kinds")
+        return Table(self._native.events(first, last, kinds), "events")
 
     def plot(self, *, axes: Any = None) -> Any:
         """Draws the requests with matplotlib: the place of each on the volume over its number; returns the axes.
@@ -138,11 +140,12 @@ def compare(paths: Iterable[PathLike], *, size: int | str | None = None, volume:
     With the `size` of the data, `passes` is the number of times that it was read and written. With a `volume` (a
     profile, or a kind such as `rotational`) the requests are replayed on a virtual disk: `replay_seconds`.
     """
-    names = [os.fspath(path) for path in paths]
+    names = arguments.paths("paths", paths)
     if not names:
-        raise ValueError("no trace: name at least one file")
-    given = None if size is None else size_argument(size)
-    told, remarks = _native.compare_traces(names, given, None if volume is None else os.fspath(volume))
+        raise ValueError("paths has no trace: name at least one file")
+    given = arguments.maybe(arguments.size, "size", size)
+    replayed = arguments.maybe(arguments.path, "volume", volume, "a profile of a volume, or its kind")
+    told, remarks = _native.compare_traces(names, given, replayed)
     rows: list[dict[str, Cell]] = []
     for one in loads(told):
         census, replay = one["census"], one["replay"] or {}
@@ -159,10 +162,12 @@ def compare(paths: Iterable[PathLike], *, size: int | str | None = None, volume:
     return table_of(rows, "traces", notices=remarks)
 
 
-def _nanoseconds(seconds: float) -> int:
-    if not 0 <= seconds < 1e9:
-        raise ValueError(f"{seconds} is not a time of a recording, in seconds")
-    return round(seconds * 1e9)
+def _nanoseconds(name: str, seconds: float) -> int:
+    accepted = "a time of a recording, in seconds"
+    number = arguments.real(name, seconds, accepted)
+    if not 0 <= number < 1e9:
+        arguments.wrong_value(name, seconds, accepted)
+    return round(number * 1e9)
 
 
 def _whole(value: Cell) -> int:

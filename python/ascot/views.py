@@ -12,13 +12,12 @@ import os
 from types import TracebackType
 from typing import Any
 
-from ascot import _native
+from ascot import _native, arguments
 from ascot.batches import Batches
 from ascot.layouts import LayoutLike, layout_of
 from ascot.progress import reporter
 from ascot.reports import Report, report_of
 from ascot.sources import PathLike
-from ascot.units import count_argument, memory_argument
 
 __all__ = ["Part", "View", "view"]
 
@@ -37,8 +36,10 @@ def view(path: PathLike, *, memory: int | str | None = None, threads: int | None
     ...     len(view), bytes(view[10:12]), bytes(view.keys("500", "502"))
     (1000, b'010\\n011\\n', b'500\\n501\\n')
     """
-    count = count_argument("threads", threads)
-    return View(path, _native.open_view(os.fspath(path), memory_argument(memory), count))
+    name = arguments.path("path", path)
+    cap = arguments.maybe(arguments.memory, "memory", memory)
+    count = arguments.maybe(arguments.count, "threads", threads, least=1)
+    return View(name, _native.open_view(name, cap, count))
 
 
 class View:
@@ -95,7 +96,7 @@ class View:
             if step != 1:
                 raise ValueError(f"a slice of a view has no step, not {step}")
         else:
-            at = operator.index(index)
+            at = _record_number(index)
             first = at + count if at < 0 else at
             if not 0 <= first < count:
                 raise IndexError(f"there is no record {at}: the view has {count}")
@@ -109,8 +110,8 @@ class View:
         A key is text, bytes, or a number for a view of numbers. With a descending order `start` is the greater one.
         """
         native = self._open()
-        first = native.header_bytes if start is None else native.offset_of_key(_key_text(start))
-        last = native.nbytes if stop is None else native.offset_of_key(_key_text(stop))
+        first = native.header_bytes if start is None else native.offset_of_key(_key_text("start", start))
+        last = native.nbytes if stop is None else native.offset_of_key(_key_text("stop", stop))
         if first > last:
             raise ValueError(f"the range from {start!r} to {stop!r} ends before it begins, in the order of the view")
         return Part(self, first, last)
@@ -175,7 +176,7 @@ class Part:
     def open(self, mode: str = "rb") -> io.BufferedReader:
         """The part as a binary file that can be read and sought."""
         if mode not in ("rb", "br"):
-            raise ValueError(f"a view is read only, as bytes: mode 'rb', not {mode!r}")
+            raise ValueError(f"mode={mode!r}: a view is read only, as bytes: give 'rb'")
         reader = self.view._open().reader()
         return io.BufferedReader(_File(reader, self.start, self.stop), buffer_size=1 << 16)
 
@@ -207,8 +208,9 @@ class Part:
 
     def write(self, to: PathLike, *, progress: Any = None) -> Report:
         """Writes the part to the file `to`, and returns the report."""
+        path = arguments.path("to", to)
         with reporter(progress) as report:
-            told, text, _ = self.view._open().write(self.start, self.stop, os.fspath(to), report)
+            told, text, _ = self.view._open().write(self.start, self.stop, path, report)
         return report_of(told, text)
 
     def __repr__(self) -> str:
@@ -261,7 +263,15 @@ class _File(io.RawIOBase):
             raise ValueError("I/O operation on closed file")
 
 
-def _key_text(key: str | bytes | int) -> str:
+def _record_number(index: Any) -> int:
+    """The number of a record, which may count from the end."""
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise TypeError(f"an index of a view is the number of a record or a slice, not {index!r}") from None
+
+
+def _key_text(argument: str, key: str | bytes | int) -> str:
     """A key in the language of the command, in which 0x begins hexadecimal digits."""
     if isinstance(key, bytes):
         return "0x" + key.hex()
@@ -269,4 +279,4 @@ def _key_text(key: str | bytes | int) -> str:
         return "0x" + key.encode().hex() if key.startswith("0x") else key
     if isinstance(key, int | float) and not isinstance(key, bool):
         return repr(key)
-    raise TypeError(f"a key is text, bytes or a number, not {type(key).__name__}")
+    arguments.wrong_type(argument, key, "a key: text, bytes or a number")

@@ -357,18 +357,14 @@ impl Column {
     /// An object that is neither a list of bytes nor a contiguous array.
     pub fn new(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Column> {
         if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
-            return given.extract().map(Column::List).map_err(|_| {
-                PyTypeError::new_err(format!("{name}: the elements of a list are bytes, one object each"))
-            });
+            return given.extract().map(Column::List).map_err(|_| Self::wrong_element(name, given));
         }
-        if given.is_instance_of::<PyBytes>() || given.is_instance_of::<PyByteArray>() {
-            return Err(PyTypeError::new_err(format!(
-                "{name}: give a list of bytes, or an array with a row each"
-            )));
-        }
-        let buffer = PyUntypedBuffer::get(given).map_err(|_| {
-            PyTypeError::new_err(format!("{name}: give a list of bytes, or an array with a row each"))
-        })?;
+        let buffer = match PyUntypedBuffer::get(given) {
+            Ok(buffer) if !given.is_instance_of::<PyBytes>() && !given.is_instance_of::<PyByteArray>() => {
+                buffer
+            }
+            _ => return Err(Self::wrong(name, given, "a list of bytes, or an array with a row for each")),
+        };
         if !buffer.is_c_contiguous() {
             return Err(PyValueError::new_err(format!(
                 "{name}: the array is not contiguous; numpy.ascontiguousarray makes a contiguous copy"
@@ -377,6 +373,30 @@ impl Column {
         let rows = buffer.shape().first().copied().unwrap_or(0);
         let row_bytes = buffer.len_bytes().checked_div(rows).unwrap_or(0);
         Ok(Column::Array { buffer, rows, row_bytes })
+    }
+
+    /// TypeError for the argument `name`, in the words of the package.
+    fn wrong(name: &str, given: &Bound<'_, PyAny>, accepted: &str) -> PyErr {
+        let shown = given
+            .py()
+            .import("ascot.arguments")
+            .and_then(|arguments| arguments.call_method1("shown", (given,))?.extract::<String>());
+        shown.map_or_else(
+            |error| error,
+            |shown| PyTypeError::new_err(format!("{name} is {accepted}, not {shown}")),
+        )
+    }
+
+    /// The error for the first element of a list that is not bytes.
+    fn wrong_element(name: &str, list: &Bound<'_, PyAny>) -> PyErr {
+        let not_bytes = |one: &PyResult<Bound<'_, PyAny>>| {
+            one.as_ref().map_or(true, |one| one.extract::<Vec<u8>>().is_err())
+        };
+        match list.try_iter().map(|mut elements| elements.find(not_bytes)) {
+            Ok(Some(Ok(element))) => Self::wrong(&format!("an element of {name}"), &element, "bytes"),
+            Ok(Some(Err(error))) | Err(error) => error,
+            Ok(None) => Self::wrong(name, list, "a list of bytes"),
+        }
     }
 
     /// Number of rows.
