@@ -5,6 +5,7 @@ of the allocators.
 """
 
 import contextlib
+import errno
 import io
 import os
 import shutil
@@ -198,7 +199,7 @@ def test_what_is_no_argument_is_named_too(made):
     """`test_python_arguments.py` has the arguments."""
     with pytest.raises(TypeError, match="an element of source is a path, an open file or bytes, not 3"):
         ascot.sort(Lying(["in", 3], 1), to="out")
-    with ascot.view("view") as view, pytest.raises(TypeError, match="an index of a view is .+, not 'a'"):
+    with ascot.view("view") as view, pytest.raises(TypeError, match="an index of a view is the number"):
         view["a"]
 
 
@@ -224,6 +225,73 @@ def test_exceptions_of_the_interface_are_raised_unchanged():
         ascot.sort(Broken(), key="k")
     with pytest.raises(Own, match="no stream"):
         ascot.sort([TABLE, Broken()], key="k")
+
+
+# ---------------------------------------------------------------- files that do not exist
+
+MISSING = {
+    "view": ascot.view,
+    "view in it": lambda path: ascot.sort("in", view=path / "view"),
+    "index.open": ascot.index.open,
+    "index.writer": lambda path: ascot.index.writer(path, mode="append"),
+    "sort": lambda path: ascot.sort(path, to="out"),
+    "sort to batches": lambda path: list(ascot.sort(path)),
+    "sort, one of two": lambda path: ascot.sort(["in", path], to="out"),
+    "sort, pattern": lambda path: ascot.sort(f"{path}/*.csv", to="out"),
+    "merge": lambda path: ascot.merge(["ordered", path], to="out"),
+    "reshape": lambda path: ascot.reshape(["ordered", path], to="r-{}", parts=2),
+    "split": lambda path: ascot.split(path, to="s-{}", parts=2),
+    "boundaries": lambda path: ascot.split("in", to="s-{}", parts=2, boundaries=path),
+    "check": ascot.check,
+    "flow": lambda path: ascot.flow([path], ["out"], lambda inputs: ()),
+    "output": lambda path: ascot.sort("in", to=path / "out"),
+    "resume": ascot.resume,
+    "plan": lambda path: ascot.plan.sort(path, to="out"),
+    "probe": ascot.probe,
+    "trace": ascot.trace.open,
+    "lab.read_streams": ascot.lab.read_streams,
+    "lab.read_disk": ascot.lab.read_disk,
+    "lab.params": lambda path: ascot.lab.streams("lab", params=path),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_raises_file_not_found_error(name, made):
+    path = made / "none"
+    with pytest.raises(FileNotFoundError) as caught:
+        MISSING[name](path)
+    error = caught.value
+    assert error.errno == errno.ENOENT and str(path) in str(error.filename) and str(path) in str(error)
+
+
+def test_what_is_no_directory_or_no_view_has_its_number(made, disk):
+    with pytest.raises(OSError, match="not a view but a file") as caught:
+        ascot.view("in")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOTDIR, "in")
+    with pytest.raises(FileNotFoundError, match="there is no view.json in it") as caught:
+        ascot.view(disk)
+    with pytest.raises(FileExistsError, match="it exists already") as caught:
+        ascot.sort("in", view="view")
+    assert (caught.value.errno, caught.value.filename) == (errno.EEXIST, "view")
+    with pytest.raises(OSError, match="not a directory") as caught:
+        ascot.probe("in")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOTDIR, "in")
+
+
+def test_an_altered_view_is_damaged_and_a_run_that_is_missing_is_named(disk):
+    (disk / "in").write_text("b\na\n")
+    ascot.sort(disk / "in", view=disk / "altered")
+    manifest = disk / "altered" / "view.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"version":4', b'"version":3'))
+    with pytest.raises(ascot.Damaged, match="its checksum is wrong") as caught:
+        ascot.view(disk / "altered")
+    assert (caught.value.errno, caught.value.file) == (errno.EIO, str(manifest))
+    ascot.sort(disk / "in", view=disk / "cut")
+    (run,) = (disk / "cut").glob("*.run")
+    run.unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        ascot.view(disk / "cut")
+    assert caught.value.filename == str(run)
 
 
 # ---------------------------------------------------------------- generators that fail, columns that change

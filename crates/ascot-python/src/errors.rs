@@ -3,7 +3,7 @@
 //! The classes are Python's (`ascot.errors`), because each has a built-in class as a second base. This file chooses
 //! the class and its fields; `ascot.errors.make` builds the exception.
 
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +19,7 @@ use ascot_sort::SortError;
 use ascot_trace::TraceError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rustix::io::Errno;
 
 use crate::wording::in_python;
 
@@ -218,6 +219,16 @@ impl<'py> Exception<'py> {
         Ok(self)
     }
 
+    /// The exception for a refused operation on a file.
+    fn of_file(self, path: &Path, source: &Error) -> PyResult<Self> {
+        let made = self.with("filename", path)?;
+        match source.raw_os_error().or_else(|| number_of(source.kind())) {
+            Some(number) => made.with("errno", number),
+            // That of the class.
+            None => Ok(made),
+        }
+    }
+
     fn build(self, py: Python<'py>) -> PyResult<PyErr> {
         let make = py.import("ascot.errors")?.getattr("make")?;
         let error = PyErr::from_value(make.call1((self.class, self.message, self.fields))?);
@@ -283,9 +294,16 @@ fn of_sort(py: Python<'_>, error: SortError) -> PyResult<Exception<'_>> {
         }
         SortError::OtherFormat { input, .. } => class("SchemaMismatch").with("file", input),
         SortError::Key(_) => Ok(class("SchemaMismatch")),
+        SortError::CannotResume { dir, kind: ErrorKind::NotFound, .. } => {
+            class("FileMissing").with("filename", dir)
+        }
         SortError::Request(_) | SortError::CannotResume { .. } => Ok(class("InvalidRequest")),
         SortError::Probe(inner) => of_probe(py, inner),
-        SortError::View { path, .. } => class("FileError").with("filename", path),
+        SortError::View { path, kind: ErrorKind::InvalidData, .. } => class("Damaged").with("file", path),
+        SortError::View { path, kind: ErrorKind::InvalidInput, .. } => {
+            class("SchemaMismatch").with("file", path)
+        }
+        SortError::View { path, kind, .. } => class(class_of(*kind)).of_file(path, &Error::from(*kind)),
         SortError::Kept { dir, .. } => {
             let kept = class("Resumable").with("directory", dir)?;
             let SortError::Kept { error: inner, .. } = error else { return Ok(kept) };
@@ -305,19 +323,15 @@ fn of_probe<'py>(py: Python<'py>, error: &ProbeError) -> PyResult<Exception<'py>
         ProbeError::Directory { path, source } | ProbeError::File { path, source, .. } => {
             let name =
                 if source.kind() == ErrorKind::StorageFull { "NoSpace" } else { class_of(source.kind()) };
-            class(name).with("filename", path)?.with("errno", source.raw_os_error())
+            class(name).of_file(path, source)
         }
         ProbeError::Memory { path, .. } => class("FileError").with("filename", path),
-        ProbeError::NoDirect { path, source, .. } => {
-            class("FileError").with("filename", path)?.with("errno", source.raw_os_error())
-        }
+        ProbeError::NoDirect { path, source, .. } => class("FileError").of_file(path, source),
         ProbeError::NoSpace { path, needed, free } => {
             class("NoSpace").with("filename", path)?.with("needed", *needed)?.with("free", *free)
         }
         ProbeError::TooFewBytes { .. } => Ok(class("InvalidRequest")),
-        ProbeError::Buffers(inner) => {
-            Ok(Exception { message: in_python(&error.to_string()), ..of_pool(py, inner)? })
-        }
+        ProbeError::Buffers(inner) => Ok(Exception { message: in_python(&error.to_string()), ..of_pool(py, inner)? }),
         ProbeError::Thread(ThreadError::Died { .. }) => Ok(class("InternalError")),
         _ => Ok(class("AscotError")),
     }
@@ -335,9 +349,7 @@ fn of_pool<'py>(py: Python<'py>, error: &PoolError) -> PyResult<Exception<'py>> 
 
 fn of_io<'py>(py: Python<'py>, error: &IoError) -> PyResult<Exception<'py>> {
     let class = |class| Exception::new(py, class, error);
-    let file = |name, path: &Path, source: &std::io::Error| {
-        class(name).with("filename", path)?.with("errno", source.raw_os_error())
-    };
+    let file = |name, path: &Path, source: &Error| class(name).of_file(path, source);
     match error {
         IoError::Os { path, source, .. } => file(class_of(source.kind()), path, source),
         IoError::NoDirectory { path, source, .. } => file("FileMissing", path, source),
@@ -392,9 +404,7 @@ fn of_lab(py: Python<'_>, error: LabError) -> PyResult<Exception<'_>> {
     let class = |class| Exception::new(py, class, &error);
     match &error {
         LabError::Io(inner) => of_io(py, inner),
-        LabError::File { path, source, .. } => {
-            class(class_of(source.kind())).with("filename", path)?.with("errno", source.raw_os_error())
-        }
+        LabError::File { path, source, .. } => class(class_of(source.kind())).of_file(path, source),
         LabError::Table { path, .. } | LabError::Parameter { path, .. } => {
             class("SchemaMismatch").with("file", path)
         }
@@ -420,9 +430,7 @@ fn of_lab(py: Python<'_>, error: LabError) -> PyResult<Exception<'_>> {
 fn of_disk<'py>(py: Python<'py>, error: &DiskError) -> PyResult<Exception<'py>> {
     let class = |class| Exception::new(py, class, error);
     match error {
-        DiskError::Directory { path, source } => {
-            class(class_of(source.kind())).with("filename", path)?.with("errno", source.raw_os_error())
-        }
+        DiskError::Directory { path, source } => class(class_of(source.kind())).of_file(path, source),
         DiskError::Twice { .. }
         | DiskError::NoVolume { .. }
         | DiskError::Request { .. }
@@ -451,6 +459,19 @@ fn of_trace<'py>(py: Python<'py>, error: &TraceError) -> PyResult<Exception<'py>
         }
         _ => Ok(class("AscotError")),
     }
+}
+
+/// The system's number for an error that a library found without the system.
+fn number_of(kind: ErrorKind) -> Option<i32> {
+    let number = match kind {
+        ErrorKind::NotFound => Errno::NOENT,
+        ErrorKind::PermissionDenied => Errno::ACCESS,
+        ErrorKind::AlreadyExists => Errno::EXIST,
+        ErrorKind::NotADirectory => Errno::NOTDIR,
+        ErrorKind::IsADirectory => Errno::ISDIR,
+        _ => return None,
+    };
+    Some(number.raw_os_error())
 }
 
 /// The class for an error of the system.

@@ -1,5 +1,6 @@
 //! The errors of a job, with messages that a user can act on.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ascot_io::{IoError, PoolError, ThreadError};
@@ -182,6 +183,8 @@ pub enum SortError {
     CannotResume {
         /// The job's directory.
         dir: PathBuf,
+        /// The reason, for programs: `NotFound` if there is no such directory.
+        kind: io::ErrorKind,
         /// The reason.
         why: String,
     },
@@ -190,6 +193,9 @@ pub enum SortError {
     View {
         /// The view, or the file in it that is wrong.
         path: PathBuf,
+        /// The problem, for programs: `NotFound`, `AlreadyExists`, `NotADirectory`, `InvalidData` for a view that
+        /// was altered, `InvalidInput` for views that do not fit together.
+        kind: io::ErrorKind,
         /// The problem, and advice.
         why: String,
     },

@@ -1,5 +1,6 @@
 //! Resumes a job that was killed, from the state in its directory.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use ascot_model::report::Report;
@@ -89,7 +90,7 @@ fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<(), SortErro
         changed.path.display(),
         units::in_shell(dir)
     );
-    Err(SortError::CannotResume { dir: dir.to_path_buf(), why })
+    Err(SortError::CannotResume { dir: dir.to_path_buf(), kind: ErrorKind::Other, why })
 }
 
 /// The request of a killed job, with its new memory cap.

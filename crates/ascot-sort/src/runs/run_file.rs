@@ -1,6 +1,7 @@
 //! Runs: the description of a run in the manifest of its job or view, and reading its file back block by block. A
 //! record that spans blocks is assembled in a buffer of its own. `spill.rs` writes runs.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -216,6 +217,7 @@ pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
     let index = from_hex(text).and_then(|bytes| RunIndex::from_bytes(&bytes).ok());
     index.ok_or_else(|| SortError::CannotResume {
         dir: "the job's manifest".into(),
+        kind: ErrorKind::InvalidData,
         why: "the index of a part is damaged".into(),
     })
 }

@@ -25,7 +25,7 @@
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -146,7 +146,7 @@ impl JobDir {
         for dir in dirs {
             let Some(file) = lock(dir)? else {
                 let why = "the job is still running".to_string();
-                return Err(SortError::CannotResume { dir: dir.clone(), why });
+                return Err(SortError::CannotResume { dir: dir.clone(), kind: ErrorKind::ResourceBusy, why });
             };
             locks.push(file);
         }
@@ -315,12 +315,18 @@ impl Drop for JobDir {
 
 /// Reads the manifest of a job.
 pub fn load(dir: &Path) -> Result<Manifest, SortError> {
-    let cannot = |why: &str| SortError::CannotResume { dir: dir.to_path_buf(), why: why.to_string() };
+    let cannot_for = |kind: ErrorKind, why: &str| SortError::CannotResume {
+        dir: dir.to_path_buf(),
+        kind,
+        why: why.to_string(),
+    };
+    let cannot = |why: &str| cannot_for(ErrorKind::InvalidData, why);
     let text = match fs::read(dir.join(MANIFEST)) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             if fs::symlink_metadata(dir).is_err() {
-                return Err(cannot(
+                return Err(cannot_for(
+                    ErrorKind::NotFound,
                     "there is no such directory\n  a job that is done, or was stopped, has removed its own; 'ascot clean --dry-run' lists what can go on",
                 ));
             }
@@ -328,7 +334,7 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
                 "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
             ));
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
             return Err(cannot(
                 "it is a file, and a job is kept as a directory\n  'ascot clean --dry-run' lists what can go on",
             ));

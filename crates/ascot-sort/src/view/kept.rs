@@ -1,6 +1,7 @@
 //! Reads the indexes and the keys that a view keeps of its runs: those of many runs with one request.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -116,5 +117,5 @@ fn verify(bytes: &[u8], crc: u32, path: &Path, member: &Member) -> Result<(), So
     let why = format!(
         "the index or the keys of {run} have changed since\n  make the view again: it would show wrong records"
     );
-    Err(SortError::View { path: path.to_path_buf(), why })
+    Err(SortError::View { path: path.to_path_buf(), kind: ErrorKind::InvalidData, why })
 }

@@ -7,6 +7,7 @@
 //! ```
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -49,19 +50,23 @@ pub fn check_name(view: &Path) -> Result<(), SortError> {
     if view.symlink_metadata().is_ok() {
         let why = "it exists already, and a view replaces nothing\n  remove it, or name another directory \
                    (--view DIR)";
-        return Err(SortError::View { path: view.to_path_buf(), why: why.into() });
+        return Err(SortError::View {
+            path: view.to_path_buf(),
+            kind: ErrorKind::AlreadyExists,
+            why: why.into(),
+        });
     }
     let parent = parent_of(view);
-    if parent.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+    if parent.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         let why = "there is no such directory, so no view can be made in it\n  make it first (mkdir), or \
                    name another directory (--view DIR)"
             .into();
-        return Err(SortError::View { path: parent, why });
+        return Err(SortError::View { path: parent, kind: ErrorKind::NotFound, why });
     }
     let stat = fs::metadata(&parent).map_err(|error| IoError::from_os(Action::Inspect, &parent, 0, error))?;
     if !stat.is_dir() {
         let why = "no directory: a view cannot be made in it".to_string();
-        return Err(SortError::View { path: parent, why });
+        return Err(SortError::View { path: parent, kind: ErrorKind::NotADirectory, why });
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! of a sorted file that a view refers to has the length and the checksum of each of its blocks.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -166,8 +167,9 @@ impl Member {
     pub fn open(&self, view: &Path, index: &RunIndex) -> Result<Run, SortError> {
         let path = view.join(&self.path);
         let what = if self.file.is_some() { "this file, part of" } else { "this run of" };
-        let altered = |why: String| SortError::View {
+        let altered = |kind: ErrorKind, why: String| SortError::View {
             path: path.clone(),
+            kind,
             why: format!(
                 "{what} the view {} {why}\n  make the view again: it would show wrong records",
                 view.display()
@@ -175,19 +177,18 @@ impl Member {
         };
         let Identity { size, modified_ns, inode } = match identity_of(&path) {
             Ok(identity) => identity,
-            Err(IoError::Os { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                return Err(altered("is missing".into()));
+            Err(IoError::Os { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Err(altered(ErrorKind::NotFound, "is missing".into()));
             }
             Err(error) => return Err(error.into()),
         };
         if size != self.size {
-            return Err(altered(format!(
-                "has {size} bytes and had {}: it was truncated or altered",
-                self.size
-            )));
+            let why = format!("has {size} bytes and had {}: it was truncated or altered", self.size);
+            return Err(altered(ErrorKind::InvalidData, why));
         }
         if self.file.as_ref().is_some_and(|it| it.modified_ns != modified_ns || it.inode != inode) {
             return Err(altered(
+                ErrorKind::InvalidData,
                 "has changed since, or another file has its name: its modification time differs".into(),
             ));
         }
@@ -227,20 +228,23 @@ impl Member {
 /// Error for a manifest that cannot be read.
 fn no_manifest(dir: &Path, path: &Path, error: std::io::Error) -> SortError {
     const MAKE: &str = "ascot sort FILE... --view DIR makes a view";
-    let why = match fs::metadata(dir) {
-        Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => {
-            format!("there is no such view\n  {MAKE}")
+    let (kind, why) = match fs::metadata(dir) {
+        Err(missing) if missing.kind() == ErrorKind::NotFound => {
+            (ErrorKind::NotFound, format!("there is no such view\n  {MAKE}"))
         }
-        Ok(stat) if stat.is_file() => format!(
-            "not a view but a file: a view is a directory\n  {MAKE}; a view of a sorted file, without a \
-             copy: ascot merge FILE... --view DIR"
-        ),
-        Ok(_) if error.kind() == std::io::ErrorKind::NotFound => {
-            format!("not a view: there is no view.json in it\n  {MAKE}")
+        Ok(stat) if stat.is_file() => {
+            let why = format!(
+                "not a view but a file: a view is a directory\n  {MAKE}; a view of a sorted file, without a \
+                 copy: ascot merge FILE... --view DIR"
+            );
+            (ErrorKind::NotADirectory, why)
+        }
+        Ok(_) if error.kind() == ErrorKind::NotFound => {
+            (ErrorKind::NotFound, format!("not a view: there is no view.json in it\n  {MAKE}"))
         }
         _ => return IoError::from_os(Action::Read, path, 0, error).into(),
     };
-    SortError::View { path: dir.to_path_buf(), why }
+    SortError::View { path: dir.to_path_buf(), kind, why }
 }
 
 impl ViewManifest {
@@ -257,7 +261,8 @@ impl ViewManifest {
     /// Reads the manifest of the view `dir`.
     pub fn load(dir: &Path) -> Result<ViewManifest, SortError> {
         let path = dir.join(VIEW_MANIFEST);
-        let bad = |why: &str| SortError::View { path: path.clone(), why: why.into() };
+        let bad =
+            |why: &str| SortError::View { path: path.clone(), kind: ErrorKind::InvalidData, why: why.into() };
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) => return Err(no_manifest(dir, &path, error)),

@@ -2,6 +2,7 @@
 //! later, opening the view reports it by name.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,7 +42,11 @@ pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortEr
         if order_of(&first.request, &first.header) != order_of(&one.request, &one.header) {
             let why = "its order or header differs from that of the first view\n  only views made with the \
                        same format, keys and options can be merged";
-            return Err(SortError::View { path: dir.clone(), why: why.into() });
+            return Err(SortError::View {
+                path: dir.clone(),
+                kind: ErrorKind::InvalidInput,
+                why: why.into(),
+            });
         }
         let mut sum: RecordSum = first.sum;
         sum.combine(&one.sum);
@@ -72,7 +77,11 @@ pub fn join_parts(
     let (request, head) = match (&basis, request) {
         (Some(basis), given) => {
             given.map_or(Ok(()), |given| same_order(basis, given))?;
-            let bad = || SortError::View { path: view.into(), why: "a manifest has no valid header".into() };
+            let bad = || SortError::View {
+                path: view.into(),
+                kind: ErrorKind::InvalidData,
+                why: "a manifest has no valid header".into(),
+            };
             (basis.request.clone(), basis.head().ok_or_else(bad)?)
         }
         (None, Some(given)) => (given.clone(), open_inputs(given)?.1),
@@ -179,7 +188,11 @@ impl Joining<'_> {
         if path.is_dir() {
             let why = "neither a view nor a file: there is no view.json in it\n  ascot sort FILE... --view \
                        DIR makes a view";
-            return Err(SortError::View { path: path.to_path_buf(), why: why.into() });
+            return Err(SortError::View {
+                path: path.to_path_buf(),
+                kind: ErrorKind::NotFound,
+                why: why.into(),
+            });
         }
         let request = SortRequest { inputs: vec![Input::Path(path.to_path_buf())], ..self.request.clone() };
         let (inputs, head) = open_inputs(&request)?;
@@ -187,7 +200,11 @@ impl Joining<'_> {
         if head.header != self.head.header && !empty {
             let why = "its header differs from that of the first part\n  only files with the same columns \
                        make one sorted file";
-            return Err(SortError::View { path: path.to_path_buf(), why: why.into() });
+            return Err(SortError::View {
+                path: path.to_path_buf(),
+                kind: ErrorKind::InvalidInput,
+                why: why.into(),
+            });
         }
         let cut = records.cut(&head.records, usize::MAX);
         let fixed = records.record_bytes().map(|bytes| bytes as f64);

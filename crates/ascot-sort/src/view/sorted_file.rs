@@ -10,6 +10,7 @@
 //! This takes one read of the file, which must be in order. A last line without its terminator is not a record of
 //! the file: it becomes a run of its own, with one record, directly after the file.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -104,7 +105,7 @@ impl<R: Records> Taking<'_, R> {
         }
         if identity_of(&path)? != identity {
             let why = "it changed while it was read\n  make the view when no program writes to it".into();
-            return Err(SortError::View { path, why });
+            return Err(SortError::View { path, kind: ErrorKind::Other, why });
         }
         let tail = std::mem::take(&mut blocks.tail);
         let mut members = vec![self.member(blocks, path, identity, index)?];
