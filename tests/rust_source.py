@@ -101,11 +101,35 @@ def functions(source):
     return found
 
 
+def _test_modules(code):
+    """The spans of `#[cfg(test)]` modules in code without literals."""
+    at = 0
+    while mark := _TEST_MODULE.search(code, at):
+        opening = mark.end()
+        at = _matching_brace(code, opening) + 1 if code[opening : opening + 1] == "{" else opening
+        yield mark.start(), at
+
+
 def without_tests(source):
     """Code without its `#[cfg(test)]` modules, comments and literals blanked."""
     code = code_only(source)
-    while mark := _TEST_MODULE.search(code):
-        opening = mark.end()
-        end = _matching_brace(code, opening) + 1 if code[opening : opening + 1] == "{" else opening
-        code = code[: mark.start()] + _blank(code[mark.start() : end]) + code[end:]
+    for start, end in _test_modules(code):
+        code = code[:start] + _blank(code[start:end]) + code[end:]
     return code
+
+
+def literals_without_tests(source):
+    """The string literals outside of `#[cfg(test)]` modules, with their line breaks and quotes."""
+    tests, at = list(_test_modules(code_only(source))), 0
+    while found := _LEXEME.search(source, at):
+        start, at = found.span()
+        if found["block"]:
+            at = _block_comment_end(source, start)
+        elif found["raw"]:
+            end = source.find('"' + found["hashes"], at)
+            text, at = source[at:end], end + 1 + len(found["hashes"])
+        else:
+            text = found["string"]
+            text = text and re.sub(r"\\\n\s*", "", text.lstrip("bc")[1:-1]).replace("\\n", "\n").replace('\\"', '"')
+        if text and not found["block"] and not any(first <= start < last for first, last in tests):
+            yield text

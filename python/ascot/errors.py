@@ -153,24 +153,28 @@ class InternalError(AscotError, RuntimeError):
 
 
 def warn(texts: list[str]) -> None:
-    """Issues warnings to the caller of the package."""
+    """Issues warnings of the extension module to the caller of the package."""
     if not texts:
         return
     import sys
     import warnings
 
+    from ascot.wording import in_python
+
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("ascot."):
         level, frame = level + 1, frame.f_back
     for text in texts:
-        warnings.warn(text, AscotWarning, stacklevel=level)
+        warnings.warn(in_python(text), AscotWarning, stacklevel=level)
 
 
 def make(name: str, message: str, fields: dict[str, Any]) -> AscotError:
-    """The exception of the class `name` with these fields. The extension module calls this."""
+    """The exception of the class `name` with these fields. The extension module calls this, with a text of a library."""
+    from ascot.wording import in_python
+
     known: dict[str, Any] = globals()
     plain = {key: _os.fspath(value) if hasattr(value, "__fspath__") else value for key, value in fields.items()}
     if isinstance(plain.get("file"), str):
         plain.setdefault("filename", plain["file"])
-    made: AscotError = known[name](message, **plain)
+    made: AscotError = known[name](in_python(message), **plain)
     return made

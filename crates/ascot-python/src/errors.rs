@@ -1,7 +1,7 @@
 //! Errors of the libraries as exceptions of the package.
 //!
 //! The classes are Python's (`ascot.errors`), because each has a built-in class as a second base. This file chooses
-//! the class and its fields; `ascot.errors.make` builds the exception.
+//! the class and its fields; `ascot.errors.make` builds the exception, and says flags of the command as arguments.
 
 use std::io::{Error, ErrorKind};
 use std::path::Path;
@@ -20,8 +20,6 @@ use ascot_trace::TraceError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rustix::io::Errno;
-
-use crate::wording::in_python;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -211,7 +209,7 @@ struct Exception<'py> {
 
 impl<'py> Exception<'py> {
     fn new(py: Python<'py>, class: &'static str, message: impl ToString) -> Self {
-        Exception { class, message: in_python(&message.to_string()), fields: PyDict::new(py), cause: None }
+        Exception { class, message: message.to_string(), fields: PyDict::new(py), cause: None }
     }
 
     fn with(self, name: &str, value: impl IntoPyObject<'py>) -> PyResult<Self> {
@@ -331,7 +329,7 @@ fn of_probe<'py>(py: Python<'py>, error: &ProbeError) -> PyResult<Exception<'py>
             class("NoSpace").with("filename", path)?.with("needed", *needed)?.with("free", *free)
         }
         ProbeError::TooFewBytes { .. } => Ok(class("InvalidRequest")),
-        ProbeError::Buffers(inner) => Ok(Exception { message: in_python(&error.to_string()), ..of_pool(py, inner)? }),
+        ProbeError::Buffers(inner) => Ok(Exception { message: error.to_string(), ..of_pool(py, inner)? }),
         ProbeError::Thread(ThreadError::Died { .. }) => Ok(class("InternalError")),
         _ => Ok(class("AscotError")),
     }
@@ -366,7 +364,7 @@ fn of_io<'py>(py: Python<'py>, error: &IoError) -> PyResult<Exception<'py>> {
             class("Damaged").with("file", path)?.with("offset", *offset)
         }
         IoError::Memory { source, .. } => {
-            Ok(Exception { message: in_python(&error.to_string()), ..of_pool(py, source)? })
+            Ok(Exception { message: error.to_string(), ..of_pool(py, source)? })
         }
         IoError::Replaced { path } | IoError::Misuse { path, .. } => {
             class("FileError").with("filename", path)

@@ -10,7 +10,6 @@
 //!   lab, traces        studies, and the I/O of programs, whose results are tables
 //!   running            a job on a thread of its own: the interpreter is released, signals and progress are polled
 //!   errors             errors of the libraries as exceptions of the package
-//!   wording            texts that name flags of the command, with the arguments of the package
 //! ```
 //!
 //! The package (`python/ascot`) has the interface for users; the functions here may change with it.
@@ -29,7 +28,6 @@ mod tools;
 mod traces;
 mod view_batches;
 mod views;
-mod wording;
 
 use pyo3::pymodule;
 
