@@ -268,7 +268,7 @@ def test_what_is_no_directory_or_no_view_has_its_number(made, disk):
     with pytest.raises(OSError, match="not a view but a file") as caught:
         ascot.view("in")
     assert (caught.value.errno, caught.value.filename) == (errno.ENOTDIR, "in")
-    with pytest.raises(FileNotFoundError, match="there is no view.json in it") as caught:
+    with pytest.raises(FileNotFoundError, match="not a view: there is no") as caught:
         ascot.view(disk)
     with pytest.raises(FileExistsError, match="it exists already") as caught:
         ascot.sort("in", view="view")

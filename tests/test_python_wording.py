@@ -70,7 +70,8 @@ def test_no_text_of_a_library_names_a_flag_in_python(text):
         ("--alpha 0.5: with inputs", "alpha=0.5: with inputs"),
         ("--growth 1:0.3,50:0.8", "growth='1:0.3,50:0.8'"),
         ("--group with --schedule equal: no", "group= with schedule='equal': no"),
-        ("--key 'a:number', or :text if it is text", "key=ascot.column('a', type='number'), or type='text' if it is text"),
+        ("write --key 'a:number'", "write key=ascot.column('a', type='number')"),
+        (", or :text if it is text", ", or type='text' if it is text"),
         ("--key '#2:date' --null 'NA'", "key=ascot.column(2, type='date') nulls=['NA']"),
         ("is kept: ascot sort --resume '/a b/c'  continues it", "is kept: ascot.resume('/a b/c')  continues it"),
         (

@@ -169,7 +169,7 @@ def warn(texts: list[str]) -> None:
 
 
 def make(name: str, message: str, fields: dict[str, Any]) -> AscotError:
-    """The exception of the class `name` with these fields. The extension module calls this, with a text of a library."""
+    """The exception of the class `name` with these fields, for a text of a library. The extension module calls it."""
     from ascot.wording import in_python
 
     known: dict[str, Any] = globals()

@@ -1,7 +1,8 @@
 """Texts of the libraries, which name flags of the command, in the words of the package.
 
-A flag becomes an argument: `--memory 512MiB` becomes `memory='512MiB'`, `--temp DIR` becomes `temp=DIR`, and `--strict`
-becomes `strict=True`. A command becomes a call. A command that has no call stays whole, as the package installs it.
+A flag becomes an argument: `--memory 512MiB` becomes `memory='512MiB'`, `--temp DIR` becomes `temp=DIR`, and
+`--strict` becomes `strict=True`. A command becomes a call. A command that has no call stays whole, as the package
+installs it.
 
 >>> in_python("give more (--memory 2MiB), or check the record format (--format)")
 "give more (memory='2MiB'), or check the record format (layout=)"
@@ -23,11 +24,12 @@ _ARGUMENTS = {
     "--null": "nulls",
 }
 # Flags whose arguments have their names.
-_SAME = frozenset(
-    "--alpha --block --by --compress --connections --group --growth --growth-out --header --inputs --key --memory "
-    "--method --most-streams --out --outputs --parts --record-bytes --request --schedule --seconds --separator --skew "
-    "--strict --temp --threads --top --total --unique --view --volume --work".split()
-)
+_SAME = frozenset([
+    "--alpha", "--block", "--by", "--compress", "--connections", "--group", "--growth", "--growth-out", "--header",
+    "--inputs", "--key", "--memory", "--method", "--most-streams", "--out", "--outputs", "--parts",
+    "--record-bytes", "--request", "--schedule", "--seconds", "--separator", "--skew", "--strict", "--temp",
+    "--threads", "--top", "--total", "--unique", "--view", "--volume", "--work",
+])  # fmt: skip
 _SWITCHES = frozenset(["--header", "--strict", "--unique"])
 
 # Commands that stay whole.
@@ -38,6 +40,8 @@ _COMMANDS = (
     r"\| ascot sort(?: --csv --header)? \.\.\.",
     r"ascot trace record -o FILE -- COMMAND",
 )
+# The keys of each layout.
+_KEYS = "lines take numbers of fields, CSV takes columns, fixed and prefixed records take slices, numbers take none"
 # Commands and other texts, and those with the same meaning.
 _PHRASES = {
     "ascot sort FILE... --view DIR": "ascot.sort(FILE, view=DIR)",
@@ -59,12 +63,6 @@ _PHRASES = {
     "--key START..END": "key=slice(START, END)",
     "(--key COLUMN:TYPE)": "(key=ascot.column(COLUMN, type=TYPE))",
     ", or :text if it is text": ", or type='text' if it is text",
-    "lines take -k; csv takes --key COLUMN,...; fixed and prefixed take --key START..END; numbers take -r only": (
-        "lines take numbers of fields; CSV takes columns; fixed and prefixed take slices; numbers take reverse=True only"
-    ),
-    "lines take -k, csv takes --key COLUMN,..., fixed and prefixed records take --key START..END, numbers take none": (
-        "lines take numbers of fields, CSV takes columns, fixed and prefixed records take slices, numbers take none"
-    ),
     "(--temp DIR, repeatable)": "(temp=[DIR, ...])",
     "(-o, --temp)": "(to=, temp=)",
     "(-o)": "(to=FILE)",
@@ -74,13 +72,16 @@ _PHRASES = {
 _RESUME = r"ascot sort --resume (?P<job>\S.*?)(?=  |$)"
 _COLUMNS = r"--csv --header(?: -t (?P<between>tab|'.'))? --key '(?P<columns>[^']*)' \(without -k and order letters\)"
 _SEPARATOR = r"-t (?P<separator>tab|,|'.') \(--separator\)"
+_LAYOUTS = (
+    r"(?P<layouts>lines take -k[;,] csv takes --key COLUMN,\.\.\.[;,] fixed and prefixed (?:records )?take "
+    r"--key START\.\.END[;,] numbers take (?:none|-r only))"
+)
 _COLUMN = r"--key '(?P<column>[^':]*):(?P<type>[^']+)'"
 _FLAG = r"(?<![\w-])(?P<flag>--[a-z][a-z-]*)"
+_PHRASE = "|".join(re.escape(phrase) for phrase in sorted(_PHRASES, key=len, reverse=True))
+_COMMAND = "|".join(_COMMANDS)
 _FOUND = re.compile(
-    "|".join(
-        [f"(?P<command>{'|'.join(_COMMANDS)})", _RESUME, _COLUMNS, _SEPARATOR, _COLUMN]
-        + [f"(?P<phrase>{'|'.join(map(re.escape, sorted(_PHRASES, key=len, reverse=True)))})", _FLAG]
-    ),
+    f"(?P<command>{_COMMAND})|{_RESUME}|{_COLUMNS}|{_SEPARATOR}|{_LAYOUTS}|{_COLUMN}|(?P<phrase>{_PHRASE})|{_FLAG}",
     re.MULTILINE,
 )
 # A value after a flag: a text in quotes, a placeholder, a number with its unit, or a word that is a value.
@@ -128,6 +129,8 @@ def _said(found: re.Match[str]) -> str:
     """A command or another text, in Python."""
     if found["phrase"] is not None:
         return _PHRASES[found["phrase"]]
+    if found["layouts"] is not None:
+        return _KEYS
     if found["job"] is not None:
         return f"ascot.resume({_unquoted(found['job'])!r})"
     if found["columns"] is not None:
