@@ -414,8 +414,8 @@ def test_wrong_sources_are_errors():
         (pyarrow.chunked_array([[1]]), errors.InvalidRequest, "no columns"),
         (Fake(3), TypeError, "PyCapsule"),
         (Fake(TABLE.to_batches()[0].__arrow_c_array__()[0]), ValueError, "PyCapsule_GetPointer"),
-        (3, TypeError, "an input is a path"),
-        ({"k": [1]}, TypeError, "an input is a path"),
+        (3, TypeError, "source is a path"),
+        ({"k": [1]}, TypeError, "source is a path"),
     ]
     for source, kind, text in cases:
         with pytest.raises(kind, match=text):
@@ -446,7 +446,7 @@ def test_wrong_keys_are_errors():
 
 def test_other_jobs_refuse_batches(disk):
     for job in (ascot.merge, ascot.split):
-        with pytest.raises(TypeError, match="takes files, not Arrow batches"):
+        with pytest.raises(TypeError, match="is of files, not of Arrow batches"):
             job(TABLE, to=disk / "out-{}", **({"parts": 2} if job is ascot.split else {}))
 
 

@@ -4,6 +4,7 @@ import io
 
 import ascot
 import numpy
+import pandas
 import polars
 import pyarrow
 import pyarrow.parquet
@@ -123,7 +124,7 @@ def test_batches_that_do_not_fit_a_file_are_errors(disk):
         ascot.sort(
             pyarrow.table({"k": pyarrow.array([1, None], "u8").cast("u8").cast("uint64")}), layout="u64", to=out
         )
-    with pytest.raises(errors.InvalidRequest, match="not written as CSV"):
+    with pytest.raises(errors.InvalidRequest, match="not sorted to a file of CSV"):
         ascot.sort(pyarrow.table({"k": ["a"]}), layout=ascot.Csv(), to=out)
     assert leftovers(disk) == []
 
@@ -206,3 +207,81 @@ def test_indexes_answer_in_batches(key_bytes, disk):
         assert sum(len(batch) for batch in index.batches()) == 3000
         assert polars.DataFrame(index.batches()).height == 3000
         next(index.batches())
+
+
+# ---------------------------------------------------------------- headers of lines, types of several libraries
+
+
+@pytest.mark.parametrize("end", ["\n", ";"])
+def test_the_header_of_lines_is_the_name_of_their_column(disk, end):
+    """In streams of files, of views and of flows; the outputs of flows begin with it."""
+    layout = ascot.Lines(header=True, end=end)
+    (disk / "in").write_text(end.join(["name", "c", "a", "b", ""]))
+    assert pyarrow.table(ascot.sort(disk / "in", layout=layout)).to_pydict() == {"name": ["a", "b", "c"]}
+    ascot.sort(disk / "in", layout=layout, view=disk / "view")
+    with ascot.view(disk / "view") as view:
+        assert pyarrow.table(view).to_pydict() == {"name": ["a", "b", "c"]}
+        assert pyarrow.table(view[1:]).to_pydict() == {"name": ["b", "c"]}
+
+    def copy(inputs):
+        for batch in inputs[0]:
+            assert batch.column_names == ["name"]
+            yield 0, batch
+
+    ascot.flow([disk / "in"], [disk / "out"], copy, layout=layout)
+    assert (disk / "out").read_text() == (disk / "in").read_text()
+    # Any column may become lines.
+    other = pyarrow.table({"who": ["x"]})
+    ascot.flow([], [disk / "other"], lambda inputs: [(0, other[:0]), (0, other)], output_layout=layout)
+    assert (disk / "other").read_text() == f"who{end}x{end}"
+
+
+def test_headers_that_cannot_be_kept_are_refused(disk):
+    table = pyarrow.table({"a": ["x"]})
+    with pytest.raises(ascot.errors.InvalidRequest, match="no header line to keep\n  leave out header=True"):
+        ascot.sort(table, to=disk / "out", layout=ascot.Lines(header=True))
+    with pytest.raises(ascot.errors.InvalidRequest, match="ascot.flow, which writes CSV with a header"):
+        ascot.sort(table, to=disk / "out", layout="csv")
+    with pytest.raises(ascot.SchemaMismatch, match="is more than a line"):
+        broken = table.rename_columns(["a\nb"])
+        ascot.flow([], [disk / "out"], lambda inputs: [(0, broken)], output_layout=ascot.Lines(header=True))
+    (disk / "in").write_bytes(b"\xff\nx\n")
+    with pytest.raises(ascot.SchemaMismatch, match="the header is not UTF-8"):
+        ascot.sort(disk / "in", layout=ascot.Lines(header=True), any_format=True)
+    assert sorted(path.name for path in disk.iterdir()) == ["in"]
+
+
+def test_sorted_batches_become_csv_with_a_header(disk):
+    """As the message above says."""
+    table = pyarrow.table({"k": pyarrow.array([3, None, 1], "int64"), "s": ["c", "n", "a"]})
+    ascot.flow([ascot.sort(table, key="k")], [disk / "out.csv"], lambda inputs: ((0, batch) for batch in inputs[0]))
+    assert (disk / "out.csv").read_text() == "k,s\n1,a\n3,c\n,n\n"
+
+
+TEXTS = ["string", "large_string", "string_view"]
+BYTES = ["binary", "large_binary", "binary_view"]
+
+
+@pytest.mark.parametrize("types", [TEXTS, TEXTS[::-1], [TEXTS[1], TEXTS[2], TEXTS[0]], BYTES, BYTES[::-1]], ids=str)
+def test_types_of_the_same_values_are_those_of_the_first_batch(types, disk):
+    text = ["a", None, "x" * 20]
+    values = text if types[0] in TEXTS else [one and one.encode() for one in text]
+    arrays = [pyarrow.array(values, getattr(pyarrow, name)()) for name in types]
+    tables = [pyarrow.table({"v": array, "n": [1, 2, 3]}) for array in arrays]
+    found = pyarrow.table(ascot.sort(iter(tables), key="n"))
+    assert found.column("v").to_pylist() == [one for one in values for _ in tables]
+    assert found.schema.field("v").type == getattr(pyarrow, types[0])()
+    ascot.flow([], [disk / "out.csv"], lambda inputs: [(0, table) for table in tables])
+    assert (disk / "out.csv").read_text() == "v,n\n" + 3 * f"a,1\n,2\n{'x' * 20},3\n"
+
+
+def test_batches_of_pyarrow_polars_and_pandas_share_an_output(disk):
+    data = {"s": ["p", "q"], "n": [1, 2]}
+    made = [pyarrow.table(data), polars.DataFrame(data), pandas.DataFrame(data)]
+    for tables in (made, made[::-1]):
+        ascot.flow([], [disk / "out.csv"], lambda inputs, tables=tables: [(0, table) for table in tables])
+        assert (disk / "out.csv").read_text() == "s,n\n" + 3 * "p,1\nq,2\n"
+    # Other values are still refused.
+    for wrong in (pyarrow.table({"s": [1], "n": [1]}), pyarrow.table({"s": ["p"], "n": [1.0]})):
+        with pytest.raises(ascot.SchemaMismatch, match="another schema than the first: column '[sn]' has type"):
+            ascot.flow([], [disk / "out.csv"], lambda inputs, wrong=wrong: [(0, made[0]), (0, wrong)])

@@ -136,7 +136,8 @@ def sort(
     `ascot.column("ts", nulls="first")`. The batches of a file have the columns of its layout.
 
     An Arrow source is written to a file only as the records of a layout: a column of integers, floats, text or
-    fixed-size binary, or the fields of `ascot.Fixed(length, fields={...})`.
+    fixed-size binary, or the fields of `ascot.Fixed(length, fields={...})`. `ascot.flow` writes its sorted batches as
+    CSV with a header.
 
     `key` is a key or a list of keys, and `layout` describes the
     records (see `ascot.layouts`); without one, files named `.csv` or `.tsv` have a header and are ordered by

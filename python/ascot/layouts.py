@@ -160,7 +160,7 @@ class Lines(Layout):
     counts. `separator` is the character between fields; without one a field begins where a blank follows a nonblank.
     `order` has letters of the sort command that apply to all keys: `b d f g h i M n V`. `end` ends a line; `header`
     keeps the first line of the first input at the top. As Arrow, lines are strings, and must be UTF-8; with
-    `binary=True` they are bytes.
+    `binary=True` they are bytes. Their column is `line`, or has the header as its name.
 
     >>> Lines(separator="\t", key=desc(2))
     Lines(separator='\t', key=desc(2))

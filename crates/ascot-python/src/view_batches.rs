@@ -11,7 +11,7 @@ use ascot_sort::Cancel;
 use ascot_sort::view::{Reading, Stream, View};
 use pyo3::prelude::*;
 
-use crate::arrow::{ArrowOptions, BatchReader, BatchStream, FirstRow, first_record};
+use crate::arrow::{ArrowOptions, BatchReader, BatchStream, FirstRow, decoder_of, first_record};
 use crate::errors::Failure;
 use crate::running::run;
 use crate::views::OpenedView;
@@ -65,12 +65,12 @@ impl ViewBatches {
         let head_bytes = if header { view.header_bytes() as usize } else { FIRST_ROW_BYTES };
         let head = view.read_at(0, head_bytes).map_err(Failure::from)?;
         let first = FirstRow { bytes: first_record(request.layout, &head), header, keys: &request.keys };
-        let columns = arrow.columns(request.layout, arrow.fields(request.layout)?, first)?;
         let pool = view.pool();
         let bytes = (pool.budget() / BATCH_SHARE).min(BATCH_BYTES);
         let memory = pool.reserve(BATCHES_HELD * bytes, "batches of a view");
         let memory = memory.map_err(|error| Failure::Sort(error.into()))?;
-        let decoder = FileDecoder::new(columns, BatchLimits { bytes, ..BatchLimits::default() })?;
+        let limits = BatchLimits { bytes, ..BatchLimits::default() };
+        let decoder = decoder_of(arrow, request.layout, first, limits)?;
         let share = (pool.budget() / STREAM_SHARE).min(pool.available());
         let stream = view.stream(start, stop, Reading { memory: share, ..Reading::default() })?;
         Ok(ViewBatches { stream, decoder, left: stop - start, _memory: memory, _view: view })

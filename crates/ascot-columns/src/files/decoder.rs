@@ -109,6 +109,15 @@ impl FileDecoder {
         })
     }
 
+    /// The same decoder, whose only column has another name. Several columns keep theirs.
+    #[must_use]
+    pub fn with_column_name(mut self, name: &str) -> FileDecoder {
+        if let (FileColumns::One { .. }, Some(field)) = (&self.columns, self.schema.fields().first()) {
+            self.schema = Arc::new(Schema::new(vec![field.as_ref().clone().with_name(name)]));
+        }
+        self
+    }
+
     /// Refuses records of more than `bytes` bytes: memory holds a record twice.
     #[must_use]
     pub fn records_up_to(self, bytes: usize) -> FileDecoder {

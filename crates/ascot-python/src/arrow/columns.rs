@@ -1,8 +1,10 @@
 //! The columns of records and of keys, as the package describes them.
 
 use arrow_schema::DataType;
-use ascot_columns::SortColumn;
-use ascot_columns::files::{CsvColumns, CsvName, FileColumns, FixedField, FixedFields, TextType};
+use ascot_columns::files::{
+    CsvColumns, CsvName, FileColumns, FileDecoder, FixedField, FixedFields, TextType,
+};
+use ascot_columns::{BatchLimits, SortColumn};
 use ascot_record::keys::{CsvColumn, CsvType};
 use ascot_record::layout::{CsvFraming, Endian, Framing, Layout, LineFraming};
 use ascot_sort::Keys;
@@ -57,7 +59,7 @@ impl ArrowOptions {
     ///
     /// # Errors
     /// A key that names no column.
-    pub fn columns(
+    fn columns(
         &self,
         layout: Layout,
         fields: Option<FixedFields>,
@@ -77,7 +79,37 @@ impl ArrowOptions {
     }
 }
 
-/// The first row of CSV.
+/// The decoder of records of `layout`, whose `first` record is a header if `header` says so. The header of lines is
+/// the name of their column, as the header of CSV has the names of its columns.
+///
+/// # Errors
+/// A key that names no column; a header of lines that is not UTF-8.
+pub fn decoder_of(
+    arrow: &ArrowOptions,
+    layout: Layout,
+    first: FirstRow<'_>,
+    limits: BatchLimits,
+) -> Result<FileDecoder, Failure> {
+    let name = match layout {
+        Layout::Lines { delimiter } if first.header => {
+            let line = first.bytes.strip_suffix(&[delimiter]).unwrap_or(first.bytes);
+            let name = std::str::from_utf8(line).map_err(|_| {
+                Failure::Batch(
+                    "the header is not UTF-8, and is the name of the column\n  leave out header".into(),
+                )
+            })?;
+            (!name.is_empty()).then(|| name.to_owned())
+        }
+        _ => None,
+    };
+    let decoder = FileDecoder::new(arrow.columns(layout, arrow.fields(layout)?, first)?, limits)?;
+    Ok(match name {
+        Some(name) => decoder.with_column_name(&name),
+        None => decoder,
+    })
+}
+
+/// The first row of CSV, or of lines with a header.
 pub struct FirstRow<'r> {
     /// Its bytes.
     pub bytes: &'r [u8],

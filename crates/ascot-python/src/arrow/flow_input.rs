@@ -9,7 +9,7 @@ use ascot_sort::Cancel;
 use ascot_sort::flow::Moved;
 use pyo3::prelude::*;
 
-use super::columns::{ArrowOptions, FirstRow, first_record};
+use super::columns::{ArrowOptions, FirstRow, decoder_of, first_record};
 use super::export::BatchReader;
 use super::flow_engine::{Engine, QUEUE_BYTES};
 use crate::errors::Failure;
@@ -57,8 +57,7 @@ impl FlowInput {
         };
         let skip = if records.header { first.len() } else { 0 };
         let row = FirstRow { bytes: &first, header: records.header, keys: &records.keys };
-        let columns = arrow.columns(layout, arrow.fields(layout)?, row)?;
-        let decoder = FileDecoder::new(columns, limits)?.records_up_to(record_bytes_max);
+        let decoder = decoder_of(arrow, layout, row, limits)?.records_up_to(record_bytes_max);
         let buffer = vec![0; QUEUE_BYTES];
         Ok(FlowInput {
             engine,

@@ -7,8 +7,8 @@ use ascot_record::layout::{CsvFraming, Layout};
 use ascot_sort::flow::Moved;
 use pyo3::prelude::*;
 
+use super::fit::fitted;
 use super::flow_engine::Engine;
-use super::import::difference;
 use super::records::Encoding;
 use crate::errors::Failure;
 use crate::running::PAUSE;
@@ -22,6 +22,8 @@ pub struct FlowOutput {
     /// Its first line has the names of the columns.
     header: bool,
     begun: Option<(SchemaRef, Encoding)>,
+    /// The header of lines, which is still to be written: the name of the column, as a line.
+    header_due: Vec<u8>,
 }
 
 impl FlowOutput {
@@ -33,7 +35,7 @@ impl FlowOutput {
         fields: Option<FixedFields>,
         header: bool,
     ) -> FlowOutput {
-        FlowOutput { number, name, layout, fields, header, begun: None }
+        FlowOutput { number, name, layout, fields, header, begun: None, header_due: Vec::new() }
     }
 
     /// Appends a batch. It uses `records` for its records, and calls `look` while it waits.
@@ -47,9 +49,10 @@ impl FlowOutput {
         records: &mut Vec<u8>,
         look: &mut dyn FnMut() -> PyResult<()>,
     ) -> Result<(), Failure> {
-        self.begin(batch).map_err(|failure| self.named(failure))?;
+        let fitted = self.begin(batch).map_err(|failure| self.named(failure))?;
+        let batch = &fitted;
         let mut row = 0;
-        // The header of CSV is written with the first batch, even if that has no rows.
+        // A header is written with the first batch, even if that has no rows.
         let mut empty = batch.num_rows() == 0;
         while row < batch.num_rows() || std::mem::take(&mut empty) {
             records.clear();
@@ -67,21 +70,19 @@ impl FlowOutput {
     }
 
     fn append(&mut self, batch: &RecordBatch, row: usize, records: &mut Vec<u8>) -> Result<usize, Failure> {
+        records.append(&mut self.header_due);
         match &mut self.begun {
             Some((_, encoding)) => Ok(encoding.append(batch, row, records)?),
             None => Ok(batch.num_rows()),
         }
     }
 
-    /// Takes the columns of the first batch, and refuses others.
-    fn begin(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
+    /// Takes the columns of the first batch; returns the batch with these columns, and refuses others.
+    fn begin(&mut self, batch: &RecordBatch) -> Result<RecordBatch, Failure> {
         if let Some((schema, _)) = &self.begun {
-            return match difference(schema, batch.schema_ref()) {
-                None => Ok(()),
-                Some(text) => {
-                    Err(Failure::Batch(format!("a batch has another schema than the first: {text}")))
-                }
-            };
+            return fitted(schema, batch).map_err(|text| {
+                Failure::Batch(format!("a batch has another schema than the first: {text}"))
+            });
         }
         let encoding = match self.layout {
             Layout::Csv { separator, quote } => {
@@ -89,8 +90,17 @@ impl FlowOutput {
             }
             layout => Encoding::of_file(layout, self.fields.clone(), batch.schema_ref())?,
         };
+        if let (Layout::Lines { delimiter }, true, Some(field)) =
+            (self.layout, self.header, batch.schema_ref().fields().first())
+        {
+            if field.name().as_bytes().contains(&delimiter) {
+                let name = field.name();
+                return Err(Failure::Batch(format!("the name {name:?} of the column is more than a line")));
+            }
+            self.header_due = [field.name().as_bytes(), &[delimiter]].concat();
+        }
         self.begun = Some((batch.schema(), encoding));
-        Ok(())
+        Ok(batch.clone())
     }
 
     /// The failure of a batch, with the name of this output.

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
 
 use super::capsule::{ForeignStream, batch_from_capsules, schema_from_capsule};
+use super::fit::fitted;
 use crate::errors::Failure;
 
 /// An object with batches.
@@ -128,8 +129,7 @@ impl Source {
                 None => return Ok(None),
             };
             if let Some(batch) = batch {
-                self.check(&batch)?;
-                return Ok(Some(batch));
+                return Ok(Some(self.fitted(&batch)?));
             }
         }
     }
@@ -152,33 +152,12 @@ impl Source {
         Ok(true)
     }
 
-    /// Refuses a batch with other columns than the first.
-    fn check(&self, batch: &RecordBatch) -> Result<(), Failure> {
-        match difference(&self.schema, batch.schema_ref()) {
-            None => Ok(()),
-            Some(text) => {
-                Err(Failure::Batch(format!("item {} of the source has another schema: {text}", self.parts)))
-            }
-        }
-    }
-}
-
-/// The first difference between the columns of two schemas.
-pub fn difference(expected: &Schema, found: &Schema) -> Option<String> {
-    let (wanted, given) = (expected.fields(), found.fields());
-    if wanted.len() != given.len() {
-        return Some(format!("{} columns instead of {}", given.len(), wanted.len()));
-    }
-    wanted.iter().zip(given).enumerate().find_map(|(at, (wanted, given))| {
-        if wanted.name() != given.name() {
-            return Some(format!("column {} is '{}' instead of '{}'", at + 1, given.name(), wanted.name()));
-        }
-        let same = wanted.data_type().equals_datatype(given.data_type());
-        (!same).then(|| {
-            let (name, given, wanted) = (wanted.name(), given.data_type(), wanted.data_type());
-            format!("column '{name}' has type {given} instead of {wanted}")
+    /// The batch with the columns of the first; refuses others.
+    fn fitted(&self, batch: &RecordBatch) -> Result<RecordBatch, Failure> {
+        fitted(&self.schema, batch).map_err(|text| {
+            Failure::Batch(format!("item {} of the source has another schema: {text}", self.parts))
         })
-    })
+    }
 }
 
 /// The name of an object's type.

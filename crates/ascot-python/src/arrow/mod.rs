@@ -9,7 +9,7 @@
 //! the threads, and `stream` makes batches of records. `columns` says which columns the records of files have.
 //!
 //! `flow` runs a function of the program on files: `flow_input` gives it their batches, `flow_output` writes those that it
-//! yields, and `passed` are batches of its other sources.
+//! yields, and `passed` are batches of its other sources. `fit` lets batches of several libraries share an output.
 //!
 //! No data is copied on the way in and out: the libraries hand over pointers in capsules, and the memory lives as long
 //! as one of them uses it.
@@ -22,6 +22,7 @@
 mod capsule;
 mod columns;
 mod export;
+mod fit;
 mod flow;
 mod flow_engine;
 mod flow_input;
@@ -33,7 +34,7 @@ mod records;
 mod sort;
 mod stream;
 
-pub use columns::{ArrowOptions, FirstRow, first_record};
+pub use columns::{ArrowOptions, FirstRow, decoder_of, first_record};
 pub use export::{Batch, BatchReader, BatchStream};
 pub use flow::{Flow, begin_flow};
 pub use passed::PassedBatches;

@@ -47,8 +47,8 @@ impl Encoding {
         }
         if let Layout::Csv { .. } = layout {
             return Err(Failure::Request(
-                "Arrow batches are not written as CSV\n  leave out to= and write the sorted batches, such as with \
-                 pyarrow.csv.CSVWriter"
+                "Arrow batches are not sorted to a file of CSV\n  leave out to=, and pass the sorted batches to \
+                 ascot.flow, which writes CSV with a header"
                     .into(),
             ));
         }

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ascot_columns::files::FileDecoder;
 use ascot_columns::{BatchLimits, Encoder};
 use ascot_io::ProgramStreams;
 use ascot_model::report::Report;
+use ascot_record::layout::Layout;
 use ascot_sort::plan::budget::{MIN_MEMORY_BYTES, default_memory};
 use ascot_sort::{Cancel, Input, Keys, Output, RunOptions, SortError, SortRequest, Writes};
 use pyo3::prelude::*;
 
-use super::columns::{ArrowOptions, FirstRow, first_record};
+use super::columns::{ArrowOptions, FirstRow, decoder_of, first_record};
 use super::export::BatchStream;
 use super::import::Source;
 use super::job::{Blocks, JobHandle, Shared, Until};
@@ -115,7 +115,7 @@ fn files_to_batches(
         options.request_with(options.paths(), Output::Program, records, Writes::SpillsAndOutput)?;
     let shares = Shares::divide(&mut request)?;
     // Wrong fields are refused before the job begins.
-    let fields = arrow.fields(layout)?;
+    arrow.fields(layout)?;
     let mut job = Begun::new(request, &shares, None, Goal::Sort)?;
     job.attend(py, None, progress, Until::FirstBlock)?;
     // The first block holds the header. There is none if there was nothing to sort.
@@ -123,8 +123,8 @@ fn files_to_batches(
     if header {
         job.skip = first.len();
     }
-    let columns = arrow.columns(layout, fields, FirstRow { bytes: &first, header, keys: &keys })?;
-    let decoder = FileDecoder::new(columns, shares.limits).map_err(Failure::from)?;
+    let first = FirstRow { bytes: &first, header, keys: &keys };
+    let decoder = decoder_of(arrow, layout, first, shares.limits)?;
     Ok(job.into_stream(Decoding::File(decoder)))
 }
 
@@ -140,6 +140,14 @@ pub fn sort_source(
 ) -> PyResult<Told> {
     let mut source = Source::new(source)?;
     let records = options.records.records()?;
+    if records.header && matches!(records.layout, Layout::Lines { .. }) {
+        return Err(Failure::Request(
+            "Arrow batches have no header line to keep\n  leave out header=True, or pass the sorted batches to \
+             ascot.flow, which writes the name of their column first"
+                .into(),
+        )
+        .into());
+    }
     let encoding = Encoding::of_file(records.layout, arrow.fields(records.layout)?, source.schema())?;
     let writes = view.as_deref().map_or(Writes::SpillsAndOutput, Writes::View);
     let mut request = options.request_with(vec![Input::Program], options.output()?, records, writes)?;
