@@ -14,6 +14,7 @@ import ascot
 import pytest
 from ascot import errors
 from support import leftovers, run, small_disk
+from test_plans_of_clusters import NODE
 
 FLASH = {"volume": "flash"}
 
@@ -75,6 +76,46 @@ def test_plans_are_those_of_the_command(planned, words):
     assert "<table>" in plan._repr_html_()
 
 
+CLUSTERS = [
+    (
+        lambda: ascot.plan.cluster("100TB", nodes=296, node_type="gce-n1-standard-32", uniform=True),
+        "--nodes 296 --node-type gce-n1-standard-32 --uniform",
+    ),
+    (
+        lambda: ascot.plan.cluster(
+            100 * 10**12, nodes=100, node_type="ec2-i2.8xlarge", network="linear", connections=4
+        ),
+        "--nodes 100 --node-type ec2-i2.8xlarge --network linear --connections 4",
+    ),
+    (lambda: ascot.plan.cheapest_cluster("100TB", within=1200), "--cheapest --within 20min"),
+    (
+        lambda: ascot.plan.cheapest_cluster("100TB", node_types="ec2-i2.8xlarge", most_nodes=200, network="infinite"),
+        "--cheapest --node-type ec2-i2.8xlarge --nodes 200 --network infinite",
+    ),
+]
+
+
+@pytest.mark.parametrize(("planned", "words"), CLUSTERS, ids=[words for _, words in CLUSTERS])
+def test_plans_of_clusters_are_those_of_the_command(planned, words):
+    plan = planned()
+    words = ["plan", "cluster", "--input", "100TB", *words.split()]
+    assert plan.data == by_command(*words)
+    assert str(plan) == run(*words).stdout.decode()
+    assert "<table>" in plan._repr_html_()
+    chosen = getattr(plan, "plan", plan)
+    assert chosen.seconds == pytest.approx(chosen.overhead_seconds + sum(phase.seconds for phase in chosen.phases))
+
+
+def test_a_file_describes_a_type_of_nodes(disk):
+    (disk / "node.toml").write_text(NODE)
+    plan = ascot.plan.cluster("10TB", nodes=10, node_type=disk / "node.toml")
+    words = ["plan", "cluster", "--input", "10TB", "--nodes", "10", "--node-type", disk / "node.toml"]
+    assert plan.node_type == "small" and plan.data == by_command(*words)
+    (disk / "wrong.toml").write_text(NODE.replace("cores", "kernels"))
+    with pytest.raises(errors.InvalidRequest, match=r"wrong\.toml"):
+        ascot.plan.cluster("1TB", nodes=10, node_type=disk / "wrong.toml")
+
+
 def test_plans_have_fields():
     bowtie = ascot.plan.bowtie(3, 100, memory="16GiB", **FLASH)
     assert (bowtie.inputs, bowtie.outputs, bowtie.memory_bytes) == (3, 100, 16 << 30)
@@ -106,6 +147,12 @@ REFUSED = [
     (lambda: ascot.plan.reshape(inputs=9, parts=9, size="1TB", by="luck"), "by='luck'"),
     (lambda: ascot.plan.sort(size="1TB", layout=ascot.Csv(), key="a"), "columns of CSV"),
     (lambda: ascot.plan.sort(size="1TB", record_bytes=0), "record_bytes"),
+    (lambda: ascot.plan.cluster("1TB", nodes=0, node_type="ec2-i2.8xlarge"), "nodes=0"),
+    (lambda: ascot.plan.cluster("1PB", nodes=3, node_type="ec2-i2.8xlarge"), "632 nodes are needed"),
+    (lambda: ascot.plan.cluster("1TB", nodes=3, node_type="no-such-type"), "node_type: "),
+    (lambda: ascot.plan.cluster("1TB", nodes=3, node_type="ec2-i2.8xlarge", network="fast"), "network='fast'"),
+    (lambda: ascot.plan.cheapest_cluster("1PB", within=1), "within="),
+    (lambda: ascot.plan.cheapest_cluster("1PB", within=-1), "within=-1"),
     (lambda: ascot.simulate(inputs=16, memory=4096), "needs at least 19"),
     (lambda: ascot.simulate(schedule="a9"), "a9"),
     (lambda: ascot.simulate(skew="often"), "often"),

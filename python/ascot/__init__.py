@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ascot.estimates import probe as probe
     from ascot.estimates import simulate as simulate
     from ascot.figures import BowtiePlan as BowtiePlan
+    from ascot.figures import CheapestCluster as CheapestCluster
+    from ascot.figures import ClusterPlan as ClusterPlan
     from ascot.figures import FilesPlan as FilesPlan
     from ascot.figures import Profile as Profile
     from ascot.figures import Simulation as Simulation
@@ -72,7 +74,7 @@ _MODULES = {
         "SchemaMismatch",
     ),
     "estimates": ("probe", "simulate"),
-    "figures": ("BowtiePlan", "FilesPlan", "Profile", "Simulation"),
+    "figures": ("BowtiePlan", "CheapestCluster", "ClusterPlan", "FilesPlan", "Profile", "Simulation"),
     "flows": ("FlowInput", "flow"),
     "jobs": ("Job", "merge", "reshape", "resume", "sort", "split"),
     "layouts": ("Csv", "Fixed", "Floats", "Integers", "Key", "Lines", "Prefixed", "asc", "column", "desc"),

@@ -14,7 +14,17 @@ from ascot.units import bytes_text, count_text, seconds_text
 if TYPE_CHECKING:
     from ascot.sources import PathLike
 
-__all__ = ["Alternative", "BowtiePlan", "FilesPass", "FilesPlan", "Profile", "Simulation"]
+__all__ = [
+    "Alternative",
+    "BowtiePlan",
+    "CheapestCluster",
+    "ClusterPhase",
+    "ClusterPlan",
+    "FilesPass",
+    "FilesPlan",
+    "Profile",
+    "Simulation",
+]
 
 # The heads of a table of facts.
 _FACTS = ("", "")
@@ -114,6 +124,66 @@ class FilesPlan:
             for one in (chosen, *self.alternatives)
         ]
         return table(self.job, ("way", "predicted", "moved", "switches", "passes"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPhase:
+    """A phase of a sort on a cluster: its time, and the stage that binds it: disks, mappers or network."""
+
+    name: str
+    seconds: float
+    bound_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """The plan of a sort on a cluster.
+
+    `seconds` is the predicted time with `overhead_seconds` before the first phase, `usd` its price. `data` has all
+    facts, as in the JSON of `ascot plan cluster`.
+    """
+
+    node_type: str
+    nodes: int
+    seconds: float
+    usd: float
+    overhead_seconds: float
+    phases: tuple[ClusterPhase, ...]
+    data: dict[str, Any] = field(repr=False)
+    text: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        facts = {
+            phase.name: f"{seconds_text(phase.seconds)}, bound by {phase.bound_by}" for phase in self.phases
+        } | {"in all": f"{seconds_text(self.seconds)}, {self.usd:,.2f} USD"}
+        return _table_of(f"{self.nodes} nodes of {self.node_type}", facts)
+
+
+@dataclass(frozen=True, slots=True)
+class CheapestCluster:
+    """The cheapest cluster, its `plan`, and the cheapest of `others`: types of nodes that meet the deadline, too.
+
+    `too_slow` has the seconds of the fastest cluster of each other type, None if it cannot hold the data.
+    """
+
+    plan: ClusterPlan
+    others: tuple[ClusterPlan, ...]
+    too_slow: dict[str, float | None]
+    data: dict[str, Any] = field(repr=False)
+    text: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        rows = [
+            row(escape(one.node_type), f"{one.nodes:,}", seconds_text(one.seconds), f"{one.usd:,.2f} USD")
+            for one in (self.plan, *self.others)
+        ]
+        return table("cheapest cluster", ("type", "nodes", "time", "price"), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +305,28 @@ def files_plan_of(told: str, text: str) -> FilesPlan:
     )
 
 
+def cluster_plan_of(told: str, text: str) -> ClusterPlan:
+    """The plan of a cluster that the extension module returned."""
+    return _cluster_plan(loads(told), text)
+
+
+def _cluster_plan(data: dict[str, Any], text: str) -> ClusterPlan:
+    phases = tuple(_fields(ClusterPhase, phase) for phase in data["phases"])
+    return _fields(ClusterPlan, {**data, "phases": phases, "data": data, "text": text})
+
+
+def cheapest_cluster_of(told: str, text: str) -> CheapestCluster:
+    """The cheapest cluster that the extension module returned."""
+    data = loads(told)
+    return CheapestCluster(
+        plan=_cluster_plan(data["plan"], text),
+        others=tuple(_cluster_plan(other, text) for other in data["others"]),
+        too_slow={one["node_type"]: one["fastest_seconds"] for one in data["too_slow"]},
+        data=data,
+        text=text,
+    )
+
+
 def simulation_of(told: str, text: str) -> Simulation:
     """The simulation that the extension module returned."""
     data = loads(told)
@@ -249,7 +341,7 @@ def profile_of(told: str, text: str, profile: str, stored: str | None, notices: 
     return Profile(**rates, stored=stored, notices=tuple(notices), data=data, profile=profile, text=text)
 
 
-Made = TypeVar("Made", FilesPass, Alternative, Simulation)
+Made = TypeVar("Made", FilesPass, Alternative, ClusterPhase, ClusterPlan, Simulation)
 
 
 def _fields(kind: type[Made], data: dict[str, Any]) -> Made:

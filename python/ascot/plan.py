@@ -7,16 +7,26 @@ plan is for the volume of the working directory, or for `volume`: a profile, or 
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack, overload
+from collections.abc import Sequence
+from typing import Any, Literal, Unpack, get_args, overload
 
 from ascot import _native, arguments
-from ascot.figures import BowtiePlan, FilesPlan, bowtie_plan_of, files_plan_of
+from ascot.figures import (
+    BowtiePlan,
+    CheapestCluster,
+    ClusterPlan,
+    FilesPlan,
+    bowtie_plan_of,
+    cheapest_cluster_of,
+    cluster_plan_of,
+    files_plan_of,
+)
 from ascot.jobs import Request, Settings
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, LayoutLike, layout_of, record_options
 from ascot.reports import Plan, plan_of_explanation
 from ascot.sources import PathLike, Source
 
-__all__ = ["bowtie", "merge", "reshape", "sort", "split"]
+__all__ = ["bowtie", "cheapest_cluster", "cluster", "merge", "reshape", "sort", "split"]
 
 _SHARE = "a number from 0 to 1"
 
@@ -394,3 +404,76 @@ def _plan(
         options[name] = arguments.count(name, options[name])
     told, text, _ = _native.plan(options)
     return told, text
+
+
+Network = Literal["measured", "linear", "infinite"]
+
+
+def cluster(
+    size: int | str,
+    *,
+    nodes: int,
+    node_type: PathLike,
+    network: Network = "measured",
+    connections: int = 1,
+    uniform: bool = False,
+) -> ClusterPlan:
+    """The phases, the time and the price of a sort of `size` bytes on `nodes` nodes.
+
+    `node_type` is the name of a known type, or a file with its speeds, its space and its price. `network` is the
+    model of more nodes than were measured: the rate falls as `measured`, stays that of the best node (`linear`),
+    or is no bottleneck (`infinite`). `connections` are those of each pair of nodes. Without `uniform` keys, a
+    sample is taken first. Raises InvalidRequest for data that the nodes cannot hold.
+
+    >>> import ascot
+    >>> plan = ascot.plan.cluster("100TB", nodes=296, node_type="gce-n1-standard-32", uniform=True)
+    >>> round(plan.seconds), round(plan.usd), plan.phases[0].bound_by
+    (851, 144, 'disks')
+    """
+    node_count = arguments.count("nodes", nodes, least=1)
+    types = [arguments.path("node_type", node_type, "the name of a type of nodes, or its file")]
+    options = _cluster(size, types, network, connections, uniform)
+    told, text, _ = _native.plan_cluster(options, node_count)
+    return cluster_plan_of(told, text)
+
+
+def cheapest_cluster(
+    size: int | str,
+    *,
+    within: float | None = None,
+    node_types: PathLike | Sequence[PathLike] = (),
+    most_nodes: int = 1000,
+    network: Network = "measured",
+    connections: int = 1,
+    uniform: bool = False,
+) -> CheapestCluster:
+    """The cheapest cluster that sorts `size` bytes `within` so many seconds, of at most `most_nodes` nodes.
+
+    It compares the `node_types`, by default all that are known. The other arguments are those of `cluster`. Raises
+    InvalidRequest if no cluster meets the deadline.
+
+    >>> import ascot
+    >>> found = ascot.plan.cheapest_cluster("100TB", within=20 * 60)
+    >>> found.plan.nodes, found.plan.node_type, [other.node_type for other in found.others]
+    (270, 'gce-n1-standard-32', ['ec2-i2.8xlarge'])
+    """
+    seconds = arguments.maybe(arguments.real, "within", within, "a number of seconds")
+    if seconds is not None and seconds <= 0:
+        arguments.wrong_value("within", within, "a number of seconds above 0")
+    options = _cluster(size, arguments.paths("node_types", node_types), network, connections, uniform)
+    most = arguments.count("most_nodes", most_nodes, least=1)
+    told, text, _ = _native.cheapest_cluster(options, seconds, most)
+    return cheapest_cluster_of(told, text)
+
+
+def _cluster(
+    size: int | str, node_types: list[str], network: str, connections: int, uniform: bool
+) -> dict[str, Any]:
+    """The options of a sort on a cluster."""
+    return {
+        "size": arguments.size("size", size),
+        "node_types": node_types,
+        "network": arguments.word("network", network, get_args(Network)),
+        "connections": arguments.count("connections", connections, least=1),
+        "uniform": arguments.flag("uniform", uniform),
+    }

@@ -15,6 +15,7 @@
 //! The package (`python/ascot`) has the interface for users; the functions here may change with it.
 
 mod arrow;
+mod cluster_plans;
 mod errors;
 mod index_batches;
 mod indexes;
@@ -38,6 +39,8 @@ mod _native {
     use super::arrow::{
         Batch, BatchStream, Flow, PassedBatches, StreamJob, begin_flow, sort_source, sort_to_batches,
     };
+    #[pymodule_export]
+    use super::cluster_plans::{cheapest_cluster, plan_cluster};
     #[pymodule_export]
     use super::index_batches::{index_get, index_range};
     #[pymodule_export]
