@@ -171,7 +171,7 @@ def _run(
     names = {name: number for number, (name, _) in enumerate(sinks)}
     items: Iterator[Any] = iter(())
     try:
-        pairs = fn(arrange([FlowInput(stream, running.poll) for stream in streams]))
+        pairs = fn([FlowInput(stream, running.poll) for stream in arrange(streams)])
         if pairs is None and not sinks:
             pairs = ()
         try:
@@ -217,14 +217,14 @@ def _number(output: Any, names: dict[str, int]) -> int:
 
 
 class _Inputs(list[Any]):
-    """The inputs in order: paths, and iterators of batches; and the files to keep open."""
+    """The inputs in order: paths, and streams of batches; and the files to keep open."""
 
     def __init__(self) -> None:
         super().__init__()
         self.held: list[Sources] = []
 
     def arranged(self, merged: bool) -> Callable[[list[Any]], list[Any]]:
-        """Puts the streams of the files at their places among the iterators."""
+        """Puts the streams of the files at their places among the others."""
         if merged:
             return lambda streams: streams
 
@@ -240,7 +240,7 @@ def _inputs_of(inputs: Any) -> _Inputs:
     for one in inputs if isinstance(inputs, list | tuple) else [inputs]:
         batches, files = batches_of(one)
         if batches is not None:
-            found.append(_native.PassedBatches(batches))
+            found.append(_native.pass_batches(batches))
         else:
             held = sources_of(files, "inputs")
             found.held.append(held)

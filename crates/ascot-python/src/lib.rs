@@ -37,7 +37,7 @@ use pyo3::pymodule;
 mod _native {
     #[pymodule_export]
     use super::arrow::{
-        Batch, BatchStream, Flow, PassedBatches, StreamJob, begin_flow, sort_source, sort_to_batches,
+        Batch, BatchStream, Flow, StreamJob, begin_flow, pass_batches, sort_source, sort_to_batches,
     };
     #[pymodule_export]
     use super::cluster_plans::{cheapest_cluster, plan_cluster};

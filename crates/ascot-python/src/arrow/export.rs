@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::{Mutex, TryLockError};
+use std::thread::{self, ThreadId};
 
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
@@ -20,8 +21,8 @@ pub trait BatchReader: Send {
     /// The schema of the batches.
     fn schema(&self) -> SchemaRef;
 
-    /// The next batch; none at the end. It never waits for the interpreter. While it waits for other threads it calls
-    /// `look` about every 50 ms, and ends with its error.
+    /// The next batch; none at the end. It never waits for the interpreter, unless its source is an object of Python.
+    /// While it waits for other threads it calls `look` about every 50 ms, and ends with its error.
     ///
     /// # Errors
     /// The stream has failed, and has ended.
@@ -108,6 +109,8 @@ impl Batch {
 pub struct BatchStream {
     schema: SchemaRef,
     reader: Mutex<State>,
+    /// The thread that reads a batch now.
+    reads: Mutex<Option<ThreadId>>,
     /// Stops the work for the stream.
     cancel: Cancel,
     /// The process whose threads work for the stream.
@@ -129,6 +132,7 @@ impl BatchStream {
         BatchStream {
             schema: reader.schema(),
             reader: Mutex::new(State::Open(reader)),
+            reads: Mutex::default(),
             cancel: cancel.clone(),
             process: process::id(),
         }
@@ -140,6 +144,10 @@ impl BatchStream {
     }
 
     fn read(&self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure> {
+        let own = thread::current().id();
+        if *self.reads.lock().unpoisoned() == Some(own) {
+            return Err(used("the source of these batches reads them itself"));
+        }
         let mut state = self.reader.lock().unpoisoned();
         let reader = match &mut *state {
             State::Open(reader) => reader,
@@ -147,7 +155,9 @@ impl BatchStream {
             State::HandedOver => return Err(used("another library reads these batches")),
             State::Closed => return Err(used("the batches are closed")),
         };
+        *self.reads.lock().unpoisoned() = Some(own);
         let next = reader.next(look);
+        *self.reads.lock().unpoisoned() = None;
         if !matches!(next, Ok(Some(_))) {
             *state = State::Ended;
         }
@@ -270,7 +280,17 @@ impl Iterator for Exported {
         if !matches!(next, Ok(Some(_))) {
             self.reader = None;
         }
-        next.map_err(|failure| ArrowError::ComputeError(c_text(&failure.text()))).transpose()
+        next.map_err(|failure| ArrowError::ComputeError(c_text(&told(&failure)))).transpose()
+    }
+}
+
+/// The text of a failure. That of an exception needs the interpreter, in which it was raised.
+fn told(failure: &Failure) -> String {
+    match failure {
+        Failure::Exception(error) => {
+            Python::try_attach(|_| error.to_string()).unwrap_or_else(|| failure.text())
+        }
+        _ => failure.text(),
     }
 }
 

@@ -17,7 +17,8 @@
 //! A [`Source`](import::Source) is read by the thread that calls the package, as its objects may be bound to this
 //! thread. Only a [`ForeignStream`](capsule::ForeignStream), which needs no interpreter, may be moved to another one. A
 //! [`BatchStream`] is read by whatever thread its consumer uses, with or without the interpreter; its [`BatchReader`]
-//! must therefore never wait for the interpreter, except in the function that is passed to it.
+//! must therefore never wait for the interpreter, except in the function that is passed to it. Only the batches of a
+//! Python object that a flow passes on need the interpreter, as those of `pyarrow.RecordBatchReader` do.
 
 mod capsule;
 mod columns;
@@ -37,5 +38,5 @@ mod stream;
 pub use columns::{ArrowOptions, FirstRow, decoder_of, first_record};
 pub use export::{Batch, BatchReader, BatchStream};
 pub use flow::{Flow, begin_flow};
-pub use passed::PassedBatches;
+pub use passed::pass_batches;
 pub use sort::{StreamJob, sort_source, sort_to_batches};

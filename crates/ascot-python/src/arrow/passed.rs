@@ -1,40 +1,44 @@
 //! Batches of other libraries, passed on as they come.
 
-use std::sync::Mutex;
-
-use ascot_io::Unpoisoned;
-use pyo3::exceptions::PyValueError;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use ascot_sort::Cancel;
 use pyo3::prelude::*;
 
-use super::export::Batch;
+use super::export::{BatchReader, BatchStream};
 use super::import::Source;
+use crate::errors::Failure;
 
-/// The batches of a source, one after the other.
-#[pyclass(frozen, module = "ascot._native")]
-pub struct PassedBatches {
-    /// None while a batch is read, and after the end.
-    source: Mutex<Option<Source>>,
+/// The batches of `source`, an object with Arrow batches, one after the other. Its exceptions are raised unchanged.
+#[pyfunction]
+pub fn pass_batches(source: &Bound<'_, PyAny>) -> PyResult<BatchStream> {
+    let source = Source::new(source)?;
+    let passed = Passed { schema: SchemaRef::clone(source.schema()), source: Some(source) };
+    Ok(BatchStream::new(Box::new(passed), &Cancel::new()))
 }
 
-#[pymethods]
-impl PassedBatches {
-    /// The batches of `source`, an object with Arrow batches.
-    #[new]
-    fn new(source: &Bound<'_, PyAny>) -> PyResult<PassedBatches> {
-        Ok(PassedBatches { source: Mutex::new(Some(Source::new(source)?)) })
+/// Unlike other readers it may wait for the interpreter, in which its source runs.
+struct Passed {
+    schema: SchemaRef,
+    /// None once the interpreter has ended.
+    source: Option<Source>,
+}
+
+impl BatchReader for Passed {
+    fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
     }
 
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
+    fn next(&mut self, _look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure> {
+        let Some(source) = &mut self.source else { return Ok(None) };
+        Python::attach(|py| source.next(py)).map_err(Failure::Exception)
     }
+}
 
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        let taken = self.source.lock().unpoisoned().take();
-        // Another thread, or the source itself, reads.
-        let mut source =
-            taken.ok_or_else(|| PyValueError::new_err("these batches are read by another call"))?;
-        let next = source.next(py);
-        *self.source.lock().unpoisoned() = Some(source);
-        Ok(next?.map(Batch::new))
+impl Drop for Passed {
+    fn drop(&mut self) {
+        let source = self.source.take();
+        // A generator runs its last blocks now.
+        let _dropped = Python::try_attach(|_| drop(source));
     }
 }
