@@ -440,3 +440,48 @@ except ImportError as error:
     run_it = f"import _xxsubinterpreters as subs; subs.run_string(subs.create(), {script!r})"
     done = subprocess.run([sys.executable, "-X", "dev", "-c", run_it], capture_output=True, cwd=disk)
     assert (done.returncode, done.stdout) == (0, b"a\nb\n"), done
+
+
+DAEMON = """
+    import sys, threading, time, ascot, pyarrow
+    begun = threading.Event()
+
+    def batches():
+        yield pyarrow.table({"k": pyarrow.array(range(300_000), "uint64")})
+        begun.set()
+        for number in range(10**9):
+            time.sleep(0.01)
+            yield pyarrow.table({"k": pyarrow.array([number], "uint64")})
+
+    def copy(inputs):
+        for batch in inputs[0]:
+            yield 0, batch
+
+    def progress(told):
+        begun.set()
+
+    jobs = {
+        "flow": lambda: ascot.flow([batches()], ["out"], copy, output_layout="u64", memory="32MiB"),
+        "sort": lambda: ascot.sort("in", to="out", layout=ascot.Fixed(100), memory="16MiB", progress=progress),
+        "view": lambda: ascot.sort("in", view="out", layout=ascot.Fixed(100), memory="16MiB", progress=progress),
+        "batches": lambda: ascot.sort(batches(), to="out", layout="u64", memory="16MiB"),
+    }
+    threading.Thread(target=jobs[sys.argv[1]], daemon=True).start()
+    assert begun.wait(60)
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize("job", ["flow", "sort", "view", "batches"])
+def test_a_job_of_a_daemon_thread_leaves_no_file_at_the_end_of_the_program(job, disk):
+    os.mkfifo(disk / "in")
+    giver = subprocess.Popen(["sh", "-c", f"exec cat /dev/zero > {disk / 'in'}"], stderr=subprocess.PIPE)
+    try:
+        command = [sys.executable, "-c", textwrap.dedent(DAEMON), job]
+        done = subprocess.run(command, cwd=disk, capture_output=True, text=True, timeout=120)
+    finally:
+        giver.kill()
+        giver.communicate()
+    # Python may show the exception of the thread.
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(disk)) == ["in"]

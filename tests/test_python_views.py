@@ -202,8 +202,8 @@ def test_wrong_records_are_named(disk):
         (numbers[::2], numbers[:5], ValueError, "ascontiguousarray"),
         (b"12345678", [b"x"], TypeError, "a list of bytes"),
         ([1], [b"x"], TypeError, "an element of keys is bytes"),
-        (7, [b"x"], TypeError, "give a list of bytes, or an array"),
-        (numpy.array(7), [b"x"], TypeError, "give a list of bytes, or an array"),
+        (7, [b"x"], TypeError, "keys is a list of bytes, or an array"),
+        (numpy.array(7), [b"x"], TypeError, "keys is a list of bytes, or an array"),
         ([b"short"], [b"x"], ascot.SchemaMismatch, "a key of 5 bytes"),
     ]:
         with pytest.raises(kind, match=text):
@@ -278,6 +278,35 @@ def test_jobs_of_a_session_share_its_memory(disk):
     with pytest.raises(FileNotFoundError):
         session.run(ascot.sort, disk / "missing", to=disk / "out")
     assert session.free == session.memory
+
+
+def test_what_a_session_opens_keeps_its_memory_until_all_of_it_is_closed(made, disk):
+    session = ascot.Session("64MiB", jobs=2)
+    view = session.run(ascot.view, made[0])
+    assert session.free == 32 * MIB and len(view) == COUNT
+    file, batches, rest = view.open(), view[:100].batches(), view[:10].batches()
+    view.close()
+    assert session.free == 32 * MIB
+    file.close()
+    assert sum(batch.num_rows for batch in batches) == 100 and session.free == 32 * MIB
+    rest.close()
+    assert session.free == 64 * MIB
+    # What is no longer used counts as closed.
+    del view, file, batches, rest
+    view = session.run(ascot.view, made[0])
+    del view
+    assert session.free == 64 * MIB
+    with session.run(ascot.index.writer, disk / "run", key_bytes=1) as writer:
+        assert session.free == 32 * MIB
+        writer.append([b"a", b"b"], [b"1", b"2"])
+    assert session.free == 64 * MIB
+    with session.run(ascot.index.open, disk / "run", memory="40MiB") as index:
+        records = index.range()
+        assert next(records).key == b"a" and session.free == 24 * MIB
+    assert session.free == 24 * MIB
+    assert next(records).key == b"b"
+    records.close()
+    assert session.free == 64 * MIB
 
 
 def test_the_command_reads_what_the_package_writes(made, disk):

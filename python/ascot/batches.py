@@ -42,7 +42,7 @@ class Batches:
     def __init__(
         self, stream: _native.BatchStream, job: _native.StreamJob | None = None, held: object = None
     ) -> None:
-        # `held` are files that the job may read again.
+        # `held` are files that the job may read again, or the lease of what the batches are read from.
         self._stream, self._job, self._held = stream, job, held
         self._report: tuple[Report, Plan | None] | None = None
         self._end: Callable[[], object] | None = None
@@ -81,6 +81,10 @@ class Batches:
     def close(self) -> None:
         """Ends the stream and its job, whose files are removed."""
         self._stream.close()
+        self._ended()
+
+    def _ended(self) -> None:
+        self._held = None
         if self._end is not None:
             self._end()
 
@@ -93,8 +97,7 @@ class Batches:
         except BaseException as error:
             if isinstance(error, StopIteration):
                 self._told()
-            if self._end is not None:
-                self._end()
+            self._ended()
             raise
 
     def __enter__(self) -> Batches:

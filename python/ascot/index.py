@@ -17,12 +17,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from ascot import _native, arguments
 from ascot.batches import Batch, Batches
+from ascot.leases import Lease
 from ascot.sources import PathLike
 
 __all__ = ["Index", "Record", "Writer", "open", "writer"]
@@ -84,13 +85,21 @@ def writer(
 class Index:
     """An indexed directory open for reading. Any number of threads may query it at once."""
 
-    __slots__ = ("_native", "path")
+    __slots__ = ("_lease", "_native", "path")
 
     path: str
 
     def __init__(self, path: PathLike, native: _native.Index) -> None:
         self.path = os.fspath(path)
         self._native: _native.Index | None = native
+        self._lease: Lease | None = Lease()
+
+    def _when_ended(self, act: Callable[[], object]) -> None:
+        """Calls `act` once the index and its streams are closed or no longer used."""
+        if self._lease is None:
+            act()
+        else:
+            self._lease.when_ended(act)
 
     def _open(self) -> _native.Index:
         if self._native is None:
@@ -128,7 +137,7 @@ class Index:
 
         Keys are compared by their bytes. The records are read while the iterator is used.
         """
-        native = self._open()
+        native, _lease = self._open(), self._lease
         for batch in native.range(_key("start", start) or b"", _key("stop", stop), _epoch(epoch)):
             for record in batch:
                 yield Record(*record)
@@ -148,7 +157,7 @@ class Index:
         """The records of `range` as a stream of Arrow batches with the columns of `get_batch`."""
         native = self._open()
         first, last = _key("start", start) or b"", _key("stop", stop)
-        return Batches(_native.index_range(native, first, last, _epoch(epoch)))
+        return Batches(_native.index_range(native, first, last, _epoch(epoch)), held=self._lease)
 
     def _warn(self, native: _native.Index) -> None:
         texts = native.take_warnings()
@@ -162,7 +171,7 @@ class Index:
 
     def close(self) -> None:
         """Closes the index."""
-        self._native = None
+        self._native = self._lease = None
 
     def __enter__(self) -> Index:
         self._open()
@@ -202,12 +211,18 @@ class Writer:
     dropped.
     """
 
-    __slots__ = ("_native", "path")
+    __slots__ = ("_lease", "_native", "path")
 
     path: str
 
     def __init__(self, path: PathLike, native: _native.IndexWriter) -> None:
         self.path, self._native = os.fspath(path), native
+        self._lease: Lease | None = Lease()
+
+    def _when_ended(self, act: Callable[[], object]) -> None:
+        """Calls `act` once the writer is closed or no longer used."""
+        if self._lease is not None:
+            self._lease.when_ended(act)
 
     @property
     def epochs(self) -> int:
@@ -229,6 +244,7 @@ class Writer:
     def close(self) -> None:
         """Closes the directory. Records since the last epoch become an epoch."""
         self._native.close()
+        self._lease = None
 
     def __enter__(self) -> Writer:
         return self
@@ -237,9 +253,10 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._native.close()
+            self.close()
         else:
             self._native.abandon()
+            self._lease = None
 
     def __repr__(self) -> str:
         return f"<ascot.index.Writer {self.path}>"

@@ -7,7 +7,6 @@ from threading import Condition
 from typing import Any, ParamSpec, TypeVar
 
 from ascot import _native, arguments
-from ascot.batches import Batches
 
 __all__ = ["Session"]
 
@@ -20,7 +19,8 @@ class Session:
 
     `memory` is the cap, in bytes or as a text such as `"1GiB"`. A job gets the memory of its `memory=` argument, by
     default the cap divided by `jobs`; it waits until the session has that much left. A stream of batches keeps its
-    memory until it has been read, closed or dropped.
+    memory until it has been read, closed or dropped; a view, an index or a writer of one until it is closed, with all
+    files and streams of it.
 
     >>> import ascot, tempfile, pathlib
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +51,7 @@ class Session:
         return self._free
 
     def run(self, job: Callable[P, R], *args: P.args, **settings: P.kwargs) -> R:
-        """Calls `job`, such as `ascot.sort`, with these arguments and its share of the memory.
+        """Calls `job`, such as `ascot.sort` or `ascot.view`, with these arguments and its share of the memory.
 
         Raises MemoryLimit if the job asks for more than the session has.
         """
@@ -63,11 +63,12 @@ class Session:
         except BaseException:
             self._give_back(share)
             raise
-        if isinstance(result, Batches):
-            # Its job goes on while the batches are read.
-            result._when_ended(lambda: self._give_back(share))
-        else:
+        when_ended = getattr(result, "_when_ended", None)
+        if when_ended is None:
             self._give_back(share)
+        else:
+            # A stream, whose job goes on while it is read, or something open.
+            when_ended(lambda: self._give_back(share))
         return result
 
     def _take(self, asked: int | str | None) -> int:

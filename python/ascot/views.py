@@ -9,12 +9,14 @@ from __future__ import annotations
 import io
 import operator
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from ascot import _native, arguments
 from ascot.batches import Batches
 from ascot.layouts import LayoutLike, layout_of
+from ascot.leases import Lease
 from ascot.progress import reporter
 from ascot.reports import Report, report_of
 from ascot.sources import PathLike
@@ -45,13 +47,21 @@ def view(path: PathLike, *, memory: int | str | None = None, threads: int | None
 class View:
     """An open view. Close it with `close`, or use it in a `with` statement."""
 
-    __slots__ = ("_native", "path")
+    __slots__ = ("_lease", "_native", "path")
 
     path: str
 
     def __init__(self, path: PathLike, native: _native.View) -> None:
         self.path = os.fspath(path)
         self._native: _native.View | None = native
+        self._lease: Lease | None = Lease()
+
+    def _when_ended(self, act: Callable[[], object]) -> None:
+        """Calls `act` once the view, its files and its streams are closed or no longer used."""
+        if self._lease is None:
+            act()
+        else:
+            self._lease.when_ended(act)
 
     def _open(self) -> _native.View:
         if self._native is None:
@@ -135,7 +145,7 @@ class View:
 
     def close(self) -> None:
         """Closes the view. Files that were opened from it stay open."""
-        self._native = None
+        self._native = self._lease = None
 
     def __enter__(self) -> View:
         self._open()
@@ -178,7 +188,7 @@ class Part:
         if mode not in ("rb", "br"):
             raise ValueError(f"mode={mode!r}: a view is read only, as bytes: give 'rb'")
         reader = self.view._open().reader()
-        return io.BufferedReader(_File(reader, self.start, self.stop), buffer_size=1 << 16)
+        return io.BufferedReader(_File(reader, self.start, self.stop, self.view._lease), buffer_size=1 << 16)
 
     def batches(self, *, layout: LayoutLike | None = None) -> Batches:
         """The records as a stream of Arrow batches, merged while they are read.
@@ -201,7 +211,7 @@ class Part:
             if layout_of(native.layout).text() != given.text():
                 raise ValueError(f"the view has records of layout {native.layout}, not {given.text()}")
             arrow.update(given.arrow_options())
-        return Batches(_native.view_batches(native, self.start, self.stop, arrow))
+        return Batches(_native.view_batches(native, self.start, self.stop, arrow), held=self.view._lease)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.batches().__arrow_c_stream__(requested_schema)
@@ -220,8 +230,8 @@ class Part:
 class _File(io.RawIOBase):
     """The raw file below `Part.open`."""
 
-    def __init__(self, reader: _native.ViewReader, start: int, stop: int) -> None:
-        self._reader = reader
+    def __init__(self, reader: _native.ViewReader, start: int, stop: int, lease: Lease | None) -> None:
+        self._reader, self._lease = reader, lease
         self._start, self._stop, self._at = start, stop, start
 
     def readable(self) -> bool:
@@ -255,7 +265,7 @@ class _File(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             # Its stream returns its memory to the view.
-            del self._reader
+            del self._reader, self._lease
         super().close()
 
     def _check(self) -> None:

@@ -35,6 +35,8 @@ use pyo3::pymodule;
 /// The functions that the package calls. All classes are `frozen`, and so `Sync`, which needs no lock of the interpreter.
 #[pymodule(gil_used = false)]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use super::arrow::{
         Batch, BatchStream, Flow, StreamJob, begin_flow, pass_batches, sort_source, sort_to_batches,
@@ -52,6 +54,8 @@ mod _native {
     #[pymodule_export]
     use super::plans::{plan, probe, simulate};
     #[pymodule_export]
+    use super::running::stop_all;
+    #[pymodule_export]
     use super::tables::Table;
     #[pymodule_export]
     use super::tools::{check, generate, memory_bytes};
@@ -61,6 +65,13 @@ mod _native {
     use super::view_batches::view_batches;
     #[pymodule_export]
     use super::views::{OpenedView, ViewReader, open_view};
+
+    /// Jobs of threads that nobody waits for end before the interpreter does.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let stop_all = module.getattr("stop_all")?;
+        module.py().import("atexit")?.call_method1("register", (stop_all,)).map(drop)
+    }
 
     /// The version of the package.
     #[pymodule_export]

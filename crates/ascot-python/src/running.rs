@@ -6,13 +6,16 @@
 //!
 //! What only reads or computes, such as a plan, ends by itself after an interruption: nobody waits for it.
 //!
+//! Jobs that still run when the interpreter ends, in threads that nobody waits for, are cancelled, and remove their files.
+//!
 //! A process that is forked while a job runs has the job's locks, but not its threads. It is refused further jobs.
 
+use std::collections::BTreeMap;
 use std::process;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ascot_io::{Unpoisoned, threads};
 use ascot_sort::{Cancel, Observer, Progress, SortError};
@@ -42,12 +45,14 @@ pub fn run<T: Send, E: Into<Failure>>(
 ) -> PyResult<Finished<T>> {
     let _running = Running::begin()?;
     let cancel = Cancel::new();
+    let unfinished = Unfinished::begin(&cancel);
     let watch = Watch::default();
     let mut interruption: Option<PyErr> = None;
     let done = py.detach(|| {
         threads::scope(|scope| {
             let worker = scope.spawn("job", || {
                 let _end = End(&watch);
+                let _unfinished = unfinished;
                 work(&watch, &cancel).map_err(Into::into)
             })?;
             while !watch.wait() {
@@ -126,6 +131,67 @@ impl Drop for Running {
     fn drop(&mut self) {
         JOBS.fetch_sub(1, SeqCst);
     }
+}
+
+/// The jobs that run, and their process.
+static UNFINISHED: Mutex<(u32, BTreeMap<u64, Cancel>)> = Mutex::new((0, BTreeMap::new()));
+static NEXT: AtomicU64 = AtomicU64::new(0);
+/// The most time that the end of the interpreter waits for jobs.
+const END_WAIT: Duration = Duration::from_secs(5);
+/// The most time that it then waits for the threads that called them.
+const CALLERS_WAIT: Duration = Duration::from_secs(1);
+/// The time between two looks at whether they have ended.
+const END_PAUSE: Duration = Duration::from_millis(5);
+
+/// Notes a job until its thread has ended.
+pub struct Unfinished(u64);
+
+impl Unfinished {
+    /// The job that `cancel` stops.
+    pub fn begin(cancel: &Cancel) -> Unfinished {
+        let number = NEXT.fetch_add(1, SeqCst);
+        let mut jobs = UNFINISHED.lock().unpoisoned();
+        if jobs.0 != process::id() {
+            // Those of the process from which this one was forked.
+            *jobs = (process::id(), BTreeMap::new());
+        }
+        jobs.1.insert(number, cancel.clone());
+        Unfinished(number)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        UNFINISHED.lock().unpoisoned().1.remove(&self.0);
+    }
+}
+
+/// Cancels all jobs, waits until they have removed their files, at most 5 seconds, and a moment longer for the threads
+/// that called them: the system ends a thread that meets the end of the interpreter inside of this module, and the
+/// process with it. The interpreter calls this when it ends.
+#[pyfunction]
+pub fn stop_all(py: Python<'_>) {
+    let count_unfinished = || {
+        // In a forked process a thread that does not exist may hold the lock.
+        let Ok(jobs) = UNFINISHED.try_lock() else { return usize::MAX };
+        if jobs.0 != process::id() {
+            return 0;
+        }
+        jobs.1.values().for_each(Cancel::cancel);
+        jobs.1.len()
+    };
+    let wait_while = |most: Duration, is_so: &dyn Fn() -> bool| {
+        let until = Instant::now() + most;
+        while is_so() && Instant::now() < until {
+            std::thread::sleep(END_PAUSE);
+        }
+    };
+    py.detach(|| {
+        if count_unfinished() > 0 {
+            wait_while(END_WAIT, &|| count_unfinished() > 0);
+            wait_while(CALLERS_WAIT, &|| JOBS.load(SeqCst) > 0);
+        }
+    });
 }
 
 /// The process that opened something whose threads do not exist in a process forked from it.

@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 
 use super::import::Source;
 use crate::errors::Failure;
-use crate::running::{PAUSE, Running, report_progress};
+use crate::running::{PAUSE, Running, Unfinished, report_progress};
 
 /// The part of a job that the calling thread, the threads of the job and the reader of its output share.
 #[derive(Default)]
@@ -192,8 +192,10 @@ impl JobHandle {
     ) -> Result<JobHandle, Failure> {
         let running = Running::begin()?;
         let worker = Arc::clone(shared);
+        let unfinished = Unfinished::begin(&shared.cancel);
         let thread = threads::spawn("job", move || {
             let _end = End(&worker);
+            let _unfinished = unfinished;
             let result = work(&worker);
             worker.state().result = Some(result);
         })?;
