@@ -459,3 +459,27 @@ def bytes_text(count):
         count /= 1000
     digits = 0 if unit == "B" or count >= 99.95 else 1 if count >= 9.995 else 2
     return f"{count:.{digits}f} {unit}"
+
+
+MOUNTS = os.path.exists("/dev/fuse") and os.geteuid() == 0 and shutil.which("fusermount3")
+needs_fuse = pytest.mark.skipif(not MOUNTS, reason="needs /dev/fuse, fusermount3 and root")
+
+
+@contextlib.contextmanager
+def mounted(view, *arguments):
+    """The mounted file and the process that serves it."""
+    at = view.parent / f"mnt-{view.name}"
+    at.mkdir(exist_ok=True)
+    process = start("mount", "--foreground", str(view), str(at), *arguments)
+    try:
+        deadline = time.time() + 20
+        while not os.path.ismount(at):
+            assert process.poll() is None and time.time() < deadline, process.stderr.read()
+            time.sleep(0.02)
+        yield at / os.listdir(at)[0], process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(20)
+        if os.path.ismount(at):
+            subprocess.run(["umount", "-l", at], check=False)

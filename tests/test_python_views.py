@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import ascot
 import numpy
 import pytest
-from support import FIXED, measure, random_records, run, sorted_records
+from support import FIXED, measure, mounted, needs_fuse, random_records, run, sorted_records
 
 MIB = 1 << 20
 RECORDS = ascot.Fixed(100, key=slice(0, 10))
@@ -239,6 +239,33 @@ def test_damage_and_other_directories_are_errors(disk):
     index.close()
     with pytest.raises(ValueError, match="is closed"):
         index.get(b"0001")
+
+
+# ---------------------------------------------------------------- through a mount
+
+
+@needs_fuse
+def test_numpy_maps_a_mounted_view(made):
+    """The file of the mount is an array of records, whatever part of it is touched first."""
+    path, whole = made
+    kind = numpy.dtype([("key", "S10"), ("rest", "V90")])
+    wanted = numpy.frombuffer(whole, kind)
+    with mounted(path, "--memory", "32MiB") as (file, _):
+        found = numpy.memmap(file, kind, "r")
+        assert found.shape == (COUNT,)
+        places = numpy.random.default_rng(3).integers(0, COUNT, 50)
+        assert (found[places] == wanted[places]).all() and found[-1] == wanted[-1]
+        assert (found[1000:150_000:777]["key"] == wanted[1000:150_000:777]["key"]).all()
+        assert (found["key"][:-1] <= found["key"][1:]).all() and (found == wanted).all()
+        later = numpy.memmap(file, "u1", "r", offset=12_345, shape=(100_000,))
+        assert later.tobytes() == whole[12_345:112_345]
+        # Nobody writes to a view.
+        with pytest.raises(OSError):
+            numpy.memmap(file, kind, "r+")
+        # The mapping of the whole file is a source, too: it is read by its name.
+        checked = ascot.check(found, layout=RECORDS)
+        assert checked.is_sorted and checked.records == COUNT
+        del found, later
 
 
 # ---------------------------------------------------------------- sessions

@@ -17,10 +17,7 @@ from pathlib import Path
 
 import pytest
 import support
-from support import FIXED, MIB, limit_open_files
-
-MOUNTS = os.path.exists("/dev/fuse") and os.geteuid() == 0 and shutil.which("fusermount3")
-needs_fuse = pytest.mark.skipif(not MOUNTS, reason="needs /dev/fuse, fusermount3 and root")
+from support import FIXED, MIB, limit_open_files, mounted, needs_fuse
 
 
 def run(*arguments, **options):
@@ -34,26 +31,6 @@ def made(disk):
     run("sort", disk / "in.rec", *FIXED, "-o", disk / "sorted.rec")
     run("sort", disk / "in.rec", *FIXED, "--memory", "8MiB", "--view", disk / "v.view")
     return disk
-
-
-@contextlib.contextmanager
-def mounted(view, *arguments):
-    """The mounted file and the process that serves it."""
-    at = view.parent / f"mnt-{view.name}"
-    at.mkdir(exist_ok=True)
-    process = support.start("mount", "--foreground", str(view), str(at), *arguments)
-    try:
-        deadline = time.time() + 20
-        while not os.path.ismount(at):
-            assert process.poll() is None and time.time() < deadline, process.stderr.read()
-            time.sleep(0.02)
-        yield at / os.listdir(at)[0], process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.wait(20)
-        if os.path.ismount(at):
-            subprocess.run(["umount", "-l", at], check=False)
 
 
 def test_a_view_is_the_sorted_file(made):
