@@ -76,3 +76,37 @@ def test_a_source_that_reads_itself_is_an_error(disk):
 
     with pytest.raises(ValueError, match="the source of these batches reads them itself"):
         ascot.flow([own()], [disk / "out"], read)
+
+
+# ---------------------------------------------------------------- numbers as keys
+
+
+NUMBERS = ascot.column("n", type="number")
+
+
+def copy(inputs):
+    for batch in inputs[0]:
+        yield 0, batch
+
+
+def test_keys_of_numbers_that_floats_do_not_hold_are_kept_or_refused(disk):
+    """A float would be another number: 9007199254740993 would become 9007199254740992."""
+    rows = ["n,who", "9007199254740991,a", "9007199254740992,b", "9007199254740993,c", "9223372036854775807,d"]
+    for number, part in enumerate((rows[:3], [rows[0], *rows[3:]])):
+        (disk / f"{number}.csv").write_text("\n".join(part) + "\n")
+    files = [disk / "0.csv", disk / "1.csv"]
+    with pytest.raises(ascot.SchemaMismatch, match="'9007199254740993', which 64-bit floats do not hold exactly"):
+        ascot.flow(files, [disk / "out.csv"], copy, merge_by=NUMBERS)
+    assert not (disk / "out.csv").exists()
+    # As the message says.
+    ascot.flow(files, [disk / "out.csv"], copy, merge_by=NUMBERS, layout=ascot.Csv(binary=True))
+    assert (disk / "out.csv").read_text().splitlines() == rows
+    found = pyarrow.table(ascot.sort(files, layout=ascot.Csv(binary=True), key=NUMBERS))
+    assert found.column("n").to_pylist() == [row.split(",")[0].encode() for row in rows[1:]]
+    with pytest.raises(ascot.SchemaMismatch, match="read the file as binary"):
+        list(ascot.sort(files, key=NUMBERS))
+
+
+def test_keys_of_numbers_that_floats_hold_are_floats(disk):
+    (disk / "in.csv").write_text("n\n0.1\n2\n9007199254740992\n1e300\n")
+    assert pyarrow.table(ascot.sort(disk / "in.csv", key=NUMBERS))["n"].to_pylist() == [0.1, 2, 2**53, 1e300]

@@ -22,7 +22,8 @@ pub struct CsvColumns {
 
 impl CsvColumns {
     /// The columns of rows like `first`, which is a header or a row. Columns without a header are named `column_1` and
-    /// so on. Those of `numbers` are 64-bit floats, all others text. `nulls` are the spellings of null.
+    /// so on. Those of `numbers` are 64-bit floats, all others text; as binary all are the bytes of the fields. `nulls`
+    /// are the spellings of null.
     ///
     /// # Errors
     /// One of `numbers` that is no column.
@@ -47,6 +48,7 @@ impl CsvColumns {
                 CsvName::Number(number) => number.checked_sub(1),
             };
             match at.and_then(|at| types.get_mut(at)) {
+                Some(DataType::Binary) => {}
                 Some(data_type) => *data_type = DataType::Float64,
                 None => return Err(ColumnsError::UnknownColumn { name: number.to_string(), known: names }),
             }
@@ -131,6 +133,19 @@ impl std::fmt::Display for CsvName {
     }
 }
 
+/// Whether a float is the number in a text. Only whole numbers count: other decimals are rarely floats.
+fn is_exact(text: &str, number: f64) -> bool {
+    /// Up to here all whole numbers are floats.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'-' || byte == b'+';
+    if number.abs() < EXACT_MAX || !text.bytes().all(is_digit) {
+        return true;
+    }
+    // The digits of a float are those of the whole number that it is.
+    let digits = text.trim_start_matches(['-', '+']).trim_start_matches('0');
+    format!("{:.0}", number.abs()) == digits
+}
+
 /// A column of a batch as it grows.
 struct Column {
     valid: BooleanBufferBuilder,
@@ -161,10 +176,20 @@ impl Column {
             Values::Numbers(numbers) => {
                 let number = |value: &[u8]| {
                     let text = std::str::from_utf8(value).ok().map(str::trim);
-                    text.and_then(|text| text.parse::<f64>().ok()).ok_or_else(|| {
-                        let value = String::from_utf8_lossy(value);
-                        format!("'{value}', which is no number\n  leave out the type of the column")
-                    })
+                    let found = text.and_then(|text| Some((text, text.parse::<f64>().ok()?)));
+                    let shown = || String::from_utf8_lossy(value);
+                    match found {
+                        Some((text, number)) if is_exact(text, number) => Ok(number),
+                        Some(_) => Err(format!(
+                            "'{}', which 64-bit floats do not hold exactly\n  read the file as binary \
+                             (binary=True), which keeps the fields as they are",
+                            shown()
+                        )),
+                        None => Err(format!(
+                            "'{}', which is no number\n  leave out the type of the column",
+                            shown()
+                        )),
+                    }
                 };
                 numbers.push(value.map(number).transpose()?.unwrap_or(0.0));
             }
@@ -216,6 +241,26 @@ mod tests {
         assert_eq!(numbers.iter().collect::<Vec<_>>(), [Some(1.5), None, None]);
         assert_eq!(columns(&[]).to_batch(b"", 0).unwrap().num_rows(), 0);
         assert_eq!(batch.column(0).null_count(), 1);
+    }
+
+    #[test]
+    fn whole_numbers_that_no_float_holds_are_refused() {
+        let numbers = columns(&[CsvName::Number(2)]);
+        for exact in
+            ["9007199254740992", "-9007199254740994", "9007199254740993.0", "1e300", "+9007199254740992"]
+        {
+            let batch = numbers.to_batch(format!("a,{exact}\n").as_bytes(), 0).unwrap();
+            let found = batch.column(1).as_primitive::<Float64Type>().value(0);
+            assert_eq!(found, exact.parse::<f64>().unwrap(), "{exact}");
+        }
+        for lost in ["9007199254740993", "-9223372036854775807", "18446744073709551615"] {
+            let error = numbers.to_batch(format!("a,{lost}\n").as_bytes(), 0).unwrap_err().to_string();
+            assert!(error.contains(lost) && error.contains("binary=True"), "{error}");
+        }
+        let binary =
+            CsvColumns::new(FRAMING, b"n\n", true, TextType::Binary, &[CsvName::Number(1)], &[]).unwrap();
+        let batch = binary.to_batch(b"9007199254740993\n", 0).unwrap();
+        assert_eq!(batch.column(0).as_binary::<i32>().value(0), b"9007199254740993");
     }
 
     #[test]
