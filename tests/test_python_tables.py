@@ -2,7 +2,6 @@
 
 import builtins
 import json
-import re
 import subprocess
 import sys
 import textwrap
@@ -10,7 +9,7 @@ import textwrap
 import ascot
 import pytest
 from ascot import errors
-from support import ROOT, random_records, run
+from support import random_records, run
 
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -194,17 +193,3 @@ def test_ctrl_c_stops_a_study_whose_results_stay(disk):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
     assert {path.name for path in disk.iterdir()} == {"streams.csv"}
-
-
-def test_flags_of_the_texts_of_libraries_are_known():
-    """A flag that a library names in an error of the package has an argument, or is listed as one of the command."""
-    wording = (ROOT / "crates" / "ascot-python" / "src" / "wording.rs").read_text()
-    known = set(re.findall(r'"(--[a-z-]+)"', wording))
-    # Of errors that only the command meets.
-    of_command = {"--keep-log", "--buffer", "--fio-dir", "--dry-run", "--token-file", "--peers", "--name", "--csv"}
-    named = set()
-    for path in (ROOT / "crates" / "ascot-sort" / "src" / "api").glob("*.rs"):
-        for line in re.findall(r'^\s*"?.*--[a-z][^\n]*$', path.read_text(), re.MULTILINE):
-            if not line.lstrip().startswith("//"):
-                named |= set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", line))
-    assert named - known - of_command <= {"--resume"}, named - known
