@@ -8,8 +8,8 @@ from html import escape
 from json import loads
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ascot._native import bytes_text, count_text, seconds_text
 from ascot.reports import bar, row, table
-from ascot.units import bytes_text, count_text, seconds_text
 
 if TYPE_CHECKING:
     from ascot.sources import PathLike

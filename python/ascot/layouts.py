@@ -214,8 +214,8 @@ class Csv(Layout):
     Without a type, the first rows decide whether a column has numbers, dates or text. With `header=False` all rows
     are records, and columns have numbers only. Empty fields and those in `nulls` are null, and come last. With
     `strict=True` a value that is not of its column's type is an error. As Arrow, the columns of keys with
-    `type="number"` are 64-bit floats, and all others are strings. A whole number that no float holds is an error. With
-    `binary=True` all columns are bytes, as in the file.
+    `type="number"` are 64-bit floats, and all others are strings. A whole number that no float holds is an error.
+    With `binary=True` all columns are bytes, as in the file.
 
     >>> Csv(key=["tenant", desc("ts")])
     Csv(key=['tenant', desc('ts')])

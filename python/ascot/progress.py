@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ascot import arguments
-from ascot.units import bytes_text, seconds_text
+from ascot._native import bytes_text, seconds_text
 
 __all__ = ["Progress", "ProgressLike"]
 

@@ -5,7 +5,7 @@ from html import escape
 from json import loads
 from typing import Any
 
-from ascot.units import bytes_text, count_text, seconds_text
+from ascot._native import bytes_text, count_text, seconds_text
 
 __all__ = ["Method", "Pass", "Plan", "Report"]
 

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any, TypeAlias
 
 from ascot import _native
-from ascot.units import count_text
+from ascot._native import count_text
 
 __all__ = ["Cell", "Table"]
 

@@ -9,10 +9,10 @@ from json import loads
 from typing import Any
 
 from ascot import _native, arguments
+from ascot._native import bytes_text, count_text, seconds_text
 from ascot.reports import row, table
 from ascot.sources import PathLike
 from ascot.tables import Cell, Table, table_of
-from ascot.units import bytes_text, count_text, seconds_text
 
 __all__ = ["Trace", "compare", "open"]
 

@@ -58,7 +58,7 @@ mod _native {
     #[pymodule_export]
     use super::tables::Table;
     #[pymodule_export]
-    use super::tools::{check, generate, memory_bytes};
+    use super::tools::{bytes_text, check, count_text, generate, memory_bytes, seconds_text};
     #[pymodule_export]
     use super::traces::{Trace, compare_traces, open_trace};
     #[pymodule_export]

@@ -1,7 +1,8 @@
-//! Generates and checks records.
+//! Generates and checks records; amounts as text for people.
 
 use std::path::PathBuf;
 
+use ascot_model::units;
 use ascot_record::gensort::Encoding;
 use ascot_sort::check::CheckRequest;
 use ascot_sort::generate::GenerateRequest;
@@ -11,6 +12,24 @@ use pyo3::prelude::*;
 use crate::errors::Failure;
 use crate::request::{Bytes, RecordOptions, Records, at_least, memory};
 use crate::running::run;
+
+/// Bytes as text: `19.7 GB`.
+#[pyfunction]
+pub fn bytes_text(count: f64) -> String {
+    units::bytes(count.max(0.0).round() as u64)
+}
+
+/// A count with commas: `80,000,000`.
+#[pyfunction]
+pub fn count_text(count: u64) -> String {
+    units::count(count)
+}
+
+/// A time as text: `0.4 s`, `2 min 5 s`.
+#[pyfunction]
+pub fn seconds_text(seconds: f64) -> String {
+    units::seconds(seconds)
+}
 
 /// A cap of memory in bytes, lowered to the memory that the control group allows.
 #[pyfunction]
