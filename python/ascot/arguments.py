@@ -15,7 +15,24 @@ from typing import Any, NoReturn, TypeVar
 
 from ascot.errors import InvalidRequest
 
-__all__ = ["count", "flag", "flags", "maybe", "memory", "path", "paths", "real", "size", "text", "texts", "word"]
+__all__ = [
+    "count",
+    "flag",
+    "flags",
+    "function",
+    "maybe",
+    "memory",
+    "path",
+    "paths",
+    "real",
+    "shown",
+    "size",
+    "text",
+    "texts",
+    "word",
+    "wrong_type",
+    "wrong_value",
+]
 
 T = TypeVar("T")
 # Letters of a value in a message.
@@ -143,6 +160,14 @@ def texts(name: str, value: Any, accepted: str = "a list of texts") -> list[str]
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         wrong_type(name, value, accepted)
     return [text(f"an element of {name}", one) for one in value]
+
+
+def function(name: str, value: Any, accepted: str) -> Callable[..., Any]:
+    """A function, or any other object that can be called."""
+    if not callable(value):
+        wrong_type(name, value, accepted)
+    called: Callable[..., Any] = value
+    return called
 
 
 def path(name: str, value: Any, accepted: str = "a path") -> str:

@@ -104,17 +104,15 @@ def flow(
     >>> (directory / "b").read_text().split(), job.report.bytes_out
     (['1', '2', '3'], 6)
     """
-    maybe = arguments.maybe
     settings = {
-        "alpha": maybe(arguments.real, "alpha", alpha, "a number from 0.01 to 0.99"),
-        "memory": maybe(arguments.memory, "memory", memory),
-        "threads": maybe(arguments.count, "threads", threads, least=1),
-        "volume": maybe(arguments.path, "volume", volume, "a profile of a volume, or its kind"),
+        "alpha": arguments.maybe(arguments.real, "alpha", alpha, "a number from 0.01 to 0.99"),
+        "memory": arguments.maybe(arguments.memory, "memory", memory),
+        "threads": arguments.maybe(arguments.count, "threads", threads, least=1),
+        "volume": arguments.maybe(arguments.path, "volume", volume, "a profile of a volume, or its kind"),
         **arguments.flags(any_format=any_format),
     }
     arguments.flags(merge=merge, reverse=reverse)
-    if not callable(fn):
-        arguments.wrong_type("fn", fn, "a function of a list of inputs")
+    arguments.function("fn", fn, "a function of a list of inputs")
     sources, sinks = _inputs_of(inputs), _outputs_of(outputs, parts)
     order = (merge or merge_by is not None, merge_by, reverse)
     return _flow(fn, sources, sinks, (layout, output_layout), order, settings, progress)

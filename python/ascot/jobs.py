@@ -162,16 +162,7 @@ def sort(
     if to is not None and view is not None:
         raise ValueError("give to=FILE or view=DIRECTORY, not both")
     streams = to is None and view is None
-    batches, files = batches_of(source)
-    if batches is not None and streams:
-        if layout is not None:
-            raise ValueError("layout= describes files: leave it out to sort the batches, or give to=FILE")
-        request = Request(Sources(), Lines(), None, False, settings)
-    elif batches is not None and layout is None:
-        raise ValueError("a file of batches needs a layout, such as layout=ascot.Integers('u64')")
-    else:
-        request = Request(files if batches is None else Sources(), layout, key, reverse, settings)
-    request.source = batches
+    request = _sort_of(source, layout, key, reverse, settings, streams)
     if number is not None and streams:
         raise ValueError("parts are files: give to=PATTERN")
     request.set_rows(unique, top, stable=stable)
@@ -179,10 +170,29 @@ def sort(
         raise ValueError("a view has all records: leave out parts, unique and top, or write a file (to=FILE)")
     request.set_method(method)
     if streams:
-        return request.stream([] if batches is None else column_keys(key, reverse))
+        return request.stream([] if request.source is None else column_keys(key, reverse))
     if directory is None:
         return request.write(to, number, request.sorting(None))
     return request.run(request.sorting(directory), [directory])
+
+
+def _sort_of(
+    source: Any, layout: LayoutLike | None, key: KeyLike | None, reverse: bool, settings: Settings, streams: bool
+) -> Request:
+    """The request of a sort of files or of batches; of batches that stream, only their columns have keys."""
+    batches, files = batches_of(source)
+    if batches is None:
+        return Request(files, layout, key, reverse, settings)
+    if streams and layout is not None:
+        raise ValueError("layout= describes files: leave it out to sort the batches, or give to=FILE")
+    if not streams and layout is None:
+        raise ValueError("a file of batches needs a layout, such as layout=ascot.Integers('u64')")
+    arguments.flag("reverse", reverse)
+    if streams:
+        layout, key, reverse = Lines(), None, False
+    request = Request(Sources(), layout, key, reverse, settings)
+    request.source = batches
+    return request
 
 
 def merge(
