@@ -453,6 +453,11 @@ DAEMON = """
             time.sleep(0.01)
             yield pyarrow.table({"k": pyarrow.array([number], "uint64")})
 
+    def blocked():
+        yield pyarrow.table({"k": pyarrow.array([1], "uint64")})
+        begun.set()
+        threading.Event().wait()
+
     def copy(inputs):
         for batch in inputs[0]:
             yield 0, batch
@@ -462,6 +467,7 @@ DAEMON = """
 
     jobs = {
         "flow": lambda: ascot.flow([batches()], ["out"], copy, output_layout="u64", memory="32MiB"),
+        "blocked": lambda: ascot.flow([blocked()], ["out"], copy, output_layout="u64", memory="32MiB"),
         "sort": lambda: ascot.sort("in", to="out", layout=ascot.Fixed(100), memory="16MiB", progress=progress),
         "view": lambda: ascot.sort("in", view="out", layout=ascot.Fixed(100), memory="16MiB", progress=progress),
         "batches": lambda: ascot.sort(batches(), to="out", layout="u64", memory="16MiB"),
@@ -472,7 +478,7 @@ DAEMON = """
 """
 
 
-@pytest.mark.parametrize("job", ["flow", "sort", "view", "batches"])
+@pytest.mark.parametrize("job", ["flow", "blocked", "sort", "view", "batches"])
 def test_a_job_of_a_daemon_thread_leaves_no_file_at_the_end_of_the_program(job, disk):
     os.mkfifo(disk / "in")
     giver = subprocess.Popen(["sh", "-c", f"exec cat /dev/zero > {disk / 'in'}"], stderr=subprocess.PIPE)

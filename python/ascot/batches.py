@@ -10,6 +10,7 @@ import atexit
 import weakref
 from collections.abc import Callable
 from types import TracebackType
+from typing import ClassVar
 
 from ascot import _native
 from ascot._native import Batch
@@ -39,6 +40,9 @@ class Batches:
 
     __slots__ = ("__weakref__", "_end", "_held", "_job", "_report", "_stream")
 
+    # Whether the end of the program closes it, which waits for a thread that reads it.
+    _closes_at_exit: ClassVar[bool] = True
+
     def __init__(
         self, stream: _native.BatchStream, job: _native.StreamJob | None = None, held: object = None
     ) -> None:
@@ -46,7 +50,8 @@ class Batches:
         self._stream, self._job, self._held = stream, job, held
         self._report: tuple[Report, Plan | None] | None = None
         self._end: Callable[[], object] | None = None
-        _open.add(self)
+        if self._closes_at_exit:
+            _open.add(self)
 
     @property
     def column_names(self) -> list[str]:

@@ -37,6 +37,9 @@ class FlowInput(Batches):
 
     __slots__ = ("_poll",)
 
+    # The flow ends; a source in Python may never return.
+    _closes_at_exit = False
+
     def __init__(self, stream: _native.BatchStream, poll: Callable[[], object]) -> None:
         super().__init__(stream)
         self._poll = poll
