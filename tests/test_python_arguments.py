@@ -38,7 +38,10 @@ WRONG = {
     "group": COUNT, "growth": [b"x", [3], True], "growth_out": [b"x", [3], True], "header": FLAG, "inputs": COUNT,
     "jobs": AT_LEAST_ONE, "key": KEY, "key_bytes": COUNT, "keys": [None, 3, [3], "x"], "layout": LAYOUT,
     "length": AT_LEAST_ONE, "loops": [None, *COUNT], "memory": BYTES, "memory_elements": NUMBERS, "merge": FLAG,
-    "merge_by": KEY, "method": [None, *WORD], "mode": [None, *WORD], "most_streams": COUNT,
+    "merge_by": KEY, "method": [None, *WORD], "mode": [None, *WORD],
+    "most_nodes": [None, *AT_LEAST_ONE], "most_streams": COUNT, "network": [None, *WORD],
+    "node_type": [None, *PATH], "node_types": [None, *PATHS], "nodes": [None, *AT_LEAST_ONE], "uniform": FLAG,
+    "within": [0, -1, *REAL],
     "nulls": ["x", 3], "order": TEXT, "out": [None, *PATH], "output_layout": LAYOUTS, "outputs": COUNT,
     "params": PATH, "partition_by": WORD, "partitions": AT_LEAST_ONE, "parts": AT_LEAST_ONE, "path": [None, *PATH],
     "paths": [None, *PATHS], "peers": [None, *COUNT], "progress": [3, "x", b"x"], "quote": [None, "xy", 3],
@@ -66,6 +69,7 @@ OF_FUNCTION = {
     ("column", "type"): TEXT, ("Key", "type"): TEXT, ("Fixed", "key"): KEY,
     ("Trace.events", "start"): [-1, *REAL], ("Trace.events", "stop"): [-1, *REAL],
     ("Session.run", "job"): [],
+    ("plan.cluster", "connections"): AT_LEAST_ONE, ("plan.cheapest_cluster", "connections"): AT_LEAST_ONE,
 }  # fmt: skip
 
 
@@ -106,6 +110,8 @@ FUNCTIONS = {
     "plan.reshape": (ascot.plan.reshape, {"sources": ["ordered"], "to": "r-{}", "parts": 2},
                      {"size": "1TB", "inputs": 4, "parts": 4}),
     "plan.bowtie": (ascot.plan.bowtie, {}),
+    "plan.cluster": (ascot.plan.cluster, {"size": "1TB", "nodes": 4, "node_type": "ec2-i2.8xlarge"}),
+    "plan.cheapest_cluster": (ascot.plan.cheapest_cluster, {"size": "1TB"}),
     "trace.open": (ascot.trace.open, {"path": "none"}),
     "trace.compare": (ascot.trace.compare, {"paths": ["none"]}),
     "lab.streams": (ascot.lab.streams, {"out": "lab", "elements": 1000, "exponents": 12, "loops": 2}),
@@ -128,9 +134,11 @@ FUNCTIONS = {
     "Trace.events": (ascot.trace.Trace.events, {}),
 }  # fmt: skip
 # Functions whose arguments are those of another, and results that nobody makes.
-WITHOUT = {"Session.run", "Table", "Batch", "Batches", "Checked", "FlowInput", "Job", "Plan", "Progress", "Report",
-           "View", "BowtiePlan", "FilesPlan", "Profile", "Simulation", "index.Index", "index.Record", "index.Writer",
-           "trace.Trace"}  # fmt: skip
+WITHOUT = {
+    "Batch", "Batches", "BowtiePlan", "CheapestCluster", "Checked", "ClusterPlan", "FilesPlan", "FlowInput",
+    "Job", "Plan", "Profile", "Progress", "Report", "Session.run", "Simulation", "Table", "View", "index.Index",
+    "index.Record", "index.Writer", "trace.Trace",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
