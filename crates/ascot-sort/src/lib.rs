@@ -4,6 +4,7 @@
 //! and `ascot-io`, and return a report. A folder imports only folders below it:
 //!
 //! ```text
+//!   shuffle       chunks to partitions, and partitions sorted: the passes of a sort on a cluster
 //!   jobs          the entries: sort, split, make views, explain, resume, generate, remove leftovers of killed jobs
 //!   flow          a user's program as the function of a bowtie
 //!   view          runs that stay, merged when they are read
@@ -39,6 +40,7 @@ pub mod records;
 pub mod report;
 pub mod resources;
 pub mod runs;
+pub mod shuffle;
 pub mod view;
 
 pub use api::error::{ErrorKind, SortError};

@@ -1,0 +1,348 @@
+//! Reads a byte range of a file, a chunk, as blocks of whole records.
+//!
+//! ```text
+//!   file     r1 r1 | r2 r2 r2 | r3 r3 | r4 ...
+//!   chunk            [-----------------]          has r2 and r3: those that begin in it
+//! ```
+//!
+//! Chunks of records of one length begin and end between records. Lines are found by the byte before the chunk: a line
+//! begins where the one before it ends. A last line without its terminator gets one.
+//!
+//! Invariant: every record of a file is in one chunk, whatever the bounds of the chunks are.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use ascot_io::{Action, Buf, IoError, Pool};
+use ascot_record::framing::Partial;
+
+use super::Shuffle;
+use crate::api::{Input, Missing, SortError, SortRequest};
+use crate::read::{Inputs, refuse_others};
+use crate::records::{RecordEnds, with_records};
+
+/// Bytes of a block.
+pub const BLOCK_BYTES: usize = 1 << 20;
+
+/// Bytes read at a time beyond the end of the chunk.
+const BEYOND_BYTES: usize = 64 << 10;
+
+/// A byte range of an input.
+#[derive(Clone, Debug)]
+pub struct ChunkSpan {
+    /// The file.
+    pub path: PathBuf,
+    /// Its first byte.
+    pub start: u64,
+    /// The byte after its last.
+    pub end: u64,
+    /// Bytes of the file when the job began.
+    pub size: u64,
+    /// Bytes of all inputs before this chunk.
+    pub position: u64,
+}
+
+/// The size in bytes and the time of the last change, ns since 1970, of each input of `request`, which is as the sort
+/// needs it: a regular file, of text if it has lines, or of whole records of one length.
+///
+/// # Errors
+/// Those of opening the files; [`SortError::OtherFormat`] for files that are not text, [`SortError::CutShort`] for
+/// a last record that is cut short, [`SortError::Request`] for pipes.
+pub fn check_inputs(shuffle: &Shuffle, request: &SortRequest) -> Result<Vec<(u64, i128)>, SortError> {
+    let inputs = Inputs::open(&request.inputs)?;
+    refuse_others(request, &inputs)?;
+    let record_bytes = with_records!(&shuffle.records, records => records.record_bytes());
+    let mut facts = Vec::new();
+    for (input, named) in inputs.iter().zip(&request.inputs) {
+        let (Some(path), Some(size), Input::Path(_)) = (input.path(), input.size, named) else {
+            return Err(SortError::Request(format!(
+                "{}: several nodes cannot read one pipe\n  write it to a file that all nodes see",
+                input.name()
+            )));
+        };
+        if let Some(len) = record_bytes.map(|len| len as u64)
+            && size % len != 0
+        {
+            let (record, offset) = (size / len + 1, size / len * len);
+            let missing = Missing::BytesOf(len);
+            return Err(SortError::CutShort {
+                input: input.name(),
+                record,
+                offset,
+                have: size % len,
+                missing,
+            });
+        }
+        facts.push((size, modified_ns(path)?));
+    }
+    Ok(facts)
+}
+
+fn modified_ns(path: &Path) -> Result<i128, SortError> {
+    use std::os::unix::fs::MetadataExt;
+    let stat = std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+    Ok(i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()))
+}
+
+/// The blocks of a chunk.
+pub(super) struct ChunkReader<'a, R> {
+    records: &'a R,
+    span: &'a ChunkSpan,
+    file: File,
+    pool: &'a Pool,
+    /// Maximum length of a record, bytes.
+    longest: usize,
+    block: Buf,
+    /// Bytes in the block, and those of them that were returned last.
+    have: usize,
+    used: usize,
+    /// Offset in the file of the first byte of the block, and of the next byte to read.
+    block_at: u64,
+    read_at: u64,
+}
+
+impl<'a, R: RecordEnds> ChunkReader<'a, R> {
+    /// A reader that uses `block`, and a larger one from `pool` for longer records, up to `longest` bytes.
+    pub fn open(
+        records: &'a R,
+        span: &'a ChunkSpan,
+        block: Buf,
+        pool: &'a Pool,
+        longest: usize,
+    ) -> Result<Self, SortError> {
+        let file =
+            File::open(&span.path).map_err(|error| IoError::from_os(Action::Open, &span.path, 0, error))?;
+        let (have, used) = (0, 0);
+        let (block_at, read_at) = (span.start, span.start);
+        let mut reader =
+            ChunkReader { records, span, file, pool, longest, block, have, used, block_at, read_at };
+        if span.start > 0 && records.record_bytes().is_none() {
+            reader.skip_to_first()?;
+        }
+        Ok(reader)
+    }
+
+    /// Gives the block back.
+    pub fn into_block(self) -> Buf {
+        self.block
+    }
+
+    /// Finds the first record that begins in the chunk.
+    fn skip_to_first(&mut self) -> Result<(), SortError> {
+        let mut partial = Partial::default();
+        let mut at = self.span.start - 1;
+        while at < self.span.end {
+            let bytes = self.read(at, BEYOND_BYTES.min(self.block.len()), 0)?;
+            if bytes == 0 {
+                break;
+            }
+            if let Some(end) = self.records.go_on(&self.block[..bytes], &mut partial) {
+                at += end as u64;
+                break;
+            }
+            at += bytes as u64;
+        }
+        self.block_at = at;
+        self.read_at = at;
+        Ok(())
+    }
+
+    /// Reads up to `bytes` bytes at `offset` to the place `to` of the block; fewer only at the end of the file.
+    fn read(&mut self, offset: u64, bytes: usize, to: usize) -> Result<usize, SortError> {
+        let mut done = 0;
+        while done < bytes {
+            let at = offset + done as u64;
+            match self.file.read_at(&mut self.block[to + done..to + bytes], at) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(IoError::from_os(Action::Read, &self.span.path, at, error).into()),
+            }
+        }
+        Ok(done)
+    }
+
+    /// The next whole records, and the offset of the first in the file; none at the end of the chunk.
+    pub fn next_block(&mut self) -> Result<Option<(&mut [u8], u64)>, SortError> {
+        self.block.copy_within(self.used..self.have, 0);
+        self.have -= self.used;
+        self.block_at += self.used as u64;
+        self.used = 0;
+        if self.block_at >= self.span.end {
+            return Ok(None);
+        }
+        loop {
+            let ended = self.fill()?;
+            self.used = self.whole_records();
+            if self.used > 0 {
+                break;
+            }
+            if ended {
+                if self.have == 0 {
+                    return Ok(None);
+                }
+                self.complete()?;
+                break;
+            }
+            if self.have == self.block.len() {
+                self.grow()?;
+            }
+        }
+        Ok(Some((&mut self.block[..self.used], self.block_at)))
+    }
+
+    /// Reads until the block is full, or there is enough beyond the end of the chunk. Returns whether the file ended.
+    fn fill(&mut self) -> Result<bool, SortError> {
+        let inside = self.read_at < self.span.end;
+        let stop = if inside { self.span.end } else { self.read_at + BEYOND_BYTES as u64 };
+        let wanted = ((stop - self.read_at) as usize).min(self.block.len() - self.have);
+        let bytes = self.read(self.read_at, wanted, self.have)?;
+        self.have += bytes;
+        self.read_at += bytes as u64;
+        if self.read_at < self.span.size && bytes < wanted {
+            let path = self.span.path.clone();
+            return Err(IoError::Truncated { path, offset: self.read_at, expected: self.span.size }.into());
+        }
+        // The file may have grown since: what came later does not count.
+        if self.read_at > self.span.size {
+            self.have -= (self.read_at - self.span.size) as usize;
+            self.read_at = self.span.size;
+        }
+        Ok(self.read_at == self.span.size)
+    }
+
+    /// Bytes of the whole records of the block that begin in the chunk.
+    fn whole_records(&self) -> usize {
+        let bytes = &self.block[..self.have];
+        let left = usize::try_from(self.span.end - self.block_at).unwrap_or(usize::MAX);
+        if left >= bytes.len() {
+            return self.records.cut(bytes, usize::MAX).bytes;
+        }
+        let inside = self.records.cut(&bytes[..left], usize::MAX).bytes;
+        if inside == left { inside } else { inside + self.records.cut(&bytes[inside..], 1).bytes }
+    }
+
+    /// Gives the last record of the file its terminator.
+    fn complete(&mut self) -> Result<(), SortError> {
+        let Some(byte) = self.records.completion() else {
+            let len = self.records.record_bytes().unwrap_or(1) as u64;
+            return Err(SortError::CutShort {
+                input: self.span.path.display().to_string(),
+                record: self.block_at / len + 1,
+                offset: self.block_at,
+                have: self.have as u64,
+                missing: Missing::BytesOf(len),
+            });
+        };
+        if self.have == self.block.len() {
+            self.grow()?;
+        }
+        self.block[self.have] = byte;
+        self.have += 1;
+        self.used = self.have;
+        Ok(())
+    }
+
+    /// Doubles the block for a record that is longer.
+    fn grow(&mut self) -> Result<(), SortError> {
+        let bytes = (2 * self.block.len()).min(self.longest);
+        if bytes <= self.block.len() {
+            return Err(SortError::TooLong {
+                input: self.span.path.display().to_string(),
+                offset: self.block_at,
+                have: self.have as u64,
+                whole: false,
+                min_bytes: 16 * self.have as u64,
+            });
+        }
+        let mut larger = self.pool.region(bytes, "a long record of a chunk")?;
+        larger[..self.have].copy_from_slice(&self.block[..self.have]);
+        self.block = larger;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Keys, Output};
+    use ascot_record::keys::KeyOptions;
+    use ascot_record::layout::Layout;
+    use proptest::prelude::*;
+
+    fn lines() -> Shuffle {
+        let (layout, keys) = (Layout::Lines { delimiter: b'\n' }, Keys::Command(KeyOptions::default()));
+        Shuffle::new(&SortRequest::new(vec![Input::Program], Output::Stdout, layout, keys)).expect("records")
+    }
+
+    /// The records of the chunks of a file that is cut at `cuts`.
+    fn chunks(
+        content: &[u8],
+        cuts: &[u64],
+        block_bytes: usize,
+        longest: usize,
+    ) -> Result<Vec<u8>, SortError> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), content).expect("a disk");
+        let size = content.len() as u64;
+        let pool = Pool::new(64 << 20);
+        let mut found = Vec::new();
+        let mut start = 0;
+        for &end in cuts.iter().chain([&size]) {
+            let span = ChunkSpan { path: file.path().into(), start, end, size, position: start };
+            let block = pool.region(block_bytes, "a block").expect("memory");
+            with_records!(&lines().records, records => {
+                let mut reader = ChunkReader::open(&**records, &span, block, &pool, longest)?;
+                while let Some((bytes, at)) = reader.next_block()? {
+                    assert!(at >= start && at < end);
+                    found.extend_from_slice(bytes);
+                }
+            });
+            start = end;
+        }
+        Ok(found)
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_is_in_one_chunk(
+            lines in prop::collection::vec(prop::collection::vec(b'a'..b'd', 0..40), 0..60),
+            cuts in prop::collection::btree_set(0u64..1500, 0..6),
+            ended in any::<bool>(),
+        ) {
+            let mut content = lines.join(&b'\n');
+            if ended && !content.is_empty() {
+                content.push(b'\n');
+            }
+            let cuts: Vec<u64> = cuts.into_iter().filter(|&cut| cut < content.len() as u64).collect();
+            let mut wanted = content.clone();
+            if !wanted.is_empty() && wanted.last() != Some(&b'\n') {
+                wanted.push(b'\n');
+            }
+            prop_assert_eq!(chunks(&content, &cuts, 4096, 1 << 20).expect("lines"), wanted);
+        }
+    }
+
+    #[test]
+    fn a_line_longer_than_a_block_is_whole_and_one_longer_than_allowed_is_an_error() {
+        let content = [vec![b'a'; 100_000], vec![b'\n', b'b', b'\n']].concat();
+        assert_eq!(chunks(&content, &[5_000, 70_000], 4096, 1 << 20).expect("lines"), content);
+        let error = chunks(&content, &[], 4096, 50_000).expect_err("too long");
+        assert!(matches!(error, SortError::TooLong { offset: 0, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_is_an_error() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), b"a\nb\n").expect("a disk");
+        let span = ChunkSpan { path: file.path().into(), start: 0, end: 8, size: 8, position: 0 };
+        let pool = Pool::new(1 << 20);
+        let block = pool.region(4096, "a block").expect("memory");
+        with_records!(&lines().records, records => {
+            let mut reader = ChunkReader::open(&**records, &span, block, &pool, 4096).expect("a file");
+            let error = reader.next_block().map(|_| ()).expect_err("cut short");
+            assert!(error.to_string().contains("ended at byte 4"), "{error}");
+        });
+    }
+}

@@ -1,0 +1,70 @@
+//! The native half of a sort on a cluster: everything that touches bytes. Who runs what on which node is decided by the
+//! caller, which needs nothing but the results.
+//!
+//! ```text
+//!   sample           some keys of a chunk ─▶ bounds: where the partitions begin
+//!   chunk_reader     a byte range of a file as blocks of whole records
+//!   chunk_mapper     one chunk in memory, its records grouped by partition ─▶ batches for each destination
+//!   batch            the bytes that travel: pieces of partitions, each with its checksum
+//!   partition_files  a destination: appends batches to the files of its partitions, each batch once
+//!   reduce           the pieces of one partition, in the order of the inputs, sorted to a part of the output
+//! ```
+//!
+//! A *chunk* is a byte range of an input, a *destination* a set of partitions kept in one directory of one node. Batches
+//! are numbered (chunk, destination, number), and the same chunk always makes the same batches, so that a chunk may be
+//! mapped again after a fault.
+//!
+//! Invariants: a record belongs to the chunk in which it begins. Partitions are ranges of the order of the sort, which
+//! the position in the inputs completes, so that also equal keys are divided, and parts one after another are the
+//! result of a sort on one machine.
+
+pub mod batch;
+pub mod bounds;
+pub mod chunk_mapper;
+pub mod chunk_reader;
+mod entries;
+pub mod partition_files;
+pub mod reduce;
+pub mod sample;
+
+pub use batch::{BatchNumber, JobId};
+pub use bounds::{Bounds, Place};
+pub use chunk_mapper::{ChunkMapper, MappedChunk};
+pub use chunk_reader::{ChunkSpan, check_inputs};
+pub use partition_files::PartitionFiles;
+pub use reduce::{PartitionPieces, sort_partition};
+pub use sample::sample_chunk;
+
+use ascot_record::layout::Layout;
+
+use crate::api::{SortError, SortRequest};
+use crate::records::{AnyRecords, InputHead};
+
+/// The records of a sort on a cluster.
+pub struct Shuffle {
+    records: AnyRecords,
+}
+
+impl Shuffle {
+    /// The records of `request`.
+    ///
+    /// # Errors
+    /// [`SortError::Request`] if records of its layout cannot be found from the middle of a file, or if inputs have
+    /// headers.
+    pub fn new(request: &SortRequest) -> Result<Shuffle, SortError> {
+        if let layout @ (Layout::Csv { .. } | Layout::Prefixed { .. }) = request.layout {
+            return Err(SortError::Request(format!(
+                "records of format {layout} cannot be found from the middle of a file, so nodes cannot share one\n  \
+                 a cluster sorts lines, fixed records and numbers; sort the file on one machine"
+            )));
+        }
+        if request.header {
+            return Err(SortError::Request(
+                "a cluster sorts files without headers\n  remove the header first, or sort on one machine"
+                    .into(),
+            ));
+        }
+        let records = AnyRecords::new(request, &InputHead::default())?;
+        Ok(Shuffle { records })
+    }
+}

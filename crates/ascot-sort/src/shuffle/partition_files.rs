@@ -1,0 +1,472 @@
+//! A destination: a directory with one file for each of its partitions, and a log of the batches that are in them.
+//!
+//! ```text
+//!   destination/
+//!     batches             magic "ASCOTBAT", version 1, destination, job (16), CRC-32C of these       36 bytes
+//!                         for each batch: length, CRC-32C, chunk, number, last, pieces (4 each), and
+//!                                         for each piece: partition, CRC-32C (4), offset, bytes (8)
+//!     partition-00012     pieces, in the order in which they arrived
+//! ```
+//!
+//! A batch is appended to the files first and to the log then. A log that ends within an entry is cut there; the bytes
+//! that the lost entry named are overwritten.
+//!
+//! Invariants: one process writes to a destination at a time. A batch counts once, however often it arrives. Only files that the log of this job names are read or
+//! removed. Memory grows by a few words for each chunk, not with the bytes.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ascot_io::{Action, IoError, O_NOFOLLOW, crc32c};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::batch::{BATCHES_MAX, Batch, BatchNumber, JobId, Piece};
+use super::entries::Entries;
+use crate::api::SortError;
+
+const LOG: &str = "batches";
+const MAGIC: &[u8; 8] = b"ASCOTBAT";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 36;
+/// The writer of a driver that was killed ends within seconds.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+/// Length and checksum before an entry.
+const FRAME_BYTES: usize = 8;
+/// An entry without its pieces, and a piece.
+const ENTRY_BYTES: usize = 16;
+const PIECE_BYTES: usize = 24;
+
+/// A destination that batches are appended to.
+pub struct PartitionFiles {
+    dir: PathBuf,
+    job: JobId,
+    destination: u32,
+    log: File,
+    log_bytes: u64,
+    files: BTreeMap<u32, OpenFile>,
+    chunks: BTreeMap<u32, Received>,
+}
+
+struct OpenFile {
+    file: File,
+    bytes: u64,
+}
+
+/// The batches of a chunk that are in the files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Received {
+    /// Bit n: batch n.
+    numbers: u64,
+    /// Number of batches, once the last one is there.
+    count: Option<u32>,
+}
+
+impl Received {
+    fn has(self, number: BatchNumber) -> bool {
+        self.numbers >> number.number & 1 == 1
+    }
+
+    pub fn note(&mut self, number: BatchNumber) {
+        self.numbers |= 1 << number.number;
+        if number.last {
+            self.count = Some(number.number + 1);
+        }
+    }
+
+    /// Whether all batches of the chunk are there.
+    pub fn is_complete(self) -> bool {
+        self.count.is_some_and(|count| self.numbers.count_ones() == count)
+    }
+}
+
+/// A piece in a file of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StoredPiece {
+    pub partition: u32,
+    pub sum: u32,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// An entry of the log.
+pub(super) struct LogEntry {
+    pub number: BatchNumber,
+    pub pieces: Vec<StoredPiece>,
+}
+
+/// The file of a partition.
+pub(super) fn partition_path(dir: &Path, partition: u32) -> PathBuf {
+    dir.join(format!("partition-{partition:05}"))
+}
+
+fn damaged(path: &Path, offset: u64, what: &'static str) -> IoError {
+    IoError::Corrupt { path: path.to_path_buf(), offset, block: 0, what }
+}
+
+fn open_private(path: &Path) -> Result<File, IoError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(O_NOFOLLOW)
+        .open(path)
+        .map_err(|error| IoError::from_os(Action::Create, path, 0, error))
+}
+
+/// Keeps other processes from writing to the destination of this log, until the file is closed.
+fn lock(log: &File, path: &Path, wait: Duration) -> Result<(), IoError> {
+    let deadline = Instant::now() + wait;
+    loop {
+        match flock(log, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(error) if error == Errno::WOULDBLOCK && Instant::now() < deadline => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(error) if error == Errno::WOULDBLOCK => {
+                let what = "another process writes to this destination\n  end that process, or wait for it";
+                return Err(IoError::Misuse { path: path.to_path_buf(), offset: 0, what });
+            }
+            Err(error) => return Err(IoError::from_os(Action::Open, path, 0, error.into())),
+        }
+    }
+}
+
+fn header(job: JobId, destination: u32) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(destination.to_le_bytes());
+    bytes.extend(job);
+    bytes.extend(crc32c(&[&bytes]).to_le_bytes());
+    bytes
+}
+
+/// Reads the log of a destination. Returns its whole entries and their end.
+///
+/// # Errors
+/// [`SortError::Request`] for the log of another job or destination.
+pub(super) fn read_log(
+    dir: &Path,
+    job: JobId,
+    destination: u32,
+    mut take: impl FnMut(LogEntry),
+) -> Result<u64, SortError> {
+    let path = dir.join(LOG);
+    let bytes = std::fs::read(&path).map_err(|error| IoError::from_os(Action::Read, &path, 0, error))?;
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    if bytes.get(..HEADER_BYTES) != Some(&header(job, destination)) {
+        return Err(SortError::Request(format!(
+            "{}: this is the directory of another job\n  name other directories for temporary files (temp=)",
+            dir.display()
+        )));
+    }
+    let mut rest = Entries(&bytes[HEADER_BYTES..]);
+    let mut end = HEADER_BYTES;
+    while let Some(entry) = next_entry(&mut rest) {
+        end = bytes.len() - rest.0.len();
+        take(entry);
+    }
+    Ok(end as u64)
+}
+
+fn next_entry(log: &mut Entries<'_>) -> Option<LogEntry> {
+    let length = log.u32()? as usize;
+    let sum = log.u32()?;
+    let bytes = log.take(length)?;
+    if crc32c(&[bytes]) != sum {
+        return None;
+    }
+    let mut entry = Entries(bytes);
+    let (chunk, number, last, count) = (entry.u32()?, entry.u32()?, entry.u32()?, entry.u32()?);
+    if number >= BATCHES_MAX || entry.0.len() != (count as usize).checked_mul(PIECE_BYTES)? {
+        return None;
+    }
+    let mut pieces = Vec::with_capacity(count as usize);
+    while let (Some(partition), Some(sum)) = (entry.u32(), entry.u32()) {
+        pieces.push(StoredPiece { partition, sum, offset: entry.u64()?, bytes: entry.u64()? });
+    }
+    let number = BatchNumber { chunk, destination: 0, number, last: last != 0 };
+    Some(LogEntry { number, pieces })
+}
+
+impl PartitionFiles {
+    /// Opens a destination, or creates it. Batches that are in its files count.
+    ///
+    /// # Errors
+    /// Those of the file system, also if another process has the destination open for longer than `LOCK_WAIT`;
+    /// [`SortError::Request`] for the directory of another job.
+    pub fn open(dir: &Path, job: JobId, destination: u32) -> Result<PartitionFiles, SortError> {
+        Self::open_within(dir, job, destination, LOCK_WAIT)
+    }
+
+    fn open_within(
+        dir: &Path,
+        job: JobId,
+        destination: u32,
+        wait: Duration,
+    ) -> Result<PartitionFiles, SortError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|error| IoError::from_os(Action::Create, dir, 0, error))?;
+        let path = dir.join(LOG);
+        let log = open_private(&path)?;
+        lock(&log, &path, wait)?;
+        let mut chunks: BTreeMap<u32, Received> = BTreeMap::new();
+        let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut log_bytes = read_log(dir, job, destination, |entry| {
+            chunks.entry(entry.number.chunk).or_default().note(entry.number);
+            for piece in entry.pieces {
+                let end = ends.entry(piece.partition).or_default();
+                *end = (*end).max(piece.offset.saturating_add(piece.bytes));
+            }
+        })?;
+        if log_bytes == 0 {
+            let header = header(job, destination);
+            log.write_all_at(&header, 0).map_err(|error| IoError::from_os(Action::Write, &path, 0, error))?;
+            log_bytes = header.len() as u64;
+        }
+        log.set_len(log_bytes).map_err(|error| IoError::from_os(Action::Resize, &path, 0, error))?;
+        let mut files = BTreeMap::new();
+        for (partition, bytes) in ends {
+            // The file of a partition that is done is gone.
+            if partition_path(dir, partition).exists() {
+                files.insert(
+                    partition,
+                    OpenFile { file: open_private(&partition_path(dir, partition))?, bytes },
+                );
+            }
+        }
+        Ok(PartitionFiles { dir: dir.to_path_buf(), job, destination, log, log_bytes, files, chunks })
+    }
+
+    /// Appends a batch. Returns whether it is new: one that is in the files already changes nothing.
+    ///
+    /// # Errors
+    /// [`IoError::Corrupt`] for a batch that was damaged on its way, or is for another destination, and the errors of
+    /// the file system. The batch does not count then, and may be appended again.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<bool, SortError> {
+        let path = self.dir.join(LOG);
+        let batch = Batch::parse(bytes).map_err(|what| damaged(&path, self.log_bytes, what))?;
+        if batch.job != self.job || batch.number.destination != self.destination {
+            return Err(damaged(&path, self.log_bytes, "a batch is for another destination").into());
+        }
+        if self.chunks.get(&batch.number.chunk).is_some_and(|received| received.has(batch.number)) {
+            return Ok(false);
+        }
+        let mut stored = Vec::with_capacity(batch.pieces.len());
+        for piece in &batch.pieces {
+            stored.push(self.append_piece(piece, &bytes[piece.range.clone()])?);
+        }
+        self.log_batch(&path, batch.number, &stored)?;
+        self.chunks.entry(batch.number.chunk).or_default().note(batch.number);
+        Ok(true)
+    }
+
+    fn append_piece(&mut self, piece: &Piece, bytes: &[u8]) -> Result<StoredPiece, IoError> {
+        let path = partition_path(&self.dir, piece.partition);
+        let open = match self.files.entry(piece.partition) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(new) => new.insert(OpenFile { file: open_private(&path)?, bytes: 0 }),
+        };
+        let offset = open.bytes;
+        open.file.write_all_at(bytes, offset).map_err(|error| {
+            IoError::from_os(Action::Write, &path, offset, error).needing(bytes.len() as u64)
+        })?;
+        open.bytes += bytes.len() as u64;
+        Ok(StoredPiece { partition: piece.partition, sum: piece.sum, offset, bytes: bytes.len() as u64 })
+    }
+
+    fn log_batch(&mut self, path: &Path, number: BatchNumber, pieces: &[StoredPiece]) -> Result<(), IoError> {
+        let mut entry = Vec::with_capacity(ENTRY_BYTES + pieces.len() * PIECE_BYTES);
+        for field in [number.chunk, number.number, u32::from(number.last), pieces.len() as u32] {
+            entry.extend(field.to_le_bytes());
+        }
+        for piece in pieces {
+            entry.extend(piece.partition.to_le_bytes());
+            entry.extend(piece.sum.to_le_bytes());
+            entry.extend(piece.offset.to_le_bytes());
+            entry.extend(piece.bytes.to_le_bytes());
+        }
+        let mut framed = Vec::with_capacity(FRAME_BYTES + entry.len());
+        framed.extend((entry.len() as u32).to_le_bytes());
+        framed.extend(crc32c(&[&entry]).to_le_bytes());
+        framed.extend(entry);
+        self.log
+            .write_all_at(&framed, self.log_bytes)
+            .map_err(|error| IoError::from_os(Action::Write, path, self.log_bytes, error))?;
+        self.log_bytes += framed.len() as u64;
+        Ok(())
+    }
+
+    /// The chunks all of whose batches are in the files, ascending.
+    pub fn complete_chunks(&self) -> Vec<u32> {
+        self.chunks.iter().filter(|(_, received)| received.is_complete()).map(|(&chunk, _)| chunk).collect()
+    }
+
+    /// Bytes in the files.
+    pub fn bytes(&self) -> u64 {
+        self.files.values().map(|open| open.bytes).sum()
+    }
+
+    /// Makes all batches durable.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn sync(&self) -> Result<(), SortError> {
+        for (&partition, open) in &self.files {
+            let path = partition_path(&self.dir, partition);
+            open.file.sync_data().map_err(|error| IoError::from_os(Action::Sync, &path, 0, error))?;
+        }
+        let path = self.dir.join(LOG);
+        Ok(self.log.sync_data().map_err(|error| IoError::from_os(Action::Sync, &path, 0, error))?)
+    }
+
+    /// Removes the file of a partition that is done.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn remove_partition(&mut self, partition: u32) -> Result<(), SortError> {
+        match self.files.remove(&partition) {
+            None => Ok(()),
+            Some(_) => remove(&partition_path(&self.dir, partition)),
+        }
+    }
+
+    /// Removes the destination with all files of its log.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn remove(mut self) -> Result<(), SortError> {
+        while let Some((partition, _)) = self.files.pop_first() {
+            remove(&partition_path(&self.dir, partition))?;
+        }
+        remove(&self.dir.join(LOG))?;
+        // Other files in the directory are not ours; they and the directory stay.
+        let _stays = std::fs::remove_dir(&self.dir);
+        Ok(())
+    }
+}
+
+fn remove(path: &Path) -> Result<(), SortError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(IoError::from_os(Action::Remove, path, 0, error).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch::{batch_bytes, write_batch};
+    use super::*;
+
+    const JOB: JobId = [5; 16];
+
+    fn batch(chunk: u32, number: u32, last: bool, pieces: &[(u32, &[u8])]) -> Vec<u8> {
+        let lengths: Vec<(u32, usize)> = pieces.iter().map(|(part, bytes)| (*part, bytes.len())).collect();
+        let mut bytes = vec![0; batch_bytes(&lengths)];
+        let number = BatchNumber { chunk, destination: 2, number, last };
+        write_batch(JOB, number, &lengths, &mut bytes, |at, out| out.copy_from_slice(pieces[at].1));
+        bytes
+    }
+
+    fn open(dir: &Path) -> PartitionFiles {
+        PartitionFiles::open(dir, JOB, 2).expect("a destination")
+    }
+
+    #[test]
+    fn a_repeated_batch_changes_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = open(dir.path());
+        let first = batch(0, 0, false, &[(3, b"abc"), (4, b"de")]);
+        assert!(files.append(&first).expect("appended"));
+        assert!(files.append(&batch(0, 1, true, &[(3, b"fg")])).expect("appended"));
+        assert!(!files.append(&first).expect("known"));
+        assert_eq!(std::fs::read(partition_path(dir.path(), 3)).expect("a file"), b"abcfg");
+        // Also after the writer was started again.
+        drop(files);
+        let mut files = open(dir.path());
+        assert!(!files.append(&first).expect("known"));
+        assert_eq!((files.bytes(), files.complete_chunks()), (7, vec![0]));
+    }
+
+    #[test]
+    fn chunks_are_complete_when_all_batches_are_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = open(dir.path());
+        files.append(&batch(7, 1, true, &[])).expect("appended");
+        assert!(files.complete_chunks().is_empty());
+        files.append(&batch(7, 0, false, &[(1, b"a")])).expect("appended");
+        assert_eq!(files.complete_chunks(), [7]);
+    }
+
+    #[test]
+    fn a_log_that_ends_within_an_entry_loses_that_entry_only() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = open(dir.path());
+        files.append(&batch(0, 0, true, &[(3, b"abc")])).expect("appended");
+        let whole = files.log_bytes;
+        files.append(&batch(1, 0, true, &[(3, b"lost")])).expect("appended");
+        let ends = whole..files.log_bytes;
+        drop(files);
+        for end in ends {
+            let log = OpenOptions::new().write(true).open(dir.path().join(LOG)).expect("the log");
+            log.set_len(end).expect("a shorter log");
+            let mut again = open(dir.path());
+            assert_eq!(again.complete_chunks(), [0], "log of {end} bytes");
+            assert!(again.append(&batch(1, 0, true, &[(3, b"new!")])).expect("appended"));
+            assert_eq!(std::fs::read(partition_path(dir.path(), 3)).expect("a file"), b"abcnew!");
+        }
+    }
+
+    #[test]
+    fn damaged_batches_and_other_jobs_are_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = open(dir.path());
+        let mut bytes = batch(0, 0, true, &[(3, b"abc")]);
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        let error = files.append(&bytes).expect_err("damaged").to_string();
+        assert!(error.contains("records of a batch are damaged"), "{error}");
+        drop(files);
+        assert!(PartitionFiles::open(dir.path(), JOB, 1).is_err());
+        assert!(PartitionFiles::open(dir.path(), [6; 16], 2).is_err());
+    }
+
+    #[test]
+    fn one_process_writes_at_a_time() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = open(dir.path());
+        let second = || PartitionFiles::open_within(dir.path(), JOB, 2, Duration::from_millis(60));
+        assert!(second().is_err());
+        drop(files);
+        assert!(second().is_ok());
+    }
+
+    #[test]
+    fn only_own_files_are_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = dir.path().join("destination");
+        let mut files = open(&own);
+        files.append(&batch(0, 0, true, &[(3, b"abc"), (4, b"d")])).expect("appended");
+        files.remove_partition(3).expect("removed");
+        assert!(!partition_path(&own, 3).exists() && partition_path(&own, 4).exists());
+        drop(files);
+        // A partition that is done stays removed when the destination is opened again.
+        assert_eq!(open(&own).bytes(), 1);
+        std::fs::write(own.join("other"), b"of somebody else").expect("a file");
+        open(&own).remove().expect("removed");
+        assert_eq!(std::fs::read_dir(&own).expect("the directory").count(), 1);
+    }
+}

@@ -1,0 +1,181 @@
+//! Samples keys of a chunk: one record near each of several evenly spread places, so that long records count by their
+//! bytes, as partitions do.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use ascot_io::{Action, IoError};
+use ascot_record::framing::Partial;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Shuffle;
+use super::bounds::Place;
+use super::chunk_reader::ChunkSpan;
+use crate::api::{Cancel, SortError};
+use crate::records::{Records, with_records};
+
+/// Bytes read at a place at first, and at most.
+const READ_BYTES: usize = 4 << 10;
+const READ_BYTES_MAX: usize = 256 << 10;
+
+/// About `count` places of the records of a chunk. Lines longer than a few hundred kilobytes may be left out.
+///
+/// # Errors
+/// Those of reading the file.
+pub fn sample_chunk(
+    shuffle: &Shuffle,
+    span: &ChunkSpan,
+    count: u32,
+    cancel: &Cancel,
+) -> Result<Vec<Place>, SortError> {
+    let file =
+        File::open(&span.path).map_err(|error| IoError::from_os(Action::Open, &span.path, 0, error))?;
+    // A hint, without which the system also reads what follows a place.
+    let _refused = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
+    let bytes = span.end.saturating_sub(span.start);
+    let mut places = Vec::new();
+    for number in 0..u64::from(count) {
+        cancel.check()?;
+        let (from, to) = (spread(bytes, number, count), spread(bytes, number + 1, count));
+        if from < to {
+            // Within the stretch, a place that depends on its position alone: no period of the data is met.
+            let at = span.start + from + xxh3_64(&(span.position + from).to_le_bytes()) % (to - from);
+            with_records!(&shuffle.records, records => {
+                places.extend(place_near(&**records, &file, span, at)?);
+            });
+        }
+    }
+    Ok(places)
+}
+
+fn spread(bytes: u64, number: u64, count: u32) -> u64 {
+    (u128::from(bytes) * u128::from(number) / u128::from(count)) as u64
+}
+
+/// The place of the first record that begins at or after `at`, or of the one around it if all have one length.
+fn place_near<R: Records>(
+    records: &R,
+    file: &File,
+    span: &ChunkSpan,
+    at: u64,
+) -> Result<Option<Place>, SortError> {
+    if let Some(len) = records.record_bytes() {
+        let start = at - (at - span.start) % len as u64;
+        let bytes = read(file, span, start, len)?;
+        return Ok(place_of(records, bytes, span, start));
+    }
+    // The record that ends at or after the byte before.
+    let from = at.saturating_sub(1);
+    let mut wanted = READ_BYTES;
+    loop {
+        let bytes = read(file, span, from, wanted)?;
+        let ended = bytes.len() < wanted;
+        let first = if at == 0 { Some(0) } else { records.go_on(&bytes, &mut Partial::default()) };
+        let start = first.filter(|&first| from + (first as u64) < span.end);
+        if let Some(first) = start {
+            let mut record = bytes[first..].to_vec();
+            if ended && records.cut(&record, 1).bytes == 0 && !record.is_empty() {
+                record.extend(records.completion());
+            }
+            let len = records.cut(&record, 1).bytes;
+            if len > 0 {
+                record.truncate(len);
+                return Ok(place_of(records, record, span, from + first as u64));
+            }
+        } else if first.is_some() {
+            return Ok(None);
+        }
+        if ended || wanted >= READ_BYTES_MAX {
+            return Ok(None);
+        }
+        wanted *= 4;
+    }
+}
+
+/// Up to `bytes` bytes from `offset` on, not beyond the size of the file when the job began.
+fn read(file: &File, span: &ChunkSpan, offset: u64, bytes: usize) -> Result<Vec<u8>, SortError> {
+    let mut out = vec![0; bytes.min(usize::try_from(span.size.saturating_sub(offset)).unwrap_or(bytes))];
+    let mut done = 0;
+    while done < out.len() {
+        let at = offset + done as u64;
+        match file.read_at(&mut out[done..], at) {
+            Ok(0) => {
+                let path = span.path.clone();
+                return Err(IoError::Truncated { path, offset: at, expected: span.size }.into());
+            }
+            Ok(count) => done += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(IoError::from_os(Action::Read, &span.path, at, error).into()),
+        }
+    }
+    Ok(out)
+}
+
+fn place_of<R: Records>(records: &R, mut record: Vec<u8>, span: &ChunkSpan, start: u64) -> Option<Place> {
+    records.normalise(&mut record);
+    let position = span.position + (start - span.start);
+    let mut place = None;
+    records.each_key(&record, &mut |range, key| {
+        place = Some(Place::new(records, &record[range], key, position));
+    });
+    place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Input, Keys, Output, SortRequest};
+    use ascot_record::keys::{KeyOptions, parse_ranges};
+    use ascot_record::layout::Layout;
+
+    fn sampled(layout: Layout, keys: Keys, content: &[u8], span: (u64, u64), count: u32) -> Vec<Place> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), content).expect("a disk");
+        let (start, end) = span;
+        let size = content.len() as u64;
+        let span = ChunkSpan { path: file.path().into(), start, end, size, position: 1000 + start };
+        let request = SortRequest::new(vec![Input::Program], Output::Stdout, layout, keys);
+        let shuffle = Shuffle::new(&request).expect("records");
+        sample_chunk(&shuffle, &span, count, &Cancel::new()).expect("sampled")
+    }
+
+    #[test]
+    fn samples_of_records_of_one_length_are_records() {
+        let content: Vec<u8> = (0..100u32).flat_map(u32::to_be_bytes).collect();
+        let keys = Keys::Ranges(parse_ranges("0..4").expect("a key"));
+        let places = sampled(Layout::Fixed { len: 4 }, keys, &content, (40, 400), 30);
+        assert_eq!(places.len(), 30);
+        for place in places {
+            let number = u32::from_be_bytes(place.key.try_into().expect("a key of 4 bytes"));
+            assert!(number >= 10 && place.position == 1000 + 4 * u64::from(number));
+        }
+    }
+
+    #[test]
+    fn samples_of_lines_are_lines_that_begin_in_the_chunk() {
+        let content = "one\ntwo\nthree\nfour\nlast line";
+        let lines = |from, to, count| {
+            let options = Keys::Command(KeyOptions::default());
+            let layout = Layout::Lines { delimiter: b'\n' };
+            let places = sampled(layout, options, content.as_bytes(), (from, to), count);
+            places.into_iter().map(|place| String::from_utf8(place.key).expect("text")).collect::<Vec<_>>()
+        };
+        let mut found = lines(0, content.len() as u64, 200);
+        found.dedup();
+        assert_eq!(found, ["one", "two", "three", "four", "last line"]);
+        let mut found = lines(5, 15, 200);
+        found.dedup();
+        assert_eq!(found, ["three", "four"]);
+    }
+
+    #[test]
+    fn long_lines_are_found_and_longer_ones_left_out() {
+        let line = |bytes: usize| [vec![b'a'; bytes], vec![b'\n']].concat();
+        let keys = || Keys::Command(KeyOptions::default());
+        let layout = Layout::Lines { delimiter: b'\n' };
+        let content = line(30_000).repeat(3);
+        assert!(!sampled(layout, keys(), &content, (0, content.len() as u64), 20).is_empty());
+        let content = line(1 << 20);
+        assert!(sampled(layout, keys(), &content, (10, content.len() as u64), 5).is_empty());
+    }
+}
