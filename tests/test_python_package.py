@@ -12,7 +12,7 @@ import ascot
 import pytest
 from support import ROOT
 
-MODULES = sorted(f"ascot.{found.name}" for found in pkgutil.iter_modules(ascot.__path__) if found.name != "_native")
+MODULES = sorted({found.name for found in pkgutil.walk_packages(ascot.__path__, "ascot.")} - {"ascot._native"})
 EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL

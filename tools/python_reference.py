@@ -34,7 +34,14 @@ def assigned(tree, name):
 
 
 def module(name):
-    return ast.parse((PACKAGE / f"{name}.py").read_text())
+    """The tree of a module; that of a package with the functions and classes of its modules, in their order."""
+    folder = PACKAGE / name
+    if not folder.is_dir():
+        return ast.parse((PACKAGE / f"{name}.py").read_text())
+    tree = ast.parse((folder / "__init__.py").read_text())
+    for path in sorted(folder.glob("[!_]*.py")):
+        tree.body += [node for node in ast.parse(path.read_text()).body if is_public(node)]
+    return tree
 
 
 def decorators(node):

@@ -6,6 +6,7 @@ not at all. The names are loaded when they are first used, so that the import is
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ascot import cluster as cluster
     from ascot import errors as errors
     from ascot import index as index
     from ascot import lab as lab
@@ -86,7 +87,7 @@ _MODULES = {
     "views": ("View", "view"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-_SUBMODULES = ("errors", "index", "lab", "plan", "trace")
+_SUBMODULES = ("cluster", "errors", "index", "lab", "plan", "trace")
 
 __all__ = sorted([*(name for name in _MODULE_OF if name != "__version__"), *_SUBMODULES])
 

@@ -6,9 +6,11 @@ __all__ = [
     "Batch",
     "BatchStream",
     "Batches",
+    "ChunkMapper",
     "Flow",
     "Index",
     "IndexWriter",
+    "PartitionFiles",
     "StreamJob",
     "Table",
     "Trace",
@@ -18,7 +20,10 @@ __all__ = [
     "begin_flow",
     "bytes_text",
     "check",
+    "choose_bounds",
+    "cluster_inputs",
     "compare_traces",
+    "count_partitions",
     "count_text",
     "explain",
     "generate",
@@ -29,6 +34,7 @@ __all__ = [
     "lab_sorts",
     "lab_streams",
     "make_view",
+    "mapper_bytes",
     "memory_bytes",
     "open_index",
     "open_trace",
@@ -39,14 +45,18 @@ __all__ = [
     "probe",
     "read_lab_sorts",
     "read_lab_streams",
+    "remove_leftovers",
     "resume",
+    "sample_chunk",
     "seconds_text",
     "simulate",
     "sort",
+    "sort_partition",
     "sort_source",
     "sort_to_batches",
     "split",
     "stop_all",
+    "uniform_bounds",
     "view_batches",
 ]
 
@@ -76,6 +86,16 @@ def generate(options: dict[str, Any], progress: _Report) -> int: ...
 def check(
     inputs: list[str], records: dict[str, Any], threads: int | None, progress: _Report
 ) -> tuple[int, int, int, str, tuple[str, int, int | None] | None]: ...
+def cluster_inputs(options: dict[str, Any]) -> list[tuple[int, int]]: ...
+def sample_chunk(options: dict[str, Any], span: dict[str, Any], count: int) -> bytes: ...
+def choose_bounds(options: dict[str, Any], samples: list[bytes], partitions: int) -> bytes: ...
+def uniform_bounds(options: dict[str, Any], partitions: int) -> bytes: ...
+def count_partitions(bounds: bytes) -> int: ...
+def mapper_bytes(chunk_bytes: int, partitions: int) -> int: ...
+def remove_leftovers(dirs: list[str]) -> None: ...
+def sort_partition(
+    options: dict[str, Any], dir: _Path, job: bytes, destination: int, partition: int, chunks: int
+) -> _Told: ...
 def plan(options: dict[str, Any]) -> _Told: ...
 def plan_cluster(options: dict[str, Any], nodes: int) -> _Told: ...
 def cheapest_cluster(options: dict[str, Any], within_seconds: float | None, most_nodes: int) -> _Told: ...
@@ -126,6 +146,26 @@ class BatchStream:
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
     def close(self) -> None: ...
+
+@final
+class ChunkMapper:
+    def __new__(
+        cls, options: dict[str, Any], bounds: bytes, job: bytes, chunk_bytes: int, batch_bytes: int
+    ) -> ChunkMapper: ...
+    def map(self, span: dict[str, Any]) -> tuple[int, int, str, float, float]: ...
+    def batches(self, partitions: list[int]) -> int: ...
+    def batch(self, chunk: int, destination: int, partitions: list[int], number: int, count: int) -> bytes: ...
+
+@final
+class PartitionFiles:
+    @property
+    def nbytes(self) -> int: ...
+    def __new__(cls, dir: _Path, job: bytes, destination: int) -> PartitionFiles: ...
+    def append(self, batch: bytes) -> bool: ...
+    def complete_chunks(self) -> list[int]: ...
+    def sync(self) -> None: ...
+    def remove_partition(self, partition: int) -> None: ...
+    def remove(self) -> None: ...
 
 @final
 class Flow:

@@ -5,6 +5,7 @@
 //!   request            a dictionary of the package, as a request for a library
 //!   jobs, tools        sort, merge, split, explain; generate and check records
 //!   plans              plans without files, simulations, measurements of volumes
+//!   cluster            chunks, batches and partitions of a sort on a cluster
 //!   views, indexes     open views and indexed directories; `view_batches` and `index_batches` give them as Arrow
 //!   arrow              Python objects as Arrow batches, and batches as Python objects
 //!   lab, traces        studies, and the I/O of programs, whose results are tables
@@ -15,6 +16,7 @@
 //! The package (`python/ascot`) has the interface for users; the functions here may change with it.
 
 mod arrow;
+mod cluster;
 mod cluster_plans;
 mod errors;
 mod index_batches;
@@ -40,6 +42,11 @@ mod _native {
     #[pymodule_export]
     use super::arrow::{
         Batch, BatchStream, Flow, StreamJob, begin_flow, pass_batches, sort_source, sort_to_batches,
+    };
+    #[pymodule_export]
+    use super::cluster::{
+        ChunkMapper, PartitionFiles, choose_bounds, cluster_inputs, count_partitions, mapper_bytes,
+        remove_leftovers, sample_chunk, sort_partition, uniform_bounds,
     };
     #[pymodule_export]
     use super::cluster_plans::{cheapest_cluster, plan_cluster};

@@ -1,0 +1,265 @@
+//! The native half of a sort on a cluster (`ascot_sort::shuffle`) for the actors of `ascot.cluster`. Every call
+//! releases the interpreter while it moves bytes, except that a batch is copied to its Python object.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+
+use ascot_io::Unpoisoned;
+use ascot_sort::shuffle::{self, BatchNumber, Bounds, ChunkSpan, JobId, PartitionPieces, Shuffle, bounds};
+use ascot_sort::{Input, Removal, SortError, SortRequest, Writes};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+
+use crate::errors::Failure;
+use crate::jobs::{Told, told_of};
+use crate::request::JobOptions;
+use crate::running::run;
+
+/// A chunk, as the package describes it.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct SpanOptions {
+    path: PathBuf,
+    start: u64,
+    end: u64,
+    size: u64,
+    position: u64,
+}
+
+impl SpanOptions {
+    fn span(self) -> ChunkSpan {
+        let SpanOptions { path, start, end, size, position } = self;
+        ChunkSpan { path, start, end, size, position }
+    }
+}
+
+/// The records and the request of a job.
+fn shuffle_of(options: &JobOptions) -> Result<(Shuffle, SortRequest), Failure> {
+    let request = options.request(Writes::Nothing)?;
+    Ok((Shuffle::new(&request)?, request))
+}
+
+/// The size and the time of the last change, ns, of each input, which is as a cluster needs it.
+#[pyfunction]
+pub fn cluster_inputs(py: Python<'_>, options: JobOptions) -> PyResult<Vec<(u64, i128)>> {
+    let finished = run(py, None, |_, _| -> Result<_, Failure> {
+        let (shuffle, request) = shuffle_of(&options)?;
+        Ok(shuffle::check_inputs(&shuffle, &request)?)
+    })?;
+    Ok(finished.result)
+}
+
+/// Places of about `count` records of a chunk, as bytes.
+#[pyfunction]
+pub fn sample_chunk(
+    py: Python<'_>,
+    options: JobOptions,
+    span: SpanOptions,
+    count: u32,
+) -> PyResult<Py<PyBytes>> {
+    let span = span.span();
+    let finished = run(py, None, |_, cancel| -> Result<_, Failure> {
+        let (shuffle, _) = shuffle_of(&options)?;
+        Ok(bounds::encode(&shuffle::sample_chunk(&shuffle, &span, count, cancel)?))
+    })?;
+    Ok(PyBytes::new(py, &finished.result).unbind())
+}
+
+/// Bounds that divide the sampled places into about `partitions` equal shares, as bytes.
+#[pyfunction]
+pub fn choose_bounds(
+    py: Python<'_>,
+    options: JobOptions,
+    samples: Vec<PyBackedBytes>,
+    partitions: usize,
+) -> PyResult<Py<PyBytes>> {
+    let finished = run(py, None, |_, _| -> Result<_, Failure> {
+        let (shuffle, _) = shuffle_of(&options)?;
+        let mut places = Vec::new();
+        for sample in &samples {
+            places.extend(bounds::decode(sample)?);
+        }
+        Ok(bounds::encode(&bounds::choose(&shuffle, places, partitions)))
+    })?;
+    Ok(PyBytes::new(py, &finished.result).unbind())
+}
+
+/// Bounds of `partitions` for keys whose first bytes are spread evenly, as bytes.
+#[pyfunction]
+pub fn uniform_bounds(py: Python<'_>, options: JobOptions, partitions: usize) -> PyResult<Py<PyBytes>> {
+    let bytes = py.detach(|| -> Result<_, Failure> {
+        let (shuffle, _) = shuffle_of(&options)?;
+        Ok(bounds::encode(&bounds::uniform(&shuffle, partitions)))
+    })?;
+    Ok(PyBytes::new(py, &bytes).unbind())
+}
+
+/// The number of partitions that these bounds make.
+#[pyfunction]
+pub fn count_partitions(bounds: &[u8]) -> PyResult<usize> {
+    Ok(Bounds::decode(bounds).map_err(Failure::from)?.partitions())
+}
+
+/// Memory of a mapper of chunks of so many bytes, bytes.
+#[pyfunction]
+pub fn mapper_bytes(chunk_bytes: usize, partitions: usize) -> usize {
+    shuffle::chunk_mapper::memory_bytes(chunk_bytes, partitions)
+}
+
+/// Maps chunks, and makes their batches.
+#[pyclass(frozen)]
+pub struct ChunkMapper {
+    mapper: Mutex<shuffle::ChunkMapper>,
+}
+
+#[pymethods]
+impl ChunkMapper {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        options: JobOptions,
+        bounds: PyBackedBytes,
+        job: JobId,
+        chunk_bytes: usize,
+        batch_bytes: usize,
+    ) -> PyResult<ChunkMapper> {
+        let mapper = py.detach(|| -> Result<_, Failure> {
+            let (shuffle, _) = shuffle_of(&options)?;
+            let bounds = Bounds::decode(&bounds)?;
+            Ok(shuffle::ChunkMapper::new(shuffle, bounds, job, chunk_bytes, batch_bytes)?)
+        })?;
+        Ok(ChunkMapper { mapper: Mutex::new(mapper) })
+    }
+
+    /// Reads a chunk and groups its records. Returns their number, bytes and sum, and the seconds of reading and of
+    /// grouping.
+    fn map(&self, py: Python<'_>, span: SpanOptions) -> PyResult<(u64, u64, String, f64, f64)> {
+        let span = span.span();
+        let finished = run(py, None, |_, cancel| self.mapper().map(&span, cancel))?;
+        let shuffle::MappedChunk { sum, reading, grouping } = finished.result;
+        Ok((sum.count, sum.bytes, sum.to_string(), reading.as_secs_f64(), grouping.as_secs_f64()))
+    }
+
+    /// The number of batches of the chunk for some partitions.
+    fn batches(&self, partitions: Vec<u32>) -> u32 {
+        self.mapper().batches(&partitions)
+    }
+
+    /// Batch `number` of `count` of the chunk for a destination with these partitions.
+    fn batch(
+        &self,
+        py: Python<'_>,
+        chunk: u32,
+        destination: u32,
+        partitions: Vec<u32>,
+        number: u32,
+        count: u32,
+    ) -> PyResult<Py<PyBytes>> {
+        let last = number + 1 == count;
+        let number = BatchNumber { chunk, destination, number, last };
+        let bytes = self.mapper().batch(&partitions, number, count, |len, write| {
+            PyBytes::new_with(py, len, |out| {
+                write(out);
+                Ok(())
+            })
+            .map(Bound::unbind)
+        })?;
+        Ok(bytes)
+    }
+}
+
+impl ChunkMapper {
+    fn mapper(&self) -> MutexGuard<'_, shuffle::ChunkMapper> {
+        self.mapper.lock().unpoisoned()
+    }
+}
+
+/// A destination: the files of its partitions.
+#[pyclass(frozen)]
+pub struct PartitionFiles {
+    files: Mutex<Option<shuffle::PartitionFiles>>,
+}
+
+#[pymethods]
+impl PartitionFiles {
+    #[new]
+    fn new(py: Python<'_>, dir: PathBuf, job: JobId, destination: u32) -> PyResult<PartitionFiles> {
+        let files =
+            py.detach(|| shuffle::PartitionFiles::open(&dir, job, destination)).map_err(Failure::from)?;
+        Ok(PartitionFiles { files: Mutex::new(Some(files)) })
+    }
+
+    /// Appends a batch; returns whether it is new.
+    fn append(&self, py: Python<'_>, batch: PyBackedBytes) -> PyResult<bool> {
+        py.detach(|| self.with(|files| files.append(&batch)))
+    }
+
+    /// The chunks whose batches are all there.
+    fn complete_chunks(&self) -> PyResult<Vec<u32>> {
+        self.with(|files| Ok(files.complete_chunks()))
+    }
+
+    /// Bytes in the files.
+    #[getter]
+    fn nbytes(&self) -> PyResult<u64> {
+        self.with(|files| Ok(files.bytes()))
+    }
+
+    /// Makes all batches durable.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.with(|files| files.sync()))
+    }
+
+    /// Removes the file of a partition.
+    fn remove_partition(&self, py: Python<'_>, partition: u32) -> PyResult<()> {
+        py.detach(|| self.with(|files| files.remove_partition(partition)))
+    }
+
+    /// Removes all files.
+    fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        let files = self.files.lock().unpoisoned().take();
+        py.detach(|| files.map_or(Ok(()), shuffle::PartitionFiles::remove)).map_err(Failure::from)?;
+        Ok(())
+    }
+}
+
+impl PartitionFiles {
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut shuffle::PartitionFiles) -> Result<T, SortError>,
+    ) -> PyResult<T> {
+        let mut files = self.files.lock().unpoisoned();
+        let files = files.as_mut().ok_or_else(|| Failure::Request("the files were removed".into()))?;
+        Ok(work(files).map_err(Failure::from)?)
+    }
+}
+
+/// Removes what killed sorts left in some directories: spills, and outputs that are not complete. Those of running sorts
+/// stay.
+#[pyfunction]
+pub fn remove_leftovers(py: Python<'_>, dirs: Vec<PathBuf>) -> PyResult<()> {
+    py.detach(|| ascot_sort::clean(&dirs, Removal::Everything)).map_err(Failure::from)?;
+    Ok(())
+}
+
+/// Sorts a partition of a destination that has all batches of `chunks` chunks to the output of the options; returns
+/// the report.
+#[pyfunction]
+pub fn sort_partition(
+    py: Python<'_>,
+    options: JobOptions,
+    dir: PathBuf,
+    job: JobId,
+    destination: u32,
+    partition: u32,
+    chunks: u32,
+) -> PyResult<Told> {
+    let finished = run(py, None, |observer, cancel| -> Result<_, Failure> {
+        let pieces = PartitionPieces::open(&dir, job, destination, partition, chunks)?;
+        let (inputs, output, records) = (vec![Input::Program], options.output()?, options.records.records()?);
+        let request = options.request_with(inputs, output, records, Writes::SpillsAndOutput)?;
+        Ok(shuffle::sort_partition(&request, pieces, observer, cancel)?)
+    })?;
+    told_of(finished)
+}

@@ -1,0 +1,278 @@
+"""The processes of a job on a node: workers, which map chunks and sort partitions, and one writer, which appends
+batches to the files of its destinations.
+
+A fault of a call is a result, not an exception: a pair of None and the exception, or of the value and None.
+
+Invariants: a worker has at most WINDOW batches without an answer for each destination, and `in_flight` in all. Only
+batches travel between nodes, and Ray drops each as soon as it is appended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from socket import gethostname
+from time import monotonic
+from typing import Any
+
+from ascot import _native
+from ascot.errors import AscotError, FileError
+
+__all__ = ["SPILLS", "Worker", "Writer"]
+
+WINDOW = 2
+# The directory for spills of sorts, beside destinations.
+SPILLS = "sorting"
+
+
+def guarded(work: Callable[[], Any]) -> tuple[Any, AscotError | None]:
+    """The value of `work` and None, or None and its exception."""
+    try:
+        return work(), None
+    except AscotError as error:
+        return None, error
+    except OSError as error:
+        return None, FileError(str(error), filename=error.filename, errno=error.errno)
+
+
+class Peaks:
+    """The most memory of a process, looked at after each call. Pages shared with other processes do not count."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def look(self) -> None:
+        """Looks at the memory that the process has now."""
+        with open("/proc/self/statm") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+        self.bytes = max(self.bytes, (resident - shared) * os.sysconf("SC_PAGE_SIZE"))
+
+
+class Worker:
+    """Maps chunks and sorts partitions, one at a time."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._mapper: Any = None
+        self._peaks = Peaks()
+
+    def facts(self) -> dict[str, Any]:
+        """Versions, and the directories for temporary files with their volume and its free bytes."""
+        given = self._settings["options"]["temp"]
+        usual = os.environ.get("ASCOT_TMPDIR") or os.environ.get("TMPDIR") or self._settings["usual_temp"]
+        volumes = []
+        for directory in given or [usual or tempfile.gettempdir()]:
+            volumes.append(guarded(partial(_volume, directory)))
+        return {
+            "ascot": _native.__version__,
+            "python": ".".join(map(str, sys.version_info[:2])),
+            "host": gethostname(),
+            "volumes": volumes,
+        }
+
+    def inputs(self) -> Any:
+        """The sizes of the inputs as this node sees them."""
+        return guarded(lambda: _native.cluster_inputs(self._settings["options"]))
+
+    def sample(self, span: dict[str, Any], count: int) -> Any:
+        """Places of some records of a chunk."""
+        return guarded(lambda: _native.sample_chunk(self._settings["options"], span, count))
+
+    def begin(self, bounds: bytes) -> Any:
+        """Makes the memory of the mapper, which all chunks use."""
+        shape = self._settings["shape"]
+        job = bytes.fromhex(self._settings["job"])
+        sizes = (shape["chunk_bytes"], shape["batch_bytes"])
+        made = guarded(lambda: _native.ChunkMapper(self._settings["options"], bounds, job, *sizes))
+        self._mapper = made[0]
+        return None, made[1]
+
+    def end(self) -> int:
+        """Gives the memory of the mapper back; returns the most memory that the process had, bytes."""
+        self._peaks.look()
+        self._mapper = None
+        return self._peaks.bytes
+
+    def map(self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int], Any]]) -> Any:
+        """Maps a chunk and pushes its batches to the writers of `targets`: destination, partitions, writer."""
+        return guarded(lambda: self._map(number, span, targets))
+
+    def _map(self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int], Any]]) -> dict[str, Any]:
+        began = monotonic()
+        records, size, checksum, reading, grouping = self._mapper.map(span)
+        sender = Sender(self._settings["shape"]["in_flight"])
+        counts = [self._mapper.batches(partitions) for _, partitions, _ in targets]
+        # The destinations take turns, so that all writers have work.
+        for turn in range(max(counts, default=0)):
+            for (destination, partitions, writer), count in zip(targets, counts, strict=True):
+                if turn < count and destination not in sender.failed:
+                    batch = self._mapper.batch(number, destination, partitions, turn, count)
+                    self._peaks.look()
+                    sender.send(destination, writer, batch)
+        sender.drain()
+        return {
+            "records": records,
+            "bytes": size,
+            "sum": checksum,
+            "done": [one for one, _, _ in targets if one not in sender.failed],
+            "failed": list(sender.failed.items()),
+            "repeated": sender.repeated,
+            "sent_bytes": sender.bytes,
+            "reading": reading,
+            "grouping": grouping,
+            "blocked": sender.blocked,
+            "seconds": monotonic() - began,
+        }
+
+    def sort(self, options: dict[str, Any], place: dict[str, Any], partition: int, chunks: int) -> Any:
+        """Sorts a partition to the output of `options`; returns the report."""
+        job = bytes.fromhex(self._settings["job"])
+        directory, destination = place["directory"], place["number"]
+        began = monotonic()
+        for spills in options["temp"]:
+            os.makedirs(spills, mode=0o700, exist_ok=True)
+        done = guarded(lambda: _native.sort_partition(options, directory, job, destination, partition, chunks)[0])
+        self._peaks.look()
+        return done[0] and (done[0], monotonic() - began), done[1]
+
+
+class Sender:
+    """Pushes batches to writers, and waits where too many have no answer."""
+
+    def __init__(self, in_flight: int) -> None:
+        self._ray: Any = import_module("ray")
+        self._in_flight = in_flight
+        # Answers to come: for each destination, and all of them, the oldest first.
+        self._waiting: dict[int, deque[Any]] = {}
+        self._all: deque[tuple[int, Any]] = deque()
+        self.failed: dict[int, BaseException] = {}
+        self.repeated = 0
+        self.bytes = 0
+        self.blocked = 0.0
+
+    def send(self, destination: int, writer: Any, batch: bytes) -> None:
+        """Sends a batch once there is space in the window."""
+        own = self._waiting.setdefault(destination, deque())
+        while len(own) >= WINDOW:
+            self._take(destination, own[0])
+        while len(self._all) >= self._in_flight:
+            self._take(*self._all[0])
+        if destination in self.failed:
+            return
+        began = monotonic()
+        answer = writer.append.remote(destination, batch)
+        self.bytes += len(batch)
+        own.append(answer)
+        self._all.append((destination, answer))
+        self.blocked += monotonic() - began
+
+    def drain(self) -> None:
+        """Waits for all answers."""
+        while self._all:
+            self._take(*self._all[0])
+
+    def _take(self, destination: int, answer: Any) -> None:
+        began = monotonic()
+        try:
+            new, error = self._ray.get(answer)
+            self.repeated += new is False
+        except self._ray.exceptions.RayError as lost:
+            new, error = None, lost
+        self.blocked += monotonic() - began
+        if error is not None:
+            # An exception of Ray may hold what another process cannot load.
+            told = error if isinstance(error, AscotError) else ConnectionError(str(error).splitlines()[0])
+            self.failed.setdefault(destination, told)
+        self._waiting[destination].remove(answer)
+        self._all.remove((destination, answer))
+
+
+class Writer:
+    """Appends batches to the files of the destinations of a node."""
+
+    def __init__(self, job: str) -> None:
+        self._job = bytes.fromhex(job)
+        self._open: dict[int, Any] = {}
+        self._writing = 0.0
+        self._bytes = 0
+        self._peaks = Peaks()
+
+    def exists(self, directory: str) -> bool:
+        """Whether this node has the directory of a destination."""
+        return os.path.exists(os.path.join(directory, "batches"))
+
+    def open(self, number: int, directory: str) -> Any:
+        """Opens or makes a destination; returns the chunks that it has whole."""
+
+        def opened() -> Any:
+            self._open[number] = _native.PartitionFiles(directory, self._job, number)
+            return self._open[number].complete_chunks()
+
+        return guarded(opened)
+
+    def append(self, number: int, batch: bytes) -> Any:
+        """Appends a batch; returns whether it is new."""
+        began = monotonic()
+        done = guarded(lambda: self._open[number].append(batch))
+        self._writing += monotonic() - began
+        self._bytes += len(batch)
+        self._peaks.look()
+        return done
+
+    def sync(self, number: int) -> Any:
+        """Makes the batches of a destination durable."""
+        began = monotonic()
+        done = guarded(lambda: self._open[number].sync())
+        self._writing += monotonic() - began
+        return done
+
+    def remove_partition(self, number: int, partition: int) -> Any:
+        """Removes the file of a partition that is done."""
+        return guarded(lambda: self._open[number].remove_partition(partition))
+
+    def remove(self, number: int, directory: str) -> Any:
+        """Removes a destination, if it is on this node."""
+
+        def removed() -> None:
+            files = self._open.pop(number, None)
+            if files is None and self.exists(directory):
+                files = _native.PartitionFiles(directory, self._job, number)
+            if files is not None:
+                files.remove()
+
+        return guarded(removed)
+
+    def clean(self, destinations: list[tuple[int, str]]) -> Any:
+        """Removes these destinations, what killed sorts left beside them, and the directories of the job."""
+
+        def cleaned() -> None:
+            for number, directory in destinations:
+                _, error = self.remove(number, directory)
+                if error is not None:
+                    raise error
+            for parent in {os.path.dirname(directory) for _, directory in destinations}:
+                spills = os.path.join(parent, SPILLS)
+                _native.remove_leftovers([spills])
+                for one in (spills, parent):
+                    with suppress(OSError):
+                        os.rmdir(one)
+
+        return guarded(cleaned)
+
+    def account(self) -> dict[str, Any]:
+        """Seconds of writing, bytes appended, and the most memory that the process had, since the last account."""
+        told = {"writing": self._writing, "bytes": self._bytes, "peak": self._peaks.bytes}
+        self._writing, self._bytes = 0.0, 0
+        return told
+
+
+def _volume(directory: str) -> tuple[str, int, int]:
+    os.makedirs(directory, exist_ok=True)
+    free = os.statvfs(directory)
+    return os.path.abspath(directory), os.stat(directory).st_dev, free.f_bavail * free.f_frsize

@@ -1,0 +1,558 @@
+"""Runs a job: map and shuffle, then sort and reduce, until every partition is a part of the output.
+
+    chunks of the input          destinations                          parts
+    0 1 2 3 4 5 ...  ──map──▶    0 (node A): partitions 0 3 6  ──sort──▶ part-00000 ...
+                                 1 (node B): partitions 1 4 7
+                                 2 (node C): partitions 2 5 8
+                                 3 (node A): 1 7, 4 (node C): 4         in place of 1, which was lost
+
+A chunk is done for a destination once the writer has all of its batches. A destination that is lost is replaced by
+new ones for those of its partitions that are no parts yet, on the nodes that are left, and every chunk is mapped
+again for them alone. Nothing else is repeated.
+
+Invariants: the journal names what is done before anything relies on it. A part is whole or not there. The output
+appears under its name when all parts are there and their checksum is that of the input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from ascot import _native, errors
+from ascot.cluster.actors import SPILLS
+from ascot.cluster.fleet import Fleet, first_line
+from ascot.cluster.manifest import Destination, JobDirectory, Progress, Sum, spans_of, sync_directory
+from ascot.cluster.nodes import Node
+from ascot.cluster.reports import ClusterReport, Phase
+from ascot.cluster.shares import Shares
+
+__all__ = ["Driver"]
+
+# Samples for each partition: the largest partition is then within about a fifth of the mean.
+SAMPLES_PER_PARTITION = 256
+SAMPLES_MAX = 1 << 16
+# Chunks that are sampled at most: one place in a chunk is as good as one in another.
+SAMPLED_CHUNKS_MAX = 1 << 12
+# A chunk or a partition that fails so often is not tried again.
+ATTEMPTS_MAX = 6
+WAIT_SECONDS = 0.5
+REMOVE_SECONDS = 60
+
+
+@dataclass(slots=True)
+class Call:
+    """A call of a worker without an answer yet."""
+
+    node: Node
+    worker: Any
+    number: int
+    destination: int | None = None
+
+
+class Driver:
+    """A run of a job, from its beginning or from where an earlier run was when it ended."""
+
+    def __init__(
+        self,
+        ray: Any,
+        fleet: Fleet,
+        directory: JobDirectory,
+        job: dict[str, Any],
+        done: Progress,
+        report: Callable[..., object] | None,
+    ) -> None:
+        self._ray, self._fleet, self._directory, self._job, self._done = ray, fleet, directory, job, done
+        self._report = report
+        self._options: dict[str, Any] = job["options"]
+        sizes = [(path, size) for path, size, _ in job["inputs"]]
+        self._spans = spans_of(sizes, job["shape"]["chunk_bytes"], job["record_bytes"])
+        self._total = sum(size for _, size in sizes)
+        self._bounds = b""
+        self._partitions = 0
+        # The destination of each partition.
+        self._owner: dict[int, int] = {}
+        self._nodes: dict[int, Node] = {}
+        self._attempts: dict[tuple[str, int], int] = {}
+        self._phases: list[Phase] = []
+        self._is_mapping = False
+        self._mapped_again = self._sent_again = self._repeated = 0
+        self._peaks: dict[str, dict[Any, int]] = {}
+
+    # ---------------------------------------------------------------- the whole job
+
+    def run(self, start_seconds: float) -> ClusterReport:
+        """Runs the job to its end."""
+        began = time.monotonic()
+        self._check_parts()
+        self._find_bounds()
+        self._find_destinations()
+        while self._missing_parts():
+            self._map_phase()
+            self._sort_phase()
+        whole = self._commit()
+        report = ClusterReport(
+            seconds=time.monotonic() - began,
+            start_seconds=start_seconds,
+            records=whole.records,
+            bytes=whole.bytes,
+            checksum=f"{whole.checksum:032x}",
+            partitions=self._partitions,
+            chunks=len(self._spans),
+            phases=tuple(self._phases),
+            memory_per_node=self._job["memory_per_node"],
+            peak_memory_bytes=self._peak(),
+            mapped_again_bytes=self._mapped_again,
+            sent_again_bytes=self._sent_again,
+            repeated_batches=self._repeated,
+            lost_nodes=tuple(self._fleet.lost),
+        )
+        self._remove_files()
+        return report
+
+    def _check_parts(self) -> None:
+        """Forgets parts of an earlier run whose files are gone or have another length."""
+        if self._done.committed or not os.path.isdir(self._job["staging"]):
+            return
+        _native.remove_leftovers([self._job["staging"]])
+        for number, part in list(self._done.parts.items()):
+            name = self._part_name(number)
+            if not os.path.exists(name) or os.path.getsize(name) != part.bytes:
+                self._done.take(self._directory.note(event="part lost", number=number))
+
+    def _part_name(self, partition: int) -> str:
+        return os.path.join(self._job["staging"], f"part-{partition:05}")
+
+    def _missing_parts(self) -> list[int]:
+        return [one for one in range(self._partitions) if one not in self._done.parts]
+
+    def _tell(self, phase: str, done: int, began: float, detail: str, share: float) -> None:
+        if self._report is not None:
+            elapsed = max(time.monotonic() - began, 1e-9)
+            self._report(phase, done, self._total, done / elapsed, detail, "", None, share)
+
+    # ---------------------------------------------------------------- bounds
+
+    def _find_bounds(self) -> None:
+        stored = self._directory.bounds()
+        if stored is None:
+            shares = Shares()
+            stored = self._new_bounds(shares)
+            self._directory.write_bounds(stored)
+            if not self._job["uniform"]:
+                self._phases.append(shares.phase("sample", list(self._fleet.nodes), ("reading",)))
+        self._bounds = stored
+        self._partitions = _native.count_partitions(stored)
+
+    def _new_bounds(self, shares: Shares) -> bytes:
+        wanted = self._job["shape"]["partitions"]
+        if self._job["uniform"]:
+            return _native.uniform_bounds(self._options, wanted)
+        samples = min(SAMPLES_MAX, SAMPLES_PER_PARTITION * wanted)
+        stride = max(1, len(self._spans) // SAMPLED_CHUNKS_MAX)
+        chosen = range(0, len(self._spans), stride)
+        whole = sum(self._spans[number].end - self._spans[number].start for number in chosen)
+        found: dict[int, bytes] = {}
+        queue = deque(chosen)
+        running: dict[Any, Call] = {}
+        while True:
+            for node, worker in self._idle(running):
+                if queue:
+                    number = queue.popleft()
+                    span = self._spans[number]
+                    count = -(-samples * (span.end - span.start) // max(1, whole))
+                    running[worker.sample.remote(span.to_native(), count)] = Call(node, worker, number)
+            if not running:
+                break
+            for call, answer in self._finished(running):
+                if answer is None:
+                    self._again("chunk", call.number, queue)
+                    self._repair(call.node, running)
+                    continue
+                places, error = answer
+                if error is not None:
+                    raise error
+                found[call.number] = places
+                shares.add(call.node, len(places))
+            self._tell("sample", 0, shares.began, f"{len(found)} of {len(chosen)} chunks", 0.0)
+        return _native.choose_bounds(self._options, [found[number] for number in sorted(found)], wanted)
+
+    # ---------------------------------------------------------------- calls of workers
+
+    def _idle(self, running: dict[Any, Call]) -> list[tuple[Node, Any]]:
+        busy = [call.worker for call in running.values()]
+        return [(node, one) for node in self._fleet.nodes for one in node.workers if one not in busy]
+
+    def _finished(self, running: dict[Any, Call]) -> list[tuple[Call, Any]]:
+        """The calls that have ended, each with its answer; None if the worker is lost."""
+        ready, _ = self._ray.wait(list(running), num_returns=1, timeout=WAIT_SECONDS)
+        found = []
+        for one in ready:
+            call = running.pop(one)
+            try:
+                found.append((call, self._ray.get(one)))
+            except self._ray.exceptions.RayTaskError as error:
+                raise errors.InternalError(f"node {call.node.name}: {error}") from error
+            except self._ray.exceptions.RayError:
+                found.append((call, None))
+        return found
+
+    def _again(self, kind: str, number: int, queue: deque[int]) -> None:
+        """Puts a chunk or a partition that failed into the queue."""
+        attempts = self._attempts[kind, number] = self._attempts.get((kind, number), 0) + 1
+        if attempts >= ATTEMPTS_MAX:
+            raise errors.AscotError(
+                f"{kind} {number} failed {attempts} times\n  the processes that worked on it ended: look at the logs "
+                "of Ray (/tmp/ray/session_latest/logs), and whether the nodes have enough memory"
+            )
+        queue.append(number)
+
+    def _repair(self, node: Node, running: dict[Any, Call]) -> None:
+        """Replaces the dead processes of a node, or excludes it with its destinations."""
+        busy = [call.worker for call in running.values()]
+        writer_replaced, workers = self._fleet.repair(node, busy)
+        if node not in self._fleet.nodes:
+            self._lose(node)
+            return
+        for worker in workers if self._is_mapping else ():
+            self._begin(node, worker)
+        if writer_replaced:
+            for number in [one for one, owner in self._nodes.items() if owner is node]:
+                self._open(node, self._done.destinations[number])
+
+    def _exclude(self, node: Node, reason: str) -> None:
+        self._fleet.exclude(node, reason)
+        self._lose(node)
+
+    def _begin(self, node: Node, worker: Any) -> None:
+        _, error = node.answer(worker.begin.remote(self._bounds))
+        if error is not None:
+            raise error
+
+    # ---------------------------------------------------------------- destinations
+
+    def _find_destinations(self) -> None:
+        """Opens the destinations of an earlier run that are still there, and makes new ones for all other
+        partitions."""
+        for destination in self._done.destinations.values():
+            for partition in destination.partitions:
+                self._owner[partition] = destination.number
+        for destination in list(self._done.destinations.values()):
+            if not destination.lost:
+                self._find(destination)
+        self._replace_lost()
+
+    def _find(self, destination: Destination) -> None:
+        load = {node.id: 0 for node in self._fleet.nodes}
+        for node in self._nodes.values():
+            load[node.id] = load.get(node.id, 0) + 1
+        nodes = sorted(self._fleet.nodes, key=lambda node: (node.id != destination.node, load[node.id]))
+        for node in nodes:
+            found = self._ray.get(node.writer.exists.remote(destination.directory))
+            if found:
+                self._open(node, destination)
+                return
+        self._forget(destination)
+
+    def _open(self, node: Node, destination: Destination) -> None:
+        """Opens a destination; the chunks that its files have, and whose sum is known, are done, and no others."""
+        try:
+            chunks, error = node.answer(node.writer.open.remote(destination.number, destination.directory))
+        except self._ray.exceptions.RayError as lost:
+            chunks, error = None, errors.AscotError(first_line(lost))
+        if error is not None:
+            self._exclude(node, str(error).splitlines()[0])
+            return
+        # If the sum of a chunk never arrived, it is mapped again, and the writers ignore its batches.
+        destination.chunks = set(chunks) & self._done.chunk_sums.keys()
+        self._nodes[destination.number] = node
+
+    def _forget(self, destination: Destination) -> None:
+        self._done.take(self._directory.note(event="lost", destinations=[destination.number]))
+        self._nodes.pop(destination.number, None)
+
+    def _lose(self, node: Node) -> None:
+        """Replaces the destinations of an excluded node."""
+        for number in [one for one, owner in self._nodes.items() if owner is node]:
+            self._forget(self._done.destinations[number])
+        self._replace_lost()
+
+    def _replace_lost(self) -> None:
+        """Makes destinations for the partitions that have none and are no parts yet."""
+        wanted = []
+        for partition in self._missing_parts():
+            number = self._owner.get(partition)
+            if number is None or self._done.destinations[number].lost:
+                wanted.append(partition)
+        if wanted:
+            self._make_destinations(wanted)
+
+    def _make_destinations(self, partitions: list[int]) -> None:
+        """Divides partitions among the directories of the nodes, which take turns."""
+        places = [(node, directory) for node in self._fleet.nodes for directory in node.temp]
+        for at, (node, directory) in enumerate(places):
+            own = partitions[at :: len(places)]
+            if not own or node not in self._fleet.nodes:
+                continue
+            number = max(self._done.destinations, default=-1) + 1
+            name = os.path.join(self._place(directory), f"{node.id[:8]}-{number}")
+            self._done.take(
+                self._directory.note(event="destination", number=number, node=node.id, directory=name, partitions=own)
+            )
+            for partition in own:
+                self._owner[partition] = number
+            self._nodes[number] = node
+            self._open(node, self._done.destinations[number])
+
+    def _place(self, directory: str) -> str:
+        """The directory of the job in one for temporary files."""
+        return os.path.join(directory, f"ascot-cluster-{self._job['job']}")
+
+    # ---------------------------------------------------------------- map and shuffle
+
+    def _targets(self, chunk: int, needed: set[int] | None = None) -> list[int]:
+        """The destinations that lack a chunk and still need it."""
+        needed = self._needed() if needed is None else needed
+        return sorted(number for number in needed if chunk not in self._done.destinations[number].chunks)
+
+    def _needed(self) -> set[int]:
+        return {self._owner[partition] for partition in self._missing_parts()}
+
+    def _lacking(self) -> list[int]:
+        """The chunks that a destination lacks."""
+        needed = self._needed()
+        return [chunk for chunk in range(len(self._spans)) if self._targets(chunk, needed)]
+
+    def _map_phase(self) -> None:
+        queue = deque(self._lacking())
+        if not queue:
+            return
+        shares = Shares()
+        self._is_mapping = True
+        for node in list(self._fleet.nodes):
+            for worker in node.workers:
+                self._begin(node, worker)
+        running: dict[Any, Call] = {}
+        while True:
+            for node, worker in self._idle(running):
+                self._map_next(node, worker, queue, running)
+            if not running:
+                break
+            for call, answer in self._finished(running):
+                if answer is None:
+                    self._again("chunk", call.number, queue)
+                    self._repair(call.node, running)
+                else:
+                    self._take_mapped(call, answer, shares, queue, running)
+            # Destinations that were made meanwhile need chunks that are done for others.
+            if not queue and not running:
+                queue.extend(self._lacking())
+            done = sum(one.bytes for one in self._done.chunk_sums.values())
+            detail = f"{len(self._done.chunk_sums)} of {len(self._spans)} chunks"
+            self._tell("map and shuffle", done, shares.began, detail, done / max(1, self._total) / 2)
+        self._is_mapping = False
+        self._end_mapping(shares)
+
+    def _map_next(self, node: Node, worker: Any, queue: deque[int], running: dict[Any, Call]) -> None:
+        while queue:
+            chunk = queue.popleft()
+            numbers = self._targets(chunk)
+            if numbers:
+                destinations = [self._done.destinations[number] for number in numbers]
+                targets = [(one.number, one.partitions, self._nodes[one.number].writer) for one in destinations]
+                span = self._spans[chunk].to_native()
+                running[worker.map.remote(chunk, span, targets)] = Call(node, worker, chunk)
+                return
+
+    def _take_mapped(
+        self, call: Call, answer: Any, shares: Shares, queue: deque[int], running: dict[Any, Call]
+    ) -> None:
+        told, error = answer
+        if error is not None:
+            raise error
+        chunk, own = call.number, Sum(told["records"], told["bytes"], int(told["sum"], 16))
+        before = self._done.chunk_sums.get(chunk)
+        if before is not None:
+            self._mapped_again += own.bytes
+            self._sent_again += told["sent_bytes"]
+            if before != own:
+                raise errors.InvalidRequest(
+                    f"{self._spans[chunk].path} changed while it was sorted\n  start the job again when no program "
+                    "writes to its inputs"
+                )
+        self._repeated += told["repeated"]
+        done = [one for one in told["done"] if not self._done.destinations[one].lost]
+        if done:
+            event = {"number": chunk, "destinations": done, "records": own.records, "bytes": own.bytes}
+            self._done.take(self._directory.note(event="chunk", sum=told["sum"], **event))
+        times = {name: told[name] for name in ("reading", "grouping", "blocked")}
+        shares.add(call.node, own.bytes, **times)
+        for number, fault in told["failed"]:
+            self._take_fault(number, fault, running)
+        if self._targets(chunk):
+            self._again("chunk", chunk, queue)
+
+    def _take_fault(self, number: int, fault: BaseException, running: dict[Any, Call]) -> None:
+        """A writer did not append a batch."""
+        node = self._nodes.get(number)
+        if node is None or node not in self._fleet.nodes:
+            return
+        if isinstance(fault, errors.Damaged):
+            # The batch was damaged on its way: the chunk is mapped again.
+            return
+        if isinstance(fault, errors.AscotError):
+            self._exclude(node, str(fault).splitlines()[0])
+        else:
+            self._repair(node, running)
+
+    def _end_mapping(self, shares: Shares) -> None:
+        for number, node in list(self._nodes.items()):
+            if self._done.destinations[number].lost:
+                continue
+            try:
+                _, error = node.answer(node.writer.sync.remote(number))
+            except self._ray.exceptions.RayError:
+                self._repair(node, {})
+                continue
+            if error is not None:
+                self._exclude(node, str(error).splitlines()[0])
+        for node in list(self._fleet.nodes):
+            self._take_account(node, shares)
+        states = ("reading", "grouping", "blocked", "writing")
+        self._phases.append(shares.phase("map and shuffle", list(self._fleet.nodes), states))
+
+    def _take_account(self, node: Node, shares: Shares) -> None:
+        try:
+            account = node.answer(node.writer.account.remote())
+            peaks = self._peaks.setdefault(node.name, {})
+            peaks["writer"] = account["peak"]
+            shares.add(node, 0, writing=account["writing"])
+            for worker in node.workers:
+                peaks[worker] = node.answer(worker.end.remote())
+        except self._ray.exceptions.RayError:
+            self._repair(node, {})
+
+    def _peak(self) -> int:
+        stores = {node.name: node.store for node in self._fleet.nodes}
+        return max((stores.get(name, 0) + sum(peaks.values()) for name, peaks in self._peaks.items()), default=0)
+
+    # ---------------------------------------------------------------- sort and reduce
+
+    def _sort_phase(self) -> None:
+        queues: dict[str, deque[int]] = {}
+        for partition in self._missing_parts():
+            if self._owner[partition] in self._nodes:
+                node = self._nodes[self._owner[partition]]
+                queues.setdefault(node.id, deque()).append(partition)
+        shares = Shares()
+        running: dict[Any, Call] = {}
+        while True:
+            for node, worker in self._idle(running):
+                self._sort_next(node, worker, queues.get(node.id, deque()), running)
+            if not running:
+                break
+            for call, answer in self._finished(running):
+                if answer is None:
+                    self._again("partition", call.number, queues[call.node.id])
+                    self._repair(call.node, running)
+                else:
+                    self._take_sorted(call, answer, shares)
+            done = sum(one.bytes for one in self._done.parts.values())
+            detail = f"{len(self._done.parts)} of {self._partitions} partitions"
+            self._tell("sort and reduce", done, shares.began, detail, 0.5 + done / max(1, self._total) / 2)
+        for node in list(self._fleet.nodes):
+            self._take_account(node, shares)
+        self._phases.append(shares.phase("sort and reduce", list(self._fleet.nodes), ("sorting",)))
+
+    def _sort_next(self, node: Node, worker: Any, queue: deque[int], running: dict[Any, Call]) -> None:
+        while queue:
+            partition = queue.popleft()
+            number = self._owner[partition]
+            if self._nodes.get(number) is not node:
+                continue
+            # A writer that was replaced may have lost batches; then the destination is filled first.
+            destination = self._done.destinations[number]
+            if len(destination.chunks) < len(self._spans):
+                continue
+            spills = [os.path.join(self._place(directory), SPILLS) for directory in node.temp]
+            options = {**self._options, "output": self._part_name(partition), "temp": spills}
+            options["memory"] = self._job["shape"]["sort_bytes"]
+            place = {"directory": destination.directory, "number": number}
+            call = worker.sort.remote(options, place, partition, len(self._spans))
+            running[call] = Call(node, worker, partition, number)
+            return
+
+    def _take_sorted(self, call: Call, answer: Any, shares: Shares) -> None:
+        told, error = answer
+        if error is not None:
+            self._take_loss(call, error)
+            return
+        result = json.loads(told[0])["result"]
+        event = {"records": result["records_out"], "bytes": result["bytes_out"], "sum": result["checksum"]}
+        self._done.take(self._directory.note(event="part", number=call.number, **event))
+        shares.add(call.node, event["bytes"], sorting=told[1])
+        if call.destination is not None and call.node in self._fleet.nodes:
+            call.node.writer.remove_partition.remote(call.destination, call.number)
+
+    def _take_loss(self, call: Call, error: errors.AscotError) -> None:
+        """A partition could not be sorted. If its bytes are not there or damaged, they are made again."""
+        number = self._owner[call.number]
+        ours = self._done.destinations[number].directory
+        name = str(getattr(error, "filename", None) or "")
+        if not name.startswith(ours):
+            raise error
+        self._again("partition", call.number, deque())
+        if isinstance(error, errors.Damaged | errors.FileMissing):
+            self._make_destinations([call.number])
+        else:
+            self._exclude(call.node, str(error).splitlines()[0])
+
+    # ---------------------------------------------------------------- the end
+
+    def _commit(self) -> Sum:
+        """Gives the output its name, if its parts have the records of the input."""
+        none = Sum(0, 0, 0)
+        read = reduce(Sum.__add__, self._done.chunk_sums.values(), none)
+        written = reduce(Sum.__add__, self._done.parts.values(), none)
+        if read != written:
+            raise errors.InternalError(
+                f"records in and out differ: {read.records} in (checksum {read.checksum:032x}), {written.records} "
+                f"out (checksum {written.checksum:032x})\n  nothing was written to the output; please report this"
+            )
+        staging, output = self._job["staging"], self._job["output"]
+        if not self._done.committed and not os.path.isdir(staging) and os.path.isdir(output):
+            # An earlier run was killed between the rename and its line in the journal.
+            self._done.take(self._directory.note(event="committed"))
+        if not self._done.committed:
+            # A worker that was killed may have left a part that is not complete.
+            _native.remove_leftovers([staging])
+            try:
+                sync_directory(staging)
+                os.rename(staging, output)
+            except OSError as error:
+                raise errors.FileError(
+                    f"{output}: the sorted parts cannot get this name: {error.strerror}\n  they are in {staging}",
+                    filename=output,
+                    errno=error.errno,
+                ) from error
+            sync_directory(os.path.dirname(output))
+            self._done.take(self._directory.note(event="committed"))
+        return written
+
+    def _remove_files(self) -> None:
+        """Removes the destinations, also those that nodes lost and that others see. What is left is no fault."""
+        calls = []
+        for number, node in self._nodes.items():
+            if node in self._fleet.nodes:
+                calls.append(node.writer.remove.remote(number, self._done.destinations[number].directory))
+        if calls:
+            self._ray.wait(calls, num_returns=len(calls), timeout=REMOVE_SECONDS)
+        places = [(one.number, one.directory) for one in self._done.destinations.values()]
+        for node in self._fleet.nodes:
+            self._ray.wait([node.writer.clean.remote(places)], timeout=REMOVE_SECONDS)

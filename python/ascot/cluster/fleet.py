@@ -1,0 +1,183 @@
+"""The nodes that take part in a job: starting their actors, finding out which are lost, and replacing processes.
+
+    a process is killed     another one takes its place on the node; a writer finds its batches in its files
+    a node is lost          no actor of it answers, or no process can be started there: it is excluded
+    a disk reports errors   the node is excluded
+
+Invariant: an excluded node never gets work again in this run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ascot import _native, errors
+from ascot.cluster.nodes import Node, all_answers
+from ascot.units import bytes_text
+
+__all__ = ["Fleet"]
+
+# A process that is unavailable for so long is lost.
+UNAVAILABLE_SECONDS = 8.0
+PING_SECONDS = 2.0
+
+
+class Fleet:
+    """The nodes of a job that are not excluded."""
+
+    def __init__(self, ray: Any, nodes: list[Node], job: dict[str, Any]) -> None:
+        self._ray = ray
+        self.nodes = nodes
+        # Excluded nodes, each with the reason.
+        self.lost: list[tuple[str, str]] = []
+        self._job: str = job["job"]
+        self._workers: int = job["shape"]["workers"]
+        names = ("options", "job", "shape", "usual_temp")
+        self.settings = {name: job[name] for name in names}
+
+    def start(self, sizes: list[int]) -> None:
+        """Starts the actors, and checks that every node has the same versions and sees inputs of these sizes."""
+        for node in self.nodes:
+            node.place_writer(self._job)
+            count = min(self._workers, node.cpus)
+            node.workers = [node.place_worker(self.settings) for _ in range(count)]
+        facts = self._answers(lambda node: node.workers[0].facts.remote())
+        self._take_facts(facts)
+        for node, (seen, error) in self._answers(lambda node: node.workers[0].inputs.remote()):
+            if error is not None:
+                raise errors.InvalidRequest(
+                    f"node {node.name}: {error}\n  every node must see the inputs under the same names"
+                ) from error
+            if [size for size, _ in seen] != sizes:
+                raise errors.InvalidRequest(
+                    f"node {node.name} sees other inputs than this process: their sizes differ\n"
+                    "  put the inputs on storage that all nodes share"
+                )
+
+    def _answers(self, call: Callable[[Node], Any]) -> list[tuple[Node, Any]]:
+        """The answers of all nodes; a node without one is excluded."""
+        found = []
+        for node, answer, error in all_answers(self._ray, list(self.nodes), call):
+            if error is None:
+                found.append((node, answer))
+            else:
+                self.exclude(node, f"its processes do not start: {first_line(error)}")
+        return found
+
+    def _take_facts(self, facts: list[tuple[Node, Any]]) -> None:
+        check_versions([(node.name, told["ascot"]) for node, told in facts], _native.__version__)
+        volumes: dict[tuple[str, int], int] = {}
+        for node, told in facts:
+            for volume, error in told["volumes"]:
+                if error is not None:
+                    raise errors.FileError(
+                        f"node {node.name}: no directory for temporary files: {error}\n  name another (temp=)",
+                        filename=error.filename,
+                    )
+                directory, device, free = volume
+                node.temp.append(directory)
+                volumes[told["host"], device] = free
+        self.free_bytes = sum(volumes.values())
+
+    def check_space(self, needed: int) -> None:
+        """Raises NoSpace if the volumes for temporary files do not hold so many bytes."""
+        if self.free_bytes < needed:
+            raise errors.NoSpace(
+                f"the volumes for temporary files of all nodes have {bytes_text(self.free_bytes)} left, and the job "
+                f"needs {bytes_text(needed)}\n  free some space, or name other directories (temp=)",
+                filename=self.nodes[0].temp[0],
+                needed=needed,
+                free=self.free_bytes,
+            )
+
+    def exclude(self, node: Node, reason: str) -> None:
+        """Excludes a node. Raises AscotError if it was the last one."""
+        if node not in self.nodes:
+            return
+        self.nodes.remove(node)
+        self.lost.append((node.name, reason))
+        node.end()
+        if not self.nodes:
+            raise errors.AscotError(f"no node is left: the last one was excluded: {node.name}: {reason}")
+
+    def repair(self, node: Node, busy: list[Any]) -> tuple[bool, list[Any]]:
+        """Replaces the dead processes of a node, or excludes it.
+
+        `busy` are workers whose call has no answer yet: they are replaced when that call fails. Returns whether the
+        writer was replaced, and the new workers.
+        """
+        if node not in self.nodes:
+            return False, []
+        actors = [node.writer, *node.workers]
+        dead = self._dead(actors, busy)
+        if len(dead) == len(actors):
+            self.exclude(node, "none of its processes answers")
+            return False, []
+        dead = [actor for actor in dead if actor not in busy]
+        replaced = []
+        try:
+            for worker in [one for one in node.workers if one in dead]:
+                self._ray.kill(worker)
+                made = node.place_worker(self.settings)
+                node.answer(made.facts.remote())
+                node.workers[node.workers.index(worker)] = made
+                replaced.append(made)
+            writer_died = node.writer in dead
+            if writer_died:
+                self._ray.kill(node.writer)
+                node.place_writer(self._job)
+                node.answer(node.writer.account.remote())
+        except self._ray.exceptions.RayError as error:
+            self.exclude(node, f"no process can be started there: {first_line(error)}")
+            return False, []
+        return writer_died, replaced
+
+    def _dead(self, actors: list[Any], busy: list[Any]) -> list[Any]:
+        """Those that are dead, or unavailable for too long. Those that are busy answer late and are not dead."""
+        exceptions = self._ray.exceptions
+        deadline = time.monotonic() + UNAVAILABLE_SECONDS
+        # The last error of each that did not answer.
+        silent: dict[Any, BaseException | None] = dict.fromkeys(actors)
+        dead = []
+        while silent:
+            pings = {actor.__ray_ready__.remote(): actor for actor in silent}
+            self._ray.wait(list(pings), num_returns=len(pings), timeout=PING_SECONDS)
+            for ping, actor in pings.items():
+                try:
+                    self._ray.get(ping, timeout=0)
+                    del silent[actor]
+                except (exceptions.ActorUnavailableError, exceptions.GetTimeoutError) as error:
+                    silent[actor] = error
+                except exceptions.RayError:
+                    dead.append(actor)
+                    del silent[actor]
+            is_late = isinstance(next(iter(silent.values()), None), exceptions.GetTimeoutError)
+            if time.monotonic() >= deadline or (is_late and all(actor in busy for actor in silent)):
+                break
+        return dead + [
+            actor
+            for actor, error in silent.items()
+            if actor not in busy or isinstance(error, exceptions.ActorUnavailableError)
+        ]
+
+    def end(self) -> None:
+        """Ends all actors."""
+        for node in self.nodes:
+            node.end()
+
+
+def check_versions(nodes: list[tuple[str, str]], own: str) -> None:
+    """Raises InvalidRequest if a node has another version of Ascot than this process."""
+    others = [f"{name} has {version}" for name, version in nodes if version != own]
+    if others:
+        raise errors.InvalidRequest(
+            f"this process has Ascot {own}, but {', '.join(others[:5])}\n  install the same version on all nodes"
+        )
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error of Ray, which may have a page."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")

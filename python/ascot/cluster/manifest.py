@@ -1,0 +1,273 @@
+"""The job directory: what a job is, and what of it is done. It lies on storage that the driver sees.
+
+    job.json   the request, the inputs with size and time of change, the division into chunks and partitions
+    bounds     where the partitions begin, once they are sampled
+    journal    a line of JSON for each event: destinations, chunks that are in them, nodes that were lost, parts
+    lock       held by the driver that runs the job
+
+A line of the journal is durable before the job relies on it. A last line that is cut short does not count.
+
+Invariant: the journal only grows, and a job is what its lines say, read from the first to the last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ascot import errors
+
+__all__ = ["Destination", "JobDirectory", "Progress", "Span", "Sum", "spans_of", "sync_directory"]
+
+VERSION = 1
+FILES = ("job.json", "bounds", "journal", "lock")
+
+
+@dataclass(slots=True)
+class Span:
+    """A chunk: a byte range of an input. `position` are the bytes of all inputs before it."""
+
+    path: str
+    start: int
+    end: int
+    size: int
+    position: int
+
+    def to_native(self) -> dict[str, Any]:
+        """The chunk for the extension module."""
+        return {
+            "path": self.path,
+            "start": self.start,
+            "end": self.end,
+            "size": self.size,
+            "position": self.position,
+        }
+
+
+def spans_of(inputs: list[tuple[str, int]], chunk_bytes: int, record_bytes: int) -> list[Span]:
+    """The chunks of files with these sizes; each has at most `chunk_bytes`, in whole records of `record_bytes`.
+
+    >>> [(span.start, span.end, span.position) for span in spans_of([("a", 10), ("b", 3)], 7, 2)]
+    [(0, 6, 0), (6, 10, 6), (0, 3, 10)]
+    """
+    step = max(record_bytes, chunk_bytes // record_bytes * record_bytes)
+    spans, position = [], 0
+    for path, size in inputs:
+        for start in range(0, size, step):
+            spans.append(Span(path, start, min(start + step, size), size, position + start))
+        position += size
+    return spans
+
+
+@dataclass(slots=True)
+class Destination:
+    """Partitions in a directory of a node, and the chunks that are in it."""
+
+    number: int
+    node: str
+    directory: str
+    partitions: list[int]
+    chunks: set[int] = field(default_factory=set)
+    lost: bool = False
+
+
+@dataclass(slots=True)
+class Sum:
+    """Records, bytes, and a checksum that does not depend on the order of the records."""
+
+    records: int
+    bytes: int
+    checksum: int
+
+    def __add__(self, other: Sum) -> Sum:
+        both = (self.checksum + other.checksum) % (1 << 128)
+        return Sum(self.records + other.records, self.bytes + other.bytes, both)
+
+
+@dataclass(slots=True)
+class Progress:
+    """What of a job is done."""
+
+    destinations: dict[int, Destination] = field(default_factory=dict)
+    chunk_sums: dict[int, Sum] = field(default_factory=dict)
+    parts: dict[int, Sum] = field(default_factory=dict)
+    committed: bool = False
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Takes in a line of the journal."""
+        kind = event["event"]
+        if kind == "destination":
+            made = Destination(event["number"], event["node"], event["directory"], event["partitions"])
+            self.destinations[made.number] = made
+        elif kind == "chunk":
+            self.chunk_sums.setdefault(event["number"], _sum(event))
+            for number in event["destinations"]:
+                self.destinations[number].chunks.add(event["number"])
+        elif kind == "lost":
+            for number in event["destinations"]:
+                self.destinations[number].lost = True
+        elif kind == "part":
+            self.parts[event["number"]] = _sum(event)
+        elif kind == "part lost":
+            self.parts.pop(event["number"], None)
+        elif kind == "committed":
+            self.committed = True
+
+
+def _sum(event: dict[str, Any]) -> Sum:
+    return Sum(event["records"], event["bytes"], int(event["sum"], 16))
+
+
+class JobDirectory:
+    """An open job directory, which no other driver can open meanwhile."""
+
+    def __init__(self, path: str, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+        self._journal: int | None = None
+
+    @classmethod
+    def create(cls, path: str, job: dict[str, Any]) -> JobDirectory:
+        """Makes the directory of a new job. Raises FileExists if there is one of a job already."""
+        try:
+            os.makedirs(path, mode=0o700)
+        except FileExistsError:
+            if os.path.exists(os.path.join(path, "job.json")):
+                raise errors.FileExists(
+                    f"{path}: this is the directory of another job\n  continue it with ascot.cluster.resume("
+                    f"{path!r}), remove it with ascot.cluster.remove({path!r}), or name another (job=)",
+                    filename=path,
+                ) from None
+            if not os.path.isdir(path) or os.listdir(path):
+                raise errors.FileExists(
+                    f"{path} exists and is not an empty directory: it cannot become the job directory\n"
+                    "  name another (job=)",
+                    filename=path,
+                ) from None
+        made = cls(path, _locked(path))
+        made._write("job.json", json.dumps({"version": VERSION, **job}, indent=1).encode())
+        return made
+
+    @classmethod
+    def open(cls, path: str) -> tuple[JobDirectory, dict[str, Any], Progress]:
+        """Opens the directory of a job that was begun; returns the job and what of it is done."""
+        name = os.path.join(path, "job.json")
+        if not os.path.exists(name):
+            raise errors.FileMissing(
+                f"{path}: this is no directory of a cluster job: it has no job.json\n"
+                "  name the directory that the error of the job names",
+                filename=name,
+            )
+        opened = cls(path, _locked(path))
+        try:
+            with open(name, "rb") as file:
+                job = json.load(file)
+        except ValueError as error:
+            raise errors.Damaged(f"{name}: {error}\n  remove the job and start it again", file=name) from error
+        if job.get("version") != VERSION:
+            raise errors.InvalidRequest(
+                f"{path}: a job of another version of Ascot ({job.get('version')!r})\n  continue it with that version"
+            )
+        progress = Progress()
+        for line in opened._lines():
+            progress.take(line)
+        return opened, job, progress
+
+    def note(self, **event: Any) -> dict[str, Any]:
+        """Adds a line to the journal and makes it durable."""
+        if self._journal is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._journal = os.open(os.path.join(self.path, "journal"), flags, 0o600)
+        line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
+        while line:
+            line = line[os.write(self._journal, line) :]
+        os.fdatasync(self._journal)
+        return event
+
+    def write_bounds(self, bounds: bytes) -> None:
+        """Stores the bounds of the partitions."""
+        self._write("bounds", bounds)
+
+    def bounds(self) -> bytes | None:
+        """The bounds of the partitions, once they are known."""
+        try:
+            with open(os.path.join(self.path, "bounds"), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def remove(self) -> None:
+        """Removes the files of the job and, if nothing else is in it, the directory."""
+        self.close()
+        for name in FILES:
+            _unlink(os.path.join(self.path, name))
+        _remove_empty(self.path)
+
+    def close(self) -> None:
+        """Gives the lock back."""
+        for descriptor in (self._journal, self._lock):
+            if descriptor is not None and descriptor >= 0:
+                os.close(descriptor)
+        self._journal, self._lock = None, -1
+
+    def _write(self, name: str, content: bytes) -> None:
+        final = os.path.join(self.path, name)
+        with open(final + ".new", "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(final + ".new", final)
+        sync_directory(self.path)
+
+    def _lines(self) -> Sequence[dict[str, Any]]:
+        name = os.path.join(self.path, "journal")
+        try:
+            with open(name, "rb") as file:
+                content = file.read()
+        except FileNotFoundError:
+            return []
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(name, whole)
+        try:
+            return [json.loads(line) for line in content[:whole].splitlines()]
+        except ValueError as error:
+            raise errors.Damaged(f"{name}: {error}\n  remove the job and start it again", file=name) from error
+
+
+def _locked(path: str) -> int:
+    lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise errors.FileError(f"{path}: another process runs this job\n  wait for it, or end it first") from None
+    return lock
+
+
+def sync_directory(path: str) -> None:
+    """Makes the names in a directory durable."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _remove_empty(path: str) -> None:
+    try:
+        os.rmdir(path)
+    except OSError:
+        # Files of others are in it: they stay.
+        return

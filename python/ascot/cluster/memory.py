@@ -1,0 +1,104 @@
+"""How the memory of a node is divided, and how the input of a job is divided into chunks and partitions.
+
+    memory of a node   object store | processes | one share for each worker
+    share, mapping     a chunk | its index | a batch
+    share, sorting     a sort within this cap
+
+Invariant: the sum is at most the memory of a node, whatever the data is. The object store and the processes of the
+job are part of it; Ray's own processes (raylet, head) are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ascot import _native
+from ascot.errors import MemoryLimit
+from ascot.units import bytes_text
+
+__all__ = ["Shape", "shape_of"]
+
+MIB = 1 << 20
+# A Python process with Ray and this package, and a batch that it receives.
+PROCESS_BYTES = 128 * MIB
+# A worker needs this for a sort and for the smallest chunks.
+SHARE_BYTES_MIN = 24 * MIB
+CHUNK_BYTES_MIN = MIB
+CHUNK_BYTES_MAX = 256 * MIB
+# Ray moves batches of this size well; small messages cost as much as large ones.
+BATCH_BYTES = 4 * MIB
+BATCH_BYTES_MIN = MIB // 4
+# The share of the object store that batches on their way may fill, on the side of the sender and of the receiver
+# each.
+STORE_SHARE = 0.4
+# Batches without an answer for each worker and destination.
+WINDOW = 2
+# Every worker gets several chunks and partitions, so that a slow one does little harm.
+TASKS_PER_WORKER = 4
+# A partition fits a worker's share, with room for uneven samples and for the index of a sort.
+PARTITION_SHARE = 3
+PARTITIONS_MAX = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The division of a job: bytes of a chunk, of a batch, of a sort, and numbers of workers and partitions."""
+
+    workers: int
+    chunk_bytes: int
+    batch_bytes: int
+    sort_bytes: int
+    partitions: int
+    in_flight: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self)
+
+
+def shape_of(total: int, nodes: int, memory: int, store: int, workers: int, partitions: int | None) -> Shape:
+    """The division of `total` bytes among `nodes` of `memory` bytes, `store` of which are the object store.
+
+    `workers` are those of a node at most. Raises MemoryLimit if not even one fits.
+
+    >>> shape = shape_of(10**9, 4, 1 << 30, 80 << 20, 4, None)
+    >>> shape.workers, shape.partitions >= 16
+    (4, True)
+    """
+    free = memory - store - PROCESS_BYTES
+    workers = min(workers, free // (PROCESS_BYTES + SHARE_BYTES_MIN))
+    if workers < 1:
+        needed = store + 2 * PROCESS_BYTES + SHARE_BYTES_MIN
+        raise MemoryLimit(
+            f"{memory // MIB} MiB of memory on each node are too little: a worker, a writer and the object store of "
+            f"{store // MIB} MiB need {-(-needed // MIB)} MiB\n  give more (memory_per_node=), or start Ray with a "
+            "smaller object store",
+            given=memory,
+            needed=needed,
+        )
+    share = free // workers - PROCESS_BYTES
+    everyone = workers * nodes
+    wanted = partitions or max(TASKS_PER_WORKER * everyone, -(-total * PARTITION_SHARE // share))
+    count = max(1, min(wanted, PARTITIONS_MAX))
+    batch = min(BATCH_BYTES, share // 8, int(store * STORE_SHARE) // (2 * WINDOW * everyone))
+    batch = max(batch, BATCH_BYTES_MIN)
+    # The last batch of a chunk may be twice as long.
+    in_flight = max(2, int(store * STORE_SHARE) // (2 * batch * workers))
+    return Shape(workers, _chunk_bytes(total, everyone, share - 2 * batch, count), batch, share, count, in_flight)
+
+
+def _chunk_bytes(total: int, workers: int, share: int, partitions: int) -> int:
+    even = -(-total // (TASKS_PER_WORKER * workers))
+    chunk = max(CHUNK_BYTES_MIN, min(CHUNK_BYTES_MAX, even))
+    while _native.mapper_bytes(chunk, partitions) > share:
+        if chunk == CHUNK_BYTES_MIN:
+            needed = _native.mapper_bytes(chunk, partitions)
+            raise MemoryLimit(
+                f"{bytes_text(share)} of memory for each worker are too little for {partitions} partitions: a chunk "
+                f"needs {bytes_text(needed)}\n  give more (memory_per_node=), or fewer workers (workers_per_node=)",
+                given=share,
+                needed=needed,
+            )
+        chunk = max(CHUNK_BYTES_MIN, chunk * 7 // 8)
+    return chunk

@@ -1,0 +1,171 @@
+"""The nodes of a job and its actors: connecting to a cluster, starting one on this machine, placing, replacing.
+
+Actors are pinned to nodes by the id of the node. Ray may call a dead node alive for a while: a node is lost if an
+actor on it does not answer in time, whatever Ray says. The actors end with the driver; the batches are in files,
+which the next driver finds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from ascot import errors
+from ascot.cluster.actors import Worker, Writer
+
+__all__ = ["Node", "connected", "discover", "load_ray"]
+
+# An actor that does not answer for so long is lost. Ray starts a process in a few seconds.
+ANSWER_SECONDS = 60.0
+# A node on this machine needs this object store at least, and batches need no more.
+LOCAL_STORE_BYTES = 80 << 20
+# Ray replaces 127.0.0.1 and then waits for minutes; other addresses of the loopback work.
+LOCAL_ADDRESS = "127.0.0.{}"
+LOCAL_ADDRESS_FIRST = 10
+
+
+def load_ray() -> Any:
+    """The package ray."""
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise ImportError("ascot.cluster needs Ray 2.60 or newer: pip install 'ascot[cluster]'") from error
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """The package ray, connected to the cluster at `address`; `local:N` is a new one of N nodes on this machine."""
+    ray = load_ray()
+    if not address.startswith("local:"):
+        ours = not ray.is_initialized()
+        if ours:
+            _connect(ray, address)
+        try:
+            yield ray
+        finally:
+            if ours:
+                ray.shutdown()
+        return
+    count = _local_count(address)
+    if ray.is_initialized():
+        raise errors.InvalidRequest(
+            f"address={address!r}: this process is connected to a cluster already\n"
+            "  use that one (address='auto'), or call ray.shutdown() first"
+        )
+    cluster = _local_cluster(count)
+    try:
+        _connect(ray, cluster.address)
+        yield ray
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def _connect(ray: Any, address: str) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise errors.InvalidRequest(
+            f"address={address!r}: no cluster of Ray is found there: {reason}\n"
+            "  start one (ray start --head), name its address, or give 'local:4' for one on this machine"
+        ) from error
+
+
+def _local_count(address: str) -> int:
+    text = address.removeprefix("local:")
+    if not text.isdecimal() or not 1 <= int(text) <= 64:
+        raise errors.InvalidRequest(f"address={address!r}: give 'local:4' for 4 nodes on this machine, at most 64")
+    return int(text)
+
+
+def _local_cluster(count: int) -> Any:
+    made = import_module("ray.cluster_utils").Cluster()
+    cpus = max(1, (os.cpu_count() or 1) // count)
+    try:
+        for number in range(count):
+            made.add_node(
+                num_cpus=cpus,
+                object_store_memory=LOCAL_STORE_BYTES,
+                node_ip_address=LOCAL_ADDRESS.format(LOCAL_ADDRESS_FIRST + number),
+                include_dashboard=False,
+            )
+    except BaseException:
+        made.shutdown()
+        raise
+    return made
+
+
+class Node:
+    """A node: its writer and its workers."""
+
+    def __init__(self, ray: Any, facts: dict[str, Any]) -> None:
+        self._ray = ray
+        self.id: str = facts["NodeID"]
+        self.address: str = facts["NodeManagerAddress"]
+        resources = facts["Resources"]
+        self.cpus = int(resources.get("CPU", 0))
+        self.memory = int(resources.get("memory", 0))
+        self.store = int(resources.get("object_store_memory", 0))
+        self.writer: Any = None
+        self.workers: list[Any] = []
+        # Directories for temporary files.
+        self.temp: list[str] = []
+        self.processes: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"<node {self.id[:8]} at {self.address}>"
+
+    @property
+    def name(self) -> str:
+        """Its name in messages and reports."""
+        return f"{self.address} ({self.id[:8]})"
+
+    def _place(self, actor: type, cpus: int, *arguments: Any) -> Any:
+        strategies = import_module("ray.util.scheduling_strategies")
+        here = strategies.NodeAffinitySchedulingStrategy(self.id, soft=False)
+        options = {"num_cpus": cpus, "scheduling_strategy": here, "max_restarts": 0, "max_task_retries": 0}
+        return self._ray.remote(actor).options(**options).remote(*arguments)
+
+    def place_writer(self, job: str) -> None:
+        """Starts the writer."""
+        self.writer = self._place(Writer, 0, job)
+
+    def place_worker(self, settings: dict[str, Any]) -> Any:
+        """Starts a worker."""
+        return self._place(Worker, 1, settings)
+
+    def answer(self, call: Any) -> Any:
+        """The answer of an actor of this node. Raises RayError if there is none in time."""
+        return self._ray.get(call, timeout=ANSWER_SECONDS)
+
+    def end(self) -> None:
+        """Ends the actors."""
+        for actor in [self.writer, *self.workers]:
+            if actor is not None:
+                self._ray.kill(actor)
+        self.writer, self.workers = None, []
+
+
+def discover(ray: Any) -> list[Node]:
+    """The nodes of the cluster that have processors and are alive."""
+    nodes = [Node(ray, facts) for facts in ray.nodes() if facts["Alive"]]
+    found = sorted((node for node in nodes if node.cpus > 0), key=lambda node: (node.address, node.id))
+    if not found:
+        raise errors.InvalidRequest("no node of the cluster has a processor for jobs\n  start nodes with processors")
+    return found
+
+
+def all_answers(ray: Any, nodes: list[Node], call: Callable[[Node], Any]) -> list[tuple[Node, Any, Any]]:
+    """Calls all nodes at once. For each: the node, its answer or None, and the error of Ray or None."""
+    calls = [(node, call(node)) for node in nodes]
+    found = []
+    for node, made in calls:
+        try:
+            found.append((node, node.answer(made), None))
+        except ray.exceptions.RayError as error:
+            found.append((node, None, error))
+    return found
