@@ -61,3 +61,23 @@ def module_disk():
     path = Path(tempfile.mkdtemp(prefix="m-", dir=disk_directory()))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def machines():
+    """Nodes of Ray on this machine, which all tests share."""
+    # Only tests that need a cluster load Ray.
+    from ray_machines import started
+
+    directory = tempfile.mkdtemp(prefix="c-", dir=disk_directory())
+    with started(directory) as found:
+        yield found
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def cluster(machines):
+    """The same, after those that a test killed were replaced."""
+    machines.fill_up()
+    yield machines
+    machines.empty()

@@ -1,123 +1,25 @@
-"""Sorts on a cluster: real nodes of Ray on this machine, which are killed during the job.
+"""Sorts on a cluster: real nodes of Ray on this machine. The result has the bytes of a sort on one machine."""
 
-The result is held against that of a sort on one machine, byte for byte. Nodes that a test kills are replaced by new
-ones, so that all tests share one cluster.
-"""
-
-import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
-from pathlib import Path
 
 import ascot
 import ascot.cluster
 import pytest
-import ray
 from ascot import _native, errors
 from ascot.cluster import fleet, jobs, manifest, memory
+from ray_machines import MIB, NODES, RECORDS, At, assert_same, cluster_sort
 
-MIB = 1 << 20
-# The least memory of a node here is that of two processes and of the object store.
-MEMORY = "480MiB"
-RECORDS = ascot.Fixed(100, key=slice(0, 10))
-
-
-class Machines:
-    """Nodes of Ray on this machine."""
-
-    def __init__(self):
-        from ray.cluster_utils import Cluster
-
-        self.cluster = Cluster()
-        self.next_address = 20
-        for _ in range(3):
-            self.add()
-
-    def add(self):
-        address = f"127.0.0.{self.next_address}"
-        self.next_address += 1
-        options = {"num_cpus": 1, "object_store_memory": 80 * MIB, "include_dashboard": False}
-        return self.cluster.add_node(node_ip_address=address, **options)
-
-    def kill_one(self):
-        """Kills a node that is not the head, with all its processes; returns its id."""
-        node = min(self.cluster.worker_nodes, key=lambda one: one.node_id)
-        raylet = node.all_processes["raylet"][0].process.pid
-        workers = children(raylet)
-        self.cluster.remove_node(node, allow_graceful=False)
-        for process in workers:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        return node.node_id
-
-    def fill_up(self):
-        """Starts nodes in place of those that were killed."""
-        while len(self.cluster.list_all_nodes()) < 3:
-            self.add()
-
-
-def children(parent):
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with suppress(OSError), open(f"/proc/{name}/stat") as file:
-                # The name of the program is in parentheses and may have any characters.
-                found += [int(name)] * (int(file.read().rpartition(")")[2].split()[1]) == parent)
-    return found
-
-
-@pytest.fixture(scope="module")
-def machines():
-    started = Machines()
-    ray.init(address=started.cluster.address, log_to_driver=False, logging_level="ERROR")
-    yield started
-    ray.shutdown()
-    started.cluster.shutdown()
-
-
-@pytest.fixture
-def cluster(machines, disk):
-    machines.fill_up()
-    # Ray calls a node alive for a while after it was killed.
-    own = {node.node_id for node in machines.cluster.list_all_nodes()}
-    wait_until(lambda: {node["NodeID"] for node in ray.nodes() if node["Alive"]} == own)
-    return machines
-
-
-def wait_until(done, seconds=60):
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.2)
+# The nodes share two processors; other load would make them seem lost.
+pytestmark = pytest.mark.alone
 
 
 def gen(path, count, **options):
     ascot.gen(count, to=path, **options)
     return path
-
-
-def cluster_sort(disk, inputs, **options):
-    usual = {"layout": RECORDS, "memory_per_node": MEMORY, "temp": disk / "temp", "progress": None}
-    return ascot.cluster.sort(inputs, disk / "out", **{**usual, **options})
-
-
-def assert_same(disk, done, inputs, **options):
-    """The parts, one after another, are the result of a sort on one machine; and nothing else is left."""
-    ascot.sort(inputs, to=disk / "alone", memory="64MiB", **options)
-    assert b"".join(Path(part).read_bytes() for part in done.outputs) == (disk / "alone").read_bytes()
-    # A check takes lines of equal keys as ordered by their bytes, which a stable sort does not do.
-    checked = ascot.check(list(done.outputs), **{name: options[name] for name in options if name != "stable"})
-    assert checked.is_sorted or options.get("stable")
-    assert checked.records == done.report.records
-    assert sorted(os.listdir(disk / "out")) == [os.path.basename(part) for part in done.outputs]
-    assert not (disk / "out.job").exists()
-    assert not [name for name in os.listdir(disk) if name.startswith(".out.")]
 
 
 # ---------------------------------------------------------------- equal to a sort on one machine
@@ -131,8 +33,7 @@ def test_parts_are_the_sort_of_one_machine(cluster, disk, kind):
         (disk / "a").write_bytes(b"".join(records[:40_000]))
         (disk / "b").write_bytes(b"".join(records[40_000:]))
     done = cluster_sort(disk, inputs, partitions=12)
-    assert_same(disk, done, inputs, layout=RECORDS)
-    assert not os.listdir(disk / "temp")
+    assert_same(cluster, disk, done, inputs, layout=RECORDS)
     report = done.report
     assert (report.records, report.bytes, len(done.outputs)) == (65_000, 6_500_000, 12)
     # Also a frequent key is divided: no part is much larger than the others.
@@ -146,21 +47,21 @@ def test_lines_with_ties_are_ordered_as_on_one_machine(cluster, disk):
     (disk / "text").write_text("\n".join(lines))
     layout = ascot.Lines(key=1)
     done = cluster_sort(disk, disk / "text", layout=layout, partitions=7)
-    assert_same(disk, done, disk / "text", layout=layout)
+    assert_same(cluster, disk, done, disk / "text", layout=layout)
     shutil.rmtree(disk / "out")
     done = cluster_sort(disk, disk / "text", layout=layout, stable=True, reverse=True)
-    assert_same(disk, done, disk / "text", layout=layout, stable=True, reverse=True)
+    assert_same(cluster, disk, done, disk / "text", layout=layout, stable=True, reverse=True)
 
 
 def test_numbers_and_uniform_keys(cluster, disk):
     dice = random.Random(8)
     (disk / "numbers").write_bytes(b"".join(dice.randbytes(8) for _ in range(200_000)))
     done = cluster_sort(disk, disk / "numbers", layout="i64", uniform=True, partitions=5)
-    assert_same(disk, done, disk / "numbers", layout="i64")
+    assert_same(cluster, disk, done, disk / "numbers", layout="i64")
     assert [phase.name for phase in done.report.phases] == ["map and shuffle", "sort and reduce"]
     shutil.rmtree(disk / "out")
     done = cluster_sort(disk, disk / "numbers", layout="f32-be", reverse=True)
-    assert_same(disk, done, disk / "numbers", layout="f32-be", reverse=True)
+    assert_same(cluster, disk, done, disk / "numbers", layout="f32-be", reverse=True)
     assert done.report.phases[0].name == "sample"
 
 
@@ -168,137 +69,24 @@ def test_empty_inputs_and_more_partitions_than_records(cluster, disk):
     (disk / "none").write_bytes(b"")
     (disk / "few").write_bytes(b"b\nc\na")
     done = cluster_sort(disk, [disk / "none", disk / "few"], layout="lines", partitions=9)
-    assert_same(disk, done, [disk / "none", disk / "few"], layout="lines")
+    assert_same(cluster, disk, done, [disk / "none", disk / "few"], layout="lines")
     shutil.rmtree(disk / "out")
     done = cluster_sort(disk, disk / "none", layout="lines")
-    assert_same(disk, done, disk / "none", layout="lines")
+    assert_same(cluster, disk, done, disk / "none", layout="lines")
 
 
 def test_partitions_larger_than_memory_are_sorted_out_of_core(cluster, disk):
     # A worker has about 100 MiB for a partition; all of it is one.
     gen(disk / "a", 1_500_000)
     done = cluster_sort(disk, disk / "a", partitions=1)
-    assert_same(disk, done, disk / "a", layout=RECORDS)
+    assert_same(cluster, disk, done, disk / "a", layout=RECORDS)
     report = done.report
     assert report.peak_memory_bytes <= report.memory_per_node == 480 * MIB
     text = str(report)
     assert "bound by" in text and "map and shuffle" in text and "sort and reduce" in text
     for phase in report.phases:
-        assert phase.seconds > 0 and len(phase.nodes) == 3 and phase.bound_by in text
+        assert phase.seconds > 0 and len(phase.nodes) == NODES and phase.bound_by in text
     assert sum(node.bytes for node in report.phases[1].nodes) == 150_000_000
-
-
-# ---------------------------------------------------------------- faults
-
-
-class At:
-    """A function for progress that acts once, in a phase, when a share of the whole job is done."""
-
-    def __init__(self, phase, share, act):
-        self.phase, self.share, self.act, self.acted = phase, share, act, None
-
-    def __call__(self, progress):
-        if self.acted is None and progress.phase == self.phase and (progress.fraction or 0) >= self.share:
-            self.acted = self.act() or True
-
-
-@pytest.mark.parametrize("phase, share", [("sample", 0), ("map and shuffle", 0.15), ("sort and reduce", 0.6)])
-def test_a_node_is_killed_with_its_disk(cluster, disk, phase, share):
-    gen(disk / "a", 200_000)
-
-    def kill():
-        name = cluster.kill_one()
-        for directory in disk.glob(f"temp/*/{name[:8]}-*"):
-            shutil.rmtree(directory)
-        return name
-
-    at = At(phase, share, kill)
-    done = cluster_sort(disk, disk / "a", partitions=24, progress=at)
-    assert at.acted
-    assert_same(disk, done, disk / "a", layout=RECORDS)
-    assert [at.acted[:8] in node for node, _ in done.report.lost_nodes] == [True]
-    # What the node had is made again, about a third of the data, and not all of it.
-    assert done.report.sent_again_bytes < 0.6 * done.report.bytes
-    if phase == "sort and reduce":
-        assert done.report.sent_again_bytes > 0
-
-
-@pytest.mark.parametrize("which", ["Worker", "Writer"])
-def test_a_process_is_killed_and_replaced(cluster, disk, which):
-    gen(disk / "a", 200_000)
-
-    def kill():
-        os.kill(min(number for number, name in processes_of_ray() if name == f"ray::{which}"), signal.SIGKILL)
-
-    at = At("map and shuffle", 0.1, kill)
-    done = cluster_sort(disk, disk / "a", partitions=12, progress=at)
-    assert at.acted and done.report.lost_nodes == ()
-    assert_same(disk, done, disk / "a", layout=RECORDS)
-    # A writer finds the batches in its files; a chunk of a lost worker is mapped again.
-    assert done.report.sent_again_bytes < 0.3 * done.report.bytes
-
-
-def processes_of_ray():
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:
-                found.append((int(name), file.read().split(b"\0")[0].decode().split(".")[0]))
-    return found
-
-
-def test_zeros_in_a_partition_are_found_and_it_is_made_again(cluster, disk):
-    gen(disk / "a", 100_000)
-
-    def damage():
-        for path in disk.glob("temp/*/*/partition-00022"):
-            path.write_bytes(bytes(path.stat().st_size))
-
-    # Partitions are sorted one at a time on a node, and this is the last one of its node.
-    at = At("sort and reduce", 0, damage)
-    done = cluster_sort(disk, disk / "a", partitions=24, progress=at)
-    assert at.acted
-    assert_same(disk, done, disk / "a", layout=RECORDS)
-    assert 0 < done.report.sent_again_bytes < 0.1 * done.report.bytes
-
-
-DRIVER = """
-import sys, ascot, ascot.cluster
-source, output, temp, address = sys.argv[1:]
-ascot.cluster.sort(source, output, layout=ascot.Fixed(100, key=slice(0, 10)), address=address, temp=temp,
-                   memory_per_node="480MiB", partitions=24, progress=lambda p: print(p.phase, p.fraction, flush=True))
-"""
-
-
-@pytest.mark.parametrize("phase, share", [("map and shuffle", 0.15), ("sort and reduce", 0.6)])
-def test_the_driver_is_killed_and_the_job_resumed(cluster, disk, phase, share):
-    gen(disk / "a", 200_000)
-    arguments = [disk / "a", disk / "out", disk / "temp", cluster.cluster.address]
-    with subprocess.Popen(
-        [sys.executable, "-c", DRIVER, *arguments], stdout=subprocess.PIPE, text=True
-    ) as driver:
-        for line in driver.stdout:
-            *words, fraction = line.split()
-            if " ".join(words) == phase and float(fraction) >= share:
-                break
-        driver.kill()
-    assert not (disk / "out").exists()
-    events = [json.loads(line) for line in (disk / "out.job" / "journal").read_text().splitlines()]
-    before = sum(event["bytes"] for event in events if event["event"] == "chunk")
-    parts = sum(event["event"] == "part" for event in events)
-    assert before > 0 and (parts > 0) == (phase == "sort and reduce")
-    with pytest.raises(errors.FileExists, match="another job"):
-        cluster_sort(disk, disk / "a")
-    done = ascot.cluster.resume(disk / "out.job", address="auto", progress=None)
-    assert_same(disk, done, disk / "a", layout=RECORDS)
-    assert not os.listdir(disk / "temp")
-    mapped = sum(phase.bytes for phase in done.report.phases if phase.name == "map and shuffle")
-    # Chunks that were done are not mapped again, and parts that were done are not sorted again.
-    assert mapped == done.report.bytes - before + done.report.mapped_again_bytes
-    assert done.report.sent_again_bytes < 0.3 * done.report.bytes
-    sorted_bytes = [phase.bytes for phase in done.report.phases if phase.name == "sort and reduce"][-1]
-    done_bytes = sum(event["bytes"] for event in events if event["event"] == "part")
-    assert sorted_bytes == done.report.bytes - done_bytes
 
 
 def test_a_repeated_batch_is_ignored(disk):
@@ -352,7 +140,7 @@ def test_outputs_and_job_directories_of_others_are_refused(cluster, disk):
     with pytest.raises(FileNotFoundError, match="no directory of a cluster job"):
         ascot.cluster.resume(disk / "job")
     done = cluster_sort(disk, disk / "a")
-    assert_same(disk, done, disk / "a", layout=RECORDS)
+    assert_same(cluster, disk, done, disk / "a", layout=RECORDS)
 
 
 def test_too_little_memory_or_disk_is_said_with_what_is_needed(cluster, disk, monkeypatch):
@@ -385,7 +173,7 @@ def test_an_input_that_changed_since_the_job_began_is_refused(cluster, disk):
     with pytest.raises(errors.InvalidRequest, match="changed since the job began"):
         ascot.cluster.resume(disk / "out.job", address="auto")
     ascot.cluster.remove(disk / "out.job", address="auto")
-    assert sorted(os.listdir(disk)) == ["a", "temp"] and not os.listdir(disk / "temp")
+    assert sorted(os.listdir(disk)) == ["a"] and cluster.left_over() == []
 
 
 def test_addresses_that_are_no_cluster(disk):
@@ -393,6 +181,29 @@ def test_addresses_that_are_no_cluster(disk):
     for address in ("local:0", "local:four", "local:1000"):
         with pytest.raises(errors.InvalidRequest, match="local:4"):
             cluster_sort(disk, disk / "a", address=address)
+
+
+# ---------------------------------------------------------------- without Ray
+
+
+def test_the_package_needs_no_ray_until_a_job_begins(disk):
+    gen(disk / "a", 10)
+    program = """if True:
+        import sys
+        import ascot
+        ascot.cluster.sort
+        assert "ray" not in sys.modules
+        sys.modules["ray"] = None
+        try:
+            ascot.cluster.sort("a", "out", layout=ascot.Fixed(100, key=slice(0, 10)))
+        except ImportError as error:
+            assert "pip install 'ascot[cluster]'" in str(error), error
+        else:
+            raise AssertionError("sorted without Ray")
+    """
+    done = subprocess.run([sys.executable, "-c", program], cwd=disk, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(disk) == ["a"]
 
 
 # ---------------------------------------------------------------- parts of it
@@ -413,8 +224,20 @@ def test_a_job_directory_has_one_driver_and_survives_a_line_that_is_cut_short(di
     opened.close()
     opened, _, done = manifest.JobDirectory.open(str(disk / "job"))
     assert done.destinations[0].lost
-    opened.remove()
-    assert os.listdir(disk) == []
+    opened.close()
+    for line in ("[]", '{"event":"chunk"}', '{"event":"lost","destinations":[7]}', "{"):
+        with open(disk / "job" / "journal", "w") as file:
+            file.write(line + "\n")
+        with pytest.raises(errors.Damaged, match="journal: this is not what a job wrote"):
+            manifest.JobDirectory.open(str(disk / "job"))
+    os.unlink(disk / "job" / "journal")
+    for content in ("", "[]", "{}"):
+        (disk / "job" / "job.json").write_text(content)
+        with pytest.raises(errors.Damaged, match=r"job\.json: this is not what a job wrote"):
+            manifest.JobDirectory.open(str(disk / "job"))
+    (disk / "job" / "job.json").write_text('{"version": 99}')
+    with pytest.raises(errors.InvalidRequest, match="another version of Ascot"):
+        manifest.JobDirectory.open(str(disk / "job"))
 
 
 def test_memory_of_a_node_is_never_exceeded_by_its_division():

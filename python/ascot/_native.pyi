@@ -16,6 +16,7 @@ __all__ = [
     "Trace",
     "View",
     "ViewReader",
+    "BATCHES_MAX",
     "__version__",
     "begin_flow",
     "bytes_text",
@@ -60,6 +61,7 @@ __all__ = [
     "view_batches",
 ]
 
+BATCHES_MAX: Final[int]
 __version__: Final[str]
 
 _Path: TypeAlias = str | PathLike[str]

@@ -84,4 +84,8 @@ mod _native {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "the name that Python gives a version")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// Maximum number of batches of a chunk for one destination.
+    #[pymodule_export]
+    const BATCHES_MAX: u32 = ascot_sort::shuffle::batch::BATCHES_MAX;
 }

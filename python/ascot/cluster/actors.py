@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Any
 
 from ascot import _native
-from ascot.errors import AscotError, FileError
+from ascot.errors import AscotError, FileError, FileMissing
 
 __all__ = ["SPILLS", "Worker", "Writer"]
 
@@ -38,7 +38,8 @@ def guarded(work: Callable[[], Any]) -> tuple[Any, AscotError | None]:
     except AscotError as error:
         return None, error
     except OSError as error:
-        return None, FileError(str(error), filename=error.filename, errno=error.errno)
+        kind = FileMissing if isinstance(error, FileNotFoundError) else FileError
+        return None, kind(str(error), filename=error.filename, errno=error.errno)
 
 
 class Peaks:
@@ -135,9 +136,16 @@ class Worker:
         job = bytes.fromhex(self._settings["job"])
         directory, destination = place["directory"], place["number"]
         began = monotonic()
-        for spills in options["temp"]:
-            os.makedirs(spills, mode=0o700, exist_ok=True)
-        done = guarded(lambda: _native.sort_partition(options, directory, job, destination, partition, chunks)[0])
+
+        def sorted_partition() -> Any:
+            # The directory of a volume that was unmounted gets no spills.
+            if not os.path.isdir(directory):
+                raise FileMissing(f"{directory}: No such file or directory", filename=directory)
+            for spills in options["temp"]:
+                os.makedirs(spills, mode=0o700, exist_ok=True)
+            return _native.sort_partition(options, directory, job, destination, partition, chunks)[0]
+
+        done = guarded(sorted_partition)
         self._peaks.look()
         return done[0] and (done[0], monotonic() - began), done[1]
 
@@ -252,16 +260,15 @@ class Writer:
         """Removes these destinations, what killed sorts left beside them, and the directories of the job."""
 
         def cleaned() -> None:
-            for number, directory in destinations:
-                _, error = self.remove(number, directory)
-                if error is not None:
-                    raise error
+            failed = [error for _, error in (self.remove(*one) for one in destinations) if error is not None]
             for parent in {os.path.dirname(directory) for _, directory in destinations}:
                 spills = os.path.join(parent, SPILLS)
                 _native.remove_leftovers([spills])
                 for one in (spills, parent):
                     with suppress(OSError):
                         os.rmdir(one)
+            if failed:
+                raise failed[0]
 
         return guarded(cleaned)
 

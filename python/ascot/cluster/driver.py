@@ -82,7 +82,7 @@ class Driver:
         self._attempts: dict[tuple[str, int], int] = {}
         self._phases: list[Phase] = []
         self._is_mapping = False
-        self._mapped_again = self._sent_again = self._repeated = 0
+        self._mapped_again = self._sent_again = self._sorted_again = self._repeated = 0
         self._peaks: dict[str, dict[Any, int]] = {}
 
     # ---------------------------------------------------------------- the whole job
@@ -110,6 +110,7 @@ class Driver:
             peak_memory_bytes=self._peak(),
             mapped_again_bytes=self._mapped_again,
             sent_again_bytes=self._sent_again,
+            sorted_again_bytes=self._sorted_again,
             repeated_batches=self._repeated,
             lost_nodes=tuple(self._fleet.lost),
         )
@@ -220,20 +221,27 @@ class Driver:
         if node not in self._fleet.nodes:
             self._lose(node)
             return
-        for worker in workers if self._is_mapping else ():
-            self._begin(node, worker)
+        if self._is_mapping and not all(self._begin(node, worker) for worker in workers):
+            self._exclude(node, "a process that was started in place of another one ended at once")
+            return
         if writer_replaced:
             for number in [one for one, owner in self._nodes.items() if owner is node]:
                 self._open(node, self._done.destinations[number])
+            self._replace_lost()
 
     def _exclude(self, node: Node, reason: str) -> None:
         self._fleet.exclude(node, reason)
         self._lose(node)
 
-    def _begin(self, node: Node, worker: Any) -> None:
-        _, error = node.answer(worker.begin.remote(self._bounds))
+    def _begin(self, node: Node, worker: Any) -> bool:
+        """Prepares a worker for mapping. Returns whether it answers."""
+        try:
+            _, error = node.answer(worker.begin.remote(self._bounds))
+        except self._ray.exceptions.RayError:
+            return False
         if error is not None:
             raise error
+        return True
 
     # ---------------------------------------------------------------- destinations
 
@@ -254,24 +262,36 @@ class Driver:
             load[node.id] = load.get(node.id, 0) + 1
         nodes = sorted(self._fleet.nodes, key=lambda node: (node.id != destination.node, load[node.id]))
         for node in nodes:
-            found = self._ray.get(node.writer.exists.remote(destination.directory))
-            if found:
+            if self._has(node, destination):
+                self._nodes[destination.number] = node
                 self._open(node, destination)
                 return
         self._forget(destination)
 
+    def _has(self, node: Node, destination: Destination) -> bool:
+        """Whether the directory of a destination is on a node."""
+        try:
+            return bool(node.answer(node.writer.exists.remote(destination.directory)))
+        except self._ray.exceptions.RayError:
+            return False
+
     def _open(self, node: Node, destination: Destination) -> None:
-        """Opens a destination; the chunks that its files have, and whose sum is known, are done, and no others."""
+        """Opens a destination; the chunks that its files have, and whose sum is known, are done, and no others.
+
+        One whose log is damaged is lost; for other faults the node is excluded.
+        """
         try:
             chunks, error = node.answer(node.writer.open.remote(destination.number, destination.directory))
         except self._ray.exceptions.RayError as lost:
             chunks, error = None, errors.AscotError(first_line(lost))
+        if isinstance(error, errors.Damaged):
+            self._forget(destination)
+            return
         if error is not None:
             self._exclude(node, str(error).splitlines()[0])
             return
         # If the sum of a chunk never arrived, it is mapped again, and the writers ignore its batches.
         destination.chunks = set(chunks) & self._done.chunk_sums.keys()
-        self._nodes[destination.number] = node
 
     def _forget(self, destination: Destination) -> None:
         self._done.take(self._directory.note(event="lost", destinations=[destination.number]))
@@ -285,19 +305,23 @@ class Driver:
 
     def _replace_lost(self) -> None:
         """Makes destinations for the partitions that have none and are no parts yet."""
-        wanted = []
-        for partition in self._missing_parts():
-            number = self._owner.get(partition)
-            if number is None or self._done.destinations[number].lost:
-                wanted.append(partition)
+        wanted = [partition for partition in self._missing_parts() if not self._has_owner(partition)]
         if wanted:
             self._make_destinations(wanted)
+
+    def _has_owner(self, partition: int) -> bool:
+        number = self._owner.get(partition)
+        return number is not None and not self._done.destinations[number].lost
 
     def _make_destinations(self, partitions: list[int]) -> None:
         """Divides partitions among the directories of the nodes, which take turns."""
         places = [(node, directory) for node in self._fleet.nodes for directory in node.temp]
+        # Partitions that are made again one by one begin at different places.
+        first = len(self._done.destinations) % len(places)
+        places = places[first:] + places[:first]
         for at, (node, directory) in enumerate(places):
-            own = partitions[at :: len(places)]
+            # If a node before this one was lost meanwhile, its partitions and these have destinations already.
+            own = [partition for partition in partitions[at :: len(places)] if not self._has_owner(partition)]
             if not own or node not in self._fleet.nodes:
                 continue
             number = max(self._done.destinations, default=-1) + 1
@@ -336,8 +360,9 @@ class Driver:
         shares = Shares()
         self._is_mapping = True
         for node in list(self._fleet.nodes):
-            for worker in node.workers:
-                self._begin(node, worker)
+            begun = [self._begin(node, worker) for worker in node.workers]
+            if not all(begun):
+                self._repair(node, {})
         running: dict[Any, Call] = {}
         while True:
             for node, worker in self._idle(running):
@@ -346,6 +371,9 @@ class Driver:
                 break
             for call, answer in self._finished(running):
                 if answer is None:
+                    # At most so much of it was read already.
+                    span = self._spans[call.number]
+                    self._mapped_again += span.end - span.start
                     self._again("chunk", call.number, queue)
                     self._repair(call.node, running)
                 else:
@@ -496,19 +524,25 @@ class Driver:
         result = json.loads(told[0])["result"]
         event = {"records": result["records_out"], "bytes": result["bytes_out"], "sum": result["checksum"]}
         self._done.take(self._directory.note(event="part", number=call.number, **event))
+        # At most so much was sorted when workers or nodes ended.
+        self._sorted_again += event["bytes"] * self._attempts.get(("partition", call.number), 0)
         shares.add(call.node, event["bytes"], sorting=told[1])
         if call.destination is not None and call.node in self._fleet.nodes:
             call.node.writer.remove_partition.remote(call.destination, call.number)
 
     def _take_loss(self, call: Call, error: errors.AscotError) -> None:
-        """A partition could not be sorted. If its bytes are not there or damaged, they are made again."""
-        number = self._owner[call.number]
-        ours = self._done.destinations[number].directory
+        """A partition could not be sorted. If its bytes are not there or damaged, they are made again; a node whose
+        disk is full, reports errors or is gone is excluded."""
+        if call.node not in self._fleet.nodes or self._owner[call.number] != call.destination:
+            return
         name = str(getattr(error, "filename", None) or "")
-        if not name.startswith(ours):
+        if not any(name.startswith(self._place(directory) + os.sep) for directory in call.node.temp):
             raise error
         self._again("partition", call.number, deque())
-        if isinstance(error, errors.Damaged | errors.FileMissing):
+        is_missing = isinstance(error, errors.FileMissing)
+        destination = self._done.destinations[self._owner[call.number]]
+        if isinstance(error, errors.Damaged) or (is_missing and self._has(call.node, destination)):
+            del self._owner[call.number]
             self._make_destinations([call.number])
         else:
             self._exclude(call.node, str(error).splitlines()[0])

@@ -19,9 +19,12 @@ from ascot.units import bytes_text
 
 __all__ = ["Fleet"]
 
-# A process that is unavailable for so long is lost.
+# A process is lost if it is unavailable for so long, or if Ray says nothing and it does not answer for so long: a
+# writer that waits for a slow disk answers late.
 UNAVAILABLE_SECONDS = 8.0
+LATE_SECONDS = 30.0
 PING_SECONDS = 2.0
+PAUSE_SECONDS = 0.2
 
 
 class Fleet:
@@ -135,32 +138,35 @@ class Fleet:
         return writer_died, replaced
 
     def _dead(self, actors: list[Any], busy: list[Any]) -> list[Any]:
-        """Those that are dead, or unavailable for too long. Those that are busy answer late and are not dead."""
+        """Those that are dead, or do not answer in time. Those that are busy answer late and are not dead."""
         exceptions = self._ray.exceptions
-        deadline = time.monotonic() + UNAVAILABLE_SECONDS
-        # The last error of each that did not answer.
-        silent: dict[Any, BaseException | None] = dict.fromkeys(actors)
-        dead = []
+        began = time.monotonic()
+        dead: list[Any] = []
+        unavailable: set[Any] = set()
+        silent = list(actors)
         while silent:
-            pings = {actor.__ray_ready__.remote(): actor for actor in silent}
-            self._ray.wait(list(pings), num_returns=len(pings), timeout=PING_SECONDS)
-            for ping, actor in pings.items():
+            pings = [(actor, actor.__ray_ready__.remote()) for actor in silent]
+            self._ray.wait([ping for _, ping in pings], num_returns=len(pings), timeout=PING_SECONDS)
+            waited = time.monotonic() - began
+            silent = []
+            for actor, ping in pings:
+                patience = 0.0
                 try:
                     self._ray.get(ping, timeout=0)
-                    del silent[actor]
-                except (exceptions.ActorUnavailableError, exceptions.GetTimeoutError) as error:
-                    silent[actor] = error
+                    continue
+                except exceptions.ActorUnavailableError:
+                    unavailable.add(actor)
+                    patience = UNAVAILABLE_SECONDS
+                except exceptions.GetTimeoutError:
+                    if actor in busy and actor not in unavailable:
+                        continue
+                    patience = UNAVAILABLE_SECONDS if actor in unavailable else LATE_SECONDS
                 except exceptions.RayError:
-                    dead.append(actor)
-                    del silent[actor]
-            is_late = isinstance(next(iter(silent.values()), None), exceptions.GetTimeoutError)
-            if time.monotonic() >= deadline or (is_late and all(actor in busy for actor in silent)):
-                break
-        return dead + [
-            actor
-            for actor, error in silent.items()
-            if actor not in busy or isinstance(error, exceptions.ActorUnavailableError)
-        ]
+                    pass
+                (silent if waited < patience else dead).append(actor)
+            if silent:
+                time.sleep(PAUSE_SECONDS)
+        return dead
 
     def end(self) -> None:
         """Ends all actors."""

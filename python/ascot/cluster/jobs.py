@@ -11,7 +11,7 @@ from typing import Any
 
 from ascot import _native, errors
 from ascot.cluster.driver import Driver
-from ascot.cluster.fleet import Fleet
+from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.manifest import JobDirectory, Progress, Sum
 from ascot.cluster.memory import PROCESS_BYTES, shape_of
 from ascot.cluster.nodes import Node, connected, discover
@@ -144,13 +144,19 @@ def remove(job: PathLike, *, address: str | None = None) -> None:
     opened, described, done = JobDirectory.open(os.path.abspath(os.fspath(job)))
     try:
         with connected(described["address"] if address is None else address) as ray:
+            places = [(one.number, one.directory) for one in done.destinations.values()]
             for node in discover(ray):
                 node.place_writer(described["job"])
-                places = [(one.number, one.directory) for one in done.destinations.values()]
-                _, error = node.answer(node.writer.clean.remote(places))
+                try:
+                    _, error = node.answer(node.writer.clean.remote(places))
+                except ray.exceptions.RayError as lost:
+                    error = errors.AscotError(
+                        f"node {node.name} does not answer: {first_line(lost)}\n  remove the job again once it does, "
+                        "or when Ray has noticed that it is gone"
+                    )
+                node.end()
                 if error is not None:
                     raise error
-                node.end()
         if not done.committed:
             _remove_parts(described["staging"], done.parts)
         opened.remove()

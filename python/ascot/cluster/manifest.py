@@ -15,7 +15,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,18 +163,10 @@ class JobDirectory:
             )
         opened = cls(path, _locked(path))
         try:
-            with open(name, "rb") as file:
-                job = json.load(file)
-        except ValueError as error:
-            raise errors.Damaged(f"{name}: {error}\n  remove the job and start it again", file=name) from error
-        if job.get("version") != VERSION:
-            raise errors.InvalidRequest(
-                f"{path}: a job of another version of Ascot ({job.get('version')!r})\n  continue it with that version"
-            )
-        progress = Progress()
-        for line in opened._lines():
-            progress.take(line)
-        return opened, job, progress
+            return opened, opened._job(), opened._progress()
+        except BaseException:
+            opened.close()
+            raise
 
     def note(self, **event: Any) -> dict[str, Any]:
         """Adds a line to the journal and makes it durable."""
@@ -223,20 +214,45 @@ class JobDirectory:
         os.rename(final + ".new", final)
         sync_directory(self.path)
 
-    def _lines(self) -> Sequence[dict[str, Any]]:
+    def _job(self) -> dict[str, Any]:
+        """The job, as it was described when it began."""
+        name = os.path.join(self.path, "job.json")
+        try:
+            with open(name, "rb") as file:
+                job: dict[str, Any] = json.load(file)
+            version = job["version"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise _damaged(name, error) from error
+        if version != VERSION:
+            raise errors.InvalidRequest(
+                f"{self.path}: a job of another version of Ascot ({version!r})\n  continue it with that version"
+            )
+        return job
+
+    def _progress(self) -> Progress:
+        """What the journal says. A last line that is cut short is removed."""
         name = os.path.join(self.path, "journal")
+        progress = Progress()
         try:
             with open(name, "rb") as file:
                 content = file.read()
         except FileNotFoundError:
-            return []
+            return progress
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             os.truncate(name, whole)
         try:
-            return [json.loads(line) for line in content[:whole].splitlines()]
-        except ValueError as error:
-            raise errors.Damaged(f"{name}: {error}\n  remove the job and start it again", file=name) from error
+            for line in content[:whole].splitlines():
+                progress.take(json.loads(line))
+        except (ValueError, TypeError, KeyError) as error:
+            raise _damaged(name, error) from error
+        return progress
+
+
+def _damaged(name: str, error: Exception) -> errors.Damaged:
+    return errors.Damaged(
+        f"{name}: this is not what a job wrote: {error}\n  remove the directory, and start the job again", file=name
+    )
 
 
 def _locked(path: str) -> int:

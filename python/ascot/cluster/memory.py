@@ -85,12 +85,15 @@ def shape_of(total: int, nodes: int, memory: int, store: int, workers: int, part
     batch = max(batch, BATCH_BYTES_MIN)
     # The last batch of a chunk may be twice as long.
     in_flight = max(2, int(store * STORE_SHARE) // (2 * batch * workers))
-    return Shape(workers, _chunk_bytes(total, everyone, share - 2 * batch, count), batch, share, count, in_flight)
+    # Also a chunk all of whose records are for one destination has no longer batches.
+    longest = min(CHUNK_BYTES_MAX, batch * _native.BATCHES_MAX)
+    even = min(-(-total // (TASKS_PER_WORKER * everyone)), longest)
+    return Shape(workers, _chunk_bytes(even, share - 2 * batch, count), batch, share, count, in_flight)
 
 
-def _chunk_bytes(total: int, workers: int, share: int, partitions: int) -> int:
-    even = -(-total // (TASKS_PER_WORKER * workers))
-    chunk = max(CHUNK_BYTES_MIN, min(CHUNK_BYTES_MAX, even))
+def _chunk_bytes(wanted: int, share: int, partitions: int) -> int:
+    """Bytes of a chunk, at most those wanted, whose mapper fits in a share of the memory."""
+    chunk = max(CHUNK_BYTES_MIN, wanted)
     while _native.mapper_bytes(chunk, partitions) > share:
         if chunk == CHUNK_BYTES_MIN:
             needed = _native.mapper_bytes(chunk, partitions)

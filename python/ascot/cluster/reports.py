@@ -64,7 +64,8 @@ class ClusterReport:
 
     Times are seconds and sizes are bytes. `start_seconds` are those of connecting and of starting actors, which are
     not part of `seconds`. `mapped_again_bytes` are bytes of the input that were read more than once because of
-    faults, and `sent_again_bytes` those that were sent then; `repeated_batches` arrived again and were ignored.
+    faults, `sent_again_bytes` those that were sent then, and `sorted_again_bytes` those of partitions that were begun
+    more than once, each at most; `repeated_batches` arrived again and were ignored.
     `lost_nodes` were excluded, each with the reason. `peak_memory_bytes` is the most memory of the job's processes
     and the object store on a node, of `memory_per_node`.
     """
@@ -81,6 +82,7 @@ class ClusterReport:
     peak_memory_bytes: int
     mapped_again_bytes: int = 0
     sent_again_bytes: int = 0
+    sorted_again_bytes: int = 0
     repeated_batches: int = 0
     lost_nodes: tuple[tuple[str, str], ...] = field(default=())
 
@@ -108,12 +110,10 @@ class ClusterReport:
         lines.append(f"  start            {seconds_text(self.start_seconds)} for the cluster and its actors")
         peak, cap = bytes_text(self.peak_memory_bytes), bytes_text(self.memory_per_node)
         lines.append(f"  memory           {peak} of {cap} on the fullest node, with the object store")
-        if self.mapped_again_bytes or self.repeated_batches:
-            again = (
-                f"{bytes_text(self.mapped_again_bytes)} read again, {bytes_text(self.sent_again_bytes)} sent again"
-            )
-            again += f", {self.repeated_batches} repeated batches ignored"
-            lines.append(f"  faults           {again}")
+        again = {"read": self.mapped_again_bytes, "sent": self.sent_again_bytes, "sorted": self.sorted_again_bytes}
+        if any(again.values()) or self.repeated_batches:
+            told = ", ".join(f"{bytes_text(size)} {done} again" for done, size in again.items())
+            lines.append(f"  faults           {told}, {self.repeated_batches} repeated batches ignored")
         lines += [f"  excluded         {node}: {reason}" for node, reason in self.lost_nodes]
         return "\n".join(lines)
 

@@ -11,8 +11,8 @@
 //! A batch is appended to the files first and to the log then. A log that ends within an entry is cut there; the bytes
 //! that the lost entry named are overwritten.
 //!
-//! Invariants: one process writes to a destination at a time. A batch counts once, however often it arrives. Only files that the log of this job names are read or
-//! removed. Memory grows by a few words for each chunk, not with the bytes.
+//! Invariants: one process writes to a destination at a time. A batch counts once, however often it arrives. Only files
+//! that the log of this job names are read or removed. Memory grows by a few words for each chunk, not with the bytes.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -147,10 +147,16 @@ fn header(job: JobId, destination: u32) -> Vec<u8> {
     bytes
 }
 
+/// Whether these bytes are the header of a log, of any job.
+fn is_header(bytes: &[u8]) -> bool {
+    let (fields, sum) = bytes.split_at(HEADER_BYTES - 4);
+    fields.starts_with(MAGIC) && sum == crc32c(&[fields]).to_le_bytes()
+}
+
 /// Reads the log of a destination. Returns its whole entries and their end.
 ///
 /// # Errors
-/// [`SortError::Request`] for the log of another job or destination.
+/// [`SortError::Request`] for the log of another job or destination, [`IoError::Corrupt`] for one without a header.
 pub(super) fn read_log(
     dir: &Path,
     job: JobId,
@@ -162,7 +168,11 @@ pub(super) fn read_log(
     if bytes.is_empty() {
         return Ok(0);
     }
-    if bytes.get(..HEADER_BYTES) != Some(&header(job, destination)) {
+    let own_header = bytes.get(..HEADER_BYTES).filter(|header| is_header(header));
+    let Some(own_header) = own_header else {
+        return Err(damaged(&path, 0, "the log of a destination has no valid header").into());
+    };
+    if own_header != header(job, destination) {
         return Err(SortError::Request(format!(
             "{}: this is the directory of another job\n  name other directories for temporary files (temp=)",
             dir.display()
@@ -202,7 +212,7 @@ impl PartitionFiles {
     ///
     /// # Errors
     /// Those of the file system, also if another process has the destination open for longer than `LOCK_WAIT`;
-    /// [`SortError::Request`] for the directory of another job.
+    /// [`SortError::Request`] for the directory of another job; [`IoError::Corrupt`] if the log has no header.
     pub fn open(dir: &Path, job: JobId, destination: u32) -> Result<PartitionFiles, SortError> {
         Self::open_within(dir, job, destination, LOCK_WAIT)
     }
@@ -441,7 +451,11 @@ mod tests {
         assert!(error.contains("records of a batch are damaged"), "{error}");
         drop(files);
         assert!(PartitionFiles::open(dir.path(), JOB, 1).is_err());
-        assert!(PartitionFiles::open(dir.path(), [6; 16], 2).is_err());
+        let error = PartitionFiles::open(dir.path(), [6; 16], 2).err().expect("another job").to_string();
+        assert!(error.contains("another job"), "{error}");
+        std::fs::write(dir.path().join(LOG), [0; 100]).expect("a disk");
+        let error = PartitionFiles::open(dir.path(), JOB, 2).err().expect("zeros").to_string();
+        assert!(error.contains("no valid header"), "{error}");
     }
 
     #[test]
