@@ -3,6 +3,7 @@ from os import PathLike
 from typing import Any, Final, TypeAlias, final
 
 __all__ = [
+    "BATCHES_MAX",
     "Batch",
     "BatchStream",
     "Batches",
@@ -16,7 +17,6 @@ __all__ = [
     "Trace",
     "View",
     "ViewReader",
-    "BATCHES_MAX",
     "__version__",
     "begin_flow",
     "bytes_text",

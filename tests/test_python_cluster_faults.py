@@ -1,0 +1,257 @@
+"""Sorts on a cluster whose nodes, processes, disks and driver fail during the job.
+
+After each fault the result has the checksum of the input and is in order, and no more was done twice than was lost:
+the bytes that were on the node, or what was on its way.
+
+ASCOT_CLUSTER_RECORDS is the number of records of 100 bytes, by default 400,000.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+
+import ascot
+import ascot.cluster
+import pytest
+from ascot import errors
+from ray_machines import (
+    MEMORY,
+    MIB,
+    NODES,
+    RECORDS,
+    At,
+    break_disk,
+    cluster_sort,
+    kill,
+    memory_volume,
+    processes_of,
+    unmount,
+)
+from support import small_disk
+
+# The nodes share two processors; other load would make them seem lost.
+pytestmark = pytest.mark.alone
+
+COUNT = int(os.environ.get("ASCOT_CLUSTER_RECORDS", 400_000))
+BYTES = 100 * COUNT
+PARTITIONS = 6 * NODES
+MAP, SORT = "map and shuffle", "sort and reduce"
+
+
+@pytest.fixture(scope="module")
+def records(module_disk):
+    """A file of records, and its checksum."""
+    ascot.gen(COUNT, to=module_disk / "records")
+    return module_disk / "records", ascot.check(module_disk / "records", layout=RECORDS).checksum
+
+
+def stored_bytes(directory):
+    """Bytes of the files of partitions in a directory, whose files come and go."""
+    found = 0
+    for path in directory.rglob("partition-*"):
+        with suppress(FileNotFoundError):
+            found += path.stat().st_size
+    return found
+
+
+def assert_result(records, disk, done):
+    path, checksum = records
+    checked = ascot.check(list(done.outputs), layout=RECORDS)
+    assert (checked.checksum, checked.records, checked.is_sorted) == (checksum, COUNT, True)
+    assert sorted(os.listdir(disk / "out")) == [f"part-{number:05}" for number in range(PARTITIONS)]
+    assert not (disk / "out.job").exists() and path.exists()
+    assert not [name for name in os.listdir(disk) if name.startswith(".out.")]
+    return done.report
+
+
+def on_their_way(report):
+    """The most bytes that workers read and sent at the time of a fault: a chunk each, twice if two faults met it."""
+    return 2 * NODES * (report.bytes / report.chunks + MIB)
+
+
+def assert_bounded(report, lost_bytes):
+    """No more was done twice than what was lost."""
+    assert report.sent_again_bytes <= lost_bytes + on_their_way(report)
+    # Each chunk has records of what was lost, and is read once more.
+    assert report.mapped_again_bytes <= report.bytes * (lost_bytes > 0) + on_their_way(report)
+    assert report.sorted_again_bytes <= lost_bytes + 2 * NODES * report.bytes / report.partitions
+
+
+# ---------------------------------------------------------------- processes and nodes
+
+
+@pytest.mark.parametrize("phase, share", [("sample", 0), (MAP, 0.15), (SORT, 0.6)])
+def test_a_node_is_killed_with_its_disk(cluster, disk, records, phase, share):
+    node, lost = cluster.victim(), []
+
+    def kill_node():
+        lost.append(stored_bytes(cluster.temp(node.node_ip_address)))
+        cluster.kill(node)
+
+    at = At(phase, share, kill_node)
+    report = assert_result(records, disk, cluster_sort(disk, records[0], partitions=PARTITIONS, progress=at))
+    assert [node.node_id[:8] in name for name, _ in report.lost_nodes] == [True]
+    assert (lost[0] > 0) == (phase != "sample")
+    assert_bounded(report, lost[0])
+    assert cluster.left_over() == []
+    if phase == SORT:
+        assert report.sent_again_bytes > 0
+        # Parts that were complete are not made again.
+        assert report.sent_again_bytes < BYTES / NODES
+
+
+@pytest.mark.parametrize("kind", ["Worker", "Writer"])
+@pytest.mark.parametrize("phase, share", [(MAP, 0.1), (SORT, 0.55)])
+def test_a_process_is_killed_and_replaced(cluster, disk, records, kind, phase, share):
+    at = At(phase, share, lambda: kill(processes_of(kind, cluster)[0]))
+    report = assert_result(records, disk, cluster_sort(disk, records[0], partitions=PARTITIONS, progress=at))
+    assert at.acted and report.lost_nodes == ()
+    # A writer finds the batches in its files, and the chunk or partition of a worker is done again.
+    assert_bounded(report, 0)
+    assert cluster.left_over() == []
+
+
+# ---------------------------------------------------------------- disks
+
+
+@contextmanager
+def ext4(cluster, address, size):
+    """A volume of its own for the temporary files of a node."""
+    place = cluster.directory / address
+    with suppress(FileNotFoundError):
+        shutil.rmtree(place / "temp")
+    with small_disk(place, size) as mount:
+        (place / "temp").symlink_to(mount)
+        try:
+            yield mount
+        finally:
+            (place / "temp").unlink()
+    (place / "disk").rmdir()
+    (place / "disk.img").unlink()
+
+
+def assert_excluded(report, address, reason):
+    (name, found), = report.lost_nodes
+    assert address in name and reason in found, report.lost_nodes
+
+
+def test_the_disk_of_a_node_is_full_while_batches_arrive(cluster, disk, records):
+    address, size = cluster.victim().node_ip_address, BYTES // NODES // 3
+    with memory_volume(cluster.temp(address), size):
+        done = cluster_sort(disk, records[0], partitions=PARTITIONS)
+    report = assert_result(records, disk, done)
+    assert_excluded(report, address, "no space left")
+    assert_bounded(report, size)
+    assert cluster.left_over() == []
+
+
+def test_the_disk_of_a_node_is_full_while_a_partition_is_sorted(cluster, disk):
+    # The only partition is larger than the memory of a worker. Its batches fit on the disk, and its spills do not.
+    ascot.gen(1_500_000, to=disk / "a")
+    address, size = cluster.cluster.head_node.node_ip_address, 220_000_000
+    with memory_volume(cluster.temp(address), size):
+        done = cluster_sort(disk, disk / "a", partitions=1)
+    checked = ascot.check(list(done.outputs), layout=RECORDS)
+    assert checked.is_sorted and checked.checksum == ascot.check(disk / "a", layout=RECORDS).checksum
+    assert_excluded(done.report, address, "space")
+    assert_bounded(done.report, 150_000_000)
+    assert cluster.left_over() == []
+
+
+@pytest.mark.parametrize("phase, share", [(MAP, 0.2), (SORT, 0.55)])
+def test_a_disk_returns_errors(cluster, disk, records, phase, share):
+    address, lost = cluster.victim().node_ip_address, []
+    with ext4(cluster, address, 2 * BYTES // NODES + 16 * MIB) as mount:
+
+        def fail():
+            lost.append(stored_bytes(mount))
+            break_disk(mount)
+
+        at = At(phase, share, fail)
+        done = cluster_sort(disk, records[0], partitions=PARTITIONS, progress=at)
+    report = assert_result(records, disk, done)
+    assert_excluded(report, address, "Input/output error")
+    assert lost[0] > 0
+    assert_bounded(report, lost[0])
+    assert cluster.left_over() == []
+
+
+@pytest.mark.parametrize("phase, share", [(MAP, 0.2), (SORT, 0.55)])
+def test_a_volume_is_unmounted(cluster, disk, records, phase, share):
+    address, lost = cluster.victim().node_ip_address, []
+    with memory_volume(cluster.temp(address), BYTES) as mount:
+
+        def go_away():
+            lost.append(stored_bytes(mount))
+            unmount(mount)
+
+        at = At(phase, share, go_away)
+        done = cluster_sort(disk, records[0], partitions=PARTITIONS, progress=at)
+    report = assert_result(records, disk, done)
+    assert_excluded(report, address, "No such file")
+    assert lost[0] > 0
+    assert_bounded(report, lost[0])
+    # Nothing was written to the volume below.
+    assert cluster.left_over() == [] and not os.listdir(cluster.temp(address))
+
+
+@pytest.mark.parametrize("name", ["partition-*", "batches"])
+def test_zeros_are_found_and_what_they_replaced_is_made_again(cluster, disk, records, name):
+    node, lost = cluster.victim(), []
+
+    def damage():
+        # The last partition of the node, or the log of all its batches.
+        path = sorted(cluster.temp(node.node_ip_address).rglob(name))[-1]
+        size = path.stat().st_size
+        lost.append(size if name != "batches" else stored_bytes(path.parent))
+        with open(path, "r+b") as file:
+            file.write(bytes(size))
+
+    # The node sorts its partitions one at a time: the last one is not read yet.
+    at = At(SORT, 0, damage)
+    report = assert_result(records, disk, cluster_sort(disk, records[0], partitions=PARTITIONS, progress=at))
+    assert report.lost_nodes == ()
+    assert report.sent_again_bytes > 0
+    assert_bounded(report, lost[0])
+
+
+# ---------------------------------------------------------------- the driver
+
+DRIVER = """
+import sys, ascot, ascot.cluster
+source, output, address, memory, partitions = sys.argv[1:]
+ascot.cluster.sort(source, output, layout=ascot.Fixed(100, key=slice(0, 10)), address=address, memory_per_node=memory,
+                   partitions=int(partitions), progress=lambda p: print(p.phase, p.fraction, flush=True))
+"""
+
+
+@pytest.mark.parametrize("phase, share", [(MAP, 0.15), (SORT, 0.6)])
+def test_the_driver_is_killed_and_the_job_resumed(cluster, disk, records, phase, share):
+    arguments = [records[0], disk / "out", cluster.address, MEMORY, str(PARTITIONS)]
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, *arguments], stdout=subprocess.PIPE, text=True
+    ) as driver:
+        for line in driver.stdout:
+            *words, fraction = line.split()
+            if " ".join(words) == phase and float(fraction) >= share:
+                break
+        driver.kill()
+    assert not (disk / "out").exists()
+    events = [json.loads(line) for line in (disk / "out.job" / "journal").read_text().splitlines()]
+    before = sum(event["bytes"] for event in events if event["event"] == "chunk")
+    parts = [event["bytes"] for event in events if event["event"] == "part"]
+    assert before > 0 and (len(parts) > 0) == (phase == SORT)
+    with pytest.raises(errors.FileExists, match="another job"):
+        cluster_sort(disk, records[0])
+    done = ascot.cluster.resume(disk / "out.job", address="auto", progress=None)
+    report = assert_result(records, disk, done)
+    assert cluster.left_over() == []
+    mapped = sum(one.bytes for one in report.phases if one.name == MAP)
+    # Chunks that were done are not mapped again, and parts that were done are not sorted again.
+    assert mapped == BYTES - before + report.mapped_again_bytes
+    assert_bounded(report, 0)
+    sorted_bytes = [one.bytes for one in report.phases if one.name == SORT][-1]
+    assert sorted_bytes == BYTES - sum(parts)
