@@ -52,6 +52,8 @@ WRONG = {
     "sweep": FLAG, "target": [None, True, 2.5, b"x"], "temp": PATHS, "threads": AT_LEAST_ONE,
     "to": [None, *PATH], "top": COUNT, "total": BYTES, "type": WORD, "unique": FLAG, "value_bytes": COUNT,
     "values": [None, 3, [3], "x"], "view": PATH, "volume": [3, b"x", ""], "work": PATH,
+    "address": [3, b"x"], "output": [None, *PATH], "memory_per_node": BYTES, "workers_per_node": AT_LEAST_ONE,
+    "uniform": FLAG, "job": PATH,
     "write_exponents": [b"x", [3], True], "write_stream": [None, *WORD], "backends": [3, b"x", [3]],
     "connections": [0, 2.5, "x", [0], [2.5]], "streams": NUMBERS, "kind": [3, b"x", [3]],
 }  # fmt: skip
@@ -70,6 +72,8 @@ OF_FUNCTION = {
     ("Trace.events", "start"): [-1, *REAL], ("Trace.events", "stop"): [-1, *REAL],
     ("Session.run", "job"): [],
     ("plan.cluster", "connections"): AT_LEAST_ONE, ("plan.cheapest_cluster", "connections"): AT_LEAST_ONE,
+    ("cluster.sort", "inputs"): [None, *PATHS],
+    ("cluster.resume", "job"): [None, *PATH], ("cluster.remove", "job"): [None, *PATH],
 }  # fmt: skip
 
 
@@ -122,6 +126,9 @@ FUNCTIONS = {
     "lab.read_sorts": (ascot.lab.read_sorts, {"path": "none"}),
     "lab.read_disk": (ascot.lab.read_disk, {"path": "none"}),
     "lab.read_net": (ascot.lab.read_net, {"path": "none"}),
+    "cluster.sort": (ascot.cluster.sort, {"inputs": ["in"], "output": "out", "address": "local:0"}),
+    "cluster.resume": (ascot.cluster.resume, {"job": "none"}),
+    "cluster.remove": (ascot.cluster.remove, {"job": "none"}),
     "View.keys": (ascot.View.keys, {}),
     "View.open": (ascot.View.open, {}),
     "View.batches": (ascot.View.batches, {}),
@@ -136,9 +143,11 @@ FUNCTIONS = {
 # Functions whose arguments are those of another, and results that nobody makes.
 WITHOUT = {
     "Batch", "Batches", "BowtiePlan", "CheapestCluster", "Checked", "ClusterPlan", "FilesPlan", "FlowInput",
-    "Job", "Plan", "Profile", "Progress", "Report", "Session.run", "Simulation", "Table", "View", "index.Index",
-    "index.Record", "index.Writer", "trace.Trace",
+    "Job", "Plan", "Profile", "Progress", "Report", "Session.run", "Simulation", "Table", "View",
+    "cluster.ClusterReport", "cluster.NodeShare", "cluster.Phase", "cluster.Sorted", "index.Index", "index.Record",
+    "index.Writer", "trace.Trace",
 }  # fmt: skip
+MODULES = ("cluster", "index", "lab", "plan", "trace")
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +207,7 @@ def _is_error(value):
 
 
 def test_every_public_function_is_in_the_table():
-    modules = {"": ascot, **{f"{name}.": getattr(ascot, name) for name in ("index", "lab", "plan", "trace")}}
+    modules = {"": ascot, **{f"{name}.": getattr(ascot, name) for name in MODULES}}
     named = {prefix + name: getattr(module, name) for prefix, module in modules.items() for name in module.__all__}
     found = {name for name, value in named.items() if not inspect.ismodule(value) and not _is_error(value)}
     assert found - FUNCTIONS.keys() - WITHOUT == set()

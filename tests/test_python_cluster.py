@@ -119,7 +119,7 @@ def test_inputs_that_are_missing_or_of_another_kind_are_named_before_work_starts
         cluster_sort(disk, disk / "packed", layout="lines")
     with pytest.raises(errors.InvalidRequest, match="middle of a file"):
         cluster_sort(disk, disk / "a", layout=ascot.Csv(key="x"))
-    with pytest.raises(TypeError, match="by their names"):
+    with pytest.raises(TypeError, match="inputs is a path or a list of paths"):
         cluster_sort(disk, b"bytes")
     with pytest.raises(errors.InvalidRequest, match="uniform"):
         cluster_sort(disk, disk / "a", layout="lines", uniform=True)

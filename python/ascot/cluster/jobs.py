@@ -9,7 +9,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from ascot import _native, errors
+from ascot import _native, arguments, errors
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.manifest import JobDirectory, Progress, Sum
@@ -18,9 +18,9 @@ from ascot.cluster.nodes import Node, connected, discover
 from ascot.cluster.reports import ClusterReport
 from ascot.jobs import Request
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike
-from ascot.progress import ProgressLike, reporter
+from ascot.progress import ProgressLike, checked, reporter
 from ascot.sources import PathLike, Source
-from ascot.units import bytes_text, count_argument, memory_argument
+from ascot.units import bytes_text
 
 __all__ = ["Sorted", "remove", "resume", "sort"]
 
@@ -87,18 +87,19 @@ def sort(
     Raises the exceptions of `ascot.errors`, and ImportError without Ray.
     """
     began = monotonic()
-    settings: Any = {"temp": temp, "compress": compress, "threads": 1}
-    request = Request(_named(inputs), layout, key, reverse, settings)
-    request.set(stable=stable)
+    settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
+    request = Request(_named(inputs), layout, key, arguments.flag("reverse", reverse), settings, "inputs")
+    request.set_rows(False, stable=stable)
     options = request.options
     options["inputs"] = [os.path.abspath(path) for path in options["inputs"]]
     options["temp"] = [os.path.abspath(path) for path in options["temp"]]
-    output = os.path.abspath(os.fspath(output))
-    facts = _check(options, output, uniform)
-    directory = os.path.abspath(os.fspath(job)) if job is not None else output + ".job"
-    count_argument("workers_per_node", workers_per_node)
-    count_argument("partitions", partitions)
-    given = memory_argument(memory_per_node)
+    output = os.path.abspath(arguments.path("output", output))
+    directory = output + ".job" if job is None else os.path.abspath(arguments.path("job", job))
+    arguments.maybe(arguments.count, "workers_per_node", workers_per_node, least=1)
+    arguments.maybe(arguments.count, "partitions", partitions, least=1)
+    given = arguments.maybe(arguments.memory, "memory_per_node", memory_per_node)
+    arguments.text("address", address)
+    facts = _check(options, output, arguments.flag("uniform", uniform))
     with connected(address) as ray:
         nodes = discover(ray)
         memory = min(map(_usual_memory, nodes)) if given is None else _native.memory_bytes(given)
@@ -125,12 +126,14 @@ def resume(job: PathLike, *, address: str | None = None, progress: ProgressLike 
     Raises the exceptions of `sort`, and InvalidRequest if an input changed since the job began.
     """
     began = monotonic()
-    opened, described, done = JobDirectory.open(os.path.abspath(os.fspath(job)))
+    arguments.maybe(arguments.text, "address", address)
+    found, report = arguments.path("job", job), checked(progress)
+    opened, described, done = JobDirectory.open(os.path.abspath(found))
     try:
         for path, size, changed in described["inputs"]:
             _check_unchanged(path, size, changed)
         with connected(described["address"] if address is None else address) as ray:
-            return _run(ray, discover(ray), opened, described, done, progress, began)
+            return _run(ray, discover(ray), opened, described, done, report, began)
     finally:
         opened.close()
 
@@ -141,7 +144,8 @@ def remove(job: PathLike, *, address: str | None = None) -> None:
     `address` is that of the cluster, by default the one that the job began with. Files on nodes that are gone stay
     there.
     """
-    opened, described, done = JobDirectory.open(os.path.abspath(os.fspath(job)))
+    arguments.maybe(arguments.text, "address", address)
+    opened, described, done = JobDirectory.open(os.path.abspath(arguments.path("job", job)))
     try:
         with connected(described["address"] if address is None else address) as ray:
             places = [(one.number, one.directory) for one in done.destinations.values()]
@@ -249,16 +253,7 @@ def _names(options: dict[str, Any], output: str, facts: list[tuple[int, int]]) -
 
 def _named(inputs: Source) -> Source:
     """The same inputs. Raises an error that names those that are not there, or have no name."""
-    if isinstance(inputs, str | os.PathLike):
-        listed: list[Any] = [inputs]
-    elif isinstance(inputs, list | tuple):
-        listed = list(inputs)
-    else:
-        raise TypeError(f"a cluster reads files by their names: give a path or a list of paths, not {inputs!r}")
-    for one in listed:
-        if not isinstance(one, str | os.PathLike):
-            raise TypeError(f"a cluster reads files by their names: give paths, not {type(one).__name__}")
-    names = [os.fspath(one) for one in listed]
+    names = arguments.paths("inputs", inputs)
     plain = [name for name in names if not set("*?[") & set(name)]
     missing = [name for name in plain if not os.path.exists(name)]
     if missing:
