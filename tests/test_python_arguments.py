@@ -53,7 +53,7 @@ WRONG = {
     "to": [None, *PATH], "top": COUNT, "total": BYTES, "type": WORD, "unique": FLAG, "value_bytes": COUNT,
     "values": [None, 3, [3], "x"], "view": PATH, "volume": [3, b"x", ""], "work": PATH,
     "address": [3, b"x"], "output": [None, *PATH], "memory_per_node": BYTES, "workers_per_node": AT_LEAST_ONE,
-    "uniform": FLAG, "job": PATH,
+    "job": PATH,
     "write_exponents": [b"x", [3], True], "write_stream": [None, *WORD], "backends": [3, b"x", [3]],
     "connections": [0, 2.5, "x", [0], [2.5]], "streams": NUMBERS, "kind": [3, b"x", [3]],
 }  # fmt: skip
