@@ -215,7 +215,7 @@ def test_wrong_records_are_named(disk):
         writer.append([b"12345678"], [b"x"])
     with pytest.raises(FileExistsError):
         ascot.index.writer(disk / "run")
-    with pytest.raises(ascot.errors.InvalidRequest, match="accepted: "):
+    with pytest.raises(ascot.errors.InvalidRequest, match="give 'create', 'append' or 'auto'"):
         ascot.index.writer(disk / "other", mode="frob")
 
 

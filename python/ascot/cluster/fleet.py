@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ascot import _native, errors
+from ascot._native import bytes_text
 from ascot.cluster.nodes import Node, all_answers
-from ascot.units import bytes_text
 
 __all__ = ["Fleet"]
 

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from ascot import _native, arguments, errors
+from ascot._native import bytes_text
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.manifest import JobDirectory, Progress, Sum
@@ -20,7 +21,6 @@ from ascot.jobs import Request
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike
 from ascot.progress import ProgressLike, checked, reporter
 from ascot.sources import PathLike, Source
-from ascot.units import bytes_text
 
 __all__ = ["Sorted", "remove", "resume", "sort"]
 

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ascot import _native
+from ascot._native import bytes_text
 from ascot.errors import MemoryLimit
-from ascot.units import bytes_text
 
 __all__ = ["Shape", "shape_of"]
 

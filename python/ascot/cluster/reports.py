@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html import escape
 
+from ascot._native import bytes_text, count_text, seconds_text
 from ascot.reports import row, table
-from ascot.units import bytes_text, count_text, seconds_text
 
 __all__ = ["ClusterReport", "NodeShare", "Phase"]
 
