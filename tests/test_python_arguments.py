@@ -53,7 +53,7 @@ WRONG = {
     "to": [None, *PATH], "top": COUNT, "total": BYTES, "type": WORD, "unique": FLAG, "value_bytes": COUNT,
     "values": [None, 3, [3], "x"], "view": PATH, "volume": [3, b"x", ""], "work": PATH,
     "address": [3, b"x"], "output": [None, *PATH], "memory_per_node": BYTES, "workers_per_node": AT_LEAST_ONE,
-    "job": PATH,
+    "job": PATH, "map": [3, "x"], "reduce": [3, "x"], "combine": [3, "x"], "partition": [3, "x"],
     "write_exponents": [b"x", [3], True], "write_stream": [None, *WORD], "backends": [3, b"x", [3]],
     "connections": [0, 2.5, "x", [0], [2.5]], "streams": NUMBERS, "kind": [3, b"x", [3]],
 }  # fmt: skip
@@ -72,7 +72,8 @@ OF_FUNCTION = {
     ("Trace.events", "start"): [-1, *REAL], ("Trace.events", "stop"): [-1, *REAL],
     ("Session.run", "job"): [],
     ("plan.cluster", "connections"): AT_LEAST_ONE, ("plan.cheapest_cluster", "connections"): AT_LEAST_ONE,
-    ("cluster.sort", "inputs"): [None, *PATHS],
+    ("cluster.sort", "inputs"): [None, *PATHS], ("cluster.map_reduce", "inputs"): [None, *PATHS],
+    ("cluster.map_reduce", "map"): [None, 3], ("cluster.map_reduce", "reduce"): [None, 3],
     ("cluster.resume", "job"): [None, *PATH], ("cluster.remove", "job"): [None, *PATH],
 }  # fmt: skip
 
@@ -127,6 +128,8 @@ FUNCTIONS = {
     "lab.read_disk": (ascot.lab.read_disk, {"path": "none"}),
     "lab.read_net": (ascot.lab.read_net, {"path": "none"}),
     "cluster.sort": (ascot.cluster.sort, {"inputs": ["in"], "output": "out", "address": "local:0"}),
+    "cluster.map_reduce": (ascot.cluster.map_reduce,
+                           {"inputs": ["in"], "map": copy, "reduce": copy, "output": "out"}),
     "cluster.resume": (ascot.cluster.resume, {"job": "none"}),
     "cluster.remove": (ascot.cluster.remove, {"job": "none"}),
     "View.keys": (ascot.View.keys, {}),
@@ -144,7 +147,7 @@ FUNCTIONS = {
 WITHOUT = {
     "Batch", "Batches", "BowtiePlan", "CheapestCluster", "Checked", "ClusterPlan", "FilesPlan", "FlowInput",
     "Job", "Plan", "Profile", "Progress", "Report", "Session.run", "Simulation", "Table", "View",
-    "cluster.ClusterReport", "cluster.NodeShare", "cluster.Phase", "cluster.Sorted", "index.Index", "index.Record",
+    "cluster.ClusterReport", "cluster.NodeShare", "cluster.Phase", "cluster.Finished", "index.Index", "index.Record",
     "index.Writer", "trace.Trace",
 }  # fmt: skip
 MODULES = ("cluster", "index", "lab", "plan", "trace")

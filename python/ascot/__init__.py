@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ascot.errors import AscotError as AscotError
     from ascot.errors import AscotWarning as AscotWarning
     from ascot.errors import Damaged as Damaged
+    from ascot.errors import FunctionFailed as FunctionFailed
     from ascot.errors import MemoryLimit as MemoryLimit
     from ascot.errors import NoSpace as NoSpace
     from ascot.errors import NotSorted as NotSorted
@@ -68,6 +69,7 @@ _MODULES = {
         "AscotError",
         "AscotWarning",
         "Damaged",
+        "FunctionFailed",
         "MemoryLimit",
         "NoSpace",
         "NotSorted",

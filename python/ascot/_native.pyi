@@ -35,6 +35,7 @@ __all__ = [
     "lab_net",
     "lab_sorts",
     "lab_streams",
+    "make_batch",
     "make_view",
     "mapper_bytes",
     "memory_bytes",
@@ -46,6 +47,7 @@ __all__ = [
     "plan",
     "plan_cluster",
     "probe",
+    "read_chunk",
     "read_lab_sorts",
     "read_lab_streams",
     "remove_leftovers",
@@ -59,6 +61,7 @@ __all__ = [
     "sort_to_batches",
     "split",
     "stop_all",
+    "sum_records",
     "uniform_bounds",
     "view_batches",
 ]
@@ -96,6 +99,11 @@ def choose_bounds(options: dict[str, Any], samples: list[bytes], partitions: int
 def uniform_bounds(options: dict[str, Any], partitions: int) -> bytes: ...
 def count_partitions(bounds: bytes) -> int: ...
 def mapper_bytes(chunk_bytes: int, partitions: int) -> int: ...
+def read_chunk(options: dict[str, Any], span: dict[str, Any], longest: int) -> list[tuple[bytes, int]]: ...
+def make_batch(
+    job: bytes, chunk: int, destination: int, number: int, last: bool, pieces: list[tuple[int, bytes]]
+) -> bytes: ...
+def sum_records(options: dict[str, Any], records: bytes) -> tuple[int, int, str]: ...
 def remove_leftovers(dirs: list[str]) -> None: ...
 def sort_partition(
     options: dict[str, Any], dir: _Path, job: bytes, destination: int, partition: int, chunks: int

@@ -162,7 +162,7 @@ def texts(name: str, value: Any, accepted: str = "a list of texts") -> list[str]
     return [text(f"an element of {name}", one) for one in value]
 
 
-def function(name: str, value: Any, accepted: str) -> Callable[..., Any]:
+def function(name: str, value: Any, accepted: str = "a function") -> Callable[..., Any]:
     """A function, or any other object that can be called."""
     if not callable(value):
         wrong_type(name, value, accepted)

@@ -16,6 +16,7 @@ __all__ = [
     "FileError",
     "FileExists",
     "FileMissing",
+    "FunctionFailed",
     "InternalError",
     "InvalidRequest",
     "MemoryLimit",
@@ -146,6 +147,20 @@ class Resumable(AscotError, OSError):
 
     directory: str
     _fields: ClassVar[dict[str, Any]] = {"directory": None}
+
+
+class FunctionFailed(AscotError, RuntimeError):
+    """A function of the program raised an exception on a node of a cluster.
+
+    `traceback` is its text. For a function of records, `file` is the input and `offset` the position of the record in
+    bytes; for a function of keys, `key` is the key.
+    """
+
+    traceback: str
+    file: str | None
+    offset: int | None
+    key: bytes | None
+    _fields: ClassVar[dict[str, Any]] = {"traceback": "", "file": None, "offset": None, "key": None}
 
 
 class InternalError(AscotError, RuntimeError):

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 use ascot_io::Unpoisoned;
+use ascot_sort::shuffle::batch::{batch_bytes, write_batch};
 use ascot_sort::shuffle::{self, BatchNumber, Bounds, ChunkSpan, JobId, PartitionPieces, Shuffle, bounds};
 use ascot_sort::{Input, Removal, SortError, SortRequest, Writes};
 use pyo3::prelude::*;
@@ -233,6 +234,64 @@ impl PartitionFiles {
         let files = files.as_mut().ok_or_else(|| Failure::Request("the files were removed".into()))?;
         Ok(work(files).map_err(Failure::from)?)
     }
+}
+
+/// The records of a chunk: whole records of about 1 MiB at a time, each with the offset of the first in the file.
+/// Records have at most `longest` bytes.
+#[pyfunction]
+pub fn read_chunk(
+    py: Python<'_>,
+    options: JobOptions,
+    span: SpanOptions,
+    longest: usize,
+) -> PyResult<Vec<(Py<PyBytes>, u64)>> {
+    let span = span.span();
+    let finished = run(py, None, |_, cancel| -> Result<_, Failure> {
+        let (shuffle, _) = shuffle_of(&options)?;
+        let mut blocks = Vec::new();
+        shuffle::read_chunk(&shuffle, &span, longest, cancel, |bytes, offset| {
+            blocks.push((bytes.to_vec(), offset));
+        })?;
+        Ok(blocks)
+    })?;
+    // Each block is freed as soon as it is copied.
+    let blocks = finished.result.into_iter();
+    Ok(blocks.map(|(bytes, offset)| (PyBytes::new(py, &bytes).unbind(), offset)).collect())
+}
+
+/// A batch of a chunk with these pieces, each a partition and bytes of its records.
+#[pyfunction]
+pub fn make_batch(
+    py: Python<'_>,
+    job: JobId,
+    chunk: u32,
+    destination: u32,
+    number: u32,
+    last: bool,
+    pieces: Vec<(u32, PyBackedBytes)>,
+) -> PyResult<Py<PyBytes>> {
+    let number = BatchNumber { chunk, destination, number, last };
+    let lengths: Vec<(u32, usize)> =
+        pieces.iter().map(|(partition, bytes)| (*partition, bytes.len())).collect();
+    let batch = PyBytes::new_with(py, batch_bytes(&lengths), |out| {
+        write_batch(job, number, &lengths, out, |at, own| own.copy_from_slice(&pieces[at].1));
+        Ok(())
+    })?;
+    Ok(batch.unbind())
+}
+
+/// Number, bytes and sum of whole records of the layout of the options.
+#[pyfunction]
+pub fn sum_records(
+    py: Python<'_>,
+    options: JobOptions,
+    records: PyBackedBytes,
+) -> PyResult<(u64, u64, String)> {
+    let sum = py.detach(|| -> Result<_, Failure> {
+        let request = options.request(Writes::Nothing)?;
+        Ok(shuffle::sum_records(&request, &records)?)
+    })?;
+    Ok((sum.count, sum.bytes, sum.to_string()))
 }
 
 /// Removes what killed sorts left in some directories: spills, and outputs that are not complete. Those of running sorts

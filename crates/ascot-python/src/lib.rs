@@ -45,8 +45,9 @@ mod _native {
     };
     #[pymodule_export]
     use super::cluster::{
-        ChunkMapper, PartitionFiles, choose_bounds, cluster_inputs, count_partitions, mapper_bytes,
-        remove_leftovers, sample_chunk, sort_partition, uniform_bounds,
+        ChunkMapper, PartitionFiles, choose_bounds, cluster_inputs, count_partitions, make_batch,
+        mapper_bytes, read_chunk, remove_leftovers, sample_chunk, sort_partition, sum_records,
+        uniform_bounds,
     };
     #[pymodule_export]
     use super::cluster_plans::{cheapest_cluster, plan_cluster};

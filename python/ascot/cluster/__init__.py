@@ -1,4 +1,4 @@
-"""Sorts on a cluster of Ray: data larger than one machine, in two passes.
+"""Sorts, and functions on records and on keys, on a cluster of Ray: data larger than one machine, in two passes.
 
 The input is read once, and each record is sent to the node that has its partition; then each partition is sorted.
 What is done is in files and in a journal: a job survives the loss of nodes, and its driver may be killed and the job
@@ -7,7 +7,7 @@ resumed.
 Needs Ray: `pip install ascot[cluster]`.
 """
 
-from ascot.cluster.jobs import Sorted, remove, resume, sort
+from ascot.cluster.jobs import Finished, map_reduce, remove, resume, sort
 from ascot.cluster.reports import ClusterReport, NodeShare, Phase
 
-__all__ = ["ClusterReport", "NodeShare", "Phase", "Sorted", "remove", "resume", "sort"]
+__all__ = ["ClusterReport", "Finished", "NodeShare", "Phase", "map_reduce", "remove", "resume", "sort"]

@@ -9,26 +9,33 @@ batches travel between nodes, and Ray drops each as soon as it is appended.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from functools import partial
+from glob import escape, glob
 from importlib import import_module
 from socket import gethostname
 from time import monotonic
 from typing import Any
 
 from ascot import _native
+from ascot.cluster.functions import Functions, PairMapper, pair_options, reduced
 from ascot.errors import AscotError, FileError, FileMissing
 
-__all__ = ["SPILLS", "Worker", "Writer"]
+__all__ = ["SPILLS", "UNFINISHED", "Worker", "Writer", "remove_files"]
 
 WINDOW = 2
 # The directory for spills of sorts, beside destinations.
 SPILLS = "sorting"
+# The sorted pairs of a partition, there, and a part that is not complete.
+PAIRS_FILE = "pairs-"
+UNFINISHED = ".unfinished"
+BUFFER_BYTES = 1 << 20
 
 
 def guarded(work: Callable[[], Any]) -> tuple[Any, AscotError | None]:
@@ -55,11 +62,43 @@ class Peaks:
         self.bytes = max(self.bytes, (resident - shared) * os.sysconf("SC_PAGE_SIZE"))
 
 
+def remove_files(directory: str, pattern: str) -> None:
+    """Removes the files of a directory whose names match a pattern."""
+    for name in glob(os.path.join(escape(directory), pattern)):
+        with suppress(OSError):
+            os.unlink(name)
+
+
+class RecordMapper:
+    """Maps one chunk after another of a sort."""
+
+    def __init__(self, options: dict[str, Any], bounds: bytes, job: bytes, shape: dict[str, Any]) -> None:
+        self._mapper = _native.ChunkMapper(options, bounds, job, shape["chunk_bytes"], shape["batch_bytes"])
+        self.sum = (0, 0, 0)
+        self.reading = 0.0
+
+    def run(
+        self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int]]], skip: Container[int]
+    ) -> Iterator[tuple[int, bytes]]:
+        """The batches of a chunk, each with its destination. `sum` has records, bytes and checksum."""
+        records, size, checksum, self.reading, _ = self._mapper.map(span)
+        self.sum = (records, size, int(checksum, 16))
+        counts = [self._mapper.batches(partitions) for _, partitions in targets]
+        # The destinations take turns, so that all writers have work.
+        for turn in range(max(counts, default=0)):
+            for (destination, partitions), count in zip(targets, counts, strict=True):
+                if turn < count and destination not in skip:
+                    yield destination, self._mapper.batch(number, destination, partitions, turn, count)
+
+
 class Worker:
     """Maps chunks and sorts partitions, one at a time."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], functions: bytes | None) -> None:
         self._settings = settings
+        # The functions of `map_reduce`, as the driver sent them; None for a sort.
+        self._packed = functions
+        self._functions: Functions | None = None
         self._mapper: Any = None
         self._peaks = Peaks()
 
@@ -75,6 +114,7 @@ class Worker:
             "python": ".".join(map(str, sys.version_info[:2])),
             "host": gethostname(),
             "volumes": volumes,
+            "functions": None if self._packed is None else guarded(self._own_functions)[1],
         }
 
     def inputs(self) -> Any:
@@ -87,12 +127,21 @@ class Worker:
 
     def begin(self, bounds: bytes) -> Any:
         """Makes the memory of the mapper, which all chunks use."""
-        shape = self._settings["shape"]
+        options, shape = self._settings["options"], self._settings["shape"]
         job = bytes.fromhex(self._settings["job"])
-        sizes = (shape["chunk_bytes"], shape["batch_bytes"])
-        made = guarded(lambda: _native.ChunkMapper(self._settings["options"], bounds, job, *sizes))
-        self._mapper = made[0]
-        return None, made[1]
+
+        def mapper() -> Any:
+            if self._packed is None:
+                return RecordMapper(options, bounds, job, shape)
+            return PairMapper(options, self._own_functions(), job, shape)
+
+        self._mapper, error = guarded(mapper)
+        return None, error
+
+    def _own_functions(self) -> Functions:
+        if self._functions is None:
+            self._functions = Functions.unpacked(self._packed or b"")
+        return self._functions
 
     def end(self) -> int:
         """Gives the memory of the mapper back; returns the most memory that the process had, bytes."""
@@ -106,29 +155,28 @@ class Worker:
 
     def _map(self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int], Any]]) -> dict[str, Any]:
         began = monotonic()
-        records, size, checksum, reading, grouping = self._mapper.map(span)
         sender = Sender(self._settings["shape"]["in_flight"])
-        counts = [self._mapper.batches(partitions) for _, partitions, _ in targets]
-        # The destinations take turns, so that all writers have work.
-        for turn in range(max(counts, default=0)):
-            for (destination, partitions, writer), count in zip(targets, counts, strict=True):
-                if turn < count and destination not in sender.failed:
-                    batch = self._mapper.batch(number, destination, partitions, turn, count)
-                    self._peaks.look()
-                    sender.send(destination, writer, batch)
+        writers = {destination: writer for destination, _, writer in targets}
+        wanted = [(destination, partitions) for destination, partitions, _ in targets]
+        for destination, batch in self._mapper.run(number, span, wanted, sender.failed):
+            self._peaks.look()
+            sender.send(destination, writers[destination], batch)
         sender.drain()
+        seconds = monotonic() - began
+        reading = self._mapper.reading
+        records, size, checksum = self._mapper.sum
         return {
             "records": records,
             "bytes": size,
-            "sum": checksum,
+            "sum": f"{checksum:032x}",
             "done": [one for one, _, _ in targets if one not in sender.failed],
             "failed": list(sender.failed.items()),
             "repeated": sender.repeated,
             "sent_bytes": sender.bytes,
             "reading": reading,
-            "grouping": grouping,
+            # Also the time of functions.
+            "grouping": max(0.0, seconds - reading - sender.blocked),
             "blocked": sender.blocked,
-            "seconds": monotonic() - began,
         }
 
     def sort(self, options: dict[str, Any], place: dict[str, Any], partition: int, chunks: int) -> Any:
@@ -143,11 +191,37 @@ class Worker:
                 raise FileMissing(f"{directory}: No such file or directory", filename=directory)
             for spills in options["temp"]:
                 os.makedirs(spills, mode=0o700, exist_ok=True)
-            return _native.sort_partition(options, directory, job, destination, partition, chunks)[0]
+            if self._packed is None:
+                return sort(options)
+            return self._reduce(options, partition, sort)
 
-        done = guarded(sorted_partition)
+        def sort(options: dict[str, Any]) -> dict[str, Any]:
+            told = _native.sort_partition(options, directory, job, destination, partition, chunks)[0]
+            result: dict[str, Any] = json.loads(told)["result"]
+            return result
+
+        result, error = guarded(sorted_partition)
         self._peaks.look()
-        return done[0] and (done[0], monotonic() - began), done[1]
+        return result and (result, monotonic() - began), error
+
+    def _reduce(self, options: dict[str, Any], partition: int, sort: Callable[[dict[str, Any]], Any]) -> Any:
+        """Sorts the pairs of a partition to a file beside the spills, and reduces it to the output of `options`."""
+        functions, output = self._own_functions(), options["output"]
+        pairs = os.path.join(options["temp"][0], f"{PAIRS_FILE}{partition:05}")
+        result = sort({**pair_options(options), "output": pairs, "stable": True})
+        try:
+            with open(pairs, "rb", buffering=BUFFER_BYTES) as source, open(output + UNFINISHED, "wb") as out:
+                for one in reduced(functions, source):
+                    out.write(one)
+                out.flush()
+                os.fsync(out.fileno())
+                result["file_bytes"] = out.tell()
+            os.rename(output + UNFINISHED, output)
+        finally:
+            for name in (pairs, output + UNFINISHED):
+                with suppress(OSError):
+                    os.unlink(name)
+        return result
 
 
 class Sender:
@@ -264,6 +338,7 @@ class Writer:
             for parent in {os.path.dirname(directory) for _, directory in destinations}:
                 spills = os.path.join(parent, SPILLS)
                 _native.remove_leftovers([spills])
+                remove_files(spills, PAIRS_FILE + "*")
                 for one in (spills, parent):
                     with suppress(OSError):
                         os.rmdir(one)

@@ -16,20 +16,19 @@ appears under its name when all parts are there and their checksum is that of th
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from ascot import _native, errors
 from ascot.cluster.actors import SPILLS
 from ascot.cluster.fleet import Fleet, first_line
-from ascot.cluster.manifest import Destination, JobDirectory, Progress, Sum, spans_of, sync_directory
+from ascot.cluster.manifest import Destination, JobDirectory, Progress, Sum, spans_of
 from ascot.cluster.nodes import Node
+from ascot.cluster.parts import Parts
 from ascot.cluster.reports import ClusterReport, Phase
 from ascot.cluster.shares import Shares
 
@@ -70,6 +69,7 @@ class Driver:
     ) -> None:
         self._ray, self._fleet, self._directory, self._job, self._done = ray, fleet, directory, job, done
         self._report = report
+        self._parts = Parts(directory, job, done)
         self._options: dict[str, Any] = job["options"]
         sizes = [(path, size) for path, size, _ in job["inputs"]]
         self._spans = spans_of(sizes, job["shape"]["chunk_bytes"], job["record_bytes"])
@@ -90,14 +90,15 @@ class Driver:
     def run(self, start_seconds: float) -> ClusterReport:
         """Runs the job to its end."""
         began = time.monotonic()
-        self._check_parts()
+        self._parts.check()
         self._find_bounds()
         self._find_destinations()
         while self._missing_parts():
             self._map_phase()
             self._sort_phase()
-        whole = self._commit()
+        whole = self._parts.commit()
         report = ClusterReport(
+            kind=self._job["kind"],
             seconds=time.monotonic() - began,
             start_seconds=start_seconds,
             records=whole.records,
@@ -117,19 +118,6 @@ class Driver:
         self._remove_files()
         return report
 
-    def _check_parts(self) -> None:
-        """Forgets parts of an earlier run whose files are gone or have another length."""
-        if self._done.committed or not os.path.isdir(self._job["staging"]):
-            return
-        _native.remove_leftovers([self._job["staging"]])
-        for number, part in list(self._done.parts.items()):
-            name = self._part_name(number)
-            if not os.path.exists(name) or os.path.getsize(name) != part.bytes:
-                self._done.take(self._directory.note(event="part lost", number=number))
-
-    def _part_name(self, partition: int) -> str:
-        return os.path.join(self._job["staging"], f"part-{partition:05}")
-
     def _missing_parts(self) -> list[int]:
         return [one for one in range(self._partitions) if one not in self._done.parts]
 
@@ -141,6 +129,9 @@ class Driver:
     # ---------------------------------------------------------------- bounds
 
     def _find_bounds(self) -> None:
+        if self._job["kind"] == "map_reduce":
+            self._partitions = self._job["shape"]["partitions"]
+            return
         stored = self._directory.bounds()
         if stored is None:
             shares = Shares()
@@ -372,8 +363,7 @@ class Driver:
             for call, answer in self._finished(running):
                 if answer is None:
                     # At most so much of it was read already.
-                    span = self._spans[call.number]
-                    self._mapped_again += span.end - span.start
+                    self._mapped_again += self._spans[call.number].bytes
                     self._again("chunk", call.number, queue)
                     self._repair(call.node, running)
                 else:
@@ -381,7 +371,7 @@ class Driver:
             # Destinations that were made meanwhile need chunks that are done for others.
             if not queue and not running:
                 queue.extend(self._lacking())
-            done = sum(one.bytes for one in self._done.chunk_sums.values())
+            done = sum(self._spans[chunk].bytes for chunk in self._done.chunk_sums)
             detail = f"{len(self._done.chunk_sums)} of {len(self._spans)} chunks"
             self._tell("map and shuffle", done, shares.began, detail, done / max(1, self._total) / 2)
         self._is_mapping = False
@@ -407,12 +397,12 @@ class Driver:
         chunk, own = call.number, Sum(told["records"], told["bytes"], int(told["sum"], 16))
         before = self._done.chunk_sums.get(chunk)
         if before is not None:
-            self._mapped_again += own.bytes
+            self._mapped_again += self._spans[chunk].bytes
             self._sent_again += told["sent_bytes"]
             if before != own:
                 raise errors.InvalidRequest(
-                    f"{self._spans[chunk].path} changed while it was sorted\n  start the job again when no program "
-                    "writes to its inputs"
+                    f"{self._spans[chunk].path}: a chunk that was mapped again gave other records\n  start the job "
+                    "again when no program writes to its inputs, and with functions that give the same each time"
                 )
         self._repeated += told["repeated"]
         done = [one for one in told["done"] if not self._done.destinations[one].lost]
@@ -420,7 +410,7 @@ class Driver:
             event = {"number": chunk, "destinations": done, "records": own.records, "bytes": own.bytes}
             self._done.take(self._directory.note(event="chunk", sum=told["sum"], **event))
         times = {name: told[name] for name in ("reading", "grouping", "blocked")}
-        shares.add(call.node, own.bytes, **times)
+        shares.add(call.node, self._spans[chunk].bytes, **times)
         for number, fault in told["failed"]:
             self._take_fault(number, fault, running)
         if self._targets(chunk):
@@ -491,9 +481,9 @@ class Driver:
                     self._repair(call.node, running)
                 else:
                     self._take_sorted(call, answer, shares)
-            done = sum(one.bytes for one in self._done.parts.values())
+            share = len(self._done.parts) / max(1, self._partitions)
             detail = f"{len(self._done.parts)} of {self._partitions} partitions"
-            self._tell("sort and reduce", done, shares.began, detail, 0.5 + done / max(1, self._total) / 2)
+            self._tell("sort and reduce", int(share * self._total), shares.began, detail, (1 + share) / 2)
         for node in list(self._fleet.nodes):
             self._take_account(node, shares)
         self._phases.append(shares.phase("sort and reduce", list(self._fleet.nodes), ("sorting",)))
@@ -509,7 +499,7 @@ class Driver:
             if len(destination.chunks) < len(self._spans):
                 continue
             spills = [os.path.join(self._place(directory), SPILLS) for directory in node.temp]
-            options = {**self._options, "output": self._part_name(partition), "temp": spills}
+            options = {**self._options, "output": self._parts.name(partition), "temp": spills}
             options["memory"] = self._job["shape"]["sort_bytes"]
             place = {"directory": destination.directory, "number": number}
             call = worker.sort.remote(options, place, partition, len(self._spans))
@@ -521,12 +511,13 @@ class Driver:
         if error is not None:
             self._take_loss(call, error)
             return
-        result = json.loads(told[0])["result"]
+        result, seconds = told
         event = {"records": result["records_out"], "bytes": result["bytes_out"], "sum": result["checksum"]}
+        event["file_bytes"] = result.get("file_bytes", result["bytes_out"])
         self._done.take(self._directory.note(event="part", number=call.number, **event))
         # At most so much was sorted when workers or nodes ended.
         self._sorted_again += event["bytes"] * self._attempts.get(("partition", call.number), 0)
-        shares.add(call.node, event["bytes"], sorting=told[1])
+        shares.add(call.node, event["bytes"], sorting=seconds)
         if call.destination is not None and call.node in self._fleet.nodes:
             call.node.writer.remove_partition.remote(call.destination, call.number)
 
@@ -549,35 +540,11 @@ class Driver:
 
     # ---------------------------------------------------------------- the end
 
-    def _commit(self) -> Sum:
-        """Gives the output its name, if its parts have the records of the input."""
-        none = Sum(0, 0, 0)
-        read = reduce(Sum.__add__, self._done.chunk_sums.values(), none)
-        written = reduce(Sum.__add__, self._done.parts.values(), none)
-        if read != written:
-            raise errors.InternalError(
-                f"records in and out differ: {read.records} in (checksum {read.checksum:032x}), {written.records} "
-                f"out (checksum {written.checksum:032x})\n  nothing was written to the output; please report this"
-            )
-        staging, output = self._job["staging"], self._job["output"]
-        if not self._done.committed and not os.path.isdir(staging) and os.path.isdir(output):
-            # An earlier run was killed between the rename and its line in the journal.
-            self._done.take(self._directory.note(event="committed"))
-        if not self._done.committed:
-            # A worker that was killed may have left a part that is not complete.
-            _native.remove_leftovers([staging])
-            try:
-                sync_directory(staging)
-                os.rename(staging, output)
-            except OSError as error:
-                raise errors.FileError(
-                    f"{output}: the sorted parts cannot get this name: {error.strerror}\n  they are in {staging}",
-                    filename=output,
-                    errno=error.errno,
-                ) from error
-            sync_directory(os.path.dirname(output))
-            self._done.take(self._directory.note(event="committed"))
-        return written
+    def discard(self) -> None:
+        """Ends what runs, and removes the destinations of a job that will not be continued."""
+        for node in self._fleet.nodes:
+            node.end_workers()
+        self._remove_files()
 
     def _remove_files(self) -> None:
         """Removes the destinations, also those that nodes lost and that others see. What is left is no fault."""

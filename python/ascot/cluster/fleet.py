@@ -30,8 +30,8 @@ PAUSE_SECONDS = 0.2
 class Fleet:
     """The nodes of a job that are not excluded."""
 
-    def __init__(self, ray: Any, nodes: list[Node], job: dict[str, Any]) -> None:
-        self._ray = ray
+    def __init__(self, ray: Any, nodes: list[Node], job: dict[str, Any], functions: bytes | None) -> None:
+        self._ray, self._functions = ray, functions
         self.nodes = nodes
         # Excluded nodes, each with the reason.
         self.lost: list[tuple[str, str]] = []
@@ -45,7 +45,7 @@ class Fleet:
         for node in self.nodes:
             node.place_writer(self._job)
             count = min(self._workers, node.cpus)
-            node.workers = [node.place_worker(self.settings) for _ in range(count)]
+            node.workers = [node.place_worker(self.settings, self._functions) for _ in range(count)]
         facts = self._answers(lambda node: node.workers[0].facts.remote())
         self._take_facts(facts)
         for node, (seen, error) in self._answers(lambda node: node.workers[0].inputs.remote()):
@@ -73,6 +73,8 @@ class Fleet:
         check_versions([(node.name, told["ascot"]) for node, told in facts], _native.__version__)
         volumes: dict[tuple[str, int], int] = {}
         for node, told in facts:
+            if told["functions"] is not None:
+                raise errors.InvalidRequest(f"node {node.name}: {told['functions']}") from told["functions"]
             for volume, error in told["volumes"]:
                 if error is not None:
                     raise errors.FileError(
@@ -123,7 +125,7 @@ class Fleet:
         try:
             for worker in [one for one in node.workers if one in dead]:
                 self._ray.kill(worker)
-                made = node.place_worker(self.settings)
+                made = node.place_worker(self.settings, self._functions)
                 node.answer(made.facts.remote())
                 node.workers[node.workers.index(worker)] = made
                 replaced.append(made)

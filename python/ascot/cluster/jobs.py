@@ -1,35 +1,36 @@
-"""The calls of a program: sort, resume and remove; the checks before a job begins."""
+"""The calls of a program: sort, map_reduce, resume and remove; the checks before a job begins."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from ascot import _native, arguments, errors
 from ascot._native import bytes_text
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
-from ascot.cluster.manifest import JobDirectory, Progress, Sum
+from ascot.cluster.functions import Functions
+from ascot.cluster.manifest import JobDirectory, Progress
 from ascot.cluster.memory import PROCESS_BYTES, shape_of
 from ascot.cluster.nodes import Node, connected, discover
+from ascot.cluster.parts import remove_parts
 from ascot.cluster.reports import ClusterReport
 from ascot.jobs import Request
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike
 from ascot.progress import ProgressLike, checked, reporter
 from ascot.sources import PathLike, Source
 
-__all__ = ["Sorted", "remove", "resume", "sort"]
+__all__ = ["Finished", "map_reduce", "remove", "resume", "sort"]
 
 # The share of a node's memory that a job takes if nothing else is asked for.
 MEMORY_SHARE = 0.5
 
 
-class Sorted:
-    """A finished sort on a cluster: its `report`, and the files that it wrote, in order, `outputs`."""
+class Finished:
+    """A finished job on a cluster: its `report`, and the files that it wrote, in order, `outputs`."""
 
     __slots__ = ("outputs", "report")
 
@@ -40,7 +41,7 @@ class Sorted:
         self.report, self.outputs = report, outputs
 
     def __repr__(self) -> str:
-        return f"<ascot.cluster.Sorted: {self.report.title()}>"
+        return f"<ascot.cluster.Finished: {self.report.title()}>"
 
     def __str__(self) -> str:
         return str(self.report)
@@ -66,7 +67,7 @@ def sort(
     compress: str = "auto",
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
-) -> Sorted:
+) -> Finished:
     """Sorts files on a cluster to the directory `output`, whose files `part-00000`, ... are the result one after
     another.
 
@@ -90,23 +91,51 @@ def sort(
     settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
     request = Request(_named(inputs), layout, key, arguments.flag("reverse", reverse), settings, "inputs")
     request.set_rows(False, stable=stable)
+    cluster = Cluster(address, memory_per_node, workers_per_node, partitions)
+    whole = arguments.flag("uniform", uniform)
+    return _start(request, output, job, cluster, None, began, uniform=whole)
+
+
+class Cluster(NamedTuple):
+    """The arguments of a job that say how it uses a cluster."""
+
+    address: str
+    memory_per_node: int | str | None
+    workers_per_node: int | None
+    partitions: int | None
+
+
+def _start(
+    request: Request,
+    output: PathLike,
+    job: PathLike | None,
+    cluster: Cluster,
+    functions: Functions | None,
+    began: float,
+    *,
+    uniform: bool = False,
+) -> Finished:
+    """Starts a new job and runs it to its end."""
     options = request.options
     options["inputs"] = [os.path.abspath(path) for path in options["inputs"]]
     options["temp"] = [os.path.abspath(path) for path in options["temp"]]
     output = os.path.abspath(arguments.path("output", output))
     directory = output + ".job" if job is None else os.path.abspath(arguments.path("job", job))
-    arguments.maybe(arguments.count, "workers_per_node", workers_per_node, least=1)
-    arguments.maybe(arguments.count, "partitions", partitions, least=1)
-    given = arguments.maybe(arguments.memory, "memory_per_node", memory_per_node)
-    arguments.text("address", address)
-    facts = _check(options, output, arguments.flag("uniform", uniform))
+    most_workers = arguments.maybe(arguments.count, "workers_per_node", cluster.workers_per_node, least=1)
+    partitions = arguments.maybe(arguments.count, "partitions", cluster.partitions, least=1)
+    given = arguments.maybe(arguments.memory, "memory_per_node", cluster.memory_per_node)
+    address = arguments.text("address", cluster.address)
+    facts = _check(options, output, uniform)
     with connected(address) as ray:
         nodes = discover(ray)
         memory = min(map(_usual_memory, nodes)) if given is None else _native.memory_bytes(given)
-        workers = min(workers_per_node or 1 << 16, max(node.cpus for node in nodes))
+        workers = min(most_workers or 1 << 16, max(node.cpus for node in nodes))
         total, store = sum(size for size, _ in facts), max(node.store for node in nodes)
         shape = shape_of(total, len(nodes), memory, store, workers, partitions)
+        if functions is not None:
+            shape = shape.with_functions()
         described = {
+            "kind": "sort" if functions is None else "map_reduce",
             **_names(options, output, facts),
             "record_bytes": _record_bytes(request.layout),
             "memory_per_node": memory,
@@ -114,26 +143,100 @@ def sort(
             "uniform": uniform,
             "address": address,
         }
+        packed = None if functions is None else functions.packed()
         opened = JobDirectory.create(directory, described)
-        return _run(ray, nodes, opened, described, Progress(), progress, began)
+        return _run(Attempt(ray, nodes, opened, described, Progress(), packed, request.progress, began))
 
 
-def resume(job: PathLike, *, address: str | None = None, progress: ProgressLike = "auto") -> Sorted:
+def map_reduce(
+    inputs: Source,
+    *,
+    map: Callable[[Any], Any],
+    reduce: Callable[[bytes, Iterator[bytes]], Any],
+    output: PathLike,
+    combine: Callable[[bytes, Iterator[bytes]], Any] | None = None,
+    partition: Callable[[bytes, int], int] | None = None,
+    layout: LayoutLike | None = None,
+    address: str = "auto",
+    memory_per_node: int | str | None = None,
+    workers_per_node: int | None = None,
+    partitions: int | None = None,
+    temp: PathLike | Sequence[PathLike] = (),
+    compress: str = "auto",
+    job: PathLike | None = None,
+    progress: ProgressLike = "auto",
+) -> Finished:
+    """Calls functions on a cluster: `map` for the records of files, and `reduce` for the values of each key.
+
+    `map(batch)` gets a batch of records: a `pyarrow.RecordBatch` with one column, `line` (without the newline) for
+    lines and `record` for `ascot.Fixed`. It gives pairs of a key and a value, bytes or texts: an iterable of them, or
+    a batch or table whose first two columns they are. `combine(key, values)` gives fewer values in place of those of
+    a key, on the node of the map; `reduce(key, values)` gets all values of a key, an iterator of bytes in the order
+    of the inputs, and gives bytes or texts, which are written as they are: bytes alone or an iterable of them. Keys
+    come in the order of their bytes.
+
+    `output` is a directory with `partitions` files `part-00000`, .... A key is in the file of its hash, or in that
+    which `partition(key, partitions)` names, a number from 0 on.
+
+    Functions must give the same for the same records: what is lost is mapped again. They are sent to the nodes with
+    the packages of Ray, and use modules that are installed there. The other arguments are those of `sort`.
+
+    Raises the exceptions of `sort`, and FunctionFailed, with the traceback and the position of the record, if a
+    function raises an exception; then nothing is left of the job.
+    """
+    began = monotonic()
+    for name, value in (("map", map), ("reduce", reduce)):
+        arguments.function(name, value)
+    for name, maybe in (("combine", combine), ("partition", partition)):
+        arguments.maybe(arguments.function, name, maybe)
+    settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
+    request = Request(_named(inputs), layout, None, False, settings, "inputs")
+    if request.layout.text() != "lines" and not isinstance(request.layout, Fixed):
+        raise errors.InvalidRequest(
+            f"layout={request.layout!r}: functions get lines or records of one length\n  give ascot.Lines() or "
+            "ascot.Fixed(LENGTH)"
+        )
+    functions = Functions(map, reduce, combine, partition)
+    cluster = Cluster(address, memory_per_node, workers_per_node, partitions)
+    return _start(request, output, job, cluster, functions, began)
+
+
+def resume(
+    job: PathLike,
+    *,
+    address: str | None = None,
+    map: Callable[[Any], Any] | None = None,
+    reduce: Callable[[bytes, Iterator[bytes]], Any] | None = None,
+    combine: Callable[[bytes, Iterator[bytes]], Any] | None = None,
+    partition: Callable[[bytes, int], int] | None = None,
+    progress: ProgressLike = "auto",
+) -> Finished:
     """Continues a job whose driver was killed, or that raised `Resumable`, from its directory.
 
-    `address` is that of the cluster, by default the one that the job began with.
+    `address` is that of the cluster, by default the one that the job began with. A job of `map_reduce` needs its
+    functions again: they are not stored.
 
     Raises the exceptions of `sort`, and InvalidRequest if an input changed since the job began.
     """
     began = monotonic()
     arguments.maybe(arguments.text, "address", address)
+    for name, value in (("map", map), ("reduce", reduce), ("combine", combine), ("partition", partition)):
+        arguments.maybe(arguments.function, name, value)
     found, report = arguments.path("job", job), checked(progress)
     opened, described, done = JobDirectory.open(os.path.abspath(found))
     try:
         for path, size, changed in described["inputs"]:
             _check_unchanged(path, size, changed)
         with connected(described["address"] if address is None else address) as ray:
-            return _run(ray, discover(ray), opened, described, done, report, began)
+            packed = None
+            if described["kind"] == "map_reduce":
+                if map is None or reduce is None:
+                    raise errors.InvalidRequest(
+                        f"{opened.path} is a job of map_reduce, whose functions are not stored\n  give them again: "
+                        "resume(job, map=..., reduce=...)"
+                    )
+                packed = Functions(map, reduce, combine, partition).packed()
+            return _run(Attempt(ray, discover(ray), opened, described, done, packed, report, began))
     finally:
         opened.close()
 
@@ -162,40 +265,37 @@ def remove(job: PathLike, *, address: str | None = None) -> None:
                 if error is not None:
                     raise error
         if not done.committed:
-            _remove_parts(described["staging"], done.parts)
+            remove_parts(described["staging"], done.parts)
         opened.remove()
     finally:
         opened.close()
 
 
-def _remove_parts(staging: str, parts: dict[int, Sum]) -> None:
-    if os.path.isdir(staging):
-        _native.remove_leftovers([staging])
-    for number in parts:
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(staging, f"part-{number:05}"))
-    with suppress(OSError):
-        os.rmdir(staging)
+class Attempt(NamedTuple):
+    """A run of a job, new or continued."""
+
+    ray: Any
+    nodes: list[Node]
+    opened: JobDirectory
+    described: dict[str, Any]
+    done: Progress
+    functions: bytes | None
+    progress: ProgressLike
+    began: float
 
 
-def _run(
-    ray: Any,
-    nodes: list[Node],
-    opened: JobDirectory,
-    described: dict[str, Any],
-    done: Progress,
-    progress: ProgressLike,
-    began: float,
-) -> Sorted:
-    fleet = Fleet(ray, nodes, described)
+def _run(attempt: Attempt) -> Finished:
+    opened, described, done = attempt.opened, attempt.described, attempt.done
+    fleet = Fleet(attempt.ray, attempt.nodes, described, attempt.functions)
     try:
-        with reporter(progress) as report:
-            finished = _attempt(ray, fleet, opened, described, done, report, began)
+        with reporter(attempt.progress) as report:
+            finished = _attempt(attempt, fleet, report)
     except errors.AscotError as error:
-        if not done.destinations and not done.parts:
-            # Nothing was done yet.
+        is_over = isinstance(error, errors.FunctionFailed)
+        if is_over or (not done.destinations and not done.parts):
+            # Nothing was done yet, or what was done is of no use.
             opened.remove()
-            _remove_parts(described["staging"], {})
+            remove_parts(described["staging"], done.parts)
             raise
         opened.close()
         where = opened.path
@@ -211,26 +311,23 @@ def _run(
         fleet.end()
     opened.remove()
     names = (f"part-{number:05}" for number in range(finished.partitions))
-    return Sorted(finished, tuple(os.path.join(described["output"], name) for name in names))
+    return Finished(finished, tuple(os.path.join(described["output"], name) for name in names))
 
 
-def _attempt(
-    ray: Any,
-    fleet: Fleet,
-    opened: JobDirectory,
-    described: dict[str, Any],
-    done: Progress,
-    report: Callable[..., object] | None,
-    began: float,
-) -> ClusterReport:
+def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | None) -> ClusterReport:
+    described, done = attempt.described, attempt.done
     sizes = [size for _, size, _ in described["inputs"]]
     fleet.start(sizes)
     if not done.destinations:
         fleet.check_space(sum(sizes))
     if len(done.parts) == 0:
         os.makedirs(described["staging"], exist_ok=True)
-    driver = Driver(ray, fleet, opened, described, done, report)
-    return driver.run(monotonic() - began)
+    driver = Driver(attempt.ray, fleet, attempt.opened, described, done, report)
+    try:
+        return driver.run(monotonic() - attempt.began)
+    except errors.FunctionFailed:
+        driver.discard()
+        raise
 
 
 def _names(options: dict[str, Any], output: str, facts: list[tuple[int, int]]) -> dict[str, Any]:

@@ -36,6 +36,11 @@ class Span:
     size: int
     position: int
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the range."""
+        return self.end - self.start
+
     def to_native(self) -> dict[str, Any]:
         """The chunk for the extension module."""
         return {
@@ -94,6 +99,8 @@ class Progress:
     destinations: dict[int, Destination] = field(default_factory=dict)
     chunk_sums: dict[int, Sum] = field(default_factory=dict)
     parts: dict[int, Sum] = field(default_factory=dict)
+    # Bytes of the files of parts.
+    part_bytes: dict[int, int] = field(default_factory=dict)
     committed: bool = False
 
     def take(self, event: dict[str, Any]) -> None:
@@ -111,8 +118,10 @@ class Progress:
                 self.destinations[number].lost = True
         elif kind == "part":
             self.parts[event["number"]] = _sum(event)
+            self.part_bytes[event["number"]] = event["file_bytes"]
         elif kind == "part lost":
             self.parts.pop(event["number"], None)
+            self.part_bytes.pop(event["number"], None)
         elif kind == "committed":
             self.committed = True
 

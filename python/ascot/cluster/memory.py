@@ -10,7 +10,7 @@ job are part of it; Ray's own processes (raylet, head) are not.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ascot import _native
@@ -51,6 +51,12 @@ class Shape:
     sort_bytes: int
     partitions: int
     in_flight: int
+
+    def with_functions(self) -> Shape:
+        """The same for functions on records: the records of a chunk are copied for them, and they may give more than
+        they get."""
+        most = min(self.sort_bytes // 6, self.batch_bytes * _native.BATCHES_MAX // 4)
+        return replace(self, chunk_bytes=max(CHUNK_BYTES_MIN, min(self.chunk_bytes, most)))
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""

@@ -134,9 +134,9 @@ class Node:
         """Starts the writer."""
         self.writer = self._place(Writer, 0, job)
 
-    def place_worker(self, settings: dict[str, Any]) -> Any:
-        """Starts a worker."""
-        return self._place(Worker, 1, settings)
+    def place_worker(self, settings: dict[str, Any], functions: bytes | None) -> Any:
+        """Starts a worker of a sort, or of a job with functions."""
+        return self._place(Worker, 1, settings, functions)
 
     def answer(self, call: Any) -> Any:
         """The answer of an actor of this node. Raises RayError if there is none in time."""
@@ -144,10 +144,16 @@ class Node:
 
     def end(self) -> None:
         """Ends the actors."""
-        for actor in [self.writer, *self.workers]:
-            if actor is not None:
-                self._ray.kill(actor)
-        self.writer, self.workers = None, []
+        self.end_workers()
+        if self.writer is not None:
+            self._ray.kill(self.writer)
+        self.writer = None
+
+    def end_workers(self) -> None:
+        """Ends the workers, whatever they do."""
+        for worker in self.workers:
+            self._ray.kill(worker)
+        self.workers = []
 
 
 def discover(ray: Any) -> list[Node]:

@@ -60,7 +60,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """The report of a finished sort on a cluster.
+    """The report of a finished job on a cluster, whose `kind` is `sort` or `map_reduce`.
+
+    `records`, `bytes` and `checksum` are those of the sorted records; for `map_reduce` these are the pairs that `map`
+    or `combine` gave, with 8 bytes each besides their own.
 
     Times are seconds and sizes are bytes. `start_seconds` are those of connecting and of starting actors, which are
     not part of `seconds`. `mapped_again_bytes` are bytes of the input that were read more than once because of
@@ -70,6 +73,7 @@ class ClusterReport:
     and the object store on a node, of `memory_per_node`.
     """
 
+    kind: str
     seconds: float
     start_seconds: float
     records: int
@@ -88,13 +92,15 @@ class ClusterReport:
 
     @property
     def bytes_per_s(self) -> float:
-        """The bytes of the input per second."""
+        """The bytes of the sorted records per second."""
         return self.bytes / self.seconds if self.seconds else 0.0
 
     def title(self) -> str:
         """The report in one line."""
+        done = "sorted" if self.kind == "sort" else "reduced"
+        noun = "records" if self.kind == "sort" else "pairs"
         return (
-            f"sorted {count_text(self.records)} records, {bytes_text(self.bytes)}, in {seconds_text(self.seconds)} "
+            f"{done} {count_text(self.records)} {noun}, {bytes_text(self.bytes)}, in {seconds_text(self.seconds)} "
             f"({bytes_text(self.bytes_per_s)}/s)"
         )
 

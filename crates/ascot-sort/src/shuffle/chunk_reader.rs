@@ -18,7 +18,7 @@ use ascot_io::{Action, Buf, IoError, Pool};
 use ascot_record::framing::Partial;
 
 use super::Shuffle;
-use crate::api::{Input, Missing, SortError, SortRequest};
+use crate::api::{Cancel, Input, Missing, SortError, SortRequest};
 use crate::read::{Inputs, refuse_others};
 use crate::records::{RecordEnds, with_records};
 
@@ -83,6 +83,31 @@ fn modified_ns(path: &Path) -> Result<i128, SortError> {
     use std::os::unix::fs::MetadataExt;
     let stat = std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
     Ok(i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()))
+}
+
+/// Calls `take` with the records of a chunk, whole records of about [`BLOCK_BYTES`] at a time, and the offset of the
+/// first in the file. Records have at most `longest` bytes.
+///
+/// # Errors
+/// Those of reading the file; [`SortError::TooLong`] for a longer record.
+pub fn read_chunk(
+    shuffle: &Shuffle,
+    span: &ChunkSpan,
+    longest: usize,
+    cancel: &Cancel,
+    mut take: impl FnMut(&[u8], u64),
+) -> Result<(), SortError> {
+    let longest = longest.max(BLOCK_BYTES);
+    let pool = Pool::new(BLOCK_BYTES + 2 * longest);
+    let block = pool.region(BLOCK_BYTES, "a block of a chunk")?;
+    with_records!(&shuffle.records, records => {
+        let mut reader = ChunkReader::open(&**records, span, block, &pool, longest)?;
+        while let Some((bytes, offset)) = reader.next_block()? {
+            cancel.check()?;
+            take(bytes, offset);
+        }
+    });
+    Ok(())
 }
 
 /// The blocks of a chunk.

@@ -30,19 +30,31 @@ pub mod sample;
 pub use batch::{BatchNumber, JobId};
 pub use bounds::{Bounds, Place};
 pub use chunk_mapper::{ChunkMapper, MappedChunk};
-pub use chunk_reader::{ChunkSpan, check_inputs};
+pub use chunk_reader::{ChunkSpan, check_inputs, read_chunk};
 pub use partition_files::PartitionFiles;
 pub use reduce::{PartitionPieces, sort_partition};
 pub use sample::sample_chunk;
 
+use ascot_record::checksum::RecordSum;
 use ascot_record::layout::Layout;
 
 use crate::api::{SortError, SortRequest};
-use crate::records::{AnyRecords, InputHead};
+use crate::records::{AnyRecords, InputHead, Records, with_records};
 
 /// The records of a sort on a cluster.
 pub struct Shuffle {
     records: AnyRecords,
+}
+
+/// The sum of whole records of `request`.
+///
+/// # Errors
+/// [`SortError::Request`] if the request has no records of one kind.
+pub fn sum_records(request: &SortRequest, bytes: &[u8]) -> Result<RecordSum, SortError> {
+    let mut sum = RecordSum::new();
+    let records = AnyRecords::new(request, &InputHead::default())?;
+    with_records!(&records, records => records.sum(bytes, &mut sum));
+    Ok(sum)
 }
 
 impl Shuffle {

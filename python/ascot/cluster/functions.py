@@ -1,0 +1,346 @@
+"""The functions of a program in a job of `map_reduce`, and the pairs that they pass on.
+
+    chunk ─▶ map(batch) ─▶ pairs ─▶ combine(key, values) ─▶ records "keyed:u32": length, length of the key, key, value
+    sorted records of a partition ─▶ reduce(key, values) ─▶ bytes of the part
+
+Invariants: what is combined and what is in a batch depends on the chunk alone, not on the time or on the other
+destinations, so that a chunk that is mapped again gives the same batches. Memory is that of a chunk, of the pairs for
+`combine`, and of one batch for each destination.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import traceback
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from time import monotonic
+from typing import Any, BinaryIO, NamedTuple
+from zlib import crc32
+
+from ascot import _native, errors
+from ascot.units import bytes_text
+
+__all__ = ["Functions", "PairMapper", "pair_options", "reduced"]
+
+Pair = tuple[bytes, bytes]
+PAIRS = "keyed:u32"
+HEAD = struct.Struct("<II")
+# Bytes of memory of a value that waits for `combine`, besides its own.
+VALUE_BYTES = 120
+
+
+class Functions(NamedTuple):
+    """The functions of a job."""
+
+    map: Callable[[Any], Any]
+    reduce: Callable[[bytes, Iterator[bytes]], Any]
+    combine: Callable[[bytes, Iterator[bytes]], Any] | None
+    partition: Callable[[bytes, int], int] | None
+
+    def packed(self) -> bytes:
+        """The functions for the nodes. Those of modules of the program travel with their modules' other functions."""
+        pickle = import_module("ray.cloudpickle")
+        named = {getattr(one, "__module__", None) for one in self if one is not None} - {"__main__", None}
+        modules = [sys.modules[name] for name in named if name in sys.modules]
+        for module in modules:
+            pickle.register_pickle_by_value(module)
+        try:
+            packed: bytes = pickle.dumps(tuple(self))
+        except Exception as error:
+            raise errors.InvalidRequest(
+                f"a function cannot be sent to the nodes: {type(error).__name__}: {error}\n"
+                "  it must not hold open files, locks or connections: make them in the function"
+            ) from error
+        finally:
+            for module in modules:
+                pickle.unregister_pickle_by_value(module)
+        return packed
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Functions:
+        """The functions that a driver sent."""
+        try:
+            return cls(*import_module("ray.cloudpickle").loads(packed))
+        except Exception as error:
+            raise errors.InvalidRequest(
+                f"a function cannot be loaded on a node: {type(error).__name__}: {error}\n"
+                "  install the modules that it needs on all nodes"
+            ) from error
+
+
+def pair_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a job on the pairs between the functions."""
+    records = {"layout": PAIRS, "keys": [], "order": "", "reverse": False, "header": False}
+    return {**options, "records": {**options["records"], **records}}
+
+
+# ---------------------------------------------------------------- what functions get and give
+
+
+def as_bytes(value: Any, what: str) -> bytes:
+    """Bytes, or a text as UTF-8."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"{what} is bytes or a text, not {type(value).__name__}")
+
+
+def pairs_of(result: Any) -> Iterator[Pair]:
+    """The pairs that `map` gave: an iterable of them, or a batch or table whose first two columns they are."""
+    if result is None:
+        return
+    if hasattr(result, "num_columns"):
+        result = zip(result.column(0).to_pylist(), result.column(1).to_pylist(), strict=True)
+    for key, value in result:
+        yield as_bytes(key, "a key"), as_bytes(value, "a value")
+
+
+def values_of(result: Any, what: str) -> Iterator[bytes]:
+    """What `combine` or `reduce` gave: an iterable of bytes, or bytes alone."""
+    if result is None:
+        return
+    if isinstance(result, bytes | str | bytearray | memoryview):
+        yield as_bytes(result, what)
+        return
+    for value in result:
+        yield as_bytes(value, what)
+
+
+def failure(name: str, where: str, error: BaseException, **fields: Any) -> errors.FunctionFailed:
+    """The error for an exception of a function."""
+    own = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    told = "".join(traceback.format_exception(type(error), error, own)).rstrip()
+    text = f"{where}: {name} raised {type(error).__name__}: {error}\n  mend the function, and start the job again\n"
+    return errors.FunctionFailed(text + told, traceback=told, **fields)
+
+
+# ---------------------------------------------------------------- map
+
+
+class Records:
+    """The records of a block of the input as a batch of Arrow with one column, `line` or `record`."""
+
+    def __init__(self, layout: str) -> None:
+        self._arrow: Any = import_module("pyarrow")
+        self._length = int(layout.removeprefix("fixed:")) if layout.startswith("fixed:") else None
+
+    def batch(self, block: bytes) -> Any:
+        """The batch; lines are without their newline."""
+        arrow = self._arrow
+        if self._length is None:
+            column = arrow.array(block.removesuffix(b"\n").split(b"\n"), arrow.binary())
+        else:
+            kind = arrow.binary(self._length)
+            buffers = [None, arrow.py_buffer(block)]
+            column = arrow.FixedSizeBinaryArray.from_buffers(kind, len(block) // self._length, buffers)
+        return arrow.record_batch([column], ["line" if self._length is None else "record"])
+
+    def offset(self, batch: Any, row: int) -> int:
+        """Bytes of the block before a row."""
+        if self._length is not None:
+            return row * self._length
+        return sum(len(record.as_py()) + 1 for record in batch.column(0)[:row])
+
+
+@dataclass(slots=True)
+class Output:
+    """The records for a destination that are in no batch yet."""
+
+    partitions: dict[int, bytearray]
+    bytes: int = 0
+    batches: int = 0
+
+
+class PairMapper:
+    """Maps one chunk after another with the functions of a program."""
+
+    def __init__(self, options: dict[str, Any], functions: Functions, job: bytes, shape: dict[str, Any]) -> None:
+        self._options, self._functions, self._job = options, functions, job
+        self._pair_options = pair_options(options)
+        self._batch_bytes: int = shape["batch_bytes"]
+        self._window_bytes: int = shape["sort_bytes"] // 4
+        self._partitions: int = shape["partitions"]
+        self._longest: int = shape["chunk_bytes"] // 4
+        self._records = Records(options["records"]["layout"])
+        self.sum = (0, 0, 0)
+        self.reading = 0.0
+
+    def run(
+        self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int]]], skip: Container[int]
+    ) -> Iterator[tuple[int, bytes]]:
+        """The batches of a chunk, each with its destination. `sum` has records, bytes and checksum afterwards."""
+        self.sum, self.reading = (0, 0, 0), 0.0
+        outputs: dict[int | None, Output] = {destination: Output({}) for destination, _ in targets}
+        owners: dict[int, int] = {one: destination for destination, own in targets for one in own}
+        # Records that no destination lacks count in the sum, too.
+        outputs[None] = Output({})
+        for key, value in self._combined(self._mapped(span)):
+            partition = self._partition(key)
+            destination = owners.get(partition)
+            output = outputs[destination]
+            record = HEAD.pack(HEAD.size // 2 + len(key) + len(value), len(key)) + key + value
+            if len(record) > self._batch_bytes:
+                raise errors.FunctionFailed(
+                    f"{span['path']}: map gave a pair of {bytes_text(len(record))}, and a batch has at most "
+                    f"{bytes_text(self._batch_bytes)}\n  give smaller values, or more memory (memory_per_node=) and "
+                    "a larger object store",
+                    file=span["path"],
+                    offset=span["start"],
+                    key=key[:60],
+                )
+            output.partitions.setdefault(partition, bytearray()).extend(record)
+            output.bytes += len(record)
+            if output.bytes >= self._batch_bytes:
+                yield from self._batch(number, span, destination, output, skip, last=False)
+        for destination, output in outputs.items():
+            yield from self._batch(number, span, destination, output, skip, last=True)
+
+    def _batch(
+        self,
+        chunk: int,
+        span: dict[str, Any],
+        destination: int | None,
+        output: Output,
+        skip: Container[int],
+        *,
+        last: bool,
+    ) -> Iterator[tuple[int, bytes]]:
+        pieces = [(partition, bytes(records)) for partition, records in sorted(output.partitions.items())]
+        output.partitions, output.bytes = {}, 0
+        for _, records in pieces:
+            count, size, checksum = _native.sum_records(self._pair_options, records)
+            both = (self.sum[2] + int(checksum, 16)) % (1 << 128)
+            self.sum = (self.sum[0] + count, self.sum[1] + size, both)
+        if destination is None:
+            return
+        if output.batches >= _native.BATCHES_MAX:
+            given = bytes_text(output.batches * self._batch_bytes)
+            raise errors.FunctionFailed(
+                f"{span['path']}: map gave more than {given} for one node from "
+                f"{bytes_text(span['end'] - span['start'])} of input\n  let it give less, or combine, or give more "
+                "memory (memory_per_node=)",
+                file=span["path"],
+                offset=span["start"],
+            )
+        if destination not in skip:
+            number = output.batches
+            yield destination, _native.make_batch(self._job, chunk, destination, number, last, pieces)
+        output.batches += 1
+
+    def _partition(self, key: bytes) -> int:
+        own = self._functions.partition
+        if own is None:
+            return crc32(key) % self._partitions
+        try:
+            found = own(key, self._partitions)
+            if not isinstance(found, int) or not 0 <= found < self._partitions:
+                raise ValueError(f"{found!r} is no number from 0 to {self._partitions - 1}")
+        except (Exception, SystemExit) as error:
+            raise failure("partition", f"key {key[:60]!r}", error, key=key) from error
+        return found
+
+    def _mapped(self, span: dict[str, Any]) -> Iterator[Pair]:
+        began = monotonic()
+        blocks = _native.read_chunk(self._options, span, self._longest)
+        self.reading = monotonic() - began
+        for block, offset in blocks:
+            batch = self._records.batch(block)
+            try:
+                pairs = list(pairs_of(self._functions.map(batch)))
+            except (Exception, SystemExit) as error:
+                raise self._map_failure(span["path"], batch, offset, error) from error
+            yield from pairs
+
+    def _map_failure(self, path: str, batch: Any, offset: int, error: BaseException) -> errors.FunctionFailed:
+        """The error with the first record with which `map` fails alone, or with the batch."""
+        for row in range(batch.num_rows):
+            try:
+                for _ in pairs_of(self._functions.map(batch.slice(row, 1))):
+                    pass
+            except (Exception, SystemExit) as found:
+                at = offset + self._records.offset(batch, row)
+                return failure("map", f"{path}, record at byte {at}", found, file=path, offset=at)
+        where = f"{path}, {batch.num_rows} records from byte {offset} on"
+        return failure("map", where, error, file=path, offset=offset)
+
+    def _combined(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
+        if self._functions.combine is None:
+            yield from pairs
+            return
+        waiting: dict[bytes, list[bytes]] = {}
+        size = 0
+        for key, value in pairs:
+            waiting.setdefault(key, []).append(value)
+            size += len(key) + len(value) + VALUE_BYTES
+            if size >= self._window_bytes:
+                yield from self._combine(waiting)
+                waiting, size = {}, 0
+        yield from self._combine(waiting)
+
+    def _combine(self, waiting: dict[bytes, list[bytes]]) -> Iterator[Pair]:
+        combine = self._functions.combine
+        for key, values in waiting.items():
+            try:
+                found = list(values_of(combine(key, iter(values)), "a value")) if combine else values
+            except (Exception, SystemExit) as error:
+                raise failure("combine", f"key {key[:60]!r}", error, key=key) from error
+            for value in found:
+                yield key, value
+
+
+# ---------------------------------------------------------------- reduce
+
+
+class Groups:
+    """Reads sorted pairs, the values of one key after another."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        # The error of the file: functions that ask for values see it first.
+        self.failed: OSError | None = None
+        self._next = self._read()
+
+    def _read(self) -> Pair | None:
+        try:
+            head = self._file.read(HEAD.size)
+            if not head:
+                return None
+            length, key_length = HEAD.unpack(head)
+            rest = self._file.read(length - HEAD.size // 2)
+        except OSError as error:
+            self.failed = error
+            raise
+        return rest[:key_length], rest[key_length:]
+
+    def __iter__(self) -> Iterator[tuple[bytes, Iterator[bytes]]]:
+        while self._next is not None:
+            key = self._next[0]
+            values = self._values(key)
+            yield key, values
+            # Values that the function did not ask for.
+            for _ in values:
+                pass
+
+    def _values(self, key: bytes) -> Iterator[bytes]:
+        while self._next is not None and self._next[0] == key:
+            value = self._next[1]
+            self._next = self._read()
+            yield value
+
+
+def reduced(functions: Functions, source: BinaryIO) -> Iterator[bytes]:
+    """What `reduce` gives for each key of a file of sorted pairs."""
+    groups = Groups(source)
+    for key, values in groups:
+        try:
+            yield from values_of(functions.reduce(key, values), "an output of reduce")
+        except (Exception, SystemExit) as error:
+            if groups.failed is not None:
+                raise groups.failed from None
+            raise failure("reduce", f"key {key[:60]!r}", error, key=key) from error

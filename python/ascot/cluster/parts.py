@@ -1,0 +1,85 @@
+"""The parts of the output of a job: in a directory beside the output, which becomes the output when all are there."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import reduce
+from typing import Any
+
+from ascot import _native, errors
+from ascot.cluster.actors import UNFINISHED, remove_files
+from ascot.cluster.manifest import JobDirectory, Progress, Sum, sync_directory
+
+__all__ = ["Parts", "remove_parts"]
+
+
+class Parts:
+    """The parts of a job, of which the journal has those that are complete."""
+
+    def __init__(self, directory: JobDirectory, job: dict[str, Any], done: Progress) -> None:
+        self._directory, self._done = directory, done
+        self._staging: str = job["staging"]
+        self._output: str = job["output"]
+
+    def name(self, partition: int) -> str:
+        """The file of a part."""
+        return os.path.join(self._staging, f"part-{partition:05}")
+
+    def check(self) -> None:
+        """Forgets parts of an earlier run whose files are gone or have another length."""
+        if self._done.committed or not os.path.isdir(self._staging):
+            return
+        _remove_unfinished(self._staging)
+        for number, size in list(self._done.part_bytes.items()):
+            name = self.name(number)
+            if not os.path.exists(name) or os.path.getsize(name) != size:
+                self._done.take(self._directory.note(event="part lost", number=number))
+
+    def commit(self) -> Sum:
+        """Gives the output its name, if its parts have the records that were mapped."""
+        none = Sum(0, 0, 0)
+        read = reduce(Sum.__add__, self._done.chunk_sums.values(), none)
+        written = reduce(Sum.__add__, self._done.parts.values(), none)
+        if read != written:
+            raise errors.InternalError(
+                f"records in and out differ: {read.records} in (checksum {read.checksum:032x}), {written.records} "
+                f"out (checksum {written.checksum:032x})\n  nothing was written to the output; please report this"
+            )
+        if not self._done.committed and not os.path.isdir(self._staging) and os.path.isdir(self._output):
+            # An earlier run was killed between the rename and its line in the journal.
+            self._done.take(self._directory.note(event="committed"))
+        if not self._done.committed:
+            self._rename()
+            self._done.take(self._directory.note(event="committed"))
+        return written
+
+    def _rename(self) -> None:
+        # A worker that was killed may have left a part that is not complete.
+        _remove_unfinished(self._staging)
+        try:
+            sync_directory(self._staging)
+            os.rename(self._staging, self._output)
+        except OSError as error:
+            raise errors.FileError(
+                f"{self._output}: the parts cannot get this name: {error.strerror}\n  they are in {self._staging}",
+                filename=self._output,
+                errno=error.errno,
+            ) from error
+        sync_directory(os.path.dirname(self._output))
+
+
+def remove_parts(staging: str, parts: dict[int, Sum]) -> None:
+    """Removes the parts of a job that will not be continued."""
+    if os.path.isdir(staging):
+        _remove_unfinished(staging)
+    for number in parts:
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(staging, f"part-{number:05}"))
+    with suppress(OSError):
+        os.rmdir(staging)
+
+
+def _remove_unfinished(staging: str) -> None:
+    _native.remove_leftovers([staging])
+    remove_files(staging, "part-*" + UNFINISHED)

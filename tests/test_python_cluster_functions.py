@@ -1,0 +1,333 @@
+"""Functions on a cluster: known programs against their results in plain Python, faults, and functions that fail."""
+
+import collections
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import ascot
+import ascot.cluster
+import pytest
+from ascot import errors
+from ascot.cluster import functions, jobs, manifest
+from ray_machines import MEMORY, MIB, RECORDS, At, kill, processes_of
+
+# The nodes share two processors; other load would make them seem lost.
+pytestmark = pytest.mark.alone
+
+SORT = "sort and reduce"
+
+
+def map_reduce(disk, inputs, **options):
+    usual = {"output": disk / "out", "memory_per_node": MEMORY, "partitions": 5, "progress": None}
+    return ascot.cluster.map_reduce(inputs, **{**usual, **options})
+
+
+def lines_of(done):
+    found = []
+    for part in done.outputs:
+        with open(part) as file:
+            lines = file.read().splitlines()
+        assert lines == sorted(lines), "keys of a part are in order"
+        found += lines
+    return sorted(found)
+
+
+def assert_nothing_left(cluster, disk, names):
+    assert sorted(os.listdir(disk)) == sorted(names)
+    assert cluster.left_over() == []
+
+
+def words_of(disk, lines=60_000):
+    """A text with frequent and rare words, and a line that is longer than most."""
+    dice = random.Random(3)
+    words = [f"w{int(dice.paretovariate(0.6)) % 5000}" for _ in range(8 * lines)]
+    text = [" ".join(words[8 * at : 8 * at + 8]) for at in range(lines)]
+    text[lines // 2] = " ".join(words[:5000])
+    (disk / "text").write_text("\n".join(text))
+    return text
+
+
+# ---------------------------------------------------------------- known programs
+
+
+def split(batch):
+    for line in batch.column(0).to_pylist():
+        for word in line.split():
+            yield word, b"1"
+
+
+def add(key, values):
+    yield b"%d" % sum(map(int, values))
+
+
+def count(key, values):
+    yield b"%s %d\n" % (key, sum(map(int, values)))
+
+
+@pytest.mark.parametrize("combine", [None, add])
+def test_words_are_counted(cluster, disk, combine):
+    text = words_of(disk)
+    done = map_reduce(disk, disk / "text", map=split, reduce=count, combine=combine)
+    wanted = collections.Counter(word for line in text for word in line.split())
+    assert lines_of(done) == sorted(f"{word} {number}" for word, number in wanted.items())
+    pairs = done.report.records
+    assert pairs == sum(wanted.values()) if combine is None else pairs < sum(wanted.values()) / 4
+    assert len(done.outputs) == 5
+    assert_nothing_left(cluster, disk, ["out", "text"])
+
+
+def test_an_inverted_index_has_the_documents_in_the_order_of_the_inputs(cluster, disk):
+    dice, wanted = random.Random(4), collections.defaultdict(list)
+    for number in range(3):
+        lines = []
+        for line in range(4000):
+            words = {f"w{dice.randrange(500)}" for _ in range(5)}
+            lines.append(f"d{number}-{line}\t{' '.join(sorted(words))}")
+            for word in words:
+                wanted[word].append(f"d{number}-{line}")
+        (disk / f"in-{number}").write_text("\n".join(lines) + "\n")
+
+    def index(batch):
+        for line in batch.column("line").to_pylist():
+            name, _, words = line.partition(b"\t")
+            yield from ((word, name) for word in words.split())
+
+    def gather(key, values):
+        return key + b" " + b",".join(values) + b"\n"
+
+    done = map_reduce(disk, str(disk / "in-*"), map=index, reduce=gather)
+    assert lines_of(done) == sorted(f"{word} {','.join(names)}" for word, names in wanted.items())
+    assert_nothing_left(cluster, disk, ["in-0", "in-1", "in-2", "out"])
+
+
+def test_two_files_are_joined(cluster, disk):
+    dice = random.Random(5)
+    users = [(f"u{number}", f"name-{number}") for number in range(3000)]
+    visits = [(f"u{dice.randrange(4000)}", f"page-{number}") for number in range(20_000)]
+    (disk / "users").write_text("".join(f"U\t{user}\t{name}\n" for user, name in users))
+    (disk / "visits").write_text("".join(f"V\t{user}\t{page}\n" for user, page in visits))
+
+    def tag(batch):
+        import pyarrow
+
+        rows = [line.split(b"\t") for line in batch.column(0).to_pylist()]
+        return pyarrow.table({"key": [row[1] for row in rows], "value": [row[0] + row[2] for row in rows]})
+
+    def join(key, values):
+        name = None
+        for value in values:
+            if value[:1] == b"U":
+                name = value[1:].decode()
+            elif name is not None:
+                yield f"{key.decode()} {name} {value[1:].decode()}\n"
+
+    # The users come first, since their file does.
+    done = map_reduce(disk, [disk / "users", disk / "visits"], map=tag, reduce=join)
+    names = dict(users)
+    wanted = sorted(f"{user} {names[user]} {page}" for user, page in visits if user in names)
+    found = []
+    for part in done.outputs:
+        with open(part) as file:
+            found += file.read().splitlines()
+    assert sorted(found) == wanted
+
+
+def test_records_are_sorted_by_a_program(cluster, disk):
+    ascot.gen(100_000, to=disk / "records")
+
+    def keyed(batch):
+        return ((record[:10], record[10:]) for record in batch.column("record").to_pylist())
+
+    def record(key, values):
+        return (key + value for value in values)
+
+    def by_range(key, partitions):
+        return int.from_bytes(key[:4], "big") * partitions >> 32
+
+    done = map_reduce(disk, disk / "records", map=keyed, reduce=record, partition=by_range, layout=RECORDS)
+    checked = ascot.check(list(done.outputs), layout=RECORDS)
+    assert checked.is_sorted and checked.records == 100_000
+    assert checked.checksum == ascot.check(disk / "records", layout=RECORDS).checksum
+
+
+def test_functions_that_give_nothing(cluster, disk):
+    (disk / "empty").write_bytes(b"")
+    (disk / "text").write_text("a\nb")
+    done = map_reduce(disk, [disk / "empty", disk / "text"], map=lambda batch: None, reduce=count)
+    assert [os.path.getsize(part) for part in done.outputs] == [0] * 5
+    assert done.report.records == 0
+
+
+# ---------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize("fault, phase, share", [("node", "map and shuffle", 0.15), ("Worker", SORT, 0.6)])
+def test_words_are_counted_although_a_node_or_a_worker_is_killed(cluster, disk, fault, phase, share):
+    text = words_of(disk, 100_000)
+
+    def act():
+        if fault == "node":
+            cluster.kill(cluster.victim())
+        else:
+            kill(processes_of(fault, cluster)[0])
+
+    at = At(phase, share, act)
+    done = map_reduce(disk, disk / "text", map=split, reduce=count, combine=add, partitions=24, progress=at)
+    wanted = collections.Counter(word for line in text for word in line.split())
+    assert at.acted and lines_of(done) == sorted(f"{word} {number}" for word, number in wanted.items())
+    assert len(done.report.lost_nodes) == (fault == "node")
+    assert_nothing_left(cluster, disk, ["out", "text"])
+
+
+def test_a_job_is_resumed_with_its_functions(cluster, disk):
+    text = words_of(disk, 10_000)
+
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        map_reduce(disk, disk / "text", map=split, reduce=count, progress=At(SORT, 0.6, fail))
+    with pytest.raises(errors.InvalidRequest, match="give them again"):
+        ascot.cluster.resume(disk / "out.job", address="auto")
+    done = ascot.cluster.resume(disk / "out.job", address="auto", map=split, reduce=count, progress=None)
+    wanted = collections.Counter(word for line in text for word in line.split())
+    assert lines_of(done) == sorted(f"{word} {number}" for word, number in wanted.items())
+    assert sum(one.bytes for one in done.report.phases if one.name == "map and shuffle") == 0
+    assert_nothing_left(cluster, disk, ["out", "text"])
+
+
+# ---------------------------------------------------------------- functions that fail
+
+
+def test_an_exception_of_map_names_the_record(cluster, disk):
+    lines = [b"%d" % number for number in range(300_000)]
+    lines[234_567] = b"no number"
+    (disk / "numbers").write_bytes(b"\n".join(lines))
+
+    def parse(batch):
+        for line in batch.column(0).to_pylist():
+            yield b"%d" % (int(line) % 10), line
+
+    with pytest.raises(errors.FunctionFailed, match="map raised ValueError: invalid literal") as caught:
+        map_reduce(disk, disk / "numbers", map=parse, reduce=count)
+    error = caught.value
+    assert (error.file, error.offset) == (str(disk / "numbers"), len(b"\n".join(lines[:234_567])) + 1)
+    assert f"record at byte {error.offset}" in str(error)
+    assert "in parse" in error.traceback and "int(line)" in error.traceback and "actors.py" not in error.traceback
+    assert_nothing_left(cluster, disk, ["numbers"])
+
+
+@pytest.mark.parametrize("name", ["reduce", "combine", "partition"])
+def test_an_exception_of_another_function_names_the_key(cluster, disk, name):
+    words_of(disk, 1000)
+
+    def fail(key, _):
+        raise KeyError(f"no {key.decode()}")
+
+    given = {"map": split, "reduce": count, name: fail}
+    told = rf"key b'w\d+'[^\n]*: {name} raised KeyError: 'no w\d+'"
+    with pytest.raises(errors.FunctionFailed, match=told) as caught:
+        map_reduce(disk, disk / "text", **given)
+    assert caught.value.key.startswith(b"w") and "in fail" in caught.value.traceback
+    assert_nothing_left(cluster, disk, ["text"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([(1, b"x")], "a key is bytes or a text, not int"),
+        ([("x", None)], "a value is bytes or a text, not NoneType"),
+        ([b"xyz"], "too many values to unpack"),
+        (3, "'int' object is not iterable"),
+    ],
+)
+def test_results_of_another_kind_are_told(disk, given, message):
+    (disk / "text").write_text("a\nb\n")
+    options = jobs.Request([str(disk / "text")], None, None, False, {}).options
+    shape = {"batch_bytes": MIB, "sort_bytes": MIB, "partitions": 2, "chunk_bytes": MIB}
+    made = functions.Functions(lambda batch: given, count, None, None)
+    mapper = functions.PairMapper(options, made, bytes(16), shape)
+    span = manifest.spans_of([(str(disk / "text"), 4)], MIB, 1)[0].to_native()
+    with pytest.raises(errors.FunctionFailed, match=message) as caught:
+        list(mapper.run(0, span, [(0, [0, 1])], ()))
+    assert caught.value.offset == 0
+
+
+def test_a_chunk_that_is_mapped_again_gives_the_same_batches_and_sum(disk):
+    text = words_of(disk, 3000)
+    size = (disk / "text").stat().st_size
+    options = jobs.Request([str(disk / "text")], None, None, False, {}).options
+    shape = {"batch_bytes": 5000, "sort_bytes": MIB, "partitions": 6, "chunk_bytes": MIB}
+    span = manifest.spans_of([(str(disk / "text"), size)], MIB, 1)[0].to_native()
+    for combine in (None, add):
+        mapper = functions.PairMapper(options, functions.Functions(split, count, combine, None), bytes(16), shape)
+        first = list(mapper.run(0, span, [(0, [0, 2, 4]), (1, [1, 3, 5])], ()))
+        whole = mapper.sum
+        assert whole[0] == sum(len(line.split()) for line in text) or combine
+        # Only one destination, which also lacks nothing of the other.
+        again = list(mapper.run(0, span, [(1, [1, 3, 5])], ()))
+        assert again == [one for one in first if one[0] == 1] and len(again) > 1
+        assert mapper.sum == whole
+
+
+def test_too_long_a_pair_and_too_much_for_a_node_are_told(disk):
+    (disk / "text").write_text("a\n" * 2000)
+    options = jobs.Request([str(disk / "text")], None, None, False, {}).options
+    shape = {"batch_bytes": 1000, "sort_bytes": MIB, "partitions": 1, "chunk_bytes": MIB}
+    span = manifest.spans_of([(str(disk / "text"), 4000)], MIB, 1)[0].to_native()
+
+    def mapped(value_bytes):
+        def long(batch):
+            return ((line, bytes(value_bytes)) for line in batch.column(0).to_pylist())
+
+        made = functions.Functions(long, count, None, None)
+        return list(functions.PairMapper(options, made, bytes(16), shape).run(0, span, [(0, [0])], ()))
+
+    assert len(mapped(10)) == 38
+    with pytest.raises(errors.FunctionFailed, match="a batch has at most"):
+        mapped(1000)
+    with pytest.raises(errors.FunctionFailed, match="more than 64"):
+        mapped(100)
+
+
+def test_functions_and_layouts_that_do_not_work_are_refused_before_work_starts(cluster, disk):
+    (disk / "text").write_text("a\n")
+    lock = threading.Lock()
+    with pytest.raises(errors.InvalidRequest, match="cannot be sent to the nodes"):
+        map_reduce(disk, disk / "text", map=lambda batch: lock, reduce=count)
+    with pytest.raises(TypeError, match="reduce is a function, not 3"):
+        map_reduce(disk, disk / "text", map=split, reduce=3)
+    with pytest.raises(errors.InvalidRequest, match="lines or records of one length"):
+        map_reduce(disk, disk / "text", map=split, reduce=count, layout="i64")
+    assert_nothing_left(cluster, disk, ["text"])
+
+
+ENDLESS = """
+import sys, ascot, ascot.cluster
+def endless(batch):
+    while True:
+        pass
+ascot.cluster.map_reduce(sys.argv[1], map=endless, reduce=endless, output=sys.argv[2], address=sys.argv[3],
+                         memory_per_node="480MiB", progress=lambda p: print(p.phase, flush=True))
+"""
+
+
+def test_a_function_that_never_returns_is_interrupted(cluster, disk):
+    (disk / "text").write_text("a\n")
+    command = [sys.executable, "-c", ENDLESS, disk / "text", disk / "out", cluster.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
+        # The second line comes while the function runs.
+        assert [driver.stdout.readline() for _ in range(2)] == ["map and shuffle\n"] * 2
+        began = time.monotonic()
+        driver.send_signal(signal.SIGINT)
+        _, told = driver.communicate(timeout=30)
+    assert driver.returncode != 0 and "KeyboardInterrupt" in told
+    assert time.monotonic() - began < 15
+    assert not (disk / "out").exists()
+    ascot.cluster.remove(disk / "out.job", address="auto")
+    assert_nothing_left(cluster, disk, ["text"])
