@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
 from ascot import _native, errors
-from ascot.units import bytes_text
+from ascot._native import bytes_text
 
 __all__ = ["Functions", "PairMapper", "pair_options", "reduced"]
 
