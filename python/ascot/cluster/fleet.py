@@ -15,7 +15,7 @@ from typing import Any
 
 from ascot import _native, errors
 from ascot._native import bytes_text
-from ascot.cluster.nodes import Node, all_answers
+from ascot.cluster.nodes import START_SECONDS, Node, all_answers
 
 __all__ = ["Fleet"]
 
@@ -126,14 +126,14 @@ class Fleet:
             for worker in [one for one in node.workers if one in dead]:
                 self._ray.kill(worker)
                 made = node.place_worker(self.settings, self._functions)
-                node.answer(made.facts.remote())
+                node.answer(made.facts.remote(), START_SECONDS)
                 node.workers[node.workers.index(worker)] = made
                 replaced.append(made)
             writer_died = node.writer in dead
             if writer_died:
                 self._ray.kill(node.writer)
                 node.place_writer(self._job)
-                node.answer(node.writer.account.remote())
+                node.answer(node.writer.account.remote(), START_SECONDS)
         except self._ray.exceptions.RayError as error:
             self.exclude(node, f"no process can be started there: {first_line(error)}")
             return False, []

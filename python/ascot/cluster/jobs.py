@@ -15,7 +15,7 @@ from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.functions import Functions
 from ascot.cluster.manifest import JobDirectory, Progress
 from ascot.cluster.memory import PROCESS_BYTES, shape_of
-from ascot.cluster.nodes import Node, connected, discover
+from ascot.cluster.nodes import START_SECONDS, Node, connected, discover
 from ascot.cluster.parts import remove_parts
 from ascot.cluster.reports import ClusterReport
 from ascot.jobs import Request
@@ -255,7 +255,7 @@ def remove(job: PathLike, *, address: str | None = None) -> None:
             for node in discover(ray):
                 node.place_writer(described["job"])
                 try:
-                    _, error = node.answer(node.writer.clean.remote(places))
+                    _, error = node.answer(node.writer.clean.remote(places), START_SECONDS)
                 except ray.exceptions.RayError as lost:
                     error = errors.AscotError(
                         f"node {node.name} does not answer: {first_line(lost)}\n  remove the job again once it does, "

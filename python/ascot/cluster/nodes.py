@@ -16,10 +16,12 @@ from typing import Any
 from ascot import errors
 from ascot.cluster.actors import Worker, Writer
 
-__all__ = ["Node", "connected", "discover", "load_ray"]
+__all__ = ["START_SECONDS", "Node", "connected", "discover", "load_ray"]
 
-# An actor that does not answer for so long is lost. Ray starts a process in a few seconds.
+# An actor that does not answer for so long is lost.
 ANSWER_SECONDS = 60.0
+# Ray starts a process in a few seconds, or in minutes on a busy machine; of a node that is lost it says so.
+START_SECONDS = 300.0
 # A node on this machine needs this object store at least, and batches need no more.
 LOCAL_STORE_BYTES = 80 << 20
 # Ray replaces 127.0.0.1 and then waits for minutes; other addresses of the loopback work.
@@ -138,9 +140,9 @@ class Node:
         """Starts a worker of a sort, or of a job with functions."""
         return self._place(Worker, 1, settings, functions)
 
-    def answer(self, call: Any) -> Any:
+    def answer(self, call: Any, seconds: float = ANSWER_SECONDS) -> Any:
         """The answer of an actor of this node. Raises RayError if there is none in time."""
-        return self._ray.get(call, timeout=ANSWER_SECONDS)
+        return self._ray.get(call, timeout=seconds)
 
     def end(self) -> None:
         """Ends the actors."""
@@ -171,7 +173,7 @@ def all_answers(ray: Any, nodes: list[Node], call: Callable[[Node], Any]) -> lis
     found = []
     for node, made in calls:
         try:
-            found.append((node, node.answer(made), None))
+            found.append((node, node.answer(made, START_SECONDS), None))
         except ray.exceptions.RayError as error:
             found.append((node, None, error))
     return found
