@@ -1,6 +1,7 @@
 """Functions on a cluster: known programs against their results in plain Python, faults, and functions that fail."""
 
 import collections
+import functools
 import os
 import random
 import signal
@@ -69,7 +70,7 @@ def count(key, values):
     yield b"%s %d\n" % (key, sum(map(int, values)))
 
 
-@pytest.mark.parametrize("combine", [None, add])
+@pytest.mark.parametrize("combine", [None, functools.partial(add)])
 def test_words_are_counted(cluster, disk, combine):
     text = words_of(disk)
     done = map_reduce(disk, disk / "text", map=split, reduce=count, combine=combine)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from time import monotonic
+from types import FunctionType
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
@@ -43,7 +44,7 @@ class Functions(NamedTuple):
     def packed(self) -> bytes:
         """The functions for the nodes. Those of modules of the program travel with their modules' other functions."""
         pickle = import_module("ray.cloudpickle")
-        named = {getattr(one, "__module__", None) for one in self if one is not None} - {"__main__", None}
+        named = {one.__module__ for one in self if isinstance(one, FunctionType)} - {"__main__"}
         modules = [sys.modules[name] for name in named if name in sys.modules]
         for module in modules:
             pickle.register_pickle_by_value(module)
