@@ -14,7 +14,8 @@ import ascot
 import ascot.cluster
 import pytest
 from ascot import errors
-from ascot.cluster import functions, jobs, manifest
+from ascot.cluster import actors, functions, jobs, manifest
+from ascot.cluster.parts import remove_parts
 from ray_machines import MEMORY, MIB, RECORDS, At, kill, processes_of
 
 # The nodes share two processors; other load would make them seem lost.
@@ -203,6 +204,22 @@ def test_a_job_is_resumed_with_its_functions(cluster, disk):
 
 
 # ---------------------------------------------------------------- functions that fail
+
+
+def test_what_a_failed_job_has_written_is_removed(disk):
+    """Parts whose end was not told yet, those that are not complete, and nothing before the processes have ended."""
+    (disk / "staging").mkdir()
+    for name in ("part-00000", "part-00007", "part-00001" + actors.UNFINISHED):
+        (disk / "staging" / name).write_text("x")
+    with subprocess.Popen(["sh", "-c", "sleep 0.5; touch staging/part-00002"], cwd=disk) as late:
+        assert actors.runs(late.pid)
+        writer = actors.Writer("00")
+        writer.await_end([late.pid], 0.01)
+        assert not (disk / "staging" / "part-00002").exists()
+        writer.await_end([late.pid], 20)
+        assert not actors.runs(late.pid)
+        remove_parts(str(disk / "staging"))
+    assert os.listdir(disk) == []
 
 
 def test_an_exception_of_map_names_the_record(cluster, disk):

@@ -20,7 +20,7 @@ from functools import partial
 from glob import escape, glob
 from importlib import import_module
 from socket import gethostname
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from ascot import _native
@@ -60,6 +60,15 @@ class Peaks:
         with open("/proc/self/statm") as file:
             _, resident, shared, *_ = map(int, file.read().split())
         self.bytes = max(self.bytes, (resident - shared) * os.sysconf("SC_PAGE_SIZE"))
+
+
+def runs(process: int) -> bool:
+    """Whether a process of this machine runs: it is there, and not only its exit status."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
 
 
 def remove_files(directory: str, pattern: str) -> None:
@@ -116,6 +125,10 @@ class Worker:
             "volumes": volumes,
             "functions": None if self._packed is None else guarded(self._own_functions)[1],
         }
+
+    def process(self) -> int:
+        """The number of its process."""
+        return os.getpid()
 
     def inputs(self) -> Any:
         """The sizes of the inputs as this node sees them."""
@@ -329,6 +342,12 @@ class Writer:
                 files.remove()
 
         return guarded(removed)
+
+    def await_end(self, processes: list[int], seconds: float) -> None:
+        """Waits until these processes of the node have ended: a killed one may still write for a moment."""
+        until = monotonic() + seconds
+        while any(map(runs, processes)) and monotonic() < until:
+            sleep(0.01)
 
     def clean(self, destinations: list[tuple[int, str]]) -> Any:
         """Removes these destinations, what killed sorts left beside them, and the directories of the job."""

@@ -544,6 +544,8 @@ class Driver:
         """Ends what runs, and removes the destinations of a job that will not be continued."""
         for node in self._fleet.nodes:
             node.end_workers()
+        for node in self._fleet.nodes:
+            node.await_workers(REMOVE_SECONDS / 2)
         self._remove_files()
 
     def _remove_files(self) -> None:

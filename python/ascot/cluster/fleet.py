@@ -48,6 +48,8 @@ class Fleet:
             node.workers = [node.place_worker(self.settings, self._functions) for _ in range(count)]
         facts = self._answers(lambda node: node.workers[0].facts.remote())
         self._take_facts(facts)
+        for node, found in self._answers(lambda node: [worker.process.remote() for worker in node.workers]):
+            node.processes.update(found)
         for node, (seen, error) in self._answers(lambda node: node.workers[0].inputs.remote()):
             if error is not None:
                 raise errors.InvalidRequest(
@@ -126,7 +128,7 @@ class Fleet:
             for worker in [one for one in node.workers if one in dead]:
                 self._ray.kill(worker)
                 made = node.place_worker(self.settings, self._functions)
-                node.answer(made.facts.remote(), START_SECONDS)
+                node.processes.add(node.answer(made.process.remote(), START_SECONDS))
                 node.workers[node.workers.index(worker)] = made
                 replaced.append(made)
             writer_died = node.writer in dead

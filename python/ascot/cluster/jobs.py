@@ -265,7 +265,7 @@ def remove(job: PathLike, *, address: str | None = None) -> None:
                 if error is not None:
                     raise error
         if not done.committed:
-            remove_parts(described["staging"], done.parts)
+            remove_parts(described["staging"])
         opened.remove()
     finally:
         opened.close()
@@ -295,7 +295,7 @@ def _run(attempt: Attempt) -> Finished:
         if is_over or (not done.destinations and not done.parts):
             # Nothing was done yet, or what was done is of no use.
             opened.remove()
-            remove_parts(described["staging"], done.parts)
+            remove_parts(described["staging"])
             raise
         opened.close()
         where = opened.path

@@ -116,6 +116,7 @@ class Node:
         self.workers: list[Any] = []
         # Directories for temporary files.
         self.temp: list[str] = []
+        # Those of workers, also of some that have ended.
         self.processes: set[int] = set()
 
     def __repr__(self) -> str:
@@ -156,6 +157,10 @@ class Node:
         for worker in self.workers:
             self._ray.kill(worker)
         self.workers = []
+
+    def await_workers(self, seconds: float) -> None:
+        """Waits until the processes of workers that were ended have ended."""
+        self._ray.wait([self.writer.await_end.remote(list(self.processes), seconds)], timeout=2 * seconds)
 
 
 def discover(ray: Any) -> list[Node]:

@@ -69,13 +69,11 @@ class Parts:
         sync_directory(os.path.dirname(self._output))
 
 
-def remove_parts(staging: str, parts: dict[int, Sum]) -> None:
-    """Removes the parts of a job that will not be continued."""
+def remove_parts(staging: str) -> None:
+    """Removes the parts of a job that will not be continued, also those that are not in the journal yet."""
     if os.path.isdir(staging):
         _remove_unfinished(staging)
-    for number in parts:
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(staging, f"part-{number:05}"))
+        remove_files(staging, "part-*")
     with suppress(OSError):
         os.rmdir(staging)
 
