@@ -80,7 +80,8 @@ def sort(
     default half of its memory. `workers_per_node` are processes that map and sort, by default one for each processor;
     `partitions` is the number of files. `uniform` says that the first eight bytes of keys are spread evenly, so that
     no sample is taken. `temp` are directories on each node for the data between the two passes, by default
-    `ASCOT_TMPDIR`, `TMPDIR` or the directory of the output.
+    `ASCOT_TMPDIR`, `TMPDIR` or the directory of the output. `compress` is that of `ascot.sort`, for the spills of
+    partitions that do not fit in memory.
 
     `job` is the directory of the job, by default `output` with `.job` at the end. If the job is interrupted, or ends
     with `Resumable`, `ascot.cluster.resume` continues it and `ascot.cluster.remove` removes it.
