@@ -3,8 +3,7 @@ batches to the files of its destinations.
 
 A fault of a call is a result, not an exception: a pair of None and the exception, or of the value and None.
 
-Invariants: a worker has at most WINDOW batches without an answer for each destination, and `in_flight` in all. Only
-batches travel between nodes, and Ray drops each as soon as it is appended.
+Invariant: a worker works on one chunk or partition at a time, and keeps nothing of it afterwards.
 """
 
 from __future__ import annotations
@@ -13,23 +12,21 @@ import json
 import os
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from functools import partial
 from glob import escape, glob
-from importlib import import_module
 from socket import gethostname
 from time import monotonic, sleep
 from typing import Any
 
 from ascot import _native
 from ascot.cluster.functions import Functions, PairMapper, pair_options, reduced
+from ascot.cluster.transport import RayCalls, Transport
 from ascot.errors import AscotError, FileError, FileMissing
 
 __all__ = ["SPILLS", "UNFINISHED", "Worker", "Writer", "remove_files"]
 
-WINDOW = 2
 # The directory for spills of sorts, beside destinations.
 SPILLS = "sorting"
 # The sorted pairs of a partition, there, and a part that is not complete.
@@ -109,6 +106,7 @@ class Worker:
         self._packed = functions
         self._functions: Functions | None = None
         self._mapper: Any = None
+        self._transport: Transport = RayCalls(settings["shape"]["in_flight"])
         self._peaks = Peaks()
 
     def facts(self) -> dict[str, Any]:
@@ -168,13 +166,7 @@ class Worker:
 
     def _map(self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int], Any]]) -> dict[str, Any]:
         began = monotonic()
-        sender = Sender(self._settings["shape"]["in_flight"])
-        writers = {destination: writer for destination, _, writer in targets}
-        wanted = [(destination, partitions) for destination, partitions, _ in targets]
-        for destination, batch in self._mapper.run(number, span, wanted, sender.failed):
-            self._peaks.look()
-            sender.send(destination, writers[destination], batch)
-        sender.drain()
+        sent = self._transport.send(self._mapper, number, span, targets, self._peaks.look)
         seconds = monotonic() - began
         reading = self._mapper.reading
         records, size, checksum = self._mapper.sum
@@ -182,14 +174,14 @@ class Worker:
             "records": records,
             "bytes": size,
             "sum": f"{checksum:032x}",
-            "done": [one for one, _, _ in targets if one not in sender.failed],
-            "failed": list(sender.failed.items()),
-            "repeated": sender.repeated,
-            "sent_bytes": sender.bytes,
+            "done": [one for one, _, _ in targets if one not in sent.failed],
+            "failed": list(sent.failed.items()),
+            "repeated": sent.repeated,
+            "sent_bytes": sent.bytes,
             "reading": reading,
             # Also the time of functions.
-            "grouping": max(0.0, seconds - reading - sender.blocked),
-            "blocked": sender.blocked,
+            "grouping": max(0.0, seconds - reading - sent.blocked),
+            "blocked": sent.blocked,
         }
 
     def sort(self, options: dict[str, Any], place: dict[str, Any], partition: int, chunks: int) -> Any:
@@ -235,57 +227,6 @@ class Worker:
                 with suppress(OSError):
                     os.unlink(name)
         return result
-
-
-class Sender:
-    """Pushes batches to writers, and waits where too many have no answer."""
-
-    def __init__(self, in_flight: int) -> None:
-        self._ray: Any = import_module("ray")
-        self._in_flight = in_flight
-        # Answers to come: for each destination, and all of them, the oldest first.
-        self._waiting: dict[int, deque[Any]] = {}
-        self._all: deque[tuple[int, Any]] = deque()
-        self.failed: dict[int, BaseException] = {}
-        self.repeated = 0
-        self.bytes = 0
-        self.blocked = 0.0
-
-    def send(self, destination: int, writer: Any, batch: bytes) -> None:
-        """Sends a batch once there is space in the window."""
-        own = self._waiting.setdefault(destination, deque())
-        while len(own) >= WINDOW:
-            self._take(destination, own[0])
-        while len(self._all) >= self._in_flight:
-            self._take(*self._all[0])
-        if destination in self.failed:
-            return
-        began = monotonic()
-        answer = writer.append.remote(destination, batch)
-        self.bytes += len(batch)
-        own.append(answer)
-        self._all.append((destination, answer))
-        self.blocked += monotonic() - began
-
-    def drain(self) -> None:
-        """Waits for all answers."""
-        while self._all:
-            self._take(*self._all[0])
-
-    def _take(self, destination: int, answer: Any) -> None:
-        began = monotonic()
-        try:
-            new, error = self._ray.get(answer)
-            self.repeated += new is False
-        except self._ray.exceptions.RayError as lost:
-            new, error = None, lost
-        self.blocked += monotonic() - began
-        if error is not None:
-            # An exception of Ray may hold what another process cannot load.
-            told = error if isinstance(error, AscotError) else ConnectionError(str(error).splitlines()[0])
-            self.failed.setdefault(destination, told)
-        self._waiting[destination].remove(answer)
-        self._all.remove((destination, answer))
 
 
 class Writer:
