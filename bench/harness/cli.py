@@ -1,4 +1,4 @@
-"""The bench's command line: `run.py sort|around|moves|plan|view|index|streams|seeks|traces|python [options]`."""
+"""The bench's command line: `run.py COMMAND [options]`; `run.py --help` lists the commands."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import Any
 
 from . import (
     around,
+    cluster,
+    cluster_page,
     guest_memory,
     index,
     machine,
@@ -36,7 +38,7 @@ from .units import GB, GIB, MIB, decimal, parse_size
 BENCH = Path(__file__).resolve().parent.parent
 
 
-COMMANDS = "sort|around|moves|plan|view|index|streams|seeks|traces|python"
+COMMANDS = "sort|around|moves|plan|view|index|streams|seeks|traces|python|cluster"
 
 
 def _size(text: str) -> int:
@@ -100,6 +102,19 @@ def _add_python(commands: Any) -> None:
     )  # fmt: skip
 
 
+def _add_cluster(commands: Any) -> None:
+    nodes = commands.add_parser("cluster", help="sorts on four local nodes: against Ray Data, Spark and one process")
+    add = nodes.add_argument
+    add("--parts", default=",".join(cluster.PARTS), help=f"some of {','.join(cluster.PARTS)}")
+    add("--size", type=_size, default=GB, help="bytes that are sorted (1GB)")
+    add("--sizes", default="", help="sizes at which the object store is looked at, such as 2GB,8GB,16GB")
+    add("--memory", type=_size, default=GIB, help="memory of a node (1GiB)")
+    add("--repeats", type=int, default=3, help="measured runs of each (3)")
+    add("--dir", type=Path, default=BENCH / ".cache", help="where data and spills go")
+    add("--out", type=Path, help="where the result goes (bench/results/DATE-cluster)")
+    add("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+
+
 def _add_seeks(commands: Any) -> None:
     seeking = commands.add_parser("seeks", help="requests and switches of external sorts, recorded and replayed")
     add = seeking.add_argument
@@ -148,7 +163,7 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     cores = len(os.sched_getaffinity(0))
     sizes.add_argument("--threads", type=int, default=cores, help="threads of all programs (cores)")
-    for add_command in (_add_streams, _add_seeks, _add_traces, _add_python):
+    for add_command in (_add_streams, _add_seeks, _add_traces, _add_python, _add_cluster):
         add_command(commands)
     moving = commands.add_parser("moves", help="merge, split and reshape, compared with the volume's rate")
     moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
@@ -300,6 +315,18 @@ def _python(args: argparse.Namespace) -> int:
     return _write_result(args, "python", result, python.markdown(result))
 
 
+def _cluster(args: argparse.Namespace) -> int:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    sizes = [_size(text) for text in args.sizes.split(",") if text] or [args.size // 4, args.size // 2, args.size]
+    with tempfile.TemporaryDirectory(prefix="cluster-", dir=args.dir.resolve()) as work:
+        chosen = cluster.Options(
+            ascot=str(args.ascot.resolve()), work=Path(work), size=args.size, sizes=sizes, memory=args.memory,
+            parts=args.parts.split(","), repeats=args.repeats,
+        )  # fmt: skip
+        result = cluster.run(chosen)
+    return _write_result(args, "cluster", result, cluster_page.markdown(result))
+
+
 def options(args: argparse.Namespace) -> Options:
     """The session's options, defaults filled in by size of bench."""
     quick = args.quick
@@ -348,7 +375,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     others = {
         "around": _around, "streams": _streams, "seeks": _seeks, "traces": _traces, "moves": _moves,
-        "python": _python, "plan": _plan, "view": _view, "index": _index,
+        "python": _python, "cluster": _cluster, "plan": _plan, "view": _view, "index": _index,
     }  # fmt: skip
     if getattr(args, "needs", False):
         return _sort(args)
