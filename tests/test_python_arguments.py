@@ -50,7 +50,7 @@ WRONG = {
     "seed": [None, *COUNT], "separator": ["xy", "", 3, b"x"], "size": BYTES, "skew": FLAG, "source": FILES,
     "sources": FILES, "stable": FLAG, "start": BYTES_KEY, "stop": BYTES_KEY, "store": FLAG, "strict": FLAG,
     "sweep": FLAG, "target": [None, True, 2.5, b"x"], "temp": PATHS, "threads": AT_LEAST_ONE,
-    "to": [None, *PATH], "top": COUNT, "total": BYTES, "type": WORD, "unique": FLAG, "value_bytes": COUNT,
+    "to": [None, *PATH], "transport": [None, *WORD], "top": COUNT, "total": BYTES, "type": WORD, "unique": FLAG, "value_bytes": COUNT,
     "values": [None, 3, [3], "x"], "view": PATH, "volume": [3, b"x", ""], "work": PATH,
     "address": [3, b"x"], "output": [None, *PATH], "memory_per_node": BYTES, "workers_per_node": AT_LEAST_ONE,
     "job": PATH, "map": [3, "x"], "reduce": [3, "x"], "combine": [3, "x"], "partition": [3, "x"],
@@ -74,7 +74,8 @@ OF_FUNCTION = {
     ("plan.cluster", "connections"): AT_LEAST_ONE, ("plan.cheapest_cluster", "connections"): AT_LEAST_ONE,
     ("cluster.sort", "inputs"): [None, *PATHS], ("cluster.map_reduce", "inputs"): [None, *PATHS],
     ("cluster.map_reduce", "map"): [None, 3], ("cluster.map_reduce", "reduce"): [None, 3],
-    ("cluster.resume", "job"): [None, *PATH], ("cluster.remove", "job"): [None, *PATH],
+    ("cluster.resume", "transport"): WORD, ("cluster.resume", "job"): [None, *PATH],
+    ("cluster.remove", "job"): [None, *PATH],
 }  # fmt: skip
 
 

@@ -25,8 +25,10 @@ def gen(path, count, **options):
 # ---------------------------------------------------------------- equal to a sort on one machine
 
 
-@pytest.mark.parametrize("kind", ["uniform", "skewed", "all equal"])
-def test_parts_are_the_sort_of_one_machine(cluster, disk, kind):
+@pytest.mark.parametrize(
+    ("kind", "transport"), [("uniform", "direct"), ("uniform", "ray"), ("skewed", "direct"), ("all equal", "direct")]
+)
+def test_parts_are_the_sort_of_one_machine(cluster, disk, kind, transport):
     inputs = [gen(disk / "a", 40_000, skew=kind == "skewed"), gen(disk / "b", 25_000, start=40_000)]
     if kind == "all equal":
         records = [b"same key!!%090d" % number for number in range(65_000)]

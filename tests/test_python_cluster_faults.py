@@ -103,11 +103,20 @@ def test_a_node_is_killed_with_its_disk(cluster, disk, records, phase, share):
         assert report.sent_again_bytes < BYTES / NODES
 
 
-@pytest.mark.parametrize("kind", ["Worker", "Writer"])
-@pytest.mark.parametrize("phase, share", [(MAP, 0.1), (SORT, 0.55)])
-def test_a_process_is_killed_and_replaced(cluster, disk, records, kind, phase, share):
+@pytest.mark.parametrize(
+    "kind, phase, share, transport",
+    [
+        ("Worker", MAP, 0.1, "direct"),
+        ("Worker", SORT, 0.55, "direct"),
+        ("Writer", MAP, 0.1, "direct"),
+        ("Writer", MAP, 0.1, "ray"),
+        ("Writer", SORT, 0.55, "direct"),
+    ],
+)
+def test_a_process_is_killed_and_replaced(cluster, disk, records, kind, phase, share, transport):
     at = At(phase, share, lambda: kill(processes_of(kind, cluster)[0]))
-    report = assert_result(records, disk, cluster_sort(disk, records[0], partitions=PARTITIONS, progress=at))
+    done = cluster_sort(disk, records[0], partitions=PARTITIONS, transport=transport, progress=at)
+    report = assert_result(records, disk, done)
     assert at.acted and report.lost_nodes == ()
     # A writer finds the batches in its files, and the chunk or partition of a worker is done again.
     assert_bounded(report, 0)
@@ -134,7 +143,7 @@ def ext4(cluster, address, size):
 
 
 def assert_excluded(report, address, reason):
-    (name, found), = report.lost_nodes
+    ((name, found),) = report.lost_nodes
     assert address in name and reason in found, report.lost_nodes
 
 
@@ -231,9 +240,7 @@ ascot.cluster.sort(source, output, layout=ascot.Fixed(100, key=slice(0, 10)), ad
 @pytest.mark.parametrize("phase, share", [(MAP, 0.15), (SORT, 0.6)])
 def test_the_driver_is_killed_and_the_job_resumed(cluster, disk, records, phase, share):
     arguments = [records[0], disk / "out", cluster.address, MEMORY, str(PARTITIONS)]
-    with subprocess.Popen(
-        [sys.executable, "-c", DRIVER, *arguments], stdout=subprocess.PIPE, text=True
-    ) as driver:
+    with subprocess.Popen([sys.executable, "-c", DRIVER, *arguments], stdout=subprocess.PIPE, text=True) as driver:
         for line in driver.stdout:
             *words, fraction = line.split()
             if " ".join(words) == phase and float(fraction) >= share:

@@ -5,6 +5,8 @@ from typing import Any, Final, TypeAlias, final
 __all__ = [
     "BATCHES_MAX",
     "Batch",
+    "BatchSender",
+    "BatchServer",
     "BatchStream",
     "Batches",
     "ChunkMapper",
@@ -167,6 +169,24 @@ class ChunkMapper:
     def map(self, span: dict[str, Any]) -> tuple[int, int, str, float, float]: ...
     def batches(self, partitions: list[int]) -> int: ...
     def batch(self, chunk: int, destination: int, partitions: list[int], number: int, count: int) -> bytes: ...
+
+@final
+class BatchServer:
+    @property
+    def port(self) -> int: ...
+    def __new__(cls, address: str, secret: bytes, longest: int) -> BatchServer: ...
+    def add(self, destination: int, files: PartitionFiles) -> None: ...
+    def account(self) -> tuple[int, float]: ...
+
+@final
+class BatchSender:
+    def __new__(cls, secret: bytes, window: int) -> BatchSender: ...
+    def send_chunk(
+        self, mapper: ChunkMapper, chunk: int, targets: list[tuple[int, list[int], str, int]]
+    ) -> tuple[int, int, list[tuple[int, str, str]]]: ...
+    def send_batches(
+        self, targets: list[tuple[int, str, int, list[bytes]]]
+    ) -> tuple[int, int, list[tuple[int, str, str]]]: ...
 
 @final
 class PartitionFiles:

@@ -2,10 +2,11 @@
 //! releases the interpreter while it moves bytes, except that a batch is copied to its Python object.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ascot_io::Unpoisoned;
 use ascot_sort::shuffle::batch::{batch_bytes, write_batch};
+use ascot_sort::shuffle::connect::SharedFiles;
 use ascot_sort::shuffle::{self, BatchNumber, Bounds, ChunkSpan, JobId, PartitionPieces, Shuffle, bounds};
 use ascot_sort::{Input, Removal, SortError, SortRequest, Writes};
 use pyo3::prelude::*;
@@ -171,7 +172,7 @@ impl ChunkMapper {
 }
 
 impl ChunkMapper {
-    fn mapper(&self) -> MutexGuard<'_, shuffle::ChunkMapper> {
+    pub(crate) fn mapper(&self) -> MutexGuard<'_, shuffle::ChunkMapper> {
         self.mapper.lock().unpoisoned()
     }
 }
@@ -179,7 +180,7 @@ impl ChunkMapper {
 /// A destination: the files of its partitions.
 #[pyclass(frozen)]
 pub struct PartitionFiles {
-    files: Mutex<Option<shuffle::PartitionFiles>>,
+    pub(crate) files: SharedFiles,
 }
 
 #[pymethods]
@@ -188,7 +189,7 @@ impl PartitionFiles {
     fn new(py: Python<'_>, dir: PathBuf, job: JobId, destination: u32) -> PyResult<PartitionFiles> {
         let files =
             py.detach(|| shuffle::PartitionFiles::open(&dir, job, destination)).map_err(Failure::from)?;
-        Ok(PartitionFiles { files: Mutex::new(Some(files)) })
+        Ok(PartitionFiles { files: Arc::new(Mutex::new(Some(files))) })
     }
 
     /// Appends a batch; returns whether it is new.

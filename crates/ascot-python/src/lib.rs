@@ -6,6 +6,7 @@
 //!   jobs, tools        sort, merge, split, explain; generate and check records
 //!   plans              plans without files, simulations, measurements of volumes
 //!   cluster            chunks, batches and partitions of a sort on a cluster
+//!   cluster_connections  batches between its nodes
 //!   views, indexes     open views and indexed directories; `view_batches` and `index_batches` give them as Arrow
 //!   arrow              Python objects as Arrow batches, and batches as Python objects
 //!   lab, traces        studies, and the I/O of programs, whose results are tables
@@ -17,6 +18,7 @@
 
 mod arrow;
 mod cluster;
+mod cluster_connections;
 mod cluster_plans;
 mod errors;
 mod index_batches;
@@ -49,6 +51,8 @@ mod _native {
         mapper_bytes, read_chunk, remove_leftovers, sample_chunk, sort_partition, sum_records,
         uniform_bounds,
     };
+    #[pymodule_export]
+    use super::cluster_connections::{BatchSender, BatchServer};
     #[pymodule_export]
     use super::cluster_plans::{cheapest_cluster, plan_cluster};
     #[pymodule_export]

@@ -22,7 +22,7 @@ from typing import Any
 
 from ascot import _native
 from ascot.cluster.functions import Functions, PairMapper, pair_options, reduced
-from ascot.cluster.transport import RayCalls, Transport
+from ascot.cluster.transport import LONGEST_BATCH, Transport, transport_of
 from ascot.errors import AscotError, FileError, FileMissing
 
 __all__ = ["SPILLS", "UNFINISHED", "Worker", "Writer", "remove_files"]
@@ -83,12 +83,17 @@ class RecordMapper:
         self.sum = (0, 0, 0)
         self.reading = 0.0
 
+    def read(self, span: dict[str, Any]) -> _native.ChunkMapper:
+        """Reads a chunk. `sum` has its records, bytes and checksum."""
+        records, size, checksum, self.reading, _ = self._mapper.map(span)
+        self.sum = (records, size, int(checksum, 16))
+        return self._mapper
+
     def run(
         self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int]]], skip: Container[int]
     ) -> Iterator[tuple[int, bytes]]:
-        """The batches of a chunk, each with its destination. `sum` has records, bytes and checksum."""
-        records, size, checksum, self.reading, _ = self._mapper.map(span)
-        self.sum = (records, size, int(checksum, 16))
+        """The batches of a chunk, each with its destination."""
+        self.read(span)
         counts = [self._mapper.batches(partitions) for _, partitions in targets]
         # The destinations take turns, so that all writers have work.
         for turn in range(max(counts, default=0)):
@@ -106,7 +111,7 @@ class Worker:
         self._packed = functions
         self._functions: Functions | None = None
         self._mapper: Any = None
-        self._transport: Transport = RayCalls(settings["shape"]["in_flight"])
+        self._transport: Transport = transport_of(settings)
         self._peaks = Peaks()
 
     def facts(self) -> dict[str, Any]:
@@ -232,9 +237,11 @@ class Worker:
 class Writer:
     """Appends batches to the files of the destinations of a node."""
 
-    def __init__(self, job: str) -> None:
+    def __init__(self, job: str, address: str = "", secret: bytes = b"", batch_bytes: int = 0) -> None:
         self._job = bytes.fromhex(job)
         self._open: dict[int, Any] = {}
+        self._address = address
+        self._server = _native.BatchServer(address, secret, LONGEST_BATCH * batch_bytes) if secret else None
         self._writing = 0.0
         self._bytes = 0
         self._peaks = Peaks()
@@ -244,11 +251,15 @@ class Writer:
         return os.path.exists(os.path.join(directory, "batches"))
 
     def open(self, number: int, directory: str) -> Any:
-        """Opens or makes a destination; returns the chunks that it has whole."""
+        """Opens or makes a destination. Returns the chunks that it has whole, and the address and port at which it
+        takes batches, if it does."""
 
         def opened() -> Any:
-            self._open[number] = _native.PartitionFiles(directory, self._job, number)
-            return self._open[number].complete_chunks()
+            files = self._open[number] = _native.PartitionFiles(directory, self._job, number)
+            if self._server is None:
+                return files.complete_chunks(), None
+            self._server.add(number, files)
+            return files.complete_chunks(), (self._address, self._server.port)
 
         return guarded(opened)
 
@@ -309,6 +320,11 @@ class Writer:
 
     def account(self) -> dict[str, Any]:
         """Seconds of writing, bytes appended, and the most memory that the process had, since the last account."""
+        self._peaks.look()
+        if self._server is not None:
+            size, writing = self._server.account()
+            self._bytes += size
+            self._writing += writing
         told = {"writing": self._writing, "bytes": self._bytes, "peak": self._peaks.bytes}
         self._writing, self._bytes = 0.0, 0
         return told

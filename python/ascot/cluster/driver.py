@@ -79,7 +79,11 @@ class Driver:
         # The destination of each partition.
         self._owner: dict[int, int] = {}
         self._nodes: dict[int, Node] = {}
+        # Where the batches of each destination are sent.
+        self._writers: dict[int, Any] = {}
         self._attempts: dict[tuple[str, int], int] = {}
+        # Why the last connection ended, if one did.
+        self._connection_fault = ""
         self._phases: list[Phase] = []
         self._is_mapping = False
         self._mapped_again = self._sent_again = self._sorted_again = self._repeated = 0
@@ -198,6 +202,11 @@ class Driver:
     def _again(self, kind: str, number: int, queue: deque[int]) -> None:
         """Puts a chunk or a partition that failed into the queue."""
         attempts = self._attempts[kind, number] = self._attempts.get((kind, number), 0) + 1
+        if attempts >= ATTEMPTS_MAX and self._connection_fault:
+            raise errors.AscotError(
+                f"{kind} {number} failed {attempts} times: {self._connection_fault}\n  let nodes open connections to "
+                "all ports of each other, or send records by calls of Ray (transport='ray')"
+            )
         if attempts >= ATTEMPTS_MAX:
             raise errors.AscotError(
                 f"{kind} {number} failed {attempts} times\n  the processes that worked on it ended: look at the logs "
@@ -272,9 +281,9 @@ class Driver:
         One whose log is damaged is lost; for other faults the node is excluded.
         """
         try:
-            chunks, error = node.answer(node.writer.open.remote(destination.number, destination.directory))
+            opened, error = node.answer(node.writer.open.remote(destination.number, destination.directory))
         except self._ray.exceptions.RayError as lost:
-            chunks, error = None, errors.AscotError(first_line(lost))
+            opened, error = None, errors.AscotError(first_line(lost))
         if isinstance(error, errors.Damaged):
             self._forget(destination)
             return
@@ -282,7 +291,9 @@ class Driver:
             self._exclude(node, str(error).splitlines()[0])
             return
         # If the sum of a chunk never arrived, it is mapped again, and the writers ignore its batches.
+        chunks, address = opened
         destination.chunks = set(chunks) & self._done.chunk_sums.keys()
+        self._writers[destination.number] = address or node.writer
 
     def _forget(self, destination: Destination) -> None:
         self._done.take(self._directory.note(event="lost", destinations=[destination.number]))
@@ -383,7 +394,7 @@ class Driver:
             numbers = self._targets(chunk)
             if numbers:
                 destinations = [self._done.destinations[number] for number in numbers]
-                targets = [(one.number, one.partitions, self._nodes[one.number].writer) for one in destinations]
+                targets = [(one.number, one.partitions, self._writers[one.number]) for one in destinations]
                 span = self._spans[chunk].to_native()
                 running[worker.map.remote(chunk, span, targets)] = Call(node, worker, chunk)
                 return
@@ -427,6 +438,7 @@ class Driver:
         if isinstance(fault, errors.AscotError):
             self._exclude(node, str(fault).splitlines()[0])
         else:
+            self._connection_fault = f"to node {node.name}: {fault}"
             self._repair(node, running)
 
     def _end_mapping(self, shares: Shares) -> None:

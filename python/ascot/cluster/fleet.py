@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from secrets import token_bytes
 from typing import Any
 
 from ascot import _native, errors
@@ -37,13 +38,15 @@ class Fleet:
         self.lost: list[tuple[str, str]] = []
         self._job: str = job["job"]
         self._workers: int = job["shape"]["workers"]
-        names = ("options", "job", "shape", "usual_temp")
-        self.settings = {name: job[name] for name in names}
+        names = ("options", "job", "shape", "usual_temp", "transport")
+        # The secret is that of this run, and is stored nowhere.
+        secret = token_bytes(32) if job["transport"] == "direct" else b""
+        self.settings = {"secret": secret, **{name: job[name] for name in names}}
 
     def start(self, sizes: list[int]) -> None:
         """Starts the actors, and checks that every node has the same versions and sees inputs of these sizes."""
         for node in self.nodes:
-            node.place_writer(self._job)
+            self._place_writer(node)
             count = min(self._workers, node.cpus)
             node.workers = [node.place_worker(self.settings, self._functions) for _ in range(count)]
         facts = self._answers(lambda node: node.workers[0].facts.remote())
@@ -60,6 +63,9 @@ class Fleet:
                     f"node {node.name} sees other inputs than this process: their sizes differ\n"
                     "  put the inputs on storage that all nodes share"
                 )
+
+    def _place_writer(self, node: Node) -> None:
+        node.place_writer(self._job, self.settings["secret"], self.settings["shape"]["batch_bytes"])
 
     def _answers(self, call: Callable[[Node], Any]) -> list[tuple[Node, Any]]:
         """The answers of all nodes; a node without one is excluded."""
@@ -134,7 +140,7 @@ class Fleet:
             writer_died = node.writer in dead
             if writer_died:
                 self._ray.kill(node.writer)
-                node.place_writer(self._job)
+                self._place_writer(node)
                 node.answer(node.writer.account.remote(), START_SECONDS)
         except self._ray.exceptions.RayError as error:
             self.exclude(node, f"no process can be started there: {first_line(error)}")

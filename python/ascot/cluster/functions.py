@@ -172,6 +172,9 @@ class PairMapper:
         self.sum = (0, 0, 0)
         self.reading = 0.0
 
+    def read(self, span: dict[str, Any]) -> None:
+        """Batches are made by `run` alone."""
+
     def run(
         self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int]]], skip: Container[int]
     ) -> Iterator[tuple[int, bytes]]:

@@ -18,6 +18,7 @@ from ascot.cluster.memory import PROCESS_BYTES, shape_of
 from ascot.cluster.nodes import START_SECONDS, Node, connected, discover
 from ascot.cluster.parts import remove_parts
 from ascot.cluster.reports import ClusterReport
+from ascot.cluster.transport import TRANSPORTS
 from ascot.jobs import Request
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike
 from ascot.progress import ProgressLike, checked, reporter
@@ -65,6 +66,7 @@ def sort(
     uniform: bool = False,
     temp: PathLike | Sequence[PathLike] = (),
     compress: str = "auto",
+    transport: str = "direct",
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
 ) -> Finished:
@@ -83,6 +85,9 @@ def sort(
     `ASCOT_TMPDIR`, `TMPDIR` or the directory of the output. `compress` is that of `ascot.sort`, for the spills of
     partitions that do not fit in memory.
 
+    `transport` is the way of records from node to node: `"direct"` for connections from port to port, or `"ray"` for
+    calls of Ray where nodes may not open connections to each other.
+
     `job` is the directory of the job, by default `output` with `.job` at the end. If the job is interrupted, or ends
     with `Resumable`, `ascot.cluster.resume` continues it and `ascot.cluster.remove` removes it.
 
@@ -92,7 +97,7 @@ def sort(
     settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
     request = Request(_named(inputs), layout, key, arguments.flag("reverse", reverse), settings, "inputs")
     request.set_rows(False, stable=stable)
-    cluster = Cluster(address, memory_per_node, workers_per_node, partitions)
+    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport)
     whole = arguments.flag("uniform", uniform)
     return _start(request, output, job, cluster, None, began, uniform=whole)
 
@@ -104,6 +109,7 @@ class Cluster(NamedTuple):
     memory_per_node: int | str | None
     workers_per_node: int | None
     partitions: int | None
+    transport: str
 
 
 def _start(
@@ -126,6 +132,7 @@ def _start(
     partitions = arguments.maybe(arguments.count, "partitions", cluster.partitions, least=1)
     given = arguments.maybe(arguments.memory, "memory_per_node", cluster.memory_per_node)
     address = arguments.text("address", cluster.address)
+    transport = arguments.word("transport", cluster.transport, TRANSPORTS)
     facts = _check(options, output, uniform)
     with connected(address) as ray:
         nodes = discover(ray)
@@ -143,6 +150,7 @@ def _start(
             "shape": shape.to_json(),
             "uniform": uniform,
             "address": address,
+            "transport": transport,
         }
         packed = None if functions is None else functions.packed()
         opened = JobDirectory.create(directory, described)
@@ -164,6 +172,7 @@ def map_reduce(
     partitions: int | None = None,
     temp: PathLike | Sequence[PathLike] = (),
     compress: str = "auto",
+    transport: str = "direct",
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
 ) -> Finished:
@@ -198,7 +207,7 @@ def map_reduce(
             "ascot.Fixed(LENGTH)"
         )
     functions = Functions(map, reduce, combine, partition)
-    cluster = Cluster(address, memory_per_node, workers_per_node, partitions)
+    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport)
     return _start(request, output, job, cluster, functions, began)
 
 
@@ -206,6 +215,7 @@ def resume(
     job: PathLike,
     *,
     address: str | None = None,
+    transport: str | None = None,
     map: Callable[[Any], Any] | None = None,
     reduce: Callable[[bytes, Iterator[bytes]], Any] | None = None,
     combine: Callable[[bytes, Iterator[bytes]], Any] | None = None,
@@ -214,8 +224,8 @@ def resume(
 ) -> Finished:
     """Continues a job whose driver was killed, or that raised `Resumable`, from its directory.
 
-    `address` is that of the cluster, by default the one that the job began with. A job of `map_reduce` needs its
-    functions again: they are not stored.
+    `address` is that of the cluster, and `transport` the way of records from node to node, by default those that the
+    job began with. A job of `map_reduce` needs its functions again: they are not stored.
 
     Raises the exceptions of `sort`, and InvalidRequest if an input changed since the job began.
     """
@@ -224,7 +234,9 @@ def resume(
     for name, value in (("map", map), ("reduce", reduce), ("combine", combine), ("partition", partition)):
         arguments.maybe(arguments.function, name, value)
     found, report = arguments.path("job", job), checked(progress)
+    way = arguments.maybe(arguments.word, "transport", transport, TRANSPORTS)
     opened, described, done = JobDirectory.open(os.path.abspath(found))
+    described["transport"] = way or described.get("transport", TRANSPORTS[0])
     try:
         for path, size, changed in described["inputs"]:
             _check_unchanged(path, size, changed)

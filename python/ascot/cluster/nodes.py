@@ -133,9 +133,9 @@ class Node:
         options = {"num_cpus": cpus, "scheduling_strategy": here, "max_restarts": 0, "max_task_retries": 0}
         return self._ray.remote(actor).options(**options).remote(*arguments)
 
-    def place_writer(self, job: str) -> None:
-        """Starts the writer."""
-        self.writer = self._place(Writer, 0, job)
+    def place_writer(self, job: str, secret: bytes = b"", batch_bytes: int = 0) -> None:
+        """Starts the writer; it listens for workers that have a secret if there is one."""
+        self.writer = self._place(Writer, 0, job, self.address, secret, batch_bytes)
 
     def place_worker(self, settings: dict[str, Any], functions: bytes | None) -> Any:
         """Starts a worker of a sort, or of a job with functions."""

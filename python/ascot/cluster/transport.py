@@ -1,5 +1,8 @@
 """How the batches of a chunk get from a worker to the writers of their destinations.
 
+    Connections   TCP from the memory of the worker to the files of the writer, in native code
+    RayCalls      calls of the writer's actor, through the object stores of Ray
+
 Invariants: at most WINDOW batches for a destination have no answer. `send` returns when every batch has an answer or
 its destination failed, and keeps nothing of the chunk.
 """
@@ -13,18 +16,31 @@ from importlib import import_module
 from time import monotonic
 from typing import Any, Protocol
 
-from ascot.errors import AscotError
+from ascot import _native
+from ascot.errors import AscotError, Damaged
 
-__all__ = ["Mapper", "RayCalls", "Sent", "Target", "Transport"]
+__all__ = ["LONGEST_BATCH", "TRANSPORTS", "Mapper", "Sent", "Target", "Transport", "transport_of"]
 
+TRANSPORTS = ("direct", "ray")
 WINDOW = 2
+# A batch is at most so many times as long as it should be, with its table.
+LONGEST_BATCH = 3
 
-# A destination, its partitions, and the writer that has it.
+# A destination, its partitions, and its writer: the address and port at which it listens, or its actor.
 Target = tuple[int, list[int], Any]
+
+
+def transport_of(settings: dict[str, Any]) -> Transport:
+    """The transport of a job."""
+    in_flight: int = settings["shape"]["in_flight"]
+    return Connections(settings["secret"], in_flight) if settings["transport"] == "direct" else RayCalls(in_flight)
 
 
 class Mapper(Protocol):
     """What makes batches of chunks."""
+
+    def read(self, span: dict[str, Any]) -> _native.ChunkMapper | None:
+        """Reads a chunk whose batches native code can make; None if it must be asked for them."""
 
     def run(
         self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int]]], skip: Container[int]
@@ -106,3 +122,55 @@ class RayCalls:
             # An exception of Ray may hold what another process cannot load.
             told = error if isinstance(error, AscotError) else ConnectionError(str(error).splitlines()[0])
             sent.failed.setdefault(destination, told)
+
+
+class Connections:
+    """A connection to each writer. Batches of native mappers never become objects of Python."""
+
+    def __init__(self, secret: bytes, in_flight: int) -> None:
+        self._sender = _native.BatchSender(secret, WINDOW)
+        # Batches of other mappers in memory at most.
+        self._in_flight = in_flight
+
+    def send(
+        self, mapper: Mapper, number: int, span: dict[str, Any], targets: list[Target], look: Callable[[], None]
+    ) -> Sent:
+        """Maps a chunk and sends its batches."""
+        sent = Sent()
+        native = mapper.read(span)
+        if native is not None:
+            look()
+            places = [(destination, partitions, *address) for destination, partitions, address in targets]
+            self._take(sent, lambda: self._sender.send_chunk(native, number, places))
+            return sent
+        addresses = {destination: address for destination, _, address in targets}
+        wanted = [(destination, partitions) for destination, partitions, _ in targets]
+        waiting: dict[int, list[bytes]] = {}
+        for destination, batch in mapper.run(number, span, wanted, sent.failed):
+            waiting.setdefault(destination, []).append(batch)
+            if sum(map(len, waiting.values())) >= self._in_flight:
+                look()
+                self._push(sent, waiting, addresses)
+        look()
+        self._push(sent, waiting, addresses)
+        return sent
+
+    def _push(self, sent: Sent, waiting: dict[int, list[bytes]], addresses: dict[int, tuple[str, int]]) -> None:
+        targets = [(destination, *addresses[destination], batches) for destination, batches in waiting.items()]
+        self._take(sent, lambda: self._sender.send_batches(targets))
+        waiting.clear()
+
+    def _take(self, sent: Sent, send: Callable[[], tuple[int, int, list[tuple[int, str, str]]]]) -> None:
+        began = monotonic()
+        size, repeated, failed = send()
+        sent.blocked += monotonic() - began
+        sent.bytes += size
+        sent.repeated += repeated
+        for destination, kind, text in failed:
+            sent.failed[destination] = _fault(kind, text)
+
+
+def _fault(kind: str, text: str) -> BaseException:
+    if kind == "lost":
+        return ConnectionError(text)
+    return Damaged(text) if kind == "damaged" else AscotError(text)

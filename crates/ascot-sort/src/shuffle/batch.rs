@@ -76,6 +76,26 @@ pub fn batch_bytes(pieces: &[(u32, usize)]) -> usize {
     HEADER_BYTES + pieces.len() * PIECE_BYTES + pieces.iter().map(|(_, bytes)| bytes).sum::<usize>()
 }
 
+/// Header and table of a batch whose pieces have these partitions, lengths and checksums.
+pub fn batch_head(job: JobId, number: BatchNumber, pieces: &[(u32, usize, u32)]) -> Vec<u8> {
+    let BatchNumber { chunk, destination, number, last } = number;
+    let mut head = Vec::with_capacity(HEADER_BYTES + pieces.len() * PIECE_BYTES);
+    head.extend(MAGIC);
+    head.extend(VERSION.to_le_bytes());
+    head.extend(job);
+    for field in [chunk, destination, number, u32::from(last), pieces.len() as u32, 0] {
+        head.extend(field.to_le_bytes());
+    }
+    for &(partition, bytes, sum) in pieces {
+        head.extend(partition.to_le_bytes());
+        head.extend(sum.to_le_bytes());
+        head.extend((bytes as u64).to_le_bytes());
+    }
+    let sum = crc32c(&[&head[..SUM_AT], &head[HEADER_BYTES..]]);
+    head[SUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+    head
+}
+
 /// Writes a batch to `out`, which has [`batch_bytes`] bytes. `copy` writes the bytes of each piece to its place.
 pub fn write_batch(
     job: JobId,
@@ -84,28 +104,15 @@ pub fn write_batch(
     out: &mut [u8],
     mut copy: impl FnMut(usize, &mut [u8]),
 ) {
-    let table_end = HEADER_BYTES + pieces.len() * PIECE_BYTES;
-    let (head, data) = out.split_at_mut(table_end);
-    let mut fields = MAGIC.to_vec();
-    fields.extend(VERSION.to_le_bytes());
-    fields.extend(job);
-    let BatchNumber { chunk, destination, number, last } = number;
-    for field in [chunk, destination, number, u32::from(last), pieces.len() as u32] {
-        fields.extend(field.to_le_bytes());
-    }
-    head[..SUM_AT].copy_from_slice(&fields);
-    let mut rest = data;
-    for (at, (partition, bytes)) in pieces.iter().enumerate() {
-        let (own, after) = rest.split_at_mut(*bytes);
+    let (head, mut rest) = out.split_at_mut(HEADER_BYTES + pieces.len() * PIECE_BYTES);
+    let mut table = Vec::with_capacity(pieces.len());
+    for (at, &(partition, bytes)) in pieces.iter().enumerate() {
+        let (own, after) = rest.split_at_mut(bytes);
         copy(at, own);
-        let entry = &mut head[HEADER_BYTES + at * PIECE_BYTES..][..PIECE_BYTES];
-        entry[..4].copy_from_slice(&partition.to_le_bytes());
-        entry[4..8].copy_from_slice(&crc32c(&[own]).to_le_bytes());
-        entry[8..].copy_from_slice(&(*bytes as u64).to_le_bytes());
+        table.push((partition, bytes, crc32c(&[own])));
         rest = after;
     }
-    let sum = crc32c(&[&head[..SUM_AT], &head[HEADER_BYTES..]]);
-    head[SUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+    head.copy_from_slice(&batch_head(job, number, &table));
 }
 
 impl<'a> Batch<'a> {

@@ -15,13 +15,14 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use ascot_io::{Buf, Pool, Reservation};
+use ascot_io::{Buf, Pool, Reservation, crc32c};
 use ascot_record::checksum::RecordSum;
 
 use super::Shuffle;
-use super::batch::{BATCHES_MAX, BatchNumber, JobId, batch_bytes, write_batch};
+use super::batch::{BATCHES_MAX, BatchNumber, JobId, batch_bytes, batch_head, write_batch};
 use super::bounds::Bounds;
 use super::chunk_reader::{BLOCK_BYTES, ChunkReader, ChunkSpan};
+use super::connect::Frame;
 use crate::api::{Cancel, SortError};
 use crate::records::{Records, with_records};
 
@@ -165,6 +166,20 @@ impl ChunkMapper {
                 }
             });
         })
+    }
+
+    /// A batch of the chunk whose pieces stay where they are.
+    pub fn frame(&self, partitions: &[u32], number: BatchNumber, count: u32) -> Frame<'_> {
+        let pieces = self.pieces(partitions, self.share(partitions, number.number, count));
+        let mut table = Vec::with_capacity(pieces.len());
+        let mut slices = Vec::new();
+        for (partition, ranges) in pieces {
+            let first = slices.len();
+            slices.extend(ranges.into_iter().map(|range| &self.out[range]));
+            let own = &slices[first..];
+            table.push((partition, own.iter().map(|slice| slice.len()).sum(), crc32c(own)));
+        }
+        Frame { head: batch_head(self.job, number, &table), pieces: slices }
     }
 
     fn bytes_of(&self, partitions: &[u32]) -> usize {
@@ -320,6 +335,8 @@ mod tests {
                 write(&mut bytes);
                 bytes
             });
+            let frame = mapper.frame(partitions, number, count);
+            assert!(bytes == [&frame.head[..], &frame.pieces.concat()].concat(), "the same bytes");
             for piece in Batch::parse(&bytes).expect("a batch").pieces {
                 found.entry(piece.partition).or_default().extend(&bytes[piece.range]);
             }

@@ -6,6 +6,7 @@
 //!   chunk_reader     a byte range of a file as blocks of whole records
 //!   chunk_mapper     one chunk in memory, its records grouped by partition ─▶ batches for each destination
 //!   batch            the bytes that travel: pieces of partitions, each with its checksum
+//!   connect          batches from a worker to the writers of all destinations over TCP
 //!   partition_files  a destination: appends batches to the files of its partitions, each batch once
 //!   reduce           the pieces of one partition, in the order of the inputs, sorted to a part of the output
 //! ```
@@ -22,6 +23,7 @@ pub mod batch;
 pub mod bounds;
 pub mod chunk_mapper;
 pub mod chunk_reader;
+pub mod connect;
 mod entries;
 pub mod partition_files;
 pub mod reduce;

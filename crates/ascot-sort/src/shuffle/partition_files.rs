@@ -259,14 +259,22 @@ impl PartitionFiles {
         Ok(PartitionFiles { dir: dir.to_path_buf(), job, destination, log, log_bytes, files, chunks })
     }
 
+    /// Appends the bytes of a batch, as [`PartitionFiles::append_batch`] does.
+    ///
+    /// # Errors
+    /// The same, and [`IoError::Corrupt`] for a batch that was damaged on its way.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<bool, SortError> {
+        let batch = Batch::parse(bytes).map_err(|what| damaged(&self.dir.join(LOG), self.log_bytes, what))?;
+        self.append_batch(&batch)
+    }
+
     /// Appends a batch. Returns whether it is new: one that is in the files already changes nothing.
     ///
     /// # Errors
-    /// [`IoError::Corrupt`] for a batch that was damaged on its way, or is for another destination, and the errors of
-    /// the file system. The batch does not count then, and may be appended again.
-    pub fn append(&mut self, bytes: &[u8]) -> Result<bool, SortError> {
+    /// [`IoError::Corrupt`] for a batch of another destination, and the errors of the file system. The batch does not
+    /// count then, and may be appended again.
+    pub fn append_batch(&mut self, batch: &Batch<'_>) -> Result<bool, SortError> {
         let path = self.dir.join(LOG);
-        let batch = Batch::parse(bytes).map_err(|what| damaged(&path, self.log_bytes, what))?;
         if batch.job != self.job || batch.number.destination != self.destination {
             return Err(damaged(&path, self.log_bytes, "a batch is for another destination").into());
         }
@@ -275,7 +283,7 @@ impl PartitionFiles {
         }
         let mut stored = Vec::with_capacity(batch.pieces.len());
         for piece in &batch.pieces {
-            stored.push(self.append_piece(piece, &bytes[piece.range.clone()])?);
+            stored.push(self.append_piece(piece, &batch.bytes[piece.range.clone()])?);
         }
         self.log_batch(&path, batch.number, &stored)?;
         self.chunks.entry(batch.number.chunk).or_default().note(batch.number);

@@ -1,0 +1,122 @@
+//! Connections between the workers and the writers of a cluster (`ascot_sort::shuffle::connect`).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use ascot_io::Unpoisoned;
+use ascot_sort::shuffle::BatchNumber;
+use ascot_sort::shuffle::connect::{self, Fault, Frame, SECRET_BYTES, Secret, Sent, Target};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+
+use crate::cluster::{ChunkMapper, PartitionFiles};
+use crate::errors::Failure;
+use crate::running::run;
+
+/// Bytes sent, batches that were known, and the fault of each destination that failed: what it is and its text.
+type Result = (u64, u32, Vec<(u32, &'static str, String)>);
+
+fn ip_of(address: &str) -> std::result::Result<IpAddr, Failure> {
+    address.parse().map_err(|_| Failure::Request(format!("{address:?} is no address of a node")))
+}
+
+/// Receives batches from workers.
+#[pyclass(frozen)]
+pub struct BatchServer {
+    server: connect::BatchServer,
+}
+
+#[pymethods]
+impl BatchServer {
+    #[new]
+    fn new(address: &str, secret: [u8; SECRET_BYTES], longest: usize) -> PyResult<BatchServer> {
+        let server = connect::BatchServer::start(ip_of(address)?, Secret(secret), longest);
+        Ok(BatchServer { server: server.map_err(Failure::from)? })
+    }
+
+    #[getter]
+    fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Receives batches for a destination from here on.
+    fn add(&self, destination: u32, files: &PartitionFiles) {
+        self.server.add(destination, Arc::clone(&files.files));
+    }
+
+    /// Bytes received and seconds of appending since the last call.
+    fn account(&self) -> (u64, f64) {
+        let (bytes, writing) = self.server.account();
+        (bytes, writing.as_secs_f64())
+    }
+}
+
+/// Sends batches to writers.
+#[pyclass(frozen)]
+pub struct BatchSender {
+    sender: Mutex<connect::BatchSender>,
+}
+
+#[pymethods]
+impl BatchSender {
+    #[new]
+    fn new(secret: [u8; SECRET_BYTES], window: u32) -> BatchSender {
+        BatchSender { sender: Mutex::new(connect::BatchSender::new(Secret(secret), window)) }
+    }
+
+    /// Sends the batches of the chunk that a mapper has, to destinations: number, partitions, address and port.
+    fn send_chunk(
+        &self,
+        py: Python<'_>,
+        mapper: &ChunkMapper,
+        chunk: u32,
+        targets: Vec<(u32, Vec<u32>, String, u16)>,
+    ) -> PyResult<Result> {
+        let finished = run(py, None, |_, cancel| -> std::result::Result<_, Failure> {
+            let mapper = mapper.mapper();
+            let mut places = Vec::with_capacity(targets.len());
+            for (destination, partitions, address, port) in &targets {
+                let address = SocketAddr::new(ip_of(address)?, *port);
+                let batches = mapper.batches(partitions);
+                places.push(Target { destination: *destination, address, batches });
+            }
+            let frame = |at: usize, number: u32| {
+                let Target { destination, batches, .. } = places[at];
+                let number = BatchNumber { chunk, destination, number, last: number + 1 == batches };
+                mapper.frame(&targets[at].1, number, batches)
+            };
+            Ok(self.sender.lock().unpoisoned().send(&places, frame, cancel)?)
+        })?;
+        Ok(told(finished.result))
+    }
+
+    /// Sends batches to destinations: number, address, port and batches of each.
+    fn send_batches(
+        &self,
+        py: Python<'_>,
+        targets: Vec<(u32, String, u16, Vec<PyBackedBytes>)>,
+    ) -> PyResult<Result> {
+        let finished = run(py, None, |_, cancel| -> std::result::Result<_, Failure> {
+            let mut places = Vec::with_capacity(targets.len());
+            for (destination, address, port, batches) in &targets {
+                let address = SocketAddr::new(ip_of(address)?, *port);
+                places.push(Target { destination: *destination, address, batches: batches.len() as u32 });
+            }
+            let frame = |at: usize, number: u32| Frame {
+                head: Vec::new(),
+                pieces: vec![&targets[at].3[number as usize][..]],
+            };
+            Ok(self.sender.lock().unpoisoned().send(&places, frame, cancel)?)
+        })?;
+        Ok(told(finished.result))
+    }
+}
+
+fn told(sent: Sent) -> Result {
+    let failed = sent.failed.into_iter().map(|(destination, fault)| match fault {
+        Fault::Lost(text) => (destination, "lost", text),
+        Fault::Damaged(text) => (destination, "damaged", text),
+        Fault::Failed(text) => (destination, "failed", text),
+    });
+    (sent.bytes, sent.repeated, failed.collect())
+}

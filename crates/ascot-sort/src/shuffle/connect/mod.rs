@@ -1,0 +1,20 @@
+//! Connections between workers and writers: batches travel over TCP, from the memory of a chunk to the files of a
+//! destination.
+//!
+//! ```text
+//!   server  on the node of a writer: receives batches, appends them to their destinations, and answers each
+//!   sender  in a worker: sends the batches of a chunk to all destinations at once, and takes the answers
+//!   wire    the bytes of both
+//! ```
+//!
+//! Invariants: nobody without the secret of the job is heard beyond the handshake, and the secret is not sent. A batch
+//! that has no answer when a connection ends counts as not appended; the chunk is mapped again, and batches that were
+//! appended all the same are known then.
+
+mod sender;
+mod server;
+mod wire;
+
+pub use sender::{BatchSender, Fault, Frame, Sent, Target};
+pub use server::{BatchServer, SharedFiles};
+pub use wire::{SECRET_BYTES, Secret};
