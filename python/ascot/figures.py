@@ -9,7 +9,7 @@ from json import loads
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ascot._native import bytes_text, count_text, seconds_text
-from ascot.reports import bar, row, table
+from ascot.reports import Told, bar, row, table
 
 if TYPE_CHECKING:
     from ascot.sources import PathLike
@@ -31,7 +31,7 @@ _FACTS = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
-class BowtiePlan:
+class BowtiePlan(Told):
     """The plan of one bowtie, for any amount of data.
 
     `schedule` is the algorithm. `run_bytes` is the mean length of a run, None where a stream never switches.
@@ -48,9 +48,6 @@ class BowtiePlan:
     equal_parts_bytes_per_s: float
     data: dict[str, Any] = field(repr=False)
     text: str = field(repr=False)
-
-    def __str__(self) -> str:
-        return self.text
 
     def _repr_html_(self) -> str:
         facts = {
@@ -92,7 +89,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class FilesPlan:
+class FilesPlan(Told):
     """The plan of a merge, split or reshape of files that need not exist.
 
     `seconds` is the predicted time, `bytes` are all bytes read and written. `data` has all facts, as in the JSON of
@@ -109,9 +106,6 @@ class FilesPlan:
     notes: tuple[str, ...]
     data: dict[str, Any] = field(repr=False)
     text: str = field(repr=False)
-
-    def __str__(self) -> str:
-        return self.text
 
     def _repr_html_(self) -> str:
         longest = max(self.seconds, *(other.seconds or 0.0 for other in self.alternatives), 0.0) or 1.0
@@ -136,7 +130,7 @@ class ClusterPhase:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterPlan:
+class ClusterPlan(Told):
     """The plan of a sort on a cluster.
 
     `seconds` is the predicted time with `overhead_seconds` before the first phase, `usd` its price. `data` has all
@@ -152,9 +146,6 @@ class ClusterPlan:
     data: dict[str, Any] = field(repr=False)
     text: str = field(repr=False)
 
-    def __str__(self) -> str:
-        return self.text
-
     def _repr_html_(self) -> str:
         facts = {
             phase.name: f"{seconds_text(phase.seconds)}, bound by {phase.bound_by}" for phase in self.phases
@@ -163,7 +154,7 @@ class ClusterPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class CheapestCluster:
+class CheapestCluster(Told):
     """The cheapest cluster, its `plan`, and the cheapest of `others`: types of nodes that meet the deadline, too.
 
     `too_slow` has the seconds of the fastest cluster of each other type, None if it cannot hold the data.
@@ -175,9 +166,6 @@ class CheapestCluster:
     data: dict[str, Any] = field(repr=False)
     text: str = field(repr=False)
 
-    def __str__(self) -> str:
-        return self.text
-
     def _repr_html_(self) -> str:
         rows = [
             row(escape(one.node_type), f"{one.nodes:,}", seconds_text(one.seconds), f"{one.usd:,.2f} USD")
@@ -187,7 +175,7 @@ class CheapestCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Simulation:
+class Simulation(Told):
     """A simulated bowtie, beside the formulas.
 
     `run_bytes` is the mean run while all streams were live, None if that state was never reached;
@@ -209,9 +197,6 @@ class Simulation:
     data: dict[str, Any] = field(repr=False)
     text: str = field(repr=False)
 
-    def __str__(self) -> str:
-        return self.text
-
     def _repr_html_(self) -> str:
         facts = {
             "moved": f"{bytes_text(self.moved_bytes)} in {count_text(self.switches)} runs",
@@ -224,7 +209,7 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Told):
     """A measured volume, and the speeds of the processors.
 
     Rates are bytes per second; `duplex_bytes_per_s` is that of each way while bytes are read and written at once,
@@ -245,9 +230,6 @@ class Profile:
         """Writes the profile to a file, for the argument `volume` of jobs and plans."""
         with open(os.fspath(path), "w", encoding="utf-8") as file:
             file.write(self.profile)
-
-    def __str__(self) -> str:
-        return self.text
 
     def _repr_html_(self) -> str:
         facts = {

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ascot import _native, arguments
 from ascot.batches import Batch, Batches
-from ascot.leases import Lease
+from ascot.leases import Lease, Leased
 from ascot.sources import PathLike
 
 __all__ = ["Index", "Record", "Writer", "open", "writer"]
@@ -82,29 +82,11 @@ def writer(
     return Writer(name, _native.open_writer(name, options))
 
 
-class Index:
+class Index(Leased[_native.Index]):
     """An indexed directory open for reading. Any number of threads may query it at once."""
 
-    __slots__ = ("_lease", "_native", "path")
-
-    path: str
-
-    def __init__(self, path: PathLike, native: _native.Index) -> None:
-        self.path = os.fspath(path)
-        self._native: _native.Index | None = native
-        self._lease: Lease | None = Lease()
-
-    def _when_ended(self, act: Callable[[], object]) -> None:
-        """Calls `act` once the index and its streams are closed or no longer used."""
-        if self._lease is None:
-            act()
-        else:
-            self._lease.when_ended(act)
-
-    def _open(self) -> _native.Index:
-        if self._native is None:
-            raise ValueError(f"the index {self.path} is closed")
-        return self._native
+    __slots__ = ()
+    _noun = "index"
 
     @property
     def epochs(self) -> int:
@@ -171,16 +153,7 @@ class Index:
 
     def close(self) -> None:
         """Closes the index."""
-        self._native = self._lease = None
-
-    def __enter__(self) -> Index:
-        self._open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().close()
 
     def __repr__(self) -> str:
         state = "closed" if self._native is None else f"{self._native.epochs} epochs"

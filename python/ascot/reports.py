@@ -52,8 +52,18 @@ class Method:
     peak_disk_bytes: int
 
 
+class Told:
+    """An object that prints as its `text`, as the command prints it."""
+
+    __slots__ = ()
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Told):
     """The plan of a job: the method chosen, and the others.
 
     `data` has all facts, as in the JSON of `ascot sort --explain --report`.
@@ -68,9 +78,6 @@ class Plan:
     def seconds(self) -> float:
         """The predicted time, seconds."""
         return self.chosen.seconds
-
-    def __str__(self) -> str:
-        return self.text
 
     def _repr_html_(self) -> str:
         longest = max(method.seconds for method in (self.chosen, *self.others)) or 1.0
@@ -88,7 +95,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Told):
     """The report of a finished job.
 
     Times are seconds and sizes are bytes. `checksum` is the sum of the records read, which equals that of the records
@@ -135,9 +142,6 @@ class Report:
             f"{self.verb} {records}{bytes_text(self.bytes_in)}, in "
             f"{seconds_text(self.seconds)} ({bytes_text(self.bytes_per_s)}/s{predicted})"
         )
-
-    def __str__(self) -> str:
-        return self.text
 
     def _repr_html_(self) -> str:
         longest = max((one.seconds for one in self.passes), default=0.0) or 1.0

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import io
 import operator
-import os
-from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from ascot import _native, arguments
 from ascot.batches import Batches
 from ascot.layouts import LayoutLike, layout_of
-from ascot.leases import Lease
+from ascot.leases import Lease, Leased
 from ascot.progress import reporter
 from ascot.reports import Report, report_of
 from ascot.sources import PathLike
@@ -44,29 +41,11 @@ def view(path: PathLike, *, memory: int | str | None = None, threads: int | None
     return View(name, _native.open_view(name, cap, count))
 
 
-class View:
+class View(Leased[_native.View]):
     """An open view. Close it with `close`, or use it in a `with` statement."""
 
-    __slots__ = ("_lease", "_native", "path")
-
-    path: str
-
-    def __init__(self, path: PathLike, native: _native.View) -> None:
-        self.path = os.fspath(path)
-        self._native: _native.View | None = native
-        self._lease: Lease | None = Lease()
-
-    def _when_ended(self, act: Callable[[], object]) -> None:
-        """Calls `act` once the view, its files and its streams are closed or no longer used."""
-        if self._lease is None:
-            act()
-        else:
-            self._lease.when_ended(act)
-
-    def _open(self) -> _native.View:
-        if self._native is None:
-            raise ValueError(f"the view {self.path} is closed")
-        return self._native
+    __slots__ = ()
+    _noun = "view"
 
     @property
     def nbytes(self) -> int:
@@ -145,16 +124,7 @@ class View:
 
     def close(self) -> None:
         """Closes the view. Files that were opened from it stay open."""
-        self._native = self._lease = None
-
-    def __enter__(self) -> View:
-        self._open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().close()
 
     def __repr__(self) -> str:
         if self._native is None:
