@@ -1,7 +1,7 @@
 """A headless browser for tests of pages: opens a page, runs scripts in it, presses keys.
 
 It speaks the browser's protocol for developers over a pair of pipes. A request to the outside, a message on the
-console or an error of a script is a failure.
+console or an error of a script is a failure. A page is a file, or the address of one that a server of the test has.
 """
 
 import contextlib
@@ -31,6 +31,8 @@ class Page:
     def __init__(self, to, back):
         self.to, self.back = to, back
         self.number, self.session, self.complaints, self.loaded = 0, None, [], set()
+        # The server of a page that is served; None for a file.
+        self.site = None
 
     def call(self, method, **parameters):
         self.number += 1
@@ -54,11 +56,12 @@ class Page:
         method, parameters = event.get("method"), event.get("params", {})
         if method in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
             self.complaints.append(parameters)
-        if method == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith(("file:", "blob:")):
+        own = ("file:", "blob:", self.site or "file:")
+        if method == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith(own):
             self.complaints.append(parameters["request"]["url"])
         return event
 
-    def open(self, page, dark=False, width=1400):
+    def open(self, page, dark=False, width=1400, ready="window.seekCharts"):
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
@@ -67,8 +70,9 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url=page.resolve().as_uri())
-        look = "const look = () => window.seekCharts ? done(1) : setTimeout(look, 5)"
+        self.site = "/".join(page.split("/")[:3]) if isinstance(page, str) else None
+        self.call("Page.navigate", url=page if self.site else page.resolve().as_uri())
+        look = f"const look = () => {ready} ? done(1) : setTimeout(look, 5)"
         self.run(f"new Promise((done) => {{ {look}; look(); }})")
 
     def run(self, script):

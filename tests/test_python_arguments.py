@@ -149,8 +149,8 @@ FUNCTIONS = {
 WITHOUT = {
     "Batch", "Batches", "BowtiePlan", "CheapestCluster", "Checked", "ClusterPlan", "FilesPlan", "FlowInput",
     "Job", "Plan", "Profile", "Progress", "Report", "Session.run", "Simulation", "Table", "View",
-    "cluster.ClusterReport", "cluster.NodeShare", "cluster.Phase", "cluster.Finished", "index.Index", "index.Record",
-    "index.Writer", "trace.Trace",
+    "cluster.ClusterReport", "cluster.NodeShare", "cluster.Phase", "cluster.Finished", "cluster.Series",
+    "cluster.Stage", "index.Index", "index.Record", "index.Writer", "trace.Trace",
 }  # fmt: skip
 MODULES = ("cluster", "index", "lab", "plan", "trace")
 

@@ -72,7 +72,7 @@ mod _native {
     #[pymodule_export]
     use super::tools::{bytes_text, check, count_text, generate, memory_bytes, seconds_text};
     #[pymodule_export]
-    use super::traces::{Trace, compare_traces, open_trace};
+    use super::traces::{Trace, compare_traces, open_trace, page_style};
     #[pymodule_export]
     use super::view_batches::view_batches;
     #[pymodule_export]

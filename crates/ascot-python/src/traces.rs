@@ -117,3 +117,9 @@ pub fn compare_traces(
     let compared = run(py, None, |_, cancel| compare(cancel))?.result;
     Ok((json(&compared)?, remarks(&compared)))
 }
+
+/// The style of the pages of traces and reports.
+#[pyfunction]
+pub fn page_style() -> &'static str {
+    ascot_trace::page::style()
+}

@@ -8,6 +8,18 @@ Needs Ray: `pip install ascot[cluster]`.
 """
 
 from ascot.cluster.jobs import Finished, map_reduce, remove, resume, sort
-from ascot.cluster.reports import ClusterReport, NodeShare, Phase
+from ascot.cluster.reports import ClusterReport, NodeShare, Phase, Stage
+from ascot.cluster.series import Series
 
-__all__ = ["ClusterReport", "Finished", "NodeShare", "Phase", "map_reduce", "remove", "resume", "sort"]
+__all__ = [
+    "ClusterReport",
+    "Finished",
+    "NodeShare",
+    "Phase",
+    "Series",
+    "Stage",
+    "map_reduce",
+    "remove",
+    "resume",
+    "sort",
+]

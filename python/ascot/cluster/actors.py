@@ -17,11 +17,13 @@ from contextlib import suppress
 from functools import partial
 from glob import escape, glob
 from socket import gethostname
+from threading import Lock
 from time import monotonic, sleep
 from typing import Any
 
 from ascot import _native
 from ascot.cluster.functions import Functions, PairMapper, pair_options, reduced
+from ascot.cluster.sampling import Sampler, Written, doing
 from ascot.cluster.transport import LONGEST_BATCH, Transport, transport_of
 from ascot.errors import AscotError, FileError, FileMissing
 
@@ -85,7 +87,8 @@ class RecordMapper:
 
     def read(self, span: dict[str, Any]) -> _native.ChunkMapper:
         """Reads a chunk. `sum` has its records, bytes and checksum."""
-        records, size, checksum, self.reading, _ = self._mapper.map(span)
+        with doing("reading"):
+            records, size, checksum, self.reading, _ = self._mapper.map(span)
         self.sum = (records, size, int(checksum, 16))
         return self._mapper
 
@@ -138,8 +141,11 @@ class Worker:
         return guarded(lambda: _native.cluster_inputs(self._settings["options"]))
 
     def sample(self, span: dict[str, Any], count: int) -> Any:
-        """Places of some records of a chunk."""
-        return guarded(lambda: _native.sample_chunk(self._settings["options"], span, count))
+        """Places of some records of a chunk, and the seconds that this took."""
+        began = monotonic()
+        with doing("sampling"):
+            places, error = guarded(lambda: _native.sample_chunk(self._settings["options"], span, count))
+        return (places, monotonic() - began), error
 
     def begin(self, bounds: bytes) -> Any:
         """Makes the memory of the mapper, which all chunks use."""
@@ -167,7 +173,8 @@ class Worker:
 
     def map(self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int], Any]]) -> Any:
         """Maps a chunk and pushes its batches to the writers of `targets`: destination, partitions, writer."""
-        return guarded(lambda: self._map(number, span, targets))
+        with doing("grouping"):
+            return guarded(lambda: self._map(number, span, targets))
 
     def _map(self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int], Any]]) -> dict[str, Any]:
         began = monotonic()
@@ -186,7 +193,8 @@ class Worker:
             "reading": reading,
             # Also the time of functions.
             "grouping": max(0.0, seconds - reading - sent.blocked),
-            "blocked": sent.blocked,
+            "blocked": sent.blocked - sent.memory,
+            "memory": sent.memory,
         }
 
     def sort(self, options: dict[str, Any], place: dict[str, Any], partition: int, chunks: int) -> Any:
@@ -210,7 +218,8 @@ class Worker:
             result: dict[str, Any] = json.loads(told)["result"]
             return result
 
-        result, error = guarded(sorted_partition)
+        with doing("sorting"):
+            result, error = guarded(sorted_partition)
         self._peaks.look()
         return result and (result, monotonic() - began), error
 
@@ -241,10 +250,14 @@ class Writer:
         self._job = bytes.fromhex(job)
         self._open: dict[int, Any] = {}
         self._address = address
+        # What the server received counts eight times a second, or when a batch comes as a call.
+        self._lock = Lock()
+        self._written = Written()
         self._server = _native.BatchServer(address, secret, LONGEST_BATCH * batch_bytes) if secret else None
         self._writing = 0.0
         self._bytes = 0
         self._peaks = Peaks()
+        self._sampler = Sampler(address, self._look)
 
     def exists(self, directory: str) -> bool:
         """Whether this node has the directory of a destination."""
@@ -267,8 +280,10 @@ class Writer:
         """Appends a batch; returns whether it is new."""
         began = monotonic()
         done = guarded(lambda: self._open[number].append(batch))
-        self._writing += monotonic() - began
-        self._bytes += len(batch)
+        with self._lock:
+            self._writing += monotonic() - began
+            self._bytes += len(batch)
+            self._written.add(len(batch))
         self._peaks.look()
         return done
 
@@ -319,15 +334,30 @@ class Writer:
         return guarded(cleaned)
 
     def account(self) -> dict[str, Any]:
-        """Seconds of writing, bytes appended, and the most memory that the process had, since the last account."""
+        """Seconds of writing, bytes appended, the most memory that the process had, and what was written within which
+        seconds from the first to the last buffer, by workers if nothing was appended; since the last account."""
         self._peaks.look()
-        if self._server is not None:
-            size, writing = self._server.account()
+        self._look()
+        by_workers = self._sampler.written()
+        with self._lock:
+            told: dict[str, Any] = {"writing": self._writing, "bytes": self._bytes, "peak": self._peaks.bytes}
+            told["written"] = self._written.told() if self._bytes else by_workers
+            self._writing, self._bytes, self._written = 0.0, 0, Written()
+        return told
+
+    def _look(self) -> None:
+        """Takes in what the server received since the last look."""
+        with self._lock:
+            size, writing = (0, 0.0) if self._server is None else self._server.account()
             self._bytes += size
             self._writing += writing
-        told = {"writing": self._writing, "bytes": self._bytes, "peak": self._peaks.bytes}
-        self._writing, self._bytes = 0.0, 0
-        return told
+            if size:
+                self._written.add(size)
+
+    def samples(self, processes: list[int]) -> tuple[float, list[list[float]]]:
+        """The time of this moment and the samples since the last call; those to come are also of these processes."""
+        self._sampler.watch(processes)
+        return self._sampler.taken()
 
 
 def _volume(directory: str) -> tuple[str, int, int]:

@@ -31,6 +31,7 @@ from ascot.cluster.nodes import Node
 from ascot.cluster.parts import Parts
 from ascot.cluster.reports import ClusterReport, Phase
 from ascot.cluster.shares import Shares
+from ascot.cluster.watching import Watch
 
 __all__ = ["Driver"]
 
@@ -66,9 +67,10 @@ class Driver:
         job: dict[str, Any],
         done: Progress,
         report: Callable[..., object] | None,
+        watch: Watch,
     ) -> None:
         self._ray, self._fleet, self._directory, self._job, self._done = ray, fleet, directory, job, done
-        self._report = report
+        self._report, self._watch = report, watch
         self._parts = Parts(directory, job, done)
         self._options: dict[str, Any] = job["options"]
         sizes = [(path, size) for path, size, _ in job["inputs"]]
@@ -118,17 +120,30 @@ class Driver:
             sorted_again_bytes=self._sorted_again,
             repeated_batches=self._repeated,
             lost_nodes=tuple(self._fleet.lost),
+            series=self._watch.series,
         )
+        self._watch.report = report
         self._remove_files()
         return report
 
     def _missing_parts(self) -> list[int]:
         return [one for one in range(self._partitions) if one not in self._done.parts]
 
-    def _tell(self, phase: str, done: int, began: float, detail: str, share: float) -> None:
+    def _tell(self, phase: str, done: int, shares: Shares, detail: str, share: float) -> None:
+        rate = done / max(time.monotonic() - shares.began, 1e-9)
+        self._watch.progress(phase, done, rate, detail, share, lambda: self._phase(phase, shares))
         if self._report is not None:
-            elapsed = max(time.monotonic() - began, 1e-9)
-            self._report(phase, done, self._total, done / elapsed, detail, "", None, share)
+            self._report(phase, done, self._total, rate, detail, "", None, share)
+        for node in self._watch.asked_to_exclude():
+            self._exclude(node, "a user asked for it")
+
+    def _phase(self, name: str, shares: Shares) -> Phase:
+        """A phase until this moment."""
+        return shares.phase(name, list(self._fleet.nodes), self._watch.began)
+
+    def _end_phase(self, name: str, shares: Shares) -> None:
+        self._phases.append(self._phase(name, shares))
+        self._watch.phase(self._phases[-1])
 
     # ---------------------------------------------------------------- bounds
 
@@ -142,7 +157,7 @@ class Driver:
             stored = self._new_bounds(shares)
             self._directory.write_bounds(stored)
             if not self._job["uniform"]:
-                self._phases.append(shares.phase("sample", list(self._fleet.nodes), ("reading",)))
+                self._end_phase("sample", shares)
         self._bounds = stored
         self._partitions = _native.count_partitions(stored)
 
@@ -171,12 +186,12 @@ class Driver:
                     self._again("chunk", call.number, queue)
                     self._repair(call.node, running)
                     continue
-                places, error = answer
+                (places, seconds), error = answer
                 if error is not None:
                     raise error
                 found[call.number] = places
-                shares.add(call.node, len(places))
-            self._tell("sample", 0, shares.began, f"{len(found)} of {len(chosen)} chunks", 0.0)
+                shares.add(call.node, len(places), reading=seconds)
+            self._tell("sample", 0, shares, f"{len(found)} of {len(chosen)} chunks", 0.0)
         return _native.choose_bounds(self._options, [found[number] for number in sorted(found)], wanted)
 
     # ---------------------------------------------------------------- calls of workers
@@ -384,7 +399,7 @@ class Driver:
                 queue.extend(self._lacking())
             done = sum(self._spans[chunk].bytes for chunk in self._done.chunk_sums)
             detail = f"{len(self._done.chunk_sums)} of {len(self._spans)} chunks"
-            self._tell("map and shuffle", done, shares.began, detail, done / max(1, self._total) / 2)
+            self._tell("map and shuffle", done, shares, detail, done / max(1, self._total) / 2)
         self._is_mapping = False
         self._end_mapping(shares)
 
@@ -420,7 +435,7 @@ class Driver:
         if done:
             event = {"number": chunk, "destinations": done, "records": own.records, "bytes": own.bytes}
             self._done.take(self._directory.note(event="chunk", sum=told["sum"], **event))
-        times = {name: told[name] for name in ("reading", "grouping", "blocked")}
+        times = {name: told[name] for name in ("reading", "grouping", "blocked", "memory")}
         shares.add(call.node, self._spans[chunk].bytes, **times)
         for number, fault in told["failed"]:
             self._take_fault(number, fault, running)
@@ -454,8 +469,7 @@ class Driver:
                 self._exclude(node, str(error).splitlines()[0])
         for node in list(self._fleet.nodes):
             self._take_account(node, shares)
-        states = ("reading", "grouping", "blocked", "writing")
-        self._phases.append(shares.phase("map and shuffle", list(self._fleet.nodes), states))
+        self._end_phase("map and shuffle", shares)
 
     def _take_account(self, node: Node, shares: Shares) -> None:
         try:
@@ -463,6 +477,7 @@ class Driver:
             peaks = self._peaks.setdefault(node.name, {})
             peaks["writer"] = account["peak"]
             shares.add(node, 0, writing=account["writing"])
+            shares.add_written(node, *account["written"])
             for worker in node.workers:
                 peaks[worker] = node.answer(worker.end.remote())
         except self._ray.exceptions.RayError:
@@ -495,10 +510,10 @@ class Driver:
                     self._take_sorted(call, answer, shares)
             share = len(self._done.parts) / max(1, self._partitions)
             detail = f"{len(self._done.parts)} of {self._partitions} partitions"
-            self._tell("sort and reduce", int(share * self._total), shares.began, detail, (1 + share) / 2)
+            self._tell("sort and reduce", int(share * self._total), shares, detail, (1 + share) / 2)
         for node in list(self._fleet.nodes):
             self._take_account(node, shares)
-        self._phases.append(shares.phase("sort and reduce", list(self._fleet.nodes), ("sorting",)))
+        self._end_phase("sort and reduce", shares)
 
     def _sort_next(self, node: Node, worker: Any, queue: deque[int], running: dict[Any, Call]) -> None:
         while queue:
@@ -530,6 +545,8 @@ class Driver:
         # At most so much was sorted when workers or nodes ended.
         self._sorted_again += event["bytes"] * self._attempts.get(("partition", call.number), 0)
         shares.add(call.node, event["bytes"], sorting=seconds)
+        reducing = max(0.0, seconds - result["seconds"]) if self._job["kind"] == "map_reduce" else 0.0
+        shares.add_passes(result["passes"], reducing)
         if call.destination is not None and call.node in self._fleet.nodes:
             call.node.writer.remove_partition.remote(call.destination, call.number)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ascot import _native, arguments, errors
 from ascot._native import bytes_text
+from ascot.cluster import registry
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.functions import Functions
@@ -19,6 +20,7 @@ from ascot.cluster.nodes import START_SECONDS, Node, connected, discover
 from ascot.cluster.parts import remove_parts
 from ascot.cluster.reports import ClusterReport
 from ascot.cluster.transport import TRANSPORTS
+from ascot.cluster.watching import Watch
 from ascot.jobs import Request
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike
 from ascot.progress import ProgressLike, checked, reporter
@@ -280,6 +282,7 @@ def remove(job: PathLike, *, address: str | None = None) -> None:
         if not done.committed:
             remove_parts(described["staging"])
         opened.remove()
+        registry.forget(described["job"])
     finally:
         opened.close()
 
@@ -301,8 +304,8 @@ def _run(attempt: Attempt) -> Finished:
     opened, described, done = attempt.opened, attempt.described, attempt.done
     fleet = Fleet(attempt.ray, attempt.nodes, described, attempt.functions)
     try:
-        with reporter(attempt.progress) as report:
-            finished = _attempt(attempt, fleet, report)
+        with reporter(attempt.progress) as report, Watch(attempt.ray, fleet, opened, described) as watch:
+            finished = _attempt(attempt, fleet, report, watch)
     except errors.AscotError as error:
         is_over = isinstance(error, errors.FunctionFailed)
         if is_over or (not done.destinations and not done.parts):
@@ -327,7 +330,7 @@ def _run(attempt: Attempt) -> Finished:
     return Finished(finished, tuple(os.path.join(described["output"], name) for name in names))
 
 
-def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | None) -> ClusterReport:
+def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | None, watch: Watch) -> ClusterReport:
     described, done = attempt.described, attempt.done
     sizes = [size for _, size, _ in described["inputs"]]
     fleet.start(sizes)
@@ -335,7 +338,7 @@ def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | Non
         fleet.check_space(sum(sizes))
     if len(done.parts) == 0:
         os.makedirs(described["staging"], exist_ok=True)
-    driver = Driver(attempt.ray, fleet, attempt.opened, described, done, report)
+    driver = Driver(attempt.ray, fleet, attempt.opened, described, done, report, watch)
     try:
         return driver.run(monotonic() - attempt.began)
     except errors.FunctionFailed:

@@ -4,6 +4,7 @@
     bounds     where the partitions begin, once they are sampled
     journal    a line of JSON for each event: destinations, chunks that are in them, nodes that were lost, parts
     lock       held by the driver that runs the job
+    status.json, request-*.json   what a running job tells others, and what they ask of it (watching.py)
 
 A line of the journal is durable before the job relies on it. A last line that is cut short does not count.
 
@@ -15,7 +16,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from glob import escape, glob
 from typing import Any
 
 from ascot import errors
@@ -23,7 +26,7 @@ from ascot import errors
 __all__ = ["Destination", "JobDirectory", "Progress", "Span", "Sum", "spans_of", "sync_directory"]
 
 VERSION = 1
-FILES = ("job.json", "bounds", "journal", "lock")
+FILES = ("job.json", "bounds", "journal", "lock", "status.json")
 
 
 @dataclass(slots=True)
@@ -137,6 +140,8 @@ class JobDirectory:
         self.path = path
         self._lock = lock
         self._journal: int | None = None
+        # Called with each event once it is durable.
+        self.on_event: Callable[[dict[str, Any]], None] | None = None
 
     @classmethod
     def create(cls, path: str, job: dict[str, Any]) -> JobDirectory:
@@ -186,6 +191,8 @@ class JobDirectory:
         while line:
             line = line[os.write(self._journal, line) :]
         os.fdatasync(self._journal)
+        if self.on_event is not None:
+            self.on_event(event)
         return event
 
     def write_bounds(self, bounds: bytes) -> None:
@@ -205,6 +212,8 @@ class JobDirectory:
         self.close()
         for name in FILES:
             _unlink(os.path.join(self.path, name))
+        for name in glob(os.path.join(escape(self.path), "request-*.json*")):
+            _unlink(name)
         _remove_empty(self.path)
 
     def close(self) -> None:

@@ -1,14 +1,49 @@
-"""The report of a sort on a cluster: phases with their rates, and the bottleneck of each phase and node."""
+"""The report of a job on a cluster: phases with their rates, the bottleneck of each phase and node, what each stage's
+threads did, and what the nodes did over time.
+
+Invariant: the text, the page and the JSON have the same values.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from html import escape
+import os
+import statistics
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
+from ascot import arguments
 from ascot._native import bytes_text, count_text, seconds_text
-from ascot.reports import row, table
+from ascot.cluster.series import Series
+from ascot.sources import PathLike
 
-__all__ = ["ClusterReport", "NodeShare", "Phase"]
+__all__ = ["ClusterReport", "NodeShare", "Phase", "Stage"]
+
+# With more nodes, the text has the fastest and the slowest one of each phase.
+NODES_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the threads of a stage did in a phase, of all nodes together, seconds.
+
+    They were busy, idle (waiting for work), blocked (waiting for the stage after it), or waiting for memory or for a
+    disk. `threads` is the number of threads at the same time.
+    """
+
+    phase: str
+    name: str
+    threads: int
+    busy: float
+    idle: float
+    blocked: float
+    memory: float
+    device: float
+
+    def shares(self) -> dict[str, float]:
+        """The share of each state in the time of the threads, 0 to 1."""
+        times = {name: getattr(self, name) for name in ("busy", "idle", "blocked", "memory", "device")}
+        whole = sum(times.values()) or 1.0
+        return {name: value / whole for name, value in times.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +51,36 @@ class NodeShare:
     """The share of a node in a phase: bytes, and the seconds of its workers and of its writer in each state.
 
     `workers` is the number of workers. The states of a phase of mapping are `reading`, `grouping`, `blocked` (waiting
-    for writers), `writing` (of the writer) and `idle`; those of sorting are `sorting` and `idle`.
+    for writers), `memory` (waiting for space in the object store), `writing` (of the writer) and `idle`; those of
+    sorting are `sorting` and `idle`. `ended` are the seconds from the beginning of the phase to the end of the node's
+    last work. `written_bytes` were written within `written_seconds`, those from the first to the last buffer.
     """
 
     node: str
     bytes: int
     workers: int
     seconds: dict[str, float]
+    ended: float = 0.0
+    written_bytes: int = 0
+    written_seconds: float = 0.0
+
+    @property
+    def written_bytes_per_s(self) -> float | None:
+        """The rate of its writers from the first to the last buffer; None for less than two buffers."""
+        return self.written_bytes / self.written_seconds if self.written_seconds > 0 else None
 
     def bound_by(self, elapsed: float) -> str:
         """The bottleneck in a phase of so many seconds."""
         times = self.seconds
         whole = max(elapsed * self.workers, 1e-9)
+        if "grouping" not in times and "sorting" not in times:
+            return "reading" if times["reading"] >= whole / 2 else "idle workers"
         if "sorting" in times:
             return "sorting" if times["sorting"] >= whole / 2 else "idle workers"
         if times["idle"] > whole / 2:
             return "idle workers"
+        if times.get("memory", 0.0) > max(times["reading"], times["grouping"], times["blocked"]):
+            return "memory"
         if times["blocked"] > max(times["reading"], times["grouping"]):
             return "writing" if times["writing"] > elapsed / 2 else "sending"
         return "reading" if times["reading"] > times["grouping"] else "grouping"
@@ -39,12 +88,17 @@ class NodeShare:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of the job: its time, the bytes that it processed, its nodes and its bottleneck."""
+    """A phase of the job: its time, the bytes that it processed, its nodes, its stages and its bottleneck.
+
+    `began` are seconds from the beginning of the job.
+    """
 
     name: str
     seconds: float
     bytes: int
     nodes: tuple[NodeShare, ...]
+    stages: tuple[Stage, ...] = ()
+    began: float = 0.0
 
     @property
     def bytes_per_s(self) -> float:
@@ -56,6 +110,75 @@ class Phase:
         """The bottleneck of most nodes."""
         found = [node.bound_by(self.seconds) for node in self.nodes]
         return max(sorted(set(found)), key=found.count) if found else ""
+
+    @property
+    def fastest(self) -> NodeShare | None:
+        """The node whose work ended first; None if none had work."""
+        return min(self._worked(), key=lambda node: node.ended, default=None)
+
+    @property
+    def slowest(self) -> NodeShare | None:
+        """The node whose work ended last; None if none had work."""
+        return max(self._worked(), key=lambda node: node.ended, default=None)
+
+    @property
+    def mean_seconds(self) -> float:
+        """The mean time until the work of a node ended."""
+        return statistics.fmean(node.ended for node in self._worked()) if self._worked() else 0.0
+
+    @property
+    def spread_seconds(self) -> float:
+        """The standard deviation of this time."""
+        return statistics.pstdev(node.ended for node in self._worked()) if self._worked() else 0.0
+
+    @property
+    def writers_bytes_per_s(self) -> float | None:
+        """The mean rate of the writers of a node from the first to the last buffer; None if it is not known."""
+        known = [rate for node in self.nodes if (rate := node.written_bytes_per_s) is not None]
+        return statistics.fmean(known) if known else None
+
+    def _worked(self) -> list[NodeShare]:
+        return [node for node in self.nodes if node.bytes]
+
+    def to_json(self) -> dict[str, Any]:
+        """The phase as plain values."""
+        nodes = [
+            {**asdict(node), "bound_by": node.bound_by(self.seconds), "written_bytes_per_s": node.written_bytes_per_s}
+            for node in self.nodes
+        ]
+        return {
+            "name": self.name,
+            "began": self.began,
+            "seconds": self.seconds,
+            "bytes": self.bytes,
+            "bytes_per_s": self.bytes_per_s,
+            "bound_by": self.bound_by,
+            "fastest": self.fastest and {"node": self.fastest.node, "seconds": self.fastest.ended},
+            "slowest": self.slowest and {"node": self.slowest.node, "seconds": self.slowest.ended},
+            "mean_seconds": self.mean_seconds,
+            "spread_seconds": self.spread_seconds,
+            "writers_bytes_per_s": self.writers_bytes_per_s,
+            "nodes": nodes,
+            "stages": [asdict(stage) | {"shares": stage.shares()} for stage in self.stages],
+        }
+
+    def lines(self) -> list[str]:
+        """The text of the phase."""
+        rate = f"{bytes_text(self.bytes_per_s)}/s, bound by {self.bound_by}"
+        lines = [f"  {self.name:<16} {seconds_text(self.seconds)}, {bytes_text(self.bytes)}, {rate}"]
+        fastest, slowest = self.fastest, self.slowest
+        if fastest is not None and slowest is not None:
+            ends = f"{seconds_text(fastest.ended)} ({fastest.node}) to {seconds_text(slowest.ended)} ({slowest.node})"
+            spread = f"mean {seconds_text(self.mean_seconds)}, deviation {seconds_text(self.spread_seconds)}"
+            lines.append(f"    nodes end after {ends}, {spread}")
+        if (writers := self.writers_bytes_per_s) is not None:
+            lines.append(f"    writers of a node: {bytes_text(writers)}/s from the first to the last buffer")
+        listed = self.nodes if len(self.nodes) <= NODES_LISTED else [one for one in (fastest, slowest) if one]
+        for share in listed:
+            states = ", ".join(f"{name} {seconds_text(time)}" for name, time in share.seconds.items())
+            bound = share.bound_by(self.seconds)
+            lines.append(f"    {share.node}: {bytes_text(share.bytes)}, bound by {bound}: {states}")
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +193,8 @@ class ClusterReport:
     faults, `sent_again_bytes` those that were sent then, and `sorted_again_bytes` those of partitions that were begun
     more than once, each at most; `repeated_batches` arrived again and were ignored.
     `lost_nodes` were excluded, each with the reason. `peak_memory_bytes` is the most memory of the job's processes
-    and the object store on a node, of `memory_per_node`.
+    and the object store on a node, of `memory_per_node`. `series` has the samples of each node over time; their times
+    are seconds from the beginning of the job.
     """
 
     kind: str
@@ -89,6 +213,7 @@ class ClusterReport:
     sorted_again_bytes: int = 0
     repeated_batches: int = 0
     lost_nodes: tuple[tuple[str, str], ...] = field(default=())
+    series: dict[str, Series] = field(default_factory=dict, repr=False)
 
     @property
     def bytes_per_s(self) -> float:
@@ -107,12 +232,7 @@ class ClusterReport:
     def __str__(self) -> str:
         lines = [self.title()]
         for phase in self.phases:
-            rate = f"{bytes_text(phase.bytes_per_s)}/s, bound by {phase.bound_by}"
-            lines.append(f"  {phase.name:<16} {seconds_text(phase.seconds)}, {bytes_text(phase.bytes)}, {rate}")
-            for share in phase.nodes:
-                states = ", ".join(f"{name} {seconds_text(time)}" for name, time in share.seconds.items())
-                bound = share.bound_by(phase.seconds)
-                lines.append(f"    {share.node}: {bytes_text(share.bytes)}, bound by {bound}: {states}")
+            lines += phase.lines()
         lines.append(f"  start            {seconds_text(self.start_seconds)} for the cluster and its actors")
         peak, cap = bytes_text(self.peak_memory_bytes), bytes_text(self.memory_per_node)
         lines.append(f"  memory           {peak} of {cap} on the fullest node, with the object store")
@@ -121,18 +241,54 @@ class ClusterReport:
             told = ", ".join(f"{bytes_text(size)} {done} again" for done, size in again.items())
             lines.append(f"  faults           {told}, {self.repeated_batches} repeated batches ignored")
         lines += [f"  excluded         {node}: {reason}" for node, reason in self.lost_nodes]
-        return "\n".join(lines)
+        return "\n".join(lines + self._stage_lines())
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """What the stages of all phases did."""
+        return tuple(stage for phase in self.phases for stage in phase.stages)
+
+    def _stage_lines(self) -> list[str]:
+        if not self.stages:
+            return []
+        lines = [f"  {'stage':<32}{'threads':>8}{'busy':>8}{'idle':>8}{'blocked':>9}{'memory':>8}{'disk':>8}"]
+        for stage in self.stages:
+            busy, idle, blocked, memory, device = (f"{share:.0%}" for share in stage.shares().values())
+            name = f"{stage.phase}: {stage.name}"
+            lines.append(f"  {name:<32}{stage.threads:>8}{busy:>8}{idle:>8}{blocked:>9}{memory:>8}{device:>8}")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values (docs/formats/cluster.md)."""
+        plain = ("kind", "seconds", "start_seconds", "records", "bytes", "checksum", "partitions", "chunks",
+                 "memory_per_node", "peak_memory_bytes", "mapped_again_bytes", "sent_again_bytes",
+                 "sorted_again_bytes", "repeated_batches")  # fmt: skip
+        return {
+            "title": self.title(),
+            **{name: getattr(self, name) for name in plain},
+            "bytes_per_s": self.bytes_per_s,
+            "phases": [phase.to_json() for phase in self.phases],
+            "lost_nodes": [list(one) for one in self.lost_nodes],
+            "series": {node: series.to_json() for node, series in self.series.items()},
+        }
+
+    def save_html(self, path: PathLike) -> None:
+        """Writes the report to `path` as a page that needs nothing else: tables, and charts of each node over
+        time."""
+        from ascot.cluster.pages import report_page
+
+        whole, target = report_page(self.to_json()), arguments.path("path", path)
+        made = f"{target}.{os.getpid()}.new"
+        try:
+            with open(made, "w", encoding="utf-8") as file:
+                file.write(whole)
+            os.replace(made, target)
+        except OSError:
+            if os.path.exists(made):
+                os.unlink(made)
+            raise
 
     def _repr_html_(self) -> str:
-        heads = ("phase", "time", "bytes", "rate", "bound by")
-        rows = [
-            row(
-                escape(phase.name),
-                seconds_text(phase.seconds),
-                bytes_text(phase.bytes),
-                f"{bytes_text(phase.bytes_per_s)}/s",
-                escape(phase.bound_by),
-            )
-            for phase in self.phases
-        ]
-        return table(self.title(), heads, rows)
+        from ascot.cluster.pages import notebook
+
+        return notebook(self.to_json())

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from ascot import _native
+from ascot.cluster.sampling import doing
 from ascot.errors import AscotError, Damaged
 
 __all__ = ["LONGEST_BATCH", "TRANSPORTS", "Mapper", "Sent", "Target", "Transport", "transport_of"]
@@ -51,12 +52,13 @@ class Mapper(Protocol):
 @dataclass(slots=True)
 class Sent:
     """What was sent of a chunk: bytes, batches that the writers had already, the fault of each destination that
-    failed, and the seconds in which the worker waited."""
+    failed, and the seconds in which the worker waited: `blocked`, of which `memory` for space in the object store."""
 
     bytes: int = 0
     repeated: int = 0
     failed: dict[int, BaseException] = field(default_factory=dict)
     blocked: float = 0.0
+    memory: float = 0.0
 
 
 class Transport(Protocol):
@@ -87,8 +89,9 @@ class RayCalls:
         waiting: dict[int, deque[Any]] = {destination: deque() for destination in writers}
         everyone: deque[tuple[int, Any]] = deque()
 
-        def take(destination: int, answer: Any) -> None:
-            self._take(destination, answer, sent)
+        def take(destination: int, answer: Any, state: str = "blocked") -> None:
+            with doing(state):
+                self._take(destination, answer, sent)
             waiting[destination].remove(answer)
             everyone.remove((destination, answer))
 
@@ -97,11 +100,14 @@ class RayCalls:
             while len(waiting[destination]) >= WINDOW:
                 take(destination, waiting[destination][0])
             while len(everyone) >= self._in_flight:
-                take(*everyone[0])
+                before = sent.blocked
+                take(*everyone[0], "memory")
+                sent.memory += sent.blocked - before
             if destination in sent.failed:
                 continue
             began = monotonic()
-            answer = writers[destination].append.remote(destination, batch)
+            with doing("blocked"):
+                answer = writers[destination].append.remote(destination, batch)
             sent.blocked += monotonic() - began
             sent.bytes += len(batch)
             waiting[destination].append(answer)
@@ -162,7 +168,8 @@ class Connections:
 
     def _take(self, sent: Sent, send: Callable[[], tuple[int, int, list[tuple[int, str, str]]]]) -> None:
         began = monotonic()
-        size, repeated, failed = send()
+        with doing("blocked"):
+            size, repeated, failed = send()
         sent.blocked += monotonic() - began
         sent.bytes += size
         sent.repeated += repeated

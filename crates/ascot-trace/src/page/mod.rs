@@ -51,6 +51,11 @@ const LEVEL: u8 = 4;
 /// Pieces in memory while a page is written beside a job, which has a cap of memory.
 const PIECES_BESIDE_A_JOB: usize = 4096;
 
+/// The style of the pages: light and dark, tables, charts of rates and of resources.
+pub fn style() -> &'static str {
+    STYLE
+}
+
 /// A trace of a page.
 pub struct Shown<'a> {
     /// The trace.

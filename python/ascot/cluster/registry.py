@@ -1,0 +1,92 @@
+"""The jobs of this user: where the directory of each one is, and the report of each one that has ended.
+
+A file of JSON for each job lies in `$XDG_STATE_HOME/ascot/cluster`, by default `~/.local/state/ascot/cluster`; the
+name is the identity of the job. A job runs whether or not its file can be written.
+
+Invariant: a file is whole or not there. At most ENDED_KEPT jobs that have ended stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from typing import Any
+
+__all__ = ["entries", "entry", "forget", "keep", "state_directory", "write_whole"]
+
+VERSION = 1
+ENDED_KEPT = 100
+IDENTITY = re.compile(r"[0-9a-f]{32}")
+
+
+def state_directory() -> str | None:
+    """The directory of the files; None if neither XDG_STATE_HOME nor HOME names a directory."""
+    state, home = os.environ.get("XDG_STATE_HOME", ""), os.environ.get("HOME", "")
+    if os.path.isabs(state):
+        return os.path.join(state, "ascot", "cluster")
+    return os.path.join(home, ".local", "state", "ascot", "cluster") if os.path.isabs(home) else None
+
+
+def write_whole(name: str, content: dict[str, Any]) -> None:
+    """Writes a file of JSON, whole or not at all. It is not made durable."""
+    made = f"{name}.{os.getpid()}.new"
+    with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        json.dump(content, file, separators=(",", ":"))
+    os.rename(made, name)
+
+
+def keep(identity: str, content: dict[str, Any]) -> None:
+    """Stores what is known of a job."""
+    place = state_directory()
+    if place is None:
+        return
+    with suppress(OSError):
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        write_whole(os.path.join(place, f"{identity}.json"), {"version": VERSION, "job": identity, **content})
+        if content["state"] != "running":
+            _remove_old(place)
+
+
+def forget(identity: str) -> None:
+    """Removes a job from the list."""
+    place = state_directory()
+    if place is not None:
+        with suppress(OSError):
+            os.unlink(os.path.join(place, f"{identity}.json"))
+
+
+def entry(identity: str) -> dict[str, Any] | None:
+    """What is known of a job; None if nothing is."""
+    place = state_directory()
+    if place is None or not IDENTITY.fullmatch(identity):
+        return None
+    try:
+        with open(os.path.join(place, f"{identity}.json")) as file:
+            found: Any = json.load(file)
+    except (OSError, ValueError):
+        return None
+    usable = isinstance(found, dict) and found.get("version") == VERSION and found.get("job") == identity
+    return found if usable else None
+
+
+def entries() -> list[dict[str, Any]]:
+    """The jobs, the newest first."""
+    place = state_directory()
+    names = _names(place) if place is not None else []
+    found = [one for name in names if (one := entry(name)) is not None]
+    return sorted(found, key=lambda one: float(one.get("began", 0.0)), reverse=True)
+
+
+def _names(place: str) -> list[str]:
+    try:
+        return [name[:-5] for name in os.listdir(place) if name.endswith(".json")]
+    except OSError:
+        return []
+
+
+def _remove_old(place: str) -> None:
+    ended = [one for one in entries() if one["state"] in ("finished", "failed")]
+    for one in ended[ENDED_KEPT:]:
+        os.unlink(os.path.join(place, f"{one['job']}.json"))
