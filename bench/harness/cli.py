@@ -323,8 +323,8 @@ def _cluster(args: argparse.Namespace) -> int:
             ascot=str(args.ascot.resolve()), work=Path(work), size=args.size, sizes=sizes, memory=args.memory,
             parts=args.parts.split(","), repeats=args.repeats,
         )  # fmt: skip
-        result = cluster.run(chosen)
-    return _write_result(args, "cluster", result, cluster_page.markdown(result))
+        cluster.run(chosen, lambda result: _write_result(args, "cluster", result, cluster_page.markdown(result)))
+    return 0
 
 
 def options(args: argparse.Namespace) -> Options:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def variants() -> dict[str, dict[str, Any]]:
     takes = inspect.signature(cluster.sort).parameters
     found: dict[str, dict[str, Any]] = {"push": {}}
     if "transport" in takes:
-        found = {"push, Ray's calls": {"transport": "ray"}, "push, direct": {"transport": "direct"}}
+        found = {"push, direct": {"transport": "direct"}, "push, Ray's calls": {"transport": "ray"}}
     if "shuffle" in takes:
         found["pull"] = {"shuffle": "pull"}
     return found
@@ -263,7 +264,7 @@ def _ray_data_session(bench: Bench, jobs: list[dict[str, Any]]) -> list[dict[str
         return [{"error": str(error)}] * len(jobs)
 
 
-def _sorts(bench: Bench) -> dict[str, Any]:
+def _sorts(bench: Bench, keep: Callable[[Any], None]) -> dict[str, Any]:
     o = bench.options
     size, path = o.size, bench.uniform(o.size)
     expected = _checksum(path)
@@ -294,6 +295,7 @@ def _sorts(bench: Bench) -> dict[str, Any]:
             if name not in {job["job"] for job in runs} and "seconds" in one:
                 _say(f"  {name}: {one['seconds']:.2f} s")
         told["turns"].append(now)
+        keep(told)
     return told
 
 
@@ -303,7 +305,7 @@ def _checksum(path: Path) -> str:
     return ascot.check(path, layout=ascot.Fixed(RECORD, key=slice(0, KEY))).checksum
 
 
-def _skew(bench: Bench) -> list[dict[str, Any]]:
+def _skew(bench: Bench, _keep: Any) -> list[dict[str, Any]]:
     o = bench.options
     paths = {"uniform": bench.uniform(o.size)} | {
         kind: bench.skewed(kind, o.size) for kind in ("skew", "zipf", "all equal")
@@ -312,12 +314,12 @@ def _skew(bench: Bench) -> list[dict[str, Any]]:
     return bench.session(jobs)[1:]
 
 
-def _sizes(bench: Bench) -> list[dict[str, Any]]:
+def _sizes(bench: Bench, _keep: Any) -> list[dict[str, Any]]:
     found = []
     for size in bench.options.sizes:
         path = bench.uniform(size)
-        one = bench.session([bench.job(decimal(size), path)])[1]
-        found.append({"size": size, **one})
+        runs = bench.session([bench.job(name, path, options=options) for name, options in variants().items()])[1:]
+        found += [{"size": size, **one} for one in runs]
         if size != bench.options.size:
             bench.store.drop("records.bin", size)
     return found
@@ -344,15 +346,16 @@ def settings(bench: Bench) -> dict[str, dict[str, Any]]:
     }
 
 
-def _settings(bench: Bench) -> list[dict[str, Any]]:
+def _settings(bench: Bench, _keep: Any) -> list[dict[str, Any]]:
     path, usual = bench.uniform(bench.options.size), {"options": {"workers_per_node": 1}}
     all_jobs = [bench.job(name, path, **{**usual, **more}) for name, more in settings(bench).items()]
+    all_jobs.append(all_jobs[0])
     jobs = [job for turn in range(2) for job in (all_jobs if turn == 0 else all_jobs[::-1])]
     return bench.session(jobs, cpus=2)[1:]
 
 
-def run(options: Options) -> dict[str, Any]:
-    """Measures the parts."""
+def run(options: Options, save: Callable[[dict[str, Any]], None]) -> None:
+    """Measures the parts, and saves the result after each part and each turn: an interrupt loses only one."""
     build_tcp()
     bench = Bench(options)
     versions = {"ascot": machine.command_version([options.ascot, "--version"])}
@@ -361,9 +364,15 @@ def run(options: Options) -> dict[str, Any]:
     result: dict[str, Any] = {
         "version": 1, "machine": machine.describe(options.work), "versions": versions, "size": options.size,
         "memory": options.memory, "store": STORE, "nodes": options.nodes, "repeats": options.repeats,
+        "cold": not os.environ.get("ASCOT_BENCH_WARM"),
     }  # fmt: skip
-    todo: dict[str, Callable[[Bench], Any]] = {"sorts": _sorts, "skew": _skew, "sizes": _sizes, "settings": _settings}
+    todo: dict[str, Callable[[Bench, Any], Any]] = {
+        "sorts": _sorts,
+        "skew": _skew,
+        "sizes": _sizes,
+        "settings": _settings,
+    }
     for part in options.parts:
         _say(f"{part}: {decimal(options.size)}, {binary(options.memory)} on each of {options.nodes} nodes")
-        result[part] = todo[part](bench)
-    return result
+        result[part] = todo[part](bench, lambda told, part=part: save({**result, part: told}))
+        save(result)

@@ -186,14 +186,14 @@ def _sizes(result: dict[str, Any]) -> list[str]:
     store = result["store"]
     memory = binary(result["memory"])
     columns = (f"most in an object store, of {binary(store)}", "spilled by Ray", f"memory of a node, of {memory}")
-    lines = [f"| data | time | {' | '.join(columns)} |"]
-    lines.append("| ---: | ---: | ---: | ---: | ---: |")
+    lines = [f"| data | shuffle | time | {' | '.join(columns)} |"]
+    lines.append("| ---: | --- | ---: | ---: | ---: | ---: |")
     for one in result["sizes"]:
         if "error" in one:
-            lines.append(f"| {decimal(one['size'])} | failed: {one['error'][:160]} |  |  |  |")
+            lines.append(f"| {decimal(one['size'])} | {one['job']} | failed: {one['error'][:160]} |  |  |  |")
             continue
         lines.append(
-            f"| {decimal(one['size'])} | {seconds(one['seconds'])} | {binary(one['store_peak'])} "
+            f"| {decimal(one['size'])} | {one['job']} | {seconds(one['seconds'])} | {binary(one['store_peak'])} "
             f"| {decimal(one['spilled'])} | {binary(one['memory_peak'])} |"
         )
     return lines
@@ -253,7 +253,10 @@ def _asked(result: dict[str, Any]) -> list[str]:
                 lines.append(_line(f"time with keys {name} / uniform", ratios, SKEW_MAX, at_most=True))
     if "sizes" in result:
         good = [one for one in result["sizes"] if "seconds" in one]
-        peaks = ", ".join(f"{binary(one['store_peak'])} at {decimal(one['size'])}" for one in good)
+        fullest: dict[int, int] = {}
+        for one in good:
+            fullest[one["size"]] = max(fullest.get(one["size"], 0), one["store_peak"])
+        peaks = ", ".join(f"{binary(peak)} at {decimal(size)}" for size, peak in fullest.items())
         bounded = good and all(one["store_peak"] <= result["store"] and one["spilled"] == 0 for one in good)
         lines.append(
             f"| object store, bounded whatever the data size | at most {binary(result['store'])} | {peaks} "
@@ -304,7 +307,8 @@ def markdown(result: dict[str, Any]) -> str:
         f"{host['filesystem']}. {used}.",
         "",
         f"{decimal(result['size'])} of 100-byte records on {result['nodes']} nodes of Ray on this machine, with",
-        f"{binary(result['memory'])} of memory and one worker each; programs in turns ({result['repeats']}), cold.",
+        f"{binary(result['memory'])} of memory and one worker each; programs in turns ({result['repeats']}),",
+        f"{'cold' if result['cold'] else 'with what the page cache has'}.",
         "Times are without the start of clusters, JVMs and processes, and with the sync of outputs.",
         "",
         "## What was asked",
