@@ -22,7 +22,7 @@ SUBCOMMANDS = [
     "sort", "merge", "split", "reshape", "flow", "view", "mount", "gen", "check", "clean", "probe", "plan",
     "simulate", "lab", "lab-all", "lab-streams", "lab-sort", "lab-disk", "lab-net", "trace", "trace-record",
     "trace-convert", "trace-plot", "trace-compare", "trace-replay", "trace-show", "trace-cut", "trace-export", "man",
-    "completions", "index",
+    "completions", "dash", "index",
     "index-build", "index-get", "index-range", "index-info", "index-verify", "index-rollback", "index-plan",
 ]  # fmt: skip
 # Flags of other programs on the pages.

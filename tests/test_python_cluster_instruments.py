@@ -10,7 +10,6 @@ import time
 import ascot
 import ascot.cluster
 import pytest
-from ascot import errors
 from ascot.cluster import registry, sampling, series, watching
 from page_browser import opened
 from ray_machines import MIB, NODES, At, assert_same, cluster_sort
@@ -221,19 +220,6 @@ def test_a_node_is_excluded_on_request_and_the_job_goes_on(cluster, disk):
     log = registry.entries()[0]["log"]
     assert any("refused: exclude none" in line for _, line in log)
     assert any(f"{at.acted} is excluded: a user asked for it" in line for _, line in log)
-
-
-def test_a_job_is_stopped_on_request_and_can_be_resumed(cluster, disk):
-    ascot.gen(100_000, to=disk / "a")
-    with pytest.raises(errors.Resumable, match="stopped by a request"):
-        cluster_sort(disk, disk / "a", progress=At("map and shuffle", 0.1, lambda: watching.ask(
-            str(disk / "out.job"), "stop")))  # fmt: skip
-    status = json.loads((disk / "out.job" / "status.json").read_text())
-    assert status["state"] == "interrupted" and "stopped by a request" in status["error"]
-    # A request to the run that has ended does not stop the next one.
-    watching.ask(str(disk / "out.job"), "stop")
-    done = ascot.cluster.resume(disk / "out.job", address="auto", progress=None)
-    assert_same(cluster, disk, done, disk / "a", layout=ascot.Fixed(100, key=slice(0, 10)))
 
 
 def test_the_list_of_jobs_keeps_the_newest_that_have_ended(monkeypatch, disk):

@@ -11,7 +11,7 @@
 //!   sort, flow, views, index, index_build,      the commands, one file each
 //!     mounting, planning, sort_planning,
 //!     simulation, probe, lab, trace,
-//!     trace_replay, tools
+//!     trace_replay, dash, tools
 //!   progress, chart, index_output, terminal,    what the user sees
 //!     report_file, monitoring, failure,
 //!     unpacking
@@ -23,6 +23,7 @@ mod arguments;
 mod chart;
 mod cluster_planning;
 mod completion;
+mod dash;
 mod failure;
 mod flags;
 mod flow;
@@ -157,6 +158,7 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("simulate", matches)) => simulation::run(matches),
         Some(("lab", matches)) => lab::run(matches),
         Some(("trace", matches)) => trace::run(matches),
+        Some(("dash", matches)) => dash::run(matches),
         Some(("man", matches)) => man(matches),
         Some(("completions", matches)) => completions(matches),
         Some((_, matches)) => help_of(values::word(matches, "command")),

@@ -39,15 +39,21 @@ def _count(value: float) -> str:
 
 # A chart: its name, the columns of its solid and of its dashed line with their names, and the text of a value.
 CHARTS = (
-    ("Processors", (("cpu_share", "busy share of the node"),), _share),
-    ("Processors of the job", (("job_processors", "processors that the job uses"),), _count),
-    ("Memory", (("job_memory_bytes", "processes of the job"), ("store_bytes", "object store")), bytes_text),
-    ("Storage, the job", (("job_read_bytes_per_s", "read"), ("job_written_bytes_per_s", "written")), _rate),
-    ("Storage, the node", (("disk_read_bytes_per_s", "read"), ("disk_written_bytes_per_s", "written")), _rate),
-    ("Network", (("received_bytes_per_s", "received"), ("sent_bytes_per_s", "sent")), _rate),
-    ("Workers", (("busy_share", "busy"), ("blocked_share", "blocked by writers")), _share),
-    ("Workers without work", (("idle_share", "idle"), ("memory_share", "waiting for memory")), _share),
+    ("CPU", (("cpu_share", "CPU busy"),), _share),
+    ("CPU of the job", (("job_processors", "CPUs that the job uses"),), _count),
+    ("Memory", (("job_memory_bytes", "memory of the job"), ("store_bytes", "object store")), bytes_text),
+    ("Storage of the job", (("job_read_bytes_per_s", "job reads"), ("job_written_bytes_per_s", "job writes")), _rate),
+    (
+        "Disks of the node",
+        (("disk_read_bytes_per_s", "disks read"), ("disk_written_bytes_per_s", "disks write")),
+        _rate,
+    ),
+    ("Network", (("received_bytes_per_s", "net in"), ("sent_bytes_per_s", "net out")), _rate),
+    ("Workers", (("busy_share", "workers busy"), ("blocked_share", "blocked by writers")), _share),
+    ("Workers without work", (("idle_share", "workers idle"), ("memory_share", "wait for memory")), _share),
 )
+# The quantities of all charts: name, column and text of a value.
+QUANTITIES = [(name, column, text) for _, lines, text in CHARTS for column, name in lines]
 
 
 def table(identifier: str, caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -69,7 +75,7 @@ def table(identifier: str, caption: str, heads: Sequence[str], rows: Sequence[Se
 def phases_table(phases: Sequence[Mapping[str, Any]], whole: float | None = None) -> str:
     """The phases as rows; with the time of the whole job, also the rest and the sum."""
     heads = ("phase", "time", "bytes", "rate", "rate of a node", "workers idle", "writers of a node",
-             "first node ends", "last node ends", "mean", "deviation", "bound by")  # fmt: skip
+             "first node ends", "last node ends", "mean", "spread", "bound by")  # fmt: skip
     rows = []
     for one in phases:
         nodes = max(1, len(one["nodes"]))
@@ -117,16 +123,15 @@ def shares_table(phases: Sequence[Mapping[str, Any]]) -> str:
 
 def use_table(series: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
     """The mean and the most of each quantity on each node."""
-    quantities = [(f"{chart}: {name}", column, text) for chart, lines, text in CHARTS for column, name in lines]
     rows = []
     for node, samples in series.items():
         if not samples["seconds"]:
             continue
         cells = [
-            f"{text(_mean(samples[column]))}, at most {text(max(samples[column]))}" for _, column, text in quantities
+            f"{text(_mean(samples[column]))}, at most {text(max(samples[column]))}" for _, column, text in QUANTITIES
         ]
         rows.append([node, *cells])
-    return table("used", "Use of nodes, mean and most", ["node", *(name for name, _, _ in quantities)], rows)
+    return table("used", "Use of nodes, mean and most", ["node", *(name for name, _, _ in QUANTITIES)], rows)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -183,7 +188,9 @@ def _chart(
 def _line(kind: str, colour: str, values: Sequence[float], seconds: Sequence[float], full: float, end: float) -> str:
     """A line of steps: a value holds from the sample before to its own."""
     together = -(-len(values) // POINTS)
-    points, before = [], 0.0
+    # Nothing is known of the time before the interval of the first sample.
+    first = max(0.0, 2 * seconds[0] - seconds[1]) if len(seconds) > 1 else 0.0
+    points, before = [], first / end * WIDTH
     for at in range(0, len(values), together):
         to = seconds[min(at + together, len(values)) - 1] / end * WIDTH
         y = HEIGHT - min(1.0, _mean(values[at : at + together]) / full) * HEIGHT

@@ -75,7 +75,7 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 19] = [
+const COMMANDS: [Named; 20] = [
     ("sort", sort::command),
     ("merge", parts::merge),
     ("split", parts::split),
@@ -92,6 +92,7 @@ const COMMANDS: [Named; 19] = [
     ("simulate", theory::simulate),
     ("lab", lab::lab),
     ("trace", trace::trace),
+    ("dash", tools::dash),
     ("man", tools::man),
     ("completions", tools::completions),
     ("help", tools::help),

@@ -103,6 +103,43 @@ pub fn check() -> Command {
         ))
 }
 
+/// `ascot dash`.
+pub fn dash() -> Command {
+    tool("dash")
+        .about("Serve a live page of jobs on clusters")
+        .long_about(
+            "Serve a page on the loopback that shows the jobs of this user on clusters (ascot.cluster): nodes, \
+             phases, rates, bottlenecks and logs while they run, and the reports of past jobs. It reads files of \
+             the jobs and needs no connection to their drivers. Without --control the page changes nothing; \
+             every user of this machine can read it. It needs the Python package; ASCOT_PYTHON names a Python \
+             that is not python3.",
+        )
+        .override_usage("ascot dash [--control] [--port N] [JOB]...")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot dash\n\
+             \x20 ascot dash --control\n\
+             \x20 ascot dash --port 8000 /shared/out.job",
+        )
+        .arg(
+            dir_operand(
+                "jobs",
+                "JOB",
+                "directories of jobs of other users or machines",
+                "Directories of jobs that are not in the list of this user, such as those of another machine.",
+            )
+            .num_args(0..)
+            .required(false),
+        )
+        .arg(switch(
+            "control",
+            "print a token to stop and start jobs with",
+            "Print a token. With it, the page stops jobs, excludes nodes, resumes and starts jobs. Whoever has \
+             the token does so with the rights of this user.",
+        ))
+        .arg(option("port", "N", "the port (default 7817)", "The port, 7817 if not given; 0 is any free one."))
+}
+
 /// `ascot clean`.
 pub fn clean() -> Command {
     tool("clean")

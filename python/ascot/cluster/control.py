@@ -1,0 +1,185 @@
+"""The requests of a user of the live page: to stop a job, to exclude a node, to resume or to start a job.
+
+A job that is started here runs in a process of its own (`python -m ascot.cluster.control`), which outlives the page;
+the page shows the end of what it prints.
+
+Invariant: a request is checked whole before anything is done, and its answer is a sentence for the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from threading import Lock
+from typing import Any, BinaryIO
+
+from ascot.cluster import live
+from ascot.cluster.watching import ask
+
+__all__ = ["Control", "Refused"]
+
+STARTED_KEPT = 20
+TAIL_BYTES = 4000
+
+
+class Refused(Exception):
+    """A request that cannot be done; the text says why."""
+
+
+@dataclass(slots=True)
+class Started:
+    """A process that was started from the page."""
+
+    title: str
+    process: subprocess.Popen[bytes]
+    output: BinaryIO
+
+    def state(self) -> str:
+        """Whether it runs, or how it ended."""
+        status = self.process.poll()
+        return "running" if status is None else "done" if status == 0 else f"failed with status {status}"
+
+    def tail(self) -> str:
+        """The end of what it printed."""
+        descriptor = self.output.fileno()
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(errors="replace").strip()
+
+
+class Control:
+    """Does the requests."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self._directories = directories
+        self._started: list[Started] = []
+        self._lock = Lock()
+        self._requests: dict[str, Callable[[dict[str, str]], str]] = {
+            "stop": self._stop,
+            "exclude": self._exclude,
+            "resume": self._resume,
+            "start": self._start,
+        }
+
+    def do(self, name: str, fields: Any) -> str:
+        """Does a request; returns what was done. Raises Refused."""
+        known = self._requests.get(name)
+        if known is None:
+            raise Refused(f"there is no request {name!r}")
+        if not isinstance(fields, dict) or not all(isinstance(one, str) for pair in fields.items() for one in pair):
+            raise Refused("a request is an object whose values are texts")
+        return known(fields)
+
+    def _job(self, fields: dict[str, str]) -> live.Job:
+        job = live.find(fields.get("job", ""), self._directories)
+        if job is None:
+            raise Refused("there is no such job")
+        return job
+
+    def _running(self, fields: dict[str, str]) -> live.Job:
+        job = self._job(fields)
+        if not job.runs:
+            raise Refused(f"the job does not run: it is {job.state}")
+        return job
+
+    def _stop(self, fields: dict[str, str]) -> str:
+        job = self._running(fields)
+        ask(job.directory, "stop")
+        return "The job was asked to stop."
+
+    def _exclude(self, fields: dict[str, str]) -> str:
+        job, node = self._running(fields), fields.get("node", "")
+        nodes = job.status["nodes"] if job.status is not None else []
+        live_ones = [one["name"] for one in nodes if one["state"] != "excluded"]
+        if node not in live_ones:
+            raise Refused(f"the job has no node {node!r}")
+        if len(live_ones) == 1:
+            raise Refused("this is the last node of the job: stop the job instead")
+        ask(job.directory, "exclude", node=node)
+        return f"The job was asked to exclude {node}."
+
+    def _resume(self, fields: dict[str, str]) -> str:
+        job = self._job(fields)
+        if not job.is_kept:
+            raise Refused(f"the job cannot be resumed: it is {job.state}")
+        if job.kind != "sort":
+            raise Refused("the functions of map_reduce are not stored: resume it in a program (ascot.cluster.resume)")
+        self._run(f"resume {job.output}", "resume", {"job": job.directory})
+        return "The job is being resumed; the page of all jobs shows what it prints."
+
+    def _start(self, fields: dict[str, str]) -> str:
+        inputs = [line.strip() for line in fields.get("inputs", "").splitlines() if line.strip()]
+        output = fields.get("output", "").strip()
+        if not inputs or not output:
+            raise Refused("name the inputs and the output")
+        relative = [name for name in (*inputs, output) if not os.path.isabs(name)]
+        if relative:
+            raise Refused(f"{relative[0]}: give whole paths, from / on")
+        wanted: dict[str, Any] = {"inputs": inputs, "output": output, "layout": fields.get("layout", "lines")}
+        if wanted["layout"] == "fixed":
+            try:
+                wanted |= {name: int(fields.get(name, "")) for name in ("length", "start", "stop")}
+            except ValueError:
+                raise Refused("the length of a record and the bytes of its key are whole numbers") from None
+        for name, argument in (("address", "address"), ("memory", "memory_per_node")):
+            if fields.get(name, "").strip():
+                wanted[argument] = fields[name].strip()
+        self._run(f"sort to {output}", "sort", wanted)
+        return "The job is being started."
+
+    def _run(self, title: str, call: str, wanted: dict[str, Any]) -> None:
+        # Closed when it is no longer shown.
+        output = tempfile.TemporaryFile()  # noqa: SIM115
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ascot.cluster.control"],
+            stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        if process.stdin is not None:
+            with process.stdin as pipe:
+                pipe.write(json.dumps({"call": call, "arguments": wanted}).encode())
+        with self._lock:
+            self._started = [Started(title, process, output), *self._started]
+            for old in self._started[STARTED_KEPT:]:
+                old.output.close()
+            del self._started[STARTED_KEPT:]
+
+    def started(self) -> str:
+        """The processes that were started, as a part of the page."""
+        with self._lock:
+            items = "".join(
+                f"<h3>{escape(one.title)}: {escape(one.state())}</h3>\n<pre>{escape(one.tail())}</pre>\n"
+                for one in self._started
+            )
+        return items
+
+
+def main() -> int:
+    """Makes the call that standard input describes, and prints its report."""
+    import ascot
+    import ascot.cluster
+    from ascot.errors import AscotError
+
+    asked = json.load(sys.stdin)
+    wanted: dict[str, Any] = asked["arguments"]
+    try:
+        if asked["call"] == "resume":
+            print(ascot.cluster.resume(**wanted, progress=None))
+            return 0
+        layout: Any = wanted.pop("layout")
+        if layout == "fixed":
+            length, start, stop = (wanted.pop(name) for name in ("length", "start", "stop"))
+            layout = ascot.Fixed(length, key=slice(start, stop))
+        print(ascot.cluster.sort(**wanted, layout=layout, progress=None))
+    except (AscotError, ImportError, TypeError, ValueError) as error:
+        print(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,331 @@
+"""`ascot dash`: the live page of cluster jobs in a browser, for screen readers and keyboards; and its control."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import ascot
+import ascot.cluster
+import pytest
+from ascot import errors
+from ascot.cluster import registry, watching
+from page_browser import opened
+from ray_machines import NODES, RECORDS, assert_same, cluster_sort
+from support import ascot_binary, run
+
+pytestmark = pytest.mark.alone
+
+READY = "window.refreshed"
+CONTROLS = ("button", "combobox", "link", "textbox", "image", "region", "navigation", "progressbar")
+
+
+@contextlib.contextmanager
+def dash(*words):
+    """A server of the command; its port, and its token or None."""
+    # As after an installation: the Python of the tests has the package.
+    environment = {**os.environ, "ASCOT_PYTHON": sys.executable, "PYTHONPATH": package_path()}
+    command = [ascot_binary(), "dash", "--port", "0", *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        port = int(process.stdout.readline().rpartition(":")[2].strip("/\n"))
+        token = process.stdout.readline().split()[1] if "--control" in words else None
+        yield port, token
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+
+
+def package_path():
+    return os.path.dirname(os.path.dirname(ascot.__file__))
+
+
+def ask(port, path, fields=None, **headers):
+    """The status and the body of an answer; `fields` make it a request to change something."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    usual = {"Host": f"127.0.0.1:{port}", "Content-Type": "application/json"}
+    with contextlib.closing(connection):
+        body = None if fields is None else json.dumps(fields)
+        wanted = {**usual, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        connection.request("GET" if fields is None else "POST", path, body, wanted)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), dict(answer.getheaders())
+
+
+class Job(threading.Thread):
+    """A sort in a thread, which waits in its second phase each time that it tells its progress."""
+
+    def __init__(self, cluster, disk):
+        super().__init__()
+        self.cluster, self.disk = cluster, disk
+        self.reached, self.permits, self.is_free = threading.Event(), threading.Semaphore(0), False
+        self.done = self.error = None
+
+    def progress(self, told):
+        if told.phase == "map and shuffle":
+            self.reached.set()
+            while not self.is_free and not self.permits.acquire(timeout=0.1):
+                pass
+
+    def run(self):
+        options = {"address": self.cluster.address, "progress": self.progress}
+        try:
+            self.done = cluster_sort(self.disk, self.disk / "a", **options)
+        except errors.AscotError as error:
+            self.error = error
+
+    def go_on(self):
+        self.is_free = True
+
+    def __enter__(self):
+        self.start()
+        assert self.reached.wait(120)
+        return self
+
+    def __exit__(self, *_):
+        self.go_on()
+        self.join(120)
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch, disk):
+    """A list of jobs of its own for each test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(disk / "state"))
+
+
+def wait_for(shown, script, seconds=60):
+    end = time.monotonic() + seconds
+    while not (value := shown.run(script)):
+        assert time.monotonic() < end, (script, shown.run("document.body.innerText"))
+        time.sleep(0.1)
+    return value
+
+
+def identity_of(disk):
+    return json.loads((disk / "out.job" / "job.json").read_text())["job"]
+
+
+def cells(shown, identifier, column):
+    return shown.run(
+        f"[...document.querySelectorAll('#{identifier} tbody tr')].map((row) => row.cells[{column}].textContent)"
+    )
+
+
+def assert_light_and_dark(shown):
+    grounds = []
+    for scheme in ("dark", "light"):
+        shown.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        grounds.append(shown.run("getComputedStyle(document.body).backgroundColor"))
+    assert grounds[1] == "rgb(255, 255, 255)" != grounds[0]
+
+
+def test_the_page_follows_a_job(cluster, disk):
+    ascot.gen(200_000, to=disk / "a")
+    with dash() as (port, _), Job(cluster, disk) as job:
+        identity = identity_of(disk)
+        with opened(f"http://127.0.0.1:{port}/", ready=READY) as shown:
+            assert_light_and_dark(shown)
+            assert cells(shown, "running-jobs", 0) == [f"sort to {disk}/out"]
+            assert cells(shown, "running-jobs", 1) == ["running"]
+        with opened(f"http://127.0.0.1:{port}/job/{identity}", ready=READY) as shown:
+            assert cells(shown, "live-nodes", 1) == ["live"] * NODES
+            assert shown.run("document.querySelectorAll('button').length") == 0, "without --control it only shows"
+            assert_light_and_dark(shown)
+            assert_usable(shown)
+            # A reader who is in a table stays there while the page changes.
+            shown.run("document.querySelector('#part-nodes .wide').focus()")
+            before, log = shown.run("window.refreshed"), shown.run("document.getElementById('log').textContent")
+            job.go_on()
+            wait_for(shown, f"window.refreshed > {before + 1}")
+            assert shown.run("document.activeElement === document.querySelector('#part-nodes .wide')")
+            wait_for(shown, "document.getElementById('state').textContent.includes('finished')")
+            assert shown.run("document.getElementById('log').textContent") != log
+            assert shown.run("document.querySelector('#part-report #phases tbody tr') !== null")
+        job.join(120)
+        with opened(f"http://127.0.0.1:{port}/", ready=READY) as shown:
+            assert f"sort to {disk}/out" in cells(shown, "past-jobs", 0)
+        assert_same(cluster, disk, job.done, disk / "a", layout=RECORDS)
+
+
+def assert_usable(shown):
+    nodes = shown.accessible()
+    assert not [node for node in nodes if node[0].lower() in CONTROLS and not node[1]]
+    assert {"main", "navigation", "banner", "heading", "table", "status", "image"} <= {role for role, _ in nodes}
+    levels = shown.run("[...document.querySelectorAll('h1,h2,h3')].map((one) => +one.tagName[1])")
+    assert levels[0] == 1 and all(after <= before + 1 for before, after in zip(levels, levels[1:]))  # noqa: B905, RUF007
+    wanted, reached = shown.run("document.querySelectorAll('a,button,input,select,textarea,.wide').length"), set()
+    for _ in range(3 * wanted):
+        shown.press("Tab")
+        place = shown.run(
+            "(() => { const one = document.activeElement; return one === document.body ? null : "
+            "[[...document.querySelectorAll('*')].indexOf(one), getComputedStyle(one).outlineStyle]; })()"
+        )
+        if place is None:
+            break
+        assert place[1] == "solid", place
+        reached.add(place[0])
+    assert len(reached) >= wanted
+
+
+def test_the_token_stops_and_resumes_jobs_and_excludes_nodes(cluster, disk):
+    ascot.gen(200_000, to=disk / "a")
+    with dash("--control") as (port, token), Job(cluster, disk) as job:
+        url = f"http://127.0.0.1:{port}/job/{identity_of(disk)}"
+        with opened(url, ready=READY) as shown:
+            assert_usable(shown)
+            click = "document.querySelector('button[data-do={}]').click()"
+            # The browser reports that an answer was no success, as it should be here.
+            shown.run(click.format("stop"))
+            told = wait_for(shown, "document.getElementById('answer').textContent")
+            assert "token is missing or wrong" in told
+            assert not list((disk / "out.job").glob("request-*"))
+            shown.complaints.clear()
+            shown.run(f"document.getElementById('token').value = {token!r}")
+            node = shown.run("document.getElementById('node').value")
+            shown.run(click.format("exclude"))
+            wait_for(shown, "document.getElementById('answer').textContent.includes('asked to exclude')")
+            job.go_on()
+            wait_for(shown, "[...document.querySelectorAll('#live-nodes td')].some((one) => "
+                     "one.textContent === 'excluded')")  # fmt: skip
+            shown.run(click.format("stop"))
+            wait_for(shown, "document.getElementById('answer').textContent.includes('asked to stop')")
+            job.go_on()
+            wait_for(shown, "document.getElementById('state').textContent.includes('interrupted')")
+            job.join(120)
+            assert "stopped by a request" in str(job.error)
+            status = json.loads((disk / "out.job" / "status.json").read_text())
+            assert status["state"] == "interrupted" and "stopped by a request" in status["error"]
+            excluded = [one["name"] for one in status["nodes"] if one["state"] == "excluded"]
+            assert excluded == [node]
+        with opened(url, ready=READY) as shown:
+            # A request to the run that has ended does not stop the next one. The token is known to a tab alone.
+            watching.ask(str(disk / "out.job"), "stop")
+            assert shown.run("document.getElementById('token').value") == ""
+            shown.run(f"document.getElementById('token').value = {token!r}")
+            shown.run(click.format("resume"))
+            wait_for(shown, "document.getElementById('answer').textContent.includes('being resumed')")
+            wait_for(shown, "document.getElementById('state').textContent.includes('finished')", 120)
+    assert ascot.check(sorted((disk / "out").iterdir()), layout=RECORDS).records == 200_000
+
+
+def test_a_sort_is_started_by_the_form(cluster, disk):
+    ascot.gen(20_000, to=disk / "a")
+    with dash("--control") as (port, token), opened(f"http://127.0.0.1:{port}/", ready=READY) as shown:
+        fields = {"inputs": disk / "a", "output": disk / "out", "layout": "fixed", "length": "100", "start": "0",
+                  "stop": "10", "address": cluster.address, "memory": "480MiB"}  # fmt: skip
+        for name, value in {**fields, "output": ""}.items():
+            shown.run(f"document.querySelector('[name={name}]').value = {str(value)!r}")
+        shown.run(f"document.getElementById('token').value = {token!r}")
+        shown.run("document.querySelector('button[data-do=start]').click()")
+        wait_for(shown, "document.getElementById('answer').textContent.includes('name the inputs and the output')")
+        shown.complaints.clear()
+        shown.run(f"document.querySelector('[name=output]').value = {str(fields['output'])!r}")
+        shown.run("document.querySelector('button[data-do=start]').click()")
+        wait_for(shown, "document.getElementById('answer').textContent.includes('being started')")
+        wait_for(shown, "document.getElementById('part-started').textContent.includes('sorted 20,000 records')", 120)
+    assert ascot.check(sorted((disk / "out").iterdir()), layout=RECORDS).is_sorted
+
+
+# ---------------------------------------------------------------- who may ask
+
+
+@pytest.fixture
+def kept(disk):
+    """The list of jobs with a job that runs, as far as its files say."""
+    identity, place = "a" * 32, disk / "<b onclick=x>&.job"
+    place.mkdir()
+    node = {"name": "n0", "state": "live", "reason": "", "quiet_seconds": 0.1, "workers": 1, "now": {}}
+    status = {
+        "version": 1, "job": identity, "kind": "sort", "state": "running", "error": "", "output": str(place)[:-4],
+        "total_bytes": 10, "began": time.time(), "written": time.time() + 600,
+        "driver": {"host": os.uname().nodename, "process": os.getpid()}, "phase": "start", "detail": "",
+        "done_bytes": 0, "bytes_per_s": 0, "share": 0, "bound_by": "", "nodes": [node, {**node, "name": "n1"}],
+        "phases": [], "series": {}, "log": [[0.5, "<script>alert(1)</script>"]],
+    }  # fmt: skip
+    (place / "status.json").write_text(json.dumps(status))
+    registry.keep(identity, {"state": "running", "error": "", "began": 1, "changed": 1, "log": [], "kind": "sort",
+                             "directory": str(place), "output": status["output"], "report": None})  # fmt: skip
+    return identity, place
+
+
+def test_requests_need_the_token_and_come_from_the_page(kept):
+    identity, place = kept
+    stop = ("/control/stop", {"job": identity})
+
+    def asked():
+        return [json.loads(path.read_text()) for path in place.glob("request-*.json")]
+
+    with dash() as (port, _):
+        status, told, _ = ask(port, *stop, Authorization="Bearer ")
+        assert (status, "only reads" in told, asked()) == (403, True, [])
+    with dash("--control") as (port, token):
+        good = {"Authorization": f"Bearer {token}"}
+        for wrong in (
+            {}, {"Authorization": "Bearer "}, {"Authorization": f"Bearer {token}x"}, {"Authorization": token},
+            {"Authorization": f"Bearer {token[:-1]}"}, {**good, "Origin": "http://evil.example"},
+            {**good, "Origin": "null"}, {**good, "Sec_Fetch_Site": "cross-site"},
+            {**good, "Content_Type": "text/plain"}, {**good, "Host": f"evil.example:{port}"},
+            {**good, "Host": "127.0.0.1"}, {**good, "Origin": f"http://127.0.0.1:{port + 1}"},
+        ):  # fmt: skip
+            status, told, _ = ask(port, *stop, **wrong)
+            assert (status, asked()) == (403, []), (wrong, told)
+        for name, fields in (("stop", {"job": "b" * 32}), ("stop", []), ("stop", {"job": 1}), ("other", {}),
+                             ("exclude", {"job": identity, "node": "n7"}), ("resume", {"job": identity}),
+                             ("start", {"inputs": "relative", "output": "/x"})):  # fmt: skip
+            status, told, _ = ask(port, f"/control/{name}", fields, **good)
+            assert status == 400 and "Refused" in told, (name, told)
+        assert ask(port, "/control/stop", {"job": "x" * 70_000}, **good)[0] == 400
+        assert asked() == []
+        # Nothing is changed by a request to read.
+        assert ask(port, f"/control/stop?job={identity}&token={token}", **good)[0] == 404
+        status, told, _ = ask(port, *stop, **good, Origin=f"http://localhost:{port}")
+        assert status == 200 and asked() == [{"request": "stop"}], told
+        status, told, _ = ask(port, "/control/exclude", {"job": identity, "node": "n1"}, **good)
+        assert status == 200 and {"request": "exclude", "node": "n1"} in asked()
+
+
+def test_pages_answer_to_names_of_the_loopback_alone(kept):
+    identity, _ = kept
+    with dash() as (port, _):
+        for path in ("/", "/parts", f"/job/{identity}", f"/job/{identity}/parts", "/style.css", "/live.js"):
+            status, body, headers = ask(port, path)
+            assert status == 200 and headers["X-Content-Type-Options"] == "nosniff", path
+            assert "default-src 'none'" in headers["Content-Security-Policy"]
+            assert "<script>alert" not in body and "<b onclick" not in body
+            assert ask(port, path, Host=f"evil.example:{port}")[0] == 403
+        for path in ("/x", "/job/../x", f"/job/{'b' * 32}", "//evil.example", "/live.js/../dash.py"):
+            assert ask(port, path)[0] == 404
+        # It listens on the loopback alone.
+        listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        assert f"0100007F:{port:04X}" in listening and f"00000000:{port:04X}" not in listening
+
+
+def test_drivers_that_are_gone_or_silent_are_shown_as_such(kept):
+    identity, place = kept
+    status = json.loads((place / "status.json").read_text())
+    with dash(place) as (port, _):
+        shown = {"pid": {"driver": {**status["driver"], "process": 1 << 22}}, "old": {"written": time.time() - 100}}
+        for change, word in ((shown["pid"], "interrupted"), (shown["old"], "silent"), ({}, "running")):
+            (place / "status.json").write_text(json.dumps({**status, **change}))
+            assert word in json.loads(ask(port, f"/job/{identity}/parts")[1])["state"]
+        for damaged in ("", "{", "[]", "{}", json.dumps({"version": 1}), json.dumps({**status, "nodes": 3})):
+            (place / "status.json").write_text(damaged)
+            assert ask(port, "/")[0] == 200
+            assert ask(port, f"/job/{identity}")[0] in (200, 404, 500)
+        # Directories that are named are shown without the list of jobs.
+        registry.forget(identity)
+        (place / "status.json").write_text(json.dumps(status))
+        assert identity in ask(port, "/")[1]
+
+
+def test_a_python_without_the_package_is_refused(disk):
+    told = run("dash", expect=2, env={**os.environ, "ASCOT_PYTHON": str(disk / "none")}).stderr
+    assert "ascot dash needs Python with Ascot" in told and "pip install 'ascot[cluster]==" in told
+    told = run("dash", "--port", "70000", expect=2).stderr
+    assert "--port 70000 is no port" in told
