@@ -10,7 +10,7 @@ import time
 import ascot
 import ascot.cluster
 import pytest
-from ascot.cluster import registry, sampling, series, watching
+from ascot.cluster import manifest, registry, sampling, series, watching
 from page_browser import opened
 from ray_machines import MIB, NODES, At, assert_same, cluster_sort
 
@@ -220,6 +220,15 @@ def test_a_node_is_excluded_on_request_and_the_job_goes_on(cluster, disk):
     log = registry.entries()[0]["log"]
     assert any("refused: exclude none" in line for _, line in log)
     assert any(f"{at.acted} is excluded: a user asked for it" in line for _, line in log)
+
+
+def test_a_job_directory_is_removed_with_requests_and_states_that_are_not_whole(disk):
+    opened_job = manifest.JobDirectory.create(str(disk / "job"), {"job": "00"})
+    watching.ask(str(disk / "job"), "stop")
+    for name in ("status.json", "status.json.7.new", "request-1.json.7.new"):
+        (disk / "job" / name).write_text("{")
+    opened_job.remove()
+    assert os.listdir(disk) == []
 
 
 def test_the_list_of_jobs_keeps_the_newest_that_have_ended(monkeypatch, disk):

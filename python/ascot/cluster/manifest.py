@@ -212,8 +212,10 @@ class JobDirectory:
         self.close()
         for name in FILES:
             _unlink(os.path.join(self.path, name))
-        for name in glob(os.path.join(escape(self.path), "request-*.json*")):
-            _unlink(name)
+        # A driver that was killed may have left a state that is not whole.
+        for pattern in ("request-*.json*", "status.json.*"):
+            for name in glob(os.path.join(escape(self.path), pattern)):
+                _unlink(name)
         _remove_empty(self.path)
 
     def close(self) -> None:
