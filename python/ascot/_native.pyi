@@ -14,6 +14,7 @@ __all__ = [
     "Index",
     "IndexWriter",
     "PartitionFiles",
+    "SpilledChunks",
     "StreamJob",
     "Table",
     "Trace",
@@ -33,6 +34,7 @@ __all__ = [
     "generate",
     "index_get",
     "index_range",
+    "join_chunks",
     "lab_disk",
     "lab_net",
     "lab_sorts",
@@ -56,12 +58,14 @@ __all__ = [
     "remove_leftovers",
     "resume",
     "sample_chunk",
+    "seal_chunk",
     "seconds_text",
     "simulate",
     "sort",
     "sort_partition",
     "sort_source",
     "sort_to_batches",
+    "spill_chunk",
     "split",
     "stop_all",
     "sum_records",
@@ -109,8 +113,13 @@ def make_batch(
 def sum_records(options: dict[str, Any], records: bytes) -> tuple[int, int, str]: ...
 def remove_leftovers(dirs: list[str]) -> None: ...
 def sort_partition(
-    options: dict[str, Any], dir: _Path, job: bytes, destination: int, partition: int, chunks: int
+    options: dict[str, Any], dir: _Path, job: bytes, destination: int, partition: int, chunks: int, as_view: bool
 ) -> _Told: ...
+def spill_chunk(
+    options: dict[str, Any], bounds: bytes, span: dict[str, Any], longest: int, view: _Path
+) -> tuple[_Told, list[int]]: ...
+def seal_chunk(view: _Path, sizes: list[int]) -> int: ...
+def join_chunks(chunks: list[tuple[str, int]], view: _Path) -> tuple[int, int, str]: ...
 def plan(options: dict[str, Any]) -> _Told: ...
 def plan_cluster(options: dict[str, Any], nodes: int) -> _Told: ...
 def cheapest_cluster(options: dict[str, Any], within_seconds: float | None, most_nodes: int) -> _Told: ...
@@ -200,6 +209,11 @@ class PartitionFiles:
     def sync(self) -> None: ...
     def remove_partition(self, partition: int) -> None: ...
     def remove(self) -> None: ...
+
+@final
+class SpilledChunks:
+    def __new__(cls, chunks: list[tuple[str, int]], memory_bytes: int, readers: int) -> SpilledChunks: ...
+    def read(self, partition: int, offset: int, len: int) -> bytes: ...
 
 @final
 class Flow:

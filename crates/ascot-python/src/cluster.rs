@@ -8,7 +8,7 @@ use ascot_io::Unpoisoned;
 use ascot_sort::shuffle::batch::{batch_bytes, write_batch};
 use ascot_sort::shuffle::connect::SharedFiles;
 use ascot_sort::shuffle::{self, BatchNumber, Bounds, ChunkSpan, JobId, PartitionPieces, Shuffle, bounds};
-use ascot_sort::{Input, Removal, SortError, SortRequest, Writes};
+use ascot_sort::{Input, Output, Removal, SortError, SortRequest, Writes};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -30,7 +30,8 @@ pub struct SpanOptions {
 }
 
 impl SpanOptions {
-    fn span(self) -> ChunkSpan {
+    /// The chunk.
+    pub fn span(self) -> ChunkSpan {
         let SpanOptions { path, start, end, size, position } = self;
         ChunkSpan { path, start, end, size, position }
     }
@@ -303,8 +304,8 @@ pub fn remove_leftovers(py: Python<'_>, dirs: Vec<PathBuf>) -> PyResult<()> {
     Ok(())
 }
 
-/// Sorts a partition of a destination that has all batches of `chunks` chunks to the output of the options; returns
-/// the report.
+/// Sorts a partition of a destination that has all batches of `chunks` chunks to the output of the options, a file or
+/// a view; returns the report.
 #[pyfunction]
 pub fn sort_partition(
     py: Python<'_>,
@@ -314,12 +315,18 @@ pub fn sort_partition(
     destination: u32,
     partition: u32,
     chunks: u32,
+    as_view: bool,
 ) -> PyResult<Told> {
     let finished = run(py, None, |observer, cancel| -> Result<_, Failure> {
         let pieces = PartitionPieces::open(&dir, job, destination, partition, chunks)?;
         let (inputs, output, records) = (vec![Input::Program], options.output()?, options.records.records()?);
-        let request = options.request_with(inputs, output, records, Writes::SpillsAndOutput)?;
-        Ok(shuffle::sort_partition(&request, pieces, observer, cancel)?)
+        let request = options.request_with(inputs, output.clone(), records, Writes::SpillsAndOutput)?;
+        Ok(match output {
+            Output::Path(view) if as_view => {
+                shuffle::view_partition(&request, pieces, &view, observer, cancel)?
+            }
+            _ => shuffle::sort_partition(&request, pieces, observer, cancel)?,
+        })
     })?;
     told_of(finished)
 }

@@ -20,6 +20,7 @@ mod arrow;
 mod cluster;
 mod cluster_connections;
 mod cluster_plans;
+mod cluster_pull;
 mod errors;
 mod index_batches;
 mod indexes;
@@ -55,6 +56,8 @@ mod _native {
     use super::cluster_connections::{BatchSender, BatchServer};
     #[pymodule_export]
     use super::cluster_plans::{cheapest_cluster, plan_cluster};
+    #[pymodule_export]
+    use super::cluster_pull::{SpilledChunks, join_chunks, seal_chunk, spill_chunk};
     #[pymodule_export]
     use super::index_batches::{index_get, index_range};
     #[pymodule_export]

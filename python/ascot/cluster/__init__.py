@@ -10,6 +10,7 @@ Needs Ray: `pip install ascot[cluster]`.
 from ascot.cluster.jobs import Finished, map_reduce, remove, resume, sort
 from ascot.cluster.reports import ClusterReport, NodeShare, Phase, Stage
 from ascot.cluster.series import Series
+from ascot.cluster.whole import open_parts
 
 __all__ = [
     "ClusterReport",
@@ -19,6 +20,7 @@ __all__ = [
     "Series",
     "Stage",
     "map_reduce",
+    "open_parts",
     "remove",
     "resume",
     "sort",

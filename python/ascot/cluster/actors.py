@@ -27,7 +27,7 @@ from ascot.cluster.sampling import Sampler, Written, doing
 from ascot.cluster.transport import LONGEST_BATCH, Transport, transport_of
 from ascot.errors import AscotError, FileError, FileMissing
 
-__all__ = ["SPILLS", "UNFINISHED", "Worker", "Writer", "remove_files"]
+__all__ = ["SPILLS", "UNFINISHED", "Worker", "Writer", "part_bytes", "remove_chunk", "remove_files"]
 
 # The directory for spills of sorts, beside destinations.
 SPILLS = "sorting"
@@ -75,6 +75,22 @@ def remove_files(directory: str, pattern: str) -> None:
     for name in glob(os.path.join(escape(directory), pattern)):
         with suppress(OSError):
             os.unlink(name)
+
+
+def part_bytes(name: str) -> int:
+    """Bytes of a part: of a file, or of all files of a view."""
+    if not os.path.isdir(name):
+        return os.path.getsize(name)
+    with os.scandir(name) as files:
+        return sum(one.stat().st_size for one in files)
+
+
+def remove_chunk(name: str) -> None:
+    """Removes a part or a chunk that is a view, if there is one."""
+    for pattern in ("view.*", "run-*.run", "partitions"):
+        remove_files(name, pattern)
+    with suppress(OSError):
+        os.rmdir(name)
 
 
 class RecordMapper:
@@ -198,7 +214,7 @@ class Worker:
         }
 
     def sort(self, options: dict[str, Any], place: dict[str, Any], partition: int, chunks: int) -> Any:
-        """Sorts a partition to the output of `options`; returns the report."""
+        """Sorts a partition to the output of `options`, a file or a view; returns the report."""
         job = bytes.fromhex(self._settings["job"])
         directory, destination = place["directory"], place["number"]
         began = monotonic()
@@ -214,8 +230,14 @@ class Worker:
             return self._reduce(options, partition, sort)
 
         def sort(options: dict[str, Any]) -> dict[str, Any]:
-            told = _native.sort_partition(options, directory, job, destination, partition, chunks)[0]
+            as_view: bool = self._settings["views"]
+            if as_view:
+                # A worker that ended before the journal had the part may have left it.
+                remove_chunk(options["output"])
+            told = _native.sort_partition(options, directory, job, destination, partition, chunks, as_view)[0]
             result: dict[str, Any] = json.loads(told)["result"]
+            if as_view:
+                result["file_bytes"] = part_bytes(options["output"])
             return result
 
         with doing("sorting"):

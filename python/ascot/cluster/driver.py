@@ -421,15 +421,8 @@ class Driver:
         if error is not None:
             raise error
         chunk, own = call.number, Sum(told["records"], told["bytes"], int(told["sum"], 16))
-        before = self._done.chunk_sums.get(chunk)
-        if before is not None:
-            self._mapped_again += self._spans[chunk].bytes
+        if self._is_again(chunk, own):
             self._sent_again += told["sent_bytes"]
-            if before != own:
-                raise errors.InvalidRequest(
-                    f"{self._spans[chunk].path}: a chunk that was mapped again gave other records\n  start the job "
-                    "again when no program writes to its inputs, and with functions that give the same each time"
-                )
         self._repeated += told["repeated"]
         done = [one for one in told["done"] if not self._done.destinations[one].lost]
         if done:
@@ -441,6 +434,19 @@ class Driver:
             self._take_fault(number, fault, running)
         if self._targets(chunk):
             self._again("chunk", chunk, queue)
+
+    def _is_again(self, chunk: int, own: Sum) -> bool:
+        """Whether a chunk that was mapped had been mapped before."""
+        before = self._done.chunk_sums.get(chunk)
+        if before is None:
+            return False
+        self._mapped_again += self._spans[chunk].bytes
+        if before != own:
+            raise errors.InvalidRequest(
+                f"{self._spans[chunk].path}: a chunk that was mapped again gave other records\n  start the job "
+                "again when no program writes to its inputs, and with functions that give the same each time"
+            )
+        return True
 
     def _take_fault(self, number: int, fault: BaseException, running: dict[Any, Call]) -> None:
         """A writer did not append a batch."""

@@ -38,7 +38,7 @@ class Fleet:
         self.lost: list[tuple[str, str]] = []
         self._job: str = job["job"]
         self._workers: int = job["shape"]["workers"]
-        names = ("options", "job", "shape", "usual_temp", "transport")
+        names = ("options", "job", "shape", "usual_temp", "transport", "views", "shuffle")
         # The secret is that of this run, and is stored nowhere.
         secret = token_bytes(32) if job["transport"] == "direct" else b""
         self.settings = {"secret": secret, **{name: job[name] for name in names}}
@@ -65,7 +65,8 @@ class Fleet:
                 )
 
     def _place_writer(self, node: Node) -> None:
-        node.place_writer(self._job, self.settings["secret"], self.settings["shape"]["batch_bytes"])
+        shuffle, shape = self.settings["shuffle"], self.settings["shape"]
+        node.place_writer(self._job, shuffle, self.settings["secret"], shape["batch_bytes"])
 
     def _answers(self, call: Callable[[Node], Any]) -> list[tuple[Node, Any]]:
         """The answers of all nodes; a node without one is excluded."""

@@ -304,8 +304,8 @@ class PairMapper:
 class Groups:
     """Reads sorted pairs, the values of one key after another."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, prefix: int) -> None:
+        self._file, self._prefix = file, prefix
         # The error of the file: functions that ask for values see it first.
         self.failed: OSError | None = None
         self._next = self._read()
@@ -320,7 +320,7 @@ class Groups:
         except OSError as error:
             self.failed = error
             raise
-        return rest[:key_length], rest[key_length:]
+        return rest[self._prefix : key_length], rest[key_length:]
 
     def __iter__(self) -> Iterator[tuple[bytes, Iterator[bytes]]]:
         while self._next is not None:
@@ -338,9 +338,9 @@ class Groups:
             yield value
 
 
-def reduced(functions: Functions, source: BinaryIO) -> Iterator[bytes]:
-    """What `reduce` gives for each key of a file of sorted pairs."""
-    groups = Groups(source)
+def reduced(functions: Functions, source: BinaryIO, prefix: int = 0) -> Iterator[bytes]:
+    """What `reduce` gives for each key of a file of sorted pairs; the first `prefix` bytes are no part of a key."""
+    groups = Groups(source, prefix)
     for key, values in groups:
         try:
             yield from values_of(functions.reduce(key, values), "an output of reduce")

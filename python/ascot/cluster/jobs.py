@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from io import BufferedReader
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -18,9 +19,11 @@ from ascot.cluster.manifest import JobDirectory, Progress
 from ascot.cluster.memory import PROCESS_BYTES, shape_of
 from ascot.cluster.nodes import START_SECONDS, Node, connected, discover
 from ascot.cluster.parts import remove_parts
+from ascot.cluster.pull import PullDriver
 from ascot.cluster.reports import ClusterReport
 from ascot.cluster.transport import TRANSPORTS
 from ascot.cluster.watching import Watch
+from ascot.cluster.whole import open_parts
 from ascot.jobs import Request
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike
 from ascot.progress import ProgressLike, checked, reporter
@@ -33,7 +36,7 @@ MEMORY_SHARE = 0.5
 
 
 class Finished:
-    """A finished job on a cluster: its `report`, and the files that it wrote, in order, `outputs`."""
+    """A finished job on a cluster: its `report`, and the files or views that it wrote, in order, `outputs`."""
 
     __slots__ = ("outputs", "report")
 
@@ -42,6 +45,10 @@ class Finished:
 
     def __init__(self, report: ClusterReport, outputs: tuple[str, ...]) -> None:
         self.report, self.outputs = report, outputs
+
+    def open(self) -> BufferedReader:
+        """All outputs, one after another, as one binary file that can be read and sought."""
+        return open_parts(os.path.dirname(self.outputs[0]))
 
     def __repr__(self) -> str:
         return f"<ascot.cluster.Finished: {self.report.title()}>"
@@ -69,11 +76,14 @@ def sort(
     temp: PathLike | Sequence[PathLike] = (),
     compress: str = "auto",
     transport: str = "direct",
+    shuffle: str = "push",
+    output_as: str = "files",
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
 ) -> Finished:
     """Sorts files on a cluster to the directory `output`, whose files `part-00000`, ... are the result one after
-    another.
+    another. With `output_as="views"` the parts are views: sorted runs, which are merged when they are read
+    (`ascot.view`, or all parts at once: `open_parts`).
 
     `inputs` are paths or patterns of files that all nodes see under the same names, and so is `output`, which must
     not exist or be empty. `layout`, `key`, `reverse` and `stable` are those of `ascot.sort`; the layout is
@@ -90,6 +100,11 @@ def sort(
     `transport` is the way of records from node to node: `"direct"` for connections from port to port, or `"ray"` for
     calls of Ray where nodes may not open connections to each other.
 
+    `shuffle` is `"push"` or `"pull"`. With `"push"`, records are sent to the node of their partition as they are
+    read, and sorted there. With `"pull"`, they are sorted where they are read and stay there; partitions are merged
+    from all nodes, and need no memory of their size. A view is then one part, `part-00000`, whose runs are in the
+    directory `chunks` beside it: every record is written once.
+
     `job` is the directory of the job, by default `output` with `.job` at the end. If the job is interrupted, or ends
     with `Resumable`, `ascot.cluster.resume` continues it and `ascot.cluster.remove` removes it.
 
@@ -99,9 +114,10 @@ def sort(
     settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
     request = Request(_named(inputs), layout, key, arguments.flag("reverse", reverse), settings, "inputs")
     request.set_rows(False, stable=stable)
-    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport)
+    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle)
     whole = arguments.flag("uniform", uniform)
-    return _start(request, output, job, cluster, None, began, uniform=whole)
+    views = arguments.word("output_as", output_as, ("files", "views")) == "views"
+    return _start(request, output, job, cluster, None, began, uniform=whole, views=views)
 
 
 class Cluster(NamedTuple):
@@ -112,6 +128,7 @@ class Cluster(NamedTuple):
     workers_per_node: int | None
     partitions: int | None
     transport: str
+    shuffle: str
 
 
 def _start(
@@ -123,6 +140,7 @@ def _start(
     began: float,
     *,
     uniform: bool = False,
+    views: bool = False,
 ) -> Finished:
     """Starts a new job and runs it to its end."""
     options = request.options
@@ -135,6 +153,7 @@ def _start(
     given = arguments.maybe(arguments.memory, "memory_per_node", cluster.memory_per_node)
     address = arguments.text("address", cluster.address)
     transport = arguments.word("transport", cluster.transport, TRANSPORTS)
+    shuffle = arguments.word("shuffle", cluster.shuffle, ("push", "pull"))
     facts = _check(options, output, uniform)
     with connected(address) as ray:
         nodes = discover(ray)
@@ -151,6 +170,8 @@ def _start(
             "memory_per_node": memory,
             "shape": shape.to_json(),
             "uniform": uniform,
+            "views": views,
+            "shuffle": shuffle,
             "address": address,
             "transport": transport,
         }
@@ -175,6 +196,7 @@ def map_reduce(
     temp: PathLike | Sequence[PathLike] = (),
     compress: str = "auto",
     transport: str = "direct",
+    shuffle: str = "push",
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
 ) -> Finished:
@@ -191,7 +213,8 @@ def map_reduce(
     which `partition(key, partitions)` names, a number from 0 on.
 
     Functions must give the same for the same records: what is lost is mapped again. They are sent to the nodes with
-    the packages of Ray, and use modules that are installed there. The other arguments are those of `sort`.
+    the packages of Ray, and use modules that are installed there. With `shuffle="pull"` pairs stay sorted on the node
+    of `map` until `reduce` gets them, merged as they come. The other arguments are those of `sort`.
 
     Raises the exceptions of `sort`, and FunctionFailed, with the traceback and the position of the record, if a
     function raises an exception; then nothing is left of the job.
@@ -209,7 +232,7 @@ def map_reduce(
             "ascot.Fixed(LENGTH)"
         )
     functions = Functions(map, reduce, combine, partition)
-    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport)
+    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle)
     return _start(request, output, job, cluster, functions, began)
 
 
@@ -268,9 +291,13 @@ def remove(job: PathLike, *, address: str | None = None) -> None:
         with connected(described["address"] if address is None else address) as ray:
             places = [(one.number, one.directory) for one in done.destinations.values()]
             for node in discover(ray):
-                node.place_writer(described["job"])
+                node.place_writer(described["job"], described["shuffle"])
+                if described["shuffle"] == "pull":
+                    call = node.writer.remove_chunks.remote(sorted(done.spill_places))
+                else:
+                    call = node.writer.clean.remote(places)
                 try:
-                    _, error = node.answer(node.writer.clean.remote(places), START_SECONDS)
+                    _, error = node.answer(call, START_SECONDS)
                 except ray.exceptions.RayError as lost:
                     error = errors.AscotError(
                         f"node {node.name} does not answer: {first_line(lost)}\n  remove the job again once it does, "
@@ -308,7 +335,7 @@ def _run(attempt: Attempt) -> Finished:
             finished = _attempt(attempt, fleet, report, watch)
     except errors.AscotError as error:
         is_over = isinstance(error, errors.FunctionFailed)
-        if is_over or (not done.destinations and not done.parts):
+        if is_over or not (done.destinations or done.spills or done.parts):
             # Nothing was done yet, or what was done is of no use.
             opened.remove()
             remove_parts(described["staging"])
@@ -334,11 +361,12 @@ def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | Non
     described, done = attempt.described, attempt.done
     sizes = [size for _, size, _ in described["inputs"]]
     fleet.start(sizes)
-    if not done.destinations:
+    if not done.destinations and not done.spills and not (described["views"] and described["shuffle"] == "pull"):
         fleet.check_space(sum(sizes))
     if len(done.parts) == 0:
         os.makedirs(described["staging"], exist_ok=True)
-    driver = Driver(attempt.ray, fleet, attempt.opened, described, done, report, watch)
+    kind = PullDriver if described["shuffle"] == "pull" else Driver
+    driver = kind(attempt.ray, fleet, attempt.opened, described, done, report, watch)
     try:
         return driver.run(monotonic() - attempt.began)
     except errors.FunctionFailed:

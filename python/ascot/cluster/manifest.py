@@ -23,7 +23,7 @@ from typing import Any
 
 from ascot import errors
 
-__all__ = ["Destination", "JobDirectory", "Progress", "Span", "Sum", "spans_of", "sync_directory"]
+__all__ = ["Destination", "JobDirectory", "Progress", "Span", "Spill", "Sum", "spans_of", "sync_directory"]
 
 VERSION = 1
 FILES = ("job.json", "bounds", "journal", "lock", "status.json")
@@ -83,6 +83,15 @@ class Destination:
 
 
 @dataclass(slots=True)
+class Spill:
+    """A sorted chunk in a directory of a node, and the checksum that stands for its bytes."""
+
+    node: str
+    directory: str
+    check: int
+
+
+@dataclass(slots=True)
 class Sum:
     """Records, bytes, and a checksum that does not depend on the order of the records."""
 
@@ -101,6 +110,10 @@ class Progress:
 
     destinations: dict[int, Destination] = field(default_factory=dict)
     chunk_sums: dict[int, Sum] = field(default_factory=dict)
+    # Sorted chunks, of a job that pulls.
+    spills: dict[int, Spill] = field(default_factory=dict)
+    # The directories that have or had them.
+    spill_places: set[str] = field(default_factory=set)
     parts: dict[int, Sum] = field(default_factory=dict)
     # Bytes of the files of parts.
     part_bytes: dict[int, int] = field(default_factory=dict)
@@ -119,6 +132,13 @@ class Progress:
         elif kind == "lost":
             for number in event["destinations"]:
                 self.destinations[number].lost = True
+        elif kind == "spill":
+            self.chunk_sums.setdefault(event["number"], _sum(event))
+            self.spills[event["number"]] = Spill(event["node"], event["directory"], event["check"])
+            self.spill_places.add(os.path.dirname(event["directory"]))
+        elif kind == "spills lost":
+            for number in event["numbers"]:
+                self.spills.pop(number, None)
         elif kind == "part":
             self.parts[event["number"]] = _sum(event)
             self.part_bytes[event["number"]] = event["file_bytes"]

@@ -15,6 +15,7 @@ from typing import Any
 
 from ascot import errors
 from ascot.cluster.actors import Worker, Writer
+from ascot.cluster.spills import SpillServer, SpillWorker
 
 __all__ = ["START_SECONDS", "Node", "connected", "discover", "load_ray"]
 
@@ -133,13 +134,18 @@ class Node:
         options = {"num_cpus": cpus, "scheduling_strategy": here, "max_restarts": 0, "max_task_retries": 0}
         return self._ray.remote(actor).options(**options).remote(*arguments)
 
-    def place_writer(self, job: str, secret: bytes = b"", batch_bytes: int = 0) -> None:
-        """Starts the writer; it listens for workers that have a secret if there is one."""
-        self.writer = self._place(Writer, 0, job, self.address, secret, batch_bytes)
+    def place_writer(self, job: str, shuffle: str, secret: bytes = b"", batch_bytes: int = 0) -> None:
+        """Starts the writer; it listens for workers that have a secret if there is one. A job that pulls has a server
+        in its place."""
+        if shuffle == "pull":
+            self.writer = self._place(SpillServer, 0, job, self.address)
+        else:
+            self.writer = self._place(Writer, 0, job, self.address, secret, batch_bytes)
 
     def place_worker(self, settings: dict[str, Any], functions: bytes | None) -> Any:
         """Starts a worker of a sort, or of a job with functions."""
-        return self._place(Worker, 1, settings, functions)
+        kind = SpillWorker if settings["shuffle"] == "pull" else Worker
+        return self._place(kind, 1, settings, functions)
 
     def answer(self, call: Any, seconds: float = ANSWER_SECONDS) -> Any:
         """The answer of an actor of this node. Raises RayError if there is none in time."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import reduce
+from glob import escape, glob
 from typing import Any
 
 from ascot import _native, errors
-from ascot.cluster.actors import UNFINISHED, remove_files
+from ascot.cluster.actors import UNFINISHED, part_bytes, remove_chunk, remove_files
 from ascot.cluster.manifest import JobDirectory, Progress, Sum, sync_directory
 
-__all__ = ["Parts", "remove_parts"]
+__all__ = ["CHUNKS", "Parts", "remove_parts"]
+
+# The directory of the chunks to which a view of all of them refers, beside it.
+CHUNKS = "chunks"
 
 
 class Parts:
@@ -27,13 +31,13 @@ class Parts:
         return os.path.join(self._staging, f"part-{partition:05}")
 
     def check(self) -> None:
-        """Forgets parts of an earlier run whose files are gone or have another length."""
+        """Forgets parts of an earlier run that are gone or have another length."""
         if self._done.committed or not os.path.isdir(self._staging):
             return
         _remove_unfinished(self._staging)
         for number, size in list(self._done.part_bytes.items()):
             name = self.name(number)
-            if not os.path.exists(name) or os.path.getsize(name) != size:
+            if not os.path.exists(name) or part_bytes(name) != size:
                 self._done.take(self._directory.note(event="part lost", number=number))
 
     def commit(self) -> Sum:
@@ -73,6 +77,12 @@ def remove_parts(staging: str) -> None:
     """Removes the parts of a job that will not be continued, also those that are not in the journal yet."""
     if os.path.isdir(staging):
         _remove_unfinished(staging)
+        chunks = os.path.join(staging, CHUNKS)
+        _native.remove_leftovers([chunks])
+        for name in glob(os.path.join(escape(staging), "part-*")) + glob(os.path.join(escape(chunks), "chunk-*")):
+            remove_chunk(name)
+        with suppress(OSError):
+            os.rmdir(chunks)
         remove_files(staging, "part-*")
     with suppress(OSError):
         os.rmdir(staging)

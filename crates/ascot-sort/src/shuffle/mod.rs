@@ -11,6 +11,14 @@
 //!   reduce           the pieces of one partition, in the order of the inputs, sorted to a part of the output
 //! ```
 //!
+//! These push what is mapped to destinations. The other shuffle leaves sorted chunks where they are made, and reducers
+//! pull from them:
+//!
+//! ```text
+//!   spill_chunk      one chunk sorted to a view, and the bytes of each partition in it
+//!   spilled_chunks   consecutive chunks of a node as one merged sequence, any part of any partition of which is read
+//! ```
+//!
 //! A *chunk* is a byte range of an input, a *destination* a set of partitions kept in one directory of one node. Batches
 //! are numbered (chunk, destination, number), and the same chunk always makes the same batches, so that a chunk may be
 //! mapped again after a fault.
@@ -28,14 +36,18 @@ mod entries;
 pub mod partition_files;
 pub mod reduce;
 pub mod sample;
+pub mod spill_chunk;
+pub mod spilled_chunks;
 
 pub use batch::{BatchNumber, JobId};
 pub use bounds::{Bounds, Place};
 pub use chunk_mapper::{ChunkMapper, MappedChunk};
 pub use chunk_reader::{ChunkSpan, check_inputs, read_chunk};
 pub use partition_files::PartitionFiles;
-pub use reduce::{PartitionPieces, sort_partition};
+pub use reduce::{PartitionPieces, sort_partition, view_partition};
 pub use sample::sample_chunk;
+pub use spill_chunk::{SpillChunks, join_chunks, seal_chunk};
+pub use spilled_chunks::SpilledChunks;
 
 use ascot_record::checksum::RecordSum;
 use ascot_record::layout::Layout;

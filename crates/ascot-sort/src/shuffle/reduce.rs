@@ -4,6 +4,8 @@
 //!   batches (log) ─▶ pieces of the partition, by chunk and number ─▶ bytes, checked ─▶ sort ─▶ part of the output
 //! ```
 //!
+//! A part is a sorted file, or a view: the sorted runs of the partition, which are merged when they are read.
+//!
 //! Invariants: the sort gets the records in the order of the inputs, so that equal keys keep it. Every piece is read
 //! whole and its checksum is that of the mapper, or the sort fails and writes nothing.
 
@@ -18,6 +20,7 @@ use ascot_model::report::Report;
 use super::batch::{BatchNumber, JobId};
 use super::partition_files::{Received, StoredPiece, partition_path, read_log};
 use crate::api::{Cancel, Observer, SortError, SortRequest};
+use crate::jobs;
 use crate::plan::RunOptions;
 
 /// The pieces of a partition.
@@ -78,6 +81,28 @@ pub fn sort_partition(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
+    with_pieces(pieces, |options| jobs::sort::sort(request, options, observer, cancel))
+}
+
+/// Sorts a partition to runs, which become the view `view`; otherwise as [`sort_partition`].
+///
+/// # Errors
+/// Those of [`sort_partition`] and of making a view.
+pub fn view_partition(
+    request: &SortRequest,
+    pieces: PartitionPieces,
+    view: &Path,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    with_pieces(pieces, |options| jobs::sort::make_view(request, view, options, observer, cancel))
+}
+
+/// Runs a job whose input is a partition.
+fn with_pieces(
+    pieces: PartitionPieces,
+    job: impl FnOnce(&RunOptions) -> Result<Report, SortError>,
+) -> Result<Report, SortError> {
     let failure = Arc::new(Mutex::new(None));
     let source = PieceSource {
         pieces,
@@ -88,8 +113,7 @@ pub fn sort_partition(
         failure: failure.clone(),
     };
     let program = ProgramStreams::new(Some(Box::new(source)), None);
-    let result =
-        crate::jobs::sort::sort(request, &RunOptions { program, ..RunOptions::default() }, observer, cancel);
+    let result = job(&RunOptions { program, ..RunOptions::default() });
     match failure.lock().unpoisoned().take() {
         Some(error) => Err(SortError::Io(error)),
         None => result,

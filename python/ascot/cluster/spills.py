@@ -1,0 +1,409 @@
+"""The processes of a job that pulls, on a node: workers, which sort chunks to the disk of the node and merge
+partitions, and one server, which merges the chunks of the node when a partition is fetched.
+
+    map      chunk ─▶ sorted runs, a view ─▶ chunk-00012.0/ on the disk of the node
+    fetch    chunks of the node ─▶ merged bytes of a partition ─ batches ─▶ a pipe for each source ─▶ merge ─▶ part
+
+A fetch names the chunks, the partition, the offset and the length: it may be repeated, and the server keeps nothing
+that it needs for the next one.
+
+Invariants: a record is written once until it is in a part. A worker asks for at most WINDOW batches of each source
+ahead. An input that was not fetched whole gives no part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from threading import Thread
+from time import monotonic
+from typing import Any, BinaryIO
+
+from ascot import _native
+from ascot.cluster.actors import (
+    BUFFER_BYTES,
+    SPILLS,
+    UNFINISHED,
+    Worker,
+    Writer,
+    guarded,
+    part_bytes,
+    remove_chunk,
+    remove_files,
+)
+from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
+from ascot.errors import AscotError, FileMissing
+
+__all__ = ["SpillServer", "SpillWorker"]
+
+WINDOW = 2
+# The shares of a worker's memory for the sort of a chunk, and for its longest record.
+SPILL_SHARE = 5 / 8
+LONGEST_SHARE = 1 / 16
+LONGEST_BYTES_MIN = 1 << 20
+# The least memory of a merge, bytes.
+MERGE_BYTES_MIN = 8 << 20
+# Pairs are sorted by partition first: its number comes before the key.
+PARTITION = struct.Struct(">I")
+
+
+class PairSpiller(PairMapper):
+    """Maps chunks with the functions of a program, and sorts the pairs by partition and key."""
+
+    def spill(
+        self, span: dict[str, Any], options: dict[str, Any], directory: str
+    ) -> tuple[dict[str, Any], list[int]]:
+        """Sorts the pairs of a chunk to a view; returns its report and the bytes of each partition."""
+        sizes = [0] * self._partitions
+        self.reading = 0.0
+
+        def records() -> Iterator[bytes]:
+            waiting = bytearray()
+            for key, value in self._combined(self._mapped(span)):
+                partition = self._partition(key)
+                head = HEAD.pack(HEAD.size // 2 + PARTITION.size + len(key) + len(value), PARTITION.size + len(key))
+                record = head + PARTITION.pack(partition) + key + value
+                sizes[partition] += len(record)
+                waiting += record
+                if len(waiting) >= BUFFER_BYTES:
+                    yield bytes(waiting)
+                    waiting.clear()
+            yield bytes(waiting)
+
+        with piped() as (read, write):
+            own = {**pair_options(options), "inputs": [path_of(read)], "stable": True}
+
+            def sorted_pairs() -> tuple[str, str, list[str]]:
+                try:
+                    return _native.make_view(own, directory, None)
+                finally:
+                    # Nothing more is read: writing ends with an error.
+                    read.close()
+
+            job = Job(sorted_pairs)
+            try:
+                with suppress(BrokenPipeError):
+                    for one in records():
+                        write_all(write.descriptor, one)
+            finally:
+                # The job ends at the end of the pipe, also if a function raised an exception.
+                write.close()
+                told = job.result()
+        return told, sizes
+
+
+class Descriptor:
+    """An end of a pipe, closed once."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def close(self) -> None:
+        """Closes it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+
+
+@contextmanager
+def piped() -> Iterator[tuple[Descriptor, Descriptor]]:
+    """A pipe: its end for reading, and its end for writing."""
+    read, write = map(Descriptor, os.pipe())
+    try:
+        yield read, write
+    finally:
+        read.close()
+        write.close()
+
+
+def path_of(end: Descriptor) -> str:
+    """The name by which a job of this process opens a pipe."""
+    return f"/proc/self/fd/{end.descriptor}"
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Writes bytes to a pipe."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+class Job:
+    """A native job on a thread of its own."""
+
+    def __init__(self, work: Callable[[], tuple[str, str, list[str]]]) -> None:
+        self._told: dict[str, Any] = {}
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], tuple[str, str, list[str]]]) -> None:
+        try:
+            self._told = json.loads(work()[0])["result"]
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> dict[str, Any]:
+        """The result in its report. Waits for its end, and raises its exception."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._told
+
+
+class Source(Thread):
+    """Fetches a partition from a node, and writes it to a pipe."""
+
+    def __init__(self, fetch: Callable[[int], Any], size: int, write: Descriptor) -> None:
+        super().__init__(daemon=True)
+        self._ray: Any = import_module("ray")
+        self._fetch, self._size, self._write = fetch, size, write
+        self.error: BaseException | None = None
+        self.bytes = 0
+
+    def run(self) -> None:
+        """Fetches all batches, each as soon as there is space in the window."""
+        waiting: deque[Any] = deque()
+        asked = 0
+        try:
+            while True:
+                while len(waiting) < WINDOW:
+                    waiting.append(self._fetch(asked))
+                    asked += self._size
+                batch, error = self._ray.get(waiting.popleft())
+                if error is not None:
+                    raise error
+                write_all(self._write.descriptor, batch)
+                self.bytes += len(batch)
+                if len(batch) < self._size:
+                    return
+        except BrokenPipeError:
+            # The merge has ended with an error of its own.
+            return
+        except BaseException as error:
+            # An exception of Ray may hold what another process cannot load.
+            line = (str(error).splitlines() or [type(error).__name__])[0]
+            self.error = error if isinstance(error, AscotError) else ConnectionError(line)
+        finally:
+            self._write.close()
+
+
+class SpillWorker(Worker):
+    """Sorts chunks and merges partitions, one at a time."""
+
+    def begin(self, bounds: bytes) -> Any:
+        """Prepares the mapping of chunks."""
+        options, shape = self._settings["options"], self._settings["shape"]
+        job = bytes.fromhex(self._settings["job"])
+        self._bounds = bounds
+        if self._packed is None:
+            return None, None
+        self._mapper, error = guarded(lambda: PairSpiller(options, self._own_functions(), job, shape))
+        return None, error
+
+    def spill(self, span: dict[str, Any], directory: str) -> Any:
+        """Sorts a chunk to a view in a directory that is there; returns its records, its check and the seconds."""
+        began = monotonic()
+        share = self._settings["shape"]["sort_bytes"]
+        options = {**self._settings["options"], "temp": [], "memory": int(share * SPILL_SHARE)}
+
+        def spilled() -> dict[str, Any]:
+            parent = os.path.dirname(directory)
+            # The directory of a volume that was unmounted gets no chunks.
+            if not os.path.isdir(parent):
+                raise FileMissing(f"{parent}: No such file or directory", filename=parent)
+            if self._packed is None:
+                longest = max(LONGEST_BYTES_MIN, int(share * LONGEST_SHARE))
+                told, sizes = _native.spill_chunk(options, self._bounds, span, longest, directory)
+                result = json.loads(told[0])["result"]
+            else:
+                result, sizes = self._mapper.spill(span, options, directory)
+            check = _native.seal_chunk(directory, sizes)
+            sums = {name: result[name] for name in ("records_in", "bytes_in", "checksum")}
+            return {**sums, "check": check, "seconds": monotonic() - began, "directory": directory}
+
+        result = guarded(spilled)
+        self._peaks.look()
+        return result
+
+    def merge(self, options: dict[str, Any], sources: list[tuple[str, Any]], partition: int) -> Any:
+        """Merges a partition from the chunks of `sources`, each a group and its server, to the output of `options`.
+
+        Returns the report, or the faults of sources: each a group and its exception.
+        """
+        began = monotonic()
+        result, error = guarded(lambda: self._merge(options, sources, partition))
+        self._peaks.look()
+        if result is not None:
+            result["took"] = monotonic() - began
+        return result, error
+
+    def _merge(self, options: dict[str, Any], sources: list[tuple[str, Any]], partition: int) -> dict[str, Any]:
+        shape, output = self._settings["shape"], options["output"]
+        share = shape["sort_bytes"] // 2
+        count = max(1, len(sources))
+        # Batches that wait and that are written to the pipe have at most half of the memory.
+        size = max(1 << 16, min(shape["batch_bytes"], share // (2 * count * (WINDOW + 1))))
+        own = {**options, "merge": True, "memory": max(MERGE_BYTES_MIN, share - count * (WINDOW + 1) * size)}
+        for spills in options["temp"]:
+            os.makedirs(spills, mode=0o700, exist_ok=True)
+        pipes = [map(Descriptor, os.pipe()) for _ in sources]
+        ends = [tuple(pipe) for pipe in pipes]
+        threads = []
+        for (group, server), (_, write) in zip(sources, ends, strict=True):
+            threads.append(Source(_fetcher(server, group, partition, size), size, write))
+        own["inputs"] = [path_of(read) for read, _ in ends]
+        for thread in threads:
+            thread.start()
+
+        def failed() -> list[tuple[str, BaseException]]:
+            """Ends the sources; returns the faults of those that were not whole."""
+            for read, _ in ends:
+                read.close()
+            for thread in threads:
+                thread.join()
+            named = zip(sources, threads, strict=True)
+            return [(group, thread.error) for (group, _), thread in named if thread.error is not None]
+
+        unfinished = output + UNFINISHED
+        try:
+            try:
+                if self._packed is None:
+                    told = _native.sort({**own, "output": unfinished}, None)
+                    result: dict[str, Any] = json.loads(told[0])["result"]
+                else:
+                    result = self._reduce_merged(own, unfinished)
+            except BaseException:
+                faults = failed()
+                if faults:
+                    return {"faults": faults}
+                raise
+            faults = failed()
+            if faults:
+                return {"faults": faults}
+            os.rename(unfinished, output)
+            fetched = sum(thread.bytes for thread in threads)
+            return {**result, "file_bytes": part_bytes(output), "fetched": fetched}
+        finally:
+            with suppress(OSError):
+                os.unlink(unfinished)
+
+    def _reduce_merged(self, options: dict[str, Any], output: str) -> dict[str, Any]:
+        """Reduces the merged pairs as they come."""
+        functions = self._own_functions()
+        with piped() as (read, write):
+            own = {**pair_options(options), "output": path_of(write), "stable": True}
+
+            def merged() -> tuple[str, str, list[str]]:
+                try:
+                    return _native.sort(own, None)
+                finally:
+                    write.close()
+
+            job = Job(merged)
+            try:
+                with open(read.descriptor, "rb", BUFFER_BYTES, closefd=False) as pairs, open(output, "wb") as out:
+                    _write_reduced(reduced(functions, pairs, PARTITION.size), out)
+            except BaseException:
+                # The merge is not read any more.
+                read.close()
+                with suppress(AscotError):
+                    job.result()
+                raise
+            return job.result()
+
+    def join(self, chunks: list[tuple[str, int]], view: str) -> Any:
+        """Makes one view of chunks, by reference; returns number, bytes and sum of its records, and its bytes."""
+
+        def joined() -> tuple[int, int, str, int]:
+            remove_chunk(view)
+            return *_native.join_chunks(chunks, view), part_bytes(view)
+
+        return guarded(joined)
+
+
+def _write_reduced(outputs: Iterator[bytes], out: BinaryIO) -> None:
+    for one in outputs:
+        out.write(one)
+    out.flush()
+    os.fsync(out.fileno())
+
+
+def _fetcher(server: Any, group: str, partition: int, size: int) -> Callable[[int], Any]:
+    return lambda offset: server.fetch.remote(group, partition, offset, size)
+
+
+class SpillServer(Writer):
+    """Serves the chunks of a node."""
+
+    def __init__(self, job: str, address: str) -> None:
+        super().__init__(job, address)
+        self._groups: dict[str, Any] = {}
+
+    def prepare(self, directories: list[str]) -> Any:
+        """Makes the directories for chunks."""
+
+        def prepared() -> None:
+            for directory in directories:
+                os.makedirs(directory, mode=0o700, exist_ok=True)
+
+        return guarded(prepared)
+
+    def present(self, names: list[str]) -> list[bool]:
+        """Whether each of the files and directories is there."""
+        return [os.path.exists(name) for name in names]
+
+    def open_chunks(self, group: str, chunks: list[tuple[str, int]], memory: int, readers: int) -> Any:
+        """Opens consecutive chunks, which `readers` read at a time within `memory`."""
+
+        def opened() -> None:
+            self._groups[group] = _native.SpilledChunks(chunks, memory, readers)
+
+        done = guarded(opened)
+        self._peaks.look()
+        return done
+
+    def close_chunks(self) -> None:
+        """Gives the memory of all chunks back."""
+        self._groups = {}
+
+    def fetch(self, group: str, partition: int, offset: int, size: int) -> Any:
+        """Merged bytes of a partition; fewer than `size` only at its end."""
+
+        def read() -> bytes:
+            if group not in self._groups:
+                raise AscotError("this process was started in place of another one, and has no chunks open")
+            found: bytes = self._groups[group].read(partition, offset, size)
+            return found
+
+        began = monotonic()
+        done = guarded(read)
+        with self._lock:
+            self._writing += monotonic() - began
+        self._peaks.look()
+        return done
+
+    def remove_chunks(self, places: list[str]) -> Any:
+        """Removes all chunks of the job in these directories, and what killed sorts left beside them."""
+        self._groups = {}
+
+        def removed() -> None:
+            for place in places:
+                if os.path.isdir(place):
+                    _native.remove_leftovers([place])
+                    for name in os.listdir(place):
+                        remove_chunk(os.path.join(place, name))
+                spills = os.path.join(os.path.dirname(place), SPILLS)
+                if os.path.isdir(spills):
+                    _native.remove_leftovers([spills])
+                    remove_files(spills, "*" + UNFINISHED)
+                for one in (place, spills, os.path.dirname(place)):
+                    with suppress(OSError):
+                        os.rmdir(one)
+
+        return guarded(removed)
