@@ -128,6 +128,16 @@ def test_inputs_that_are_missing_or_of_another_kind_are_named_before_work_starts
     assert sorted(os.listdir(disk)) == ["a", "packed"]
 
 
+def test_inputs_that_may_not_be_read_are_named_before_work_starts(disk, monkeypatch):
+    gen(disk / "a", 10)
+    gen(disk / "mine", 10)
+    # The user of the tests may read everything.
+    monkeypatch.setattr(os, "access", lambda path, _: os.path.basename(path) != "mine")
+    with pytest.raises(PermissionError, match=r"mine: may not be read\n  nothing was started"):
+        cluster_sort(disk, [disk / "a", disk / "mine"], address="10.0.0.1:1")
+    assert sorted(os.listdir(disk)) == ["a", "mine"]
+
+
 def test_outputs_and_job_directories_of_others_are_refused(cluster, disk):
     gen(disk / "a", 10)
     (disk / "out").mkdir()
