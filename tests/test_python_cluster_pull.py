@@ -117,6 +117,7 @@ def test_reducers_pull_pairs_in_the_order_of_keys(cluster, disk):
     assert cluster.left_over() == []
 
 
+@pytest.mark.long
 def test_a_partition_larger_than_memory_is_merged_without_spills(cluster, disk):
     # A worker has about 100 MiB; all records are one partition.
     ascot.gen(1_500_000, to=disk / "a")

@@ -22,6 +22,8 @@ COUNT = int(os.environ.get("ASCOT_CLUSTER_RECORDS", 400_000))
 BYTES = 100 * COUNT
 PARTITIONS = 6 * NODES
 MAP, SORT = "map and shuffle", "sort and reduce"
+# Push has the usual tests of faults while chunks are read; the long tests have those of pull.
+MAPPING = pytest.param(MAP, 0.2, marks=pytest.mark.long)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,7 @@ def assert_bounded(report, lost_bytes):
     assert report.sorted_again_bytes <= 2 * NODES * (part + MIB)
 
 
-@pytest.mark.parametrize("phase, share", [(MAP, 0.2), (SORT, 0.6)])
+@pytest.mark.parametrize("phase, share", [MAPPING, (SORT, 0.6)])
 def test_a_node_is_killed_with_its_disk(cluster, disk, records, phase, share):
     node, lost = cluster.victim(), []
 
@@ -81,7 +83,7 @@ def test_a_node_is_killed_with_its_disk(cluster, disk, records, phase, share):
 
 
 @pytest.mark.parametrize("kind", ["SpillWorker", "SpillServer"])
-@pytest.mark.parametrize("phase, share", [(MAP, 0.1), (SORT, 0.55)])
+@pytest.mark.parametrize("phase, share", [MAPPING, (SORT, 0.55)])
 def test_a_process_is_killed_and_replaced(cluster, disk, records, kind, phase, share):
     at = At(phase, share, lambda: kill(processes_of(kind, cluster)[0]))
     report = assert_result(records, disk, pull_sort(disk, records, progress=at))
@@ -91,7 +93,9 @@ def test_a_process_is_killed_and_replaced(cluster, disk, records, kind, phase, s
     assert cluster.left_over() == []
 
 
-@pytest.mark.parametrize("name", ["run-*.run", "partitions", "view.json"])
+@pytest.mark.parametrize(
+    "name", ["run-*.run", *(pytest.param(name, marks=pytest.mark.long) for name in ("partitions", "view.json"))]
+)
 def test_zeros_are_found_and_the_chunk_is_made_again(cluster, disk, records, name):
     node, damaged = cluster.victim(), []
 
@@ -112,6 +116,7 @@ def test_zeros_are_found_and_the_chunk_is_made_again(cluster, disk, records, nam
     assert cluster.left_over() == []
 
 
+@pytest.mark.long
 def test_a_volume_is_unmounted(cluster, disk, records):
     address, lost = cluster.victim().node_ip_address, []
     with memory_volume(cluster.temp(address), BYTES) as mount:
@@ -137,7 +142,7 @@ ascot.cluster.sort(source, output, layout=ascot.Fixed(100, key=slice(0, 10)), ad
 """
 
 
-@pytest.mark.parametrize("phase, share", [(MAP, 0.15), (SORT, 0.6)])
+@pytest.mark.parametrize("phase, share", [MAPPING, (SORT, 0.6)])
 def test_the_driver_is_killed_and_the_job_resumed(cluster, disk, records, phase, share):
     arguments = [records[0], disk / "out", cluster.address, MEMORY, str(PARTITIONS)]
     with subprocess.Popen([sys.executable, "-c", DRIVER, *arguments], stdout=subprocess.PIPE, text=True) as driver:
@@ -159,6 +164,7 @@ def test_the_driver_is_killed_and_the_job_resumed(cluster, disk, records, phase,
     assert [one.bytes for one in report.phases if one.name == SORT][-1] == BYTES - sum(parts)
 
 
+@pytest.mark.long
 def test_a_job_is_removed_with_its_chunks(cluster, disk, records):
     def fail():
         raise ZeroDivisionError
