@@ -279,7 +279,7 @@ def _asked_of_sorts(result: dict[str, Any]) -> list[str]:
         lines.append(_line(f"{name}: {phase} / DiskBench", shares, 0.85))
         shares = _ratio(result, lambda turn, name=name: _of_limit(turn, name, result["size"]))  # type: ignore[misc]
         what = f"{name}: map and shuffle / the lower of DiskBench and the grouping TCP shuffle"
-        lines.append(_line(what, shares, 0.85) + ("" if is_direct else " asked of the direct data plane |"))
+        lines.append(_line(what if is_direct else f"{what} (asked of direct only)", shares, 0.85))
     return lines
 
 
