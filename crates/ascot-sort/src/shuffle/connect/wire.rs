@@ -53,7 +53,7 @@ impl Secret {
     fn mac(&self, nonce: &[u8]) -> io::Result<Hmac<Sha256>> {
         let mut mac =
             <Hmac<Sha256> as Mac>::new_from_slice(&self.0).map_err(|_| io::ErrorKind::InvalidInput)?;
-        mac.update(b"ascot batches");
+        mac.update(b"batches of a cluster job");
         mac.update(nonce);
         Ok(mac)
     }
