@@ -304,19 +304,26 @@ pub fn remove_leftovers(py: Python<'_>, dirs: Vec<PathBuf>) -> PyResult<()> {
     Ok(())
 }
 
-/// Sorts a partition of a destination that has all batches of `chunks` chunks to the output of the options, a file or
-/// a view; returns the report.
+/// A destination, and the number of chunks of which it has all batches.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct FilledDestination {
+    directory: PathBuf,
+    job: JobId,
+    number: u32,
+    chunks: u32,
+}
+
+/// Sorts a partition of a destination to the output of the options, a file or a view; returns the report.
 #[pyfunction]
 pub fn sort_partition(
     py: Python<'_>,
     options: JobOptions,
-    dir: PathBuf,
-    job: JobId,
-    destination: u32,
+    destination: FilledDestination,
     partition: u32,
-    chunks: u32,
     as_view: bool,
 ) -> PyResult<Told> {
+    let FilledDestination { directory: dir, job, number: destination, chunks } = destination;
     let finished = run(py, None, |observer, cancel| -> Result<_, Failure> {
         let pieces = PartitionPieces::open(&dir, job, destination, partition, chunks)?;
         let (inputs, output, records) = (vec![Input::Program], options.output()?, options.records.records()?);

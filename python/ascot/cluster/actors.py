@@ -215,8 +215,8 @@ class Worker:
 
     def sort(self, options: dict[str, Any], place: dict[str, Any], partition: int, chunks: int) -> Any:
         """Sorts a partition to the output of `options`, a file or a view; returns the report."""
-        job = bytes.fromhex(self._settings["job"])
-        directory, destination = place["directory"], place["number"]
+        directory = place["directory"]
+        destination = {**place, "job": bytes.fromhex(self._settings["job"]), "chunks": chunks}
         began = monotonic()
 
         def sorted_partition() -> Any:
@@ -234,7 +234,7 @@ class Worker:
             if as_view:
                 # A worker that ended before the journal had the part may have left it.
                 remove_chunk(options["output"])
-            told = _native.sort_partition(options, directory, job, destination, partition, chunks, as_view)[0]
+            told = _native.sort_partition(options, destination, partition, as_view)[0]
             result: dict[str, Any] = json.loads(told)["result"]
             if as_view:
                 result["file_bytes"] = part_bytes(options["output"])

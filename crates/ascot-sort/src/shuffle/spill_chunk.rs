@@ -253,7 +253,7 @@ mod tests {
 
     /// Records of one byte of key and seven of a number; the key "k" is frequent.
     fn records(count: u32) -> Vec<u8> {
-        let key = |number: u32| if number % 3 == 0 { b'a' + (number * 7 % 26) as u8 } else { b'k' };
+        let key = |number: u32| if number.is_multiple_of(3) { b'a' + (number * 7 % 26) as u8 } else { b'k' };
         (0..count).flat_map(|number| format!("{}{number:07}", char::from(key(number))).into_bytes()).collect()
     }
 
