@@ -12,9 +12,8 @@ use std::sync::Arc;
 use crate::buf::Buf;
 use crate::clocks::{State, call};
 use crate::error::{Action, IoError, nothing_written};
-use crate::fault_hook::Effect;
 use crate::stream::{Filled, ReadStream, WriteStream};
-use crate::stream_context::StreamContext;
+use crate::stream_context::{Effect, StreamContext};
 
 /// How files are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -202,9 +201,7 @@ impl WriteStream for SyncWrite {
 
     fn sync(&mut self) -> Result<(), IoError> {
         self.check()?;
-        self.context.inject_fault(Action::Sync, self.next)?;
-        let synced = call(State::Device, || self.calls.file.sync_data());
-        synced.map_err(|error| self.context.error(Action::Sync, self.next, error))
+        self.context.sync(&self.calls.file, self.next)
     }
 
     fn finish(self: Box<Self>) -> Result<u64, IoError> {

@@ -25,14 +25,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::PAGE_BYTES;
 use crate::backend::{NOTHING_BEGUN, TOO_LONG, apply_effect};
 use crate::buf::Buf;
-use crate::clocks::{self, State};
 use crate::error::{Action, IoError, nothing_written};
-use crate::fault_hook::Effect;
 use crate::io_queue::{IoQueue, Request, Ticket, part_count};
 use crate::ledger::Direction;
 use crate::space_reservation::WriterShare;
 use crate::stream::{Filled, ReadStream, WriteStream};
-use crate::stream_context::StreamContext;
+use crate::stream_context::{Effect, StreamContext};
 use crate::sync::Unpoisoned;
 use crate::system;
 
@@ -474,11 +472,7 @@ impl WriteStream for DirectWrite {
     fn sync(&mut self) -> Result<(), IoError> {
         self.drain()?;
         self.trim()?;
-        let met = self.base.context.inject_fault(Action::Sync, self.next);
-        self.keep(met)?;
-        let context = &self.base.context;
-        let synced = clocks::call(State::Device, || self.base.file.sync_data());
-        let synced = synced.map_err(|error| context.error(Action::Sync, self.next, error));
+        let synced = self.base.context.sync(&self.base.file, self.next);
         self.keep(synced)
     }
 

@@ -24,14 +24,13 @@ use crate::backend::{Backend, Calls, SyncRead};
 use crate::clocks::{State, call};
 use crate::direct::{Descriptor, DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
-use crate::fault_hook::{FaultHook, inject_fault};
 use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, FileNumber, Ledger, Meter};
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::program_streams::{ProgramStreams, ProgramWrite};
 use crate::space_reservation::SpaceReservation;
 use crate::stream::{ReadStream, WriteStream};
-use crate::stream_context::StreamContext;
+use crate::stream_context::{FaultHook, StreamContext, inject_fault};
 use crate::sync::Unpoisoned;
 use crate::{system, threads};
 

@@ -25,7 +25,6 @@ mod disk;
 pub mod elements;
 pub mod emergency;
 mod error;
-mod fault_hook;
 mod growable;
 mod io_queue;
 mod ledger;
@@ -53,14 +52,15 @@ pub use buf::{BlockPool, Buf};
 pub use direct::PendingRead;
 pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, read_range};
 pub use error::{Action, IoError, STANDARD_OUTPUT};
-pub use fault_hook::{Effect, FaultHook};
 pub use growable::Growable;
 pub use io_queue::{IoQueue, PendingTransfer};
 pub use ledger::{
     Direction, FileAccount, FileNumber, IssuedRequest, Ledger, Occupancies, RequestObserver, SharingStreams,
     StreamAccount, Totals,
 };
-pub use output::{AtomicOutput, is_temporary, name_of_temporary, orphaned_outputs, remove_orphan};
+pub use output::{
+    AtomicOutput, directory_of, is_temporary, name_of_temporary, orphaned_outputs, remove_orphan,
+};
 pub use pool::{Pool, PoolError, Reservation};
 pub use program_streams::{BlockSink, ByteSource, ProgramStreams};
 pub use random_access::{MetadataCalls, RandomAccessFile};
@@ -70,6 +70,7 @@ pub use run::{
 };
 pub use space_reservation::{PendingRemoval, SpaceReservation, ahead_bytes};
 pub use stream::{Filled, ReadStream, WriteStream};
+pub use stream_context::{Effect, FaultHook};
 pub use sync::Unpoisoned;
 pub use system::{descriptor_limit, random_bytes};
 pub use threads::ThreadError;

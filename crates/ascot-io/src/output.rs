@@ -428,7 +428,8 @@ fn state(path: &Path) -> Result<Option<Metadata>, IoError> {
     }
 }
 
-fn directory_of(path: &Path) -> &Path {
+/// The directory of a file, which need not exist; `.` for a bare name.
+pub fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -7,10 +7,8 @@ use std::sync::Arc;
 use super::blocks::{PAST_THE_END, Sink, Source};
 use crate::backend::{Calls, apply_effect};
 use crate::buf::Buf;
-use crate::clocks::{State, call};
 use crate::error::{Action, IoError};
-use crate::fault_hook::Effect;
-use crate::stream_context::StreamContext;
+use crate::stream_context::{Effect, StreamContext};
 
 /// A file whose blocks move by system calls, forward.
 pub(super) struct BlockCalls {
@@ -86,9 +84,7 @@ impl Sink for BlockCalls {
 
     fn close(&mut self, durable: bool) -> Result<u64, IoError> {
         if durable {
-            self.context.inject_fault(Action::Sync, self.next)?;
-            let synced = call(State::Device, || self.file.sync_data());
-            synced.map_err(|error| self.context.error(Action::Sync, self.next, error))?;
+            self.context.sync(&self.file, self.next)?;
         }
         self.context.space.note(&self.file);
         Ok(self.next)

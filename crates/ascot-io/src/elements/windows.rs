@@ -156,9 +156,7 @@ impl Sink for WindowsToWrite {
     fn close(&mut self, durable: bool) -> Result<u64, IoError> {
         self.trim()?;
         if durable {
-            self.context.inject_fault(Action::Sync, self.next)?;
-            let synced = call(State::Device, || self.file.sync_data());
-            synced.map_err(|error| self.context.error(Action::Sync, self.next, error))?;
+            self.context.sync(&self.file, self.next)?;
         }
         Ok(self.next)
     }

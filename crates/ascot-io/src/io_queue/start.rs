@@ -1,4 +1,4 @@
-//! How the threads of an I/O queue start, and what happens to its parts if one of them panics.
+//! How the threads of an I/O queue start and end, and what happens to its parts if one of them panics.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -7,14 +7,24 @@ use ascot_model::stages;
 use io_uring::{IoUring, Probe, opcode};
 use rustix::event::EventfdFlags;
 
-use super::transfer::{Part, perform};
-use super::{Inner, IoQueue, PartQueue, Ring};
+use super::{Inner, IoQueue, Part, PartQueue, Ring, perform};
 use crate::ledger::Direction;
 use crate::sync::Unpoisoned;
 use crate::threads::{Thread, ThreadError, spawn};
 use crate::waits::{Need, wait_for};
 
 impl IoQueue {
+    /// The mechanism that performs the requests: `io_uring`, `threads` or `inline`.
+    pub fn kind(&self) -> &'static str {
+        self.inner.kind
+    }
+
+    /// Whether the two are clones of each other.
+    #[cfg(test)]
+    pub(crate) fn is(&self, other: &IoQueue) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// Starts a queue that keeps up to this many parts in flight in each direction: on io_uring, or on threads if the
     /// kernel refuses it.
     pub fn start(reads: usize, writes: usize) -> Self {
@@ -43,6 +53,17 @@ impl IoQueue {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue.close();
+        let threads = self.threads.get_mut().unpoisoned();
+        for thread in threads.drain(..) {
+            // A panicked thread has already lost its work; nothing can be added here.
+            let _ = thread.join();
+        }
+    }
+}
+
 impl PartQueue {
     fn for_threads() -> Self {
         Self { waiting: Mutex::default(), arrived: Condvar::new(), bell: None }
@@ -57,6 +78,12 @@ impl PartQueue {
     /// fail, so no caller waits for them.
     fn abandon_on_panic(&self) -> Abandon<'_> {
         Abandon { queue: self }
+    }
+
+    fn close(&self) {
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        self.wake(waiting);
     }
 
     fn abandon(&self) {
@@ -131,7 +158,7 @@ fn start_device_thread(queue: &Arc<PartQueue>, direction: Direction) -> Result<T
 fn start_ring_thread(queue: &Arc<PartQueue>, depth: [usize; 2]) -> Option<Thread<()>> {
     let (answer, started) = mpsc::channel();
     let queue = Arc::clone(queue);
-    let thread = spawn(stages::DEVICE, move || match Ring::new(&queue, depth) {
+    let thread = spawn(stages::DEVICE, move || match Ring::new(depth) {
         Ok(mut ring) => {
             // The starter waits for this answer, so the channel is open.
             let _ = answer.send(true);
@@ -152,10 +179,7 @@ fn start_ring_thread(queue: &Arc<PartQueue>, depth: [usize; 2]) -> Option<Thread
 }
 
 impl Ring {
-    fn new(queue: &PartQueue, depth: [usize; 2]) -> io::Result<Self> {
-        if queue.bell().is_none() {
-            return Err(io::Error::from(io::ErrorKind::Unsupported));
-        }
+    fn new(depth: [usize; 2]) -> io::Result<Self> {
         let slots = depth.iter().sum::<usize>();
         let entries = (slots + 1).next_power_of_two() as u32;
         let ring = IoUring::builder()
