@@ -19,33 +19,23 @@
 //! Invariants: a thread has blocks of its own, so that the thread with the first unfinished task always continues; the
 //! memory of a task is freed before the task reports its end; records with equal keys stay in one task.
 //!
-//! `merge/cut_tasks.rs` cuts batches into tasks; `merge/start.rs` starts and ends the threads;
-//! `merge/element_streams.rs` merges element streams.
+//! `merge/threads.rs` cuts batches into tasks and merges them on threads; `merge/element_streams.rs` merges element
+//! streams.
 
-mod cut_tasks;
 pub mod element_streams;
-mod start;
+mod threads;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, Writer};
 use ascot_bowtie::flow::{self, Flow, Step};
-use ascot_io::BlockPool;
 use ascot_io::clocks::in_stage;
-use ascot_io::threads::Thread;
-use ascot_io::waits::{Need, receive, receive_looking};
 use ascot_model::stages;
-use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::api::{Cancel, SortError};
-use crate::records::unchecked::merge_unchecked;
-use crate::records::{Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task};
+use crate::records::{Merged, MergedBlock, Records, Rules, Segment, Side};
 use crate::runs::{RunBlock, RunStart};
-pub use cut_tasks::{CutRules, cut_tasks};
+pub use threads::{CutRules, EmitThreads, cut_tasks};
 
 /// Takes the merged records of a merge, and may store its progress.
 pub trait MergeSink<I: BlockInput, O: BlockOutput = Writer> {
@@ -405,113 +395,6 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
         let equals = sources.find(|source| !source.is_empty());
         let all = || take_up_to(records, &mut self.held[bounding], None, Side::Upper);
         vec![equals.unwrap_or_else(all)]
-    }
-}
-
-/// Interval at which a thread that waits for blocks checks whether the job is cancelled.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-
-enum Order {
-    Merge(Work),
-    /// Ends one thread.
-    End,
-}
-
-struct Work {
-    task: Task,
-    rules: Rules,
-    send: Sender<Message>,
-    /// Set when the rest of its run is not needed any more.
-    stopped: Arc<AtomicBool>,
-}
-
-/// Stops the tasks of a run, however the run ends: no thread then waits for a block any longer.
-struct StopOnDrop(Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-/// Threads that merge tasks.
-pub struct EmitThreads {
-    orders: Option<Sender<Order>>,
-    threads: Vec<Thread<()>>,
-}
-
-impl EmitThreads {
-    /// Number of threads.
-    pub fn count(&self) -> usize {
-        self.threads.len()
-    }
-
-    /// Merges `tasks`; `sink` gets their blocks in order. Returns the sums over all of them.
-    pub fn run(
-        &self,
-        tasks: Vec<Task>,
-        rules: Rules,
-        cancel: &Cancel,
-        sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
-    ) -> Result<Merged, SortError> {
-        let stop = StopOnDrop(Arc::default());
-        let mut receivers = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            let (send, receive) = unbounded();
-            receivers.push(receive);
-            if let Some(orders) = &self.orders {
-                let _ = orders.send(Order::Merge(Work { task, rules, send, stopped: Arc::clone(&stop.0) }));
-            }
-        }
-        let mut total = Merged::default();
-        for receive in receivers {
-            total.add(sequence(&receive, cancel, sink)?);
-        }
-        Ok(total)
-    }
-}
-
-fn sequence(
-    receive: &Receiver<Message>,
-    cancel: &Cancel,
-    sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
-) -> Result<Merged, SortError> {
-    let what = "blocks of merged records";
-    loop {
-        // The merging thread may wait for blocks that the reader of a pipe does not take.
-        match receive_looking(receive, what, Need::DATA, BETWEEN_LOOKS, &mut || cancel.check())? {
-            Some(Message::Block(block)) => {
-                cancel.check()?;
-                sink(block)?;
-            }
-            Some(Message::Done(merged)) => return Ok(merged),
-            Some(Message::Unordered(error, task)) => {
-                drop(task);
-                return Err(error);
-            }
-            // Only a thread that died leaves a task unfinished.
-            None => return Err(SortError::Internal("a merging thread ended early")),
-        }
-    }
-}
-
-fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &BlockPool) {
-    while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::WORK) {
-        let Work { task, rules, send, stopped } = work;
-        let mut emitter = Emitter::new(blocks.clone(), send, stopped);
-        let merged = if task.is_unchecked() {
-            merge_unchecked(records, &task, rules, &mut emitter)
-        } else {
-            records.merge(&task, rules, &mut emitter).ok().map(Ok)
-        };
-        match merged {
-            Some(Ok(merged)) => {
-                drop(task);
-                emitter.finish(Message::Done(merged));
-            }
-            Some(Err(error)) => emitter.finish(Message::Unordered(error, Box::new(task))),
-            None => {}
-        }
     }
 }
 

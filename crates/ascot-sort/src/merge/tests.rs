@@ -1,6 +1,8 @@
 //! Merges of sources that may not be sorted, cut into blocks and tasks, by the merging threads: compared with a plain
 //! merge, and with a plain search for disorder.
 
+use std::sync::Arc;
+
 use ascot_io::{Buf, Pool};
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::LineFraming;
