@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use ascot_io::{
     Disk, DiskOptions, FileNumber, IssuedRequest, Ledger, Occupancies, RequestObserver, SharingStreams,
-    Unpoisoned,
+    Unpoisoned, directory_of,
 };
 use ascot_sort::RunOptions;
 use ascot_trace::job::JobTrace;
@@ -48,8 +48,7 @@ impl RequestedTrace {
     pub fn start_beside(matches: &ArgMatches, inputs: &[PathBuf], dir: &Path) -> Result<Self, Failure> {
         if let Some(path) = values::path(matches, "trace") {
             refuse_same(inputs, &path)?;
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok();
+            let parent = directory_of(&path).canonicalize().ok();
             if parent.is_some() && parent == dir.canonicalize().ok() {
                 return Err(Failure::usage(
                     format!("--trace {} is in the directory {}", path.display(), dir.display()),

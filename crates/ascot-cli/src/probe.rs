@@ -9,6 +9,7 @@ use ascot_device::{
     DEFAULT_BYTES, DEFAULT_SECONDS, ProbeRequest, SECONDS_RANGE, forget_profiles, list_profiles,
     store_profile,
 };
+use ascot_io::directory_of;
 use ascot_sort::jobs::probe::{ProbedProfile, probe};
 use clap::ArgMatches;
 
@@ -108,9 +109,7 @@ fn check_place(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
-    std::fs::metadata(directory).map(|_| ()).map_err(failed)
+    std::fs::metadata(directory_of(path)).map(|_| ()).map_err(failed)
 }
 
 fn draw(watched: bool, share: f64) {

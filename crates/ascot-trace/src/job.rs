@@ -19,7 +19,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ascot_io::{
     Action, Direction, FileNumber, IoError, IssuedRequest, Occupancies, RequestObserver, SharingStreams,
-    Unpoisoned, name_of_temporary,
+    Unpoisoned, directory_of, name_of_temporary,
 };
 
 use crate::buckets::{TracedBowtie, Turn};
@@ -249,7 +249,7 @@ fn real_path(path: &Path) -> Vec<u8> {
 
 /// The same for a name that may be gone: its directory is there.
 fn path_of_name(path: &Path) -> Vec<u8> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let real = parent.canonicalize().ok().zip(path.file_name()).map(|(parent, name)| parent.join(name));
+    let real =
+        directory_of(path).canonicalize().ok().zip(path.file_name()).map(|(parent, name)| parent.join(name));
     real.unwrap_or_else(|| path.to_owned()).into_os_string().into_vec()
 }

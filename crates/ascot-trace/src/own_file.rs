@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use ascot_io::directory_of;
+
 use crate::error::TraceError;
 use crate::event::TracedFile;
 use crate::output::is_standard_output;
@@ -77,8 +79,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// The path of a file that may not exist: its directory does.
 fn real(path: &Path) -> Option<PathBuf> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some(parent.canonicalize().ok()?.join(path.file_name()?))
+    Some(directory_of(path).canonicalize().ok()?.join(path.file_name()?))
 }
 
 #[cfg(test)]

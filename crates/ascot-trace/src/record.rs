@@ -521,7 +521,7 @@ fn log_file(output: &Path) -> Result<tempfile::NamedTempFile, TraceError> {
 /// The directory for files beside the trace; the current one for standard output.
 fn directory_of(path: &Path) -> &Path {
     let path = if is_standard_output(path) { Path::new(".") } else { path };
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    ascot_io::directory_of(path)
 }
 
 /// Gives the log its name.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use ascot_io::directory_of;
 use ascot_model::run_length::HALF;
 
 use crate::api::{Output, SortError, SortRequest};
@@ -94,9 +95,6 @@ impl FlowRequest {
 /// The file that an output is, whatever its name: of a new one, the directory counts.
 fn place_of(output: &Output) -> Output {
     let Output::Path(path) = output else { return output.clone() };
-    let of_directory = || {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(".".as_ref());
-        Some(parent.canonicalize().ok()?.join(path.file_name()?))
-    };
+    let of_directory = || Some(directory_of(path).canonicalize().ok()?.join(path.file_name()?));
     Output::Path(path.canonicalize().ok().or_else(of_directory).unwrap_or_else(|| path.clone()))
 }

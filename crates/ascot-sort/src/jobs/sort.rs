@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::{AtomicOutput, Disk, ahead_bytes};
+use ascot_io::{AtomicOutput, Disk, ahead_bytes, directory_of};
 use ascot_model::disk_use::{DiskNeed, beside_view};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -237,7 +237,7 @@ pub(super) fn prepare_view(request: &SortRequest, view: &Path) -> Result<(SortRe
     make::check(request, view)?;
     let request = SortRequest {
         // Runs are written beside the view, and nowhere else.
-        temp_dirs: vec![make::parent_of(view)],
+        temp_dirs: vec![directory_of(view).to_path_buf()],
         method: Method::Merge,
         output: Output::Stdout,
         ..request.clone()

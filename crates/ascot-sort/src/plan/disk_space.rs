@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Codec, Disk};
+use ascot_io::{Codec, Disk, directory_of};
 use ascot_model::plan::Plan;
 use ascot_model::units;
 use ascot_record::layout::Layout;
@@ -147,7 +147,7 @@ pub fn no_space_for_spills(disk: &Disk, dirs: &[PathBuf], needed: u64) -> SortEr
 /// Refuses an output of `needed` bytes that does not fit on the volume of `path`, unless `path` is a device or a pipe.
 pub fn check_output_space(disk: &Disk, path: &Path, needed: u64) -> Result<(), SortError> {
     let is_file = fs::metadata(path).map_or(true, |stat| stat.is_file());
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = directory_of(path);
     let left = disk.free_space(dir).unwrap_or(u64::MAX);
     if !is_file || left >= needed {
         return Ok(());

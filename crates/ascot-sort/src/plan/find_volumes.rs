@@ -12,6 +12,7 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use ascot_device::{Profile, VolumeFinder};
+use ascot_io::directory_of;
 use ascot_model::known_volume::{KnownVolume, Origin, VolumeOrigin};
 use ascot_model::volume::VolumeProfile;
 
@@ -94,7 +95,7 @@ fn found_by(
     let inputs = found.all(&input_paths(request));
     let spills = match writes {
         Writes::SpillsAndOutput | Writes::SpillsAndParts => found.all(&temp_dirs(request)),
-        Writes::View(dir) => found.all(&[directory_of(dir)]),
+        Writes::View(dir) => found.all(&[directory_of(dir).to_path_buf()]),
         Writes::Output | Writes::Nothing => Vec::new(),
     };
     let output = match writes {
@@ -186,12 +187,6 @@ fn origins(roles: [(&str, &[KnownVolume]); 3]) -> Vec<VolumeOrigin> {
         origin: volume.origin.clone(),
     };
     origins.into_iter().map(origin).collect()
-}
-
-/// The directory of a file that may not exist.
-fn directory_of(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new(".")).to_path_buf()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ascot_io::{
     DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook, Ledger, ProgramStreams,
-    RequestObserver,
+    RequestObserver, directory_of,
 };
 use ascot_model::measurement::{Requests, VolumeRequests};
 
@@ -86,8 +86,7 @@ pub fn output_dir(output: &Output) -> Option<PathBuf> {
         Output::Parts(parts) => parts.path(0),
         Output::Stdout | Output::Program => return None,
     };
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some(dir.to_path_buf())
+    Some(directory_of(&path).to_path_buf())
 }
 
 pub(crate) fn devices(paths: &[PathBuf]) -> Vec<u64> {

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ascot_io::waits::{Need, receive_looking};
-use ascot_io::{Action, ByteSource, Disk, IoError, ProgramStreams, crc32c, threads};
+use ascot_io::{Action, ByteSource, Disk, IoError, ProgramStreams, crc32c, directory_of, threads};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, bounded};
@@ -40,7 +40,6 @@ use crate::plan::RunOptions;
 use crate::records::{Records, with_records};
 use crate::runs::VIEW_MANIFEST;
 use crate::view::join_parts;
-use crate::view::make::parent_of;
 
 const SIZES: &str = "partitions";
 const MAGIC: &[u8; 8] = b"ASCOTPAR";
@@ -224,9 +223,9 @@ pub fn join_chunks(
     }
     let views: Vec<PathBuf> = chunks.iter().map(|(dir, _)| dir.clone()).collect();
     let mut manifest = join_parts(&views, None, view, observer, cancel)?;
-    let beside = parent_of(view);
+    let beside = directory_of(view);
     let beside =
-        beside.canonicalize().map_err(|error| IoError::from_os(Action::Inspect, &beside, 0, error))?;
+        beside.canonicalize().map_err(|error| IoError::from_os(Action::Inspect, beside, 0, error))?;
     for member in &mut manifest.members {
         if let Ok(inside) = member.path.strip_prefix(&beside) {
             member.path = Path::new("..").join(inside);

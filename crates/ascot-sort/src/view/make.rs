@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError};
+use ascot_io::{Action, Disk, IoError, directory_of};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::to_hex;
@@ -56,7 +56,7 @@ pub fn check_name(view: &Path) -> Result<(), SortError> {
             why: why.into(),
         });
     }
-    let parent = parent_of(view);
+    let parent = directory_of(view).to_path_buf();
     if parent.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         let why = "there is no such directory, so no view can be made in it\n  make it first (mkdir), or \
                    name another directory (--view DIR)"
@@ -69,11 +69,6 @@ pub fn check_name(view: &Path) -> Result<(), SortError> {
         return Err(SortError::View { path: parent, kind: ErrorKind::NotADirectory, why });
     }
     Ok(())
-}
-
-/// The directory that contains the view.
-pub fn parent_of(view: &Path) -> PathBuf {
-    view.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
 }
 
 /// The memory of a job that makes a view, with the block size of the view's runs. `kept_bytes`: bytes kept of a
@@ -151,7 +146,7 @@ fn name_of(request: &SortRequest, view: &Path) -> String {
 /// Renames a job's complete directory to `view`. The job's directory is private; the view gets the read and
 /// search permissions of the directory that contains it.
 pub fn give_name(disk: &Disk, dir: &Path, view: &Path) -> Result<(), SortError> {
-    let parent = parent_of(view);
+    let parent = directory_of(view).to_path_buf();
     let failed = |error| IoError::from_os(Action::Create, view, 0, error);
     let mode = fs::metadata(&parent).map_err(failed)?.permissions().mode() & 0o755;
     // Through a descriptor, so that a link put in the directory's place is not followed.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ascot_io::sync::Unpoisoned;
-use ascot_io::{Buf, Disk, Ledger, Pool, threads};
+use ascot_io::{Buf, Disk, Ledger, Pool, directory_of, threads};
 use ascot_model::plan::{Moved, PassPlan};
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
@@ -365,8 +365,7 @@ impl<R: Records> View for Opened<R> {
 
     fn takes_turns_with(&self, output: &Path) -> bool {
         let runs: Vec<PathBuf> = self.runs.iter().map(|run| run.run.path.clone()).collect();
-        let parent = output.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let dir = parent.unwrap_or(Path::new(".")).to_path_buf();
+        let dir = directory_of(output).to_path_buf();
         Turns::between(self.request.volumes.volume.as_ref(), &runs, &[dir]).is_some()
     }
 

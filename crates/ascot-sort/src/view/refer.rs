@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::{Action, Disk, IoError};
+use ascot_io::{Action, Disk, IoError, directory_of};
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::to_hex;
 use ascot_record::layout::Layout;
@@ -18,7 +18,7 @@ use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::report::Watch;
 use crate::runs::{JobDir, VIEW_MANIFEST, ViewIndex};
 use crate::view::kept::{Batch, IndexAndKeys};
-use crate::view::make::{check_name, give_name, parent_of};
+use crate::view::make::{check_name, give_name};
 use crate::view::manifest::{IndexInView, Member, SortedFile, VIEW_VERSION, ViewManifest};
 use crate::view::sorted_file::{Taking, not_a_file};
 
@@ -89,7 +89,7 @@ pub fn join_parts(
     };
     let disk = job_disk(&RunOptions::default());
     disk.stop_when(cancel.flag());
-    let parent = parent_of(view);
+    let parent = directory_of(view).to_path_buf();
     let mut job = JobDir::create(&disk, std::slice::from_ref(&parent), None)?;
     let dir = job.path().to_path_buf();
     let sum = RecordSum::new();
