@@ -44,15 +44,11 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
-    open_with(matches, DEFAULT_MEMORY_BYTES)
+    open_on(matches, &Disk::default(), DEFAULT_MEMORY_BYTES)
 }
 
 /// Opens the directory with the memory of the command line or `default` bytes.
-pub fn open_with(matches: &ArgMatches, default: u64) -> Result<Directory, Failure> {
-    open_on(matches, &Disk::default(), default)
-}
-
-fn open_on(matches: &ArgMatches, disk: &Disk, default: u64) -> Result<Directory, Failure> {
+pub fn open_on(matches: &ArgMatches, disk: &Disk, default: u64) -> Result<Directory, Failure> {
     let path = values::path(matches, "dir").unwrap_or_default();
     let bytes = memory_or(matches, default)?;
     Ok(Directory::open(disk, &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)

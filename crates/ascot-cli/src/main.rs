@@ -84,7 +84,8 @@ fn main() -> ExitCode {
 
 fn fail(failure: &Failure) -> ExitCode {
     if failure.is_broken_pipe() {
-        signals::end_by_broken_pipe();
+        // Silently, as most commands end when their reader closes the pipe.
+        signals::end_by(libc::SIGPIPE);
     }
     let _ = writeln!(std::io::stderr().lock(), "ascot: {failure}");
     ExitCode::from(STATUS_OF_ERROR)

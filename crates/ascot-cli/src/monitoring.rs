@@ -11,7 +11,7 @@ use ascot_device::monitor::{INTERVAL_RANGE, Monitor};
 use ascot_io::Unpoisoned;
 use ascot_model::report::Report;
 use ascot_model::resource_use::ResourceUse;
-use ascot_sort::SortError;
+use ascot_sort::{Observer, SortError};
 use ascot_trace::job::JobTrace;
 use clap::ArgMatches;
 use serde::Serialize;
@@ -102,24 +102,6 @@ impl JobReport {
         self.trace.clone()
     }
 
-    /// The job began at `at`.
-    pub fn began(&self, at: Instant) {
-        if let Some(monitor) = &self.monitor {
-            monitor.began(at);
-        }
-    }
-
-    /// Writes the report, when the output of the job lacks only its name.
-    pub fn complete(&self, report: &Report) -> Result<(), SortError> {
-        match &self.monitor {
-            None => report_file::complete(&self.file, report, None),
-            Some(monitor) => {
-                let monitored = Report { monitor: Some(monitor.finish()), ..report.clone() };
-                report_file::complete(&self.file, &monitored, self.trace.as_deref())
-            }
-        }
-    }
-
     /// Ends sampling. Gives the written report its name, and returns the samples, if there are any.
     pub fn commit(self) -> Result<Option<ResourceUse>, Failure> {
         let used = self.monitor.map(|monitor| monitor.finish());
@@ -127,6 +109,25 @@ impl JobReport {
             file.commit()?;
         }
         Ok(used.filter(|_| self.tells))
+    }
+}
+
+impl Observer for JobReport {
+    fn began(&self, at: Instant) {
+        if let Some(monitor) = &self.monitor {
+            monitor.began(at);
+        }
+    }
+
+    /// Writes the report, when the output of the job lacks only its name.
+    fn complete(&self, report: &Report) -> Result<(), SortError> {
+        match &self.monitor {
+            None => report_file::complete(&self.file, report, None),
+            Some(monitor) => {
+                let monitored = Report { monitor: Some(monitor.finish()), ..report.clone() };
+                report_file::complete(&self.file, &monitored, self.trace.as_deref())
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ascot_index::format::names::MANIFEST;
+use ascot_io::Disk;
 use ascot_mount::{Mounted, Shown};
 use ascot_sort::Cancel;
 use ascot_sort::runs::store::VIEW_MANIFEST;
@@ -114,7 +115,10 @@ fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
     };
     let mounted = match view {
         Some(view) => Mounted::new(view, at, &shown)?,
-        None => Mounted::keys(Arc::new(index::open_with(matches, DEFAULT_MEMORY_BYTES)?), at, &shown)?,
+        None => {
+            let directory = index::open_on(matches, &Disk::default(), DEFAULT_MEMORY_BYTES)?;
+            Mounted::keys(Arc::new(directory), at, &shown)?
+        }
     };
     if std::env::var_os(STARTED_BY).is_some() {
         let_go().map_err(Failure::Output)?;

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use ascot_io::{AtomicOutput, Backend, Disk, DiskOptions, IoError, Unpoisoned};
+use ascot_io::{AtomicOutput, Backend, Disk, DiskOptions, IoError, Unpoisoned, directory_of};
 use ascot_model::report::Report;
 use ascot_sort::SortError;
 use ascot_sort::request::{Input, Output, SortRequest};
@@ -89,45 +89,41 @@ impl ReportFile {
 
     /// The directory of the file.
     pub fn directory(&self) -> &Path {
-        self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+        directory_of(&self.path)
     }
 
     /// Writes the page of a report; a regular file then lacks only its name.
     pub fn write_page(&mut self, report: &Report, trace: &TraceReader) -> io::Result<()> {
-        self.destination = match &mut self.destination {
-            Destination::Replace => {
-                let page = ReportPage::create(&self.path).and_then(|page| page.write(report, trace));
-                match page.map_err(source_of_trace)? {
-                    Some(output) => Destination::Written(output),
-                    None => Destination::Done,
-                }
-            }
-            Destination::InPlace(file) => {
-                if file.metadata()?.is_file() {
-                    file.set_len(0)?;
-                }
-                ReportPage::to_file(file.try_clone()?).write(report, trace).map_err(source_of_trace)?;
-                Destination::Done
-            }
-            Destination::Written(_) | Destination::Done => return Ok(()),
-        };
-        Ok(())
+        let write = |page: ReportPage| page.write(report, trace).map_err(source_of_trace);
+        self.fill(
+            |path| ReportPage::create(path).map_err(source_of_trace).and_then(write),
+            |file| write(ReportPage::to_file(file.try_clone()?)).map(|_| ()),
+        )
     }
 
     /// Writes the report; a regular file then lacks only its name.
     pub fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(value)?;
         text.push(b'\n');
+        self.fill(
+            |path| AtomicOutput::with_bytes(path, "report", &text).map(Some).map_err(source_of),
+            |file| file.write_all(&text),
+        )
+    }
+
+    /// Writes by `replace`, which returns a file that lacks its name if it made one, or by `in_place`; only once.
+    fn fill(
+        &mut self,
+        replace: impl FnOnce(&Path) -> io::Result<Option<AtomicOutput>>,
+        in_place: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<()> {
         self.destination = match &mut self.destination {
-            Destination::Replace => {
-                let output = AtomicOutput::with_bytes(&self.path, "report", &text);
-                Destination::Written(output.map_err(source_of)?)
-            }
+            Destination::Replace => replace(&self.path)?.map_or(Destination::Done, Destination::Written),
             Destination::InPlace(file) => {
                 if file.metadata()?.is_file() {
                     file.set_len(0)?;
                 }
-                file.write_all(&text)?;
+                in_place(file)?;
                 Destination::Done
             }
             Destination::Written(_) | Destination::Done => return Ok(()),
@@ -298,10 +294,7 @@ impl FileIdentity {
             if let Ok(stat) = fs::metadata(&path) {
                 return FileIdentity::from_stat(&stat);
             }
-            let directory = match path.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-                _ => PathBuf::from("."),
-            };
+            let directory = directory_of(&path).to_path_buf();
             match fs::read_link(&path) {
                 Ok(link) => path = directory.join(link),
                 Err(_) => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ascot_io::emergency;
 use ascot_sort::Cancel;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -112,11 +112,6 @@ fn from_terminal(signal: i32) -> bool {
     let terminal = File::open("/dev/tty").ok();
     let group = terminal.and_then(|terminal| rustix::termios::tcgetpgrp(terminal).ok());
     keyboard && group == Some(rustix::process::getpgrp())
-}
-
-/// Ends the process silently by SIGPIPE, as most commands end when their reader closes the pipe.
-pub fn end_by_broken_pipe() -> ! {
-    end_by(SIGPIPE)
 }
 
 /// Ends the process by a signal.

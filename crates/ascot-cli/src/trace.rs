@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::signals;
 use crate::sys::{print, refuse_same};
-use crate::trace_pages;
+use crate::trace_pages::{self, printable, shortened};
 use crate::trace_replay;
 use crate::values;
 
@@ -230,7 +230,7 @@ fn append_files(text: &mut String, files: &[FileCensus], listed: usize) {
         let _ = writeln!(
             text,
             "  {:<PATH_COLUMNS$}{:>12}{:>11}{:>9}{:>10}{}",
-            shortened(&file.path),
+            shortened(&file.path, PATH_COLUMNS),
             units::bytes(counts.read_bytes),
             units::bytes(counts.written_bytes),
             units::count(counts.runs),
@@ -248,19 +248,6 @@ fn first_characters(text: &str, count: usize) -> String {
     let mut printable = text.chars().map(printable);
     let first: String = printable.by_ref().take(count).collect();
     if printable.next().is_some() { first + " ..." } else { first }
-}
-
-fn printable(character: char) -> char {
-    if character.is_control() { '?' } else { character }
-}
-
-fn shortened(path: &str) -> String {
-    let characters = path.chars().count();
-    let printable = path.chars().map(printable);
-    match characters.checked_sub(PATH_COLUMNS) {
-        None | Some(0) => printable.collect(),
-        Some(extra) => format!("...{}", printable.skip(extra + 3).collect::<String>()),
-    }
 }
 
 fn append_remarks(text: &mut String, census: &Census) {

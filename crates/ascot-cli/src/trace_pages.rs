@@ -80,7 +80,7 @@ pub fn compare(matches: &ArgMatches) -> Result<u8, Failure> {
 /// The table: as many traces across as fit a screen, the others below.
 fn text(compared: &[Compared]) -> String {
     let rows = rows(compared);
-    let names: Vec<String> = compared.iter().map(|one| shortened(&one.trace)).collect();
+    let names: Vec<String> = compared.iter().map(|one| shortened(&one.trace, TRACE_COLUMNS - 2)).collect();
     let mut text = String::new();
     for from in (0..compared.len()).step_by(TRACES_ACROSS) {
         let to = compared.len().min(from + TRACES_ACROSS);
@@ -106,11 +106,16 @@ fn append_line(text: &mut String, name: &str, values: &[String]) {
     text.push('\n');
 }
 
-/// The end of a name that fits its column.
-fn shortened(name: &str) -> String {
-    let printable = name.chars().map(|letter| if letter.is_control() { '?' } else { letter });
-    match name.chars().count().checked_sub(TRACE_COLUMNS - 2) {
+/// The end of a name that fits `columns`.
+pub(crate) fn shortened(name: &str, columns: usize) -> String {
+    let printable = name.chars().map(printable);
+    match name.chars().count().checked_sub(columns) {
         None | Some(0) => printable.collect(),
         Some(extra) => format!("...{}", printable.skip(extra + 3).collect::<String>()),
     }
+}
+
+/// A character, unless it would change a terminal.
+pub(crate) fn printable(character: char) -> char {
+    if character.is_control() { '?' } else { character }
 }

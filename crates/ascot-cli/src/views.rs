@@ -3,15 +3,13 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
-use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_sort::request::{Input, Output, SortRequest};
 use ascot_sort::view::{
     OpenView, View, ViewManifest, explain_part, is_view, join_parts, join_views, same_order, write_part,
 };
-use ascot_sort::{Cancel, Observer, RunOptions, Silent, SortError};
+use ascot_sort::{Cancel, Observer, RunOptions, Silent};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -39,15 +37,15 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     if matches.get_flag("explain") {
         return explain(matches, &dir, &output);
     }
-    let reporter = ReadReporter(JobReport::new(matches, report_file(matches, &dir, &output)?)?);
+    let report = JobReport::new(matches, report_file(matches, &dir, &output)?)?;
     let trace = RequestedTrace::start(matches)?;
-    let options = trace.options(reporter.0.trace());
+    let options = trace.options(report.trace());
     stoppable(|cancel| {
         let view = open_with(matches, &dir, options.clone())?;
-        write_range(matches, &*view, &output, &reporter, cancel)
+        write_range(matches, &*view, &output, &report, cancel)
     })?;
     trace.commit()?;
-    if let Some(used) = reporter.0.commit()? {
+    if let Some(used) = report.commit()? {
         write_resources(&used);
     }
     Ok(0)
@@ -73,19 +71,6 @@ enum Positions {
     Exact,
     /// Without reading any.
     Estimated,
-}
-
-/// Writes the report of a read.
-struct ReadReporter(JobReport);
-
-impl Observer for ReadReporter {
-    fn began(&self, at: Instant) {
-        self.0.began(at);
-    }
-
-    fn complete(&self, report: &Report) -> Result<(), SortError> {
-        self.0.complete(report)
-    }
 }
 
 /// The file of `--report`. Neither it nor the trace may be the output or a file of the view.

@@ -169,32 +169,24 @@ impl<'a> Table<'a> {
 
     /// Passes that all have the same factor.
     fn by(&self, factor: u32, cost: &dyn PassCost) -> Vec<Pass> {
-        let mut at = self.files;
-        let mut passes = Vec::new();
-        while at > 1 {
-            let near = factor.clamp(2, at);
-            let rest = at.div_ceil(near);
-            passes.push(self.pass(at, rest, near, cost));
-            at = rest;
-        }
-        self.in_order(passes)
+        self.passes(self.files, &|at| Some(factor.clamp(2, at)), cost)
     }
 
-    /// The best passes of a merge or split by `factor`, in order.
+    /// The best passes of a merge or split by `factor`.
     fn path(&self, factor: u32, cost: &dyn PassCost) -> Vec<Pass> {
-        let mut at = factor;
+        self.passes(factor, &|at| self.best.get(&at).map(|&(_, near)| near), cost)
+    }
+
+    /// The passes of a merge or split by `at` files, in order. `near` chooses the factor at the narrow end, where a merge
+    /// ends and a split starts.
+    fn passes(&self, mut at: u32, near: &dyn Fn(u32) -> Option<u32>, cost: &dyn PassCost) -> Vec<Pass> {
         let mut passes = Vec::new();
         while at > 1 {
-            let Some(&(_, near)) = self.best.get(&at) else { break };
+            let Some(near) = near(at) else { break };
             let rest = at.div_ceil(near);
             passes.push(self.pass(at, rest, near, cost));
             at = rest;
         }
-        self.in_order(passes)
-    }
-
-    /// Orders passes that start at the narrow end: a merge ends there, a split starts there.
-    fn in_order(&self, mut passes: Vec<Pass>) -> Vec<Pass> {
         if self.kind == Kind::Merge {
             passes.reverse();
         }

@@ -55,7 +55,7 @@ impl ResourceUse {
         let samples = units::plural(self.seconds.len() as u64, "sample");
         let mut text = vec![format!("  resources, {samples} of {interval} s")];
         let mut lines = self.processor_lines();
-        lines.extend(self.plain_lines(Resource::Memory));
+        lines.extend(self.of_kind(Resource::Memory).filter_map(plain_line));
         lines.extend(self.device_lines(Resource::Disk));
         lines.extend(self.device_lines(Resource::Network));
         let width = lines.iter().map(|line| line.of.chars().count()).max().unwrap_or(0);
@@ -95,10 +95,6 @@ impl ResourceUse {
             lines.extend(line.map(|line| Line { full: line.full.max(cores.len() as f64), ..line }));
         }
         lines
-    }
-
-    fn plain_lines(&self, resource: Resource) -> Vec<Line<'_>> {
-        self.of_kind(resource).filter_map(plain_line).collect()
     }
 
     /// The process, and the devices that moved the most bytes.

@@ -10,9 +10,7 @@ use ascot_io::Compression;
 use ascot_model::known_volume::{Origin, VolumeOrigin};
 use ascot_model::size;
 use ascot_model::volume::VolumeProfile;
-use ascot_record::keys::{
-    ByteRangeKey, CsvColumn, CsvKeySpec, KeyDef, KeyFlags, KeyOptions, parse_csv_keys, parse_ranges,
-};
+use ascot_record::keys::{CsvKeySpec, KeyDef, KeyFlags, KeyOptions, parse_csv_keys, parse_range_keys};
 use ascot_record::layout::Layout;
 use ascot_sort::request::{InputChecks, Parts, Route, RouteBy, SplitBy};
 use ascot_sort::resources::control_group::{GroupMemory, lowered};
@@ -116,7 +114,7 @@ impl RecordOptions {
     pub fn records(&self) -> Result<Records, Failure> {
         let layout = self.layout()?;
         let keys = self.keys_of(layout, &self.keys, self.reverse)?;
-        let header = self.header || names_a_column(&keys);
+        let header = self.header || keys.name_a_column();
         Ok(Records { layout, keys, header })
     }
 
@@ -153,7 +151,10 @@ impl RecordOptions {
                 Ok(Keys::Command(options))
             }
             Layout::Csv { .. } => self.columns(texts, reverse).map(Keys::Columns),
-            Layout::Fixed { .. } | Layout::Prefixed { .. } => ranges(texts, reverse).map(Keys::Ranges),
+            Layout::Fixed { .. } | Layout::Prefixed { .. } => {
+                let ranges = parse_range_keys(texts, reverse);
+                ranges.map(Keys::Ranges).map_err(|error| Failure::Request(format!("key: {error}")))
+            }
             Layout::Number(_) if texts.is_empty() => Ok(Keys::Value { descending: reverse }),
             Layout::Number(_) => Err(Failure::Request(
                 "a number is its own key\n  leave out the key; reverse=True puts the largest first".into(),
@@ -185,22 +186,6 @@ fn line_key(text: &str) -> Result<KeyDef, Failure> {
              layout=ascot.Csv(), for byte ranges layout=ascot.Fixed(length)"
         ))
     })
-}
-
-fn ranges(texts: &[String], reverse: bool) -> Result<Vec<ByteRangeKey>, Failure> {
-    let mut ranges = Vec::new();
-    for text in texts {
-        ranges.extend(parse_ranges(text).map_err(|error| Failure::Request(format!("key: {error}")))?);
-    }
-    if ranges.is_empty() && reverse {
-        ranges.push(ByteRangeKey { start: 0, end: usize::MAX, descending: false });
-    }
-    ranges.iter_mut().for_each(|range| range.descending ^= reverse);
-    Ok(ranges)
-}
-
-fn names_a_column(keys: &Keys) -> bool {
-    matches!(keys, Keys::Columns(columns) if columns.iter().any(|key| matches!(key.column, CsvColumn::Name(_))))
 }
 
 /// A sort, merge, split or reshape.

@@ -316,7 +316,7 @@ impl<'a, R: Records> Job<'a, R> {
             return Ok(());
         }
         let Some(dir) = &mut self.dir else { return Ok(()) };
-        if self.manifest.all_read && self.keeping.is_wished() {
+        if self.manifest.all_read && self.cancel.keeps() {
             // Before another process can see that the job is past its first pass. The older state is useful, too.
             dir.stay();
             self.keeping.always();

@@ -11,9 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ascot_model::units::in_shell;
-use ascot_record::file_format::FileFormat;
 use ascot_record::keys::{
-    ByteRangeKey, CsvColumn, CsvKeySpec, KeyDef, KeyError, KeyFlags, KeyOptions, parse_csv_keys,
+    ByteRangeKey, CsvKeySpec, KeyDef, KeyError, KeyFlags, KeyOptions, parse_csv_keys, parse_range_keys,
     parse_ranges, parse_separator,
 };
 use ascot_record::layout::Layout;
@@ -67,7 +66,7 @@ pub const SORT_WORDS: &[(&str, char)] = &[
 
 /// The flags' definition of records; the names of inputs may decide the layout.
 pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failure> {
-    let texts = key_texts(matches)?;
+    let texts: Vec<String> = values::all(matches, "key").map(|text| utf8(text)).collect::<Result<_, _>>()?;
     refuse_separator_of_d(matches, inputs)?;
     let named = named_layout(matches)?;
     let layout = match named {
@@ -92,7 +91,8 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
     refuse_without_csv(matches, layout)?;
     let route = route(matches, layout)?;
     let routed = route.as_ref().and_then(|route| route.keys.as_ref());
-    let header = matches.get_flag("header") || names_a_column(&keys) || routed.is_some_and(names_a_column);
+    let header =
+        matches.get_flag("header") || keys.name_a_column() || routed.is_some_and(Keys::name_a_column);
     if header && !matches!(layout, Layout::Lines { .. } | Layout::Csv { .. }) {
         return Err(Failure::usage(
             format!("--header applies only to lines and CSV; the format is {layout}"),
@@ -160,10 +160,6 @@ fn route(matches: &ArgMatches, layout: Layout) -> Result<Option<Route>, Failure>
         }
     };
     Ok(Some(Route { by, keys: Some(keys) }))
-}
-
-fn key_texts(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
-    values::all(matches, "key").map(|text| utf8(text)).collect()
 }
 
 fn utf8(text: &OsStr) -> Result<String, Failure> {
@@ -362,7 +358,9 @@ fn not_lines(inputs: &[Input]) -> Option<Failure> {
         let Input::Path(path) = input else { return None };
         let name = path.display();
         let quoted = in_shell(path);
-        if let Ok(Some(format)) = recognise_regular(path) {
+        if path.is_file()
+            && let Ok(Some(format)) = recognise_file(path)
+        {
             let error = SortError::OtherFormat {
                 input: name.to_string(),
                 file: Some(path.clone()),
@@ -388,10 +386,6 @@ fn not_lines(inputs: &[Input]) -> Option<Failure> {
             )
         })
     })
-}
-
-fn recognise_regular(path: &Path) -> Result<Option<FileFormat>, SortError> {
-    if path.is_file() { recognise_file(path) } else { Ok(None) }
 }
 
 fn begins_as_json(path: &Path) -> bool {
@@ -480,17 +474,9 @@ fn refuse_without_csv(matches: &ArgMatches, layout: Layout) -> Result<(), Failur
 }
 
 fn range_keys(texts: &[String], reverse: bool) -> Result<Vec<ByteRangeKey>, Failure> {
-    let mut ranges = Vec::new();
-    for text in texts {
-        ranges.extend(parse_ranges(text).map_err(|error| {
-            Failure::usage(error.to_string(), "bytes are counted from 0; several ranges: --key 0..10,12..16")
-        })?);
-    }
-    if ranges.is_empty() && reverse {
-        ranges.push(ByteRangeKey { start: 0, end: usize::MAX, descending: false });
-    }
-    ranges.iter_mut().for_each(|range| range.descending ^= reverse);
-    Ok(ranges)
+    parse_range_keys(texts, reverse).map_err(|error| {
+        Failure::usage(error.to_string(), "bytes are counted from 0; several ranges: --key 0..10,12..16")
+    })
 }
 
 fn number_keys(texts: &[String], reverse: bool) -> Result<Keys, Failure> {
@@ -501,9 +487,4 @@ fn number_keys(texts: &[String], reverse: bool) -> Result<Keys, Failure> {
             "drop --key; -r puts the largest first",
         )),
     }
-}
-
-fn names_a_column(keys: &Keys) -> bool {
-    let Keys::Columns(columns) = keys else { return false };
-    columns.iter().any(|key| matches!(key.column, CsvColumn::Name(_)))
 }

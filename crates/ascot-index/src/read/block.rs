@@ -36,9 +36,15 @@ pub struct BlockRange {
 }
 
 impl BlockRange {
+    /// The entries of the blocks, and the place of the first.
+    fn entries(&self) -> (&[Block], u64) {
+        let blocks = &self.segment.head.blocks[self.blocks.clone()];
+        (blocks, blocks.first().map_or(0, |block| block.at))
+    }
+
     /// The bytes of the blocks in the data log.
     pub fn byte_range(&self) -> ByteRange {
-        let at = self.segment.head.blocks[self.blocks.clone()].first().map_or(0, |block| block.at);
+        let (_, at) = self.entries();
         // The blocks of a segment in memory are no longer than the file.
         let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
         ByteRange { path: self.segment.log.data.clone(), at, bytes }
@@ -53,8 +59,7 @@ impl BlockRange {
         policy: &ReadPolicy,
         mut take: impl FnMut(Record<'_>, &RecordPosition) -> Result<()>,
     ) -> Result<()> {
-        let blocks = &self.segment.head.blocks[self.blocks.clone()];
-        let start = blocks.first().map_or(0, |block| block.at);
+        let (blocks, start) = self.entries();
         let mut first = 0;
         while first < blocks.len() {
             let unit = first..unit_end(blocks, first);
@@ -84,8 +89,7 @@ impl BlockRange {
     /// Checks that the padding of the blocks is zero in `bytes`, which were read at
     /// [`padded_range`](Self::padded_range).
     pub fn check_padding(&self, bytes: &[u8]) -> Result<()> {
-        let blocks = &self.segment.head.blocks[self.blocks.clone()];
-        let start = blocks.first().map_or(0, |block| block.at);
+        let (blocks, start) = self.entries();
         blocks.iter().try_for_each(|block| {
             let from = block.at + u64::from(block.bytes);
             let end = block.at + block.padded();
@@ -97,18 +101,14 @@ impl BlockRange {
 
     /// Verifies the checksums of blocks in `bytes` that are not whole records.
     pub fn check_sums(&self, bytes: &[u8]) -> Result<()> {
-        let blocks = &self.segment.head.blocks[self.blocks.clone()];
-        let start = blocks.first().map_or(0, |block| block.at);
+        let (blocks, start) = self.entries();
         blocks.iter().try_for_each(|block| self.segment.block_bytes(block, start, bytes).map(|_| ()))
     }
 
     /// Bytes from its first block to the end of its last.
     pub fn bytes(&self) -> u64 {
-        let blocks = &self.segment.head.blocks[self.blocks.clone()];
-        match (blocks.first(), blocks.last()) {
-            (Some(first), Some(last)) => last.at + u64::from(last.bytes) - first.at,
-            _ => 0,
-        }
+        let (blocks, start) = self.entries();
+        blocks.last().map_or(0, |last| last.at + u64::from(last.bytes) - start)
     }
 
     /// Whether the range is a single record in several blocks, longer than `bytes`.

@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::format::bytes::Cursor;
 use crate::format::filter::may_contain;
 use crate::format::footer::Entry;
-use crate::format::head::{Kind, Region, SegmentHead, Table};
+use crate::format::head::{Kind, Region, SegmentHead};
 use crate::format::layout::{PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::hash::{local_hash, share};
@@ -225,7 +225,7 @@ impl Search<'_> {
             for &key in wanted {
                 let tables = segment.head.tables.iter().enumerate();
                 let tables = tables.filter(|(number, table)| {
-                    may_be_in(table, keys[key])
+                    table.greatest.as_ref().is_none_or(|greatest| keys[key] <= greatest.as_slice())
                         && (!whole || directory.passes(segment, region, bytes, *number, hashes[key]))
                 });
                 for (_, table) in tables {
@@ -341,11 +341,6 @@ pub(crate) fn filter(bytes: &[u8], tables: usize, table: usize) -> Option<&[u8]>
     let before = lengths[..table].iter().try_fold(0usize, |sum, &length| sum.checked_add(length))?;
     cursor.take(before)?;
     cursor.take(lengths[table])
-}
-
-/// Whether a key is at most the greatest key of a table.
-fn may_be_in(table: &Table, key: &[u8]) -> bool {
-    table.greatest.as_ref().is_none_or(|greatest| key <= greatest.as_slice())
 }
 
 /// The region of a hash.

@@ -80,11 +80,6 @@ impl ReadPolicy {
         self.unread.borrow().errors.len() >= TOLD_MAX
     }
 
-    /// Counts a further fault.
-    fn one_more(&self) {
-        self.unread.borrow_mut().more += 1;
-    }
-
     /// Remembers that an error came from the callback.
     pub fn note_taken<T>(&self, taken: Result<T>) -> Result<T> {
         self.stopped.set(self.stopped.get() || taken.is_err());
@@ -167,7 +162,7 @@ impl Directory {
     pub(crate) fn logs_wanted(&self, policy: &ReadPolicy, wanted: impl Fn(Log) -> bool) -> Result<Vec<Log>> {
         let missed = |log| match wanted(log) {
             true if policy.are_many() => {
-                policy.one_more();
+                policy.unread.borrow_mut().more += 1;
                 Ok(())
             }
             true => policy.allow(Err(self.missing_log(log))).map(|_: Option<()>| ()),

@@ -130,7 +130,9 @@ impl DirectoryWriter {
 
     /// Ends the epoch: it is durable and complete.
     pub fn end_epoch(&mut self) -> Result<EpochCounts> {
-        self.divide_rest()?;
+        if !self.waiting.is_empty() {
+            self.divide()?;
+        }
         let counts = self.local.end_epoch()?;
         if let Err(error) = self.coordinator.commit(&self.boundaries) {
             // The logs are an epoch ahead of the manifest: later records would be taken for this epoch.
@@ -142,10 +144,6 @@ impl DirectoryWriter {
             self.boundaries = sampler.boundaries(self.layout.partitions);
         }
         Ok(counts)
-    }
-
-    fn divide_rest(&mut self) -> Result<()> {
-        if self.waiting.is_empty() { Ok(()) } else { self.divide() }
     }
 
     /// Closes the directory. Records appended since the end of the last epoch become an epoch.

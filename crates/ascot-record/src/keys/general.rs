@@ -14,7 +14,7 @@
 
 use super::bytes::complement_from;
 use super::extended::Extended;
-use super::numeric::{take_digits, take_exponent, take_fraction};
+use super::numeric::{take_digits, take_exponent, take_fraction, take_sign};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum General {
@@ -45,11 +45,7 @@ pub(super) fn append_general(text: &[u8], out: &mut Vec<u8>) {
 fn parse(text: &[u8]) -> General {
     let spaces = text.iter().position(|byte| !matches!(byte, b' ' | 9..=13)).unwrap_or(text.len());
     let text = text.get(spaces..).unwrap_or_default();
-    let (negative, text) = match text.split_first() {
-        Some((b'-', rest)) => (true, rest),
-        Some((b'+', rest)) => (false, rest),
-        _ => (false, text),
-    };
+    let (negative, text) = take_sign(text);
     if let [b'0', b'x' | b'X', rest @ ..] = text
         && let Some(magnitude) = hexadecimal(rest)
     {

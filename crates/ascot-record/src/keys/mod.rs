@@ -45,7 +45,7 @@ pub use error::KeyError;
 pub use flags::KeyFlags;
 pub use numeric::NumberMarks;
 pub use random::Salt;
-pub use range::{ByteRangeKey, parse_ranges};
+pub use range::{ByteRangeKey, parse_range_keys, parse_ranges};
 pub use spec::{KeyDef, KeyOptions, KeyPosition, compile, parse_separator};
 
 use csv::CsvKey;

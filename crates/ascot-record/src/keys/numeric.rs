@@ -59,6 +59,16 @@ pub(super) fn take_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(count)
 }
 
+/// Whether `text` begins with a minus, and the text after its sign, if it has one.
+#[inline]
+pub(super) fn take_sign(text: &[u8]) -> (bool, &[u8]) {
+    match text.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        Some((b'+', rest)) => (false, rest),
+        _ => (false, text),
+    }
+}
+
 /// The digits of a fraction and the text after them, if `text` begins with a point.
 #[inline]
 pub(super) fn take_fraction(text: &[u8]) -> (&[u8], &[u8]) {
@@ -208,11 +218,7 @@ impl<'t> Number<'t> {
     #[inline]
     fn parse_by(text: &'t [u8], decimal: u8) -> Option<Number<'t>> {
         let text = text.trim_ascii();
-        let (negative, magnitude) = match text.split_first() {
-            Some((b'-', rest)) => (true, rest),
-            Some((b'+', rest)) => (false, rest),
-            _ => (false, text),
-        };
+        let (negative, magnitude) = take_sign(text);
         let (whole, rest) = take_digits(magnitude);
         let (fraction, rest) = match rest.split_first() {
             Some((mark, rest)) if *mark == decimal => take_digits(rest),
@@ -318,11 +324,7 @@ fn whole_exponent(text: &[u8]) -> Option<i64> {
 
 /// A signed exponent at the start of `text` and the text after it; `None` without a digit.
 pub(super) fn take_exponent(text: &[u8]) -> Option<(i64, &[u8])> {
-    let (negative, text) = match text.split_first() {
-        Some((b'-', rest)) => (true, rest),
-        Some((b'+', rest)) => (false, rest),
-        _ => (false, text),
-    };
+    let (negative, text) = take_sign(text);
     let (digits, rest) = take_digits(text);
     if digits.is_empty() {
         return None;

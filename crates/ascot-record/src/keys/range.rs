@@ -58,6 +58,20 @@ pub fn parse_ranges(text: &str) -> Result<Vec<ByteRangeKey>, KeyError> {
     text.split(',').map(ByteRangeKey::parse).collect()
 }
 
+/// The ranges of several keys; `reverse` turns their directions around, or that of the whole record if there are none.
+///
+/// # Errors
+/// As [`parse_ranges`].
+pub fn parse_range_keys(texts: &[String], reverse: bool) -> Result<Vec<ByteRangeKey>, KeyError> {
+    let parsed: Vec<_> = texts.iter().map(|text| parse_ranges(text)).collect::<Result<_, _>>()?;
+    let mut ranges = parsed.concat();
+    if ranges.is_empty() && reverse {
+        ranges.push(ByteRangeKey { start: 0, end: usize::MAX, descending: false });
+    }
+    ranges.iter_mut().for_each(|range| range.descending ^= reverse);
+    Ok(ranges)
+}
+
 /// Compiles ranges of records that are all `fixed_len` bytes long, or of any length.
 ///
 /// # Errors

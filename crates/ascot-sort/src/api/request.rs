@@ -14,7 +14,7 @@ use ascot_model::host_measurement::HostMeasurement;
 use ascot_model::known_volume::{Origin, VolumeOrigin};
 use ascot_model::measurement::VolumeRequests;
 use ascot_model::volume::VolumeProfile;
-use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
+use ascot_record::keys::{ByteRangeKey, CsvColumn, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
 use serde::{Deserialize, Serialize};
 
@@ -192,6 +192,14 @@ pub enum Keys {
         /// Largest first.
         descending: bool,
     },
+}
+
+impl Keys {
+    /// Whether a key is a column by its name, which a header gives it.
+    pub fn name_a_column(&self) -> bool {
+        let Keys::Columns(columns) = self else { return false };
+        columns.iter().any(|key| matches!(key.column, CsvColumn::Name(_)))
+    }
 }
 
 /// The method of a sort larger than memory.

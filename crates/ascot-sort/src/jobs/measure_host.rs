@@ -109,7 +109,8 @@ pub fn measure_host(
             let input = jobs.input(&subject.records(bytes))?;
             let sorted = jobs.sort(subject, &input, MEMORY_BYTES, Method::Merge)?;
             steps.add_sort(&sorted.report);
-            steps.add_split(&jobs.sort(subject, &input, MEMORY_BYTES, Method::Distribute)?.report);
+            let distributed = jobs.sort(subject, &input, MEMORY_BYTES, Method::Distribute)?;
+            steps.split.extend(rate(&distributed.report, "split", "split"));
             if subject.format == LONG_FORMAT {
                 let small = jobs.sort(subject, &input, SMALL_MEMORY_BYTES, Method::Merge)?;
                 costs.extend(small.costs(&sorted));
@@ -258,10 +259,6 @@ impl Steps {
         self.sort.extend(rate(report, "form runs", "sort"));
         self.merge.extend(rate(report, "form runs", "merge"));
         self.merge_runs.extend(rate(report, "merge", "merge"));
-    }
-
-    fn add_split(&mut self, report: &Report) {
-        self.split.extend(rate(report, "split", "split"));
     }
 
     fn kernel(&self, subject: &Subject) -> KernelMeasurement {

@@ -129,7 +129,7 @@ impl<R: Records> Job<'_, R> {
             let inputs = self.inputs.iter().count() as u64;
             self.passes.done("sort rest", PassFacts { inputs, outputs: 0, buffers: None });
             self.held_memory = available.saturating_sub(self.pool.available());
-            fits = self.can_sort_parts();
+            fits = self.can_sort(self.part_stream_bytes());
         }
         if fits {
             return Ok(Some(rest));

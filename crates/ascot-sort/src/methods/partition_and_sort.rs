@@ -234,11 +234,6 @@ impl<R: Records> Job<'_, R> {
         self.manifest.runs.iter().enumerate().map(fits).collect()
     }
 
-    /// Whether memory suffices for sorting parts beside held records.
-    pub(super) fn can_sort_parts(&self) -> bool {
-        self.can_sort(self.part_stream_bytes())
-    }
-
     /// Sorts parts that fit in memory.
     fn sort_small_parts(
         &mut self,
@@ -394,7 +389,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Memory for reading a part ahead: its blocks have the size with which they were written.
-    fn part_stream_bytes(&self) -> usize {
+    pub(super) fn part_stream_bytes(&self) -> usize {
         let written = self.manifest.runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
         let ahead = part_ahead_bytes(written.max(self.budget.block), self.budget.memory);
         ahead + self.key_sample.as_ref().map_or(0, KeySample::bytes)

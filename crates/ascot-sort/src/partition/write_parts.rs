@@ -372,24 +372,24 @@ impl<R: Records> BlockOutput for PartRun<R> {
     }
 
     fn end(&mut self) -> Result<(), IoError> {
-        self.sink.as_mut().map_or(Ok(()), RunSink::end)
+        self.sink.as_mut().map_or(Ok(()), |sink| sink.writer.end())
     }
 
     fn complete(&mut self) -> Result<(), IoError> {
         self.begun = self.begun.saturating_sub(1);
-        let Some(sink) = &mut self.sink else { return Ok(()) };
-        while sink.in_flight() > self.begun {
-            sink.complete()?;
+        let Some(RunSink { writer, .. }) = &mut self.sink else { return Ok(()) };
+        while writer.in_flight() > self.begun {
+            writer.complete()?;
         }
         Ok(())
     }
 
     fn ready(&mut self) -> bool {
-        self.sink.as_mut().is_none_or(|sink| sink.in_flight() < self.begun)
+        self.sink.as_mut().is_none_or(|sink| sink.writer.in_flight() < self.begun)
     }
 
     fn channel(&self) -> Option<u64> {
-        self.sink.as_ref().and_then(RunSink::channel)
+        self.sink.as_ref().and_then(|sink| sink.writer.channel())
     }
 
     fn finish(&mut self) -> Result<u64, IoError> {

@@ -115,7 +115,7 @@ impl Budget {
         // Smaller blocks let many runs be merged at once.
         let runs = data_bytes.map_or(1, |bytes| bytes as usize / (memory * 2 / 5) + 1);
         let fair = memory / (4 * runs);
-        let block = previous_power_of_two(block_max.min(fair.max(BLOCK_BYTES_MIN)));
+        let block = 1 << block_max.min(fair.max(BLOCK_BYTES_MIN)).max(1).ilog2();
         Ok(Budget {
             memory,
             threads,
@@ -294,10 +294,6 @@ fn min_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
             short => min_bytes = (min_bytes + short).next_multiple_of(1 << 20),
         }
     }
-}
-
-fn previous_power_of_two(value: usize) -> usize {
-    1 << value.max(1).ilog2()
 }
 
 /// The cap if none is given: half of the memory left to the machine or to the control group of this process, and no

@@ -67,17 +67,13 @@ impl RecordStart {
             }
         }
         let have = partial.seen.max(partial.whole.unwrap_or(0));
+        let min_bytes = have.saturating_mul(times).saturating_add(SLACK_BYTES);
         let RecordStart { input, offset, .. } = self;
-        SortError::TooLong { input, offset, have, whole, min_bytes: memory_for(have, times) }
+        SortError::TooLong { input, offset, have, whole, min_bytes }
     }
 }
 
-/// Memory needed for a record of `bytes` that is held `times` times.
-pub fn memory_for(bytes: u64, times: u64) -> u64 {
-    bytes.saturating_mul(times).saturating_add(SLACK_BYTES)
-}
-
-/// Memory needed beside that for records, which hardly grows with them.
+/// Memory needed beside the copies of a long record, which hardly grows with it.
 const SLACK_BYTES: u64 = 4 << 20;
 
 /// Bytes read at a time while searching.

@@ -135,14 +135,13 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         }
     }
 
-    fn sparse_position(
-        &self,
-        segment: &Segment,
-        sparse: &[u32],
-        goes_before: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> u32 {
+    /// The position of the first record of a segment that does not go before `probe`.
+    fn position_of(&self, segment: &Segment, mut probe: Probe<'_>, side: Side) -> u32 {
         let bytes = segment.sorted.record_bytes();
+        let sparse = sparse_of(&segment.sorted.index);
         let record = |start: u32| &bytes[start as usize..self.end(bytes, start as usize)];
+        let limit = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
+        let mut goes_before = |record: &[u8]| self.side_of(record, &mut probe) <= limit;
         let from = sparse.partition_point(|&start| start <= segment.lo);
         let to = sparse.partition_point(|&start| start < segment.hi);
         let inner = &sparse[from..to.max(from)];
@@ -448,17 +447,12 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     fn position(&self, segment: &Segment, bound: &RecordRef, side: Side, keys_only: bool) -> u32 {
         let mut key_scratch = Vec::new();
         let key = self.order.key(bound.record(), &mut key_scratch);
-        let mut probe = Probe { key, record: (!keys_only).then(|| bound.record()), scratch: Vec::new() };
-        let limit = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
-        let mut goes_before = |record: &[u8]| self.side_of(record, &mut probe) <= limit;
-        self.sparse_position(segment, sparse_of(&segment.sorted.index), &mut goes_before)
+        let record = (!keys_only).then(|| bound.record());
+        self.position_of(segment, Probe { key, record, scratch: Vec::new() }, side)
     }
 
     fn position_of_key(&self, segment: &Segment, key: &[u8], side: Side) -> u32 {
-        let mut probe = Probe { key, record: None, scratch: Vec::new() };
-        let limit = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
-        let mut goes_before = |record: &[u8]| self.side_of(record, &mut probe) <= limit;
-        self.sparse_position(segment, sparse_of(&segment.sorted.index), &mut goes_before)
+        self.position_of(segment, Probe { key, record: None, scratch: Vec::new() }, side)
     }
 
     fn first_prefix(&self, bytes: &[u8]) -> u64 {

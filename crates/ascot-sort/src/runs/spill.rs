@@ -24,7 +24,8 @@ use crate::runs::store::{OpenPart, OpenSpill};
 /// Writes merged blocks as a run.
 pub struct RunSink<R> {
     records: Arc<R>,
-    writer: RunWriter,
+    /// Its file.
+    pub writer: RunWriter,
     run: Run,
     /// Keys by which the run of a view can be entered; none: not a view's run.
     keys: Option<KeysWriter>,
@@ -76,32 +77,6 @@ impl<R: Records> RunSink<R> {
         self.run.records += block.records;
         self.run.longest = self.run.longest.max(block.longest as u64);
         self.writer.write_block(block.buf, block.len, block.first_record as u32)
-    }
-
-    /// Number of blocks passed on and not known to be written.
-    pub fn in_flight(&mut self) -> usize {
-        self.writer.in_flight()
-    }
-
-    /// The number of its device, if known.
-    pub fn channel(&self) -> Option<u64> {
-        self.writer.channel()
-    }
-
-    /// Waits until the oldest block in flight is written.
-    pub fn complete(&mut self) -> Result<(), IoError> {
-        self.writer.complete()
-    }
-
-    /// Begins to write the index: no more blocks follow.
-    pub fn end(&mut self) -> Result<(), IoError> {
-        self.writer.end()
-    }
-
-    /// Reserves space for a block of `len` bytes and for finishing the run after it. If the volume is full, this
-    /// fails and the run can still be finished without the block.
-    pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {
-        self.writer.reserve(len)
     }
 
     /// Abandons the run and removes its file.
@@ -221,7 +196,7 @@ impl<R: Records> Spill<R> {
 
     /// Appends merged records.
     pub fn write(&mut self, block: MergedBlock) -> Result<(), SortError> {
-        if let Err(error) = self.sink.reserve(block.len) {
+        if let Err(error) = self.sink.writer.reserve(block.len) {
             // No run can start within a record.
             if !error.is_disk_full() || block.first_record > 0 {
                 return Err(error.into());
@@ -242,7 +217,7 @@ impl<R: Records> Spill<R> {
             let number = next_number(&mut self.numbers)?;
             let path = self.dirs.run_path(dir, number);
             let mut sink = RunSink::create(&self.records, &self.disk, path, number, &self.codec)?;
-            let fits = sink.reserve(bytes as usize);
+            let fits = sink.writer.reserve(bytes as usize);
             let ended = if fits.is_ok() { std::mem::replace(&mut self.sink, sink) } else { sink };
             if ended.bytes() > 0 {
                 self.done.push(ended.finish()?);

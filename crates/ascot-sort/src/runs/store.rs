@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, emergency};
+use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, directory_of, emergency};
 use ascot_model::units;
 use manifest::OLDEST_VERSION;
 pub use manifest::{
@@ -120,7 +120,7 @@ impl JobDir {
             disk.rename(&this.dirs[0], first)?;
             this.dirs[0].clone_from(first);
             // A job that can be resumed can be found after a power failure.
-            dirs.iter().try_for_each(|dir| disk.sync_dir(parent_of(dir)))?;
+            dirs.iter().try_for_each(|dir| disk.sync_dir(directory_of(dir)))?;
         }
         Ok(this)
     }
@@ -278,7 +278,7 @@ impl JobDir {
             let now = if renamed { &unseen } else { dir };
             if renamed && resumable {
                 // Nor after a power failure; if this fails, a resume finds that files are missing.
-                let _ = self.disk.sync_dir(parent_of(dir));
+                let _ = self.disk.sync_dir(directory_of(dir));
             }
             if !remove_ours(now) {
                 // It holds foreign files: they stay where their owner put them.
@@ -359,7 +359,7 @@ fn lock(dir: &Path) -> Result<Option<File>, SortError> {
 
 /// The error of a directory that a job cannot make. The user knows the directory that it belongs to, not its own name.
 fn cannot_make(dir: &Path, error: io::Error) -> SortError {
-    let parent = parent_of(dir);
+    let parent = directory_of(dir);
     if error.kind() == io::ErrorKind::NotFound {
         return SortError::Request(format!(
             "there is no directory {} for spills\n  make it (mkdir -p), or name another one (--temp DIR)",
@@ -431,11 +431,6 @@ fn keep_room(new: &Path, bytes: u64) {
     let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes.max(MIN_BYTES));
 }
 
-/// The spill directory that contains a job's directory.
-fn parent_of(dir: &Path) -> &Path {
-    dir.parent().unwrap_or(Path::new("."))
-}
-
 /// The hidden name of a directory.
 fn unseen(dir: &Path) -> PathBuf {
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -502,11 +497,6 @@ impl Keeping {
             NEVER => false,
             _ => self.cancel.is_cancelled() && self.cancel.keeps(),
         }
-    }
-
-    /// Whether the job is to be kept if it is stopped.
-    pub fn is_wished(&self) -> bool {
-        self.cancel.keeps()
     }
 
     /// Records that the job has been left in the directory `dir`.
