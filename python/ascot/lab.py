@@ -147,7 +147,24 @@ def disk(
     `rounds`; `seconds` shortens the inputs to fit. A row is the rate of one volume in one pass, in bytes per second;
     `data` has all facts, as in the JSON of `ascot lab disk`.
     """
-    options = {
+    options = disk_options(inputs, outputs, size, request, memory, rounds, seconds)
+    from json import loads
+
+    with reporter(progress) as report:
+        return _disk_table(loads(_native.lab_disk(options, report)))
+
+
+def disk_options(
+    inputs: PathLike | Sequence[PathLike],
+    outputs: PathLike | Sequence[PathLike],
+    size: int | str | None,
+    request: int | str | None,
+    memory: int | str | None,
+    rounds: int,
+    seconds: float | None,
+) -> dict[str, Any]:
+    """The options of a measurement of disks for the extension module."""
+    return {
         "inputs": arguments.paths("inputs", inputs),
         "outputs": arguments.paths("outputs", outputs),
         "size": arguments.maybe(arguments.size, "size", size),
@@ -156,10 +173,6 @@ def disk(
         "rounds": arguments.count("rounds", rounds, least=1),
         "seconds": arguments.maybe(arguments.real, "seconds", seconds),
     }
-    from json import loads
-
-    with reporter(progress) as report:
-        return _disk_table(loads(_native.lab_disk(options, report)))
 
 
 def net(
@@ -178,8 +191,25 @@ def net(
     connections of a pair, each of which makes a round; `sweep` adds rounds with fewer peers. A row is the rate of one
     peer in one round, in bytes per second. `ascot lab net` measures several machines; `read_net` reads its report.
     """
-    options = {
+    options = net_options(peers, size, block, connections, sweep, memory)
+    from json import loads
+
+    with reporter(progress) as report:
+        return _net_table(loads(_native.lab_net(options, report)))
+
+
+def net_options(
+    peers: int,
+    size: int | str | None,
+    block: int | str | None,
+    connections: int | Sequence[int],
+    sweep: bool,
+    memory: int | str | None,
+) -> dict[str, Any]:
+    """The options of a measurement of a network for the extension module; without `seat`, on this machine."""
+    return {
         "peers": arguments.count("peers", peers),
+        "seat": None,
         "size": arguments.maybe(arguments.size, "size", size),
         "block": arguments.maybe(arguments.size, "block", block),
         "connections": _counts("connections", connections),
@@ -187,10 +217,6 @@ def net(
         "memory": arguments.maybe(arguments.memory, "memory", memory),
         "wait_seconds": None,
     }
-    from json import loads
-
-    with reporter(progress) as report:
-        return _net_table(loads(_native.lab_net(options, report)))
 
 
 def _counts(name: str, given: int | Sequence[int]) -> list[int]:
@@ -235,6 +261,11 @@ def _read(path: PathLike, table: Any) -> Table:
 
 
 def _disk_table(report: dict[str, Any]) -> Table:
+    return table_of(disk_rows(report), "disks", data=report, notices=report["notices"])
+
+
+def disk_rows(report: dict[str, Any]) -> list[dict[str, Cell]]:
+    """The rates in a report of `ascot lab disk`."""
     rows: list[dict[str, Cell]] = []
     for one in report["passes"]:
         facts = {name: one[name] for name in ("phase", "directions", "preallocated", "reads", "writes")}
@@ -242,7 +273,7 @@ def _disk_table(report: dict[str, Any]) -> Table:
             for member in (one.get(role) or {"members": []})["members"]:
                 rate = {"role": role, "volume": member["name"], "bytes_per_s": float(member["bytes_per_s"])}
                 rows.append({**facts, **rate, "spread": float(one["relative_spread"])})
-    return table_of(rows, "disks", data=report, notices=report["notices"])
+    return rows
 
 
 def _net_table(report: dict[str, Any]) -> Table:

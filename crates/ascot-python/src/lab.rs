@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use ascot_io::{Direction, Unpoisoned};
 use ascot_lab::disk::{self, DiskObserver, DiskRequest};
-use ascot_lab::net::{self, NetObserver, NetRequest, Peers};
+use ascot_lab::net::{self, NetObserver, NetRequest, Peers, Token};
 use ascot_lab::observe::{self, Planned, Stop};
 use ascot_lab::sorts::parameters as sort_parameters;
 use ascot_lab::sorts::{SortCell, SortGrid, SortResult, SortStudy, Source, StreamChoice};
@@ -327,11 +327,13 @@ pub fn lab_disk(py: Python<'_>, options: DiskOptions, progress: Option<Py<PyAny>
     Ok(json(&finished.result)?)
 }
 
-/// A request to measure the network of this machine.
+/// A request to measure a network.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct NetOptions {
+    /// The peers on this machine, if there is no seat.
     peers: u32,
+    seat: Option<SeatOptions>,
     size: Option<Bytes>,
     block: Option<Bytes>,
     connections: Vec<u32>,
@@ -340,7 +342,36 @@ pub struct NetOptions {
     wait_seconds: Option<f64>,
 }
 
-/// Shuffles all to all between peers of this machine, and returns the result as JSON.
+/// The place of this process among the peers of several machines.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct SeatOptions {
+    listen: String,
+    /// All peers, in the same order everywhere.
+    list: Vec<String>,
+    token: Vec<u8>,
+}
+
+impl std::fmt::Debug for SeatOptions {
+    /// Without the token, which is a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SeatOptions")
+            .field("listen", &self.listen)
+            .field("list", &self.list)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SeatOptions {
+    fn peers(self) -> Result<Peers, Failure> {
+        let SeatOptions { listen, list, token } = self;
+        let token = Token::new(&token).map_err(|error| Failure::Request(error.to_string()))?;
+        Ok(Peers::Listed { listen, name: None, list, token })
+    }
+}
+
+/// Shuffles all to all between peers of this machine, or takes part in a shuffle of several, and returns the result as
+/// JSON.
 #[pyfunction]
 pub fn lab_net(py: Python<'_>, options: NetOptions, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let wait_seconds = options.wait_seconds.unwrap_or(net::DEFAULT_WAIT_SECONDS);
@@ -348,7 +379,7 @@ pub fn lab_net(py: Python<'_>, options: NetOptions, progress: Option<Py<PyAny>>)
         return Err(Failure::Request(format!("wait={wait_seconds} is not a number from 0 to 86400")).into());
     }
     let request = NetRequest {
-        peers: Peers::Local(options.peers),
+        peers: options.seat.map_or(Ok(Peers::Local(options.peers)), SeatOptions::peers)?,
         bytes: count_of("size", options.size.as_ref())?.unwrap_or(net::DEFAULT_BYTES),
         block_bytes: count_of("block", options.block.as_ref())?.unwrap_or(net::DEFAULT_BLOCK_BYTES),
         connections: options.connections,

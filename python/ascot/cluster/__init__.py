@@ -7,7 +7,9 @@ resumed.
 Needs Ray: `pip install ascot[cluster]`.
 """
 
+from ascot.cluster.bench import diskbench, netbench
 from ascot.cluster.jobs import Finished, map_reduce, remove, resume, sort
+from ascot.cluster.records import check, gen
 from ascot.cluster.reports import ClusterReport, NodeShare, Phase, Stage
 from ascot.cluster.series import Series
 from ascot.cluster.whole import open_parts
@@ -19,7 +21,11 @@ __all__ = [
     "Phase",
     "Series",
     "Stage",
+    "check",
+    "diskbench",
+    "gen",
     "map_reduce",
+    "netbench",
     "open_parts",
     "remove",
     "resume",

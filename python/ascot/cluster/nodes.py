@@ -8,6 +8,7 @@ which the next driver finds.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -23,6 +24,8 @@ __all__ = ["START_SECONDS", "Node", "connected", "discover", "load_ray"]
 ANSWER_SECONDS = 60.0
 # Ray starts a process in a few seconds, or in minutes on a busy machine; of a node that is lost it says so.
 START_SECONDS = 300.0
+# The head of a cluster that is there accepts a connection within this time.
+HEAD_SECONDS = 10.0
 # A node on this machine needs this object store at least, and batches need no more.
 LOCAL_STORE_BYTES = 80 << 20
 # Ray replaces 127.0.0.1 and then waits for minutes; other addresses of the loopback work.
@@ -69,13 +72,21 @@ def connected(address: str) -> Iterator[Any]:
 
 def _connect(ray: Any, address: str) -> None:
     try:
+        _await_head(address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise errors.InvalidRequest(
             f"address={address!r}: no cluster of Ray is found there: {reason}\n"
             "  start one (ray start --head), name its address, or give 'local:4' for one on this machine"
         ) from error
+
+
+def _await_head(address: str) -> None:
+    """Raises an OSError if nothing listens at HOST:PORT: Ray would try for many minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=HEAD_SECONDS).close()
 
 
 def _local_count(address: str) -> int:
@@ -128,10 +139,11 @@ class Node:
         """Its name in messages and reports."""
         return f"{self.address} ({self.id[:8]})"
 
-    def _place(self, actor: type, cpus: int, *arguments: Any) -> Any:
+    def _place(self, actor: type, cpus: int, *arguments: Any, max_concurrency: int = 1) -> Any:
         strategies = import_module("ray.util.scheduling_strategies")
         here = strategies.NodeAffinitySchedulingStrategy(self.id, soft=False)
         options = {"num_cpus": cpus, "scheduling_strategy": here, "max_restarts": 0, "max_task_retries": 0}
+        options["max_concurrency"] = max_concurrency
         return self._ray.remote(actor).options(**options).remote(*arguments)
 
     def place_writer(self, job: str, shuffle: str, secret: bytes = b"", batch_bytes: int = 0) -> None:
@@ -146,6 +158,10 @@ class Node:
         """Starts a worker of a sort, or of a job with functions."""
         kind = SpillWorker if settings["shuffle"] == "pull" else Worker
         return self._place(kind, 1, settings, functions)
+
+    def place_helper(self, actor: type) -> Any:
+        """Starts a process for work that is no job. It can be stopped by a second call."""
+        return self._place(actor, 0, max_concurrency=2)
 
     def answer(self, call: Any, seconds: float = ANSWER_SECONDS) -> Any:
         """The answer of an actor of this node. Raises RayError if there is none in time."""

@@ -1,0 +1,252 @@
+"""Benchmark records that the nodes of a cluster make, and checks of files that the nodes read.
+
+The nodes make files of consecutive records: one after another, they have the bytes of `ascot.gen` on one machine. A
+check reads each file on one node, which returns its counts, its sum, and its first and last record. The files are one
+sequence: between two of them, the last record of the first and the first record of the second are compared.
+
+    file 0 ── node A ──▶ counts, sum, [first ... last]
+                                              ╰── in order? equal? ──╮
+    file 1 ── node B ──▶ counts, sum,                            [first ... last]
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from ascot import _native, arguments, errors
+from ascot._native import bytes_text
+from ascot.cluster.helpers import Helpers, helpers
+from ascot.cluster.manifest import sync_directory
+from ascot.cluster.parts import remove_parts
+from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
+from ascot.progress import ProgressLike, reporter
+from ascot.sources import PathLike, Source, sources_of
+from ascot.tools import Checked, Disorder
+
+__all__ = ["check", "gen"]
+
+RECORD_BYTES = 100
+# The end of a file is read in steps of this size to find its last line.
+TAIL_BYTES = 1 << 16
+
+
+def gen(
+    count: int,
+    *,
+    to: PathLike,
+    files: int | None = None,
+    start: int = 0,
+    ascii: bool = False,
+    skew: bool = False,
+    address: str = "auto",
+    workers_per_node: int | None = None,
+    progress: ProgressLike = "auto",
+) -> int:
+    """Writes `count` records of the sort benchmark on the nodes of a cluster, to `files` files in the directory `to`.
+
+    The files `part-00000`, ..., one after another, have the bytes that `ascot.gen` writes with the same `count`,
+    `start`, `ascii` and `skew`. `to` is a directory that all nodes see under the same name; it must not exist or be
+    empty, and appears when all files are complete. By default there is a file for each process; `address` and
+    `workers_per_node` are those of `ascot.cluster.sort`. Returns the bytes written.
+
+    Raises the exceptions of `ascot.gen`, with the name of the node.
+    """
+    whole = arguments.count("count", count, bits=64)
+    first = arguments.count("start", start, bits=64)
+    wanted = arguments.maybe(arguments.count, "files", files, least=1)
+    per_node = arguments.maybe(arguments.count, "workers_per_node", workers_per_node, least=1)
+    output = os.path.abspath(arguments.path("to", to))
+    options = {
+        "ascii": arguments.flag("ascii", ascii),
+        "skewed": arguments.flag("skew", skew),
+        "threads": 1,
+    }
+    _check_output(output, whole * RECORD_BYTES)
+    parent, name = os.path.split(output)
+    staging = os.path.join(parent, f".{name}.{secrets.token_hex(8)}")
+    with reporter(progress) as report, helpers(arguments.text("address", address), per_node) as made:
+        number = min(wanted or len(made.places), max(1, whole))
+        tasks = [
+            {
+                **options,
+                "output": os.path.join(staging, f"part-{at:05}"),
+                "start": first + begin,
+                "count": end - begin,
+            }
+            for at, (begin, end) in enumerate(shares_of(whole, number))
+        ]
+        os.makedirs(staging)
+        try:
+            _make(made, tasks, report)
+            _rename(staging, output)
+        except BaseException:
+            made.stop()
+            remove_parts(staging)
+            raise
+    return whole * RECORD_BYTES
+
+
+def _make(made: Helpers, tasks: Sequence[dict[str, Any]], report: Callable[..., object] | None) -> None:
+    written = made.spread(len(tasks), lambda actor, at: actor.run.remote(_generate, tasks[at]), report, "generate")
+    for task, size in zip(tasks, written, strict=True):
+        there = os.path.getsize(task["output"]) if os.path.exists(task["output"]) else None
+        if there != size:
+            raise errors.InvalidRequest(
+                f"{task['output']} is not the file that a node wrote\n"
+                "  name a directory on storage that all nodes share"
+            )
+
+
+def _generate(options: dict[str, Any]) -> int:
+    return _native.generate(options, None)
+
+
+def shares_of(count: int, shares: int) -> list[tuple[int, int]]:
+    """Equal shares of so many records: the first record of each, and the end.
+
+    >>> shares_of(10, 3)
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    bounds = [count * at // shares for at in range(shares + 1)]
+    return list(pairwise(bounds))
+
+
+def _check_output(output: str, total: int) -> None:
+    parent = os.path.dirname(output)
+    if not os.path.isdir(parent):
+        raise errors.FileMissing(f"{output}: there is no directory {parent}\n  make it first", filename=parent)
+    if os.path.lexists(output) and (not os.path.isdir(output) or os.listdir(output)):
+        raise errors.FileExists(f"{output} is not an empty directory\n  name another (to=)", filename=output)
+    volume = os.statvfs(parent)
+    free = volume.f_bavail * volume.f_frsize
+    if free < total:
+        raise errors.NoSpace(
+            f"not enough space for the records: {bytes_text(total)} needed, {bytes_text(free)} left on {parent}\n"
+            "  free some space, or name another directory (to=)",
+            filename=parent,
+            needed=total,
+            free=free,
+        )
+
+
+def _rename(staging: str, output: str) -> None:
+    sync_directory(staging)
+    os.rename(staging, output)
+    sync_directory(os.path.dirname(output))
+
+
+class Part(NamedTuple):
+    """A file that a node has checked. `first` and `last` are its first and last record, empty without records."""
+
+    records: int
+    size: int
+    duplicate_keys: int
+    checksum: int
+    disorder: tuple[str, int, int | None] | None
+    first: bytes
+    last: bytes
+
+
+def check(
+    source: Source,
+    *,
+    key: KeyLike | None = None,
+    layout: LayoutLike = "lines",
+    reverse: bool = False,
+    address: str = "auto",
+    workers_per_node: int | None = None,
+    progress: ProgressLike = "auto",
+) -> Checked:
+    """Counts the records of files that are one sequence, sums them up, and finds the first out of order, as
+    `ascot.check` does, on the nodes of a cluster.
+
+    Each file is read on one node, and all files must be on storage that all nodes share. `key`, `layout` and
+    `reverse` are those of `ascot.check`, for fixed records, numbers, and lines without a header. `address` and
+    `workers_per_node` are those of `ascot.cluster.sort`.
+
+    Raises the exceptions of `ascot.check`, with the name of the node.
+    """
+    found = layout_of(layout)
+    described = record_options(found, key, reverse)
+    per_node = arguments.maybe(arguments.count, "workers_per_node", workers_per_node, least=1)
+    if record_bytes(found) is None and (not isinstance(found, Lines) or found.header):
+        raise errors.InvalidRequest(
+            f"layout={found!r}: a node checks fixed records, numbers, and lines without a header\n"
+            "  check the files on one machine: ascot.check"
+        )
+    paths = [os.path.abspath(path) for path in sources_of(source).paths]
+    for path in paths:
+        if not os.path.isfile(path):
+            raise errors.FileMissing(f"{path}: no such file\n  nothing was started", filename=path)
+    work = partial(_check_part, described=described, record=record_bytes(found), end=_end_of(found))
+    with reporter(progress) as report, helpers(arguments.text("address", address), per_node) as made:
+        told = made.spread(len(paths), lambda actor, at: actor.run.remote(work, paths[at]), report, "check")
+    return combined(paths, [Part(*one) for one in told], described)
+
+
+def record_bytes(layout: Layout) -> int | None:
+    """Bytes of a record, if all have the same."""
+    if isinstance(layout, Fixed):
+        return layout.length
+    return int(layout.type[1:3]) // 8 if isinstance(layout, Integers | Floats) else None
+
+
+def _end_of(layout: Layout) -> bytes:
+    return layout.end.encode("latin-1") if isinstance(layout, Lines) else b""
+
+
+def _check_part(path: str, *, described: dict[str, Any], record: int | None, end: bytes) -> tuple[Any, ...]:
+    records, size, duplicates, checksum, disorder = _native.check([path], described, 1, None)
+    with open(path, "rb") as file:
+        first, last = (b"", b"") if records == 0 else ends_of(file, os.fstat(file.fileno()).st_size, record, end)
+    return records, size, duplicates, int(checksum, 16), disorder, first, last
+
+
+def ends_of(file: Any, size: int, record: int | None, end: bytes) -> tuple[bytes, bytes]:
+    """The first and the last record of a file: `record` bytes each, or lines that end in `end`.
+
+    >>> import io
+    >>> ends_of(io.BytesIO(b"one\\ntwo\\nthree"), 13, None, b"\\n")
+    (b'one\\n', b'three\\n')
+    """
+    if record is not None:
+        first = file.read(record)
+        file.seek(size - record)
+        return first, file.read(record)
+    first = b""
+    while not first.endswith(end) and (more := file.read(TAIL_BYTES)):
+        line, found, _ = more.partition(end)
+        first += line + found
+    # The last line may lack its end.
+    tail, at = b"", size
+    while at > 0 and end not in tail[:-1]:
+        before = max(0, at - TAIL_BYTES)
+        file.seek(before)
+        tail, at = file.read(at - before) + tail, before
+    body = tail.removesuffix(end)
+    return first.removesuffix(end) + end, body.rpartition(end)[2] + end
+
+
+def combined(paths: Sequence[str], parts: Sequence[Part], described: dict[str, Any]) -> Checked:
+    """The result for all files as one sequence."""
+    disorder, duplicates, before = None, sum(part.duplicate_keys for part in parts), b""
+    for path, part in zip(paths, parts, strict=True):
+        if part.records == 0:
+            continue
+        if before:
+            pair = sources_of(before + part.first)
+            _, _, equal, _, first = _native.check(pair.paths, described, 1, None)
+            duplicates += equal
+            if first is not None and disorder is None:
+                disorder = Disorder(path, 0, 0)
+        if part.disorder is not None and disorder is None:
+            disorder = Disorder(*part.disorder)
+        before = part.last
+    records, size = sum(part.records for part in parts), sum(part.size for part in parts)
+    checksum = sum(part.checksum for part in parts) % (1 << 128)
+    return Checked(records, size, duplicates, f"{checksum:x}", disorder)

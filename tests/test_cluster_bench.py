@@ -1,0 +1,111 @@
+"""Measurements, records and checks on the nodes of a cluster: real nodes of Ray on this machine."""
+
+import os
+import signal
+from itertools import pairwise
+
+import ascot
+import ascot.cluster
+import pytest
+from ascot import errors
+from ascot.cluster import records
+from ascot.cluster.bench import rounds_of_pairs
+from ray_machines import NODES, RECORDS, processes_of
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.mark.parametrize("count", range(2, 12))
+def test_all_nodes_meet_in_pairs_once(count):
+    rounds = rounds_of_pairs(count)
+    pairs = [tuple(sorted(pair)) for pairs in rounds for pair in pairs]
+    assert sorted(pairs) == [(one, other) for one in range(count) for other in range(one + 1, count)]
+    for pairs in rounds:
+        busy = [node for pair in pairs for node in pair]
+        assert len(busy) == len(set(busy)) == count - count % 2
+
+
+def test_disks_of_all_nodes_are_measured(cluster):
+    found = ascot.cluster.diskbench(address=cluster.address, size="2MiB", request="256KiB", rounds=1)
+    assert len(set(found["node"])) == NODES == len(found.data["nodes"])
+    # Each node measures in its own directory.
+    volumes = {(row["node"].split(" ")[0], row["volume"]) for row in found}
+    assert all(str(cluster.temp(address)) in volume for address, volume in volumes), volumes
+    assert min(found["bytes_per_s"]) > 0
+    assert len(found.notices) == len(found.data["summary"]) > 4
+    for facts in found.data["summary"].values():
+        assert facts["fastest"] in set(found["node"]) and facts["relative_spread"] >= 0
+    assert "fastest" in str(found) and "<table" in found._repr_html_()
+    assert cluster.left_over() == []
+    with pytest.raises(errors.AscotError, match=r"node 127\.0\.0\.\d+ .*:"):
+        ascot.cluster.diskbench(address=cluster.address, temp="/proc/none", size="2MiB")
+
+
+def test_the_network_is_measured_between_all_pairs(cluster):
+    found = ascot.cluster.netbench(address=cluster.address, size="1MiB", connections=2)
+    names = {row["receiver"] for row in found}
+    assert len(names) == NODES
+    pairs = [row for row in found if row["sender"] is not None]
+    assert {(row["sender"], row["receiver"]) for row in pairs} == {(a, b) for a in names for b in names if a != b}
+    for number in range(1, NODES):
+        senders = [row["sender"] for row in pairs if row["round"] == number]
+        assert sorted(senders) == sorted(names)
+    assert [row["round"] for row in found if row["sender"] is None] == [NODES] * NODES
+    assert set(found["connections"]) == {2} and min(found["bytes_per_s"]) > 0
+    # Peers listen at the addresses of their nodes, and nowhere else.
+    listening = {peer.rpartition(":")[0] for one in found.data["rounds"] for run in one for peer in run["peers"]}
+    assert listening == {name.split(" ")[0] for name in names}
+    assert [notice.split(":")[0] for notice in found.notices] == ["pairs", "all to all"]
+
+
+def test_nodes_make_the_records_of_one_machine_and_check_them(cluster, disk):
+    written = ascot.cluster.gen(20_003, to=disk / "in", files=7, start=5, skew=True, address=cluster.address)
+    parts = sorted((disk / "in").iterdir())
+    ascot.gen(20_003, to=disk / "alone", start=5, skew=True)
+    assert (written, len(parts)) == (2_000_300, 7)
+    assert b"".join(part.read_bytes() for part in parts) == (disk / "alone").read_bytes()
+    with pytest.raises(FileExistsError, match="not an empty directory"):
+        ascot.cluster.gen(10, to=disk / "in", address=cluster.address)
+    # Each key is there three times, also across files; a part is empty, and another one has one record.
+    records_of_keys = [b"%010d%089d\n" % (number // 3, number) for number in range(10_000)]
+    for number, (begin, end) in enumerate(pairwise([0, 1, 3_500, 3_500, 7_000, 10_000])):
+        (disk / f"part-{number}").write_bytes(b"".join(records_of_keys[begin:end]))
+    names = sorted(disk.glob("part-*"))
+    alone = ascot.check(names, layout=RECORDS)
+    assert (alone.records, alone.duplicate_keys, alone.is_sorted) == (10_000, 6_666, True)
+    assert ascot.cluster.check(names, layout=RECORDS, address=cluster.address) == alone
+    turned = [names[0], names[3], names[1]]
+    assert ascot.cluster.check(turned, layout=RECORDS, address=cluster.address) == ascot.check(turned, layout=RECORDS)
+    assert sorted(path.name for path in disk.iterdir() if path.name.startswith(".")) == []
+
+
+def test_records_of_a_process_that_is_killed_are_made_again(cluster, disk):
+    killed = []
+
+    def kill(progress):
+        if not killed and progress.fraction:
+            killed.append(processes_of("Helper", cluster)[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    ascot.cluster.gen(200_000, to=disk / "in", files=40, address=cluster.address, progress=kill)
+    ascot.gen(200_000, to=disk / "alone")
+    assert killed
+    content = b"".join(part.read_bytes() for part in sorted((disk / "in").iterdir()))
+    assert content == (disk / "alone").read_bytes()
+
+
+def test_an_exception_leaves_no_records(cluster, disk):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ascot.cluster.gen(200_000, to=disk / "in", files=8, address=cluster.address, progress=stop)
+    assert list(disk.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", [b"b\na\nc", b"a\n", b"\n\n", b"x", b"a\n" + b"long" * 40_000 + b"\nend\n"])
+def test_first_and_last_lines_are_found(text, disk):
+    (disk / "text").write_bytes(text)
+    lines = [line + b"\n" for line in text.removesuffix(b"\n").split(b"\n")]
+    with open(disk / "text", "rb") as file:
+        assert records.ends_of(file, len(text), None, b"\n") == (lines[0], lines[-1])
