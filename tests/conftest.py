@@ -33,6 +33,12 @@ def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
 
 
+def pytest_configure(config):
+    if config.getoption("--long"):
+        # 512 MB for each fault of a cluster.
+        os.environ.setdefault("ASCOT_CLUSTER_RECORDS", "5120000")
+
+
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--long"):
         for item in items:

@@ -226,12 +226,12 @@ def test_a_job_directory_has_one_driver_and_survives_a_line_that_is_cut_short(di
     with pytest.raises(errors.FileError, match="another process"):
         manifest.JobDirectory.open(str(disk / "job"))
     opened.note(event="destination", number=0, node="n", directory="d", partitions=[0, 1])
-    opened.note(event="chunk", number=3, destinations=[0], records=1, bytes=2, sum="ff")
+    opened.note(event="chunk", number=3, destinations=[[0, 0]], records=1, bytes=2, sum="ff")
     opened.close()
     with open(disk / "job" / "journal", "a") as file:
         file.write('{"event":"chunk","number":4,"dest')
     opened, _, done = manifest.JobDirectory.open(str(disk / "job"))
-    assert done.destinations[0].chunks == {3} and done.chunk_sums[3] == manifest.Sum(1, 2, 255)
+    assert list(done.chunks) == [3] and not done.incomplete and done.chunk_sums[3] == manifest.Sum(1, 2, 255)
     opened.note(event="lost", destinations=[0])
     opened.close()
     opened, _, done = manifest.JobDirectory.open(str(disk / "job"))

@@ -313,6 +313,26 @@ def test_too_long_a_pair_and_too_much_for_a_node_are_told(disk):
         mapped(100)
 
 
+def test_a_function_that_eats_memory_is_named_with_the_limit(cluster, disk):
+    """Before the system ends its process, and the reason with it."""
+    words_of(disk, 3000)
+
+    def hoard(batch):
+        kept = [bytes(1 << 30) for _ in range(16)]
+        yield "key", str(len(kept))
+
+    def gather(key, values):
+        yield bytes(1 << 34)
+
+    for changed, name in (({"map": hoard}, "map"), ({"reduce": gather}, "reduce")):
+        with pytest.raises(
+            errors.FunctionFailed, match=f"{name} needs more memory than a worker may have, "
+        ) as caught:
+            map_reduce(disk, disk / "text", **{"map": split, "reduce": count, **changed})
+        assert "MemoryError" in caught.value.traceback and "memory_per_node=" in str(caught.value)
+        assert_nothing_left(cluster, disk, ["text"])
+
+
 def test_functions_and_layouts_that_do_not_work_are_refused_before_work_starts(cluster, disk):
     (disk / "text").write_text("a\n")
     lock = threading.Lock()

@@ -12,22 +12,24 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Container, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from glob import escape, glob
+from hashlib import sha256
 from socket import gethostname
 from threading import Lock
 from time import monotonic, sleep
 from typing import Any
 
 from ascot import _native
-from ascot.cluster.functions import Functions, PairMapper, pair_options, reduced
+from ascot.cluster.chunks import ChunkSet
+from ascot.cluster.functions import Functions, PairMapper, memory_limit, pair_options, reduced
 from ascot.cluster.sampling import Sampler, Written, doing
 from ascot.cluster.transport import LONGEST_BATCH, Transport, transport_of
 from ascot.errors import AscotError, FileError, FileMissing
 
-__all__ = ["SPILLS", "UNFINISHED", "Worker", "Writer", "part_bytes", "remove_chunk", "remove_files"]
+__all__ = ["SPILLS", "UNFINISHED", "Worker", "Writer", "digest_of", "part_bytes", "remove_chunk", "remove_files"]
 
 # The directory for spills of sorts, beside destinations.
 SPILLS = "sorting"
@@ -46,6 +48,11 @@ def guarded(work: Callable[[], Any]) -> tuple[Any, AscotError | None]:
     except OSError as error:
         kind = FileMissing if isinstance(error, FileNotFoundError) else FileError
         return None, kind(str(error), filename=error.filename, errno=error.errno)
+
+
+def digest_of(sizes: Iterable[int]) -> str:
+    """A digest of the sizes of inputs, in their order."""
+    return sha256(b"".join(size.to_bytes(8, "little") for size in sizes)).hexdigest()
 
 
 class Peaks:
@@ -131,6 +138,8 @@ class Worker:
         self._functions: Functions | None = None
         self._mapper: Any = None
         self._transport: Transport = transport_of(settings)
+        # The destinations that chunks go to: partitions of each, and where its batches are sent.
+        self._routes: dict[int, tuple[list[int], Any]] = {}
         self._peaks = Peaks()
 
     def facts(self) -> dict[str, Any]:
@@ -152,9 +161,10 @@ class Worker:
         """The number of its process."""
         return os.getpid()
 
-    def inputs(self) -> Any:
-        """The sizes of the inputs as this node sees them."""
-        return guarded(lambda: _native.cluster_inputs(self._settings["options"]))
+    def inputs(self, paths: list[str]) -> Any:
+        """The digest of the sizes of the inputs as this node sees them."""
+        options = {**self._settings["options"], "inputs": paths}
+        return guarded(lambda: digest_of([size for size, _ in _native.cluster_inputs(options)]))
 
     def sample(self, span: dict[str, Any], count: int) -> Any:
         """Places of some records of a chunk, and the seconds that this took."""
@@ -181,20 +191,30 @@ class Worker:
             self._functions = Functions.unpacked(self._packed or b"")
         return self._functions
 
+    def _limit(self) -> AbstractContextManager[None]:
+        """The limit of memory for functions."""
+        return nullcontext() if self._packed is None else memory_limit(self._settings["shape"]["sort_bytes"])
+
     def end(self) -> int:
         """Gives the memory of the mapper back; returns the most memory that the process had, bytes."""
         self._peaks.look()
         self._mapper = None
         return self._peaks.bytes
 
-    def map(self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int], Any]]) -> Any:
-        """Maps a chunk and pushes its batches to the writers of `targets`: destination, partitions, writer."""
-        with doing("grouping"):
-            return guarded(lambda: self._map(number, span, targets))
+    def route(self, routes: dict[int, tuple[list[int], Any]]) -> None:
+        """Takes the destinations of the calls of `map` that follow: the partitions and the writer of each."""
+        self._routes = routes
 
-    def _map(self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int], Any]]) -> dict[str, Any]:
+    def map(self, number: int, span: dict[str, Any], targets: list[int] | None) -> Any:
+        """Maps a chunk and pushes its batches to the writers of these destinations, or of all."""
+        with doing("grouping"):
+            return guarded(lambda: self._map(number, span, self._routes if targets is None else targets))
+
+    def _map(self, number: int, span: dict[str, Any], targets: Iterable[int]) -> dict[str, Any]:
         began = monotonic()
-        sent = self._transport.send(self._mapper, number, span, targets, self._peaks.look)
+        chosen = [(one, *self._routes[one]) for one in targets]
+        with self._limit():
+            sent = self._transport.send(self._mapper, number, span, chosen, self._peaks.look)
         seconds = monotonic() - began
         reading = self._mapper.reading
         records, size, checksum = self._mapper.sum
@@ -202,7 +222,6 @@ class Worker:
             "records": records,
             "bytes": size,
             "sum": f"{checksum:032x}",
-            "done": [one for one, _, _ in targets if one not in sent.failed],
             "failed": list(sent.failed.items()),
             "repeated": sent.repeated,
             "sent_bytes": sent.bytes,
@@ -251,7 +270,11 @@ class Worker:
         pairs = os.path.join(options["temp"][0], f"{PAIRS_FILE}{partition:05}")
         result = sort({**pair_options(options), "output": pairs, "stable": True})
         try:
-            with open(pairs, "rb", buffering=BUFFER_BYTES) as source, open(output + UNFINISHED, "wb") as out:
+            with (
+                open(pairs, "rb", buffering=BUFFER_BYTES) as source,
+                open(output + UNFINISHED, "wb") as out,
+                self._limit(),
+            ):
                 for one in reduced(functions, source):
                     out.write(one)
                 out.flush()
@@ -281,20 +304,21 @@ class Writer:
         self._peaks = Peaks()
         self._sampler = Sampler(address, self._look)
 
-    def exists(self, directory: str) -> bool:
-        """Whether this node has the directory of a destination."""
-        return os.path.exists(os.path.join(directory, "batches"))
+    def exist(self, directories: list[str]) -> list[bool]:
+        """Which of these directories of destinations this node has."""
+        return [_is_destination(one) for one in directories]
 
     def open(self, number: int, directory: str) -> Any:
-        """Opens or makes a destination. Returns the chunks that it has whole, and the address and port at which it
-        takes batches, if it does."""
+        """Opens or makes a destination. Returns the chunks that it has whole, a bit for each, and the address and
+        port at which it takes batches, if it does."""
 
         def opened() -> Any:
             files = self._open[number] = _native.PartitionFiles(directory, self._job, number)
+            chunks = ChunkSet(files.complete_chunks()).to_bytes()
             if self._server is None:
-                return files.complete_chunks(), None
+                return chunks, None
             self._server.add(number, files)
-            return files.complete_chunks(), (self._address, self._server.port)
+            return chunks, (self._address, self._server.port)
 
         return guarded(opened)
 
@@ -325,7 +349,7 @@ class Writer:
 
         def removed() -> None:
             files = self._open.pop(number, None)
-            if files is None and self.exists(directory):
+            if files is None and _is_destination(directory):
                 files = _native.PartitionFiles(directory, self._job, number)
             if files is not None:
                 files.remove()
@@ -380,6 +404,10 @@ class Writer:
         """The time of this moment and the samples since the last call; those to come are also of these processes."""
         self._sampler.watch(processes)
         return self._sampler.taken()
+
+
+def _is_destination(directory: str) -> bool:
+    return os.path.exists(os.path.join(directory, "batches"))
 
 
 def _volume(directory: str) -> tuple[str, int, int]:

@@ -20,40 +20,32 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ascot import _native, errors
 from ascot.cluster.actors import SPILLS
+from ascot.cluster.calls import Call, Calls
+from ascot.cluster.chunks import ChunkSet, ranges_of
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.manifest import Destination, JobDirectory, Progress, Sum, spans_of
-from ascot.cluster.nodes import Node
+from ascot.cluster.nodes import Node, all_answers
 from ascot.cluster.parts import Parts
 from ascot.cluster.reports import ClusterReport, Phase
+from ascot.cluster.routes import Routes
 from ascot.cluster.shares import Shares
 from ascot.cluster.watching import Watch
 
 __all__ = ["Driver"]
 
-# Samples for each partition: the largest partition is then within about a fifth of the mean.
+# Samples for each partition: the largest partition is then within about a fifth of the mean. With 32,768 partitions
+# there are 32 for each: the largest one is less than twice the mean.
 SAMPLES_PER_PARTITION = 256
-SAMPLES_MAX = 1 << 16
+SAMPLES_MAX = 1 << 20
 # Chunks that are sampled at most: one place in a chunk is as good as one in another.
 SAMPLED_CHUNKS_MAX = 1 << 12
 # A chunk or a partition that fails so often is not tried again.
 ATTEMPTS_MAX = 6
-WAIT_SECONDS = 0.5
 REMOVE_SECONDS = 60
-
-
-@dataclass(slots=True)
-class Call:
-    """A call of a worker without an answer yet."""
-
-    node: Node
-    worker: Any
-    number: int
-    destination: int | None = None
 
 
 class Driver:
@@ -72,17 +64,21 @@ class Driver:
         self._ray, self._fleet, self._directory, self._job, self._done = ray, fleet, directory, job, done
         self._report, self._watch = report, watch
         self._parts = Parts(directory, job, done)
-        self._options: dict[str, Any] = job["options"]
+        # The names of the inputs travel with chunks, or not at all.
+        self._options: dict[str, Any] = {**job["options"], "inputs": []}
         sizes = [(path, size) for path, size, _ in job["inputs"]]
         self._spans = spans_of(sizes, job["shape"]["chunk_bytes"], job["record_bytes"])
         self._total = sum(size for _, size in sizes)
-        self._bounds = b""
+        self._bounds: Any = b""
         self._partitions = 0
         # The destination of each partition.
         self._owner: dict[int, int] = {}
         self._nodes: dict[int, Node] = {}
         # Where the batches of each destination are sent.
         self._writers: dict[int, Any] = {}
+        self._routes = Routes(ray, done, self._writers)
+        # Bytes of chunks that are mapped.
+        self._mapped = 0
         self._attempts: dict[tuple[str, int], int] = {}
         # Why the last connection ended, if one did.
         self._connection_fault = ""
@@ -158,7 +154,7 @@ class Driver:
             self._directory.write_bounds(stored)
             if not self._job["uniform"]:
                 self._end_phase("sample", shares)
-        self._bounds = stored
+        self._bounds = self._ray.put(stored)
         self._partitions = _native.count_partitions(stored)
 
     def _new_bounds(self, shares: Shares) -> bytes:
@@ -171,50 +167,32 @@ class Driver:
         whole = sum(self._spans[number].end - self._spans[number].start for number in chosen)
         found: dict[int, bytes] = {}
         queue = deque(chosen)
-        running: dict[Any, Call] = {}
+        running = Calls(self._ray, self._fleet)
         while True:
-            for node, worker in self._idle(running):
+            for node, worker in running.idle():
                 if queue:
                     number = queue.popleft()
                     span = self._spans[number]
                     count = -(-samples * (span.end - span.start) // max(1, whole))
-                    running[worker.sample.remote(span.to_native(), count)] = Call(node, worker, number)
+                    running.add(worker.sample.remote(span.to_native(), count), Call(node, worker, number))
             if not running:
                 break
-            for call, answer in self._finished(running):
+            for call, answer in running.finished():
                 if answer is None:
-                    self._again("chunk", call.number, queue)
+                    self._again("chunk", call.number, queue, running)
                     self._repair(call.node, running)
                     continue
-                (places, seconds), error = answer
+                told, error = answer
                 if error is not None:
                     raise error
-                found[call.number] = places
-                shares.add(call.node, len(places), reading=seconds)
+                found[call.number], seconds = told
+                shares.add(call.node, len(found[call.number]), reading=seconds)
             self._tell("sample", 0, shares, f"{len(found)} of {len(chosen)} chunks", 0.0)
         return _native.choose_bounds(self._options, [found[number] for number in sorted(found)], wanted)
 
     # ---------------------------------------------------------------- calls of workers
 
-    def _idle(self, running: dict[Any, Call]) -> list[tuple[Node, Any]]:
-        busy = [call.worker for call in running.values()]
-        return [(node, one) for node in self._fleet.nodes for one in node.workers if one not in busy]
-
-    def _finished(self, running: dict[Any, Call]) -> list[tuple[Call, Any]]:
-        """The calls that have ended, each with its answer; None if the worker is lost."""
-        ready, _ = self._ray.wait(list(running), num_returns=1, timeout=WAIT_SECONDS)
-        found = []
-        for one in ready:
-            call = running.pop(one)
-            try:
-                found.append((call, self._ray.get(one)))
-            except self._ray.exceptions.RayTaskError as error:
-                raise errors.InternalError(f"node {call.node.name}: {error}") from error
-            except self._ray.exceptions.RayError:
-                found.append((call, None))
-        return found
-
-    def _again(self, kind: str, number: int, queue: deque[int]) -> None:
+    def _again(self, kind: str, number: int, queue: deque[int], running: Calls) -> None:
         """Puts a chunk or a partition that failed into the queue."""
         attempts = self._attempts[kind, number] = self._attempts.get((kind, number), 0) + 1
         if attempts >= ATTEMPTS_MAX and self._connection_fault:
@@ -228,35 +206,25 @@ class Driver:
                 "of Ray (/tmp/ray/session_latest/logs), and whether the nodes have enough memory"
             )
         queue.append(number)
+        running.offer_again()
 
-    def _repair(self, node: Node, running: dict[Any, Call]) -> None:
+    def _repair(self, node: Node, running: Calls | None = None) -> None:
         """Replaces the dead processes of a node, or excludes it with its destinations."""
-        busy = [call.worker for call in running.values()]
+        busy = set() if running is None else running.busy()
         writer_replaced, workers = self._fleet.repair(node, busy)
         if node not in self._fleet.nodes:
             self._lose(node)
             return
-        if self._is_mapping and not all(self._begin(node, worker) for worker in workers):
+        if self._is_mapping and not self._fleet.begins(node, workers, self._bounds):
             self._exclude(node, "a process that was started in place of another one ended at once")
             return
         if writer_replaced:
-            for number in [one for one, owner in self._nodes.items() if owner is node]:
-                self._open(node, self._done.destinations[number])
+            self._open([number for number, owner in self._nodes.items() if owner is node])
             self._replace_lost()
 
     def _exclude(self, node: Node, reason: str) -> None:
         self._fleet.exclude(node, reason)
         self._lose(node)
-
-    def _begin(self, node: Node, worker: Any) -> bool:
-        """Prepares a worker for mapping. Returns whether it answers."""
-        try:
-            _, error = node.answer(worker.begin.remote(self._bounds))
-        except self._ray.exceptions.RayError:
-            return False
-        if error is not None:
-            raise error
-        return True
 
     # ---------------------------------------------------------------- destinations
 
@@ -266,58 +234,70 @@ class Driver:
         for destination in self._done.destinations.values():
             for partition in destination.partitions:
                 self._owner[partition] = destination.number
-        for destination in list(self._done.destinations.values()):
-            if not destination.lost:
-                self._find(destination)
+        self._find_live()
         self._replace_lost()
 
-    def _find(self, destination: Destination) -> None:
-        load = {node.id: 0 for node in self._fleet.nodes}
-        for node in self._nodes.values():
-            load[node.id] = load.get(node.id, 0) + 1
-        nodes = sorted(self._fleet.nodes, key=lambda node: (node.id != destination.node, load[node.id]))
-        for node in nodes:
-            if self._has(node, destination):
+    def _find_live(self) -> None:
+        """Opens the destinations that nodes still have; the others are lost."""
+        live = self._done.live
+        directories = self._ray.put([one.directory for one in live.values()])
+        answers = all_answers(self._ray, self._fleet.nodes, lambda node: node.writer.exist.remote(directories))
+        load = dict.fromkeys(self._fleet.nodes, 0)
+        for at, destination in enumerate(live.values()):
+            # Several nodes may see a directory; one alone writes to it.
+            seen = [node for node, exist, error in answers if error is None and exist[at]]
+            if seen:
+                node = min(seen, key=lambda node: (node.id != destination.node, load[node]))
+                load[node] += 1
                 self._nodes[destination.number] = node
-                self._open(node, destination)
-                return
-        self._forget(destination)
+        self._forget([number for number in live if number not in self._nodes])
+        self._open(list(self._nodes))
 
     def _has(self, node: Node, destination: Destination) -> bool:
         """Whether the directory of a destination is on a node."""
         try:
-            return bool(node.answer(node.writer.exists.remote(destination.directory)))
+            return bool(node.answer(node.writer.exist.remote([destination.directory]))[0])
         except self._ray.exceptions.RayError:
             return False
 
-    def _open(self, node: Node, destination: Destination) -> None:
-        """Opens a destination; the chunks that its files have, and whose sum is known, are done, and no others.
+    def _open(self, numbers: list[int]) -> None:
+        """Opens destinations; the chunks that their files have, and whose sum is known, are done, and no others.
 
         One whose log is damaged is lost; for other faults the node is excluded.
         """
-        try:
-            opened, error = node.answer(node.writer.open.remote(destination.number, destination.directory))
-        except self._ray.exceptions.RayError as lost:
-            opened, error = None, errors.AscotError(first_line(lost))
-        if isinstance(error, errors.Damaged):
-            self._forget(destination)
-            return
-        if error is not None:
-            self._exclude(node, str(error).splitlines()[0])
-            return
-        # If the sum of a chunk never arrived, it is mapped again, and the writers ignore its batches.
-        chunks, address = opened
-        destination.chunks = set(chunks) & self._done.chunk_sums.keys()
-        self._writers[destination.number] = address or node.writer
+        calls = []
+        for number in numbers:
+            node, directory = self._nodes[number], self._done.destinations[number].directory
+            calls.append((number, node, node.writer.open.remote(number, directory)))
+        for number, node, call in calls:
+            try:
+                opened, error = node.answer(call)
+            except self._ray.exceptions.RayError as lost:
+                opened, error = None, errors.AscotError(first_line(lost))
+            # If a node before this one was lost meanwhile, what is made in its place is open already.
+            if self._nodes.get(number) is not node:
+                continue
+            if isinstance(error, errors.Damaged):
+                self._forget([number])
+            elif error is not None:
+                self._exclude(node, str(error).splitlines()[0])
+            else:
+                # If the sum of a chunk never arrived, it is mapped again, and the writers ignore its batches.
+                chunks, address = opened
+                self._done.found(self._done.destinations[number], ChunkSet.from_bytes(chunks))
+                self._writers[number] = address or node.writer
+        self._routes.change()
 
-    def _forget(self, destination: Destination) -> None:
-        self._done.take(self._directory.note(event="lost", destinations=[destination.number]))
-        self._nodes.pop(destination.number, None)
+    def _forget(self, numbers: list[int]) -> None:
+        if numbers:
+            self._done.take(self._directory.note(event="lost", destinations=numbers))
+        for number in numbers:
+            self._nodes.pop(number, None)
+        self._routes.change()
 
     def _lose(self, node: Node) -> None:
         """Replaces the destinations of an excluded node."""
-        for number in [one for one, owner in self._nodes.items() if owner is node]:
-            self._forget(self._done.destinations[number])
+        self._forget([number for number, owner in self._nodes.items() if owner is node])
         self._replace_lost()
 
     def _replace_lost(self) -> None:
@@ -336,20 +316,20 @@ class Driver:
         # Partitions that are made again one by one begin at different places.
         first = len(self._done.destinations) % len(places)
         places = places[first:] + places[:first]
+        made = []
         for at, (node, directory) in enumerate(places):
-            # If a node before this one was lost meanwhile, its partitions and these have destinations already.
-            own = [partition for partition in partitions[at :: len(places)] if not self._has_owner(partition)]
-            if not own or node not in self._fleet.nodes:
-                continue
-            number = max(self._done.destinations, default=-1) + 1
+            own = partitions[at :: len(places)]
+            if not own:
+                break
+            number = len(self._done.destinations)
             name = os.path.join(self._place(directory), f"{node.id[:8]}-{number}")
-            self._done.take(
-                self._directory.note(event="destination", number=number, node=node.id, directory=name, partitions=own)
-            )
-            for partition in own:
-                self._owner[partition] = number
+            event = {"number": number, "node": node.id, "directory": name, "partitions": own}
+            self._done.take(self._directory.note_later(event="destination", **event))
+            self._owner.update(dict.fromkeys(own, number))
             self._nodes[number] = node
-            self._open(node, self._done.destinations[number])
+            made.append(number)
+        self._directory.sync()
+        self._open(made)
 
     def _place(self, directory: str) -> str:
         """The directory of the job in one for temporary files."""
@@ -357,18 +337,17 @@ class Driver:
 
     # ---------------------------------------------------------------- map and shuffle
 
-    def _targets(self, chunk: int, needed: set[int] | None = None) -> list[int]:
-        """The destinations that lack a chunk and still need it."""
-        needed = self._needed() if needed is None else needed
-        return sorted(number for number in needed if chunk not in self._done.destinations[number].chunks)
-
     def _needed(self) -> set[int]:
         return {self._owner[partition] for partition in self._missing_parts()}
 
     def _lacking(self) -> list[int]:
         """The chunks that a destination lacks."""
-        needed = self._needed()
-        return [chunk for chunk in range(len(self._spans)) if self._targets(chunk, needed)]
+        needed, done = self._needed(), self._done.chunks
+        found = {chunk for chunk in range(len(self._spans)) if chunk not in done} if needed else set()
+        for number, destination in self._done.incomplete.items():
+            if number in needed:
+                found.update(destination.missing)
+        return sorted(found)
 
     def _map_phase(self) -> None:
         queue = deque(self._lacking())
@@ -376,64 +355,74 @@ class Driver:
             return
         shares = Shares()
         self._is_mapping = True
-        for node in list(self._fleet.nodes):
-            begun = [self._begin(node, worker) for worker in node.workers]
-            if not all(begun):
-                self._repair(node, {})
-        running: dict[Any, Call] = {}
+        self._routes.change()
+        self._mapped = sum(self._spans[chunk].bytes for chunk in self._done.chunk_sums)
+        for node in self._fleet.begin(self._bounds):
+            self._repair(node)
+        running = Calls(self._ray, self._fleet)
         while True:
-            for node, worker in self._idle(running):
+            for node, worker in running.idle():
                 self._map_next(node, worker, queue, running)
             if not running:
                 break
-            for call, answer in self._finished(running):
+            lost = []
+            for call, answer in running.finished():
                 if answer is None:
-                    # At most so much of it was read already.
-                    self._mapped_again += self._spans[call.number].bytes
-                    self._again("chunk", call.number, queue)
-                    self._repair(call.node, running)
+                    lost.append(call)
                 else:
                     self._take_mapped(call, answer, shares, queue, running)
+            self._directory.sync()
+            for call in lost:
+                # At most so much of it was read already.
+                self._mapped_again += self._spans[call.number].bytes
+                self._again("chunk", call.number, queue, running)
+                self._repair(call.node, running)
             # Destinations that were made meanwhile need chunks that are done for others.
             if not queue and not running:
                 queue.extend(self._lacking())
-            done = sum(self._spans[chunk].bytes for chunk in self._done.chunk_sums)
+                running.offer_again()
             detail = f"{len(self._done.chunk_sums)} of {len(self._spans)} chunks"
-            self._tell("map and shuffle", done, shares, detail, done / max(1, self._total) / 2)
+            share = self._mapped / max(1, self._total) / 2
+            self._tell("map and shuffle", self._mapped, shares, detail, share)
         self._is_mapping = False
         self._end_mapping(shares)
 
-    def _map_next(self, node: Node, worker: Any, queue: deque[int], running: dict[Any, Call]) -> None:
+    def _map_next(self, node: Node, worker: Any, queue: deque[int], running: Calls) -> None:
         while queue:
             chunk = queue.popleft()
-            numbers = self._targets(chunk)
+            if self._routes.changed:
+                # Parts do not change while chunks are mapped.
+                self._routes.find(self._needed())
+            self._routes.tell(worker)
+            numbers = self._routes.of_chunk(chunk)
             if numbers:
-                destinations = [self._done.destinations[number] for number in numbers]
-                targets = [(one.number, one.partitions, self._writers[one.number]) for one in destinations]
-                span = self._spans[chunk].to_native()
-                running[worker.map.remote(chunk, span, targets)] = Call(node, worker, chunk)
+                some = None if numbers is self._routes.targets else list(numbers)
+                call = worker.map.remote(chunk, self._spans[chunk].to_native(), some)
+                running.add(call, Call(node, worker, chunk, numbers))
                 return
 
-    def _take_mapped(
-        self, call: Call, answer: Any, shares: Shares, queue: deque[int], running: dict[Any, Call]
-    ) -> None:
+    def _take_mapped(self, call: Call, answer: Any, shares: Shares, queue: deque[int], running: Calls) -> None:
         told, error = answer
         if error is not None:
             raise error
         chunk, own = call.number, Sum(told["records"], told["bytes"], int(told["sum"], 16))
-        if self._is_again(chunk, own):
+        is_again = self._is_again(chunk, own)
+        if is_again:
             self._sent_again += told["sent_bytes"]
         self._repeated += told["repeated"]
-        done = [one for one in told["done"] if not self._done.destinations[one].lost]
+        done, failed = call.targets, dict(told["failed"])
+        if failed or self._routes.changed or done is not self._routes.targets:
+            done = tuple(one for one in done if one not in failed and one in self._done.live)
         if done:
-            event = {"number": chunk, "destinations": done, "records": own.records, "bytes": own.bytes}
-            self._done.take(self._directory.note(event="chunk", sum=told["sum"], **event))
+            event = {"number": chunk, "destinations": ranges_of(done), "records": own.records, "bytes": own.bytes}
+            self._done.take(self._directory.note_later(event="chunk", sum=told["sum"], **event))
+            self._mapped += 0 if is_again else self._spans[chunk].bytes
         times = {name: told[name] for name in ("reading", "grouping", "blocked", "memory")}
         shares.add(call.node, self._spans[chunk].bytes, **times)
-        for number, fault in told["failed"]:
+        for number, fault in failed.items():
             self._take_fault(number, fault, running)
-        if self._targets(chunk):
-            self._again("chunk", chunk, queue)
+        if self._routes.of_chunk(chunk):
+            self._again("chunk", chunk, queue, running)
 
     def _is_again(self, chunk: int, own: Sum) -> bool:
         """Whether a chunk that was mapped had been mapped before."""
@@ -448,7 +437,7 @@ class Driver:
             )
         return True
 
-    def _take_fault(self, number: int, fault: BaseException, running: dict[Any, Call]) -> None:
+    def _take_fault(self, number: int, fault: BaseException, running: Calls) -> None:
         """A writer did not append a batch."""
         node = self._nodes.get(number)
         if node is None or node not in self._fleet.nodes:
@@ -463,31 +452,40 @@ class Driver:
             self._repair(node, running)
 
     def _end_mapping(self, shares: Shares) -> None:
-        for number, node in list(self._nodes.items()):
-            if self._done.destinations[number].lost:
+        own: dict[Node, list[int]] = {}
+        for number, node in self._nodes.items():
+            own.setdefault(node, []).append(number)
+        calls = all_answers(
+            self._ray, list(own), lambda node: [node.writer.sync.remote(number) for number in own[node]]
+        )
+        for node, answers, lost in calls:
+            if lost is not None:
+                self._repair(node)
                 continue
-            try:
-                _, error = node.answer(node.writer.sync.remote(number))
-            except self._ray.exceptions.RayError:
-                self._repair(node, {})
-                continue
-            if error is not None:
-                self._exclude(node, str(error).splitlines()[0])
-        for node in list(self._fleet.nodes):
-            self._take_account(node, shares)
+            for _, error in answers:
+                if error is not None:
+                    self._exclude(node, str(error).splitlines()[0])
+        self._take_accounts(shares)
         self._end_phase("map and shuffle", shares)
 
-    def _take_account(self, node: Node, shares: Shares) -> None:
-        try:
-            account = node.answer(node.writer.account.remote())
+    def _take_accounts(self, shares: Shares) -> None:
+        """Asks all processes what they did and how much memory they had."""
+        nodes = list(self._fleet.nodes)
+        answers = all_answers(
+            self._ray,
+            nodes,
+            lambda node: [node.writer.account.remote(), *(worker.end.remote() for worker in node.workers)],
+        )
+        for node, told, lost in answers:
+            if lost is not None:
+                self._repair(node)
+                continue
+            account, *workers = told
             peaks = self._peaks.setdefault(node.name, {})
             peaks["writer"] = account["peak"]
+            peaks.update(zip(node.workers, workers, strict=True))
             shares.add(node, 0, writing=account["writing"])
             shares.add_written(node, *account["written"])
-            for worker in node.workers:
-                peaks[worker] = node.answer(worker.end.remote())
-        except self._ray.exceptions.RayError:
-            self._repair(node, {})
 
     def _peak(self) -> int:
         stores = {node.name: node.store for node in self._fleet.nodes}
@@ -502,26 +500,31 @@ class Driver:
                 node = self._nodes[self._owner[partition]]
                 queues.setdefault(node.id, deque()).append(partition)
         shares = Shares()
-        running: dict[Any, Call] = {}
+        running = Calls(self._ray, self._fleet)
         while True:
-            for node, worker in self._idle(running):
+            for node, worker in running.idle():
                 self._sort_next(node, worker, queues.get(node.id, deque()), running)
             if not running:
                 break
-            for call, answer in self._finished(running):
+            answers = running.finished()
+            sorted_calls = [call for call, answer in answers if self._take_part(call, answer, shares)]
+            self._directory.sync()
+            for call in sorted_calls:
+                if call.node in self._fleet.nodes:
+                    call.node.writer.remove_partition.remote(*call.targets, call.number)
+            for call, answer in answers:
                 if answer is None:
-                    self._again("partition", call.number, queues[call.node.id])
+                    self._again("partition", call.number, queues[call.node.id], running)
                     self._repair(call.node, running)
-                else:
-                    self._take_sorted(call, answer, shares)
+                elif answer[1] is not None:
+                    self._take_loss(call, answer[1], running)
             share = len(self._done.parts) / max(1, self._partitions)
             detail = f"{len(self._done.parts)} of {self._partitions} partitions"
             self._tell("sort and reduce", int(share * self._total), shares, detail, (1 + share) / 2)
-        for node in list(self._fleet.nodes):
-            self._take_account(node, shares)
+        self._take_accounts(shares)
         self._end_phase("sort and reduce", shares)
 
-    def _sort_next(self, node: Node, worker: Any, queue: deque[int], running: dict[Any, Call]) -> None:
+    def _sort_next(self, node: Node, worker: Any, queue: deque[int], running: Calls) -> None:
         while queue:
             partition = queue.popleft()
             number = self._owner[partition]
@@ -529,42 +532,40 @@ class Driver:
                 continue
             # A writer that was replaced may have lost batches; then the destination is filled first.
             destination = self._done.destinations[number]
-            if len(destination.chunks) < len(self._spans):
+            if destination.missing or len(self._done.chunks) < len(self._spans):
                 continue
             spills = [os.path.join(self._place(directory), SPILLS) for directory in node.temp]
             options = {**self._options, "output": self._parts.name(partition), "temp": spills}
             options["memory"] = self._job["shape"]["sort_bytes"]
             place = {"directory": destination.directory, "number": number}
             call = worker.sort.remote(options, place, partition, len(self._spans))
-            running[call] = Call(node, worker, partition, number)
+            running.add(call, Call(node, worker, partition, (number,)))
             return
 
-    def _take_sorted(self, call: Call, answer: Any, shares: Shares) -> None:
-        told, error = answer
-        if error is not None:
-            self._take_loss(call, error)
-            return
-        result, seconds = told
+    def _take_part(self, call: Call, answer: Any, shares: Shares) -> bool:
+        """Notes a partition that was sorted. Returns whether it was."""
+        if answer is None or answer[1] is not None:
+            return False
+        result, seconds = answer[0]
         event = {"records": result["records_out"], "bytes": result["bytes_out"], "sum": result["checksum"]}
         event["file_bytes"] = result.get("file_bytes", result["bytes_out"])
-        self._done.take(self._directory.note(event="part", number=call.number, **event))
+        self._done.take(self._directory.note_later(event="part", number=call.number, **event))
         # At most so much was sorted when workers or nodes ended.
         self._sorted_again += event["bytes"] * self._attempts.get(("partition", call.number), 0)
         shares.add(call.node, event["bytes"], sorting=seconds)
         reducing = max(0.0, seconds - result["seconds"]) if self._job["kind"] == "map_reduce" else 0.0
         shares.add_passes(result["passes"], reducing)
-        if call.destination is not None and call.node in self._fleet.nodes:
-            call.node.writer.remove_partition.remote(call.destination, call.number)
+        return True
 
-    def _take_loss(self, call: Call, error: errors.AscotError) -> None:
+    def _take_loss(self, call: Call, error: errors.AscotError, running: Calls) -> None:
         """A partition could not be sorted. If its bytes are not there or damaged, they are made again; a node whose
         disk is full, reports errors or is gone is excluded."""
-        if call.node not in self._fleet.nodes or self._owner[call.number] != call.destination:
+        if call.node not in self._fleet.nodes or (self._owner[call.number],) != call.targets:
             return
         name = str(getattr(error, "filename", None) or "")
         if not any(name.startswith(self._place(directory) + os.sep) for directory in call.node.temp):
             raise error
-        self._again("partition", call.number, deque())
+        self._again("partition", call.number, deque(), running)
         is_missing = isinstance(error, errors.FileMissing)
         destination = self._done.destinations[self._owner[call.number]]
         if isinstance(error, errors.Damaged) or (is_missing and self._has(call.node, destination)):
@@ -585,12 +586,10 @@ class Driver:
 
     def _remove_files(self) -> None:
         """Removes the destinations, also those that nodes lost and that others see. What is left is no fault."""
-        calls = []
-        for number, node in self._nodes.items():
-            if node in self._fleet.nodes:
-                calls.append(node.writer.remove.remote(number, self._done.destinations[number].directory))
+        directories = {number: self._done.destinations[number].directory for number in self._nodes}
+        calls = [node.writer.remove.remote(number, directories[number]) for number, node in self._nodes.items()]
         if calls:
             self._ray.wait(calls, num_returns=len(calls), timeout=REMOVE_SECONDS)
-        places = [(one.number, one.directory) for one in self._done.destinations.values()]
-        for node in self._fleet.nodes:
-            self._ray.wait([node.writer.clean.remote(places)], timeout=REMOVE_SECONDS)
+        places = self._ray.put([(one.number, one.directory) for one in self._done.destinations.values()])
+        calls = [node.writer.clean.remote(places) for node in self._fleet.nodes]
+        self._ray.wait(calls, num_returns=len(calls), timeout=REMOVE_SECONDS)

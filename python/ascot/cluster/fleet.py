@@ -16,6 +16,7 @@ from typing import Any
 
 from ascot import _native, errors
 from ascot._native import bytes_text
+from ascot.cluster.actors import digest_of
 from ascot.cluster.nodes import START_SECONDS, Node, all_answers
 
 __all__ = ["Fleet"]
@@ -32,41 +33,52 @@ class Fleet:
     """The nodes of a job that are not excluded."""
 
     def __init__(self, ray: Any, nodes: list[Node], job: dict[str, Any], functions: bytes | None) -> None:
-        self._ray, self._functions = ray, functions
+        self._ray = ray
+        self._functions: Any = functions
         self.nodes = nodes
         # Excluded nodes, each with the reason.
         self.lost: list[tuple[str, str]] = []
         self._job: str = job["job"]
         self._workers: int = job["shape"]["workers"]
-        names = ("options", "job", "shape", "usual_temp", "transport", "views", "shuffle")
+        # Counts exclusions and replacements of workers.
+        self.changes = 0
+        # Names of inputs travel with chunks.
+        self._options = {**job["options"], "inputs": []}
+        self._inputs: list[str] = job["options"]["inputs"]
+        self._shuffle: str = job["shuffle"]
+        names = ("job", "shape", "usual_temp", "transport", "views", "shuffle")
         # The secret is that of this run, and is stored nowhere.
-        secret = token_bytes(32) if job["transport"] == "direct" else b""
-        self.settings = {"secret": secret, **{name: job[name] for name in names}}
+        self._secret = token_bytes(32) if job["transport"] == "direct" else b""
+        self._batch_bytes: int = job["shape"]["batch_bytes"]
+        self._settings: Any = {"secret": self._secret, **{name: job[name] for name in names}}
 
     def start(self, sizes: list[int]) -> None:
         """Starts the actors, and checks that every node has the same versions and sees inputs of these sizes."""
+        self._settings = self._ray.put({**self._settings, "options": self._options})
+        if self._functions is not None:
+            self._functions = self._ray.put(self._functions)
         for node in self.nodes:
             self._place_writer(node)
             count = min(self._workers, node.cpus)
-            node.workers = [node.place_worker(self.settings, self._functions) for _ in range(count)]
+            node.workers = [node.place_worker(self._shuffle, self._settings, self._functions) for _ in range(count)]
         facts = self._answers(lambda node: node.workers[0].facts.remote())
         self._take_facts(facts)
         for node, found in self._answers(lambda node: [worker.process.remote() for worker in node.workers]):
             node.processes.update(found)
-        for node, (seen, error) in self._answers(lambda node: node.workers[0].inputs.remote()):
+        paths, own = self._ray.put(self._inputs), digest_of(sizes)
+        for node, (seen, error) in self._answers(lambda node: node.workers[0].inputs.remote(paths)):
             if error is not None:
                 raise errors.InvalidRequest(
                     f"node {node.name}: {error}\n  every node must see the inputs under the same names"
                 ) from error
-            if [size for size, _ in seen] != sizes:
+            if seen != own:
                 raise errors.InvalidRequest(
                     f"node {node.name} sees other inputs than this process: their sizes differ\n"
                     "  put the inputs on storage that all nodes share"
                 )
 
     def _place_writer(self, node: Node) -> None:
-        shuffle, shape = self.settings["shuffle"], self.settings["shape"]
-        node.place_writer(self._job, shuffle, self.settings["secret"], shape["batch_bytes"])
+        node.place_writer(self._job, self._shuffle, self._secret, self._batch_bytes)
 
     def _answers(self, call: Callable[[Node], Any]) -> list[tuple[Node, Any]]:
         """The answers of all nodes; a node without one is excluded."""
@@ -106,17 +118,30 @@ class Fleet:
                 free=self.free_bytes,
             )
 
+    def begin(self, bounds: Any) -> list[Node]:
+        """Prepares all workers for mapping. Returns the nodes that do not answer."""
+        calls = all_answers(
+            self._ray, list(self.nodes), lambda node: [worker.begin.remote(bounds) for worker in node.workers]
+        )
+        return [node for node, answers, lost in calls if not _began(answers, lost)]
+
+    def begins(self, node: Node, workers: list[Any], bounds: Any) -> bool:
+        """Prepares workers of a node for mapping. Returns whether they answer."""
+        calls = all_answers(self._ray, [node], lambda _: [worker.begin.remote(bounds) for worker in workers])
+        return all(_began(answers, lost) for _, answers, lost in calls)
+
     def exclude(self, node: Node, reason: str) -> None:
         """Excludes a node. Raises AscotError if it was the last one."""
         if node not in self.nodes:
             return
         self.nodes.remove(node)
+        self.changes += 1
         self.lost.append((node.name, reason))
         node.end()
         if not self.nodes:
             raise errors.AscotError(f"no node is left: the last one was excluded: {node.name}: {reason}")
 
-    def repair(self, node: Node, busy: list[Any]) -> tuple[bool, list[Any]]:
+    def repair(self, node: Node, busy: set[Any]) -> tuple[bool, list[Any]]:
         """Replaces the dead processes of a node, or excludes it.
 
         `busy` are workers whose call has no answer yet: they are replaced when that call fails. Returns whether the
@@ -130,11 +155,12 @@ class Fleet:
             self.exclude(node, "none of its processes answers")
             return False, []
         dead = [actor for actor in dead if actor not in busy]
+        self.changes += bool(dead)
         replaced = []
         try:
             for worker in [one for one in node.workers if one in dead]:
                 self._ray.kill(worker)
-                made = node.place_worker(self.settings, self._functions)
+                made = node.place_worker(self._shuffle, self._settings, self._functions)
                 node.processes.add(node.answer(made.process.remote(), START_SECONDS))
                 node.workers[node.workers.index(worker)] = made
                 replaced.append(made)
@@ -148,7 +174,7 @@ class Fleet:
             return False, []
         return writer_died, replaced
 
-    def _dead(self, actors: list[Any], busy: list[Any]) -> list[Any]:
+    def _dead(self, actors: list[Any], busy: set[Any]) -> list[Any]:
         """Those that are dead, or do not answer in time. Those that are busy answer late and are not dead."""
         exceptions = self._ray.exceptions
         began = time.monotonic()
@@ -183,6 +209,15 @@ class Fleet:
         """Ends all actors."""
         for node in self.nodes:
             node.end()
+
+
+def _began(answers: list[Any], lost: Any) -> bool:
+    if lost is not None:
+        return False
+    for _, error in answers:
+        if error is not None:
+            raise error
+    return True
 
 
 def check_versions(nodes: list[tuple[str, str]], own: str) -> None:

@@ -10,10 +10,12 @@ destinations, so that a chunk that is mapped again gives the same batches. Memor
 
 from __future__ import annotations
 
+import resource
 import struct
 import sys
 import traceback
 from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from time import monotonic
@@ -24,13 +26,15 @@ from zlib import crc32
 from ascot import _native, errors
 from ascot._native import bytes_text
 
-__all__ = ["Functions", "PairMapper", "pair_options", "reduced"]
+__all__ = ["Functions", "PairMapper", "memory_limit", "pair_options", "reduced"]
 
 Pair = tuple[bytes, bytes]
 PAIRS = "keyed:u32"
 HEAD = struct.Struct("<II")
 # Bytes of memory of a value that waits for `combine`, besides its own.
 VALUE_BYTES = 120
+# What threads and the allocators of Arrow may reserve without using it: 1 GiB at once.
+MARGIN_BYTES = 5 << 28
 
 
 class Functions(NamedTuple):
@@ -113,11 +117,33 @@ def values_of(result: Any, what: str) -> Iterator[bytes]:
         yield as_bytes(value, what)
 
 
+@contextmanager
+def memory_limit(share: int) -> Iterator[None]:
+    """In it, allocations of this process fail with MemoryError once they are `share` bytes, and a margin: a process
+    that the system or Ray ends for its memory takes the reason with it."""
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[5])
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    most = pages * resource.getpagesize() + share + MARGIN_BYTES
+    if before[1] != resource.RLIM_INFINITY:
+        most = min(most, before[1])
+    resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
 def failure(name: str, where: str, error: BaseException, **fields: Any) -> errors.FunctionFailed:
     """The error for an exception of a function."""
     own = error.__traceback__.tb_next if error.__traceback__ is not None else None
     told = "".join(traceback.format_exception(type(error), error, own)).rstrip()
-    text = f"{where}: {name} raised {type(error).__name__}: {error}\n  mend the function, and start the job again\n"
+    what, advice = f"raised {type(error).__name__}: {error}", "mend the function, and start the job again"
+    if isinstance(error, MemoryError):
+        most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        what = f"needs more memory than a worker may have, {bytes_text(most)} with all that its process reserves"
+        advice = "let it keep less, or give more (memory_per_node=), or fewer workers (workers_per_node=)"
+    text = f"{where}: {name} {what}\n  {advice}\n"
     return errors.FunctionFailed(text + told, traceback=told, **fields)
 
 

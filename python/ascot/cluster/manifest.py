@@ -6,7 +6,10 @@
     lock       held by the driver that runs the job
     status.json, request-*.json   what a running job tells others, and what they ask of it (watching.py)
 
-A line of the journal is durable before the job relies on it. A last line that is cut short does not count.
+A line of the journal is durable before the job relies on it; lines that nothing relies on yet become durable
+together. A last line that is cut short does not count.
+
+What is done costs a bit for each chunk and destination at most, and nothing for a chunk that all destinations have.
 
 Invariant: the journal only grows, and a job is what its lines say, read from the first to the last.
 """
@@ -17,11 +20,13 @@ import fcntl
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape, glob
 from typing import Any
 
 from ascot import errors
+from ascot.cluster.chunks import ChunkSet
 
 __all__ = ["Destination", "JobDirectory", "Progress", "Span", "Spill", "Sum", "spans_of", "sync_directory"]
 
@@ -72,13 +77,13 @@ def spans_of(inputs: list[tuple[str, int]], chunk_bytes: int, record_bytes: int)
 
 @dataclass(slots=True)
 class Destination:
-    """Partitions in a directory of a node, and the chunks that are in it."""
+    """Partitions in a directory of a node. `missing` are the chunks that are mapped, but not in it."""
 
     number: int
     node: str
     directory: str
     partitions: list[int]
-    chunks: set[int] = field(default_factory=set)
+    missing: ChunkSet = field(default_factory=ChunkSet)
     lost: bool = False
 
 
@@ -109,6 +114,11 @@ class Progress:
     """What of a job is done."""
 
     destinations: dict[int, Destination] = field(default_factory=dict)
+    # Those that are not lost, and those of them that lack a chunk that is mapped.
+    live: dict[int, Destination] = field(default_factory=dict)
+    incomplete: dict[int, Destination] = field(default_factory=dict)
+    # The chunks that are mapped.
+    chunks: ChunkSet = field(default_factory=ChunkSet)
     chunk_sums: dict[int, Sum] = field(default_factory=dict)
     # Sorted chunks, of a job that pulls.
     spills: dict[int, Spill] = field(default_factory=dict)
@@ -124,14 +134,15 @@ class Progress:
         kind = event["event"]
         if kind == "destination":
             made = Destination(event["number"], event["node"], event["directory"], event["partitions"])
-            self.destinations[made.number] = made
+            self.destinations[made.number] = self.live[made.number] = made
+            self.found(made, ChunkSet())
         elif kind == "chunk":
-            self.chunk_sums.setdefault(event["number"], _sum(event))
-            for number in event["destinations"]:
-                self.destinations[number].chunks.add(event["number"])
+            self._take_chunk(event)
         elif kind == "lost":
             for number in event["destinations"]:
                 self.destinations[number].lost = True
+                self.live.pop(number, None)
+                self.incomplete.pop(number, None)
         elif kind == "spill":
             self.chunk_sums.setdefault(event["number"], _sum(event))
             self.spills[event["number"]] = Spill(event["node"], event["directory"], event["check"])
@@ -148,6 +159,37 @@ class Progress:
         elif kind == "committed":
             self.committed = True
 
+    def found(self, destination: Destination, chunks: ChunkSet) -> None:
+        """A destination has these chunks, and no others."""
+        destination.missing = self.chunks - chunks
+        self._note_missing(destination)
+
+    def _take_chunk(self, event: dict[str, Any]) -> None:
+        chunk, ranges = event["number"], event["destinations"]
+        if chunk in self.chunk_sums:
+            for one in [one for one in self.incomplete.values() if _has(ranges, one.number)]:
+                one.missing.discard(chunk)
+                self._note_missing(one)
+            return
+        self.chunk_sums[chunk] = _sum(event)
+        self.chunks.add(chunk)
+        if sum(last - first + 1 for first, last in ranges) == len(self.live):
+            return
+        for one in self.live.values():
+            if not _has(ranges, one.number):
+                one.missing.add(chunk)
+                self._note_missing(one)
+
+    def _note_missing(self, destination: Destination) -> None:
+        if destination.missing:
+            self.incomplete[destination.number] = destination
+        else:
+            self.incomplete.pop(destination.number, None)
+
+
+def _has(ranges: Any, number: int) -> bool:
+    return any(first <= number <= last for first, last in ranges)
+
 
 def _sum(event: dict[str, Any]) -> Sum:
     return Sum(event["records"], event["bytes"], int(event["sum"], 16))
@@ -162,6 +204,8 @@ class JobDirectory:
         self._journal: int | None = None
         # Called with each event once it is durable.
         self.on_event: Callable[[dict[str, Any]], None] | None = None
+        # Events whose lines are not written yet.
+        self._later: list[dict[str, Any]] = []
 
     @classmethod
     def create(cls, path: str, job: dict[str, Any]) -> JobDirectory:
@@ -203,17 +247,31 @@ class JobDirectory:
             raise
 
     def note(self, **event: Any) -> dict[str, Any]:
-        """Adds a line to the journal and makes it durable."""
+        """Adds a line to the journal and makes it, and those before it, durable."""
+        self.note_later(**event)
+        self.sync()
+        return event
+
+    def note_later(self, **event: Any) -> dict[str, Any]:
+        """Adds a line that `sync` makes durable, or the end of the run."""
+        self._later.append(event)
+        return event
+
+    def sync(self) -> None:
+        """Makes all lines durable."""
+        if not self._later:
+            return
         if self._journal is None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._journal = os.open(os.path.join(self.path, "journal"), flags, 0o600)
-        line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
-        while line:
-            line = line[os.write(self._journal, line) :]
+        events, self._later = self._later, []
+        lines = b"".join(json.dumps(event, separators=(",", ":")).encode() + b"\n" for event in events)
+        while lines:
+            lines = lines[os.write(self._journal, lines) :]
         os.fdatasync(self._journal)
         if self.on_event is not None:
-            self.on_event(event)
-        return event
+            for event in events:
+                self.on_event(event)
 
     def write_bounds(self, bounds: bytes) -> None:
         """Stores the bounds of the partitions."""
@@ -229,6 +287,7 @@ class JobDirectory:
 
     def remove(self) -> None:
         """Removes the files of the job and, if nothing else is in it, the directory."""
+        self._later = []
         self.close()
         for name in FILES:
             _unlink(os.path.join(self.path, name))
@@ -239,7 +298,9 @@ class JobDirectory:
         _remove_empty(self.path)
 
     def close(self) -> None:
-        """Gives the lock back."""
+        """Writes the lines that are left, and gives the lock back."""
+        with suppress(OSError):
+            self.sync()
         for descriptor in (self._journal, self._lock):
             if descriptor is not None and descriptor >= 0:
                 os.close(descriptor)

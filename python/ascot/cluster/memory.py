@@ -26,9 +26,14 @@ PROCESS_BYTES = 128 * MIB
 SHARE_BYTES_MIN = 24 * MIB
 CHUNK_BYTES_MIN = MIB
 CHUNK_BYTES_MAX = 256 * MIB
+# With many nodes chunks may be larger: so much for each node, if the memory allows it.
+CHUNK_NODE_BYTES = MIB
 # Ray moves batches of this size well; small messages cost as much as large ones.
 BATCH_BYTES = 4 * MIB
 BATCH_BYTES_MIN = MIB // 4
+# With many nodes the object store of a writer does not hold two batches of every worker; Ray brings them one after
+# another. Batches are then no smaller than this, if the store of a sender holds two for each of its workers.
+BATCH_BYTES_MANY = MIB
 # The share of the object store that batches on their way may fill, on the side of the sender and of the receiver
 # each.
 STORE_SHARE = 0.4
@@ -87,12 +92,13 @@ def shape_of(total: int, nodes: int, memory: int, store: int, workers: int, part
     everyone = workers * nodes
     wanted = partitions or max(TASKS_PER_WORKER * everyone, -(-total * PARTITION_SHARE // share))
     count = max(1, min(wanted, PARTITIONS_MAX))
-    batch = min(BATCH_BYTES, share // 8, int(store * STORE_SHARE) // (2 * WINDOW * everyone))
-    batch = max(batch, BATCH_BYTES_MIN)
+    own = int(store * STORE_SHARE) // (2 * WINDOW * workers)
+    batch = max(own // nodes, min(own, BATCH_BYTES_MANY))
+    batch = max(min(BATCH_BYTES, share // 8, batch), BATCH_BYTES_MIN)
     # The last batch of a chunk may be twice as long.
     in_flight = max(2, int(store * STORE_SHARE) // (2 * batch * workers))
     # Also a chunk all of whose records are for one destination has no longer batches.
-    longest = min(CHUNK_BYTES_MAX, batch * _native.BATCHES_MAX)
+    longest = min(max(CHUNK_BYTES_MAX, CHUNK_NODE_BYTES * nodes), batch * _native.BATCHES_MAX)
     even = min(-(-total // (TASKS_PER_WORKER * everyone)), longest)
     return Shape(workers, _chunk_bytes(even, share - 2 * batch, count), batch, share, count, in_flight)
 

@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -106,6 +107,8 @@ def _local_cluster(count: int) -> Any:
                 object_store_memory=LOCAL_STORE_BYTES,
                 node_ip_address=LOCAL_ADDRESS.format(LOCAL_ADDRESS_FIRST + number),
                 include_dashboard=False,
+                # Ray starts workers with the least priority.
+                env_vars={"RAY_worker_niceness": "0"},
             )
     except BaseException:
         made.shutdown()
@@ -144,7 +147,7 @@ class Node:
         here = strategies.NodeAffinitySchedulingStrategy(self.id, soft=False)
         options = {"num_cpus": cpus, "scheduling_strategy": here, "max_restarts": 0, "max_task_retries": 0}
         options["max_concurrency"] = max_concurrency
-        return self._ray.remote(actor).options(**options).remote(*arguments)
+        return _remote(self._ray, actor).options(**options).remote(*arguments)
 
     def place_writer(self, job: str, shuffle: str, secret: bytes = b"", batch_bytes: int = 0) -> None:
         """Starts the writer; it listens for workers that have a secret if there is one. A job that pulls has a server
@@ -154,10 +157,10 @@ class Node:
         else:
             self.writer = self._place(Writer, 0, job, self.address, secret, batch_bytes)
 
-    def place_worker(self, settings: dict[str, Any], functions: bytes | None) -> Any:
-        """Starts a worker of a sort, or of a job with functions."""
-        kind = SpillWorker if settings["shuffle"] == "pull" else Worker
-        return self._place(kind, 1, settings, functions)
+    def place_worker(self, shuffle: str, settings: Any, functions: Any) -> Any:
+        """Starts a worker of a sort, or of a job with functions. The last arguments are references to objects of Ray,
+        so that they travel once to a node; `functions` may be None."""
+        return self._place(SpillWorker if shuffle == "pull" else Worker, 1, settings, functions)
 
     def place_helper(self, actor: type) -> Any:
         """Starts a process for work that is no job. It can be stopped by a second call."""
@@ -194,13 +197,22 @@ def discover(ray: Any) -> list[Node]:
     return found
 
 
-def all_answers(ray: Any, nodes: list[Node], call: Callable[[Node], Any]) -> list[tuple[Node, Any, Any]]:
-    """Calls all nodes at once. For each: the node, its answer or None, and the error of Ray or None."""
+@cache
+def _remote(ray: Any, actor: type) -> Any:
+    """The class of actors, which Ray pickles once and not for each actor."""
+    return ray.remote(actor)
+
+
+def all_answers(
+    ray: Any, nodes: list[Node], call: Callable[[Node], Any], seconds: float = START_SECONDS
+) -> list[tuple[Node, Any, Any]]:
+    """Calls all nodes at once, and waits `seconds` for each at most. For each: the node, its answer or None, and the
+    error of Ray or None."""
     calls = [(node, call(node)) for node in nodes]
     found = []
     for node, made in calls:
         try:
-            found.append((node, node.answer(made, START_SECONDS), None))
+            found.append((node, node.answer(made, seconds), None))
         except ray.exceptions.RayError as error:
             found.append((node, None, error))
     return found

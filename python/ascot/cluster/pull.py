@@ -28,7 +28,8 @@ from typing import Any
 
 from ascot import _native, errors
 from ascot.cluster.actors import SPILLS, remove_chunk
-from ascot.cluster.driver import REMOVE_SECONDS, Call, Driver
+from ascot.cluster.calls import Call, Calls
+from ascot.cluster.driver import REMOVE_SECONDS, Driver
 from ascot.cluster.manifest import Span, Sum
 from ascot.cluster.nodes import START_SECONDS, Node
 from ascot.cluster.parts import CHUNKS
@@ -78,7 +79,7 @@ class PullDriver(Driver):
                 files = [os.path.join(missing[chunk].directory, "partitions") for chunk in names]
                 seen = node.answer(node.writer.present.remote(files))
             except self._ray.exceptions.RayError:
-                self._repair(node, {})
+                self._repair(node)
                 continue
             for chunk in [chunk for chunk, there in zip(names, seen, strict=True) if there]:
                 missing.pop(chunk).node = node.id
@@ -107,45 +108,42 @@ class PullDriver(Driver):
             return
         shares = Shares()
         self._is_mapping, self._is_stale = True, False
-        for node in list(self._fleet.nodes):
-            begun = [self._begin(node, worker) for worker in node.workers]
-            if not all(begun):
-                self._repair(node, {})
+        for node in self._fleet.begin(self._bounds):
+            self._repair(node)
         if self._job["views"]:
             # With the mode of the output, of which they become a part.
             os.makedirs(self._places(self._fleet.nodes[0])[0], exist_ok=True)
         for node in list(self._fleet.nodes):
             self._ask(node, node.writer.prepare.remote(self._places(node)))
         queues = self._queues(missing)
-        running: dict[Any, Call] = {}
+        running = Calls(self._ray, self._fleet)
         while True:
-            for node, worker in self._idle(running):
+            for node, worker in running.idle():
                 chunk = self._next_chunk(node, queues)
                 if chunk is not None:
-                    running[worker.spill.remote(self._spans[chunk].to_native(), self._new_name(node, chunk))] = Call(
-                        node, worker, chunk
-                    )
+                    name = self._new_name(node, chunk)
+                    running.add(worker.spill.remote(self._spans[chunk].to_native(), name), Call(node, worker, chunk))
             if not running:
                 break
-            for call, answer in self._finished(running):
+            for call, answer in running.finished():
                 again = queues.setdefault(call.node.id, deque())
                 if answer is None:
                     self._mapped_again += self._spans[call.number].bytes
-                    self._again("chunk", call.number, again)
+                    self._again("chunk", call.number, again, running)
                     self._repair(call.node, running)
                 else:
-                    self._take_spilled(call, answer, shares, again)
+                    self._take_spilled(call, answer, shares, again, running)
             self._tell_mapped(shares)
             if self._is_stale:
                 self._is_stale = False
                 known = {chunk for queue in queues.values() for chunk in queue} | self._done.spills.keys()
-                known |= {call.number for call in running.values()}
+                known |= running.numbers()
                 lost = [chunk for chunk in range(len(self._spans)) if chunk not in known]
                 for name, more in self._queues(lost).items():
                     queues.setdefault(name, deque()).extend(more)
+                running.offer_again()
         self._is_mapping = False
-        for node in list(self._fleet.nodes):
-            self._take_account(node, shares)
+        self._take_accounts(shares)
         self._end_phase("map and shuffle", shares)
 
     def _tell_mapped(self, shares: Shares) -> None:
@@ -172,18 +170,18 @@ class PullDriver(Driver):
         places = self._places(node)
         return os.path.join(places[chunk % len(places)], f"chunk-{chunk:05}.{secrets.token_hex(4)}")
 
-    def _take_spilled(self, call: Call, answer: Any, shares: Shares, queue: deque[int]) -> None:
+    def _take_spilled(self, call: Call, answer: Any, shares: Shares, queue: deque[int], running: Calls) -> None:
         told, error = answer
         if error is not None:
             self._take_fault_of(call.node, error)
-            self._again("chunk", call.number, queue)
+            self._again("chunk", call.number, queue, running)
             return
         chunk = call.number
         own = Sum(told["records_in"], told["bytes_in"], int(told["checksum"], 16))
         self._is_again(chunk, own)
         shares.add(call.node, self._spans[chunk].bytes, grouping=told["seconds"])
         if call.node not in self._fleet.nodes and not self._job["views"]:
-            self._again("chunk", chunk, queue)
+            self._again("chunk", chunk, queue, running)
             return
         place = {"node": call.node.id, "directory": told["directory"], "check": told["check"]}
         sums = {"records": own.records, "bytes": own.bytes, "sum": told["checksum"]}
@@ -216,7 +214,7 @@ class PullDriver(Driver):
         try:
             _, error = node.answer(call, START_SECONDS)
         except self._ray.exceptions.RayError:
-            self._repair(node, {})
+            self._repair(node)
             return False
         if isinstance(error, errors.MemoryLimit):
             raise error
@@ -235,16 +233,16 @@ class PullDriver(Driver):
             return
         queue = deque(self._missing_parts())
         shares = Shares()
-        running: dict[Any, Call] = {}
+        running = Calls(self._ray, self._fleet)
         while True:
-            for node, worker in self._idle(running):
+            for node, worker in running.idle():
                 if queue and not self._is_stale:
                     self._merge_next(node, worker, queue.popleft(), running)
             if not running:
                 break
-            for call, answer in self._finished(running):
+            for call, answer in running.finished():
                 if answer is None:
-                    self._again("partition", call.number, queue)
+                    self._again("partition", call.number, queue, running)
                     self._repair(call.node, running)
                 else:
                     self._take_merged(call, answer, shares, running)
@@ -253,7 +251,7 @@ class PullDriver(Driver):
             self._tell("sort and reduce", int(share * self._total), shares, detail, (1 + share) / 2)
         for node in list(self._fleet.nodes):
             node.writer.close_chunks.remote()
-            self._take_account(node, shares)
+        self._take_accounts(shares)
         self._end_phase("sort and reduce", shares)
 
     def _open_groups(self) -> bool:
@@ -281,21 +279,21 @@ class PullDriver(Driver):
         opened = [node in self._fleet.nodes and self._ask(node, call) for node, call in calls]
         return all(opened)
 
-    def _merge_next(self, node: Node, worker: Any, partition: int, running: dict[Any, Call]) -> None:
+    def _merge_next(self, node: Node, worker: Any, partition: int, running: Calls) -> None:
         spills = [os.path.join(self._place(directory), SPILLS) for directory in node.temp]
         options = {**self._options, "output": self._parts.name(partition), "temp": spills}
         sources = [(name, owner.writer) for name, owner in self._groups.items()]
-        running[worker.merge.remote(options, sources, partition)] = Call(node, worker, partition)
+        running.add(worker.merge.remote(options, sources, partition), Call(node, worker, partition))
 
-    def _take_merged(self, call: Call, answer: Any, shares: Shares, running: dict[Any, Call]) -> None:
+    def _take_merged(self, call: Call, answer: Any, shares: Shares, running: Calls) -> None:
         result, error = answer
         if error is not None:
             self._take_fault_of(call.node, error)
-            self._again("partition", call.number, deque())
+            self._again("partition", call.number, deque(), running)
             self._is_stale = True
             return
         if "faults" in result:
-            self._again("partition", call.number, deque())
+            self._again("partition", call.number, deque(), running)
             self._is_stale = True
             for name, fault in result["faults"]:
                 node = self._groups[name]
@@ -337,11 +335,11 @@ class PullDriver(Driver):
         try:
             told, error = node.answer(call, START_SECONDS)
         except self._ray.exceptions.RayError:
-            self._again("partition", 0, deque())
-            self._repair(node, {})
+            self._again("partition", 0, deque(), Calls(self._ray, self._fleet))
+            self._repair(node)
             return
         if error is not None:
-            self._again("partition", 0, deque())
+            self._again("partition", 0, deque(), Calls(self._ray, self._fleet))
             self._take_fault_of(node, error)
             return
         records, size, checksum, file_bytes = told

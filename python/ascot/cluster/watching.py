@@ -172,7 +172,7 @@ class Watch:
         """Takes in a line of the journal."""
         kind, at = event["event"], time.monotonic() - self.began
         if kind == "chunk":
-            size, places = bytes_text(event["bytes"]), len(event["destinations"])
+            size, places = bytes_text(event["bytes"]), sum(last - first + 1 for first, last in event["destinations"])
             self._work.append((at, f"chunk {event['number']} is mapped: {size}, to {_plural(places, 'destination')}"))
         elif kind == "part":
             self._work.append((at, f"part {event['number']} is complete: {bytes_text(event['file_bytes'])}"))

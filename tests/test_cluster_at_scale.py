@@ -1,0 +1,79 @@
+"""The driver of a cluster job with virtual nodes and data: what it needs is bounded, and grows with chunks alone."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+import cluster_at_scale
+import pytest
+import virtual_ray
+from ascot.cluster import actors
+from support import ROOT
+
+MIB = 1 << 20
+
+
+def simulated(disk, *arguments):
+    """The figures of a job in a process of its own, whose memory is that of nothing else."""
+    program = [sys.executable, ROOT / "tests" / "cluster_at_scale.py", disk, *map(str, arguments)]
+    path = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(program, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def assert_bounded(found):
+    """The limits of docs/cluster.md."""
+    assert found["checksum_is_right"] and found["outputs"]
+    nodes, chunks, partitions = found["nodes"], found["chunks"], found["partitions"]
+    # Bytes for a chunk: its place, its sum, a line of the journal, and a bit for each destination that lacks it.
+    assert found["driver_memory_bytes"] < 128 * MIB + 3000 * chunks
+    assert found["journal_bytes"] < 256 * (chunks + found["calls_by_name"]["map"] + 2 * partitions) + 4096 * nodes
+    # A call for each chunk and partition, and some for each process.
+    map_calls = found["calls_by_name"]["map"]
+    assert found["calls"] < map_calls + chunks + 2 * partitions + 20 * nodes * (found["workers"] // nodes + 4)
+    # No message has anything for each node, but for those that are made again.
+    assert found["message_bytes_per_call"] < 185
+    # The work for a call does not grow with nodes, workers or chunks.
+    assert found["handle_looks_per_call"] < 20
+    assert found["driver_cpu_seconds"] < 0.0005 * found["calls"]
+    # Batches are large, whatever the number of nodes.
+    assert found["bytes_per_batch"] > 100_000
+
+
+def assert_only_the_lost_is_made_again(found):
+    again = found["mapped_bytes"] - found["bytes"]
+    on_their_way = found["workers"] * found["chunk_bytes"]
+    assert 0 < again <= found["mapped_before_fault_bytes"] + on_their_way
+    # Of the chunks that are read again, the share of one node is sent.
+    assert found["sent_bytes"] - found["bytes"] <= 2 * again / found["nodes"] + on_their_way / found["nodes"]
+    assert found["sorted_partitions"] == found["partitions"]
+
+
+def test_a_node_is_lost_among_a_hundred(disk):
+    found = simulated(disk, "--nodes", 100, "--bytes", 1e12, "--fault", "kill")
+    assert_bounded(found)
+    assert found["lost_nodes"] == 1
+    assert_only_the_lost_is_made_again(found)
+
+
+def test_a_driver_of_a_hundred_nodes_is_stopped_and_resumed(disk):
+    found = simulated(disk, "--nodes", 100, "--bytes", 1e12, "--fault", "resume")
+    assert_bounded(found)
+    # What ran when the driver ended is mapped again, and nothing else.
+    again = found["mapped_bytes"] - found["bytes"]
+    assert 0 <= again <= found["workers"] * found["chunk_bytes"] and found["lost_nodes"] == 0
+    assert found["sorted_partitions"] == found["partitions"]
+
+
+@pytest.mark.parametrize("kind", ["Worker", "Writer"])
+def test_virtual_actors_have_the_calls_of_real_ones(kind):
+    real, virtual = getattr(actors, kind), getattr(virtual_ray, f"Virtual{kind}")
+    called = [name for name in vars(virtual) if not name.startswith("_") and name != "seconds"]
+    assert called
+    for name in called:
+        wanted = list(inspect.signature(getattr(real, name)).parameters)
+        assert list(inspect.signature(getattr(virtual, name)).parameters) == wanted, name
+    assert cluster_at_scale.CPUS > 0
