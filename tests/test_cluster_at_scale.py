@@ -74,6 +74,7 @@ def test_virtual_actors_have_the_calls_of_real_ones(kind):
     called = [name for name in vars(virtual) if not name.startswith("_") and name != "seconds"]
     assert called
     for name in called:
-        wanted = list(inspect.signature(getattr(real, name)).parameters)
+        # Ray adds an argument of its own to the methods of actors.
+        wanted = [one for one in inspect.signature(getattr(real, name)).parameters if one != "_ray_trace_ctx"]
         assert list(inspect.signature(getattr(virtual, name)).parameters) == wanted, name
     assert cluster_at_scale.CPUS > 0

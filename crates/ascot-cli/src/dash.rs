@@ -1,6 +1,5 @@
 //! `ascot dash`: the Python package has the server of the page, which takes the place of this process.
 
-use std::env;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,12 +7,10 @@ use std::process::{Command, Stdio};
 
 use clap::ArgMatches;
 
+use crate::cluster_process::{PYTHON, VARIABLE, candidates};
 use crate::failure::Failure;
 use crate::values;
 
-/// Names the Python to use.
-const VARIABLE: &str = "ASCOT_PYTHON";
-const PYTHON: &str = "python3";
 /// Prints the version of a package that has the server.
 const PROBE: &str = "import ascot.cluster.dash; print(ascot._native.__version__)";
 
@@ -52,15 +49,6 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             "install it: pip install 'ascot[cluster]=={version}'; {VARIABLE} names a Python that is not {PYTHON}"
         ),
     ))
-}
-
-/// The Pythons to try: the one that is named; else the one of the package that has this command, and the usual one.
-fn candidates() -> Vec<PathBuf> {
-    if let Some(named) = env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
-        return vec![named.into()];
-    }
-    let own = env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PYTHON)));
-    own.filter(|own| own.exists()).into_iter().chain([PYTHON.into()]).collect()
 }
 
 /// Why a Python cannot serve the page; `None` if it can.

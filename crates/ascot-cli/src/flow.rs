@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::progress::Screen;
 use crate::report_file::{ReportFile, refuse_files_of_job};
 use crate::request;
-use crate::sort::{find_volumes, job, screen, tell_notices};
+use crate::sort::{find_volumes, job, tell_notices};
 use crate::sys::{self, print};
 use crate::values;
 use crate::view_flags::refuse_views;
@@ -18,7 +18,7 @@ use crate::view_flags::refuse_views;
 pub fn flow(matches: &ArgMatches) -> Result<u8, Failure> {
     let mut flow_request = request::flow_request(matches)?;
     refuse_views(&flow_request.sort.inputs)?;
-    let screen = screen(matches, !flow_request.outputs.contains(&Output::Stdout));
+    let screen = Screen::of_job(matches, !flow_request.outputs.contains(&Output::Stdout));
     tell_notices(matches, &screen);
     find_volume(matches, &mut flow_request, &screen)?;
     refuse_report(matches, &flow_request)?;

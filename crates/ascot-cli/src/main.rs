@@ -7,11 +7,12 @@
 //! ```text
 //!   flags/, arguments, values, numbers          a command line: every flag defined once; its value
 //!   help, manual, completion                    the same definitions as text
-//!   request/, view_flags, volume                the request that the library gets
-//!   sort, flow, views, index, index_build,      the commands, one file each
-//!     mounting, planning, sort_planning,
-//!     simulation, probe, lab, trace,
-//!     trace_replay, dash, tools
+//!   request/, view_flags, part_files, volume    the request that the library gets
+//!   sort, cluster, flow, views, index,          the commands, one file each
+//!     cluster_process, index_build, mounting,
+//!     planning, sort_planning, simulation,
+//!     probe, lab, trace, trace_replay, dash,
+//!     tools
 //!   progress, chart, index_output, terminal,    what the user sees
 //!     report_file, monitoring, failure,
 //!     unpacking
@@ -21,7 +22,9 @@
 mod allocator;
 mod arguments;
 mod chart;
+mod cluster;
 mod cluster_planning;
+mod cluster_process;
 mod completion;
 mod dash;
 mod failure;
@@ -37,6 +40,7 @@ mod manual;
 mod monitoring;
 mod mounting;
 mod numbers;
+mod part_files;
 mod planning;
 mod probe;
 mod progress;

@@ -7,6 +7,7 @@
 //! Invariants: at most one line of the terminal is in use, and it is cleared before anything else is written; the
 //! line keeps its width; a failed write to standard error is not an error; nothing is drawn in a job's first second.
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -18,11 +19,13 @@ use ascot_model::resource_use::ResourceUse;
 use ascot_model::units;
 use ascot_sort::observe::{Observer, Progress};
 use clap::ArgMatches;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::{Failure, STATUS_OF_ERROR};
 use crate::sys;
 use crate::terminal;
+use crate::values;
 use ascot_io::Unpoisoned;
 
 const BETWEEN_DRAWS: Duration = Duration::from_millis(200);
@@ -83,6 +86,22 @@ impl Screen {
         Screen::on(wishes, terminal, terminal && !dumb && !no_colour, dumb)
     }
 
+    /// The screen of a job with the flags of `ascot sort`.
+    pub fn of_job(matches: &ArgMatches, output_is_file: bool) -> Screen {
+        let style = match values::word(matches, "progress") {
+            Some("none") => Some(Style::Silent),
+            Some("bar") => Some(Style::Bar),
+            Some("json") => Some(Style::Json),
+            _ => None,
+        };
+        Screen::new(Wishes {
+            style,
+            quiet: matches.get_flag("quiet"),
+            verbose: matches.get_flag("verbose"),
+            output_is_file,
+        })
+    }
+
     fn on(wishes: Wishes, terminal: bool, colour: bool, dumb: bool) -> Screen {
         let automatic = if terminal && !dumb && wishes.output_is_file { Style::Bar } else { Style::Silent };
         let style = if wishes.quiet { Style::Silent } else { wishes.style.unwrap_or(automatic) };
@@ -114,15 +133,20 @@ impl Screen {
 
     /// Sums up a finished job, if that is wanted.
     pub fn summary(&self, report: &Report) {
+        self.summary_of(report, &format_args!("{report:#}"), report);
+    }
+
+    /// The same for a report with a short text, one with all details, and facts for programs.
+    pub fn summary_of(&self, text: &dyn Display, details: &dyn Display, facts: &impl Serialize) {
         self.clear();
         let Some(after) = self.summary_after else { return };
         if self.started.elapsed() < after {
             return;
         }
         match self.style {
-            Style::Json => write_json(&json!({ "type": "report", "report": report })),
-            _ if self.verbose => write_line(&format!("{report:#}")),
-            _ => write_line(&report.to_string()),
+            Style::Json => write_json(&json!({ "type": "report", "report": facts })),
+            _ if self.verbose => write_line(&details.to_string()),
+            _ => write_line(&text.to_string()),
         }
     }
 

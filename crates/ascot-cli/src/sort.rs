@@ -15,10 +15,11 @@ use ascot_sort::{
 };
 use clap::ArgMatches;
 
+use crate::cluster;
 use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::job_trace::RequestedTrace;
 use crate::monitoring::{JobReport, watched};
-use crate::progress::{Screen, Style, Wishes, closing_notice};
+use crate::progress::{Screen, closing_notice};
 use crate::report_file::ReportFile;
 use crate::request::{self, Mode};
 use crate::signals::Stop;
@@ -34,6 +35,12 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if let Some(dir) = matches.get_one::<OsString>("resume") {
         return resume(matches, Path::new(dir));
     }
+    if values::is_given(matches, "cluster") {
+        return cluster::sort(matches);
+    }
+    if values::is_given(matches, "uniform") {
+        return Err(Failure::usage("--uniform applies only with --cluster", "leave it out"));
+    }
     let mode = request::mode(matches)?;
     let sort_request = request::sort_request(matches, mode)?;
     refuse_views(&sort_request.inputs)?;
@@ -45,7 +52,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// Runs `ascot merge` or `ascot reshape`.
 pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
-    if let Some(status) = views::merge(matches, &screen(matches, true))? {
+    if let Some(status) = views::merge(matches, &Screen::of_job(matches, true))? {
         return Ok(status);
     }
     let request = request::sort_request(matches, Mode::Sort)?;
@@ -58,7 +65,7 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     let mut split_request = request::sort_request(matches, Mode::Sort)?;
     let by = request::split_by(matches)?;
     refuse_views(&split_request.inputs)?;
-    let screen = screen(matches, true);
+    let screen = Screen::of_job(matches, true);
     tell_notices(matches, &screen);
     find_volumes(matches, &mut split_request, Writes::SpillsAndParts, &screen)?;
     if matches.get_flag("explain") {
@@ -96,7 +103,7 @@ pub(crate) fn find_volumes(
 
 fn run_request(matches: &ArgMatches, mut sort_request: SortRequest) -> Result<u8, Failure> {
     let output_is_file = !matches!(sort_request.output, Output::Stdout) || sys::stdout_is_a_file();
-    let screen = screen(matches, output_is_file);
+    let screen = Screen::of_job(matches, output_is_file);
     tell_notices(matches, &screen);
     let named = values::path(matches, "view").filter(|view| view != Path::new("auto"));
     let writes = named.as_deref().map_or(Writes::SpillsAndOutput, Writes::View);
@@ -156,8 +163,17 @@ fn view_of(
 
 fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
     request::refuse_with_resume(matches)?;
+    if cluster::is_job(dir) {
+        return cluster::resume(matches, dir);
+    }
+    if values::is_given(matches, "cluster") {
+        return Err(Failure::usage(
+            format!("{} is not the directory of a cluster job", dir.display()),
+            "name the directory that the error of the job names, or leave out --cluster",
+        ));
+    }
     let memory_bytes = request::memory_of_resumed(matches)?;
-    let screen = screen(matches, true);
+    let screen = Screen::of_job(matches, true);
     // If a job cannot be read, resuming reports why.
     let manifest = ascot_sort::runs::store::load(dir).ok();
     let report_file = ReportFile::prepare(matches, manifest.as_ref().map(|manifest| &manifest.request))?;
@@ -321,19 +337,4 @@ fn shown(record: &[u8], layout: Layout) -> Vec<u8> {
         }
     };
     record.strip_suffix(&[end]).unwrap_or(record).to_vec()
-}
-
-pub(crate) fn screen(matches: &ArgMatches, output_is_file: bool) -> Screen {
-    let style = match values::word(matches, "progress") {
-        Some("none") => Some(Style::Silent),
-        Some("bar") => Some(Style::Bar),
-        Some("json") => Some(Style::Json),
-        _ => None,
-    };
-    Screen::new(Wishes {
-        style,
-        quiet: matches.get_flag("quiet"),
-        verbose: matches.get_flag("verbose"),
-        output_is_file,
-    })
 }

@@ -16,8 +16,10 @@ use ascot_sort::request::{Input, Output};
 use ascot_sort::{Cancel, Leftover, Removal, SortError};
 use clap::ArgMatches;
 
+use crate::cluster;
 use crate::failure::{Failure, STATUS_OF_DISORDER};
 use crate::monitoring::watched;
+use crate::part_files::with_files_of_directories;
 use crate::progress::{Screen, Style, Wishes};
 use crate::request::{are_text_by_name, count, named_records, record_number, threads, usual_temp_dirs};
 use crate::signals;
@@ -61,6 +63,7 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
     if inputs.is_empty() {
         inputs.push(Input::Stdin);
     }
+    let inputs = with_files_of_directories(inputs)?;
     let is_text = are_text_by_name(&inputs);
     let default = if is_text { Layout::LINES } else { BENCHMARK_LAYOUT };
     if format.is_none() && keys.is_empty() && !is_text {
@@ -138,8 +141,10 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
         _ => Removal::Everything,
     };
     let dirs = if named.is_empty() { usual_temp_dirs() } else { named.clone() };
+    // A job of a cluster is removed first: its parts beside it belong to it.
+    let mut lines = clean_clusters(&dirs, removal)?;
     let leftovers = ascot_sort::clean(&dirs, removal)?;
-    let mut lines: Vec<String> = leftovers.iter().map(|leftover| line_of(leftover, removal)).collect();
+    lines.extend(leftovers.iter().map(|leftover| line_of(leftover, removal)));
     lines.extend(clean_studies(&dirs, removal));
     if lines.is_empty() {
         let places: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
@@ -153,6 +158,23 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     print(lines.join("\n"))?;
     Ok(0)
+}
+
+/// Removes the cluster jobs in `dirs`, all of which can be resumed; a line for each.
+fn clean_clusters(dirs: &[PathBuf], removal: Removal) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    for job in cluster::jobs_in(dirs) {
+        let done = match removal {
+            Removal::Nothing => "found",
+            Removal::Hopeless => "kept",
+            Removal::Everything => {
+                cluster::remove(&job)?;
+                "removed"
+            }
+        };
+        lines.push(cluster::line_of(&job, done));
+    }
+    Ok(lines)
 }
 
 /// Removes the files of killed studies in `dirs`, with which nothing can be continued; a line for each.

@@ -112,12 +112,12 @@ def sort(
     """
     began = monotonic()
     settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
-    request = Request(_named(inputs), layout, key, arguments.flag("reverse", reverse), settings, "inputs")
+    request = Request(named(inputs), layout, key, arguments.flag("reverse", reverse), settings, "inputs")
     request.set_rows(False, stable=stable)
     cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle)
     whole = arguments.flag("uniform", uniform)
     views = arguments.word("output_as", output_as, ("files", "views")) == "views"
-    return _start(request, output, job, cluster, None, began, uniform=whole, views=views)
+    return start(request, output, job, cluster, None, began, uniform=whole, views=views)
 
 
 class Cluster(NamedTuple):
@@ -127,11 +127,11 @@ class Cluster(NamedTuple):
     memory_per_node: int | str | None
     workers_per_node: int | None
     partitions: int | None
-    transport: str
-    shuffle: str
+    transport: str = "direct"
+    shuffle: str = "push"
 
 
-def _start(
+def start(
     request: Request,
     output: PathLike,
     job: PathLike | None,
@@ -141,8 +141,10 @@ def _start(
     *,
     uniform: bool = False,
     views: bool = False,
+    is_kept: bool = True,
 ) -> Finished:
-    """Starts a new job and runs it to its end."""
+    """Starts a new job and runs it to its end. `is_kept` says whether it stays, to be resumed, if KeyboardInterrupt
+    stops it."""
     options = request.options
     options["inputs"] = [os.path.abspath(path) for path in options["inputs"]]
     options["temp"] = [os.path.abspath(path) for path in options["temp"]]
@@ -177,7 +179,8 @@ def _start(
         }
         packed = None if functions is None else functions.packed()
         opened = JobDirectory.create(directory, described)
-        return _run(Attempt(ray, nodes, opened, described, Progress(), packed, request.progress, began))
+        attempt = Attempt(ray, nodes, opened, described, Progress(), packed, request.progress, began, is_kept)
+        return _run(attempt)
 
 
 def map_reduce(
@@ -225,7 +228,7 @@ def map_reduce(
     for name, maybe in (("combine", combine), ("partition", partition)):
         arguments.maybe(arguments.function, name, maybe)
     settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
-    request = Request(_named(inputs), layout, None, False, settings, "inputs")
+    request = Request(named(inputs), layout, None, False, settings, "inputs")
     if request.layout.text() != "lines" and not isinstance(request.layout, Fixed):
         raise errors.InvalidRequest(
             f"layout={request.layout!r}: functions get lines or records of one length\n  give ascot.Lines() or "
@@ -233,7 +236,7 @@ def map_reduce(
         )
     functions = Functions(map, reduce, combine, partition)
     cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle)
-    return _start(request, output, job, cluster, functions, began)
+    return start(request, output, job, cluster, functions, began)
 
 
 def resume(
@@ -277,6 +280,14 @@ def resume(
             return _run(Attempt(ray, discover(ray), opened, described, done, packed, report, began))
     finally:
         opened.close()
+
+
+def address_of(job: PathLike) -> str:
+    """The address of the cluster that a job began with."""
+    opened, described, _ = JobDirectory.open(os.path.abspath(job))
+    opened.close()
+    address: str = described["address"]
+    return address
 
 
 def remove(job: PathLike, *, address: str | None = None) -> None:
@@ -325,31 +336,36 @@ class Attempt(NamedTuple):
     functions: bytes | None
     progress: ProgressLike
     began: float
+    is_kept: bool = True
+
+    def is_over(self, error: BaseException) -> bool:
+        """Whether the job is of no use after an error."""
+        if isinstance(error, KeyboardInterrupt):
+            return not self.is_kept
+        is_new = not (self.done.destinations or self.done.spills or self.done.parts)
+        return isinstance(error, errors.FunctionFailed) or (isinstance(error, errors.AscotError) and is_new)
 
 
 def _run(attempt: Attempt) -> Finished:
-    opened, described, done = attempt.opened, attempt.described, attempt.done
+    opened, described = attempt.opened, attempt.described
     fleet = Fleet(attempt.ray, attempt.nodes, described, attempt.functions)
     try:
         with reporter(attempt.progress) as report, Watch(attempt.ray, fleet, opened, described) as watch:
             finished = _attempt(attempt, fleet, report, watch)
-    except errors.AscotError as error:
-        is_over = isinstance(error, errors.FunctionFailed)
-        if is_over or not (done.destinations or done.spills or done.parts):
-            # Nothing was done yet, or what was done is of no use.
+    except BaseException as error:
+        if attempt.is_over(error):
             opened.remove()
             remove_parts(described["staging"])
             raise
         opened.close()
+        if not isinstance(error, errors.AscotError):
+            raise
         where = opened.path
         raise errors.Resumable(
             f"{error}\n  the job is kept: ascot.cluster.resume({where!r}) continues it; "
             f"ascot.cluster.remove({where!r}) removes it",
             directory=where,
         ) from error
-    except BaseException:
-        opened.close()
-        raise
     finally:
         fleet.end()
     opened.remove()
@@ -369,8 +385,9 @@ def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | Non
     driver = kind(attempt.ray, fleet, attempt.opened, described, done, report, watch)
     try:
         return driver.run(monotonic() - attempt.began)
-    except errors.FunctionFailed:
-        driver.discard()
+    except (errors.FunctionFailed, KeyboardInterrupt) as error:
+        if attempt.is_over(error):
+            driver.discard()
         raise
 
 
@@ -392,7 +409,7 @@ def _names(options: dict[str, Any], output: str, facts: list[tuple[int, int]]) -
 # ---------------------------------------------------------------- checks before a job begins
 
 
-def _named(inputs: Source) -> Source:
+def named(inputs: Source) -> Source:
     """The same inputs. Raises an error that names those that are not there, or have no name."""
     names = arguments.paths("inputs", inputs)
     plain = [name for name in names if not set("*?[") & set(name)]

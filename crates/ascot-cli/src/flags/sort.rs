@@ -45,6 +45,7 @@ pub fn command() -> Command {
         .next_help_heading(RESOURCES)
         .args(memory_and_disks())
         .args(resources())
+        .args(cluster())
         .next_help_heading(OUTPUT)
         .args(output())
         // The screen is full; `ascot reshape --help` shows it.
@@ -424,6 +425,34 @@ pub(super) fn resources() -> Vec<Arg> {
         .hide_short_help(true),
         switch("debug", "accepted", "Accepted for compatibility with the sort command; has no effect.")
             .hide_short_help(true),
+    ]
+}
+
+/// Flags of a sort on a cluster.
+fn cluster() -> [Arg; 2] {
+    [
+        option(
+            "cluster",
+            "ADDRESS",
+            "sort on a cluster of Ray: auto, HOST:PORT, local:4",
+            "Sort on the nodes of a cluster of Ray, for data larger than one machine. ADDRESS is HOST:PORT; auto, the \
+             cluster that this machine belongs to; or local:N, a new one of N nodes on this machine, for tests. -o \
+             names a directory, which must not exist or be empty; its files part-00000, ..., one after another, are \
+             the result, and ascot check DIR checks them. Every node reads the inputs and writes the output under the \
+             same names: they are on shared storage. Records are lines without a header, of fixed length, or numbers. \
+             --memory is the cap of each node (half of its memory by default), --temp names directories on each node, \
+             --threads is the most processes on a node that map and sort, and --parts the number of files. The job keeps its state in the directory of the \
+             output with .job at the end: a job that an error ended is continued with --resume and removed with ascot \
+             clean. With --resume, ADDRESS is another cluster than the one that the job began with. Needs Python with \
+             pip install 'ascot[cluster]'; the variable ASCOT_PYTHON names one that is not python3.",
+        )
+        .hide_short_help(true),
+        switch(
+            "uniform",
+            "--cluster: keys are spread evenly; take no sample",
+            "With --cluster: the first eight bytes of keys are spread evenly over all values, so that no sample is taken.",
+        )
+        .hide_short_help(true),
     ]
 }
 

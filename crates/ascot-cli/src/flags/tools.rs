@@ -62,18 +62,21 @@ pub fn check() -> Command {
         .long_about(
             "Read FILEs, in order, as one sorted sequence: check that no key is smaller than the one before, \
              count records and duplicate keys, and add up the benchmark's checksum, which does not depend on \
-             order. Exit status 1 if a record is out of order.",
+             order. A FILE that is a directory stands for the files in it, in the order of their names, as a sort \
+             on a cluster writes them. Exit status 1 if a record is out of order.",
         )
         .override_usage("ascot check [OPTION]... [FILE]...")
         .after_help(
             "Examples:\n\
              \x20 ascot check sorted.rec\n\
              \x20 ascot check part1.rec part2.rec part3.rec\n\
+             \x20 ascot check out/\n\
              \x20 ascot check ids.sorted --format u64-le",
         )
         .arg(files(
-            "files to check; - is standard input",
-            "Files to check, in this order, as one sequence; - or none is standard input.",
+            "files or directories to check; - is standard input",
+            "Files to check, in this order, as one sequence; - or none is standard input. A directory stands for its \
+             files in the order of their names, numbers by value; names that begin with . or _ are left out.",
         ))
         .arg(option(
             "format",

@@ -7,6 +7,7 @@
 //!
 //! All errors that can be found without opening a file are reported here, with the correct form.
 
+mod cluster;
 mod flow;
 mod inputs;
 mod random;
@@ -26,6 +27,7 @@ use crate::size;
 use crate::values;
 use crate::volume;
 
+pub use cluster::{cluster_request, remove_request, resume_request};
 pub use flow::flow_request;
 pub use records::{SORT_WORDS, are_text_by_name, named_records};
 pub use resources::{
@@ -100,6 +102,7 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
     const TAKEN: &[&str] = &[
         "resume",
         "memory",
+        "cluster",
         "keep-on-interrupt",
         "report",
         "trace",

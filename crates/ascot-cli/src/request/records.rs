@@ -66,7 +66,7 @@ pub const SORT_WORDS: &[(&str, char)] = &[
 
 /// The flags' definition of records; the names of inputs may decide the layout.
 pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failure> {
-    let texts: Vec<String> = values::all(matches, "key").map(|text| utf8(text)).collect::<Result<_, _>>()?;
+    let texts = key_texts(matches)?;
     refuse_separator_of_d(matches, inputs)?;
     let named = named_layout(matches)?;
     let layout = match named {
@@ -162,6 +162,10 @@ fn route(matches: &ArgMatches, layout: Layout) -> Result<Option<Route>, Failure>
     Ok(Some(Route { by, keys: Some(keys) }))
 }
 
+pub(super) fn key_texts(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+    values::all(matches, "key").map(|text| utf8(text)).collect()
+}
+
 fn utf8(text: &OsStr) -> Result<String, Failure> {
     text.to_str().map(str::to_owned).ok_or_else(|| {
         Failure::usage(
@@ -250,7 +254,7 @@ fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
 }
 
 /// The separator of `-t`; several different ones are a mistake, as in the sort command.
-fn separator(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
+pub(super) fn separator(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
     let mut chosen = None;
     for text in values::all(matches, "separator") {
         let byte = byte_named(text).map_err(|error| {
@@ -292,7 +296,7 @@ fn quote(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
 }
 
 /// Letters of the orders that apply to all keys.
-fn order_letters(matches: &ArgMatches) -> Result<Vec<char>, Failure> {
+pub(super) fn order_letters(matches: &ArgMatches) -> Result<Vec<char>, Failure> {
     let given = ORDERS.iter().filter(|(id, _)| matches.get_flag(id)).map(|(_, letter)| *letter);
     let mut letters: Vec<char> = given.collect();
     for word in matches.get_many::<String>("sort-word").into_iter().flatten() {

@@ -55,6 +55,20 @@ fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
     }
 }
 
+/// The cap of each node of a cluster: `--memory` or `-S`. The variable and shares are of this machine.
+pub fn memory_of_nodes(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
+    if !["memory", "buffer-size"].into_iter().any(|id| values::is_given(matches, id)) {
+        return Ok(None);
+    }
+    if values::word(matches, "memory").is_some_and(|text| text.trim_end().ends_with('%')) {
+        return Err(Failure::usage(
+            "--memory is not a share on a cluster: nodes differ from this machine",
+            "give the memory of each node: --memory 8GiB; by default a job takes half of it",
+        ));
+    }
+    memory_asked(matches)
+}
+
 /// The notice that the control group does not allow the requested cap.
 pub fn lowered_cap(matches: &ArgMatches) -> Option<String> {
     let asked = memory_asked(matches).ok()??;

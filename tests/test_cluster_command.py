@@ -1,0 +1,239 @@
+"""`ascot sort --cluster`: the command with real nodes of Ray on this machine, and its refusals without any."""
+
+import ast
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import ascot
+import pytest
+from ascot.cluster.flags import in_command
+from ray_machines import MEMORY, RECORDS, processes_of, wait_until
+from support import FIXED, ROOT, clean_environment, leftovers, run, start
+
+TABLE = [*FIXED, "--memory", MEMORY]
+
+
+def environment(**extra):
+    return clean_environment(ASCOT_PYTHON=sys.executable, **extra)
+
+
+def sort(disk, *words, expect=0):
+    return run("sort", *words, cwd=disk, env=environment(), expect=expect, timeout=120)
+
+
+# ---------------------------------------------------------------- without a cluster
+
+
+REFUSED = {
+    "--unique": ["--unique"], "--top": ["--top", "3"], "--merge": ["-m"], "-c": ["-c"], "--explain": ["--explain"],
+    "--view": ["--view", "v"], "--method": ["--method", "merge"], "--volume": ["--volume", "flash"],
+    "--batch-size": ["--batch-size", "3"], "--trace": ["--trace", "t"], "--monitor": ["--monitor"],
+    "--report FILE.html": ["--report", "r.html"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", REFUSED)
+def test_flags_that_a_cluster_does_not_serve_are_named(flag, disk):
+    (disk / "in").write_bytes(b"")
+    told = sort(disk, "in", "-o", "out", "--cluster", "local:4", *FIXED, *REFUSED[flag], expect=2).stderr
+    assert told.startswith(f"ascot: a cluster does not serve {flag}"), told
+    assert leftovers(disk) == ["in"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["in", "--cluster", "local:4"], "--cluster needs a directory for the result\n  write: -o DIR"),
+        (["-", "-o", "out", "--cluster", "local:4"], "a cluster sorts files, which every node reads"),
+        (["in", "-o", "out", "--cluster", "local:4", "--memory", "10%"], "--memory is not a share on a cluster"),
+        (["in", "-o", "out", "--cluster", "local:4", "-R"], "a cluster does not serve --random-sort"),
+        (["in", "-o", "out", "--cluster", "local:4", "-k1R"], "a cluster does not serve random order (R)"),
+        (
+            ["in", "-o", "out", "--cluster", "local:0"],
+            "--cluster local:0: give 'local:4' for 4 nodes on this machine",
+        ),
+        (["none", "-o", "out", "--cluster", "local:4"], "none: no such file\n  nothing was started"),
+        (["in", "-o", "full", "--cluster", "local:4"], "full is not an empty directory"),
+        (["in", "-o", "no/out", "--cluster", "local:4"], "no/out: there is no directory"),
+        (["in", "-o", "out", "--cluster", "127.0.0.1:1"], "--cluster 127.0.0.1:1: no cluster of Ray is found there"),
+        (["in", "-o", "out", "--cluster", "local:4", "--csv"], "a cluster sorts lines, fixed records and numbers"),
+        (["in", "-o", "out", "--uniform"], "--uniform applies only with --cluster"),
+        (["--resume", "full", "--cluster", "auto"], "full is not the directory of a cluster job"),
+    ],
+)
+def test_wrong_requests_are_refused_before_a_cluster_starts(words, told, disk):
+    (disk / "in").write_text("b\na\n")
+    (disk / "full").mkdir()
+    (disk / "full" / "file").write_bytes(b"")
+    before = leftovers(disk)
+    done = sort(disk, *words, expect=2)
+    assert done.stderr.startswith("ascot: ") and told in done.stderr, done
+    assert "Traceback" not in done.stderr and "=)" not in done.stderr, done
+    assert leftovers(disk) == before
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        (None, "No such file or directory"),
+        ("echo 'No module named ascot' >&2; exit 1", "No module named ascot"),
+        ("""echo '{"hello": {"ascot": "0.0.9", "ray": "2.60.0"}}'; cat""", "it has Ascot 0.0.9"),
+        ("""echo '{"hello": {"ascot": "VERSION", "ray": null}}'; cat""", "it has no Ray"),
+        ("""echo '{"hello": {"ascot": "VERSION", "ray": "2.9.0"}}'; cat""", "it has Ray 2.9.0, and 2.60 or newer"),
+    ],
+)
+def test_a_python_that_lacks_something_is_told_with_what_to_install(program, told, disk):
+    (disk / "in").write_text("b\na\n")
+    python = disk / "python"
+    if program is not None:
+        python.write_text("#!/bin/sh\n" + program.replace("VERSION", ascot.__version__))
+        python.chmod(0o755)
+    done = run(
+        "sort", "in", "-o", "out", "--cluster", "auto", cwd=disk, env=clean_environment(ASCOT_PYTHON=python), expect=2
+    )
+    assert f"{python}: " in done.stderr and told in done.stderr, done
+    assert f"pip install 'ascot[cluster]=={ascot.__version__}'" in done.stderr, done
+
+
+def test_a_process_that_ends_without_an_answer_is_an_error(disk):
+    (disk / "in").write_text("b\na\n")
+    hello = json.dumps({"hello": {"ascot": ascot.__version__, "ray": "2.60.0"}})
+    for ending, told in (("echo 'out of luck' >&2; exit 1", "out of luck"), ("kill -9 $$", "by signal 9")):
+        (disk / "python").write_text(f"#!/bin/sh\necho '{hello}'; read request; {ending}\n")
+        (disk / "python").chmod(0o755)
+        words = ["sort", "in", "-o", "out", "--cluster", "auto"]
+        done = run(*words, cwd=disk, env=clean_environment(ASCOT_PYTHON=disk / "python"), expect=2)
+        assert f"the process of the cluster job ended: {told}" in done.stderr, done
+
+
+def texts_of(path):
+    """The texts of a module, with 7 for each value."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    inner = {id(one) for node in nodes if isinstance(node, ast.JoinedStr) for one in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            quoted = {-1: "7", 114: "'7'"}
+            parts = [one.value if isinstance(one, ast.Constant) else quoted[one.conversion] for one in node.values]
+            yield "".join(parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
+            yield node.value
+
+
+def test_every_argument_in_a_text_of_the_package_becomes_a_flag():
+    argument = re.compile(r"\b[a-z_]+=(?!')\)?(?![\w=])|ascot\.cluster\.(?:resume|remove)\(")
+    found = []
+    for name in ("actors", "driver", "fleet", "jobs", "manifest", "memory", "nodes", "parts"):
+        texts = texts_of(ROOT / "python" / "ascot" / "cluster" / f"{name}.py")
+        # Functions and calls of resume for functions have no command.
+        found += [text for text in texts if argument.search(text) and "map=" not in text and "    " not in text]
+    assert len(found) > 5
+    for text in found:
+        assert not argument.search(in_command(text)), text
+
+
+def test_a_directory_is_checked_as_one_sequence(disk):
+    ascot.gen(1000, to=disk / "in")
+    ascot.sort(disk / "in", to=disk / "sorted", layout=RECORDS)
+    content = (disk / "sorted").read_bytes()
+    (disk / "out").mkdir()
+    # In the order of the numbers, not of the letters.
+    for number, begin in ((2, 0), (9, 40_000), (10, 70_000)):
+        end = {0: 40_000, 40_000: 70_000, 70_000: 100_000}[begin]
+        (disk / "out" / f"part-{number}").write_bytes(content[begin:end])
+    (disk / "out" / "_SUCCESS").write_bytes(b"")
+    assert run("check", "out", cwd=disk).stdout == run("check", "sorted", cwd=disk).stdout
+    (disk / "out" / "part-9").rename(disk / "out" / "part-11")
+    assert "part-11" in run("check", "out", cwd=disk, expect=1).stdout.decode()
+    (disk / "empty").mkdir()
+    assert "empty has no files" in run("check", "empty", cwd=disk, expect=2).stderr
+
+
+# ---------------------------------------------------------------- with a cluster
+
+
+@pytest.fixture
+def records(disk):
+    ascot.gen(40_000, to=disk / "a")
+    ascot.gen(20_000, start=40_000, to=disk / "b")
+    return disk
+
+
+@pytest.mark.alone
+def test_a_sort_on_a_cluster_has_the_bytes_of_one_machine(cluster, records):
+    words = ["a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--parts", "5", "-r"]
+    done = sort(records, *words, "--progress", "json", "--report", "report.json")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    kinds = {line["type"] for line in lines}
+    assert kinds >= {"progress", "report"} and not done.stdout, done
+    report = json.loads((records / "report.json").read_text())
+    assert lines[-1] == {"type": "report", "report": report}
+    assert (report["kind"], report["records"], report["partitions"]) == ("sort", 60_000, 5)
+    run("sort", "a", "b", "-o", "alone", *FIXED, "-r", cwd=records)
+    parts = sorted((records / "out").iterdir())
+    assert [part.name for part in parts] == [f"part-{number:05}" for number in range(5)]
+    assert b"".join(part.read_bytes() for part in parts) == (records / "alone").read_bytes()
+    assert run("check", "out", "--key", "0..10:desc", "--format", "fixed:100", cwd=records).returncode == 0
+    again = sort(records, *words, expect=2).stderr
+    assert "is not an empty directory" in again and "Traceback" not in again
+    few = sort(records, "a", "-o", "few", "--cluster", cluster.address, *FIXED, "--memory", "1MiB", expect=2).stderr
+    assert "1 MiB of memory on each node are too little" in few and "(--memory)" in few
+    assert leftovers(records) == ["a", "alone", "b", "out", *(f"out/{part.name}" for part in parts), "report.json"]
+    assert cluster.left_over() == []
+
+
+def interrupted(records, cluster, *words):
+    """Interrupts a sort while it maps; returns its standard error."""
+    command = ["sort", "a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--progress", "json", *words]
+    # A terminal would send the signal to both processes.
+    process = start(*command, cwd=records, env=environment(), start_new_session=True)
+    told = b""
+    while b"map and shuffle" not in told:
+        line = process.stderr.readline()
+        assert line, told
+        told += line
+    process.send_signal(signal.SIGINT)
+    told += process.communicate(timeout=60)[1]
+    assert process.returncode == -signal.SIGINT, told
+    assert b"Traceback" not in told
+    return told.decode()
+
+
+@pytest.mark.alone
+def test_an_interrupted_sort_leaves_nothing(cluster, records):
+    before = leftovers(records)
+    interrupted(records, cluster)
+    assert leftovers(records) == before
+    assert cluster.left_over() == []
+
+
+@pytest.mark.alone
+def test_a_kept_sort_is_resumed_or_removed(cluster, records):
+    told = interrupted(records, cluster, "--keep-on-interrupt")
+    assert "ascot sort --resume" in told and "ascot clean" in told
+    assert "found" in run("clean", "--dry-run", ".", cwd=records).stdout.decode()
+    sort(records, "--resume", "out.job")
+    assert run("check", "out", cwd=records).stdout.startswith(b"60,000 records")
+    assert not (records / "out.job").exists() and cluster.left_over() == []
+    subprocess.run(["rm", "-r", records / "out"], check=True)
+    interrupted(records, cluster, "--keep-on-interrupt")
+    done = run("clean", "out.job", cwd=records, env=environment(), timeout=120)
+    assert done.stdout.startswith(b"removed  out.job"), done
+    assert leftovers(records) == ["a", "b"]
+    assert cluster.left_over() == []
+
+
+@pytest.mark.alone
+def test_the_job_of_a_command_that_is_killed_stops_and_is_kept(cluster, records):
+    command = ["sort", "a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--progress", "json"]
+    process = start(*command, cwd=records, env=environment())
+    while b"map and shuffle" not in process.stderr.readline():
+        pass
+    process.kill()
+    process.communicate()
+    wait_until(lambda: processes_of("Worker", cluster) == [])
+    sort(records, "--resume", "out.job")
+    assert run("check", "out", cwd=records).stdout.startswith(b"60,000 records")
+    assert cluster.left_over() == []
