@@ -161,6 +161,14 @@ def records(disk):
     return disk
 
 
+@pytest.fixture
+def many(disk):
+    """Records that take a few seconds, so that a job is interrupted before its end."""
+    ascot.gen(1_200_000, to=disk / "a")
+    ascot.gen(600_000, start=1_200_000, to=disk / "b")
+    return disk
+
+
 @pytest.mark.alone
 def test_a_sort_on_a_cluster_has_the_bytes_of_one_machine(cluster, records):
     words = ["a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--parts", "5", "-r"]
@@ -202,38 +210,38 @@ def interrupted(records, cluster, *words):
 
 
 @pytest.mark.alone
-def test_an_interrupted_sort_leaves_nothing(cluster, records):
-    before = leftovers(records)
-    interrupted(records, cluster)
-    assert leftovers(records) == before
+def test_an_interrupted_sort_leaves_nothing(cluster, many):
+    before = leftovers(many)
+    interrupted(many, cluster)
+    assert leftovers(many) == before
     assert cluster.left_over() == []
 
 
 @pytest.mark.alone
-def test_a_kept_sort_is_resumed_or_removed(cluster, records):
-    told = interrupted(records, cluster, "--keep-on-interrupt")
+def test_a_kept_sort_is_resumed_or_removed(cluster, many):
+    told = interrupted(many, cluster, "--keep-on-interrupt")
     assert "ascot sort --resume" in told and "ascot clean" in told
-    assert "found" in run("clean", "--dry-run", ".", cwd=records).stdout.decode()
-    sort(records, "--resume", "out.job")
-    assert run("check", "out", cwd=records).stdout.startswith(b"60,000 records")
-    assert not (records / "out.job").exists() and cluster.left_over() == []
-    subprocess.run(["rm", "-r", records / "out"], check=True)
-    interrupted(records, cluster, "--keep-on-interrupt")
-    done = run("clean", "out.job", cwd=records, env=environment(), timeout=120)
+    assert "found" in run("clean", "--dry-run", ".", cwd=many).stdout.decode()
+    sort(many, "--resume", "out.job")
+    assert run("check", "out", cwd=many).stdout.startswith(b"Records: 1800000\n")
+    assert not (many / "out.job").exists() and cluster.left_over() == []
+    subprocess.run(["rm", "-r", many / "out"], check=True)
+    interrupted(many, cluster, "--keep-on-interrupt")
+    done = run("clean", "out.job", cwd=many, env=environment(), timeout=120)
     assert done.stdout.startswith(b"removed  out.job"), done
-    assert leftovers(records) == ["a", "b"]
+    assert leftovers(many) == ["a", "b"]
     assert cluster.left_over() == []
 
 
 @pytest.mark.alone
-def test_the_job_of_a_command_that_is_killed_stops_and_is_kept(cluster, records):
+def test_the_job_of_a_command_that_is_killed_stops_and_is_kept(cluster, many):
     command = ["sort", "a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--progress", "json"]
-    process = start(*command, cwd=records, env=environment())
+    process = start(*command, cwd=many, env=environment())
     while b"map and shuffle" not in process.stderr.readline():
         pass
     process.kill()
     process.communicate()
     wait_until(lambda: processes_of("Worker", cluster) == [])
-    sort(records, "--resume", "out.job")
-    assert run("check", "out", cwd=records).stdout.startswith(b"60,000 records")
+    sort(many, "--resume", "out.job")
+    assert run("check", "out", cwd=many).stdout.startswith(b"Records: 1800000\n")
     assert cluster.left_over() == []

@@ -185,6 +185,8 @@ class Sampler:
         self._lock = Lock()
         self._stop = Event()
         self._sampled = monotonic()
+        # Those that workers were seen in since the last sample.
+        self._states: list[str] = []
         self._written = Written()
         Thread(target=self._run, name="ascot sampler", daemon=True).start()
 
@@ -196,9 +198,11 @@ class Sampler:
                     self._workers[number] = Process(number)
 
     def taken(self) -> tuple[float, list[list[float]]]:
-        """The samples since the last call, each the time at which it ended and its columns; and the time of this
-        moment, by the clock of the node."""
+        """The samples since the last call, each the time at which it ended and its columns, the last one up to this
+        moment; and the time of this moment, by the clock of the node."""
         with self._lock:
+            if monotonic() - self._sampled >= SAMPLE_SECONDS / LOOKS:
+                self._sample()
             rows = self._series.rows()
             self._series = Series(SAMPLES_KEPT)
         return monotonic(), rows
@@ -210,16 +214,14 @@ class Sampler:
         return written.told()
 
     def _run(self) -> None:
-        states: list[str] = []
         moved: dict[int, int] = {}
         while not self._stop.wait(SAMPLE_SECONDS / LOOKS):
             self._look()
             with self._lock:
-                states += [worker.state() for worker in self._workers.values()]
+                self._states += [worker.state() for worker in self._workers.values()]
                 self._look_at_writes(moved)
                 if monotonic() - self._sampled >= SAMPLE_SECONDS:
-                    self._sample(states)
-                    states = []
+                    self._sample()
 
     def _look_at_writes(self, moved: dict[int, int]) -> None:
         for number, worker in self._workers.items():
@@ -231,8 +233,9 @@ class Sampler:
             if new > 0:
                 self._written.add(new)
 
-    def _sample(self, states: list[str]) -> None:
-        now = monotonic()
+    def _sample(self) -> None:
+        now, states = monotonic(), self._states
+        self._states = []
         seconds, self._sampled = now - self._sampled, now
         everyone = [self._own, *self._workers.values()]
         used = [sum(column) for column in zip(*(one.look() for one in everyone), strict=True)]

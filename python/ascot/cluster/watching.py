@@ -39,6 +39,8 @@ VERSION = 1
 STATUS = "status.json"
 REQUESTS = "request-*.json"
 EVERY_SECONDS = 1.0
+# More often at first: a short job has a few samples, too.
+FIRST_SECONDS = 0.125
 WRITING_SHARE = 0.05
 ANSWER_SECONDS = 0.3
 # A node that has not answered for so long is silent.
@@ -190,14 +192,15 @@ class Watch:
     # ---------------------------------------------------------------- the thread
 
     def _run(self) -> None:
-        pause = EVERY_SECONDS
+        every = pause = FIRST_SECONDS
         while not self._stop.wait(pause):
             began = time.monotonic()
             with suppress(Exception):
                 self._collect()
             collected = time.monotonic()
             self._write("running", "")
-            pause = max(EVERY_SECONDS - (collected - began), (time.monotonic() - collected) / WRITING_SHARE)
+            every = min(2 * every, EVERY_SECONDS)
+            pause = max(every - (collected - began), (time.monotonic() - collected) / WRITING_SHARE)
 
     def _collect(self) -> None:
         """Takes in the samples that have arrived, and asks for the next ones."""
