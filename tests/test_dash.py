@@ -137,6 +137,7 @@ def test_the_page_follows_a_job(cluster, disk):
             assert cells(shown, "live-nodes", 1) == ["live"] * NODES
             assert shown.run("document.querySelectorAll('button').length") == 0, "without --control it only shows"
             assert_light_and_dark(shown)
+            wait_for(shown, "document.querySelector('main svg') !== null")
             assert_usable(shown)
             log = shown.run("document.getElementById('log').textContent")
             job.go_on()
@@ -174,6 +175,8 @@ def test_the_token_stops_and_resumes_jobs_and_excludes_nodes(cluster, disk):
     with dash("--control") as (port, token), Job(cluster, disk) as job:
         url = f"http://127.0.0.1:{port}/job/{identity_of(disk)}"
         with opened(url, ready=READY) as shown:
+            # Charts need a sample of a node.
+            wait_for(shown, "document.querySelector('main svg') !== null")
             assert_usable(shown)
             click = "document.querySelector('button[data-do={}]').click()"
             # The browser reports that an answer was no success, as it should be here.
@@ -186,7 +189,8 @@ def test_the_token_stops_and_resumes_jobs_and_excludes_nodes(cluster, disk):
             node = shown.run("document.getElementById('node').value")
             shown.run(click.format("exclude"))
             wait_for(shown, "document.getElementById('answer').textContent.includes('asked to exclude')")
-            job.go_on()
+            # The job takes the request in its next step, and must not end before it is stopped.
+            job.permits.release()
             wait_for(shown, "[...document.querySelectorAll('#live-nodes td')].some((one) => "
                      "one.textContent === 'excluded')")  # fmt: skip
             shown.run(click.format("stop"))

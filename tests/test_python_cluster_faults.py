@@ -42,6 +42,11 @@ PARTITIONS = 6 * NODES
 MAP, SORT = "map and shuffle", "sort and reduce"
 
 
+def long(*values):
+    """A case like another one, which runs with `./dev test --all`: each fault once is enough otherwise."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @pytest.fixture(scope="module")
 def records(module_disk):
     """A file of records, and its checksum."""
@@ -84,7 +89,7 @@ def assert_bounded(report, lost_bytes):
 # ---------------------------------------------------------------- processes and nodes
 
 
-@pytest.mark.parametrize("phase, share", [("sample", 0), (MAP, 0.15), (SORT, 0.6)])
+@pytest.mark.parametrize("phase, share", [long("sample", 0), (MAP, 0.15), (SORT, 0.6)])
 def test_a_node_is_killed_with_its_disk(cluster, disk, records, phase, share):
     node, lost = cluster.victim(), []
 
@@ -107,11 +112,11 @@ def test_a_node_is_killed_with_its_disk(cluster, disk, records, phase, share):
 @pytest.mark.parametrize(
     "kind, phase, share, transport",
     [
-        ("Worker", MAP, 0.1, "direct"),
+        long("Worker", MAP, 0.1, "direct"),
         ("Worker", SORT, 0.55, "direct"),
         ("Writer", MAP, 0.1, "direct"),
-        ("Writer", MAP, 0.1, "ray"),
-        ("Writer", SORT, 0.55, "direct"),
+        long("Writer", MAP, 0.1, "ray"),
+        long("Writer", SORT, 0.55, "direct"),
     ],
 )
 def test_a_process_is_killed_and_replaced(cluster, disk, records, kind, phase, share, transport):
@@ -171,7 +176,7 @@ def test_the_disk_of_a_node_is_full_while_a_partition_is_sorted(cluster, disk):
     assert cluster.left_over() == []
 
 
-@pytest.mark.parametrize("phase, share", [(MAP, 0.2), (SORT, 0.55)])
+@pytest.mark.parametrize("phase, share", [(MAP, 0.2), long(SORT, 0.55)])
 def test_a_disk_returns_errors(cluster, disk, records, phase, share):
     address, lost = cluster.victim().node_ip_address, []
     with ext4(cluster, address, 2 * BYTES // NODES + 16 * MIB) as mount:
@@ -189,7 +194,7 @@ def test_a_disk_returns_errors(cluster, disk, records, phase, share):
     assert cluster.left_over() == []
 
 
-@pytest.mark.parametrize("phase, share", [(MAP, 0.2), (SORT, 0.55)])
+@pytest.mark.parametrize("phase, share", [long(MAP, 0.2), (SORT, 0.55)])
 def test_a_volume_is_unmounted(cluster, disk, records, phase, share):
     address, lost = cluster.victim().node_ip_address, []
     with memory_volume(cluster.temp(address), BYTES) as mount:

@@ -40,7 +40,9 @@ def redis(directory):
             server.kill()
 
 
-@pytest.mark.parametrize("phase, share", [("map and shuffle", 0.15), ("sort and reduce", 0.6)])
+@pytest.mark.parametrize(
+    "phase, share", [("map and shuffle", 0.15), pytest.param("sort and reduce", 0.6, marks=pytest.mark.long)]
+)
 def test_the_head_is_killed_and_started_again(disk, phase, share):
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed")

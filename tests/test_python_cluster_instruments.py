@@ -112,7 +112,7 @@ def test_a_long_series_keeps_its_means_in_bounded_memory():
 
 def test_a_report_has_stages_nodes_and_series(cluster, disk):
     # Enough for several samples, of which there is one a second.
-    ascot.gen(3_000_000, to=disk / "a")
+    ascot.gen(8_000_000, to=disk / "a")
     statuses = []
 
     def look(progress):
@@ -155,7 +155,7 @@ def test_a_report_has_stages_nodes_and_series(cluster, disk):
     assert json.loads(json.dumps(report.to_json()))["phases"][1]["bound_by"] == mapping.bound_by
     # The status of the running job.
     _, status = statuses[-1]
-    assert status["state"] == "running" and status["total_bytes"] == 300_000_000
+    assert status["state"] == "running" and status["total_bytes"] == 800_000_000
     assert [node["state"] for node in status["nodes"]] == ["live"] * NODES
     assert any("part" in line and "is complete" in line for _, line in status["log"])
     assert {status["phase"] for _, status in statuses} >= {"map and shuffle", "sort and reduce"}
