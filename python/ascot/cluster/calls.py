@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ascot import errors
-from ascot.cluster.fleet import Fleet
+from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.nodes import Node
 
 __all__ = ["Call", "Calls"]
@@ -79,7 +79,8 @@ class Calls:
             try:
                 found.append((call, self._ray.get(one)))
             except self._ray.exceptions.RayTaskError as error:
-                raise errors.InternalError(f"node {call.node.name}: {error}") from error
+                # The page of Ray, with the traceback, is the cause of the exception.
+                raise errors.InternalError(f"node {call.node.name}: {first_line(error.cause or error)}") from error
             except self._ray.exceptions.RayError:
                 found.append((call, None))
         return found
