@@ -168,7 +168,10 @@ def test_functions_that_give_nothing(cluster, disk):
 # ---------------------------------------------------------------- faults
 
 
-@pytest.mark.parametrize("fault, phase, share", [("node", "map and shuffle", 0.15), ("Worker", SORT, 0.6)])
+@pytest.mark.parametrize(
+    "fault, phase, share",
+    [pytest.param("node", "map and shuffle", 0.15, marks=pytest.mark.long), ("Worker", SORT, 0.6)],
+)
 def test_words_are_counted_although_a_node_or_a_worker_is_killed(cluster, disk, fault, phase, share):
     text = words_of(disk, 100_000)
 
