@@ -29,8 +29,8 @@ pub struct BatchServer {
 #[pymethods]
 impl BatchServer {
     #[new]
-    fn new(address: &str, secret: [u8; SECRET_BYTES], longest: usize) -> PyResult<BatchServer> {
-        let server = connect::BatchServer::start(ip_of(address)?, Secret(secret), longest);
+    fn new(address: &str, secret: [u8; SECRET_BYTES], batch_bytes: usize) -> PyResult<BatchServer> {
+        let server = connect::BatchServer::start(ip_of(address)?, Secret(secret), batch_bytes);
         Ok(BatchServer { server: server.map_err(Failure::from)? })
     }
 

@@ -26,7 +26,7 @@ from ascot import _native
 from ascot.cluster.chunks import ChunkSet
 from ascot.cluster.functions import Functions, PairMapper, memory_limit, pair_options, reduced
 from ascot.cluster.sampling import Sampler, Written, doing
-from ascot.cluster.transport import LONGEST_BATCH, Transport, transport_of
+from ascot.cluster.transport import Transport, transport_of
 from ascot.errors import AscotError, FileError, FileMissing
 
 __all__ = ["SPILLS", "UNFINISHED", "Worker", "Writer", "digest_of", "part_bytes", "remove_chunk", "remove_files"]
@@ -298,7 +298,7 @@ class Writer:
         # What the server received counts eight times a second, or when a batch comes as a call.
         self._lock = Lock()
         self._written = Written()
-        self._server = _native.BatchServer(address, secret, LONGEST_BATCH * batch_bytes) if secret else None
+        self._server = _native.BatchServer(address, secret, batch_bytes) if secret else None
         self._writing = 0.0
         self._bytes = 0
         self._peaks = Peaks()

@@ -20,12 +20,10 @@ from ascot import _native
 from ascot.cluster.sampling import doing
 from ascot.errors import AscotError, Damaged
 
-__all__ = ["LONGEST_BATCH", "TRANSPORTS", "Mapper", "Sent", "Target", "Transport", "transport_of"]
+__all__ = ["TRANSPORTS", "Mapper", "Sent", "Target", "Transport", "transport_of"]
 
 TRANSPORTS = ("direct", "ray")
 WINDOW = 2
-# A batch is at most so many times as long as it should be, with its table.
-LONGEST_BATCH = 3
 
 # A destination, its partitions, and its writer: the address and port at which it listens, or its actor.
 Target = tuple[int, list[int], Any]

@@ -28,8 +28,12 @@ const PIECE_BYTES: usize = 16;
 /// Offset of the checksum of header and table.
 const SUM_AT: usize = 44;
 
-/// Maximum number of batches of a chunk for one destination.
-pub const BATCHES_MAX: u32 = 64;
+/// Maximum number of batches of a chunk for one destination: with many nodes, batches are small beside chunks, and all
+/// records of a chunk may be for one destination.
+pub const BATCHES_MAX: u32 = 4096;
+
+/// Maximum number of partitions of a job, which mappers count by 16 bits.
+const PARTITIONS_MAX: usize = 1 << 16;
 
 /// The identity of a job.
 pub type JobId = [u8; 16];
@@ -74,6 +78,12 @@ pub struct Batch<'a> {
 /// Length of a batch with pieces of these lengths.
 pub fn batch_bytes(pieces: &[(u32, usize)]) -> usize {
     HEADER_BYTES + pieces.len() * PIECE_BYTES + pieces.iter().map(|(_, bytes)| bytes).sum::<usize>()
+}
+
+/// Maximum length of a batch if batches should have `batch_bytes`: those of a chunk may be almost twice as long, and a
+/// batch has at most a piece for each partition.
+pub fn longest_batch(batch_bytes: usize) -> usize {
+    2 * batch_bytes + HEADER_BYTES + PIECE_BYTES * PARTITIONS_MAX
 }
 
 /// Header and table of a batch whose pieces have these partitions, lengths and checksums.

@@ -16,6 +16,7 @@
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{BufReader, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ const HEADER_BYTES: usize = 36;
 /// The writer of a driver that was killed ends within seconds.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
+/// The log is read in blocks of this size: it grows with the chunks of the job.
+const LOG_BUFFER_BYTES: usize = 1 << 20;
 /// Length and checksum before an entry.
 const FRAME_BYTES: usize = 8;
 /// An entry without its pieces, and a piece.
@@ -57,30 +60,45 @@ struct OpenFile {
     bytes: u64,
 }
 
-/// The batches of a chunk that are in the files.
+/// The batches of a chunk that are in the files. They arrive nearly in order, because a sender has few on their way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Received {
-    /// Bit n: batch n.
-    numbers: u64,
+    /// All batches before this one are there.
+    next: u32,
+    /// Bit n: batch `next + n`.
+    later: u64,
     /// Number of batches, once the last one is there.
     count: Option<u32>,
 }
 
 impl Received {
     fn has(self, number: BatchNumber) -> bool {
-        self.numbers >> number.number & 1 == 1
+        match number.number.checked_sub(self.next) {
+            None => true,
+            Some(ahead) => ahead < u64::BITS && self.later >> ahead & 1 == 1,
+        }
+    }
+
+    /// Whether a batch can be noted: it is not too far before those that are missing.
+    fn takes(self, number: BatchNumber) -> bool {
+        number.number < self.next.saturating_add(u64::BITS)
     }
 
     pub fn note(&mut self, number: BatchNumber) {
-        self.numbers |= 1 << number.number;
         if number.last {
             self.count = Some(number.number + 1);
+        }
+        if let Some(ahead) = number.number.checked_sub(self.next).filter(|ahead| *ahead < u64::BITS) {
+            self.later |= 1 << ahead;
+            let whole = self.later.trailing_ones();
+            self.next += whole;
+            self.later = self.later.checked_shr(whole).unwrap_or(0);
         }
     }
 
     /// Whether all batches of the chunk are there.
     pub fn is_complete(self) -> bool {
-        self.count.is_some_and(|count| self.numbers.count_ones() == count)
+        self.count == Some(self.next) && self.later == 0
     }
 }
 
@@ -164,36 +182,59 @@ pub(super) fn read_log(
     mut take: impl FnMut(LogEntry),
 ) -> Result<u64, SortError> {
     let path = dir.join(LOG);
-    let bytes = std::fs::read(&path).map_err(|error| IoError::from_os(Action::Read, &path, 0, error))?;
-    if bytes.is_empty() {
+    let failed = |offset, error| IoError::from_os(Action::Read, &path, offset, error);
+    let log = File::open(&path).map_err(|error| failed(0, error))?;
+    let size = log.metadata().map_err(|error| failed(0, error))?.len();
+    if size == 0 {
         return Ok(0);
     }
-    let own_header = bytes.get(..HEADER_BYTES).filter(|header| is_header(header));
-    let Some(own_header) = own_header else {
+    let mut log = BufReader::with_capacity(LOG_BUFFER_BYTES, log);
+    let mut own_header = [0; HEADER_BYTES];
+    let whole = read_or_end(&mut log, &mut own_header).map_err(|error| failed(0, error))?;
+    if !whole || !is_header(&own_header) {
         return Err(damaged(&path, 0, "the log of a destination has no valid header").into());
-    };
-    if own_header != header(job, destination) {
+    }
+    if own_header[..] != header(job, destination)[..] {
         return Err(SortError::Request(format!(
             "{}: this is the directory of another job\n  name other directories for temporary files (temp=)",
             dir.display()
         )));
     }
-    let mut rest = Entries(&bytes[HEADER_BYTES..]);
-    let mut end = HEADER_BYTES;
-    while let Some(entry) = next_entry(&mut rest) {
-        end = bytes.len() - rest.0.len();
+    let mut end = HEADER_BYTES as u64;
+    let mut bytes = Vec::new();
+    while let Some(entry) =
+        next_entry(&mut log, size - end, &mut bytes).map_err(|error| failed(end, error))?
+    {
+        end += (FRAME_BYTES + bytes.len()) as u64;
         take(entry);
     }
-    Ok(end as u64)
+    Ok(end)
 }
 
-fn next_entry(log: &mut Entries<'_>) -> Option<LogEntry> {
-    let length = log.u32()? as usize;
-    let sum = log.u32()?;
-    let bytes = log.take(length)?;
-    if crc32c(&[bytes]) != sum {
-        return None;
+/// Fills `out`; false if the file ends before.
+fn read_or_end(log: &mut impl Read, out: &mut [u8]) -> std::io::Result<bool> {
+    match log.read_exact(out) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        result => result.map(|()| true),
     }
+}
+
+/// Reads the next entry to `bytes`. None if it is not whole: the log has `left` more bytes.
+fn next_entry(log: &mut impl Read, left: u64, bytes: &mut Vec<u8>) -> std::io::Result<Option<LogEntry>> {
+    let mut frame = [0; FRAME_BYTES];
+    if !read_or_end(log, &mut frame)? {
+        return Ok(None);
+    }
+    let mut fields = Entries(&frame);
+    let (Some(length), Some(sum)) = (fields.u32(), fields.u32()) else { return Ok(None) };
+    if u64::from(length) + FRAME_BYTES as u64 > left {
+        return Ok(None);
+    }
+    bytes.resize(length as usize, 0);
+    Ok((read_or_end(log, bytes)? && crc32c(&[bytes]) == sum).then(|| entry_of(bytes)).flatten())
+}
+
+fn entry_of(bytes: &[u8]) -> Option<LogEntry> {
     let mut entry = Entries(bytes);
     let (chunk, number, last, count) = (entry.u32()?, entry.u32()?, entry.u32()?, entry.u32()?);
     if number >= BATCHES_MAX || entry.0.len() != (count as usize).checked_mul(PIECE_BYTES)? {
@@ -278,8 +319,12 @@ impl PartitionFiles {
         if batch.job != self.job || batch.number.destination != self.destination {
             return Err(damaged(&path, self.log_bytes, "a batch is for another destination").into());
         }
-        if self.chunks.get(&batch.number.chunk).is_some_and(|received| received.has(batch.number)) {
+        let received = self.chunks.get(&batch.number.chunk).copied().unwrap_or_default();
+        if received.has(batch.number) {
             return Ok(false);
+        }
+        if !received.takes(batch.number) {
+            return Err(damaged(&path, self.log_bytes, "batches before this one are missing").into());
         }
         let mut stored = Vec::with_capacity(batch.pieces.len());
         for piece in &batch.pieces {
@@ -427,6 +472,25 @@ mod tests {
         assert!(files.complete_chunks().is_empty());
         files.append(&batch(7, 0, false, &[(1, b"a")])).expect("appended");
         assert_eq!(files.complete_chunks(), [7]);
+    }
+
+    #[test]
+    fn a_chunk_has_thousands_of_batches_that_arrive_nearly_in_order() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = open(dir.path());
+        let far = batch(0, 64, false, &[(3, b"x")]);
+        let error = files.append(&far).expect_err("too early").to_string();
+        assert!(error.contains("batches before this one are missing"), "{error}");
+        let count = 1000;
+        // Each two of them change places.
+        for at in (0..count).map(|at| at ^ 1) {
+            assert!(files.append(&batch(0, at, at + 1 == count, &[(3, b"x")])).expect("appended"), "{at}");
+            assert_eq!(files.complete_chunks().is_empty(), at != count - 2, "{at}");
+        }
+        drop(files);
+        let mut files = open(dir.path());
+        assert_eq!((files.bytes(), files.complete_chunks()), (u64::from(count), vec![0]));
+        assert!((0..count).all(|at| !files.append(&batch(0, at, false, &[])).expect("known")));
     }
 
     #[test]

@@ -300,8 +300,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::super::super::batch::{BatchNumber, batch_bytes, write_batch};
+    use super::super::super::batch::{BatchNumber, batch_bytes, longest_batch, write_batch};
     use super::super::super::partition_files::partition_path;
+    use super::super::server::BUFFERS;
     use super::super::{BatchServer, SECRET_BYTES};
     use super::*;
     use crate::shuffle::PartitionFiles;
@@ -309,7 +310,7 @@ mod tests {
     const JOB: [u8; 16] = [5; 16];
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const OWN: Secret = Secret([7; SECRET_BYTES]);
-    const LONGEST: usize = 1 << 20;
+    const BATCH_BYTES: usize = 1 << 20;
 
     fn batch(chunk: u32, destination: u32, number: u32, count: u32, bytes: &[u8]) -> Vec<u8> {
         let mut out = vec![0; batch_bytes(&[(3, bytes.len())])];
@@ -319,7 +320,7 @@ mod tests {
     }
 
     fn server(dir: &Path, destinations: &[u32]) -> BatchServer {
-        let server = BatchServer::start(HERE, OWN, LONGEST).expect("a server");
+        let server = BatchServer::start(HERE, OWN, BATCH_BYTES).expect("a server");
         for &number in destinations {
             let files = PartitionFiles::open(&dir.join(number.to_string()), JOB, number).expect("files");
             server.add(number, Arc::new(Mutex::new(Some(files))));
@@ -403,10 +404,42 @@ mod tests {
         let other = Secret([8; SECRET_BYTES]);
         let sent = send(&mut BatchSender::new(other, 2), &targets, &[vec![batch(0, 1, 0, 1, b"abc")]]);
         assert!(matches!(&sent.failed[&1], Fault::Lost(_)), "{sent:?}");
-        let long = vec![vec![batch(0, 1, 0, 1, &vec![0; LONGEST])]];
+        let long = vec![vec![batch(0, 1, 0, 1, &vec![0; longest_batch(BATCH_BYTES)])]];
         let sent = send(&mut BatchSender::new(OWN, 2), &targets, &long);
         assert!(sent.failed.contains_key(&1), "{sent:?}");
         assert_eq!(server.account().0, 0);
+    }
+
+    #[test]
+    fn the_memory_of_a_writer_does_not_grow_with_the_number_of_workers() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = server(dir.path(), &[1]);
+        let workers: Vec<_> = (0..5 * BUFFERS as u32)
+            .map(|chunk| {
+                let targets = [target(&server, 1, 3)];
+                std::thread::spawn(move || {
+                    let bytes = vec![b'x'; BATCH_BYTES];
+                    let batches = vec![(0..3).map(|number| batch(chunk, 1, number, 3, &bytes)).collect()];
+                    send(&mut BatchSender::new(OWN, 2), &targets, &batches).failed
+                })
+            })
+            .collect();
+        for worker in workers {
+            assert_eq!(worker.join().expect("a worker"), BTreeMap::new());
+        }
+        let (count, bytes) = server.buffers();
+        assert!(
+            count <= BUFFERS && bytes <= BUFFERS * longest_batch(BATCH_BYTES),
+            "{count} buffers, {bytes} bytes"
+        );
+        assert!(server.account().0 > 5 * BUFFERS as u64 * 3 * BATCH_BYTES as u64);
+    }
+
+    #[test]
+    fn a_batch_has_a_piece_for_each_partition_however_short_batches_are() {
+        let pieces: Vec<(u32, usize)> = (0..1 << 16).map(|partition| (partition, 7)).collect();
+        let bytes = batch_bytes(&pieces);
+        assert!(bytes <= longest_batch(pieces.len() * 7 / 2), "{bytes}");
     }
 
     #[test]

@@ -18,12 +18,12 @@ use ascot_io::{Action, IoError, Unpoisoned};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::PartitionFiles;
-use super::super::batch::Batch;
+use super::super::batch::{Batch, longest_batch};
 use super::wire::{Answer, LENGTH_BYTES, Secret, let_in, prepare};
 use crate::api::SortError;
 
 /// Batches in memory at once: one is received while another is written, on each of two processors.
-const BUFFERS: usize = 4;
+pub(super) const BUFFERS: usize = 4;
 /// A sender that stops within a batch for so long is gone.
 const STALLED: Duration = Duration::from_secs(30);
 /// Interval at which the server looks whether it should end.
@@ -53,11 +53,11 @@ struct Shared {
 }
 
 impl BatchServer {
-    /// Listens at a free port of `address` for workers that have the secret, and batches of at most `longest` bytes.
+    /// Listens at a free port of `address` for workers that have the secret, and batches of about `batch_bytes`.
     ///
     /// # Errors
     /// That of the system if it cannot listen there or start a thread.
-    pub fn start(address: IpAddr, secret: Secret, longest: usize) -> Result<BatchServer, SortError> {
+    pub fn start(address: IpAddr, secret: Secret, batch_bytes: usize) -> Result<BatchServer, SortError> {
         let name = format!("a port of {address}");
         let failed = |error| IoError::from_os(Action::Open, Path::new(&name), 0, error);
         let listener = TcpListener::bind((address, 0)).map_err(failed)?;
@@ -65,7 +65,7 @@ impl BatchServer {
         let port = listener.local_addr().map_err(failed)?.port();
         let shared = Arc::new(Shared {
             secret,
-            longest,
+            longest: longest_batch(batch_bytes),
             destinations: Mutex::default(),
             buffers: Mutex::new(vec![Vec::new(); BUFFERS]),
             given_back: Condvar::new(),
@@ -87,6 +87,13 @@ impl BatchServer {
     /// Receives batches for a destination from here on.
     pub fn add(&self, destination: u32, files: SharedFiles) {
         self.shared.destinations.lock().unpoisoned().insert(destination, files);
+    }
+
+    /// The buffers that no thread has, and their bytes.
+    #[cfg(test)]
+    pub(super) fn buffers(&self) -> (usize, usize) {
+        let buffers = self.shared.buffers.lock().unpoisoned();
+        (buffers.len(), buffers.iter().map(Vec::capacity).sum())
     }
 
     /// Bytes received and time spent appending them since the last call.
