@@ -458,6 +458,28 @@ mod tests {
     }
 
     #[test]
+    fn batches_beyond_the_window_wait_for_answers() {
+        let silent = TcpListener::bind((HERE, 0)).expect("a port");
+        let address = silent.local_addr().expect("an address");
+        let cancel = Cancel::new();
+        let own = cancel.clone();
+        let writer = std::thread::spawn(move || {
+            let (mut stream, _) = silent.accept().expect("a worker");
+            assert!(super::super::wire::let_in(&mut stream, &OWN).expect("a handshake"));
+            stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket");
+            let mut came = Vec::new();
+            // It ends when nothing has come for a while.
+            assert!(stream.read_to_end(&mut came).is_err());
+            own.cancel();
+            came.len()
+        });
+        let targets = [Target { destination: 1, address, batches: 5 }];
+        let frame = |_: usize, _: u32| Frame { head: vec![0; 100], pieces: Vec::new() };
+        assert!(BatchSender::new(OWN, 2).send(&targets, frame, &cancel).is_err());
+        assert_eq!(writer.join().expect("the writer"), 2 * (LENGTH_BYTES + 100));
+    }
+
+    #[test]
     fn a_cancelled_job_does_not_wait_for_a_writer_that_is_silent() {
         let silent = TcpListener::bind((HERE, 0)).expect("a port");
         let address = silent.local_addr().expect("an address");
