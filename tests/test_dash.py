@@ -26,6 +26,15 @@ READY = "window.refreshed"
 CONTROLS = ("button", "combobox", "link", "textbox", "image", "region", "navigation", "progressbar")
 
 
+# The keys of the servers by their ports.
+KEYS = {}
+
+
+def address_of(port, path="/"):
+    """The address of a page with its key."""
+    return f"http://127.0.0.1:{port}{path}?key={KEYS[port]}"
+
+
 @contextlib.contextmanager
 def dash(*words):
     """A server of the command; its port, and its token or None."""
@@ -34,7 +43,9 @@ def dash(*words):
     command = [ascot_binary(), "dash", "--port", "0", *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
-        port = int(process.stdout.readline().rpartition(":")[2].strip("/\n"))
+        address, _, key = process.stdout.readline().strip().partition("?key=")
+        port = int(address.rpartition(":")[2].strip("/"))
+        KEYS[port] = key
         token = process.stdout.readline().split()[1] if "--control" in words else None
         yield port, token
     finally:
@@ -49,7 +60,7 @@ def package_path():
 def ask(port, path, fields=None, **headers):
     """The status and the body of an answer; `fields` make it a request to change something."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    usual = {"Host": f"127.0.0.1:{port}", "Content-Type": "application/json"}
+    usual = {"Host": f"127.0.0.1:{port}", "Content-Type": "application/json", "Cookie": f"ascot-{port}={KEYS[port]}"}
     with contextlib.closing(connection):
         body = None if fields is None else json.dumps(fields)
         wanted = {**usual, **{name.replace("_", "-"): value for name, value in headers.items()}}
@@ -129,11 +140,11 @@ def test_the_page_follows_a_job(cluster, disk):
     ascot.gen(200_000, to=disk / "a")
     with dash() as (port, _), Job(cluster, disk) as job:
         identity = identity_of(disk)
-        with opened(f"http://127.0.0.1:{port}/", ready=READY) as shown:
+        with opened(address_of(port), ready=READY) as shown:
             assert_light_and_dark(shown)
             assert cells(shown, "running-jobs", 0) == [f"sort to {disk}/out"]
             assert cells(shown, "running-jobs", 1) == ["running"]
-        with opened(f"http://127.0.0.1:{port}/job/{identity}", ready=READY) as shown:
+        with opened(address_of(port, f"/job/{identity}"), ready=READY) as shown:
             assert cells(shown, "live-nodes", 1) == ["live"] * NODES
             assert shown.run("document.querySelectorAll('button').length") == 0, "without --control it only shows"
             assert_light_and_dark(shown)
@@ -145,7 +156,7 @@ def test_the_page_follows_a_job(cluster, disk):
             assert shown.run("document.getElementById('log').textContent") != log
             assert shown.run("document.querySelector('#part-report #phases tbody tr') !== null")
         job.join(120)
-        with opened(f"http://127.0.0.1:{port}/", ready=READY) as shown:
+        with opened(address_of(port), ready=READY) as shown:
             assert f"sort to {disk}/out" in cells(shown, "past-jobs", 0)
         assert_same(cluster, disk, job.done, disk / "a", layout=RECORDS)
 
@@ -173,7 +184,7 @@ def assert_usable(shown):
 def test_the_token_stops_and_resumes_jobs_and_excludes_nodes(cluster, disk):
     ascot.gen(200_000, to=disk / "a")
     with dash("--control") as (port, token), Job(cluster, disk) as job:
-        url = f"http://127.0.0.1:{port}/job/{identity_of(disk)}"
+        url = address_of(port, f"/job/{identity_of(disk)}")
         with opened(url, ready=READY) as shown:
             # Charts need a sample of a node.
             wait_for(shown, "document.querySelector('main svg') !== null")
@@ -216,7 +227,7 @@ def test_the_token_stops_and_resumes_jobs_and_excludes_nodes(cluster, disk):
 
 def test_a_sort_is_started_by_the_form(cluster, disk):
     ascot.gen(20_000, to=disk / "a")
-    with dash("--control") as (port, token), opened(f"http://127.0.0.1:{port}/", ready=READY) as shown:
+    with dash("--control") as (port, token), opened(address_of(port), ready=READY) as shown:
         fields = {"inputs": disk / "a", "output": disk / "out", "layout": "fixed", "length": "100", "start": "0",
                   "stop": "10", "address": cluster.address, "memory": "480MiB"}  # fmt: skip
         for name, value in {**fields, "output": ""}.items():
@@ -309,10 +320,35 @@ def test_pages_answer_to_names_of_the_loopback_alone(kept):
         assert f"0100007F:{port:04X}" in listening and f"00000000:{port:04X}" not in listening
 
 
+def test_nothing_is_shown_without_the_key(kept):
+    identity, _ = kept
+    paths = ("/", "/parts", f"/job/{identity}", f"/job/{identity}/parts", "/style.css", "/live.js", "/x")
+    with dash("--control") as (port, token):
+        name, key = f"ascot-{port}", KEYS[port]
+        for cookie in (
+            "",
+            f"{name}=",
+            f"{name}={key}x",
+            f"{name}={key[:-1]}",
+            f"{name}={token}",
+            f"other={key}",
+            "=;",
+        ):
+            for path in paths:
+                status, body, _ = ask(port, path, Cookie=cookie)
+                assert (status, identity in body) == (403, False), (cookie, path)
+        assert ask(port, f"/?key={key}x", Cookie="")[0] == 403
+        # The key gives a cookie and goes out of the address, which stays on this server.
+        for path, place in (("/", "/"), (f"/job/{identity}", f"/job/{identity}"), ("//evil.example", "/")):
+            status, _, headers = ask(port, f"{path}?key={key}", Cookie="")
+            assert (status, headers["Location"]) == (303, place)
+            assert headers["Set-Cookie"] == f"{name}={key}; Path=/; HttpOnly; SameSite=Strict"
+
+
 def test_readers_stay_in_their_place_while_the_page_changes(kept):
     identity, place = kept
     status = json.loads((place / "status.json").read_text())
-    with dash() as (port, _), opened(f"http://127.0.0.1:{port}/job/{identity}", ready=READY) as shown:
+    with dash() as (port, _), opened(address_of(port, f"/job/{identity}"), ready=READY) as shown:
         assert_light_and_dark(shown)
         assert_usable(shown)
         shown.run("document.querySelector('#part-nodes .wide').focus()")

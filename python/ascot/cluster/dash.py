@@ -1,7 +1,8 @@
 """The server of `ascot dash`: a live page of cluster jobs on the loopback.
 
-Without `--control` it only reads. With it, requests that change something need the token that the command prints,
-in a header: the token is in no address, and nothing is logged.
+The address that the command prints has a random key, without which nothing is shown: the first request puts it into a
+cookie of the browser. Without `--control` the page only reads. With it, requests that change something need a token
+that the command prints, too, in a header: this token is in no address, and nothing is logged.
 
 Invariants: a request whose Host is not that of the loopback is refused, so that no page of another site reads this
 one through a name of its own (DNS rebinding). A request that changes something has the token, the type of JSON, and
@@ -19,6 +20,7 @@ import secrets
 import sys
 from functools import partial
 from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from typing import Any
@@ -50,14 +52,20 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, port: int, token: str | None, directories: list[str]) -> None:
         self.token, self.directories = token, directories
+        self.key = secrets.token_urlsafe(32)
         self.control = None if token is None else Control(directories)
         super().__init__((ADDRESS, port), Handler)
         self.hosts = frozenset(f"{name}:{self.server_port}" for name in (ADDRESS, "localhost"))
 
     @property
+    def cookie(self) -> str:
+        """The name of the cookie with the key: browsers keep one set of cookies for all ports of a machine."""
+        return f"ascot-{self.server_port}"
+
+    @property
     def url(self) -> str:
-        """The address of the page."""
-        return f"http://{ADDRESS}:{self.server_port}/"
+        """The address of the page, with its key."""
+        return f"http://{ADDRESS}:{self.server_port}/?key={self.key}"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -74,6 +82,15 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """A page, or its changing parts."""
         if not self._is_for_us():
+            return
+        place, _, query = self.path.partition("?")
+        if query.startswith("key=") and self._is_key(query.removeprefix("key=")):
+            self._keep_key(place)
+            return
+        if not self._is_key(self._own_cookie()):
+            self._answer(
+                HTTPStatus.FORBIDDEN, "text/plain", "open the address that ascot dash printed, with its key\n"
+            )
             return
         found = JOB_PATH.fullmatch(self.path)
         if self.path == "/":
@@ -140,12 +157,36 @@ class Handler(BaseHTTPRequestHandler):
             return
         self._say(HTTPStatus.OK, said)
 
+    def _is_key(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(errors="replace"), self.server.key.encode())
+
+    def _own_cookie(self) -> str:
+        try:
+            found = SimpleCookie(self.headers.get("Cookie", "")).get(self.server.cookie)
+        except CookieError:
+            return ""
+        return "" if found is None else found.value
+
+    def _keep_key(self, place: str) -> None:
+        """Gives the browser the key, and sends it to the page without the key in its address."""
+        self.send_response(HTTPStatus.SEE_OTHER)
+        self.send_header("Location", place if JOB_PATH.fullmatch(place) else "/")
+        self.send_header("Set-Cookie", f"{self.server.cookie}={self.server.key}; Path=/; HttpOnly; SameSite=Strict")
+        self.send_header("Content-Length", "0")
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+
     def _is_for_us(self) -> bool:
         """Whether the request names this server; if not, it is refused."""
         if self.headers.get("Host", "") in self.server.hosts:
             return True
         self.close_connection = True
-        self._answer(HTTPStatus.FORBIDDEN, "text/plain", f"this is {self.server.url}, and no other name\n")
+        self._answer(
+            HTTPStatus.FORBIDDEN,
+            "text/plain",
+            f"this is http://{ADDRESS}:{self.server.server_port}/, and no other name\n",
+        )
         return False
 
     def _is_from_us(self) -> bool:
