@@ -5,10 +5,12 @@ Each node has a directory for temporary files of its own. A test may mount a sma
 
 import contextlib
 import fcntl
+import json
 import os
 import signal
 import struct
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -205,3 +207,25 @@ def assert_same(machines, disk, done, inputs, **options):
     assert not (disk / "out.job").exists()
     assert not [name for name in os.listdir(disk) if name.startswith(".out.")]
     assert machines.left_over() == []
+
+
+DRIVER = """
+import sys, ascot, ascot.cluster
+source, output, address, memory, partitions, shuffle = sys.argv[1:]
+ascot.cluster.sort(source, output, layout=ascot.Fixed(100, key=slice(0, 10)), address=address, memory_per_node=memory,
+                   partitions=int(partitions), shuffle=shuffle,
+                   progress=lambda p: print(p.phase, p.fraction, flush=True))
+"""
+
+
+def journal_of_killed(cluster, source, output, partitions, shuffle, phase, share):
+    """The events in the journal of a sort whose driver is killed when so much is done."""
+    arguments = [source, output, cluster.address, MEMORY, str(partitions), shuffle]
+    with subprocess.Popen([sys.executable, "-c", DRIVER, *arguments], stdout=subprocess.PIPE, text=True) as driver:
+        for line in driver.stdout:
+            *words, fraction = line.split()
+            if " ".join(words) == phase and float(fraction) >= share:
+                break
+        driver.kill()
+    assert not output.exists()
+    return [json.loads(line) for line in Path(f"{output}.job", "journal").read_text().splitlines()]

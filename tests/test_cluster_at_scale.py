@@ -9,7 +9,7 @@ import sys
 import cluster_at_scale
 import pytest
 import virtual_ray
-from ascot.cluster import actors
+from ascot.cluster import actors, memory
 from support import ROOT
 
 MIB = 1 << 20
@@ -66,6 +66,27 @@ def test_a_driver_of_a_hundred_nodes_is_stopped_and_resumed(disk):
     again = found["mapped_bytes"] - found["bytes"]
     assert 0 <= again <= found["workers"] * found["chunk_bytes"] and found["lost_nodes"] == 0
     assert found["sorted_partitions"] == found["partitions"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["kill", "resume"])
+def test_a_thousand_nodes_sort_100_terabytes(disk, fault):
+    found = simulated(disk, "--nodes", 1000, "--bytes", 100e12, "--fault", fault)
+    assert_bounded(found)
+    if fault == "kill":
+        assert_only_the_lost_is_made_again(found)
+    assert found["driver_memory_bytes"] < 512 * MIB
+    assert found["journal_bytes"] < 64 * MIB
+
+
+def test_chunks_grow_with_the_number_of_nodes():
+    """So that a worker has no small message for each node."""
+    for nodes in (4, 100, 300, 1000):
+        shape = memory.shape_of(int(nodes * 1e11), nodes, 61 << 30, 2 << 30, 16, None)
+        assert shape.chunk_bytes >= min(MIB * nodes, 256 * MIB) // 2
+        assert shape.chunk_bytes / nodes >= MIB * 0.9
+        # What a sender may have on its way fits in its store.
+        assert shape.workers * shape.in_flight * shape.batch_bytes * 2 <= (2 << 30)
 
 
 @pytest.mark.parametrize("kind", ["Worker", "Writer"])

@@ -7,11 +7,8 @@ ASCOT_CLUSTER_RECORDS is the number of records of 100 bytes, by default 400,000,
 512 MB take minutes for each fault.
 """
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 from contextlib import contextmanager, suppress
 
 import ascot
@@ -19,13 +16,13 @@ import ascot.cluster
 import pytest
 from ascot import errors
 from ray_machines import (
-    MEMORY,
     MIB,
     NODES,
     RECORDS,
     At,
     break_disk,
     cluster_sort,
+    journal_of_killed,
     kill,
     memory_volume,
     processes_of,
@@ -235,25 +232,10 @@ def test_zeros_are_found_and_what_they_replaced_is_made_again(cluster, disk, rec
 
 # ---------------------------------------------------------------- the driver
 
-DRIVER = """
-import sys, ascot, ascot.cluster
-source, output, address, memory, partitions = sys.argv[1:]
-ascot.cluster.sort(source, output, layout=ascot.Fixed(100, key=slice(0, 10)), address=address, memory_per_node=memory,
-                   partitions=int(partitions), progress=lambda p: print(p.phase, p.fraction, flush=True))
-"""
-
 
 @pytest.mark.parametrize("phase, share", [(MAP, 0.15), (SORT, 0.6)])
 def test_the_driver_is_killed_and_the_job_resumed(cluster, disk, records, phase, share):
-    arguments = [records[0], disk / "out", cluster.address, MEMORY, str(PARTITIONS)]
-    with subprocess.Popen([sys.executable, "-c", DRIVER, *arguments], stdout=subprocess.PIPE, text=True) as driver:
-        for line in driver.stdout:
-            *words, fraction = line.split()
-            if " ".join(words) == phase and float(fraction) >= share:
-                break
-        driver.kill()
-    assert not (disk / "out").exists()
-    events = [json.loads(line) for line in (disk / "out.job" / "journal").read_text().splitlines()]
+    events = journal_of_killed(cluster, records[0], disk / "out", PARTITIONS, "push", phase, share)
     before = sum(event["bytes"] for event in events if event["event"] == "chunk")
     parts = [event["bytes"] for event in events if event["event"] == "part"]
     assert before > 0 and (len(parts) > 0) == (phase == SORT)

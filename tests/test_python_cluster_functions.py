@@ -297,10 +297,10 @@ def test_a_chunk_that_is_mapped_again_gives_the_same_batches_and_sum(disk):
 
 
 def test_too_long_a_pair_and_too_much_for_a_node_are_told(disk):
-    (disk / "text").write_text("a\n" * 2000)
+    (disk / "text").write_text("a\n" * 5000)
     options = jobs.Request([str(disk / "text")], None, None, False, {}).options
-    shape = {"batch_bytes": 1000, "sort_bytes": MIB, "partitions": 1, "chunk_bytes": MIB}
-    span = manifest.spans_of([(str(disk / "text"), 4000)], MIB, 1)[0].to_native()
+    shape = {"batch_bytes": 30, "sort_bytes": MIB, "partitions": 1, "chunk_bytes": MIB}
+    span = manifest.spans_of([(str(disk / "text"), 10_000)], MIB, 1)[0].to_native()
 
     def mapped(value_bytes):
         def long(batch):
@@ -309,11 +309,12 @@ def test_too_long_a_pair_and_too_much_for_a_node_are_told(disk):
         made = functions.Functions(long, count, None, None)
         return list(functions.PairMapper(options, made, bytes(16), shape).run(0, span, [(0, [0])], ()))
 
-    assert len(mapped(10)) == 38
+    # Two in each batch, and the end.
+    assert len(mapped(20)) == 2501
     with pytest.raises(errors.FunctionFailed, match="a batch has at most"):
-        mapped(1000)
-    with pytest.raises(errors.FunctionFailed, match="more than 64"):
-        mapped(100)
+        mapped(22)
+    with pytest.raises(errors.FunctionFailed, match="more than 123 kB for one node"):
+        mapped(21)
 
 
 def test_a_function_that_eats_memory_is_named_with_the_limit(cluster, disk):

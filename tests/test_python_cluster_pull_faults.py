@@ -4,16 +4,24 @@ As in test_python_cluster_faults.py the result has the checksum of the input and
 twice than was lost: the chunks of a node, or one chunk, and what was on its way.
 """
 
-import json
 import os
-import subprocess
-import sys
 from contextlib import suppress
 
 import ascot
 import ascot.cluster
 import pytest
-from ray_machines import MEMORY, MIB, NODES, RECORDS, At, cluster_sort, kill, memory_volume, processes_of, unmount
+from ray_machines import (
+    MIB,
+    NODES,
+    RECORDS,
+    At,
+    cluster_sort,
+    journal_of_killed,
+    kill,
+    memory_volume,
+    processes_of,
+    unmount,
+)
 
 # The nodes share two processors; other load would make them seem lost.
 pytestmark = pytest.mark.alone
@@ -133,26 +141,9 @@ def test_a_volume_is_unmounted(cluster, disk, records):
     assert cluster.left_over() == [] and not os.listdir(cluster.temp(address))
 
 
-DRIVER = """
-import sys, ascot, ascot.cluster
-source, output, address, memory, partitions = sys.argv[1:]
-ascot.cluster.sort(source, output, layout=ascot.Fixed(100, key=slice(0, 10)), address=address, memory_per_node=memory,
-                   partitions=int(partitions), shuffle="pull",
-                   progress=lambda p: print(p.phase, p.fraction, flush=True))
-"""
-
-
 @pytest.mark.parametrize("phase, share", [MAPPING, (SORT, 0.6)])
 def test_the_driver_is_killed_and_the_job_resumed(cluster, disk, records, phase, share):
-    arguments = [records[0], disk / "out", cluster.address, MEMORY, str(PARTITIONS)]
-    with subprocess.Popen([sys.executable, "-c", DRIVER, *arguments], stdout=subprocess.PIPE, text=True) as driver:
-        for line in driver.stdout:
-            *words, fraction = line.split()
-            if " ".join(words) == phase and float(fraction) >= share:
-                break
-        driver.kill()
-    assert not (disk / "out").exists()
-    events = [json.loads(line) for line in (disk / "out.job" / "journal").read_text().splitlines()]
+    events = journal_of_killed(cluster, records[0], disk / "out", PARTITIONS, "pull", phase, share)
     before = sum(event["bytes"] for event in events if event["event"] == "spill")
     parts = [event["bytes"] for event in events if event["event"] == "part"]
     assert before > 0 and (len(parts) > 0) == (phase == SORT)

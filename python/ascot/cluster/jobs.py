@@ -10,7 +10,6 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ascot import _native, arguments, errors
-from ascot._native import bytes_text
 from ascot.cluster import registry
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
@@ -18,7 +17,7 @@ from ascot.cluster.functions import Functions
 from ascot.cluster.manifest import JobDirectory, Progress
 from ascot.cluster.memory import PROCESS_BYTES, shape_of
 from ascot.cluster.nodes import START_SECONDS, Node, connected, discover
-from ascot.cluster.parts import remove_parts
+from ascot.cluster.parts import check_output, remove_parts
 from ascot.cluster.pull import PullDriver
 from ascot.cluster.reports import ClusterReport
 from ascot.cluster.transport import TRANSPORTS
@@ -434,26 +433,7 @@ def _check(options: dict[str, Any], output: str, uniform: bool) -> list[tuple[in
         raise errors.InvalidRequest(
             "uniform=True: bytes of text are not spread evenly over all values\n  leave it out: a sample is taken"
         )
-    parent = os.path.dirname(output)
-    if not os.path.isdir(parent):
-        raise errors.FileMissing(f"{output}: there is no directory {parent}\n  make it first", filename=parent)
-    if os.path.lexists(output) and (not os.path.isdir(output) or os.listdir(output)):
-        raise errors.FileExists(
-            f"{output} is not an empty directory, and its files would be mixed with the result\n"
-            "  name another output",
-            filename=output,
-        )
-    total = sum(size for size, _ in facts)
-    volume = os.statvfs(parent)
-    free = volume.f_bavail * volume.f_frsize
-    if free < total:
-        raise errors.NoSpace(
-            f"not enough space for the output: {bytes_text(total)} needed, {bytes_text(free)} left on {parent}\n"
-            "  free some space, or name another output",
-            filename=parent,
-            needed=total,
-            free=free,
-        )
+    check_output(output, sum(size for size, _ in facts), "output")
     return facts
 
 

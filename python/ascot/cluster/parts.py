@@ -9,10 +9,11 @@ from glob import escape, glob
 from typing import Any
 
 from ascot import _native, errors
+from ascot._native import bytes_text
 from ascot.cluster.actors import UNFINISHED, part_bytes, remove_chunk, remove_files
 from ascot.cluster.manifest import JobDirectory, Progress, Sum, sync_directory
 
-__all__ = ["CHUNKS", "Parts", "remove_parts"]
+__all__ = ["CHUNKS", "Parts", "check_output", "remove_parts"]
 
 # The directory of the chunks to which a view of all of them refers, beside it.
 CHUNKS = "chunks"
@@ -71,6 +72,29 @@ class Parts:
                 errno=error.errno,
             ) from error
         sync_directory(os.path.dirname(self._output))
+
+
+def check_output(output: str, total: int, argument: str) -> None:
+    """Raises an error if the directory `output`, which `argument` names, cannot become that of `total` bytes."""
+    parent = os.path.dirname(output)
+    if not os.path.isdir(parent):
+        raise errors.FileMissing(f"{output}: there is no directory {parent}\n  make it first", filename=parent)
+    if os.path.lexists(output) and (not os.path.isdir(output) or os.listdir(output)):
+        raise errors.FileExists(
+            f"{output} is not an empty directory, and its files would be mixed with the result\n"
+            f"  name another directory ({argument}=)",
+            filename=output,
+        )
+    volume = os.statvfs(parent)
+    free = volume.f_bavail * volume.f_frsize
+    if free < total:
+        raise errors.NoSpace(
+            f"not enough space for the output: {bytes_text(total)} needed, {bytes_text(free)} left on {parent}\n"
+            f"  free some space, or name another directory ({argument}=)",
+            filename=parent,
+            needed=total,
+            free=free,
+        )
 
 
 def remove_parts(staging: str) -> None:

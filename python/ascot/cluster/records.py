@@ -19,10 +19,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ascot import _native, arguments, errors
-from ascot._native import bytes_text
 from ascot.cluster.helpers import Helpers, helpers
 from ascot.cluster.manifest import sync_directory
-from ascot.cluster.parts import remove_parts
+from ascot.cluster.parts import check_output, remove_parts
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
 from ascot.sources import PathLike, Source, sources_of
@@ -66,7 +65,7 @@ def gen(
         "skewed": arguments.flag("skew", skew),
         "threads": 1,
     }
-    _check_output(output, whole * RECORD_BYTES)
+    check_output(output, whole * RECORD_BYTES, "to")
     parent, name = os.path.split(output)
     staging = os.path.join(parent, f".{name}.{secrets.token_hex(8)}")
     with reporter(progress) as report, helpers(arguments.text("address", address), per_node) as made:
@@ -114,24 +113,6 @@ def shares_of(count: int, shares: int) -> list[tuple[int, int]]:
     """
     bounds = [count * at // shares for at in range(shares + 1)]
     return list(pairwise(bounds))
-
-
-def _check_output(output: str, total: int) -> None:
-    parent = os.path.dirname(output)
-    if not os.path.isdir(parent):
-        raise errors.FileMissing(f"{output}: there is no directory {parent}\n  make it first", filename=parent)
-    if os.path.lexists(output) and (not os.path.isdir(output) or os.listdir(output)):
-        raise errors.FileExists(f"{output} is not an empty directory\n  name another (to=)", filename=output)
-    volume = os.statvfs(parent)
-    free = volume.f_bavail * volume.f_frsize
-    if free < total:
-        raise errors.NoSpace(
-            f"not enough space for the records: {bytes_text(total)} needed, {bytes_text(free)} left on {parent}\n"
-            "  free some space, or name another directory (to=)",
-            filename=parent,
-            needed=total,
-            free=free,
-        )
 
 
 def _rename(staging: str, output: str) -> None:
