@@ -9,7 +9,9 @@ import sys
 import cluster_at_scale
 import pytest
 import virtual_ray
-from ascot.cluster import actors, memory
+from ascot import errors
+from ascot.cluster import actors, chunks, fleet, memory
+from ascot.cluster.manifest import JobDirectory, Progress
 from support import ROOT
 
 MIB = 1 << 20
@@ -87,6 +89,22 @@ def test_chunks_grow_with_the_number_of_nodes():
         assert shape.chunk_bytes / nodes >= MIB * 0.9
         # What a sender may have on its way fits in its store.
         assert shape.workers * shape.in_flight * shape.batch_bytes * 2 <= (2 << 30)
+
+
+def test_ports_that_nodes_cannot_reach_are_named_with_the_other_transport(disk, monkeypatch):
+    def unreached(self, targets):
+        fault = ConnectionError("connection to 10.0.0.1:4711: timed out")
+        return (), [(one, fault) for one in self.routes], 0
+
+    job, world = cluster_at_scale.described_job(disk, 20e9, 3)
+    ray = virtual_ray.VirtualRay(world)
+    world.delivered[()] = chunks.ChunkSet()
+    monkeypatch.setattr(virtual_ray.VirtualWorker, "_reached", unreached)
+    monkeypatch.setattr(fleet, "time", ray)
+    monkeypatch.setenv("XDG_STATE_HOME", str(disk))
+    opened = JobDirectory.create(job["output"] + ".job", job)
+    with pytest.raises(errors.Resumable, match=r"10\.0\.0\.1:4711: timed out\n  let nodes open .*transport='ray'"):
+        cluster_at_scale.attempt(ray, job, opened, Progress(), None)
 
 
 @pytest.mark.parametrize("kind", ["Worker", "Writer"])
