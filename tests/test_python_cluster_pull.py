@@ -130,14 +130,22 @@ def test_a_partition_larger_than_memory_is_merged_without_spills(cluster, disk):
 
 
 class Written:
-    """A function for progress that adds up the bytes that the processes of a job wrote to disks."""
+    """A function for progress that adds up the bytes that the processes of a job wrote to disks.
+
+    Processes of the job before may still be ending when this one starts, and do not count.
+    """
 
     def __init__(self, machines):
         self._machines, self._found = machines, {}
+        self._earlier = set(self._processes())
+
+    def _processes(self):
+        for kind in ("Worker", "Writer", "SpillWorker", "SpillServer"):
+            yield from processes_of(kind, self._machines)
 
     def __call__(self, progress):
-        for kind in ("Worker", "Writer", "SpillWorker", "SpillServer"):
-            for process in processes_of(kind, self._machines):
+        for process in self._processes():
+            if process not in self._earlier:
                 try:
                     fields = dict(line.split(": ") for line in Path(f"/proc/{process}/io").read_text().splitlines())
                 except OSError:
