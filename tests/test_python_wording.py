@@ -98,3 +98,20 @@ def test_errors_and_warnings_of_jobs_name_arguments(disk, monkeypatch):
         ascot.sort("in.csv", to="out", layout="lines")
     texts = [str(one.message) for one in told if issubclass(one.category, ascot.AscotWarning)]
     assert any("layout=ascot.Csv(key=['name'])" in text for text in texts), texts
+
+
+def test_plans_simulations_and_reports_name_arguments(disk):
+    ascot.gen(200_000, to=disk / "a")
+    options = {"layout": ascot.Fixed(100, key=slice(0, 10)), "memory": "8MiB"}
+    told = [
+        ascot.plan.sort(disk / "a", unique=True, **options),
+        ascot.plan.sort(disk / "a", view=disk / "view", **options),
+        ascot.plan.merge(size="8TB", inputs=100, memory="1GiB", volume="rotational"),
+        ascot.plan.bowtie(inputs=8, outputs=4),
+        ascot.simulate(inputs=8, outputs=4),
+        ascot.sort(disk / "a", to=disk / "out", unique=True, method="merge", volume="rotational", **options).report,
+    ]
+    for one in told:
+        for text in (one.text, *getattr(one, "notes", ()), *getattr(one, "notices", ())):
+            assert not FLAG.search(text), text
+    assert "unique=True drops" in told[0].text

@@ -9,7 +9,7 @@ from json import loads
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ascot._native import bytes_text, count_text, seconds_text
-from ascot.reports import Told, bar, row, table
+from ascot.reports import Told, bar, in_python, row, table
 
 if TYPE_CHECKING:
     from ascot.sources import PathLike
@@ -269,7 +269,7 @@ def bowtie_plan_of(told: str, text: str) -> BowtiePlan:
         bytes_per_s=data["rate_bytes_per_s"],
         equal_parts_bytes_per_s=data["equal_parts_rate_bytes_per_s"],
         data=data,
-        text=text,
+        text=in_python(text),
     )
 
 
@@ -281,15 +281,15 @@ def files_plan_of(told: str, text: str) -> FilesPlan:
         **facts,
         passes=tuple(_fields(FilesPass, one) for one in data["passes"]),
         alternatives=tuple(_fields(Alternative, one) for one in data["alternatives"]),
-        notes=tuple(data["notes"]),
+        notes=tuple(in_python(one) for one in data["notes"]),
         data=data,
-        text=text,
+        text=in_python(text),
     )
 
 
 def cluster_plan_of(told: str, text: str) -> ClusterPlan:
     """The plan of a cluster that the extension module returned."""
-    return _cluster_plan(loads(told), text)
+    return _cluster_plan(loads(told), in_python(text))
 
 
 def _cluster_plan(data: dict[str, Any], text: str) -> ClusterPlan:
@@ -299,7 +299,7 @@ def _cluster_plan(data: dict[str, Any], text: str) -> ClusterPlan:
 
 def cheapest_cluster_of(told: str, text: str) -> CheapestCluster:
     """The cheapest cluster that the extension module returned."""
-    data = loads(told)
+    data, text = loads(told), in_python(text)
     return CheapestCluster(
         plan=_cluster_plan(data["plan"], text),
         others=tuple(_cluster_plan(other, text) for other in data["others"]),
@@ -312,7 +312,7 @@ def cheapest_cluster_of(told: str, text: str) -> CheapestCluster:
 def simulation_of(told: str, text: str) -> Simulation:
     """The simulation that the extension module returned."""
     data = loads(told)
-    return _fields(Simulation, {**data, "data": data, "text": text})
+    return _fields(Simulation, {**data, "data": data, "text": in_python(text)})
 
 
 def profile_of(told: str, text: str, profile: str, stored: str | None, notices: list[str]) -> Profile:
@@ -320,7 +320,10 @@ def profile_of(told: str, text: str, profile: str, stored: str | None, notices: 
     data = loads(told)
     volume = data["volume"]
     rates = {f"{way}_bytes_per_s": volume.get(f"{way}_bytes_per_s") for way in ("read", "write", "duplex")}
-    return Profile(**rates, stored=stored, notices=tuple(notices), data=data, profile=profile, text=text)
+    told_notices = tuple(in_python(one) for one in notices)
+    return Profile(
+        **rates, stored=stored, notices=told_notices, data=data, profile=profile, text=in_python(text)
+    )
 
 
 Made = TypeVar("Made", FilesPass, Alternative, ClusterPhase, ClusterPlan, Simulation)

@@ -172,6 +172,13 @@ def table(title: str, heads: tuple[str, ...], rows: list[str]) -> str:
     return f"<table><caption {_STYLE}>{escape(title)}</caption><tr>{head}</tr>{''.join(rows)}</table>"
 
 
+def in_python(text: str) -> str:
+    """A text of a library in the words of the package, whose rules are compiled when one is shown first."""
+    from ascot import wording
+
+    return wording.in_python(text)
+
+
 def report_of(told: str, text: str) -> Report:
     """The report that the extension module returned."""
     data = loads(told)["result"]
@@ -186,7 +193,8 @@ def report_of(told: str, text: str) -> Report:
         for one in data["passes"]
     )
     facts = {name: data[name] for name in _FACTS}
-    return Report(**facts, passes=passes, notices=tuple(data["notices"]), data=data, text=text)
+    notices = tuple(in_python(one) for one in data["notices"])
+    return Report(**facts, passes=passes, notices=notices, data=data, text=in_python(text))
 
 
 def plan_of_report(told: str) -> Plan | None:
@@ -203,4 +211,4 @@ def plan_of_explanation(told: str, text: str) -> Plan:
     """The plan of a job that was not run."""
     shown = loads(told)
     chosen, *others = (Method(**one) for one in shown["methods"])
-    return Plan(chosen, tuple(others), shown["result"], text)
+    return Plan(chosen, tuple(others), shown["result"], in_python(text))
