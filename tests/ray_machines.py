@@ -35,7 +35,8 @@ class Machines:
 
     def __init__(self, directory):
         self.directory = Path(directory)
-        self.next_address = 20
+        # Clusters of tests that run beside each other have nodes of their own.
+        self.next_address = 120 if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" else 20
         self.cluster = Cluster()
         for _ in range(NODES):
             self.add()

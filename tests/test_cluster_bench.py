@@ -12,7 +12,7 @@ from ascot.cluster import records
 from ascot.cluster.bench import rounds_of_pairs
 from ray_machines import NODES, RECORDS, processes_of
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.cluster
 
 
 @pytest.mark.parametrize("count", range(2, 12))

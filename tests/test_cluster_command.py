@@ -169,7 +169,7 @@ def many(disk):
     return disk
 
 
-@pytest.mark.alone
+@pytest.mark.cluster
 def test_a_sort_on_a_cluster_has_the_bytes_of_one_machine(cluster, records):
     words = ["a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--parts", "5", "-r"]
     done = sort(records, *words, "--progress", "json", "--report", "report.json")
@@ -209,7 +209,7 @@ def interrupted(records, cluster, *words):
     return told.decode()
 
 
-@pytest.mark.alone
+@pytest.mark.cluster
 def test_an_interrupted_sort_leaves_nothing(cluster, many):
     before = leftovers(many)
     interrupted(many, cluster)
@@ -217,7 +217,7 @@ def test_an_interrupted_sort_leaves_nothing(cluster, many):
     assert cluster.left_over() == []
 
 
-@pytest.mark.alone
+@pytest.mark.cluster
 def test_a_kept_sort_is_resumed_or_removed(cluster, many):
     told = interrupted(many, cluster, "--keep-on-interrupt")
     assert "ascot sort --resume" in told and "ascot clean" in told
@@ -233,7 +233,7 @@ def test_a_kept_sort_is_resumed_or_removed(cluster, many):
     assert cluster.left_over() == []
 
 
-@pytest.mark.alone
+@pytest.mark.cluster
 def test_the_job_of_a_command_that_is_killed_stops_and_is_kept(cluster, many):
     command = ["sort", "a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--progress", "json"]
     process = start(*command, cwd=many, env=environment())

@@ -20,7 +20,7 @@ from page_browser import opened
 from ray_machines import NODES, RECORDS, assert_same, cluster_sort
 from support import ascot_binary, run
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.cluster
 
 READY = "window.refreshed"
 CONTROLS = ("button", "combobox", "link", "textbox", "image", "region", "navigation", "progressbar")

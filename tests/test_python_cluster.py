@@ -14,7 +14,7 @@ from ascot.cluster import fleet, jobs, manifest, memory
 from ray_machines import MIB, NODES, RECORDS, At, assert_same, cluster_sort
 
 # The nodes share two processors; other load would make them seem lost.
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.cluster
 
 
 def gen(path, count, **options):

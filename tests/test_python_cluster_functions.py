@@ -19,7 +19,7 @@ from ascot.cluster.parts import remove_parts
 from ray_machines import MEMORY, MIB, RECORDS, At, kill, processes_of
 
 # The nodes share two processors; other load would make them seem lost.
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.cluster
 
 SORT = "sort and reduce"
 

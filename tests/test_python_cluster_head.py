@@ -13,7 +13,7 @@ import pytest
 from ray_machines import RECORDS
 from support import ROOT
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.cluster
 
 COUNT = int(os.environ.get("ASCOT_CLUSTER_RECORDS", 400_000))
 

@@ -14,7 +14,7 @@ from ascot.cluster import manifest, registry, sampling, series, watching
 from page_browser import opened
 from ray_machines import MIB, NODES, At, assert_same, cluster_sort
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.cluster
 
 # Names itself as a worker does, for as long as it is told.
 WORKER = """

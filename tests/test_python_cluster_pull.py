@@ -15,7 +15,7 @@ from ascot import errors
 from ray_machines import MIB, RECORDS, cluster_sort, processes_of
 
 # The nodes share two processors; other load would make them seem lost.
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.cluster
 
 WAYS = [("pull", "files"), ("push", "views"), ("pull", "views")]
 

@@ -24,7 +24,7 @@ from ray_machines import (
 )
 
 # The nodes share two processors; other load would make them seem lost.
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.cluster
 
 COUNT = int(os.environ.get("ASCOT_CLUSTER_RECORDS", 400_000))
 BYTES = 100 * COUNT
