@@ -35,8 +35,9 @@ class Machines:
 
     def __init__(self, directory):
         self.directory = Path(directory)
-        # Clusters of tests that run beside each other have nodes of their own.
-        self.next_address = 120 if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" else 20
+        # Clusters of tests that run beside each other have addresses of their own.
+        self.network = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        self.next_address = 20
         self.cluster = Cluster()
         for _ in range(NODES):
             self.add()
@@ -46,7 +47,7 @@ class Machines:
         return self.cluster.address
 
     def add(self):
-        address = f"127.0.0.{self.next_address}"
+        address = f"127.0.{self.network}.{self.next_address}"
         self.next_address += 1
         (self.directory / address).mkdir()
         self.cluster.add_node(
