@@ -1,21 +1,21 @@
-//! Blocks that files take on a volume: sets of ranges, and the live data of a trace.
+//! Blocks that files take on a volume, and the live data of a trace.
 //!
 //! A file takes the blocks that its requests touch, from then on until they are given back: by its end, by a shorter
-//! length, or by a hole. In a file that has data of before the recording, the blocks between those that were touched are
-//! there as well: a program that skips them seeks. In a file that was empty, they are holes and take nothing. So the live
-//! data of a trace are what a volume for its requests needs.
+//! length, or by a hole. Blocks that held data when the trace began and lie between those that were touched are there as
+//! well: a program that skips them seeks. All other gaps are holes and take nothing. So the live data of a trace are what
+//! a volume for its requests needs.
 //!
-//! Invariants of a set: its ranges do not touch one another; those of [`LiveData`] begin and end at blocks.
-
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included};
+//! Invariant: the ranges of an [`Extent`] begin and end at blocks.
 
 use crate::event::{Event, Kind, TracedFile};
+use crate::ranges::RangeSet;
 
 /// The unit of direct access, and of space on a volume.
 pub const BLOCK_BYTES: u64 = 4096;
 /// The last byte at which a block can begin.
-const LAST_BLOCK: u64 = u64::MAX - u64::MAX % BLOCK_BYTES;
+pub const LAST_BLOCK: u64 = u64::MAX - u64::MAX % BLOCK_BYTES;
+/// The most ranges that a trace has of one file; the shortest gaps between more count as data.
+pub const MAX_HELD_RANGES: usize = 1 << 14;
 
 /// A range rounded outward to whole blocks.
 pub fn blocks(offset: u64, end: u64) -> (u64, u64) {
@@ -33,157 +33,106 @@ pub fn given_back(event: &Event) -> Option<(u64, u64)> {
     }
 }
 
-/// Ranges of bytes: the end of each by its start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RangeSet(BTreeMap<u64, u64>);
-
-impl RangeSet {
-    /// Adds a range; `fresh` gets its parts that were not in the set.
-    pub fn insert(&mut self, low: u64, high: u64, mut fresh: impl FnMut(u64, u64)) {
-        let (mut start, mut end, mut at) = (low, high, low);
-        if let Some((&before, &its_end)) = self.0.range(..=low).next_back()
-            && its_end >= low
-        {
-            if its_end >= high {
-                return;
-            }
-            (start, at) = (before, its_end);
-        }
-        while let Some((&next, &its_end)) = self.0.range((Excluded(start), Included(high))).next() {
-            if next > at {
-                fresh(at, next);
-            }
-            at = its_end;
-            end = end.max(its_end);
-            self.0.remove(&next);
-        }
-        if at < high {
-            fresh(at, high);
-        }
-        self.0.insert(start, end);
-    }
-
-    /// Removes a range; `gone` gets its parts that were in the set.
-    pub fn remove(&mut self, low: u64, high: u64, mut gone: impl FnMut(u64, u64)) {
-        if let Some((&before, &its_end)) = self.0.range(..low).next_back()
-            && its_end > low
-        {
-            self.0.insert(before, low);
-            gone(low, its_end.min(high));
-            if its_end > high {
-                self.0.insert(high, its_end);
-            }
-        }
-        while let Some((&next, &its_end)) = self.0.range(low..high).next() {
-            self.0.remove(&next);
-            gone(next, its_end.min(high));
-            if its_end > high {
-                self.0.insert(high, its_end);
-            }
-        }
-    }
-
-    /// The range that has a byte.
-    pub fn around(&self, byte: u64) -> Option<(u64, u64)> {
-        let (&start, &end) = self.0.range(..=byte).next_back()?;
-        (byte < end).then_some((start, end))
-    }
-}
-
-/// What is there of a file between its requests.
-#[derive(Clone, Copy, Debug, Default)]
+/// What is there of a file, while events pass.
+#[derive(Clone, Debug, Default)]
 pub struct Extent {
-    /// Whether gaps are holes.
-    sparse: bool,
+    /// The blocks that have held data since before the trace.
+    held: RangeSet,
     /// The blocks from the first to the last one that was touched.
     touched: Option<(u64, u64)>,
+    /// The blocks that are there because of requests.
+    there: RangeSet,
+    /// Whether a range after a hole takes the block before it as well.
+    apart: bool,
 }
 
 impl Extent {
     /// Before the first request to a file.
     pub fn of(file: &TracedFile) -> Extent {
-        Extent { sparse: file.sparse, touched: None }
+        let mut held = file.held.clone().unwrap_or_default();
+        if file.held.is_none() {
+            held.insert(0, LAST_BLOCK, |_, _| ());
+        }
+        Extent { held, ..Extent::default() }
     }
 
-    /// The blocks that are there because of an event that moves bytes: those that it touches, and the gap before or
-    /// after them.
-    pub fn touch(&mut self, event: &Event) -> (u64, u64) {
+    /// The same for a volume on which ranges that a hole divides must not lie side by side: there, they would be one
+    /// run. Each takes one more block, before it.
+    pub fn apart(file: &TracedFile) -> Extent {
+        Extent { apart: true, ..Extent::of(file) }
+    }
+
+    /// Calls `each` with the ranges that are there because of an event that moves bytes: the blocks that it touches, and
+    /// those that hold data between them and the ones that were touched before. Parts of them may have been there; returns
+    /// the bytes that were not.
+    pub fn touch(&mut self, event: &Event, mut each: impl FnMut(u64, u64)) -> u64 {
         let (low, high) = blocks(event.offset, event.end());
-        let Some((first, last)) = self.touched.filter(|_| !self.sparse) else {
-            self.touched = Some((low, high));
-            return (low, high);
-        };
+        let (first, last) = self.touched.unwrap_or((low, high));
         self.touched = Some((first.min(low), last.max(high)));
-        (if low > last { last } else { low }, if high < first { first } else { high })
+        if low <= last && high >= first {
+            return self.arrive(low, high, &mut each);
+        }
+        let gap = if low > last { (last, low) } else { (high, first) };
+        let (mut low, mut high) = (low, high);
+        let mut between: Vec<(u64, u64)> = self.held.within(gap.0, gap.1).collect();
+        // A part that touches the request is one range with it.
+        if let Some((start, _)) = between.pop_if(|(_, end)| *end == low) {
+            low = start;
+        }
+        if between.first().is_some_and(|(start, _)| *start == high) {
+            (_, high) = between.remove(0);
+        }
+        between.into_iter().chain([(low, high)]).map(|(low, high)| self.arrive(low, high, &mut each)).sum()
     }
 
-    /// Blocks were given back ([`given_back`]): what grows behind a new length is a hole.
-    pub fn give_back(&mut self, event: &Event) {
-        self.sparse |= event.kind != Kind::Hole;
+    fn arrive(&mut self, low: u64, high: u64, each: &mut impl FnMut(u64, u64)) -> u64 {
+        let is_there = |block: u64| self.there.around(block).is_some() || self.held.around(block).is_some();
+        let after_hole = self.apart && low > 0 && self.there.around(low).is_none() && !is_there(low - 1);
+        let low = if after_hole { low - BLOCK_BYTES } else { low };
+        let mut fresh = 0;
+        self.there.insert(low, high, |from, to| fresh += to - from);
+        each(low, high);
+        fresh
+    }
+
+    /// Blocks were given back: what grows there again is a hole.
+    pub fn give_back(&mut self, (low, high): (u64, u64), mut gone: impl FnMut(u64, u64)) {
+        self.held.remove(low, high, |_, _| ());
+        self.there.remove(low, high, &mut gone);
+    }
+
+    /// What the file holds now; none if that is all that it can.
+    pub fn into_held(self) -> Option<RangeSet> {
+        let mut held = self.held;
+        self.there.ranges().for_each(|(low, high)| held.insert(low, high, |_, _| ()));
+        (held.around(0) != Some((0, LAST_BLOCK))).then(|| held.with_at_most(MAX_HELD_RANGES))
     }
 }
 
 /// The live data of a trace while its events pass. Memory grows with the pieces that files have.
 #[derive(Default)]
 pub struct LiveData {
-    files: Vec<(Extent, RangeSet)>,
+    files: Vec<Extent>,
     bytes: u64,
     /// The most bytes of blocks that were live at a time.
     pub peak_bytes: u64,
 }
 
 impl LiveData {
-    /// For a trace with these files.
-    pub fn new(files: &[TracedFile]) -> LiveData {
-        let files = files.iter().map(|file| (Extent::of(file), RangeSet::default())).collect();
+    /// For these files before their first requests.
+    pub fn new(files: Vec<Extent>) -> LiveData {
         LiveData { files, ..LiveData::default() }
     }
 
     /// Takes the next event.
     pub fn add(&mut self, event: &Event) {
         let LiveData { files, bytes, peak_bytes } = self;
-        let Some((extent, there)) = files.get_mut(event.file as usize) else { return };
+        let Some(extent) = files.get_mut(event.file as usize) else { return };
         if event.moves() {
-            let (low, high) = extent.touch(event);
-            there.insert(low, high, |from, to| *bytes = bytes.saturating_add(to - from));
+            *bytes = bytes.saturating_add(extent.touch(event, |_, _| ()));
             *peak_bytes = (*peak_bytes).max(*bytes);
-        } else if let Some((low, high)) = given_back(event) {
-            extent.give_back(event);
-            there.remove(low, high, |from, to| *bytes = bytes.saturating_sub(to - from));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// A set agrees with a set of single bytes, and says which of them are new or gone.
-        #[test]
-        fn a_set_has_the_bytes_that_were_added(
-            steps in prop::collection::vec((any::<bool>(), 0..60_u64, 1..20_u64), 0..60),
-        ) {
-            let mut set = RangeSet::default();
-            let mut bytes = [false; 80];
-            for (adds, low, length) in steps {
-                let high = low + length;
-                let mut told = Vec::new();
-                match adds {
-                    true => set.insert(low, high, |from, to| told.extend(from..to)),
-                    false => set.remove(low, high, |from, to| told.extend(from..to)),
-                }
-                let changed: Vec<u64> = (low..high).filter(|at| bytes[*at as usize] != adds).collect();
-                prop_assert_eq!(told, changed);
-                (low..high).for_each(|at| bytes[at as usize] = adds);
-                for at in 0..80 {
-                    prop_assert_eq!(set.around(at).is_some(), bytes[at as usize]);
-                }
-                let apart = set.0.iter().zip(set.0.iter().skip(1)).all(|((_, end), (next, _))| end < next);
-                prop_assert!(apart, "{:?}", set);
-            }
+        } else if let Some(range) = given_back(event) {
+            extent.give_back(range, |from, to| *bytes = bytes.saturating_sub(to - from));
         }
     }
 }

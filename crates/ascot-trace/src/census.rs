@@ -15,7 +15,7 @@ use std::path::Path;
 use ascot_model::units::in_shell;
 use serde::Serialize;
 
-use crate::blocks::LiveData;
+use crate::blocks::{Extent, LiveData};
 use crate::bucket_census::{BowtieCensus, bowties};
 use crate::error::TraceError;
 use crate::event::{BlockCounts, Event, Kind, Recording, TracedFile};
@@ -150,7 +150,7 @@ impl Tally {
             processes: HashSet::new(),
             calls: 0,
             last_ns: 0,
-            live: LiveData::new(files),
+            live: LiveData::new(files.iter().map(Extent::of).collect()),
             run: None,
         }
     }

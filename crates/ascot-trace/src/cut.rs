@@ -1,13 +1,15 @@
 //! A part of a trace: the events of a time range, with the files and processes that they name, and the buckets at the
 //! turns in that range.
 //!
-//! Times start again at 0 with the beginning of the range.
+//! Times start again at 0 with the beginning of the range. The blocks that files held when the trace began become those
+//! that they hold when the range begins.
 
 use std::path::Path;
 
+use crate::blocks::{Extent, given_back};
 use crate::buckets::Turn;
 use crate::error::TraceError;
-use crate::event::{Event, Recording};
+use crate::event::{Event, Recording, TracedFile};
 use crate::format::{TraceReader, TraceWriter};
 
 /// Writes the events from `from_ns` to before `to_ns` to another trace. A range without events is an error.
@@ -16,6 +18,18 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
     let mut files = Numbers::new(trace.files().len());
     let mut processes = Numbers::new(trace.processes().len());
     let mut writer = TraceWriter::create(output)?;
+    let mut extents: Vec<Extent> = trace.files().iter().map(Extent::of).collect();
+    for event in trace.events_between(0, from_ns.saturating_sub(1)) {
+        let event = event?;
+        let Some(extent) = extents.get_mut(event.file as usize).filter(|_| event.time_ns < from_ns) else {
+            continue;
+        };
+        if event.moves() {
+            extent.touch(&event, |_, _| ());
+        } else if let Some(range) = given_back(&event) {
+            extent.give_back(range, |_, _| ());
+        }
+    }
     let mut count = 0;
     for event in trace.events_between(from_ns, last_ns) {
         let event = event?;
@@ -31,7 +45,11 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
         start_ns: trace.recording().start_ns.saturating_add(from_ns),
         ..trace.recording().clone()
     };
-    let files = files.kept(trace.files());
+    // The files hold what was there when the range begins.
+    let now = trace.files().iter().cloned().zip(extents);
+    let now: Vec<TracedFile> =
+        now.map(|(file, extent)| TracedFile { held: extent.into_held(), ..file }).collect();
+    let files = files.kept(&now);
     let processes = processes.kept(trace.processes());
     writer.finish(&files, &processes, &recording)?;
     Ok(())

@@ -6,6 +6,8 @@
 use ascot_model::units;
 use serde::Serialize;
 
+use crate::blocks::RangeSet;
+
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -96,9 +98,8 @@ pub struct TracedFile {
     pub peak_bytes: u64,
     /// Whether its last name was removed.
     pub deleted: bool,
-    /// Whether bytes that no request has moved are holes: the file was empty at its first request, or has holes at the
-    /// end of the recording.
-    pub sparse: bool,
+    /// The whole blocks that held data when the trace began; none if that is not known, and any may have.
+    pub held: Option<RangeSet>,
 }
 
 /// A process of a trace. Threads belong to their process.

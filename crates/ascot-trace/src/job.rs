@@ -27,6 +27,7 @@ use crate::error::TraceError;
 use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
 use crate::format::{TraceReader, TraceWriter};
 use crate::output::Output;
+use crate::ranges::RangeSet;
 
 /// Events in memory: a job has a hard cap.
 const EVENTS_PER_SECTION: usize = 1024;
@@ -217,7 +218,8 @@ impl RequestObserver for JobTrace {
         let last_end = state.ends[index as usize].replace(end);
         if last_end.is_none() {
             // A job writes files of its own from their beginning; it changes no other files.
-            state.files[index as usize].sparse = direction == Direction::Write && offset == 0;
+            let was_empty = direction == Direction::Write && offset == 0;
+            state.files[index as usize].held = was_empty.then(RangeSet::default);
         }
         let jumped = offset != last_end.unwrap_or_default();
         state.push(&Event { jumped, offset, size: bytes, ..self.event(at, index, kind) });

@@ -9,6 +9,7 @@
 //!   job          the requests of a job of Ascot itself, from its ledger
 //!   buckets      what the streams of a job's bowties hold in memory
 //!   bucket_census  how full these were, and how far from the staircase of the theory
+//!   ranges       sets of ranges
 //!   blocks       the blocks that files take on a volume: live data
 //!   census       programs, opens, requests, bytes, seeks, switches, runs
 //!   replay/      the requests on a real volume or on the virtual disk
@@ -17,6 +18,7 @@
 //!   export       a trace as CSV, or as a log that fio replays
 //!   cut          the events of a time range
 //!   fiemap       the extents of a file on its device
+//!   holes        the data of a file, and its holes
 //!   format/      the trace file: compressed columns in checksummed sections
 //!   event        the plain types of a trace
 //!   output       files that are written whole or not at all
@@ -40,11 +42,13 @@ pub mod event;
 pub mod export;
 mod fiemap;
 pub mod format;
+mod holes;
 pub mod job;
 mod log_space;
 mod output;
 mod own_file;
 pub mod page;
+mod ranges;
 pub mod record;
 pub mod replay;
 pub mod strace;
@@ -56,3 +60,4 @@ pub use error::TraceError;
 pub use event::{Event, Kind, Recording, TracedFile, TracedProcess};
 pub use format::{TraceReader, TraceWriter};
 pub use output::is_standard_output;
+pub use ranges::RangeSet;

@@ -33,9 +33,11 @@ use ascot_model::units;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::block;
+use crate::blocks::{LAST_BLOCK, MAX_HELD_RANGES, RangeSet, given_back};
 use crate::error::TraceError;
-use crate::event::{Event, Recording, TracedFile};
+use crate::event::{Event, Kind, Recording, TracedFile};
 use crate::format::TraceWriter;
+use crate::holes::data_of;
 use crate::log_space::LogSpace;
 use crate::output::is_standard_output;
 use crate::own_file;
@@ -123,7 +125,7 @@ pub fn record(
     }
     let converted = converted.and_then(|(written, mut resolved)| {
         own_file::refuse_opened(&resolved.files, &request.output, &before)?;
-        find_holes(&mut resolved.files);
+        find_held(&mut resolved.files, &written.given_back);
         finish(written, resolved, &labels)
     });
     let converted = match converted {
@@ -292,6 +294,8 @@ struct Written {
     writer: TraceWriter,
     /// Whether a file has events: names alone are not counted, as in the census.
     seen: Vec<bool>,
+    /// The blocks of each file that were given back, up to the last file with any.
+    given_back: Vec<RangeSet>,
 }
 
 impl Written {
@@ -301,6 +305,12 @@ impl Written {
             self.seen.resize(file + 1, false);
         }
         self.seen[file] = true;
+        if let Some((low, high)) = given_back(event).filter(|_| event.kind != Kind::Delete) {
+            if file >= self.given_back.len() {
+                self.given_back.resize(file + 1, RangeSet::default());
+            }
+            self.given_back[file].insert(low, high.min(LAST_BLOCK), |_, _| ());
+        }
         self.writer.push(event)
     }
 }
@@ -321,7 +331,8 @@ fn convert_once(
     without: &HashSet<u32>,
     output: &Path,
 ) -> Result<(Written, Resolved), TraceError> {
-    let mut written = Written { writer: TraceWriter::create(output)?, seen: Vec::new() };
+    let mut written =
+        Written { writer: TraceWriter::create(output)?, seen: Vec::new(), given_back: Vec::new() };
     let resolved = strace::convert(log, start, &mut |event| match without.contains(&event.file) {
         true => Ok(()),
         false => written.push(event),
@@ -329,11 +340,21 @@ fn convert_once(
     Ok((written, resolved))
 }
 
-/// Notes which files have holes: nothing was there before a program wrote it.
-fn find_holes(files: &mut [TracedFile]) {
-    for file in files.iter_mut().filter(|file| !file.sparse) {
-        let now = fs::symlink_metadata(OsStr::from_bytes(&file.path)).ok();
-        file.sparse = now.is_some_and(|now| now.is_file() && now.blocks().saturating_mul(512) < now.len());
+/// Finds which blocks held data before the program ran: those that hold data now, and those that the program gave back,
+/// which may have. What it wrote is there in any case.
+fn find_held(files: &mut [TracedFile], given_back: &[RangeSet]) {
+    let none = RangeSet::default();
+    for (number, file) in
+        files.iter_mut().enumerate().filter(|(_, file)| file.held.is_none() && !file.deleted)
+    {
+        let name = OsStr::from_bytes(&file.path);
+        let Some(metadata) = fs::symlink_metadata(name).ok().filter(|now| now.is_file()) else { continue };
+        let Ok(opened) = fs::File::open(name) else { continue };
+        file.held = data_of(&opened, metadata.len()).map(|mut held| {
+            let given_back = given_back.get(number).unwrap_or(&none);
+            given_back.ranges().for_each(|(low, high)| held.insert(low, high, |_, _| ()));
+            held.with_at_most(MAX_HELD_RANGES)
+        });
     }
 }
 

@@ -22,6 +22,7 @@ use super::timeline::{Placed, Timeline};
 use super::volumes::Volumes;
 use crate::event::TracedFile;
 use crate::fiemap;
+use crate::holes::data_of;
 
 /// Descriptors that this process needs for itself and for events.
 const OTHER_DESCRIPTORS: u64 = 256;
@@ -89,13 +90,14 @@ impl Held {
             None => {
                 let number = self.files.len() as u32;
                 self.by_identity.insert(identity, number);
+                let traced = TracedFile { held: data_of(&file, metadata.len()), ..TracedFile::default() };
                 self.files.push(Known {
                     identity,
                     born,
                     file: None,
                     timeline: Timeline::default(),
                     state: (0, 0, 0, 0),
-                    traced: TracedFile::default(),
+                    traced,
                 });
                 self.without_extents += u64::from(self.volumes.of(identity.0).is_none());
                 number
@@ -124,8 +126,6 @@ impl Held {
             known.timeline.look(now_ns, &extents, volume.offset);
         }
         if let Ok(metadata) = file.metadata() {
-            let was_empty = known.traced.peak_bytes == 0 && metadata.len() == 0;
-            known.traced.sparse |= was_empty || metadata.blocks().saturating_mul(512) < metadata.len();
             known.traced.peak_bytes = known.traced.peak_bytes.max(metadata.len());
             known.state = state(&metadata);
         }

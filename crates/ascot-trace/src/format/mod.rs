@@ -3,7 +3,7 @@
 //! Traces of Ascot's own jobs also have sections of bowties and of their buckets, and traces of block requests a section
 //! of what the disks saw.
 //!
-//! docs/formats/trace.md describes versions 1 and 2 byte for byte. The writer keeps one section of events and one of turns
+//! docs/formats/trace.md describes all versions byte for byte. The writer keeps one section of events and one of turns
 //! in memory; the reader keeps the tables and one section. A reader allocates nothing by a length that it has not
 //! checked.
 

@@ -12,9 +12,11 @@ use super::columns::{self, Limits};
 use super::section::{self, Contents, ENTRY_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, Section};
 use super::turns;
 use super::varint;
+use crate::blocks::BLOCK_BYTES;
 use crate::buckets::{TracedBowtie, Turn};
 use crate::error::TraceError;
 use crate::event::{BlockCounts, Event, Recording, TracedFile, TracedProcess};
+use crate::ranges::RangeSet;
 
 /// An open trace.
 #[derive(Debug)]
@@ -312,9 +314,12 @@ impl Tables {
                     let path = varint::take_bytes(&mut rest)?.to_vec();
                     let peak_bytes = varint::take(&mut rest)?;
                     let (flags, after) = rest.split_first()?;
-                    let (deleted, sparse) = (flags & 1 != 0, flags & 2 != 0);
-                    self.files.push(TracedFile { path, peak_bytes, deleted, sparse });
                     rest = after;
+                    let held = match flags & 2 != 0 {
+                        true if version >= section::NEWEST_VERSION => Some(take_ranges(&mut rest)?),
+                        told => told.then(RangeSet::default),
+                    };
+                    self.files.push(TracedFile { path, peak_bytes, deleted: flags & 1 != 0, held });
                 }
                 Contents::Processes => {
                     let pid = u32::try_from(varint::take(&mut rest)?).ok()?;
@@ -329,7 +334,7 @@ impl Tables {
                         unseen_requests: varint::take(&mut rest)?,
                         guessed_appends: varint::take(&mut rest)?,
                         skipped_lines: varint::take(&mut rest)?,
-                        incomplete: version >= section::NEWEST_VERSION && {
+                        incomplete: version >= section::HOLES_VERSION && {
                             let (incomplete, after) = rest.split_first()?;
                             rest = after;
                             *incomplete != 0
@@ -356,4 +361,22 @@ impl Tables {
         }
         rest.is_empty().then_some(())
     }
+}
+
+/// The ranges of blocks that a file held, in their order and with gaps between them.
+fn take_ranges(rest: &mut &[u8]) -> Option<RangeSet> {
+    let count = varint::take(rest)?;
+    let mut ranges = RangeSet::default();
+    let mut end = 0_u64;
+    for number in 0..count {
+        let gap = varint::take(rest)?;
+        let low = end.checked_add(gap.checked_mul(BLOCK_BYTES)?)?;
+        let blocks = varint::take(rest)?;
+        end = low.checked_add(blocks.checked_mul(BLOCK_BYTES)?)?;
+        if blocks == 0 || (gap == 0 && number > 0) {
+            return None;
+        }
+        ranges.insert(low, end, |_, _| ());
+    }
+    Some(ranges)
 }

@@ -12,8 +12,10 @@ pub const MAGIC: [u8; 8] = *b"ASCOTTRC";
 pub const OLDEST_VERSION: u32 = 1;
 /// The first version that may have bowties and their turns, or block requests.
 pub const BOWTIES_VERSION: u32 = 2;
-/// The first version that may have holes, and says whether its recording is complete; the newest one, which is written.
-pub const NEWEST_VERSION: u32 = 3;
+/// The first version that may have holes, and says whether its recording is complete.
+pub const HOLES_VERSION: u32 = 3;
+/// The newest version, which is written; the first one that has the blocks that files held when the trace began.
+pub const NEWEST_VERSION: u32 = 4;
 /// The magic number, the version, and zeros.
 pub const HEADER_BYTES: u64 = 16;
 /// The footer at the end of the file.

@@ -9,6 +9,7 @@ use super::*;
 use crate::error::TraceError;
 use crate::event::{BlockCounts, Event, Kind, Recording, TracedFile, TracedProcess};
 use crate::output::Output;
+use crate::ranges::RangeSet;
 
 struct Written {
     _dir: tempfile::TempDir,
@@ -31,7 +32,7 @@ fn written_as(events: &[Event], files: u32, version: u32) -> Written {
             path: format!("/data/part-{n:05}").into_bytes(),
             peak_bytes: u64::from(n) << 20,
             deleted: n % 2 == 1,
-            sparse: version >= section::NEWEST_VERSION && n % 3 == 1,
+            held: held(n, version),
         })
         .collect();
     let processes: Vec<_> =
@@ -52,6 +53,18 @@ fn written_as(events: &[Event], files: u32, version: u32) -> Written {
     let bytes = writer.finish(&files, &processes, &recording).unwrap();
     assert_eq!(bytes, fs::metadata(&path).unwrap().len());
     Written { _dir: dir, path, files, processes, recording }
+}
+
+/// Unknown, empty, or some ranges, as far as a version has a place for it.
+fn held(n: u32, version: u32) -> Option<RangeSet> {
+    let mut held = RangeSet::default();
+    if version >= section::NEWEST_VERSION && n % 3 == 2 {
+        for range in 0..u64::from(n) {
+            held.insert(range << 20, (range << 20) + 4096 * (range + 1), |_, _| ());
+        }
+    }
+    let told = if version >= section::NEWEST_VERSION { !n.is_multiple_of(3) } else { n % 3 == 1 };
+    (told && version >= section::HOLES_VERSION).then_some(held)
 }
 
 fn scan(count: u64) -> Vec<Event> {
@@ -112,12 +125,13 @@ fn older_versions_are_read_without_what_they_have_no_place_for() {
         let block = written.recording.block.filter(|_| version >= 2);
         assert_eq!(reader.recording(), &Recording { block, incomplete: version >= 3, ..written.recording });
         assert_eq!(reader.events().map(Result::unwrap).collect::<Vec<_>>(), scan(10));
+        assert_eq!(reader.files(), written.files);
     }
     let newer = written(&scan(10), 2);
     let mut bytes = fs::read(&newer.path).unwrap();
-    bytes[8] = 4;
+    bytes[8] = 5;
     fs::write(&newer.path, bytes).unwrap();
-    assert!(matches!(TraceReader::open(&newer.path), Err(TraceError::Version { found: 4, known: 3, .. })));
+    assert!(matches!(TraceReader::open(&newer.path), Err(TraceError::Version { found: 5, known: 4, .. })));
 }
 
 #[test]

@@ -10,10 +10,12 @@ use super::columns::{self, MAX_EVENTS};
 use super::section::{self, Contents, Footer, MAX_SECTION_BYTES, MAX_TABLE_BYTES, Section};
 use super::turns::{self, TurnsSection};
 use super::varint;
+use crate::blocks::BLOCK_BYTES;
 use crate::buckets::{TracedBowtie, Turn};
 use crate::error::TraceError;
 use crate::event::{Event, Recording, TracedFile, TracedProcess};
 use crate::output::Output;
+use crate::ranges::RangeSet;
 
 /// A table's section ends at this length; one entry more fits below [`MAX_SECTION_BYTES`].
 const TABLE_SECTION_BYTES: usize = 512 << 10;
@@ -168,8 +170,7 @@ impl TraceWriter {
         self.table(Contents::Files, files, |to, file| {
             put_name(to, &file.path);
             varint::put(to, file.peak_bytes);
-            let sparse = file.sparse && version >= section::NEWEST_VERSION;
-            to.push(u8::from(file.deleted) | (u8::from(sparse) << 1));
+            put_held(to, file, version);
         })?;
         self.table(Contents::Processes, processes, |to, process| {
             varint::put(to, u64::from(process.pid));
@@ -182,7 +183,7 @@ impl TraceWriter {
             varint::put(to, recording.unseen_requests);
             varint::put(to, recording.guessed_appends);
             varint::put(to, recording.skipped_lines);
-            if version >= section::NEWEST_VERSION {
+            if version >= section::HOLES_VERSION {
                 to.push(u8::from(recording.incomplete));
             }
         })?;
@@ -229,6 +230,23 @@ impl TraceWriter {
         self.output.append(&index)?;
         self.output.append(&footer.to_bytes())?;
         Ok(self.output.commit()?)
+    }
+}
+
+/// The flags of a file, and the ranges of blocks that it held.
+fn put_held(to: &mut Vec<u8>, file: &TracedFile, version: u32) {
+    let has_ranges = version >= section::NEWEST_VERSION;
+    let is_told =
+        |held: &&RangeSet| version >= section::HOLES_VERSION && (has_ranges || held.ranges().len() == 0);
+    let held = file.held.as_ref().filter(is_told);
+    to.push(u8::from(file.deleted) | (u8::from(held.is_some()) << 1));
+    let Some(held) = held.filter(|_| has_ranges) else { return };
+    varint::put(to, held.ranges().len() as u64);
+    let mut end = 0;
+    for (low, high) in held.ranges() {
+        varint::put(to, (low - end) / BLOCK_BYTES);
+        varint::put(to, (high - low) / BLOCK_BYTES);
+        end = high;
     }
 }
 

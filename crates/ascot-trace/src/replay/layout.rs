@@ -3,7 +3,8 @@
 //! A block has its place from the first request that touches it until it is given back ([`crate::blocks`]); then other
 //! files may have its space. The volume is as large as the most live data at a time. A file gets a contiguous place
 //! for all that its requests will reach, if so much is free; the rest of that place stays reserved. Otherwise it gets
-//! pieces, and takes reserved space of others last.
+//! pieces, and takes reserved space of others last. Ranges of a file that a hole divides are not side by side in the file,
+//! and must not become one run: each takes the block before it as well ([`Extent::apart`]).
 //!
 //! ```text
 //!   file 0  |####======|        # blocks that are there, = reserved for blocks that will be
@@ -18,10 +19,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use super::space::{Reserved, Space};
-use crate::blocks::{Extent, LiveData, RangeSet, given_back};
+use crate::blocks::{Extent, LiveData, given_back};
 use crate::error::TraceError;
 use crate::event::{Event, TracedFile};
 use crate::format::TraceReader;
+use crate::ranges::RangeSet;
 
 /// What the requests of a trace need on a volume.
 #[derive(Clone, Debug)]
@@ -32,8 +34,10 @@ pub struct Layout {
     reaches: Vec<RangeSet>,
     /// Bytes of the volume.
     pub volume_bytes: u64,
-    /// Bytes of blocks that live at the same time, at most.
+    /// Bytes of blocks that live at the same time, at most: the figure of the census.
     pub live_bytes: u64,
+    /// The same with the blocks that keep ranges apart: what the volume needs.
+    space_bytes: u64,
     /// The number of files.
     pub files: u64,
     /// Contiguous pieces of the volume in which they lie: as many as files if each lies in one.
@@ -44,24 +48,32 @@ impl Layout {
     /// Finds places for a trace.
     pub fn new(trace: &TraceReader) -> Result<Layout, TraceError> {
         let files: &[TracedFile] = trace.files();
-        let extents: Vec<Extent> = files.iter().map(Extent::of).collect();
-        let mut live = LiveData::new(files);
+        let extents: Vec<Extent> = files.iter().map(Extent::apart).collect();
+        let mut live = LiveData::new(files.iter().map(Extent::of).collect());
+        let mut apart = LiveData::new(extents.clone());
         let mut growing = extents.clone();
         let mut reaches = vec![RangeSet::default(); files.len()];
         for event in trace.events() {
             let event = event?;
             live.add(&event);
+            apart.add(&event);
             let file = event.file as usize;
             let Some((extent, reach)) = growing.get_mut(file).zip(reaches.get_mut(file)) else { continue };
             if event.moves() {
-                let (low, high) = extent.touch(&event);
-                reach.insert(low, high, |_, _| ());
-            } else if given_back(&event).is_some() {
-                extent.give_back(&event);
+                extent.touch(&event, |low, high| reach.insert(low, high, |_, _| ()));
+            } else if let Some(range) = given_back(&event) {
+                extent.give_back(range, |_, _| ());
             }
         }
-        let mut layout =
-            Layout { extents, reaches, volume_bytes: 0, live_bytes: live.peak_bytes, files: 0, pieces: 0 };
+        let mut layout = Layout {
+            extents,
+            reaches,
+            volume_bytes: 0,
+            live_bytes: live.peak_bytes,
+            space_bytes: apart.peak_bytes,
+            files: 0,
+            pieces: 0,
+        };
         let mut places = layout.places();
         for event in trace.events() {
             places.apply(&event?);
@@ -78,9 +90,10 @@ impl Layout {
             files: self
                 .extents
                 .iter()
-                .map(|extent| Pieces { extent: *extent, ..Pieces::default() })
+                .map(|extent| Pieces { extent: extent.clone(), ..Pieces::default() })
                 .collect(),
-            space: Space::new(self.live_bytes),
+            space: Space::new(self.space_bytes),
+            arrived: Vec::new(),
             files_placed: 0,
             pieces_placed: 0,
         }
@@ -110,6 +123,8 @@ pub struct Places<'a> {
     layout: &'a Layout,
     files: Vec<Pieces>,
     space: Space,
+    /// The ranges of the last request, kept for their memory.
+    arrived: Vec<(u64, u64)>,
     files_placed: u64,
     pieces_placed: u64,
 }
@@ -121,10 +136,13 @@ impl Places<'_> {
             return;
         };
         if event.moves() {
-            let (low, high) = extent.touch(event);
-            self.touch(event.file, low, high);
+            let mut arrived = std::mem::take(&mut self.arrived);
+            arrived.clear();
+            extent.touch(event, |low, high| arrived.push((low, high)));
+            arrived.iter().for_each(|(low, high)| self.touch(event.file, *low, *high));
+            self.arrived = arrived;
         } else if let Some((low, high)) = given_back(event) {
-            extent.give_back(event);
+            extent.give_back((low, high), |_, _| ());
             self.give_back(event.file, low, high);
         }
     }

@@ -10,10 +10,11 @@ use proptest::prelude::*;
 
 use super::moves::{Move, for_each_move};
 use super::*;
-use crate::blocks::{BLOCK_BYTES, LiveData, blocks};
+use crate::blocks::{BLOCK_BYTES, Extent, LiveData, blocks};
 use crate::error::TraceError;
 use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
 use crate::format::{TraceReader, TraceWriter};
+use crate::ranges::RangeSet;
 
 const B: u64 = BLOCK_BYTES;
 
@@ -28,6 +29,10 @@ struct Written {
 }
 
 fn written(events: &[Event]) -> Written {
+    written_of(events, &files())
+}
+
+fn written_of(events: &[Event], files: &[TracedFile]) -> Written {
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let path = dir.path().join("run.trace");
     let mut writer = TraceWriter::create(&path).unwrap();
@@ -35,13 +40,13 @@ fn written(events: &[Event]) -> Written {
         writer.push(&Event { time_ns: n as u64 * 10_000_000, ..*event }).unwrap();
     }
     let processes = [TracedProcess::default(), TracedProcess::default()];
-    writer.finish(&files(), &processes, &Recording::default()).unwrap();
+    writer.finish(files, &processes, &Recording::default()).unwrap();
     Written { directory: dir.path().to_owned(), trace: TraceReader::open(&path).unwrap(), _dir: dir }
 }
 
 /// From number 32 on, files were empty at their first request.
 fn files() -> Vec<TracedFile> {
-    (0..64).map(|n| TracedFile { sparse: n >= 32, ..TracedFile::default() }).collect()
+    (0..64).map(|n| TracedFile { held: (n >= 32).then(RangeSet::default), ..TracedFile::default() }).collect()
 }
 
 fn moves(written: &Written) -> (Vec<Move>, Rounding, Layout) {
@@ -131,10 +136,43 @@ fn space_that_is_given_back_during_the_life_of_a_file_is_used_again() {
         written(&[event(file, Write, 0, B), event(file, Write, 100 * B, B), event(file, Resize, 1 << 50, 0)])
     };
     let (_, _, layout) = moves(&gap(32));
-    assert_eq!((layout.volume_bytes, layout.files), (2 * B, 1), "a hole");
+    assert_eq!((layout.volume_bytes, layout.files), (3 * B, 1), "a hole, of which one block stays");
     let (moves_of_gap, _, layout) = moves(&gap(0));
     assert_eq!((layout.volume_bytes, layout.files, layout.pieces), (101 * B, 1, 1), "data of before");
     assert_eq!(moves_of_gap.last().unwrap().offset, 100 * B);
+}
+
+/// 200 reads of separate blocks are as many runs on the volume, whatever else is true of their file: it has a hole, it
+/// grows before them, or it was written whole and is cut to what reads it. Blocks that it never had are apart, too.
+#[test]
+fn reads_across_gaps_are_switches_on_the_volume() {
+    let order = (0..200_u64).map(|n| n * 77 % 200);
+    let shuffled: Vec<Event> = order.map(|n| event(0, Read, n * 10 * B + B, B)).collect();
+    let in_turn: Vec<Event> = (0..200).map(|n| event(0, Read, (2 * n + 1) * B, B)).collect();
+    let mut full = RangeSet::default();
+    full.insert(0, 2048 * B, |_, _| ());
+    let file = |held| [TracedFile { held: Some(held), ..TracedFile::default() }];
+    let grown = [vec![event(0, Resize, 4096 * B, 0)], shuffled.clone()].concat();
+    for (events, held) in [
+        (&shuffled, full.clone()),
+        (&grown, full.clone()),
+        (&in_turn, full),
+        (&shuffled, RangeSet::default()),
+        (&in_turn, RangeSet::default()),
+    ] {
+        let written = written_of(events, &file(held.clone()));
+        let runs = crate::census::census(&written.trace).unwrap().counts.runs;
+        let replayed = replay_on_virtual(&written.trace, &array(0)).unwrap();
+        assert_eq!((runs, replayed.switches, replayed.switches_without_cache), (200, 200, 200), "{held:?}");
+    }
+    let whole: Vec<Event> = [vec![event(0, Write, 0, 401 * B)], in_turn].concat();
+    let written = written_of(&whole, &file(RangeSet::default()));
+    let part = written.directory.join("part.trace");
+    crate::cut::cut(&written.trace, 10_000_000, u64::MAX, &part).unwrap();
+    let part = TraceReader::open(&part).unwrap();
+    let held: Vec<_> = part.files()[0].held.as_ref().unwrap().ranges().collect();
+    assert_eq!(held, [(0, 401 * B)]);
+    assert_eq!(replay_on_virtual(&part, &array(0)).unwrap().switches, 200);
 }
 
 /// A file that grows while another shrinks takes its space, so that the volume is not the sum of both.
@@ -181,10 +219,13 @@ proptest! {
         }
         let written = written(&events);
         let layout = Layout::new(&written.trace).unwrap();
-        let mut live = LiveData::new(&files());
-        events.iter().for_each(|event| live.add(event));
-        prop_assert_eq!(layout.volume_bytes, live.peak_bytes);
-        prop_assert_eq!(layout.live_bytes, live.peak_bytes);
+        for (peak, make) in
+            [(layout.volume_bytes, Extent::apart as fn(&TracedFile) -> Extent), (layout.live_bytes, Extent::of)]
+        {
+            let mut live = LiveData::new(files().iter().map(make).collect());
+            events.iter().for_each(|event| live.add(event));
+            prop_assert_eq!(peak, live.peak_bytes);
+        }
         // The blocks of the volume with the file and the offset that they hold, and those that should be there.
         let mut volume = vec![None; (layout.volume_bytes / B) as usize];
         let mut there = std::collections::BTreeSet::new();

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::event::TracedFile;
+use crate::ranges::RangeSet;
 
 /// The files seen so far.
 #[derive(Default)]
@@ -267,7 +268,7 @@ impl Files {
                 path: state.path,
                 peak_bytes: state.peak_bytes,
                 deleted: state.deleted,
-                sparse: state.was_empty,
+                held: state.was_empty.then(RangeSet::default),
             })
             .collect()
     }
