@@ -114,6 +114,8 @@ struct Resolver<'a> {
     skipped: u64,
     /// Whether strace left a thread before its end.
     detached: bool,
+    /// Whether lines that waited had no place any more.
+    lost: bool,
 }
 
 impl<'a> Resolver<'a> {
@@ -130,6 +132,7 @@ impl<'a> Resolver<'a> {
             lines: 0,
             skipped: 0,
             detached: false,
+            lost: false,
         }
     }
 
@@ -148,7 +151,7 @@ impl<'a> Resolver<'a> {
         } else if !self.threads.contains_key(&line.thread) && !self.adopt(line.thread)? {
             self.waiting_bytes += text.len();
             if self.waiting_bytes > MAX_WAITING_BYTES {
-                self.skipped += 1;
+                (self.skipped, self.lost) = (self.skipped + 1, true);
             } else {
                 self.waiting.entry(line.thread).or_default().push(text.to_vec());
             }
@@ -168,26 +171,64 @@ impl<'a> Resolver<'a> {
         if self.waiting.contains_key(&thread) {
             return Ok(false);
         }
+        match self.makers()[..] {
+            [maker] => self.adopt_by(maker, thread),
+            [] => self.add_stranger(thread),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The threads whose calls make others now.
+    fn makers(&self) -> Vec<u32> {
         let makers = self.threads.iter().filter_map(|(maker, state)| {
             let (text, _) = state.running.as_ref()?;
             makes_threads(Call::begun(text)?.name).then_some(*maker)
         });
-        match makers.collect::<Vec<_>>()[..] {
-            [maker] => {
-                let running = self.threads.get(&maker).and_then(|state| state.running.as_ref());
-                let text = running.map(|(text, _)| text.clone()).unwrap_or_default();
-                self.add_thread(maker, thread, &text);
-                self.unconfirmed.insert(thread, false);
-                Ok(true)
-            }
-            [] => {
-                let table = self.calls.descriptors.new_table();
-                let directory = self.start.directory.clone();
-                self.add_process(thread, table, directory);
-                Ok(true)
-            }
-            _ => Ok(false),
+        makers.collect()
+    }
+
+    /// The only maker made a thread.
+    fn adopt_by(&mut self, maker: u32, thread: u32) {
+        let running = self.threads.get(&maker).and_then(|state| state.running.as_ref());
+        let text = running.map(|(text, _)| text.clone()).unwrap_or_default();
+        self.add_thread(maker, thread, &text);
+        self.unconfirmed.insert(thread, false);
+    }
+
+    /// Adds a process of which the descriptors are not known.
+    fn add_stranger(&mut self, thread: u32) {
+        let table = self.calls.descriptors.new_table();
+        let directory = self.start.directory.clone();
+        self.add_process(thread, table, directory);
+    }
+
+    /// Applies the lines of threads whose maker will not be told: no maker is left, or one that only one can have.
+    fn adopt_waiting(&mut self) -> Result<(), TraceError> {
+        let makers = self.makers();
+        if makers.len() > 1 || makers.len() == 1 && self.waiting.len() > 1 {
+            return Ok(());
         }
+        let mut threads: Vec<u32> = self.waiting.keys().copied().collect();
+        threads.sort_unstable();
+        for thread in threads {
+            match makers.first() {
+                Some(maker) => self.adopt_by(*maker, thread),
+                None => self.add_stranger(thread),
+            }
+            self.apply_waiting(thread)?;
+        }
+        Ok(())
+    }
+
+    fn apply_waiting(&mut self, thread: u32) -> Result<(), TraceError> {
+        for line in self.waiting.remove(&thread).unwrap_or_default() {
+            self.waiting_bytes -= line.len();
+            if let Some(line) = line::parse(&line) {
+                self.body(line)?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds a thread or a process that `maker` made by the call in `text`.
@@ -244,11 +285,15 @@ impl<'a> Resolver<'a> {
         if let Some(ended) = self.unconfirmed.get_mut(&thread) {
             *ended = true;
         }
+        let made = |text| Call::begun(text).is_some_and(|call| makes_threads(call.name));
+        let was_maker = state.running.as_ref().is_some_and(|(text, _)| made(text));
         if let Some((_, started_ns)) = state.running {
             self.calls.order.ended(started_ns.saturating_sub(self.start_ns), thread);
         }
         let closed = self.calls.descriptors.leave(state.table);
-        self.close_all(&state, time_ns, closed)
+        self.close_all(&state, time_ns, closed)?;
+        // Its call has no result any more.
+        if was_maker { self.adopt_waiting() } else { Ok(()) }
     }
 
     /// The first thread of a process ended because `other` ran a program, and goes on with its number. The exec has
@@ -304,13 +349,8 @@ impl<'a> Resolver<'a> {
         if !has_ended && !self.threads.contains_key(&thread) {
             self.add_thread(maker, thread, text);
         }
-        for line in self.waiting.remove(&thread).unwrap_or_default() {
-            self.waiting_bytes -= line.len();
-            if let Some(line) = line::parse(&line) {
-                self.body(line)?;
-            }
-        }
-        Ok(())
+        self.apply_waiting(thread)?;
+        self.adopt_waiting()
     }
 
     fn exec(&mut self, thread: u32, time_ns: u64, call: &Call<'_>) -> Result<(), TraceError> {
@@ -331,8 +371,14 @@ impl<'a> Resolver<'a> {
     }
 
     /// A recording is complete if every thread ended before it.
-    fn finish(self) -> Result<Resolved, TraceError> {
-        let incomplete = self.detached || !self.threads.is_empty();
+    fn finish(mut self) -> Result<Resolved, TraceError> {
+        let mut left: Vec<u32> = self.waiting.keys().copied().collect();
+        left.sort_unstable();
+        for thread in left {
+            self.add_stranger(thread);
+            self.apply_waiting(thread)?;
+        }
+        let incomplete = self.detached || self.lost || !self.threads.is_empty();
         let calls = self.calls;
         calls.order.finish()?;
         let appended =

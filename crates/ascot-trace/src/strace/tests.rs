@@ -280,6 +280,35 @@ fn a_process_that_ends_before_it_is_named_has_ended() {
     assert_eq!(found.resolved.processes.len(), 2);
 }
 
+/// Two calls that make processes never return, because their processes are killed: what the new ones do is kept, from
+/// the death of the last maker on, or to the end of the log.
+#[test]
+fn processes_whose_makers_never_return_keep_their_events() {
+    let begun = r#"100 1.000000 execve("/bin/sh", [...], 0x1 /* 9 vars */) = 0
+100 1.000010 clone(child_stack=NULL, flags=SIGCHLD) = 101
+100 1.000020 clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>
+101 1.000030 clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>
+201 1.000040 openat(AT_FDCWD</data>, "a", O_RDONLY) = 3</data/a>
+201 1.000050 read(3</data/a>, ""..., 100) = 100
+202 1.000060 openat(AT_FDCWD</data>, "b", O_RDONLY) = 3</data/b>
+202 1.000070 read(3</data/b>, ""..., 50) = 50
+"#;
+    let killed = "100 1.000080 +++ killed by SIGKILL +++
+101 1.000090 +++ killed by SIGKILL +++
+";
+    let ended = "201 1.000100 +++ exited with 0 +++
+202 1.000110 +++ exited with 0 +++
+";
+    for (rest, incomplete) in
+        [(format!("{killed}{ended}"), false), (killed.to_owned(), true), (String::new(), true)]
+    {
+        let found = converted(&format!("{begun}{rest}"));
+        assert_eq!(found.requests(), [("/data/a", Read, 0, 100), ("/data/b", Read, 0, 50)], "{rest}");
+        assert_eq!(found.resolved.recording.incomplete, incomplete);
+        assert_eq!(found.resolved.processes.len(), 4);
+    }
+}
+
 /// An exec by a thread that is not the first: its process runs the program, and marked descriptors are closed.
 #[test]
 fn any_thread_may_run_another_program() {
