@@ -457,12 +457,58 @@ open("done", "w").close()
         time.sleep(0.02)
     process.send_signal(signal.SIGCONT)
     errors = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 0
+    assert process.returncode == 2
     assert "the trace is incomplete" in errors and "--buffer" in errors
     counted = census(disk / "run.trace")
+    assert counted["incomplete"]
     seen = len([request for request in requests(disk / "run.trace", volume) if request[1] == "write"])
     assert seen < 3000 <= seen + counted["block"]["lost_events"]
     assert "the trace is incomplete" in run("trace", "show", disk / "run.trace").stdout.decode()
+
+
+def test_processes_that_live_longer_than_the_recording_are_told(disk, volume):
+    code = """
+if os.fork() == 0:
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    os._exit(0)
+"""
+    trace, done = record(disk, volume, *python(code), expect=2)
+    (volume / "go").touch()
+    assert "1 process of the program still ran at the end of the recording" in done.stderr
+    assert census(trace)["incomplete"]
+    assert "incomplete: the recording ended before the program did" in run("trace", "show", trace).stdout.decode()
+
+
+def test_a_full_volume_ends_the_recording_and_not_the_program(disk, volume, tmp_path):
+    """The requests wait on a volume that has no space for them."""
+    code = """
+f = direct("file", os.O_RDWR | os.O_CREAT)
+os.posix_fallocate(f, 0, 1 << 20)
+open("ready", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.01)
+data = block(4096)
+for n in range(20_000):
+    os.pwrite(f, data, n % 100 * 8192)
+open("done", "w").close()
+"""
+    (disk / "full").mkdir()
+    with small_disk(disk / "full", MIB, block_bytes=PAGE) as full:
+        words = ["trace", "record", "--block", "-o", full / "run.trace", "--", *python(code)]
+        process = start(*words, cwd=volume)
+        while not (volume / "ready").exists():
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.02)
+        with contextlib.suppress(OSError), open(full / "filler", "wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(PAGE))
+        (volume / "go").touch()
+        errors = process.communicate(timeout=120)[1].decode()
+        assert process.returncode == 2, errors
+        assert "the program goes on without recording" in errors
+        assert (volume / "done").exists()
+        assert os.listdir(full) == ["filler"]
 
 
 def test_the_other_commands_take_the_trace(disk, volume):

@@ -57,18 +57,18 @@ fn run_record(matches: &ArgMatches) -> Result<u8, Failure> {
     let keep_log = values::flag(matches, "keep-log");
     let buffer_bytes = numbers::data(matches, "buffer", BUFFER_BYTES)?;
     let passed_on = signals::PassedOn::watch();
-    let recorded = if values::flag(matches, "block") {
+    let gives_up = |error: &TraceError| eprintln!("ascot: {error}\n  the program goes on without recording");
+    let of_disks = values::flag(matches, "block");
+    let recorded = if of_disks {
         let request = BlockRequest { command, output: output.clone(), buffer_bytes };
-        record_block(&request, &|| passed_on.next())?
+        record_block(&request, &|| passed_on.next(), &gives_up)?
     } else {
         let request = RecordRequest { command, output: output.clone(), keep_log };
-        let gives_up =
-            |error: &TraceError| eprintln!("ascot: {error}\n  the program goes on without recording");
         record(&request, &|| passed_on.next(), &gives_up)?
     };
-    eprint!("{}", recorded_text(&output, &recorded));
+    eprint!("{}", recorded_text(&output, &recorded, !of_disks));
     if recorded.incomplete {
-        // How the program ended is not known.
+        // Under strace, how the program ended is not known.
         return Ok(INCOMPLETE);
     }
     match recorded.status.signal() {
@@ -77,8 +77,9 @@ fn run_record(matches: &ArgMatches) -> Result<u8, Failure> {
     }
 }
 
-/// `ascot: recorded 1,234 events of 12 files in run.trace (3.1 kB)`, and remarks.
-fn recorded_text(output: &Path, recorded: &Recorded) -> String {
+/// `ascot: recorded 1,234 events of 12 files in run.trace (3.1 kB)`, and remarks. `by_strace`: the status is that of
+/// strace, which has that of the program unless it was killed itself.
+fn recorded_text(output: &Path, recorded: &Recorded, by_strace: bool) -> String {
     let mut text = format!(
         "ascot: recorded {} of {} in {} ({})\n",
         units::plural(recorded.events, "event"),
@@ -92,7 +93,7 @@ fn recorded_text(output: &Path, recorded: &Recorded) -> String {
     for notice in &recorded.notices {
         let _ = writeln!(text, "  {notice}");
     }
-    if let Some(signal) = recorded.status.signal().filter(|_| recorded.incomplete) {
+    if let Some(signal) = recorded.status.signal().filter(|_| by_strace && recorded.incomplete) {
         let _ = writeln!(text, "  strace was killed by signal {signal}; how the program ended is not known");
     } else if let Some(signal) = recorded.status.signal() {
         let _ = writeln!(text, "  the program was killed by signal {signal}");

@@ -6,7 +6,7 @@
 use ascot_model::units;
 use serde::Serialize;
 
-use crate::blocks::RangeSet;
+use crate::ranges::RangeSet;
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,7 +127,7 @@ pub struct Recording {
     pub guessed_appends: u64,
     /// Lines of the log that were not understood.
     pub skipped_lines: u64,
-    /// Whether the recording ended before the program did.
+    /// Whether the recording ended before the program did, or lost events.
     pub incomplete: bool,
     /// What devices saw, if the trace has their requests.
     pub block: Option<BlockCounts>,
@@ -155,7 +155,8 @@ impl Recording {
                 _ => format!("{} times, a {what} {happened}", units::count(count)),
             })
             .collect();
-        if self.incomplete {
+        // Lost events have a remark of their own.
+        if self.incomplete && self.block.is_none_or(|block| block.lost_events == 0) {
             remarks.insert(0, INCOMPLETE.to_owned());
         }
         remarks.extend(self.block.map(|counts| counts.remarks()).unwrap_or_default());

@@ -33,7 +33,7 @@ use ascot_model::units;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::block;
-use crate::blocks::{LAST_BLOCK, MAX_HELD_RANGES, RangeSet, given_back};
+use crate::blocks::{LAST_BLOCK, MAX_HELD_RANGES, given_back};
 use crate::error::TraceError;
 use crate::event::{Event, Kind, Recording, TracedFile};
 use crate::format::TraceWriter;
@@ -41,6 +41,7 @@ use crate::holes::data_of;
 use crate::log_space::LogSpace;
 use crate::output::is_standard_output;
 use crate::own_file;
+use crate::ranges::RangeSet;
 use crate::strace::{self, CALLS, Inherited, Resolved, SIGNALS, Start};
 
 /// Pause between two looks at the program.
@@ -78,7 +79,7 @@ pub struct Recorded {
     pub trace_bytes: u64,
     /// The log, if it was kept.
     pub log: Option<PathBuf>,
-    /// Whether the recording ended before the program: strace was killed.
+    /// Whether the recording ended before the program, or lost events.
     pub incomplete: bool,
     /// Remarks for the user.
     pub notices: Vec<String>,
@@ -186,10 +187,12 @@ fn volume_full(space: &LogSpace, output: &Path) -> Option<TraceError> {
 }
 
 /// Records what disks see of a program: its requests and those of the kernel for its files. `signal` returns signals
-/// to pass on to it.
+/// to pass on to it. `gives_up` gets the error when a recording is given up and the program goes on; the same error is the
+/// result after its end.
 pub fn record_block(
     request: &BlockRequest,
     signal: &dyn Fn() -> Option<i32>,
+    gives_up: &dyn Fn(&TraceError),
 ) -> Result<Recorded, TraceError> {
     let named = request.command.first().cloned().unwrap_or_default();
     let program = find(&named)?;
@@ -208,15 +211,25 @@ pub fn record_block(
         ..Recording::default()
     };
     let recorded =
-        block::record(command, labels, output, directory_of(output), request.buffer_bytes, signal)?;
+        block::record(command, labels, output, directory_of(output), request.buffer_bytes, signal, gives_up)?;
     let notices = block_remarks(&recorded);
-    let block::BlockRecorded { status, events, files, trace_bytes, .. } = recorded;
-    Ok(Recorded { status, events, files, trace_bytes, log: None, incomplete: false, notices })
+    let block::BlockRecorded { status, events, files, trace_bytes, recording, .. } = recorded;
+    let incomplete = recording.incomplete;
+    Ok(Recorded { status, events, files, trace_bytes, log: None, incomplete, notices })
 }
 
 /// Remarks on requests that are not in the trace.
 fn block_remarks(recorded: &block::BlockRecorded) -> Vec<String> {
     let mut remarks = recorded.recording.remarks();
+    if recorded.alive > 0 {
+        remarks.push(format!(
+            "{} of the program still ran at the end of the recording, which has none of their later requests",
+            match recorded.alive {
+                1 => "1 process".to_owned(),
+                alive => format!("{} processes", units::count(alive)),
+            }
+        ));
+    }
     if recorded.without_extents > 0 {
         remarks.push(format!(
             "{} lie on no single disk (such as btrfs, or a network): their requests are not attributed",

@@ -68,6 +68,8 @@ pub struct BlockRecorded {
     pub recording: Recording,
     /// Files of which the extents are not known.
     pub without_extents: u64,
+    /// Processes of the program that live longer than the recording.
+    pub alive: u64,
 }
 
 /// Records what the disks see of a program. `buffer_bytes`: memory of the kernel for each processor. Requests wait in
@@ -79,6 +81,7 @@ pub fn record(
     directory: &Path,
     buffer_bytes: u64,
     signal: &dyn Fn() -> Option<i32>,
+    gives_up: &dyn Fn(&TraceError),
 ) -> Result<BlockRecorded, TraceError> {
     let instance = Instance::create(buffer_bytes)?;
     let opens = Opens::observe()?;
@@ -93,7 +96,7 @@ pub fn record(
     let first_ns = now_ns();
     instance.switch(true)?;
     let before = own_file::identity(output);
-    let child = command.spawn().map_err(|source| TraceError::NotStarted {
+    let mut child = command.spawn().map_err(|source| TraceError::NotStarted {
         program: command.get_program().to_string_lossy().into_owned(),
         source,
     })?;
@@ -112,8 +115,7 @@ pub fn record(
         looked_ns: 0,
     };
     observer.inherited(first_ns);
-    let status = observer.run(child, signal)?;
-    let observed = observer.finish()?;
+    let (status, observed) = observe_to_end(observer, &mut child, signal, gives_up)?;
     let kernel = observed.processes.count();
     let processes = observed.processes.into_table();
     let extents = observed.held.finish();
@@ -126,20 +128,43 @@ pub fn record(
     observed.spool.for_each(|record| attribution.record(&record, |event| writer.push(event)))?;
     let (files, seen, counts) = attribution.into_files();
     let block = Some(BlockCounts { lost_events: observed.lost_events, ..counts });
-    let recording = Recording { start_ns, block, ..labels };
+    let incomplete = observed.lost_events > 0 || observed.alive > 0;
+    let recording = Recording { start_ns, block, incomplete, ..labels };
     let events = writer.event_count();
     let trace_bytes = writer.finish(&files, &processes, &recording)?;
     if let Some((error, trace)) = opened.zip(other) {
         return Err(TraceError::NamedOtherwise { error: Box::new(error), trace });
     }
-    let without_extents = observed.without_extents;
-    Ok(BlockRecorded { status, events, files: seen, trace_bytes, recording, without_extents })
+    let (without_extents, alive) = (observed.without_extents, observed.alive);
+    Ok(BlockRecorded { status, events, files: seen, trace_bytes, recording, without_extents, alive })
 }
+
+/// Observes until the program has ended, and takes the rest. After an error the program goes on without an observer.
+fn observe_to_end(
+    mut observer: Observer,
+    child: &mut Child,
+    signal: &dyn Fn() -> Option<i32>,
+    gives_up: &dyn Fn(&TraceError),
+) -> Result<(ExitStatus, Observed), TraceError> {
+    match observer.run(child, signal) {
+        Ok(status) => Ok((status, observer.finish()?)),
+        Err(error) => {
+            // Nothing may slow down the program or fill a volume any longer.
+            drop(observer);
+            gives_up(&error);
+            wait(child, signal);
+            Err(error)
+        }
+    }
+}
+
+/// The beginning of the name of the source.
+pub const SOURCE: &str = "the block tracepoints of";
 
 /// The version of the kernel, as a source of traces.
 pub fn source() -> Vec<u8> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("the block tracepoints of Linux {}", release.trim()).into_bytes()
+    format!("{SOURCE} Linux {}", release.trim()).into_bytes()
 }
 
 struct Observer {
@@ -165,6 +190,7 @@ struct Observed {
     spool: Spool,
     lost_events: u64,
     without_extents: u64,
+    alive: u64,
 }
 
 impl Observer {
@@ -187,21 +213,14 @@ impl Observer {
     }
 
     /// Observes until the program has ended.
-    fn run(&mut self, mut child: Child, signal: &dyn Fn() -> Option<i32>) -> Result<ExitStatus, TraceError> {
+    fn run(&mut self, child: &mut Child, signal: &dyn Fn() -> Option<i32>) -> Result<ExitStatus, TraceError> {
         loop {
             let ended = child.try_wait();
-            if let Err(error) = self.observe() {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(error);
-            }
+            self.observe()?;
             if let Some(status) = ended.map_err(|source| TraceError::Wait { source })? {
                 return Ok(status);
             }
-            let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            if let Some((pid, signal)) = pid.zip(signal().and_then(Signal::from_named_raw)) {
-                let _ = kill_process(pid, signal);
-            }
+            pass_on(child, signal);
             thread::sleep(PAUSE);
         }
     }
@@ -273,6 +292,7 @@ impl Observer {
     fn finish(mut self) -> Result<Observed, TraceError> {
         self.observe()?;
         self.held.write_back(now_ns);
+        let alive = self.processes.alive();
         self.instance.switch(false)?;
         self.observe()?;
         self.look()?;
@@ -282,7 +302,23 @@ impl Observer {
         let lost_events = self.instance.lost_events() + self.opens.lost;
         let Observer { processes, held, spool, .. } = self;
         let without_extents = held.without_extents;
-        Ok(Observed { processes, held, spool, lost_events, without_extents })
+        Ok(Observed { processes, held, spool, lost_events, without_extents, alive })
+    }
+}
+
+/// Waits until the program has ended.
+fn wait(child: &mut Child, signal: &dyn Fn() -> Option<i32>) {
+    while let Ok(None) = child.try_wait() {
+        pass_on(child, signal);
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Passes a signal on to the program, if one came.
+fn pass_on(child: &Child, signal: &dyn Fn() -> Option<i32>) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some((pid, signal)) = pid.zip(signal().and_then(Signal::from_named_raw)) {
+        let _ = kill_process(pid, signal);
     }
 }
 

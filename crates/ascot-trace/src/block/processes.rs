@@ -91,6 +91,11 @@ impl Processes {
         self.pids.iter().copied()
     }
 
+    /// The number of processes of the program that have not ended.
+    pub fn alive(&self) -> u64 {
+        self.pids.iter().filter(|pid| is_alive(**pid)).count() as u64
+    }
+
     /// The number of processes of the program.
     pub fn count(&self) -> u32 {
         self.table.len() as u32
@@ -113,6 +118,13 @@ impl Processes {
         }
         table
     }
+}
+
+/// Whether a process runs, and does not only wait for its parent to take its status.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    state.is_some_and(|state| !matches!(state, "Z" | "X"))
 }
 
 /// Whether a task belongs to the kernel. One that ended meanwhile did not: tasks of the kernel that issue requests
