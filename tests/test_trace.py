@@ -299,7 +299,7 @@ def test_one_phase_is_cut_out(disk):
     early = disk / "early.trace"
     run("trace", "cut", trace, "--to", f"{wrote / 1e9 - 0.1:.9f}s", "-o", early)
     assert requests(early, disk) == [("in", "read", 0, 100)]
-    assert census(early)["calls"] + census(late)["calls"] == census(trace)["calls"]
+    assert census(early)["events"] + census(late)["events"] == census(trace)["events"]
 
 
 @pytest.mark.skipif(not shutil.which("fio"), reason="needs fio")
@@ -586,5 +586,5 @@ def test_a_trace_on_standard_output_has_its_log_beside_the_user(disk):
     with open(disk / "out.trace", "wb") as output:
         command.remove("--keep-log")
         subprocess.run(command, stdout=output, check=True, cwd=disk, env=clean_environment())
-    assert census(disk / "out.trace")["calls"] > 0
+    assert census(disk / "out.trace")["events"] > 0
     assert os.listdir(disk) == ["out.trace"]

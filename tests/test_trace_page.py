@@ -260,7 +260,7 @@ def test_tables_have_the_numbers_of_the_census(disk):
         assert found["switches"] == [f"{counted['runs']:,}"]
         assert found["switches attempted"] == [f"{counted['attempts']:,}"]
         assert found["requests"] == [f"{counted['reads'] + counted['writes']:,}"]
-        assert found["calls"] == [f"{counted['calls']:,}"]
+        assert found["events"] == [f"{counted['events']:,}"]
         assert found["bytes read"] == [bytes_text(counted["read_bytes"])]
         assert found["bytes written"] == [bytes_text(counted["written_bytes"])]
         assert found["mean run"] == [bytes_text(counted["mean_run_bytes"])]

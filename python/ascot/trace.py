@@ -122,7 +122,7 @@ class Trace:
     def _facts(self) -> dict[str, str]:
         census = self.census
         return {
-            "calls": f"{count_text(census['calls'])} in {seconds_text(census['duration_ns'] / 1e9)}",
+            "events": f"{count_text(census['events'])} in {seconds_text(census['duration_ns'] / 1e9)}",
             "files": count_text(census["files"]),
             "read": f"{bytes_text(census['read_bytes'])} in {count_text(census['reads'])} requests",
             "written": f"{bytes_text(census['written_bytes'])} in {count_text(census['writes'])} requests",
@@ -153,7 +153,7 @@ def compare(paths: Iterable[PathLike], *, size: int | str | None = None, volume:
             {
                 "trace": one["trace"],
                 "passes": one["passes"],
-                **{name: census[name] for name in ("calls", "processes", "files", *_COUNTS)},
+                **{name: census[name] for name in ("events", "processes", "files", *_COUNTS)},
                 "seconds": census["duration_ns"] / 1e9,
                 "replay_switches": replay.get("switches"),
                 "replay_seconds": replay.get("seconds"),

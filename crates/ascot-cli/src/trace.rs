@@ -141,7 +141,7 @@ fn text(census: &Census, listed: usize) -> String {
     let mut text = format!(
         "{}\n{} in {}, recorded by {}\n\n",
         first_characters(&census.command, COMMAND_CHARACTERS),
-        units::plural(census.calls, "call"),
+        units::plural(census.events, "event"),
         units::seconds(census.duration_ns as f64 / 1e9),
         census.source
     );

@@ -82,8 +82,9 @@ pub struct Census {
     pub processes: u64,
     /// Files with events.
     pub files: u64,
-    /// Calls on files that succeeded.
-    pub calls: u64,
+    /// Events: opens, closes, seeks, requests, changes of length, holes and ends of files. A call that copies has two, and
+    /// one that changes none of these has none.
+    pub events: u64,
     /// Bytes of live data at the worst moment, in whole blocks: what requests touched and was not given back.
     pub peak_live_bytes: u64,
     /// Requests through descriptors whose opening was not seen.
@@ -135,7 +136,7 @@ struct Tally {
     all: Counts,
     files: Vec<Growing>,
     processes: HashSet<u32>,
-    calls: u64,
+    events: u64,
     last_ns: u64,
     live: LiveData,
     /// The file and the end of the last request, and the bytes of its run.
@@ -148,7 +149,7 @@ impl Tally {
             all: Counts::default(),
             files: files.iter().map(|_| Growing::default()).collect(),
             processes: HashSet::new(),
-            calls: 0,
+            events: 0,
             last_ns: 0,
             live: LiveData::new(files.iter().map(Extent::of).collect()),
             run: None,
@@ -158,7 +159,7 @@ impl Tally {
     fn add(&mut self, event: &Event) {
         self.last_ns = self.last_ns.max(event.time_ns);
         self.processes.insert(event.process);
-        self.calls += u64::from(event.kind != Kind::Delete);
+        self.events += 1;
         let Some(file) = self.files.get_mut(event.file as usize) else { return };
         file.seen = true;
         let attempt = u64::from(event.kind == Kind::Seek || event.jumped);
@@ -222,7 +223,7 @@ impl Tally {
             duration_ns: self.last_ns,
             processes: self.processes.len() as u64,
             files: by_file.len() as u64,
-            calls: self.calls,
+            events: self.events,
             peak_live_bytes: self.live.peak_bytes,
             unseen_requests: recording.unseen_requests,
             guessed_appends: recording.guessed_appends,

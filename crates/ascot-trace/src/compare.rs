@@ -49,7 +49,7 @@ pub fn remarks(traces: &[Compared]) -> Vec<String> {
     };
     let mut remarks: Vec<String> = traces.iter().flat_map(named).collect();
     let of_disks: Vec<&str> =
-        traces.iter().filter(|one| one.census.block.is_some()).map(|one| one.trace.as_str()).collect();
+        traces.iter().filter(|one| is_of_disks(&one.census)).map(|one| one.trace.as_str()).collect();
     if !of_disks.is_empty() && of_disks.len() < traces.len() {
         remarks.push(format!(
             "{}: requests below the page cache, beside the calls of programs above it",
@@ -57,6 +57,11 @@ pub fn remarks(traces: &[Compared]) -> Vec<String> {
         ));
     }
     remarks
+}
+
+/// Whether a trace has the requests that disks got; a cut has no counts of them.
+fn is_of_disks(census: &Census) -> bool {
+    census.block.is_some() || census.source.starts_with(crate::block::SOURCE)
 }
 
 /// A measure of all traces as text.
@@ -82,7 +87,7 @@ pub fn rows(traces: &[Compared]) -> Vec<Row> {
     add("bytes read", &|one| units::bytes(one.census.counts.read_bytes));
     add("bytes written", &|one| units::bytes(one.census.counts.written_bytes));
     add("requests", &|one| units::count(one.census.counts.reads + one.census.counts.writes));
-    add("calls", &|one| units::count(one.census.calls));
+    add("events", &|one| units::count(one.census.events));
     add("processes", &|one| units::count(one.census.processes));
     add("files", &|one| units::count(one.census.files));
     add("switches attempted", &|one| units::count(one.census.counts.attempts));

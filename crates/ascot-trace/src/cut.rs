@@ -41,10 +41,13 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
     if count == 0 {
         return Err(TraceError::NothingToCut { length_ns: trace.last_ns() });
     }
-    let recording = Recording {
-        start_ns: trace.recording().start_ns.saturating_add(from_ns),
-        ..trace.recording().clone()
-    };
+    let start_ns = trace.recording().start_ns.saturating_add(from_ns);
+    let mut recording = Recording { start_ns, ..trace.recording().clone() };
+    if writer.event_count() < trace.event_count() {
+        // The counts of the whole recording say nothing of a part.
+        let Recording { command, source, incomplete, .. } = recording;
+        recording = Recording { command, source, start_ns, incomplete, ..Recording::default() };
+    }
     // The files hold what was there when the range begins.
     let now = trace.files().iter().cloned().zip(extents);
     let now: Vec<TracedFile> =

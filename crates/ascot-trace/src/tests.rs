@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::census::{Census, census};
 use crate::cut::cut;
-use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
+use crate::event::{BlockCounts, Event, Kind, Recording, TracedFile, TracedProcess};
 use crate::export;
 use crate::format::{TraceReader, TraceWriter};
 use crate::replay::Pace;
@@ -35,7 +35,16 @@ fn written(events: &[Event]) -> Written {
     let files =
         names.map(|name| TracedFile { path: name.to_vec(), peak_bytes: 1000, ..TracedFile::default() });
     let processes = [10, 11].map(|pid| TracedProcess { pid, program: b"/bin/x".to_vec() });
-    let recording = Recording { command: b"x\0-y".to_vec(), start_ns: 5, ..Recording::default() };
+    let recording = Recording {
+        command: b"x\0-y".to_vec(),
+        start_ns: 5,
+        unseen_requests: 1,
+        guessed_appends: 2,
+        skipped_lines: 3,
+        incomplete: true,
+        block: Some(BlockCounts::from_numbers([1; 11])),
+        ..Recording::default()
+    };
     writer.finish(&files, &processes, &recording).unwrap();
     Written { dir, path }
 }
@@ -63,7 +72,7 @@ fn a_run_goes_on_in_another_process_and_through_seeks() {
     let counts = &found.counts;
     assert_eq!((counts.runs, counts.attempts, counts.opens), (4, 2, 2));
     assert_eq!((counts.reads, counts.writes, counts.read_bytes, counts.written_bytes), (4, 2, 152, 58));
-    assert_eq!((found.processes, found.files, found.calls), (2, 2, 11));
+    assert_eq!((found.processes, found.files, found.events), (2, 2, 11));
     let lengths: Vec<_> = counts.run_lengths.iter().map(|l| (l.from_bytes, l.runs, l.bytes)).collect();
     assert_eq!(lengths, [(1, 2, 2), (8, 1, 8), (128, 1, 200)]);
     assert_eq!(counts.mean_run_bytes, 210 / 4);
@@ -101,6 +110,8 @@ fn a_cut_has_the_events_files_and_processes_of_its_range() {
     ]);
     let trace = TraceReader::open(&written.path).unwrap();
     let path = written.dir.path().join("part.trace");
+    cut(&trace, 0, u64::MAX, &path).unwrap();
+    assert_eq!(TraceReader::open(&path).unwrap().recording(), trace.recording(), "all of it");
     cut(&trace, MS, 3 * MS, &path).unwrap();
     let part = TraceReader::open(&path).unwrap();
     let events: Vec<Event> = part.events().map(Result::unwrap).collect();
@@ -109,7 +120,9 @@ fn a_cut_has_the_events_files_and_processes_of_its_range() {
     assert_eq!(part.files().len(), 1);
     assert_eq!(part.files()[0], trace.files()[1]);
     assert_eq!(part.processes().to_vec(), trace.processes()[1..].to_vec());
-    assert_eq!(part.recording().start_ns, 5 + MS);
+    let wanted =
+        Recording { command: b"x\0-y".to_vec(), start_ns: 5 + MS, incomplete: true, ..Recording::default() };
+    assert_eq!(part.recording(), &wanted, "no count of the whole");
     let before = std::fs::read(&path).unwrap();
     let refused = cut(&trace, 50 * MS, 60 * MS, &path).unwrap_err().to_string();
     assert!(refused.contains("no event is in that range"), "{refused}");

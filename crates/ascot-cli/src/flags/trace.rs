@@ -109,7 +109,7 @@ fn show() -> Command {
     tool("show")
         .about("Count the requests, runs and switches of a trace")
         .long_about(
-            "Show the census of a trace: processes, files, calls, bytes, and the runs and switches. A run is a \
+            "Show the census of a trace: processes, files, events, bytes, and the runs and switches. A run is a \
              sequence of requests of which each begins where the one before ended, in the same file, whichever process \
              made them; each run begins with a switch. Attempts are calls that moved a position, and requests at an \
              offset elsewhere than the last one of their descriptor.",
@@ -144,7 +144,7 @@ fn compare() -> Command {
     tool("compare")
         .about("Compare traces: a table, and a page with all seek charts")
         .long_about(
-            "Compare traces: bytes, calls, files, switches attempted and taken, and the mean run, a column for each trace. \
+            "Compare traces: bytes, events, files, switches attempted and taken, and the mean run, a column for each trace. \
              With a profile, also the time and the rate of a replay on the virtual disk; with the size of the data, also \
              the number of passes. The page has the seek charts of all traces side by side, with equal scales or with those of each trace.",
         )
