@@ -142,7 +142,7 @@ fn text(census: &Census, listed: usize) -> String {
         "{}\n{} in {}, recorded by {}\n\n",
         first_characters(&census.command, COMMAND_CHARACTERS),
         units::plural(census.events, "event"),
-        units::seconds(census.duration_ns as f64 / 1e9),
+        units::fine_seconds(census.duration_ns as f64 / 1e9),
         census.source
     );
     let _ = writeln!(

@@ -34,6 +34,9 @@ pub fn run(matches: &ArgMatches, trace: &TraceReader) -> Result<u8, Failure> {
             || stoppable(|cancel| replay_on_disk(trace, &request, &cancel.flag()).map_err(Failure::from));
         let (result, monitor) = sampled(matches, replay)?;
         let replayed = Monitored { result, monitor };
+        for notice in &replayed.result.notices {
+            eprintln!("ascot: {notice}");
+        }
         if values::flag(matches, "json") { numbers::json(&replayed)? } else { disk_text(&replayed.result) }
     } else {
         if let Some(flag) =
@@ -62,7 +65,7 @@ fn virtual_text(replayed: &VirtualReplay) -> String {
     let mut text = format!(
         "replayed on {} in {} ({})\n",
         replayed.profile,
-        units::seconds(replayed.seconds),
+        units::fine_seconds(replayed.seconds),
         units::rate(replayed.bytes_per_s)
     );
     let of_cache = match replayed.switches == replayed.switches_without_cache {
@@ -87,7 +90,7 @@ fn disk_text(replayed: &DiskReplay) -> String {
     let mut text = format!(
         "replayed in {} in {} ({})\n",
         replayed.directory,
-        units::seconds(replayed.median_seconds),
+        units::fine_seconds(replayed.median_seconds),
         units::rate(replayed.bytes_per_s)
     );
     if replayed.seconds.len() > 1 {
@@ -95,20 +98,13 @@ fn disk_text(replayed: &DiskReplay) -> String {
             text,
             "  median of {}, ± {}",
             units::plural(replayed.seconds.len() as u64, "repetition"),
-            units::seconds(replayed.spread_seconds)
+            units::fine_seconds(replayed.spread_seconds)
         );
     }
     append_volume(&mut text, replayed.volume_bytes, replayed.files, replayed.pieces);
     append_rounding(&mut text, &replayed.rounding);
     match &replayed.extents {
         Some(extents) => {
-            if extents.pieces > 1 {
-                let _ = writeln!(
-                    text,
-                    "  the volume file is NOT contiguous: jumps between its pieces count; a volume with more free space, \
-                     or a new one, may have room for it in one piece"
-                );
-            }
             let _ =
                 write!(text, "  the volume file has {}", units::plural(extents.pieces, "contiguous piece"));
             if let Some(offset) = extents.physical_offset {

@@ -66,6 +66,17 @@ pub fn seconds(time_s: f64) -> String {
     }
 }
 
+/// A time of which small values matter: three significant digits below ten seconds, `2.46 s`, `12.3 ms`.
+pub fn fine_seconds(time_s: f64) -> String {
+    match time_s {
+        s if s == 0.0 || s >= 9.995 => seconds(s),
+        s if s >= 1.0 => format!("{s:.2} s"),
+        s if s >= 0.1 => format!("{s:.3} s"),
+        s if s >= 1e-3 => format!("{:.3} ms", s * 1e3),
+        s => format!("{:.1} µs", s * 1e6),
+    }
+}
+
 /// A count with thousands separated: `80,000,000`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -155,6 +166,8 @@ mod tests {
     #[test]
     fn times_and_counts_read_well() {
         assert_eq!(seconds(0.42), "0.4 s");
+        let times = [0.0, 0.000_045, 0.002_2, 0.0495, 0.42, 2.456, 9.999, 12.4].map(fine_seconds);
+        assert_eq!(times, ["0 s", "45.0 µs", "2.200 ms", "49.500 ms", "0.420 s", "2.46 s", "10 s", "12 s"]);
         assert_eq!(seconds(125.0), "2 min 5 s");
         assert_eq!(seconds(12_000.0), "3 h 20 min");
         assert_eq!(count(80_000_000), "80,000,000");

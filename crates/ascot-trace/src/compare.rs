@@ -93,13 +93,13 @@ pub fn rows(traces: &[Compared]) -> Vec<Row> {
     add("switches attempted", &|one| units::count(one.census.counts.attempts));
     add("switches", &|one| units::count(one.census.counts.runs));
     add("mean run", &|one| units::bytes(one.census.counts.mean_run_bytes));
-    add("recorded time", &|one| units::seconds(one.census.duration_ns as f64 / 1e9));
+    add("recorded time", &|one| units::fine_seconds(one.census.duration_ns as f64 / 1e9));
     if traces.iter().any(|one| one.replay.is_some()) {
         let replayed = |one: &Compared, text: &dyn Fn(&VirtualReplay) -> String| {
             one.replay.as_ref().map(text).unwrap_or_default()
         };
         add("switches in replay", &|one| replayed(one, &|replay| units::count(replay.switches)));
-        add("replay time", &|one| replayed(one, &|replay| units::seconds(replay.seconds)));
+        add("replay time", &|one| replayed(one, &|replay| units::fine_seconds(replay.seconds)));
         add("replay rate", &|one| replayed(one, &|replay| units::rate(replay.bytes_per_s)));
     }
     rows

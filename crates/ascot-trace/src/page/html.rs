@@ -138,7 +138,7 @@ pub fn rates(name: &str, rates: &Rates, scale: RateScale) -> String {
     {
         let rate =
             |bytes: &[u64]| units::rate(bytes.iter().sum::<u64>() as f64 / (interval * together as f64));
-        rows.push(vec![fine_seconds((at * together) as f64 * interval), rate(read), rate(written)]);
+        rows.push(vec![units::fine_seconds((at * together) as f64 * interval), rate(read), rate(written)]);
     }
     format!(
         "<figure class=\"rates\"><svg viewBox=\"-4 -16 {} {}\" role=\"img\" aria-label=\"Rate over time of {name}; the \
@@ -153,18 +153,8 @@ pub fn rates(name: &str, rates: &Rates, scale: RateScale) -> String {
         line("write", &rates.written_bytes),
         units::rate(scale.bytes_per_s),
         HEIGHT + 16.0,
-        fine_seconds(scale.seconds),
+        units::fine_seconds(scale.seconds),
         table("", "Rates", &["from", "read", "written"], &rows).replace(" id=\"\"", ""),
         name = escaped(name),
     )
-}
-
-/// A time with three significant digits below ten seconds.
-fn fine_seconds(seconds: f64) -> String {
-    match seconds {
-        s if s == 0.0 || s >= 10.0 => units::seconds(s),
-        s if s >= 1.0 => format!("{s:.2} s"),
-        s if s >= 1e-3 => format!("{:.3} ms", s * 1e3),
-        s => format!("{:.1} µs", s * 1e6),
-    }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ascot_model::units;
 use serde::Serialize;
 
 use super::layout::Layout;
@@ -50,6 +51,8 @@ pub struct DiskReplay {
     pub bytes_per_s: f64,
     /// Where the volume file lies, if the file system tells.
     pub extents: Option<Extents>,
+    /// What makes the times differ from those of the recorded files.
+    pub notices: Vec<String>,
     /// The size of the volume file.
     pub volume_bytes: u64,
     /// Bytes of blocks that live at the same time, at most: the figure of the census.
@@ -94,19 +97,34 @@ pub fn replay_on_disk(
     let (shortest, longest) = (sorted.first().copied(), sorted.last().copied());
     let (shortest, longest) = (shortest.unwrap_or_default(), longest.unwrap_or_default());
     let median_seconds = median(&sorted);
+    let extents = volume.extents();
     Ok(DiskReplay {
         directory: request.directory.display().to_string(),
         seconds,
         median_seconds,
         spread_seconds: (longest - shortest) / 2.0,
         bytes_per_s: if median_seconds > 0.0 { rounding.bytes as f64 / median_seconds } else { 0.0 },
-        extents: volume.extents(),
+        notices: notices(extents),
+        extents,
         volume_bytes: layout.volume_bytes,
         live_bytes: layout.live_bytes,
         files: layout.files,
         pieces: layout.pieces,
         rounding,
     })
+}
+
+/// The notice on a volume file in several pieces.
+fn notices(extents: Option<Extents>) -> Vec<String> {
+    let pieces = extents.map(|extents| extents.pieces).filter(|pieces| *pieces > 1);
+    let notice = |pieces| {
+        format!(
+            "the volume file is not contiguous: jumps between its {} pieces count; a volume with more free space, or a \
+             new one, may have room for it in one piece",
+            units::count(pieces)
+        )
+    };
+    pieces.map(notice).into_iter().collect()
 }
 
 fn failed(directory: &Path, source: std::io::Error) -> TraceError {
@@ -129,5 +147,17 @@ fn wait_until(began: Instant, time: Duration, stop: &AtomicBool) {
             return;
         }
         thread::sleep(left.min(PAUSE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_volume_file_in_several_pieces_has_a_notice() {
+        let extents = |pieces| Some(Extents { pieces, physical_offset: None });
+        assert!(notices(None).is_empty() && notices(extents(1)).is_empty());
+        assert!(notices(extents(1200))[0].contains("its 1,200 pieces count"));
     }
 }

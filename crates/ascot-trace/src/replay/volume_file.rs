@@ -125,8 +125,8 @@ fn most_contiguous(directory: &Path, bytes: u64) -> Result<File, TraceError> {
         Some(Err(error)) if error != Errno::OPNOTSUPP => return Err(failed("allocate")(error.into())),
         _ => {}
     }
-    let pieces = |file: &File| extents_of(file).map_or(1, |extents| extents.pieces);
-    while kept.len() < PLACES && kept.last().is_some_and(|last| pieces(last) > 1) {
+    let pieces = |file: &File| extents_of(file).map(|extents| extents.pieces);
+    while kept.len() < PLACES && kept.last().and_then(pieces).is_some_and(|pieces| pieces > 1) {
         let other = make()?;
         if allocate(&other, bytes).is_err() {
             break;
