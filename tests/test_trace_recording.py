@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import pty
 import shlex
 import shutil
 import signal
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import run, start
+from support import ascot_binary, clean_environment, run, start
 from test_trace import census, events, line_maker, python, record, requests
 
 pytestmark = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
@@ -163,3 +164,22 @@ def test_a_log_for_fio_on_standard_output_needs_a_directory_for_the_files(disk):
     assert sorted(os.listdir(disk)) == ["run.trace"]
     log = run("trace", "export", trace, "--fio", "-", "--fio-dir", disk / "files").stdout.decode()
     assert log.startswith("fio version 2 iolog") and str(disk / "files") in log
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_a_signal_of_kill_reaches_the_program_in_front_of_a_terminal(disk, number):
+    """Only those of the keyboard reach it without help."""
+    command = [ascot_binary(), "trace", "record", "-o", "run.trace", "--", "sh", "-c", "touch ready; exec sleep 30"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(disk)
+        os.execve(command[0], [str(word) for word in command], clean_environment())
+    while not (disk / "ready").exists():
+        time.sleep(0.02)
+    time.sleep(0.2)
+    began = time.monotonic()
+    os.kill(pid, number)
+    ended, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert ended == pid and time.monotonic() - began < 15
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == number

@@ -2,9 +2,9 @@
 //! that a shell sees the cause (status 130, 143, 129). A second signal ends it at once. Signals ignored at the start
 //! (`nohup`, background jobs) stay ignored.
 
-use std::fs::File;
+use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +12,10 @@ use ascot_io::emergency;
 use ascot_sort::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::emulate_default_handler;
+use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use crate::sys;
 
@@ -83,35 +86,27 @@ impl Stop {
 /// Signals that a program gets which this process waits for. Those that a terminal sends reach it without help, so
 /// they are only kept from ending this process.
 pub struct PassedOn {
-    asked: Vec<(i32, Arc<AtomicBool>)>,
+    came: Option<RefCell<SignalsInfo<WithOrigin>>>,
 }
 
 impl PassedOn {
     /// Watches from now on.
     pub fn watch() -> PassedOn {
-        let mut asked = Vec::new();
-        for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2] {
-            let came = Arc::new(AtomicBool::new(false));
-            if !sys::is_ignored(signal) && flag::register(signal, Arc::clone(&came)).is_ok() {
-                asked.push((signal, came));
-            }
-        }
-        PassedOn { asked }
+        let watched = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+        let came = SignalsInfo::new(watched.into_iter().filter(|signal| !sys::is_ignored(*signal)));
+        PassedOn { came: came.ok().map(RefCell::new) }
     }
 
     /// A signal to pass on, if one came.
     pub fn next(&self) -> Option<i32> {
-        let came = self.asked.iter().filter(|(_, came)| came.swap(false, Ordering::SeqCst));
-        came.map(|(signal, _)| *signal).find(|signal| !from_terminal(*signal))
+        let mut came = self.came.as_ref()?.try_borrow_mut().ok()?;
+        came.pending().find(|origin| !from_terminal(origin)).map(|origin| origin.signal)
     }
 }
 
-/// Whether a terminal sends a signal to all processes in front of it, and this process is one of them.
-fn from_terminal(signal: i32) -> bool {
-    let keyboard = matches!(signal, SIGINT | SIGQUIT);
-    let terminal = File::open("/dev/tty").ok();
-    let group = terminal.and_then(|terminal| rustix::termios::tcgetpgrp(terminal).ok());
-    keyboard && group == Some(rustix::process::getpgrp())
+/// Whether a terminal sent a signal, to all processes in front of it: it comes from the kernel and not from a process.
+fn from_terminal(origin: &Origin) -> bool {
+    matches!(origin.signal, SIGINT | SIGQUIT) && matches!(origin.cause, Cause::Kernel)
 }
 
 /// Ends the process by a signal.
