@@ -123,8 +123,8 @@ def html_table(runs: dict[str, Any], part: str, size: int) -> str:
     )
     title = f"{PARTS[part]}: passes, bytes, switches, mean runs, replay rates and sort rates"
     return (
-        f'\n<section id="rates"><h2>{PARTS[part]}</h2>\n<div class="wide" tabindex="0" role="region" '
-        f'aria-label="{title}">\n<table id="rates-table"><caption>{title}</caption><thead><tr>{head}</tr></thead>\n'
+        f'\n<section id="sort-rates"><h2>{PARTS[part]}</h2>\n<div class="wide" tabindex="0" role="region" '
+        f'aria-label="{title}">\n<table id="sort-table"><caption>{title}</caption><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{body}</tbody></table></div></section>\n"
     )
 

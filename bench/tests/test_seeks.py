@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,16 @@ def test_a_page_has_the_table_before_its_charts() -> None:
     table = seeks_page.html_table(runs, "phase", 400)
     assert table.index('row">Ascot<') < table.index('row">GNU sort<')
     assert "<td>8 ± 4</td><td>5</td>" in table and table.count('<th scope="col">') == len(seeks_page.HEAD)
+
+
+def test_the_table_takes_no_name_of_the_page() -> None:
+    runs = {"Ascot": run_of(20, 10)}
+    ids = re.findall(r'id="([^"]+)"', seeks_page.html_table(runs, "phase", 400))
+    pages = contenders.BENCH.parent / "crates" / "ascot-trace" / "src" / "page"
+    taken = {name for source in pages.glob("*.rs") for name in re.findall(r'id=\\?"([^"\\]+)', source.read_text())}
+    taken |= {name for source in pages.glob("*.rs") for name in re.findall(r'\("([a-z-]+)", "', source.read_text())}
+    assert "rates" in taken
+    assert len(set(ids)) == len(ids) and not taken & set(ids)
 
 
 def test_programs_without_a_chart_are_named() -> None:
