@@ -7,8 +7,8 @@
                part-00000 ...
 
 Equal keys keep the order of the inputs because a group has consecutive chunks, and groups are merged in their order,
-whatever node has which chunk. Nodes begin with equal ranges of chunks; one that has no work left takes the last chunk
-of another one, which adds at most a group.
+whatever node has which chunk. Nodes begin with equal ranges of chunks; one that has no work left takes the last half
+of the longest range, which adds at most a group.
 
 A view as output is the chunks themselves: they are sorted beside the output, and `part-00000` refers to them.
 
@@ -34,6 +34,7 @@ from ascot.cluster.manifest import Span, Sum
 from ascot.cluster.nodes import START_SECONDS, Node
 from ascot.cluster.parts import CHUNKS
 from ascot.cluster.shares import Shares
+from ascot.cluster.spills import SOURCE_BYTES
 
 __all__ = ["PullDriver"]
 
@@ -158,12 +159,13 @@ class PullDriver(Driver):
         return {node.id: deque(chunks[bounds[number] : bounds[number + 1]]) for number, node in enumerate(nodes)}
 
     def _next_chunk(self, node: Node, queues: dict[str, deque[int]]) -> int | None:
-        """The next chunk of the range of a node, or else the last one of the longest range."""
-        own = queues.get(node.id)
-        if own:
-            return own.popleft()
-        longest = max(queues.values(), key=len, default=deque())
-        return longest.pop() if longest else None
+        """The next chunk of the range of a node, which takes half of the longest range when it has none left."""
+        own = queues.setdefault(node.id, deque())
+        if not own:
+            longest = max(queues.values(), key=len)
+            for _ in range((len(longest) + 1) // 2):
+                own.appendleft(longest.pop())
+        return own.popleft() if own else None
 
     def _new_name(self, node: Node, chunk: int) -> str:
         """A directory that no chunk has had."""
@@ -266,6 +268,7 @@ class PullDriver(Driver):
                 groups[-1][1].append(chunk)
             else:
                 groups.append((node, [chunk]))
+        self._check_memory(len(groups))
         self._groups = {}
         readers = sum(len(node.workers) for node in self._fleet.nodes)
         calls = []
@@ -278,6 +281,22 @@ class PullDriver(Driver):
             calls.append((node, node.writer.open_chunks.remote(name, places, memory, readers)))
         opened = [node in self._fleet.nodes and self._ask(node, call) for node, call in calls]
         return all(opened)
+
+    def _check_memory(self, groups: int) -> None:
+        """Raises MemoryLimit if a worker cannot fetch from so many groups at once."""
+        share = self._job["shape"]["sort_bytes"]
+        # Half of the memory of workers belongs to the servers.
+        missing = 2 * groups * SOURCE_BYTES - share
+        if missing > 0:
+            given = self._job["memory_per_node"]
+            needed = given + missing * max(len(node.workers) for node in self._fleet.nodes)
+            raise errors.MemoryLimit(
+                f"{_native.bytes_text(share)} of memory for each worker are too little to merge {groups} streams: on "
+                f"each node {_native.bytes_text(needed)} are needed\n  remove the job (ascot.cluster.remove) and "
+                "give more (memory_per_node=), or fewer workers (workers_per_node=), or sort with shuffle='push'",
+                given=given,
+                needed=needed,
+            )
 
     def _merge_next(self, node: Node, worker: Any, partition: int, running: Calls) -> None:
         spills = [os.path.join(self._place(directory), SPILLS) for directory in node.temp]

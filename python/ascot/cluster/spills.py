@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from threading import Thread
 from time import monotonic
@@ -39,7 +40,7 @@ from ascot.cluster.actors import (
 from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
 from ascot.errors import AscotError, FileMissing
 
-__all__ = ["SpillServer", "SpillWorker"]
+__all__ = ["SOURCE_BYTES", "SpillServer", "SpillWorker"]
 
 WINDOW = 2
 # The shares of a worker's memory for the sort of a chunk, and for its longest record.
@@ -48,6 +49,13 @@ LONGEST_SHARE = 1 / 16
 LONGEST_BYTES_MIN = 1 << 20
 # The least memory of a merge, bytes.
 MERGE_BYTES_MIN = 8 << 20
+# The shortest batch of a source, and the least memory of a worker for each source: batches are half of its memory.
+FETCH_BYTES_MIN = 1 << 16
+SOURCE_BYTES = 2 * (WINDOW + 1) * FETCH_BYTES_MIN
+# A source is a pipe with two ends, and one of them is opened again by the merge.
+SOURCE_DESCRIPTORS = 3
+# Descriptors that are free when a merge begins, for its files.
+OTHER_DESCRIPTORS = 64
 # Pairs are sorted by partition first: its number comes before the key.
 PARTITION = struct.Struct(">I")
 
@@ -131,6 +139,19 @@ def write_all(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def reserve_descriptors(wanted: int) -> None:
+    """Raises the limit of open files of this process until so many more can be open. AscotError if it may not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = len(os.listdir("/proc/self/fd")) + wanted
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        if hard != resource.RLIM_INFINITY and needed > hard:
+            raise AscotError(
+                f"a merge needs {needed} open files, and a process may have {hard}\n  raise the limit (ulimit -Hn) "
+                "before Ray is started, or sort with shuffle='push'"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 class Job:
@@ -248,50 +269,54 @@ class SpillWorker(Worker):
         share = shape["sort_bytes"] // 2
         count = max(1, len(sources))
         # Batches that wait and that are written to the pipe have at most half of the memory.
-        size = max(1 << 16, min(shape["batch_bytes"], share // (2 * count * (WINDOW + 1))))
+        size = max(FETCH_BYTES_MIN, min(shape["batch_bytes"], share // (2 * count * (WINDOW + 1))))
         own = {**options, "merge": True, "memory": max(MERGE_BYTES_MIN, share - count * (WINDOW + 1) * size)}
         for spills in options["temp"]:
             os.makedirs(spills, mode=0o700, exist_ok=True)
-        pipes = [map(Descriptor, os.pipe()) for _ in sources]
-        ends = [tuple(pipe) for pipe in pipes]
-        threads = []
-        for (group, server), (_, write) in zip(sources, ends, strict=True):
-            threads.append(Source(_fetcher(server, group, partition, size), size, write))
-        own["inputs"] = [path_of(read) for read, _ in ends]
-        for thread in threads:
-            thread.start()
-
-        def failed() -> list[tuple[str, BaseException]]:
-            """Ends the sources; returns the faults of those that were not whole."""
-            for read, _ in ends:
-                read.close()
-            for thread in threads:
-                thread.join()
-            named = zip(sources, threads, strict=True)
-            return [(group, thread.error) for (group, _), thread in named if thread.error is not None]
-
+        reserve_descriptors(SOURCE_DESCRIPTORS * len(sources) + OTHER_DESCRIPTORS)
         unfinished = output + UNFINISHED
-        try:
+        with ExitStack() as stack:
+            ends = [stack.enter_context(piped()) for _ in sources]
+            own["inputs"] = [path_of(read) for read, _ in ends]
+            threads = [
+                Source(_fetcher(server, group, partition, size), size, write)
+                for (group, server), (_, write) in zip(sources, ends, strict=True)
+            ]
+
+            def failed() -> list[tuple[str, BaseException]]:
+                """Ends the sources; returns the faults of those that were not whole."""
+                for read, _ in ends:
+                    read.close()
+                for thread in threads:
+                    # One that has not begun has no identity.
+                    if thread.ident is not None:
+                        thread.join()
+                named = zip(sources, threads, strict=True)
+                return [(group, thread.error) for (group, _), thread in named if thread.error is not None]
+
             try:
-                if self._packed is None:
-                    told = _native.sort({**own, "output": unfinished}, None)
-                    result: dict[str, Any] = json.loads(told[0])["result"]
-                else:
-                    result = self._reduce_merged(own, unfinished)
-            except BaseException:
+                try:
+                    for thread in threads:
+                        thread.start()
+                    if self._packed is None:
+                        told = _native.sort({**own, "output": unfinished}, None)
+                        result: dict[str, Any] = json.loads(told[0])["result"]
+                    else:
+                        result = self._reduce_merged(own, unfinished)
+                except BaseException:
+                    faults = failed()
+                    if faults:
+                        return {"faults": faults}
+                    raise
                 faults = failed()
                 if faults:
                     return {"faults": faults}
-                raise
-            faults = failed()
-            if faults:
-                return {"faults": faults}
-            os.rename(unfinished, output)
-            fetched = sum(thread.bytes for thread in threads)
-            return {**result, "file_bytes": part_bytes(output), "fetched": fetched}
-        finally:
-            with suppress(OSError):
-                os.unlink(unfinished)
+                os.rename(unfinished, output)
+                fetched = sum(thread.bytes for thread in threads)
+                return {**result, "file_bytes": part_bytes(output), "fetched": fetched}
+            finally:
+                with suppress(OSError):
+                    os.unlink(unfinished)
 
     def _reduce_merged(self, options: dict[str, Any], output: str) -> dict[str, Any]:
         """Reduces the merged pairs as they come."""
