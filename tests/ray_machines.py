@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -18,7 +19,7 @@ import ascot.cluster
 import pytest
 import ray
 from ray.cluster_utils import Cluster
-from support import as_root
+from support import as_root, small_disk
 
 MIB = 1 << 20
 RECORDS = ascot.Fixed(100, key=slice(0, 10))
@@ -168,6 +169,22 @@ def unmount(directory):
     subprocess.run([*as_root(), "umount", "-l", str(directory)], capture_output=True)
 
 
+@contextlib.contextmanager
+def ext4(cluster, address, size):
+    """A volume of its own for the temporary files of a node."""
+    place = cluster.directory / address
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(place / "temp")
+    with small_disk(place, size) as mount:
+        (place / "temp").symlink_to(mount)
+        try:
+            yield mount
+        finally:
+            (place / "temp").unlink()
+    (place / "disk").rmdir()
+    (place / "disk.img").unlink()
+
+
 def break_disk(mount):
     """Makes an ext4 return errors for every call from now on."""
     descriptor = os.open(mount, os.O_RDONLY)
@@ -175,6 +192,11 @@ def break_disk(mount):
         fcntl.ioctl(descriptor, SHUTDOWN_IOCTL, struct.pack("I", SHUTDOWN_WITHOUT_LOG))
     finally:
         os.close(descriptor)
+
+
+def assert_excluded(report, address, reason):
+    ((name, found),) = report.lost_nodes
+    assert address in name and reason in found, report.lost_nodes
 
 
 class At:

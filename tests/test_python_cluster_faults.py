@@ -8,8 +8,7 @@ ASCOT_CLUSTER_RECORDS is the number of records of 100 bytes, by default 400,000,
 """
 
 import os
-import shutil
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import ascot
 import ascot.cluster
@@ -20,15 +19,16 @@ from ray_machines import (
     NODES,
     RECORDS,
     At,
+    assert_excluded,
     break_disk,
     cluster_sort,
+    ext4,
     journal_of_killed,
     kill,
     memory_volume,
     processes_of,
     unmount,
 )
-from support import small_disk
 
 # The nodes share two processors; other load would make them seem lost.
 pytestmark = pytest.mark.cluster
@@ -127,27 +127,6 @@ def test_a_process_is_killed_and_replaced(cluster, disk, records, kind, phase, s
 
 
 # ---------------------------------------------------------------- disks
-
-
-@contextmanager
-def ext4(cluster, address, size):
-    """A volume of its own for the temporary files of a node."""
-    place = cluster.directory / address
-    with suppress(FileNotFoundError):
-        shutil.rmtree(place / "temp")
-    with small_disk(place, size) as mount:
-        (place / "temp").symlink_to(mount)
-        try:
-            yield mount
-        finally:
-            (place / "temp").unlink()
-    (place / "disk").rmdir()
-    (place / "disk.img").unlink()
-
-
-def assert_excluded(report, address, reason):
-    ((name, found),) = report.lost_nodes
-    assert address in name and reason in found, report.lost_nodes
 
 
 def test_the_disk_of_a_node_is_full_while_batches_arrive(cluster, disk, records):

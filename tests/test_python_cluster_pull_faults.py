@@ -15,7 +15,10 @@ from ray_machines import (
     NODES,
     RECORDS,
     At,
+    assert_excluded,
+    break_disk,
     cluster_sort,
+    ext4,
     journal_of_killed,
     kill,
     memory_volume,
@@ -121,6 +124,31 @@ def test_zeros_are_found_and_the_chunk_is_made_again(cluster, disk, records, nam
     assert damaged and report.lost_nodes == ()
     assert report.mapped_again_bytes == pytest.approx(report.bytes / report.chunks, rel=0.2)
     assert_bounded(report, 0)
+    assert cluster.left_over() == []
+
+
+def test_the_disk_of_a_node_is_full_while_chunks_are_sorted(cluster, disk, records):
+    address, size = cluster.victim().node_ip_address, BYTES // NODES // 3
+    with memory_volume(cluster.temp(address), size):
+        report = assert_result(records, disk, pull_sort(disk, records))
+    assert_excluded(report, address, "space")
+    assert_bounded(report, size)
+    assert cluster.left_over() == []
+
+
+@pytest.mark.parametrize("phase, share", [(MAP, 0.2), pytest.param(SORT, 0.55, marks=pytest.mark.long)])
+def test_a_disk_returns_errors(cluster, disk, records, phase, share):
+    address, lost = cluster.victim().node_ip_address, []
+    with ext4(cluster, address, 2 * BYTES // NODES + 16 * MIB) as mount:
+
+        def fail():
+            lost.append(chunk_bytes(mount))
+            break_disk(mount)
+
+        report = assert_result(records, disk, pull_sort(disk, records, progress=At(phase, share, fail)))
+    assert_excluded(report, address, "Input/output error")
+    assert lost[0] > 0
+    assert_bounded(report, lost[0])
     assert cluster.left_over() == []
 
 

@@ -1,4 +1,4 @@
-"""Streams of sorts that pull: how many there are, and the memory and descriptors that they need; without Ray."""
+"""Sorts that pull, without Ray: how many streams there are, what they need, and what the log says of chunks."""
 
 import errno
 import itertools
@@ -11,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 from ascot import errors
-from ascot.cluster import pull, spills
+from ascot.cluster import pull, spills, watching
 from ray_machines import MIB
+
 
 def ranges(owners):
     """The series of consecutive chunks that one node has."""
@@ -107,3 +108,16 @@ def test_descriptors_are_reserved_or_the_limit_is_named():
     few, more, *text = done.stdout.splitlines()
     assert few == "100" and 200 < int(more) < 300
     assert "open files, and a process may have 300" in text[0] and "ulimit -Hn" in text[1]
+
+
+def test_the_log_has_chunks_that_are_sorted_and_lost():
+    watch = object.__new__(watching.Watch)
+    watch.began, watch._lost = 0.0, 0
+    watch._work, watch._events, watch._fleet = deque(), deque(), SimpleNamespace(lost=[])
+    watch._take_event({"event": "spill", "number": 7, "node": "0123456789abcdef", "bytes": 2_000_000})
+    watch._take_event({"event": "spills lost", "numbers": [7, 9]})
+    texts = [text for _, text in watch._log()]
+    assert texts == [
+        "chunk 7 is sorted: 2.00 MB, on node 01234567",
+        "lost: chunk 7, 9; sorted again on the nodes that are left",
+    ]

@@ -176,6 +176,12 @@ class Watch:
         if kind == "chunk":
             size, places = bytes_text(event["bytes"]), sum(last - first + 1 for first, last in event["destinations"])
             self._work.append((at, f"chunk {event['number']} is mapped: {size}, to {_plural(places, 'destination')}"))
+        elif kind == "spill":
+            size, node = bytes_text(event["bytes"]), event["node"][:8]
+            self._work.append((at, f"chunk {event['number']} is sorted: {size}, on node {node}"))
+        elif kind == "spills lost":
+            names = ", ".join(map(str, event["numbers"]))
+            self.event(f"lost: chunk {names}; sorted again on the nodes that are left")
         elif kind == "part":
             self._work.append((at, f"part {event['number']} is complete: {bytes_text(event['file_bytes'])}"))
         elif kind == "destination":
