@@ -219,7 +219,8 @@ class JobDirectory:
                     f"{path!r}), remove it with ascot.cluster.remove({path!r}), or name another (job=)",
                     filename=path,
                 ) from None
-            if not os.path.isdir(path) or os.listdir(path):
+            # A driver that was killed before the job had its description leaves no more than this.
+            if not os.path.isdir(path) or set(os.listdir(path)) - {"lock", "job.json.new"}:
                 raise errors.FileExists(
                     f"{path} exists and is not an empty directory: it cannot become the job directory\n"
                     "  name another (job=)",
@@ -264,6 +265,7 @@ class JobDirectory:
         if self._journal is None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._journal = os.open(os.path.join(self.path, "journal"), flags, 0o600)
+            sync_directory(self.path)
         events, self._later = self._later, []
         lines = b"".join(json.dumps(event, separators=(",", ":")).encode() + b"\n" for event in events)
         while lines:
@@ -292,7 +294,7 @@ class JobDirectory:
         for name in FILES:
             _unlink(os.path.join(self.path, name))
         # A driver that was killed may have left a state that is not whole.
-        for pattern in ("request-*.json*", "status.json.*"):
+        for pattern in ("request-*.json*", "status.json.*", "*.new"):
             for name in glob(os.path.join(escape(self.path), pattern)):
                 _unlink(name)
         _remove_empty(self.path)
@@ -352,17 +354,29 @@ class JobDirectory:
 
 def _damaged(name: str, error: Exception) -> errors.Damaged:
     return errors.Damaged(
-        f"{name}: this is not what a job wrote: {error}\n  remove the directory, and start the job again", file=name
+        f"{name}: this is not what a job wrote: {error}\n  remove the directory, also what else is left of the job: "
+        "the directory of its parts beside the output, whose name begins with a dot and that of the output, and the "
+        "directories ascot-cluster-... for temporary files on the nodes; then start it again",
+        file=name,
     )
 
 
 def _locked(path: str) -> int:
-    lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = -1
     try:
+        lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise errors.FileError(f"{path}: another process runs this job\n  wait for it, or end it first") from None
+    except OSError as error:
+        if lock >= 0:
+            os.close(lock)
+        if isinstance(error, BlockingIOError):
+            raise errors.FileError(f"{path}: another process runs this job\n  wait for it, or end it first") from None
+        raise errors.FileError(
+            f"{path}: the job directory cannot be locked: {error.strerror}\n  name one on storage where this process "
+            "may write and lock files (job=)",
+            filename=path,
+            errno=error.errno,
+        ) from error
     return lock
 
 
