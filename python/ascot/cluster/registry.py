@@ -12,12 +12,15 @@ import json
 import os
 import re
 from contextlib import suppress
+from math import isfinite
 from typing import Any
 
 __all__ = ["entries", "entry", "forget", "keep", "state_directory", "write_whole"]
 
 VERSION = 1
 ENDED_KEPT = 100
+# Fields of an entry, with values of their types.
+FIELDS: dict[str, Any] = {**dict.fromkeys(("kind", "directory", "output", "state", "error"), ""), "log": []}
 IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 
@@ -68,7 +71,18 @@ def entry(identity: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     usable = isinstance(found, dict) and found.get("version") == VERSION and found.get("job") == identity
-    return found if usable else None
+    return found if usable and _is_whole(found) else None
+
+
+def _is_whole(found: dict[str, Any]) -> bool:
+    """Whether the fields of an entry have the types that a job wrote."""
+    report = found.get("report")
+    if not all(isinstance(found.get(name, usual), type(usual)) for name, usual in FIELDS.items()):
+        return False
+    numbers = [found.get("began")]
+    if report is not None:
+        numbers += [report.get("seconds"), report.get("bytes_per_s")] if isinstance(report, dict) else [report]
+    return all(isinstance(one, int | float) and isfinite(one) for one in numbers) and "state" in found
 
 
 def entries() -> list[dict[str, Any]]:
@@ -76,7 +90,7 @@ def entries() -> list[dict[str, Any]]:
     place = state_directory()
     names = _names(place) if place is not None else []
     found = [one for name in names if (one := entry(name)) is not None]
-    return sorted(found, key=lambda one: float(one.get("began", 0.0)), reverse=True)
+    return sorted(found, key=lambda one: float(one["began"]), reverse=True)
 
 
 def _names(place: str) -> list[str]:
