@@ -15,7 +15,7 @@ from typing import Any
 
 from ascot import _native
 from ascot._native import bytes_text
-from ascot.errors import MemoryLimit
+from ascot.errors import InvalidRequest, MemoryLimit
 
 __all__ = ["Shape", "shape_of"]
 
@@ -71,12 +71,17 @@ class Shape:
 def shape_of(total: int, nodes: int, memory: int, store: int, workers: int, partitions: int | None) -> Shape:
     """The division of `total` bytes among `nodes` of `memory` bytes, `store` of which are the object store.
 
-    `workers` are those of a node at most. Raises MemoryLimit if not even one fits.
+    `workers` are those of a node at most. Raises MemoryLimit if not even one fits, and InvalidRequest for too
+    many partitions.
 
     >>> shape = shape_of(10**9, 4, 1 << 30, 80 << 20, 4, None)
     >>> shape.workers, shape.partitions >= 16
     (4, True)
     """
+    if partitions is not None and partitions > PARTITIONS_MAX:
+        raise InvalidRequest(
+            f"partitions={partitions}: a job has {PARTITIONS_MAX:,} partitions at most\n  ask for fewer"
+        )
     free = memory - store - PROCESS_BYTES
     workers = min(workers, free // (PROCESS_BYTES + SHARE_BYTES_MIN))
     if workers < 1:
