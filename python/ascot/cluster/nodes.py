@@ -1,8 +1,8 @@
 """The nodes of a job and its actors: connecting to a cluster, starting one on this machine, placing, replacing.
 
 Actors are pinned to nodes by the id of the node. Ray may call a dead node alive for a while: a node is lost if an
-actor on it does not answer in time, whatever Ray says. The actors end with the driver; the batches are in files,
-which the next driver finds.
+actor on it does not answer in time, whatever Ray says. The actors are not detached: Ray ends them when the driver
+ends, also if it is killed. The batches are in files, which the next driver finds.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def connected(address: str) -> Iterator[Any]:
         ours = not ray.is_initialized()
         if ours:
             _connect(ray, address)
+        else:
+            _check_cluster(ray, address)
         try:
             yield ray
         finally:
@@ -81,6 +83,26 @@ def _connect(ray: Any, address: str) -> None:
             f"address={address!r}: no cluster of Ray is found there: {reason}\n"
             "  start one (ray start --head), name its address, or give 'local:4' for one on this machine"
         ) from error
+
+
+def _check_cluster(ray: Any, address: str) -> None:
+    """Raises InvalidRequest if this process is connected to another cluster than that at `address`."""
+    own = ray.get_runtime_context().gcs_address
+    if address == "auto" or address.startswith("ray://") or _resolved(address) == _resolved(own):
+        return
+    raise errors.InvalidRequest(
+        f"address={address!r}: this process is connected to the cluster at {own} already\n"
+        "  use that one (address='auto'), or call ray.shutdown() first"
+    )
+
+
+def _resolved(address: str) -> str:
+    """HOST:PORT with the number of the host, if its name has one."""
+    host, _, port = address.rpartition(":")
+    try:
+        return f"{socket.gethostbyname(host)}:{port}"
+    except (OSError, UnicodeError):
+        return address
 
 
 def _await_head(address: str) -> None:
