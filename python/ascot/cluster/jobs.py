@@ -214,9 +214,10 @@ def map_reduce(
     `output` is a directory with `partitions` files `part-00000`, .... A key is in the file of its hash, or in that
     which `partition(key, partitions)` names, a number from 0 on.
 
-    Functions must give the same for the same records: what is lost is mapped again. They are sent to the nodes with
-    the packages of Ray, and use modules that are installed there. With `shuffle="pull"` pairs stay sorted on the node
-    of `map` until `reduce` gets them, merged as they come. The other arguments are those of `sort`.
+    Functions must give the same pairs in the same order for the same records: what is lost is mapped again. They are
+    sent to the nodes with the packages of Ray, and use modules that are installed there. With `shuffle="pull"` pairs
+    stay sorted on the node of `map` until `reduce` gets them, merged as they come. The other arguments are those of
+    `sort`.
 
     Raises the exceptions of `sort`, and FunctionFailed, with the traceback and the position of the record, if a
     function raises an exception; then nothing is left of the job.
@@ -378,8 +379,6 @@ def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | Non
     fleet.start(sizes)
     if not done.destinations and not done.spills and not (described["views"] and described["shuffle"] == "pull"):
         fleet.check_space(sum(sizes))
-    if len(done.parts) == 0:
-        os.makedirs(described["staging"], exist_ok=True)
     kind = PullDriver if described["shuffle"] == "pull" else Driver
     driver = kind(attempt.ray, fleet, attempt.opened, described, done, report, watch)
     try:

@@ -26,26 +26,43 @@ class Parts:
         self._directory, self._done = directory, done
         self._staging: str = job["staging"]
         self._output: str = job["output"]
+        self._kind: str = job["kind"]
 
     def name(self, partition: int) -> str:
         """The file of a part."""
         return os.path.join(self._staging, f"part-{partition:05}")
 
     def check(self) -> None:
-        """Forgets parts of an earlier run that are gone or have another length."""
-        if self._done.committed or not os.path.isdir(self._staging):
+        """Forgets parts of an earlier run that are gone or have another length, and makes their directory."""
+        if self._done.committed or self._has_name():
             return
+        os.makedirs(self._staging, exist_ok=True)
         _remove_unfinished(self._staging)
-        for number, size in list(self._done.part_bytes.items()):
-            name = self.name(number)
-            if not os.path.exists(name) or part_bytes(name) != size:
+        for number in list(self._done.part_bytes):
+            if not self._is_there(self._staging, number):
                 self._done.take(self._directory.note(event="part lost", number=number))
+
+    def _has_name(self) -> bool:
+        """Whether an earlier run was killed between the rename to the output and its line in the journal."""
+        if os.path.isdir(self._staging) or not self._done.part_bytes:
+            return False
+        return all(self._is_there(self._output, number) for number in self._done.part_bytes)
+
+    def _is_there(self, directory: str, number: int) -> bool:
+        name = os.path.join(directory, f"part-{number:05}")
+        return os.path.exists(name) and part_bytes(name) == self._done.part_bytes[number]
 
     def commit(self) -> Sum:
         """Gives the output its name, if its parts have the records that were mapped."""
         none = Sum(0, 0, 0)
         read = reduce(Sum.__add__, self._done.chunk_sums.values(), none)
         written = reduce(Sum.__add__, self._done.parts.values(), none)
+        if read != written and self._kind == "map_reduce":
+            raise errors.InvalidRequest(
+                f"pairs in and out differ: {read.records} in, {written.records} out: the functions gave different "
+                "pairs for the same records when some were mapped again\n  they must give the same pairs in the same "
+                "order each time: mend them, remove the job (ascot.cluster.remove) and start it again"
+            )
         if read != written:
             raise errors.InternalError(
                 f"records in and out differ: {read.records} in (checksum {read.checksum:032x}), {written.records} "
