@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ascot import _native, arguments, errors
+from ascot._native import bytes_text
 from ascot.cluster import registry
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
@@ -161,6 +162,7 @@ def start(
         memory = min(map(_usual_memory, nodes)) if given is None else _native.memory_bytes(given)
         workers = min(most_workers or 1 << 16, max(node.cpus for node in nodes))
         total, store = sum(size for size, _ in facts), max(node.store for node in nodes)
+        check_memory(nodes, memory)
         shape = shape_of(total, len(nodes), memory, store, workers, partitions)
         if functions is not None:
             shape = shape.with_functions()
@@ -277,7 +279,9 @@ def resume(
                         "resume(job, map=..., reduce=...)"
                     )
                 packed = Functions(map, reduce, combine, partition).packed()
-            return _run(Attempt(ray, discover(ray), opened, described, done, packed, report, began))
+            nodes = discover(ray)
+            check_memory(nodes, described["memory_per_node"])
+            return _run(Attempt(ray, nodes, opened, described, done, packed, report, began))
     finally:
         opened.close()
 
@@ -454,6 +458,21 @@ def _record_bytes(layout: Layout) -> int:
     if isinstance(layout, Integers | Floats):
         return int(layout.type[1:3]) // 8
     return 1
+
+
+def check_memory(nodes: list[Node], memory: int) -> None:
+    """Raises MemoryLimit if a node has less memory than a job may take there, by what Ray says of the node."""
+    smallest = min(nodes, key=lambda node: node.memory + node.store)
+    has = smallest.memory + smallest.store
+    # A node may be started without a word about its memory.
+    if smallest.memory and memory > has:
+        raise errors.MemoryLimit(
+            f"node {smallest.name} has {bytes_text(has)} of memory for Ray, and the job may take "
+            f"{bytes_text(memory)} on each node\n  ask for less "
+            "(memory_per_node=), or start Ray there with more (ray start --memory)",
+            given=memory,
+            needed=has,
+        )
 
 
 def _usual_memory(node: Node) -> int:
