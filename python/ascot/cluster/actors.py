@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -27,16 +28,30 @@ from ascot.cluster.chunks import ChunkSet
 from ascot.cluster.functions import Functions, PairMapper, memory_limit, pair_options, reduced
 from ascot.cluster.sampling import Sampler, Written, doing
 from ascot.cluster.transport import Transport, transport_of
-from ascot.errors import AscotError, FileError, FileMissing
+from ascot.errors import AscotError, Damaged, FileError, FileMissing
 
-__all__ = ["SPILLS", "UNFINISHED", "Worker", "Writer", "digest_of", "part_bytes", "remove_chunk", "remove_files"]
+__all__ = [
+    "SPILLS",
+    "UNFINISHED",
+    "Worker",
+    "Writer",
+    "digest_of",
+    "part_bytes",
+    "remove_chunk",
+    "remove_files",
+    "unfinished_name",
+]
 
 # The directory for spills of sorts, beside destinations.
 SPILLS = "sorting"
 # The sorted pairs of a partition, there, and a part that is not complete.
 PAIRS_FILE = "pairs-"
 UNFINISHED = ".unfinished"
+# A file of a node in a directory that several nodes may share; its name ends with the id of the node and the place
+# of the directory there.
+MARK = "seen-by-"
 BUFFER_BYTES = 1 << 20
+PEAK_SECONDS = 0.125
 
 
 def guarded(work: Callable[[], Any]) -> tuple[Any, AscotError | None]:
@@ -82,6 +97,11 @@ def remove_files(directory: str, pattern: str) -> None:
     for name in glob(os.path.join(escape(directory), pattern)):
         with suppress(OSError):
             os.unlink(name)
+
+
+def unfinished_name(output: str) -> str:
+    """A name for a part until it is complete, which no other process uses: one that was given up may still run."""
+    return f"{output}.{secrets.token_hex(4)}{UNFINISHED}"
 
 
 def part_bytes(name: str) -> int:
@@ -267,12 +287,13 @@ class Worker:
     def _reduce(self, options: dict[str, Any], partition: int, sort: Callable[[dict[str, Any]], Any]) -> Any:
         """Sorts the pairs of a partition to a file beside the spills, and reduces it to the output of `options`."""
         functions, output = self._own_functions(), options["output"]
-        pairs = os.path.join(options["temp"][0], f"{PAIRS_FILE}{partition:05}")
+        unfinished = unfinished_name(output)
+        pairs = os.path.join(options["temp"][0], f"{PAIRS_FILE}{partition:05}.{secrets.token_hex(4)}")
         result = sort({**pair_options(options), "output": pairs, "stable": True})
         try:
             with (
                 open(pairs, "rb", buffering=BUFFER_BYTES) as source,
-                open(output + UNFINISHED, "wb") as out,
+                open(unfinished, "wb") as out,
                 self._limit(),
             ):
                 for one in reduced(functions, source):
@@ -280,9 +301,9 @@ class Worker:
                 out.flush()
                 os.fsync(out.fileno())
                 result["file_bytes"] = out.tell()
-            os.rename(output + UNFINISHED, output)
+            os.rename(unfinished, output)
         finally:
-            for name in (pairs, output + UNFINISHED):
+            for name in (pairs, unfinished):
                 with suppress(OSError):
                     os.unlink(name)
         return result

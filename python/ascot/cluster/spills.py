@@ -36,6 +36,7 @@ from ascot.cluster.actors import (
     part_bytes,
     remove_chunk,
     remove_files,
+    unfinished_name,
 )
 from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
 from ascot.errors import AscotError, FileMissing
@@ -274,7 +275,7 @@ class SpillWorker(Worker):
         for spills in options["temp"]:
             os.makedirs(spills, mode=0o700, exist_ok=True)
         reserve_descriptors(SOURCE_DESCRIPTORS * len(sources) + OTHER_DESCRIPTORS)
-        unfinished = output + UNFINISHED
+        unfinished = unfinished_name(output)
         with ExitStack() as stack:
             ends = [stack.enter_context(piped()) for _ in sources]
             own["inputs"] = [path_of(read) for read, _ in ends]
