@@ -71,10 +71,17 @@ def digest_of(sizes: Iterable[int]) -> str:
 
 
 class Peaks:
-    """The most memory of a process, looked at after each call. Pages shared with other processes do not count."""
+    """The most memory of a process. A thread looks at it eight times a second, also while native code runs. Pages
+    shared with other processes do not count."""
 
     def __init__(self) -> None:
         self.bytes = 0
+        Thread(target=self._run, name="ascot peaks", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            sleep(PEAK_SECONDS)
+            self.look()
 
     def look(self) -> None:
         """Looks at the memory that the process has now."""
