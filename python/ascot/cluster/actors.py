@@ -375,12 +375,23 @@ class Writer:
     def remove(self, number: int, directory: str) -> Any:
         """Removes a destination, if it is on this node."""
 
+        is_ours = os.path.basename(os.path.dirname(directory)) == f"ascot-cluster-{self._job.hex()}"
+
         def removed() -> None:
             files = self._open.pop(number, None)
-            if files is None and _is_destination(directory):
-                files = _native.PartitionFiles(directory, self._job, number)
-            if files is not None:
-                files.remove()
+            try:
+                if files is None and _is_destination(directory):
+                    files = _native.PartitionFiles(directory, self._job, number)
+                if files is not None:
+                    files.remove()
+            except Damaged:
+                if not is_ours:
+                    raise
+            if is_ours and os.path.isdir(directory):
+                # A log that cannot be read, or is cut short, does not name all files; their own names do.
+                for pattern in ("partition-*", "batches"):
+                    remove_files(directory, pattern)
+                os.rmdir(directory)
 
         return guarded(removed)
 

@@ -298,35 +298,50 @@ def remove(job: PathLike, *, address: str | None = None) -> None:
     """Removes a job that will not be continued: its files on the nodes of the cluster, its parts and its directory.
 
     `address` is that of the cluster, by default the one that the job began with. Files on nodes that are gone stay
-    there.
+    there. If the disk of a node does not let go of files, FileError names the node once all others are removed.
     """
     arguments.maybe(arguments.text, "address", address)
     opened, described, done = JobDirectory.open(os.path.abspath(arguments.path("job", job)))
     try:
         with connected(described["address"] if address is None else address) as ray:
-            places = [(one.number, one.directory) for one in done.destinations.values()]
-            for node in discover(ray):
-                node.place_writer(described["job"], described["shuffle"])
-                if described["shuffle"] == "pull":
-                    call = node.writer.remove_chunks.remote(sorted(done.spill_places))
-                else:
-                    call = node.writer.clean.remote(places)
-                try:
-                    _, error = node.answer(call, START_SECONDS)
-                except ray.exceptions.RayError as lost:
-                    error = errors.AscotError(
-                        f"node {node.name} does not answer: {first_line(lost)}\n  remove the job again once it does, "
-                        "or when Ray has noticed that it is gone"
-                    )
-                node.end()
-                if error is not None:
-                    raise error
+            silent, stayed = _remove_from_nodes(ray, described, done)
+        if silent:
+            raise errors.AscotError(
+                f"{'; '.join(silent)}\n  remove the job again once all nodes answer, or when Ray has noticed that "
+                "they are gone"
+            )
         if not done.committed:
             remove_parts(described["staging"])
         opened.remove()
         registry.forget(described["job"])
+        if stayed:
+            raise errors.FileError(
+                f"the job is removed, but files on nodes stay: {'; '.join(stayed)}\n  remove the directories "
+                f"ascot-cluster-{described['job']} there once the disks allow it"
+            )
     finally:
         opened.close()
+
+
+def _remove_from_nodes(ray: Any, described: dict[str, Any], done: Progress) -> tuple[list[str], list[str]]:
+    """Removes the files of a job from all nodes. Returns the nodes that do not answer, and those whose files stay,
+    with the reasons."""
+    places = [(one.number, one.directory) for one in done.destinations.values()]
+    silent, stayed = [], []
+    for node in discover(ray):
+        node.place_writer(described["job"], described["shuffle"])
+        if described["shuffle"] == "pull":
+            call = node.writer.remove_chunks.remote(sorted(done.spill_places))
+        else:
+            call = node.writer.clean.remote(places)
+        try:
+            _, error = node.answer(call, START_SECONDS)
+            if error is not None:
+                stayed.append(f"node {node.name}: {str(error).splitlines()[0]}")
+        except ray.exceptions.RayError as lost:
+            silent.append(f"node {node.name} does not answer: {first_line(lost)}")
+        node.end()
+    return silent, stayed
 
 
 class Attempt(NamedTuple):
