@@ -24,8 +24,10 @@ from typing import Any
 
 from ascot import _native, errors
 from ascot.cluster.actors import SPILLS
+from ascot.cluster.attempts import Attempts
 from ascot.cluster.calls import Call, Calls
 from ascot.cluster.chunks import ChunkSet, ranges_of
+from ascot.cluster.cleaning import REMOVE_SECONDS, clean_nodes
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.manifest import Destination, JobDirectory, Progress, Sum, spans_of
 from ascot.cluster.nodes import Node, all_answers
@@ -43,9 +45,9 @@ SAMPLES_PER_PARTITION = 256
 SAMPLES_MAX = 1 << 20
 # Chunks that are sampled at most: one place in a chunk is as good as one in another.
 SAMPLED_CHUNKS_MAX = 1 << 12
-# A chunk or a partition that fails so often is not tried again.
-ATTEMPTS_MAX = 6
-REMOVE_SECONDS = 60
+# Why a chunk or a partition failed: its process ended, or a connection to a writer.
+ENDED = "the process that worked on it ended"
+CONNECTION = "the connection to node "
 
 
 class Driver:
@@ -591,5 +593,4 @@ class Driver:
         if calls:
             self._ray.wait(calls, num_returns=len(calls), timeout=REMOVE_SECONDS)
         places = self._ray.put([(one.number, one.directory) for one in self._done.destinations.values()])
-        calls = [node.writer.clean.remote(places) for node in self._fleet.nodes]
-        self._ray.wait(calls, num_returns=len(calls), timeout=REMOVE_SECONDS)
+        clean_nodes(self._ray, self._fleet, lambda node: node.writer.clean.remote(places))

@@ -1,6 +1,7 @@
 """The nodes that take part in a job: starting their actors, finding out which are lost, and replacing processes.
 
     a process is killed     another one takes its place on the node; a writer finds its batches in its files
+    a process hangs         it does not answer, or does not run, for a minute: the same
     a node is lost          no actor of it answers, or no process can be started there: it is excluded
     a disk reports errors   the node is excluded
 
@@ -38,6 +39,8 @@ class Fleet:
         self.nodes = nodes
         # Excluded nodes, each with the reason.
         self.lost: list[tuple[str, str]] = []
+        self.excluded: list[Node] = []
+        self._volumes: list[Volume] = []
         self._job: str = job["job"]
         self._workers: int = job["shape"]["workers"]
         # Counts exclusions and replacements of workers.
@@ -58,7 +61,7 @@ class Fleet:
         if self._functions is not None:
             self._functions = self._ray.put(self._functions)
         for node in self.nodes:
-            self._place_writer(node)
+            self.place_writer(node)
             count = min(self._workers, node.cpus)
             node.workers = [node.place_worker(self._shuffle, self._settings, self._functions) for _ in range(count)]
         facts = self._answers(lambda node: node.workers[0].facts.remote())
@@ -77,7 +80,8 @@ class Fleet:
                     "  put the inputs on storage that all nodes share"
                 )
 
-    def _place_writer(self, node: Node) -> None:
+    def place_writer(self, node: Node) -> None:
+        """Starts the writer of a node."""
         node.place_writer(self._job, self._shuffle, self._secret, self._batch_bytes)
 
     def _answers(self, call: Callable[[Node], Any]) -> list[tuple[Node, Any]]:
@@ -137,6 +141,7 @@ class Fleet:
         self.nodes.remove(node)
         self.changes += 1
         self.lost.append((node.name, reason))
+        self.excluded.append(node)
         node.end()
         if not self.nodes:
             raise errors.AscotError(f"no node is left: the last one was excluded: {node.name}: {reason}")
@@ -167,7 +172,7 @@ class Fleet:
             writer_died = node.writer in dead
             if writer_died:
                 self._ray.kill(node.writer)
-                self._place_writer(node)
+                self.place_writer(node)
                 node.answer(node.writer.account.remote(), START_SECONDS)
         except self._ray.exceptions.RayError as error:
             self.exclude(node, f"no process can be started there: {first_line(error)}")

@@ -29,7 +29,8 @@ from typing import Any
 from ascot import _native, errors
 from ascot.cluster.actors import SPILLS, remove_chunk
 from ascot.cluster.calls import Call, Calls
-from ascot.cluster.driver import REMOVE_SECONDS, Driver
+from ascot.cluster.cleaning import clean_nodes
+from ascot.cluster.driver import Driver
 from ascot.cluster.manifest import Span, Sum
 from ascot.cluster.nodes import START_SECONDS, Node
 from ascot.cluster.parts import CHUNKS
@@ -373,6 +374,9 @@ class PullDriver(Driver):
         """Removes the chunks, also those of lost nodes that others see."""
         if self._job["views"] and self._done.committed:
             return
-        for node in self._fleet.nodes:
-            own = sorted(self._done.spill_places | set(self._places(node)))
-            self._ray.wait([node.writer.remove_chunks.remote(own)], timeout=REMOVE_SECONDS)
+        spills = self._done.spill_places
+        clean_nodes(
+            self._ray,
+            self._fleet,
+            lambda node: node.writer.remove_chunks.remote(sorted(spills | set(self._places(node)))),
+        )
