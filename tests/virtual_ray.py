@@ -168,6 +168,15 @@ class VirtualWorker:
     def process(self):
         return 1
 
+    def mark(self, token):
+        self.token = token
+
+    def marks(self):
+        return [[self.token]]
+
+    def unmark(self, token):
+        pass
+
     def inputs(self, paths):
         return digest_of([self.world.input_bytes[path] for path in paths]), None
 

@@ -171,11 +171,7 @@ class Worker:
 
     def facts(self) -> dict[str, Any]:
         """Versions, and the directories for temporary files with their volume and its free bytes."""
-        given = self._settings["options"]["temp"]
-        usual = os.environ.get("ASCOT_TMPDIR") or os.environ.get("TMPDIR") or self._settings["usual_temp"]
-        volumes = []
-        for directory in given or [usual or tempfile.gettempdir()]:
-            volumes.append(guarded(partial(_volume, directory)))
+        volumes = [guarded(partial(_volume, directory)) for directory in self._temp()]
         return {
             "ascot": _native.__version__,
             "python": ".".join(map(str, sys.version_info[:2])),
@@ -183,6 +179,38 @@ class Worker:
             "volumes": volumes,
             "functions": None if self._packed is None else guarded(self._own_functions)[1],
         }
+
+    def mark(self, token: str) -> None:
+        """Leaves a file in each directory for temporary files, by which others see that they share it."""
+        for place, directory in enumerate(self._job_directories()):
+            with suppress(OSError):
+                os.makedirs(directory, mode=0o700, exist_ok=True)
+                open(os.path.join(directory, f"{MARK}{token}-{place}"), "wb").close()
+
+    def marks(self) -> list[list[str]]:
+        """The files that nodes left in each of the directories."""
+        found = []
+        for directory in self._job_directories():
+            with suppress(OSError):
+                found.append(sorted(name for name in os.listdir(directory) if name.startswith(MARK)))
+                continue
+            found.append([])
+        return found
+
+    def unmark(self, token: str) -> None:
+        """Removes its own files again."""
+        for place, directory in enumerate(self._job_directories()):
+            remove_files(directory, f"{MARK}{token}-{place}")
+            with suppress(OSError):
+                os.rmdir(directory)
+
+    def _job_directories(self) -> list[str]:
+        return [os.path.join(one, f"ascot-cluster-{self._settings['job']}") for one in self._temp()]
+
+    def _temp(self) -> list[str]:
+        given: list[str] = self._settings["options"]["temp"]
+        usual = os.environ.get("ASCOT_TMPDIR") or os.environ.get("TMPDIR") or self._settings["usual_temp"]
+        return given or [usual or tempfile.gettempdir()]
 
     def process(self) -> int:
         """The number of its process."""
@@ -408,6 +436,7 @@ class Writer:
             failed = [error for _, error in (self.remove(*one) for one in destinations) if error is not None]
             for parent in {os.path.dirname(directory) for _, directory in destinations}:
                 spills = os.path.join(parent, SPILLS)
+                remove_files(parent, MARK + "*")
                 _native.remove_leftovers([spills])
                 remove_files(spills, PAIRS_FILE + "*")
                 for one in (spills, parent):

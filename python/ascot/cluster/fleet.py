@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from secrets import token_bytes
-from typing import Any
+from typing import Any, NamedTuple
 
 from ascot import _native, errors
 from ascot._native import bytes_text
@@ -28,6 +28,17 @@ UNAVAILABLE_SECONDS = 8.0
 LATE_SECONDS = 30.0
 PING_SECONDS = 2.0
 PAUSE_SECONDS = 0.2
+
+
+class Volume(NamedTuple):
+    """The volume of a directory for temporary files: the id of the node and the place of the directory there, the
+    host, the number of the volume on it, and its free bytes."""
+
+    node: str
+    place: int
+    host: str
+    device: int
+    free: int
 
 
 class Fleet:
@@ -96,7 +107,6 @@ class Fleet:
 
     def _take_facts(self, facts: list[tuple[Node, Any]]) -> None:
         check_versions([(node.name, told["ascot"]) for node, told in facts], _native.__version__)
-        volumes: dict[tuple[str, int], int] = {}
         for node, told in facts:
             if told["functions"] is not None:
                 raise errors.InvalidRequest(f"node {node.name}: {told['functions']}") from told["functions"]
@@ -108,19 +118,29 @@ class Fleet:
                     )
                 directory, device, free = volume
                 node.temp.append(directory)
-                volumes[told["host"], device] = free
-        self.free_bytes = sum(volumes.values())
+                self._volumes.append(Volume(node.id, len(node.temp) - 1, told["host"], device, free))
 
     def check_space(self, needed: int) -> None:
         """Raises NoSpace if the volumes for temporary files do not hold so many bytes."""
-        if self.free_bytes < needed:
+        free = self._free_bytes()
+        if free < needed:
             raise errors.NoSpace(
-                f"the volumes for temporary files of all nodes have {bytes_text(self.free_bytes)} left, and the job "
+                f"the volumes for temporary files of all nodes have {bytes_text(free)} left, and the job "
                 f"needs {bytes_text(needed)}\n  free some space, or name other directories (temp=)",
                 filename=self.nodes[0].temp[0],
                 needed=needed,
-                free=self.free_bytes,
+                free=free,
             )
+
+    def _free_bytes(self) -> int:
+        """Free bytes of all volumes. A host tells its volumes apart; one that several hosts share is that of a
+        directory in which a node sees the marks of others."""
+        if len({one.host for one in self._volumes}) == 1:
+            return free_bytes(self._volumes, {})
+        self._answers(lambda node: node.workers[0].mark.remote(node.id))
+        marks = dict(self._answers(lambda node: node.workers[0].marks.remote()))
+        self._answers(lambda node: node.workers[0].unmark.remote(node.id))
+        return free_bytes(self._volumes, {node.id: found for node, found in marks.items()})
 
     def begin(self, bounds: Any) -> list[Node]:
         """Prepares all workers for mapping. Returns the nodes that do not answer."""
@@ -223,6 +243,24 @@ def _began(answers: list[Any], lost: Any) -> bool:
         if error is not None:
             raise error
     return True
+
+
+def free_bytes(volumes: list[Volume], marks: dict[str, list[list[str]]]) -> int:
+    """Free bytes of volumes, each counted once. `marks` are the files that each node sees in its directories: those
+    with the same ones are the same directory."""
+    shared: dict[str, tuple[str, int]] = {}
+    same: dict[tuple[str, int], tuple[str, int]] = {}
+    counted: dict[tuple[str, int], int] = {}
+    for one in volumes:
+        found = marks.get(one.node, [])
+        seen = found[one.place] if one.place < len(found) else []
+        # The first node that was met with one of these marks stands for all of them.
+        own = (one.host, one.device)
+        key = next((shared[mark] for mark in seen if mark in shared), same.get(own, own))
+        shared.update(dict.fromkeys(seen, key))
+        same[own] = key
+        counted[key] = min(one.free, counted.get(key, one.free))
+    return sum(counted.values())
 
 
 def check_versions(nodes: list[tuple[str, str]], own: str) -> None:

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 from ascot import _native
 from ascot.cluster.actors import (
     BUFFER_BYTES,
+    MARK,
     SPILLS,
     UNFINISHED,
     Worker,
@@ -425,6 +426,7 @@ class SpillServer(Writer):
                     for name in os.listdir(place):
                         remove_chunk(os.path.join(place, name))
                 spills = os.path.join(os.path.dirname(place), SPILLS)
+                remove_files(os.path.dirname(place), MARK + "*")
                 if os.path.isdir(spills):
                     _native.remove_leftovers([spills])
                     remove_files(spills, "*" + UNFINISHED)
