@@ -296,7 +296,7 @@ class VirtualWriter:
         return {"writing": 1.0, "bytes": 0, "peak": 1 << 27, "written": (0, 0.0)}
 
     def samples(self, processes):
-        return 0.0, []
+        return 0.0, [], {}
 
     def seconds(self, name, arguments):
         return CALL_SECONDS

@@ -19,7 +19,7 @@ from functools import partial
 from glob import escape, glob
 from hashlib import sha256
 from socket import gethostname
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any
 
@@ -468,10 +468,11 @@ class Writer:
             if size:
                 self._written.add(size)
 
-    def samples(self, processes: list[int]) -> tuple[float, list[list[float]]]:
-        """The time of this moment and the samples since the last call; those to come are also of these processes."""
+    def samples(self, processes: list[int]) -> tuple[float, list[list[float]], dict[int, float]]:
+        """The time of this moment and the samples since the last call, and which processes have not run for how many
+        seconds. Those to come are also of these processes."""
         self._sampler.watch(processes)
-        return self._sampler.taken()
+        return *self._sampler.taken(), self._sampler.still()
 
 
 def _is_destination(directory: str) -> bool:

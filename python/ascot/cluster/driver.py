@@ -81,9 +81,9 @@ class Driver:
         self._routes = Routes(ray, done, self._writers)
         # Bytes of chunks that are mapped.
         self._mapped = 0
-        self._attempts: dict[tuple[str, int], int] = {}
-        # Why the last connection ended, if one did.
-        self._connection_fault = ""
+        self._attempts = Attempts(self._spans)
+        # The calls of the phase.
+        self._running = Calls(ray, fleet)
         self._phases: list[Phase] = []
         self._is_mapping = False
         self._mapped_again = self._sent_again = self._sorted_again = self._repeated = 0
@@ -134,6 +134,14 @@ class Driver:
             self._report(phase, done, self._total, rate, detail, "", None, share)
         for node in self._watch.asked_to_exclude():
             self._exclude(node, "a user asked for it")
+        for node, processes in self._watch.stopped():
+            self._fleet.end_workers(node, processes)
+        for node in self._watch.silent():
+            self._repair(node, self._running)
+
+    def _begin_calls(self) -> Calls:
+        self._running = Calls(self._ray, self._fleet)
+        return self._running
 
     def _phase(self, name: str, shares: Shares) -> Phase:
         """A phase until this moment."""
@@ -169,7 +177,7 @@ class Driver:
         whole = sum(self._spans[number].end - self._spans[number].start for number in chosen)
         found: dict[int, bytes] = {}
         queue = deque(chosen)
-        running = Calls(self._ray, self._fleet)
+        running = self._begin_calls()
         while True:
             for node, worker in running.idle():
                 if queue:
@@ -361,7 +369,7 @@ class Driver:
         self._mapped = sum(self._spans[chunk].bytes for chunk in self._done.chunk_sums)
         for node in self._fleet.begin(self._bounds):
             self._repair(node)
-        running = Calls(self._ray, self._fleet)
+        running = self._begin_calls()
         while True:
             for node, worker in running.idle():
                 self._map_next(node, worker, queue, running)
@@ -502,7 +510,7 @@ class Driver:
                 node = self._nodes[self._owner[partition]]
                 queues.setdefault(node.id, deque()).append(partition)
         shares = Shares()
-        running = Calls(self._ray, self._fleet)
+        running = self._begin_calls()
         while True:
             for node, worker in running.idle():
                 self._sort_next(node, worker, queues.get(node.id, deque()), running)

@@ -78,7 +78,8 @@ class Fleet:
         facts = self._answers(lambda node: node.workers[0].facts.remote())
         self._take_facts(facts)
         for node, found in self._answers(lambda node: [worker.process.remote() for worker in node.workers]):
-            node.processes.update(found)
+            for worker, process in zip(node.workers, found, strict=True):
+                node.know(worker, process)
         paths, own = self._ray.put(self._inputs), digest_of(sizes)
         for node, (seen, error) in self._answers(lambda node: node.workers[0].inputs.remote(paths)):
             if error is not None:
@@ -186,7 +187,7 @@ class Fleet:
             for worker in [one for one in node.workers if one in dead]:
                 self._ray.kill(worker)
                 made = node.place_worker(self._shuffle, self._settings, self._functions)
-                node.processes.add(node.answer(made.process.remote(), START_SECONDS))
+                node.know(made, node.answer(made.process.remote(), START_SECONDS))
                 node.workers[node.workers.index(worker)] = made
                 replaced.append(made)
             writer_died = node.writer in dead
@@ -198,6 +199,12 @@ class Fleet:
             self.exclude(node, f"no process can be started there: {first_line(error)}")
             return False, []
         return writer_died, replaced
+
+    def end_workers(self, node: Node, processes: list[int]) -> None:
+        """Ends workers by their processes, also those that are stopped. Their calls fail, and others replace them."""
+        for worker in node.workers:
+            if node.process_of.get(worker) in processes:
+                self._ray.kill(worker)
 
     def _dead(self, actors: list[Any], busy: set[Any]) -> list[Any]:
         """Those that are dead, or do not answer in time. Those that are busy answer late and are not dead."""

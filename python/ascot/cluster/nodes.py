@@ -155,6 +155,7 @@ class Node:
         self.temp: list[str] = []
         # Those of workers, also of some that have ended.
         self.processes: set[int] = set()
+        self.process_of: dict[Any, int] = {}
 
     def __repr__(self) -> str:
         return f"<node {self.id[:8]} at {self.address}>"
@@ -191,6 +192,11 @@ class Node:
     def answer(self, call: Any, seconds: float = ANSWER_SECONDS) -> Any:
         """The answer of an actor of this node. Raises RayError if there is none in time."""
         return self._ray.get(call, timeout=seconds)
+
+    def know(self, worker: Any, process: int) -> None:
+        """Takes in the process of a worker."""
+        self.processes.add(process)
+        self.process_of[worker] = process
 
     def end(self) -> None:
         """Ends the actors."""

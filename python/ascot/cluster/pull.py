@@ -118,7 +118,7 @@ class PullDriver(Driver):
         for node in list(self._fleet.nodes):
             self._ask(node, node.writer.prepare.remote(self._places(node)))
         queues = self._queues(missing)
-        running = Calls(self._ray, self._fleet)
+        running = self._begin_calls()
         while True:
             for node, worker in running.idle():
                 chunk = self._next_chunk(node, queues)
@@ -236,7 +236,7 @@ class PullDriver(Driver):
             return
         queue = deque(self._missing_parts())
         shares = Shares()
-        running = Calls(self._ray, self._fleet)
+        running = self._begin_calls()
         while True:
             for node, worker in running.idle():
                 if queue and not self._is_stale:

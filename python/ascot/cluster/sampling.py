@@ -24,6 +24,8 @@ SAMPLE_SECONDS = 1.0
 # Looks at the states of workers for each sample.
 LOOKS = 8
 SAMPLES_KEPT = 256
+# A process without processor time for so long may be stopped; one of Ray uses some all the time.
+STILL_SECONDS = 3.0
 # The name of a thread has at most 15 bytes.
 PREFIX = "ascot:"
 # States in which a worker works; in any other one without the prefix it has no call.
@@ -67,6 +69,9 @@ class Process:
         self._place = f"/proc/{number}/"
         self.seconds = self.read = self.written = 0.0
         self.memory = 0
+        # For how long it used no processor: that of Ray's threads is used also by one that waits.
+        self.still_seconds = 0.0
+        self._looked = monotonic()
         self.look()
 
     def state(self) -> str:
@@ -80,11 +85,18 @@ class Process:
         fields = _read(self._place + "stat").rpartition(")")[2].split()
         if len(fields) > 12:
             self.seconds = (int(fields[11]) + int(fields[12])) / TICKS
+        self._look_at_rest(self.seconds == before[0] and len(fields) > 12 and fields[0] not in ("Z", "X"))
         sizes = _read(self._place + "statm").split()
         self.memory = (int(sizes[1]) - int(sizes[2])) * PAGE if sizes else 0
         moved = self.moved()
         self.read, self.written = moved if moved is not None else before[1:]
         return self.seconds - before[0], self.read - before[1], self.written - before[2]
+
+    def _look_at_rest(self, is_still: bool) -> None:
+        # While the process that looks does not run itself, it learns nothing of others.
+        elapsed = min(monotonic() - self._looked, 2 * SAMPLE_SECONDS)
+        self._looked = monotonic()
+        self.still_seconds = self.still_seconds + elapsed if is_still else 0.0
 
     def moved(self) -> tuple[int, int] | None:
         """Bytes that it read from and wrote to storage; None where the system does not tell."""
@@ -206,6 +218,12 @@ class Sampler:
             rows = self._series.rows()
             self._series = Series(SAMPLES_KEPT)
         return monotonic(), rows
+
+    def still(self) -> dict[int, float]:
+        """The workers that are there and have used no processor for some seconds, and for how many."""
+        with self._lock:
+            found = {number: worker.still_seconds for number, worker in self._workers.items()}
+        return {number: seconds for number, seconds in found.items() if seconds >= STILL_SECONDS}
 
     def written(self) -> tuple[int, float]:
         """Bytes that workers wrote, and the seconds from the first to the last buffer, since the last call."""

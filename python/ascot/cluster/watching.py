@@ -45,6 +45,8 @@ WRITING_SHARE = 0.05
 ANSWER_SECONDS = 0.3
 # A node that has not answered for so long is silent.
 SILENT_SECONDS = 5.0
+# A process that has not answered, or has not run, for so long may hang, and the driver looks at it.
+HUNG_SECONDS = 60.0
 # Samples of all nodes together, and the bounds for one of them.
 SAMPLES_OF_ALL, SAMPLES_MIN, SAMPLES_MAX = 1 << 16, 64, 512
 # Lines of the log: of chunks and parts, of which there are many, and of all other events.
@@ -68,9 +70,12 @@ class Watch:
         most = max(SAMPLES_MIN, min(SAMPLES_MAX, SAMPLES_OF_ALL // max(1, count)))
         self.series: dict[str, Series] = {node.name: Series(most) for node in self._everyone}
         self._answered = {node.name: time.monotonic() for node in self._everyone}
+        # When the driver was told that a node is silent, and the processes of each node that have not run.
+        self._told = dict(self._answered)
+        self._still: dict[str, dict[int, float]] = {}
         # How far the clock of each node is behind that of this process.
         self._apart: dict[str, float] = {}
-        self._calls: dict[str, tuple[Node, Any]] = {}
+        self._calls: dict[str, tuple[Node, Any, Any]] = {}
         self.began, self._began_at = time.monotonic(), time.time()
         self._progress: dict[str, Any] = {"phase": "start", "detail": "", "done_bytes": 0, "bytes_per_s": 0.0,
                                           "share": 0.0}  # fmt: skip
@@ -167,6 +172,28 @@ class Watch:
             else:
                 yield found[0]
 
+    def silent(self) -> list[Node]:
+        """The nodes that have not answered for HUNG_SECONDS. One that stays silent is told again after as long."""
+        now = time.monotonic()
+        found = []
+        for node in self._fleet.nodes:
+            last = max(self._answered[node.name], self._told[node.name])
+            if now - last >= HUNG_SECONDS:
+                self._told[node.name] = now
+                self.event(f"node {node.name} has not answered for {now - self._answered[node.name]:.0f} s")
+                found.append(node)
+        return found
+
+    def stopped(self) -> list[tuple[Node, list[int]]]:
+        """The processes of workers that have not run for HUNG_SECONDS, with their nodes."""
+        found = []
+        for node in self._fleet.nodes:
+            still = self._still.get(node.name, {})
+            if any(seconds >= HUNG_SECONDS for seconds in still.values()):
+                found.append((node, [number for number, seconds in still.items() if seconds >= HUNG_SECONDS]))
+                self._still[node.name] = {}
+        return found
+
     def _requests(self) -> list[str]:
         return sorted(glob(os.path.join(escape(self._directory.path), REQUESTS)))
 
@@ -213,19 +240,24 @@ class Watch:
         for node in list(self._fleet.nodes):
             writer = node.writer
             if writer is not None and node.name not in self._calls:
-                self._calls[node.name] = node, writer.samples.remote(list(node.processes))
+                self._calls[node.name] = node, writer, writer.samples.remote(list(node.processes))
+        # A writer that was replaced because it hung may never answer.
+        for name, (node, writer, _) in list(self._calls.items()):
+            if node.writer is not writer:
+                del self._calls[name]
         if not self._calls:
             return
-        waiting = [call for _, call in self._calls.values()]
+        waiting = [call for _, _, call in self._calls.values()]
         ready, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=ANSWER_SECONDS)
-        for name, (node, call) in list(self._calls.items()):
+        for name, (node, _, call) in list(self._calls.items()):
             if call not in ready:
                 continue
             del self._calls[name]
             with suppress(self._ray.exceptions.RayError):
                 self._take(node, *self._ray.get(call))
 
-    def _take(self, node: Node, now: float, rows: list[list[float]]) -> None:
+    def _take(self, node: Node, now: float, rows: list[list[float]], still: dict[int, float]) -> None:
+        self._still[node.name] = still
         came = self._answered[node.name] = time.monotonic()
         # The answer that came fastest tells best how far the clocks are apart.
         apart = self._apart[node.name] = min(came - now, self._apart.get(node.name, came - now))
