@@ -202,19 +202,15 @@ class Driver:
 
     # ---------------------------------------------------------------- calls of workers
 
-    def _again(self, kind: str, number: int, queue: deque[int], running: Calls) -> None:
-        """Puts a chunk or a partition that failed into the queue."""
-        attempts = self._attempts[kind, number] = self._attempts.get((kind, number), 0) + 1
-        if attempts >= ATTEMPTS_MAX and self._connection_fault:
-            raise errors.AscotError(
-                f"{kind} {number} failed {attempts} times: {self._connection_fault}\n  let nodes open connections to "
-                "all ports of each other, or send records by calls of Ray (transport='ray')"
-            )
-        if attempts >= ATTEMPTS_MAX:
-            raise errors.AscotError(
-                f"{kind} {number} failed {attempts} times\n  the processes that worked on it ended: look at the logs "
-                "of Ray (/tmp/ray/session_latest/logs), and whether the nodes have enough memory"
-            )
+    def _again(self, kind: str, number: int, queue: deque[int], running: Calls, reason: str = ENDED) -> None:
+        """Puts a chunk or a partition into the queue whose process or connection failed."""
+        self._attempts.failed(kind, number, reason, is_connection=reason.startswith(CONNECTION))
+        queue.append(number)
+        running.offer_again()
+
+    def _make_again(self, kind: str, number: int, queue: deque[int], running: Calls, reason: str) -> None:
+        """Puts a chunk or a partition into the queue whose bytes were damaged or lost with a node."""
+        self._attempts.damaged(kind, number, reason)
         queue.append(number)
         running.offer_again()
 
@@ -429,10 +425,12 @@ class Driver:
             self._mapped += 0 if is_again else self._spans[chunk].bytes
         times = {name: told[name] for name in ("reading", "grouping", "blocked", "memory")}
         shares.add(call.node, self._spans[chunk].bytes, **times)
-        for number, fault in failed.items():
-            self._take_fault(number, fault, running)
+        faults = [one for number, fault in failed.items() if (one := self._take_fault(number, fault, running))]
         if self._routes.of_chunk(chunk):
-            self._again("chunk", chunk, queue, running)
+            if faults:
+                self._again("chunk", chunk, queue, running, faults[-1])
+            else:
+                self._make_again("chunk", chunk, queue, running, "its batches were damaged, or lost with a node")
 
     def _is_again(self, chunk: int, own: Sum) -> bool:
         """Whether a chunk that was mapped had been mapped before."""
@@ -447,19 +445,17 @@ class Driver:
             )
         return True
 
-    def _take_fault(self, number: int, fault: BaseException, running: Calls) -> None:
-        """A writer did not append a batch."""
+    def _take_fault(self, number: int, fault: BaseException, running: Calls) -> str:
+        """A writer did not append a batch. Returns the fault of its connection, if the node is not excluded."""
         node = self._nodes.get(number)
-        if node is None or node not in self._fleet.nodes:
-            return
-        if isinstance(fault, errors.Damaged):
-            # The batch was damaged on its way: the chunk is mapped again.
-            return
+        if node is None or node not in self._fleet.nodes or isinstance(fault, errors.Damaged):
+            # A batch that was damaged on its way is made again with its chunk.
+            return ""
         if isinstance(fault, errors.AscotError):
             self._exclude(node, str(fault).splitlines()[0])
-        else:
-            self._connection_fault = f"to node {node.name}: {fault}"
-            self._repair(node, running)
+            return ""
+        self._repair(node, running)
+        return f"{CONNECTION}{node.name}: {fault}" if node in self._fleet.nodes else ""
 
     def _end_mapping(self, shares: Shares) -> None:
         own: dict[Node, list[int]] = {}
@@ -561,7 +557,7 @@ class Driver:
         event["file_bytes"] = result.get("file_bytes", result["bytes_out"])
         self._done.take(self._directory.note_later(event="part", number=call.number, **event))
         # At most so much was sorted when workers or nodes ended.
-        self._sorted_again += event["bytes"] * self._attempts.get(("partition", call.number), 0)
+        self._sorted_again += event["bytes"] * self._attempts.count("partition", call.number)
         shares.add(call.node, event["bytes"], sorting=seconds)
         reducing = max(0.0, seconds - result["seconds"]) if self._job["kind"] == "map_reduce" else 0.0
         shares.add_passes(result["passes"], reducing)
@@ -575,7 +571,7 @@ class Driver:
         name = str(getattr(error, "filename", None) or "")
         if not any(name.startswith(self._place(directory) + os.sep) for directory in call.node.temp):
             raise error
-        self._again("partition", call.number, deque(), running)
+        self._make_again("partition", call.number, deque(), running, str(error).splitlines()[0])
         is_missing = isinstance(error, errors.FileMissing)
         destination = self._done.destinations[self._owner[call.number]]
         if isinstance(error, errors.Damaged) or (is_missing and self._has(call.node, destination)):

@@ -177,14 +177,14 @@ class PullDriver(Driver):
         told, error = answer
         if error is not None:
             self._take_fault_of(call.node, error)
-            self._again("chunk", call.number, queue, running)
+            self._make_again("chunk", call.number, queue, running, str(error).splitlines()[0])
             return
         chunk = call.number
         own = Sum(told["records_in"], told["bytes_in"], int(told["checksum"], 16))
         self._is_again(chunk, own)
         shares.add(call.node, self._spans[chunk].bytes, grouping=told["seconds"])
         if call.node not in self._fleet.nodes and not self._job["views"]:
-            self._again("chunk", chunk, queue, running)
+            self._make_again("chunk", chunk, queue, running, "its node was excluded")
             return
         place = {"node": call.node.id, "directory": told["directory"], "check": told["check"]}
         sums = {"records": own.records, "bytes": own.bytes, "sum": told["checksum"]}
@@ -309,11 +309,11 @@ class PullDriver(Driver):
         result, error = answer
         if error is not None:
             self._take_fault_of(call.node, error)
-            self._again("partition", call.number, deque(), running)
+            self._make_again("partition", call.number, deque(), running, str(error).splitlines()[0])
             self._is_stale = True
             return
         if "faults" in result:
-            self._again("partition", call.number, deque(), running)
+            self._take_failed_merge(call, result["faults"], running)
             self._is_stale = True
             for name, fault in result["faults"]:
                 node = self._groups[name]
@@ -329,12 +329,22 @@ class PullDriver(Driver):
         event = {"records": result["records_out"], "bytes": result["bytes_out"], "sum": result["checksum"]}
         event["file_bytes"] = result["file_bytes"]
         self._done.take(self._directory.note(event="part", number=call.number, **event))
-        attempts = self._attempts.get(("partition", call.number), 0)
+        attempts = self._attempts.count("partition", call.number)
         self._sorted_again += event["bytes"] * attempts
         self._sent_again += result["fetched"] * attempts
         shares.add(call.node, event["bytes"], sorting=result["took"])
         reducing = max(0.0, result["took"] - result["seconds"]) if self._job["kind"] == "map_reduce" else 0.0
         shares.add_passes(result["passes"], reducing)
+
+    def _take_failed_merge(self, call: Call, faults: list[tuple[str, BaseException]], running: Calls) -> None:
+        """Counts a merge whose sources had faults: of chunks, which are made again, or of servers that ended."""
+        name, fault = faults[-1]
+        reason = (str(fault).splitlines() or [type(fault).__name__])[0]
+        if isinstance(fault, errors.AscotError):
+            self._make_again("partition", call.number, deque(), running, reason)
+        else:
+            name = self._groups[name].name
+            self._again("partition", call.number, deque(), running, f"the server of node {name}: {reason}")
 
     # ---------------------------------------------------------------- a view as output
 
@@ -355,11 +365,11 @@ class PullDriver(Driver):
         try:
             told, error = node.answer(call, START_SECONDS)
         except self._ray.exceptions.RayError:
-            self._again("partition", 0, deque(), Calls(self._ray, self._fleet))
+            self._again("partition", 0, deque(), self._running)
             self._repair(node)
             return
         if error is not None:
-            self._again("partition", 0, deque(), Calls(self._ray, self._fleet))
+            self._make_again("partition", 0, deque(), self._running, str(error).splitlines()[0])
             self._take_fault_of(node, error)
             return
         records, size, checksum, file_bytes = told
