@@ -34,7 +34,7 @@ def test_parts_are_the_sort_of_one_machine(cluster, disk, kind, transport):
         records = [b"same key!!%090d" % number for number in range(65_000)]
         (disk / "a").write_bytes(b"".join(records[:40_000]))
         (disk / "b").write_bytes(b"".join(records[40_000:]))
-    done = cluster_sort(disk, inputs, partitions=12)
+    done = cluster_sort(disk, inputs, partitions=12, transport=transport)
     assert_same(cluster, disk, done, inputs, layout=RECORDS)
     report = done.report
     assert (report.records, report.bytes, len(done.outputs)) == (65_000, 6_500_000, 12)
@@ -89,6 +89,21 @@ def test_partitions_larger_than_memory_are_sorted_out_of_core(cluster, disk):
     for phase in report.phases:
         assert phase.seconds > 0 and len(phase.nodes) == NODES and phase.bound_by in text
     assert sum(node.bytes for node in report.phases[1].nodes) == 150_000_000
+
+
+def test_several_directories_of_a_node_are_used_and_emptied(cluster, disk):
+    gen(disk / "a", 100_000)
+    places, seen = [disk / "temp-1", disk / "temp-2"], []
+
+    def look():
+        seen.extend(len(list(place.rglob("partition-*"))) for place in places)
+
+    temp = [str(place) for place in places]
+    done = cluster_sort(disk, disk / "a", partitions=16, temp=temp, progress=At("sort and reduce", 0, look))
+    assert_same(cluster, disk, done, disk / "a", layout=RECORDS)
+    # Destinations take turns among the directories of all nodes.
+    assert len(seen) == 2 and min(seen) >= 4
+    assert [os.listdir(place) for place in places] == [[], []]
 
 
 def test_a_repeated_batch_is_ignored(disk):
@@ -160,6 +175,13 @@ def test_too_little_memory_or_disk_is_said_with_what_is_needed(cluster, disk, mo
     with pytest.raises(errors.MemoryLimit, match="need 360 MiB") as caught:
         cluster_sort(disk, disk / "a", memory_per_node="300MiB")
     assert caught.value.needed == 360 * MIB
+    with pytest.raises(errors.MemoryLimit, match=r"node 127\..* of memory for Ray, and the job may take 1\.13 PB"):
+        cluster_sort(disk, disk / "a", memory_per_node=1 << 50)
+    # The output fits, and the data between the passes does not.
+    with monkeypatch.context() as patch, pytest.raises(errors.NoSpace, match="temporary files of all nodes") as full:
+        patch.setattr(fleet, "free_bytes", lambda *_: 999)
+        cluster_sort(disk, disk / "a")
+    assert (full.value.needed, full.value.free) == (1000, 999)
     (disk / "a").write_bytes(b"")
     os.truncate(disk / "a", 10**13)
     with pytest.raises(errors.NoSpace, match=r"not enough space for the output: 10\.0 TB needed"):

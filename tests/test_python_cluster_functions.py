@@ -71,10 +71,10 @@ def count(key, values):
     yield b"%s %d\n" % (key, sum(map(int, values)))
 
 
-@pytest.mark.parametrize("combine", [None, functools.partial(add)])
-def test_words_are_counted(cluster, disk, combine):
+@pytest.mark.parametrize("combine, transport", [(None, "direct"), (functools.partial(add), "ray")])
+def test_words_are_counted(cluster, disk, combine, transport):
     text = words_of(disk)
-    done = map_reduce(disk, disk / "text", map=split, reduce=count, combine=combine)
+    done = map_reduce(disk, disk / "text", map=split, reduce=count, combine=combine, transport=transport)
     wanted = collections.Counter(word for line in text for word in line.split())
     assert lines_of(done) == sorted(f"{word} {number}" for word, number in wanted.items())
     pairs = done.report.records
