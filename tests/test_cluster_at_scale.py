@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -103,8 +104,12 @@ def test_ports_that_nodes_cannot_reach_are_named_with_the_other_transport(disk, 
     monkeypatch.setattr(fleet, "time", ray)
     monkeypatch.setenv("XDG_STATE_HOME", str(disk))
     opened = JobDirectory.create(job["output"] + ".job", job)
-    with pytest.raises(errors.Resumable, match=r"10\.0\.0\.1:4711: timed out\n  let nodes open .*transport='ray'"):
+    told = r"timed out\n  let nodes open .*transport='ray'"
+    with pytest.raises(errors.Resumable, match=told) as caught:
         cluster_at_scale.attempt(ray, job, opened, Progress(), None)
+    # Also the place in the inputs.
+    place = r"chunk \d+ \(/data/input-\d+, bytes \d+ to \d+\) failed 6 times: the connection to node 10\."
+    assert re.match(place, str(caught.value)), caught.value
 
 
 @pytest.mark.parametrize("kind", ["Worker", "Writer"])
