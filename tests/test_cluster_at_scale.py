@@ -112,6 +112,32 @@ def test_ports_that_nodes_cannot_reach_are_named_with_the_other_transport(disk, 
     assert re.match(place, str(caught.value)), caught.value
 
 
+def test_files_are_removed_from_excluded_nodes_that_are_alive(disk, monkeypatch):
+    job, world = cluster_at_scale.described_job(disk, 20e9, 4)
+    ray = virtual_ray.VirtualRay(world)
+    monkeypatch.setattr(fleet, "time", ray)
+    monkeypatch.setenv("XDG_STATE_HOME", str(disk))
+    opened_by_all, cleaned = virtual_ray.VirtualWriter.open, []
+
+    def opened(self, number, directory):
+        if self.node.number in (1, 2):
+            return None, errors.FileError(f"{directory}: Input/output error", filename=directory)
+        return opened_by_all(self, number, directory)
+
+    def cleans(self, destinations):
+        cleaned.append(self.node.number)
+        return None, None
+
+    monkeypatch.setattr(virtual_ray.VirtualWriter, "open", opened)
+    monkeypatch.setattr(virtual_ray.VirtualWriter, "clean", cleans)
+    watch = cluster_at_scale.Watch(ray, job, lambda: world.kill(2))
+    made = JobDirectory.create(job["output"] + ".job", job)
+    report = cluster_at_scale.attempt(ray, job, made, Progress(), watch)
+    assert len(report.lost_nodes) == 2
+    # Node 1 has a broken disk and is alive; node 2 is gone as well.
+    assert sorted(cleaned) == [0, 1, 3]
+
+
 @pytest.mark.parametrize("kind", ["Worker", "Writer"])
 def test_virtual_actors_have_the_calls_of_real_ones(kind):
     real, virtual = getattr(actors, kind), getattr(virtual_ray, f"Virtual{kind}")
