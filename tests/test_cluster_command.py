@@ -109,6 +109,23 @@ def test_a_process_that_ends_without_an_answer_is_an_error(disk):
         assert f"the process of the cluster job ended: {told}" in done.stderr, done
 
 
+@pytest.mark.parametrize("program", ["exec sleep 60", "trap '' INT; sleep 1; echo HELLO; cat"])
+def test_a_signal_ends_a_command_whose_python_has_not_said_hello(program, disk):
+    (disk / "in").write_text("b\na\n")
+    hello = json.dumps({"hello": {"ascot": ascot.__version__, "ray": "2.60.0"}})
+    (disk / "python").write_text("#!/bin/sh\ntouch started\n" + program.replace("HELLO", f"'{hello}'") + "\n")
+    (disk / "python").chmod(0o755)
+    words = ["sort", "in", "-o", "out", "--cluster", "auto"]
+    process = start(*words, cwd=disk, env=clean_environment(ASCOT_PYTHON=disk / "python"))
+    try:
+        wait_until((disk / "started").exists)
+        process.terminate()
+        process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == -signal.SIGTERM
+
+
 def texts_of(path):
     """The texts of a module, with 7 for each value."""
     nodes = list(ast.walk(ast.parse(path.read_text())))

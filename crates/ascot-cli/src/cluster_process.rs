@@ -213,7 +213,12 @@ impl Process {
             match self.lines.recv_timeout(POLL) {
                 Ok(Line::Hello(versions)) => break versions,
                 Err(RecvTimeoutError::Timeout) if cancel.check().is_ok() => {}
-                _ => return Err(self.last_words()),
+                _ => {
+                    if cancel.check().is_err() {
+                        self.interrupt();
+                    }
+                    return Err(self.last_words());
+                }
             }
         };
         let own = env!("CARGO_PKG_VERSION");
@@ -242,8 +247,9 @@ impl Process {
         )
     }
 
-    /// The last line on standard error of a process that has ended, or how it ended.
+    /// The last line on standard error of a process that ends, or how it ended. It gets no more requests.
     fn last_words(&mut self) -> String {
+        self.requests = None;
         let status = self.child.wait();
         // The other end of the pipe may have been passed on to processes that still run.
         thread::sleep(POLL);
