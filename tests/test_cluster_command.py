@@ -61,6 +61,10 @@ def test_flags_that_a_cluster_does_not_serve_are_named(flag, disk):
         (["in", "-o", "out", "--cluster", "127.0.0.1:1"], "--cluster 127.0.0.1:1: no cluster of Ray is found there"),
         (["in", "-o", "out", "--cluster", "local:4", "--csv"], "a cluster sorts lines, fixed records and numbers"),
         (["in", "-o", "out", "--uniform"], "--uniform applies only with --cluster"),
+        (["in", "-o", "out", "--transport", "ray"], "--transport applies only with --cluster"),
+        (["in", "-o", "out", "--shuffle", "pull"], "--shuffle applies only with --cluster"),
+        (["in", "-o", "out", "--parts-as", "views"], "--parts-as applies only with --cluster"),
+        (["--resume", "full", "--transport", "ray"], "full is not the directory of a cluster job"),
         (["--resume", "full", "--cluster", "auto"], "full is not the directory of a cluster job"),
     ],
 )
@@ -235,11 +239,27 @@ def test_an_interrupted_sort_leaves_nothing(cluster, many):
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("shuffle", ["push", "pull"])
+def test_parts_that_are_views_are_read_like_the_sort_of_one_machine(cluster, records, shuffle):
+    words = ["a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--parts", "3", "--report", "report.json"]
+    sort(records, *words, "--shuffle", shuffle, "--parts-as", "views", "--transport", "ray")
+    run("sort", "a", "b", "-o", "alone", *FIXED, cwd=records)
+    parts = [records / name for name in json.loads((records / "report.json").read_text())["outputs"]]
+    assert len(parts) == {"push": 3, "pull": 1}[shuffle]
+    found = b"".join(run("view", part, cwd=records).stdout for part in parts)
+    assert found == (records / "alone").read_bytes()
+    told = run("check", "out", cwd=records, expect=2).stderr
+    assert "part-00000 is a view" in told and "ascot view out/part-00000 | ascot check -" in told
+    assert cluster.left_over() == []
+
+
+@pytest.mark.cluster
 def test_a_kept_sort_is_resumed_or_removed(cluster, many):
     told = interrupted(many, cluster, "--keep-on-interrupt")
     assert "ascot sort --resume" in told and "ascot clean" in told
     assert "found" in run("clean", "--dry-run", ".", cwd=many).stdout.decode()
-    sort(many, "--resume", "out.job")
+    # It goes on the other way.
+    sort(many, "--resume", "out.job", "--transport", "ray")
     assert run("check", "out", cwd=many).stdout.startswith(b"Records: 1800000\n")
     assert not (many / "out.job").exists() and cluster.left_over() == []
     subprocess.run(["rm", "-r", many / "out"], check=True)

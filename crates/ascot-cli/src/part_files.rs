@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use ascot_model::units::in_shell;
 use ascot_sort::request::Input;
 use ascot_sort::view::is_view;
 
@@ -30,11 +31,26 @@ pub fn with_files_of_directories(inputs: Vec<Input>) -> Result<Vec<Input>, Failu
 fn parts_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = Failure::file(dir, "cannot be searched");
     let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(dir).map_err(&failed)? {
-        let path = entry.map_err(&failed)?.path();
+        paths.push(entry.map_err(&failed)?.path());
+    }
+    // Views are named rather than what they refer to.
+    paths.sort_by_key(|path| !is_view(path));
+    for path in paths {
         let name = path.file_name().unwrap_or_default();
         if name.as_bytes().starts_with(b".") || name.as_bytes().starts_with(b"_") {
             continue;
+        }
+        if is_view(&path) {
+            return Err(Failure::usage(
+                format!(
+                    "{} is a view: the parts of {} are merged when they are read",
+                    path.display(),
+                    dir.display()
+                ),
+                format!("check each part as it is read: ascot view {} | ascot check -", in_shell(&path)),
+            ));
         }
         if path.is_dir() {
             return Err(Failure::usage(

@@ -30,6 +30,9 @@ use crate::view_flags::refuse_views;
 use crate::views;
 use crate::volume;
 
+/// Flags of sorts on a cluster only.
+const CLUSTER_FLAGS: [&str; 4] = ["uniform", "transport", "shuffle", "parts-as"];
+
 /// Runs the command; returns the exit status.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if let Some(dir) = matches.get_one::<OsString>("resume") {
@@ -38,8 +41,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if values::is_given(matches, "cluster") {
         return cluster::sort(matches);
     }
-    if values::is_given(matches, "uniform") {
-        return Err(Failure::usage("--uniform applies only with --cluster", "leave it out"));
+    if let Some(flag) = CLUSTER_FLAGS.iter().find(|flag| values::is_given(matches, flag)) {
+        return Err(Failure::usage(format!("--{flag} applies only with --cluster"), "leave it out"));
     }
     let mode = request::mode(matches)?;
     let sort_request = request::sort_request(matches, mode)?;
@@ -170,6 +173,12 @@ fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
         return Err(Failure::usage(
             format!("{} is not the directory of a cluster job", dir.display()),
             "name the directory that the error of the job names, or leave out --cluster",
+        ));
+    }
+    if values::is_given(matches, "transport") {
+        return Err(Failure::usage(
+            format!("{} is not the directory of a cluster job, which --transport is for", dir.display()),
+            "name the directory that the error of the job names, or leave out --transport",
         ));
     }
     let memory_bytes = request::memory_of_resumed(matches)?;

@@ -29,6 +29,7 @@ from typing import Any
 from ascot import _native, errors
 from ascot.cluster import jobs
 from ascot.cluster.flags import in_command
+from ascot.cluster.transport import TRANSPORTS
 from ascot.jobs import Request
 from ascot.progress import Progress
 
@@ -173,10 +174,25 @@ def _sort(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     sort = Request(jobs.named(request["inputs"]), records["layout"], None, False, settings, "inputs")
     # The records and keys are those that the command has read already.
     sort.set(records=records, stable=request["stable"])
-    cluster = jobs.Cluster(request["cluster"], request["memory"], request["threads"], request["parts"])
+    cluster = jobs.Cluster(
+        request["cluster"],
+        request["memory"],
+        request["threads"],
+        request["parts"],
+        request["transport"] or TRANSPORTS[0],
+        request["shuffle"] or "push",
+    )
     _announce(cluster.address, tell)
     done = jobs.start(
-        sort, request["output"], None, cluster, None, began, is_kept=request["keep"], uniform=request["uniform"]
+        sort,
+        request["output"],
+        None,
+        cluster,
+        None,
+        began,
+        is_kept=request["keep"],
+        uniform=request["uniform"],
+        views=request["parts_as"] == "views",
     )
     return _told(done)
 
@@ -184,7 +200,8 @@ def _sort(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
 def _resume(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     address = request["cluster"] or jobs.address_of(request["job"])
     _announce(address, tell)
-    return _told(jobs.resume(request["job"], address=address, progress=_progress(tell)))
+    way = request["transport"]
+    return _told(jobs.resume(request["job"], address=address, transport=way, progress=_progress(tell)))
 
 
 def _remove(request: dict[str, Any], tell: Tell) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 >>> in_command("give more (memory_per_node=), or name other directories (temp=)")
 'give more (--memory), or name other directories (--temp)'
+>>> in_command("send records by calls of Ray (transport='ray')")
+'send records by calls of Ray (--transport ray)'
 >>> in_command("address='local:0': ascot.cluster.resume('/a b.job') continues it")
 "--cluster local:0: ascot sort --resume '/a b.job' continues it"
 """
@@ -23,9 +25,12 @@ _FLAGS = {
     "memory": "--memory",
     "memory_per_node": "--memory",
     "output": "-o",
+    "output_as": "--parts-as",
     "partitions": "--parts",
+    "shuffle": "--shuffle",
     "stable": "--stable",
     "temp": "--temp",
+    "transport": "--transport",
     "workers_per_node": "--threads",
 }
 _CALLS = {"resume": "ascot sort --resume", "remove": "ascot clean"}

@@ -429,7 +429,7 @@ pub(super) fn resources() -> Vec<Arg> {
 }
 
 /// Flags of a sort on a cluster.
-fn cluster() -> [Arg; 2] {
+fn cluster() -> [Arg; 5] {
     [
         option(
             "cluster",
@@ -451,6 +451,35 @@ fn cluster() -> [Arg; 2] {
             "uniform",
             "--cluster: keys are spread evenly; take no sample",
             "With --cluster: the first eight bytes of keys are spread evenly over all values, so that no sample is taken.",
+        )
+        .hide_short_help(true),
+        choice(
+            "transport",
+            "WAY",
+            ["direct", "ray"],
+            "--cluster: direct (default) or ray",
+            "With --cluster: the way of records from node to node. direct, the default: connections from port to port. \
+             ray: calls of Ray, where nodes may not open connections to each other. With --resume, the job goes on that \
+             way.",
+        )
+        .hide_short_help(true),
+        choice(
+            "shuffle",
+            "HOW",
+            ["push", "pull"],
+            "--cluster: push (default) or pull",
+            "With --cluster: where records wait. push, the default: they are sent to the node of their part as they are \
+             read, and sorted there. pull: they are sorted where they are read, and merged when they are fetched; parts \
+             need no memory of their size.",
+        )
+        .hide_short_help(true),
+        choice(
+            "parts-as",
+            "FORM",
+            ["files", "views"],
+            "--cluster: files (default) or views",
+            "With --cluster: the form of the result. files, the default. views: sorted runs, which are merged when they \
+             are read (ascot view, ascot mount).",
         )
         .hide_short_help(true),
     ]

@@ -32,7 +32,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("check-quiet", "-C", "ascot check --quiet DIR checks the parts of an output"),
     ("check", "--check", "ascot check DIR checks the parts of an output"),
     ("explain", "--explain", "ascot plan cluster predicts the time of a sort on a cluster"),
-    ("view", "--view", "make the view on one machine"),
+    ("view", "--view", "write: -o DIR --parts-as views"),
     ("reads", "--reads", "make the view on one machine"),
     ("method", "--method", "a cluster always divides the records by their keys"),
     ("volume", "--volume", "the disks of the nodes need no profile"),
@@ -84,6 +84,9 @@ pub fn cluster_request(matches: &ArgMatches) -> Result<ClusterRequest, Failure> 
         "temp": texts_of(&temp)?,
         "compress": word(resources::compression(matches)),
         "uniform": values::flag(matches, "uniform"),
+        "transport": values::word(matches, "transport"),
+        "shuffle": values::word(matches, "shuffle"),
+        "parts_as": values::word(matches, "parts-as"),
         "cluster": values::word(matches, "cluster"),
         "keep": resources::keeps_on_interrupt(matches),
     });
@@ -100,7 +103,12 @@ pub fn resume_request(matches: &ArgMatches, dir: &Path) -> Result<Value, Failure
              start it again",
         ));
     }
-    Ok(json!({ "verb": "resume", "job": text_of(dir)?, "cluster": values::word(matches, "cluster") }))
+    Ok(json!({
+        "verb": "resume",
+        "job": text_of(dir)?,
+        "cluster": values::word(matches, "cluster"),
+        "transport": values::word(matches, "transport"),
+    }))
 }
 
 /// The request to remove the job in a directory.

@@ -103,6 +103,7 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
         "resume",
         "memory",
         "cluster",
+        "transport",
         "keep-on-interrupt",
         "report",
         "trace",
