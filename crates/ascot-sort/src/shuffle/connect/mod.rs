@@ -2,15 +2,17 @@
 //! destination.
 //!
 //! ```text
-//!   server  on the node of a writer: receives batches, appends them to their destinations, and answers each
-//!   sender  in a worker: sends the batches of a chunk to all destinations at once, and takes the answers
-//!   wire    the bytes of both
+//!   server   on the node of a writer: receives batches, appends them to their destinations, and answers each
+//!   sender   in a worker: sends the batches of a chunk to all destinations at once, and takes the answers
+//!   opening  opens the connections of a worker
+//!   wire     the bytes of both
 //! ```
 //!
-//! Invariants: nobody without the secret of the job is heard beyond the handshake, and the secret is not sent. A batch
-//! that has no answer when a connection ends counts as not appended; the chunk is mapped again, and batches that were
-//! appended all the same are known then.
+//! Invariants: nobody without the secret of the job is heard or sent batches, and the secret is not sent. A batch that
+//! has no answer when a connection ends counts as not appended; the chunk is mapped again, and batches that were appended
+//! all the same are known then.
 
+mod opening;
 mod sender;
 mod server;
 mod wire;

@@ -10,15 +10,14 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
-use super::wire::{ANSWERS_BYTES_MAX, Answer, HANDSHAKE, LENGTH_BYTES, Secret, enter, prepare};
+use super::opening::open_all;
+use super::wire::{ANSWERS_BYTES_MAX, Answer, HANDSHAKE, LENGTH_BYTES, PAUSE, Secret, is_temporary};
 use crate::api::{Cancel, SortError};
 
 /// Slices of one call of the system.
 const SLICES_MAX: usize = 256;
-/// Interval at which the sender looks whether the job was cancelled.
-const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Sends the batches of one chunk after another.
 pub struct BatchSender {
@@ -87,15 +86,24 @@ impl BatchSender {
         cancel: &Cancel,
     ) -> Result<Sent, SortError> {
         let mut sent = Sent::default();
-        let mut lanes = Vec::new();
-        for (at, target) in targets.iter().enumerate() {
-            match self.connection(target) {
-                Ok(stream) => lanes.push(Lane::new(at, *target, stream)),
+        let mut streams: Vec<Option<TcpStream>> = targets.iter().map(|target| self.kept(target)).collect();
+        let missing: Vec<usize> = (0..targets.len()).filter(|&at| streams[at].is_none()).collect();
+        let addresses: Vec<SocketAddr> = missing.iter().map(|&at| targets[at].address).collect();
+        let opened = open_all(&addresses, &self.secret, HANDSHAKE, cancel)?;
+        for (at, stream) in missing.into_iter().zip(opened) {
+            match stream {
+                Ok(stream) => streams[at] = Some(stream),
                 Err(error) => {
-                    sent.failed.insert(target.destination, lost(target, &error));
+                    sent.failed.insert(targets[at].destination, lost(&targets[at], &error));
                 }
             }
         }
+        let mut lanes: Vec<Lane<'a>> = targets
+            .iter()
+            .zip(streams)
+            .enumerate()
+            .filter_map(|(at, (target, stream))| Some(Lane::new(at, *target, stream?)))
+            .collect();
         while !lanes.is_empty() {
             cancel.check()?;
             for lane in &mut lanes {
@@ -119,18 +127,10 @@ impl BatchSender {
         Ok(sent)
     }
 
-    /// The connection to a target: the one of the chunk before, if its writer is still the same.
-    fn connection(&mut self, target: &Target) -> io::Result<TcpStream> {
-        if let Some(stream) = self.connections.remove(&target.destination)
-            && stream.peer_addr().is_ok_and(|peer| peer == target.address)
-        {
-            return Ok(stream);
-        }
-        let mut stream = TcpStream::connect_timeout(&target.address, HANDSHAKE)?;
-        prepare(&stream)?;
-        enter(&mut stream, &self.secret)?;
-        stream.set_nonblocking(true)?;
-        Ok(stream)
+    /// The connection of the chunk before, if its writer is still the same.
+    fn kept(&mut self, target: &Target) -> Option<TcpStream> {
+        let stream = self.connections.remove(&target.destination)?;
+        stream.peer_addr().is_ok_and(|peer| peer == target.address).then_some(stream)
     }
 }
 
@@ -289,20 +289,17 @@ impl<'a> Writing<'a> {
     }
 }
 
-fn is_temporary(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr, TcpListener};
     use std::path::Path;
     use std::sync::{Arc, Mutex};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::super::super::batch::{BatchNumber, batch_bytes, longest_batch, write_batch};
     use super::super::super::partition_files::partition_path;
-    use super::super::server::BUFFERS;
+    use super::super::server::{BUFFERS, STRANGERS_MAX};
+    use super::super::wire::let_in;
     use super::super::{BatchServer, SECRET_BYTES};
     use super::*;
     use crate::shuffle::PartitionFiles;
@@ -411,6 +408,29 @@ mod tests {
     }
 
     #[test]
+    fn strangers_do_not_keep_workers_out() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = server(dir.path(), &[1]);
+        let connect = |_| TcpStream::connect((HERE, server.port())).expect("a connection");
+        let strangers: Vec<TcpStream> = (0..STRANGERS_MAX + 20).map(connect).collect();
+        let watched = std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let targets = [target(&server, 1, 1)];
+                send(&mut BatchSender::new(OWN, 2), &targets, &[vec![batch(0, 1, 0, 1, b"abc")]]).failed
+            });
+            let mut most = 0;
+            while !worker.is_finished() {
+                most = most.max(server.strangers());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(worker.join().expect("the worker"), BTreeMap::new());
+            most
+        });
+        assert_eq!(watched, STRANGERS_MAX);
+        drop(strangers);
+    }
+
+    #[test]
     fn the_memory_of_a_writer_does_not_grow_with_the_number_of_workers() {
         let dir = tempfile::tempdir().expect("a directory");
         let server = server(dir.path(), &[1]);
@@ -464,12 +484,13 @@ mod tests {
         let cancel = Cancel::new();
         let own = cancel.clone();
         let writer = std::thread::spawn(move || {
-            let (mut stream, _) = silent.accept().expect("a worker");
-            assert!(super::super::wire::let_in(&mut stream, &OWN).expect("a handshake"));
+            let (stream, _) = silent.accept().expect("a worker");
+            let until = Instant::now() + HANDSHAKE;
+            assert!(let_in(&stream, &OWN, until).expect("a handshake"));
             stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket");
             let mut came = Vec::new();
             // It ends when nothing has come for a while.
-            assert!(stream.read_to_end(&mut came).is_err());
+            assert!((&stream).read_to_end(&mut came).is_err());
             own.cancel();
             (came.len(), stream)
         });
@@ -487,8 +508,9 @@ mod tests {
         let cancel = Cancel::new();
         let own = cancel.clone();
         let writer = std::thread::spawn(move || {
-            let (mut stream, _) = silent.accept().expect("a worker");
-            assert!(super::super::wire::let_in(&mut stream, &OWN).expect("a handshake"));
+            let (stream, _) = silent.accept().expect("a worker");
+            let until = Instant::now() + HANDSHAKE;
+            assert!(let_in(&stream, &OWN, until).expect("a handshake"));
             std::thread::sleep(Duration::from_millis(50));
             own.cancel();
             stream

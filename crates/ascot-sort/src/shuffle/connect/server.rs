@@ -1,9 +1,10 @@
 //! The writer's end: receives batches from all workers, and appends them to the files of their destinations.
 //!
-//! Each connection has a thread. A thread reads a batch only with one of the [`BUFFERS`], so that memory does not grow
+//! Each connection has a thread, and one descriptor. A thread reads a batch only with one of the [`BUFFERS`], so that memory does not grow
 //! with the number of workers: those that wait hold back their senders.
 //!
-//! Invariants: a batch is appended whole before it is answered. A connection that sends nothing holds no buffer.
+//! Invariants: a batch is appended whole before it is answered. A connection that sends nothing holds no buffer. At most
+//! [`STRANGERS_MAX`] connections have not proven the secret; further ones wait until they have, or are ended.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -19,13 +20,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::PartitionFiles;
 use super::super::batch::{Batch, longest_batch};
-use super::wire::{Answer, LENGTH_BYTES, Secret, let_in, prepare};
+use super::wire::{Answer, HANDSHAKE, LENGTH_BYTES, Secret, is_temporary, let_in, prepare};
 use crate::api::SortError;
 
 /// Batches in memory at once: one is received while another is written, on each of two processors.
 pub(super) const BUFFERS: usize = 4;
 /// A sender that stops within a batch for so long is gone.
 const STALLED: Duration = Duration::from_secs(30);
+/// Connections that may be in the handshake at once.
+pub(super) const STRANGERS_MAX: usize = 256;
+/// With so many, the oldest one is ended after this time: the handshake of a worker takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Interval at which the server then looks whether there is space again.
+const CROWDED: Duration = Duration::from_millis(10);
+/// Connections that the system keeps until the server takes them: all workers open theirs at the same time.
+const BACKLOG: i32 = 4096;
+/// Time after which the server tries again to take a connection, such as when no descriptor is left.
+const RECOVERY: Duration = Duration::from_millis(200);
 /// Interval at which the server looks whether it should end.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
@@ -47,6 +58,8 @@ struct Shared {
     buffers: Mutex<Vec<Vec<u8>>>,
     given_back: Condvar,
     connections: Mutex<Vec<Weak<TcpStream>>>,
+    /// Connections in the handshake, in the order in which they came, and when each came.
+    strangers: Mutex<BTreeMap<u64, (Instant, Arc<TcpStream>)>>,
     is_over: AtomicBool,
     bytes: AtomicU64,
     writing_ns: AtomicU64,
@@ -61,6 +74,7 @@ impl BatchServer {
         let name = format!("a port of {address}");
         let failed = |error| IoError::from_os(Action::Open, Path::new(&name), 0, error);
         let listener = TcpListener::bind((address, 0)).map_err(failed)?;
+        rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         let shared = Arc::new(Shared {
@@ -70,6 +84,7 @@ impl BatchServer {
             buffers: Mutex::new(vec![Vec::new(); BUFFERS]),
             given_back: Condvar::new(),
             connections: Mutex::default(),
+            strangers: Mutex::default(),
             is_over: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
             writing_ns: AtomicU64::new(0),
@@ -96,6 +111,12 @@ impl BatchServer {
         (buffers.len(), buffers.iter().map(Vec::capacity).sum())
     }
 
+    /// The connections in the handshake.
+    #[cfg(test)]
+    pub(super) fn strangers(&self) -> usize {
+        self.shared.strangers.lock().unpoisoned().len()
+    }
+
     /// Bytes received and time spent appending them since the last call.
     pub fn account(&self) -> (u64, Duration) {
         let writing = Duration::from_nanos(self.shared.writing_ns.swap(0, Relaxed));
@@ -119,51 +140,93 @@ impl Drop for BatchServer {
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    while !shared.is_over.load(Relaxed) {
-        let mut polled = [PollFd::new(listener, PollFlags::IN)];
-        // A signal ends the wait early.
-        let _ = poll(&mut polled, Some(&PAUSE));
-        while let Ok((stream, _)) = listener.accept() {
-            let stream = Arc::new(stream);
-            let mut connections = shared.connections.lock().unpoisoned();
-            connections.retain(|weak| weak.strong_count() > 0);
-            connections.push(Arc::downgrade(&stream));
-            drop(connections);
-            let own = Arc::clone(shared);
-            // Without a thread the connection ends, and the worker tells.
-            let _ = spawn("batch", move || {
-                // A worker whose connection ended tells its driver.
-                let _ = own.serve(&stream);
-            });
+    for number in 0.. {
+        let stream = loop {
+            if shared.is_over.load(Relaxed) {
+                return;
+            }
+            match next(listener, shared) {
+                Ok(Some(stream)) => break Arc::new(stream),
+                Ok(None) => {}
+                Err(_) => std::thread::sleep(RECOVERY),
+            }
+        };
+        let mut connections = shared.connections.lock().unpoisoned();
+        connections.retain(|weak| weak.strong_count() > 0);
+        connections.push(Arc::downgrade(&stream));
+        drop(connections);
+        shared.strangers.lock().unpoisoned().insert(number, (Instant::now(), Arc::clone(&stream)));
+        let own = Arc::clone(shared);
+        let thread = spawn("batch", move || {
+            // A worker whose connection ended tells its driver.
+            let _ = own.serve(&stream, number);
+        });
+        if thread.is_err() {
+            // The connection ends, and the worker tells.
+            shared.strangers.lock().unpoisoned().remove(&number);
         }
     }
 }
 
+/// The next connection, if one comes soon and there is space for it.
+fn next(listener: &TcpListener, shared: &Shared) -> io::Result<Option<TcpStream>> {
+    if !shared.has_space() {
+        std::thread::sleep(CROWDED);
+        return Ok(None);
+    }
+    let mut polled = [PollFd::new(listener, PollFlags::IN)];
+    // A signal ends the wait early.
+    let _ = poll(&mut polled, Some(&PAUSE));
+    match listener.accept() {
+        Ok((stream, _)) => Ok(Some(stream)),
+        Err(error) if is_temporary(&error) || error.kind() == io::ErrorKind::ConnectionAborted => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl Shared {
-    fn serve(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_nonblocking(false)?;
-        prepare(stream)?;
-        let mut handle = stream.try_clone()?;
-        if !let_in(&mut handle, &self.secret)? {
+    /// Whether one more connection may begin its handshake. Else one that takes too long is ended.
+    fn has_space(&self) -> bool {
+        let strangers = self.strangers.lock().unpoisoned();
+        if strangers.len() >= STRANGERS_MAX
+            && let Some((came, stream)) = strangers.values().next()
+            && came.elapsed() >= PATIENCE
+        {
+            // Its thread removes it. It may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        strangers.len() < STRANGERS_MAX
+    }
+
+    fn serve(&self, mut stream: &TcpStream, number: u64) -> io::Result<()> {
+        let is_in = self.greet(stream);
+        self.strangers.lock().unpoisoned().remove(&number);
+        if !is_in? {
             return Ok(());
         }
         loop {
             let mut length = [0; LENGTH_BYTES];
-            handle.set_read_timeout(None)?;
-            handle.read_exact(&mut length)?;
-            handle.set_read_timeout(Some(STALLED))?;
+            stream.set_read_timeout(None)?;
+            stream.read_exact(&mut length)?;
+            stream.set_read_timeout(Some(STALLED))?;
             let length = u32::from_le_bytes(length) as usize;
             if length > self.longest {
                 let answer = Answer::Damaged(format!("a batch of {length} bytes is too long"));
-                return handle.write_all(&answer.encode());
+                return stream.write_all(&answer.encode());
             }
             let buffer = Buffer { bytes: self.take_buffer(), owner: self };
-            let answer = self.receive(&mut handle, buffer, length)?;
-            handle.write_all(&answer.encode())?;
+            let answer = self.receive(stream, buffer, length)?;
+            stream.write_all(&answer.encode())?;
         }
     }
 
-    fn receive(&self, stream: &mut TcpStream, mut buffer: Buffer<'_>, length: usize) -> io::Result<Answer> {
+    fn greet(&self, stream: &TcpStream) -> io::Result<bool> {
+        stream.set_nonblocking(false)?;
+        prepare(stream)?;
+        let_in(stream, &self.secret, Instant::now() + HANDSHAKE)
+    }
+
+    fn receive(&self, mut stream: &TcpStream, mut buffer: Buffer<'_>, length: usize) -> io::Result<Answer> {
         if buffer.bytes.len() < length {
             buffer.bytes.resize(length, 0);
         }

@@ -1,29 +1,37 @@
 //! The bytes of a connection between a worker and a writer.
 //!
 //! ```text
-//!   writer   magic "ASCTCON1", nonce                                8 + 32
-//!   worker   proof: HMAC-SHA-256 of the nonce, with the secret      32
-//!   writer   1                                                      1      or the connection ends
+//!   writer   magic "ASCTCON2", its nonce                            8 + 32
+//!   worker   its nonce, its proof                                   32 + 32
+//!   writer   its proof                                              32     or the connection ends
 //!
 //!   worker   for each batch: its length, the batch                  4 + length
 //!   writer   for each batch: kind of the answer, length of the text, the text                1 + 2 + length
 //! ```
 //!
-//! Integers are little-endian. Answers come in the order of the batches.
+//! A proof is the HMAC-SHA-256, with the secret of the job, of a text, of the side that gives it, and of both nonces, the
+//! writer's first. The side is part of it, so that no side can send back what it got. Integers are little-endian. Answers
+//! come in the order of the batches.
+//!
+//! The proofs keep out processes without the secret, and nothing else: what follows is neither encrypted nor
+//! authenticated.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hmac::{Hmac, Mac};
+use rustix::event::Timespec;
 use rustix::net::sockopt;
 use sha2::Sha256;
 
 use super::super::batch::BATCHES_MAX;
 
-pub(super) const MAGIC: &[u8; 8] = b"ASCTCON1";
+pub(super) const MAGIC: &[u8; 8] = b"ASCTCON2";
 pub(super) const NONCE_BYTES: usize = 32;
 pub(super) const PROOF_BYTES: usize = 32;
+pub(super) const GREETING_BYTES: usize = MAGIC.len() + NONCE_BYTES;
+pub(super) const ENTRY_BYTES: usize = NONCE_BYTES + PROOF_BYTES;
 /// Bytes of the secret of a job.
 pub const SECRET_BYTES: usize = 32;
 /// The length before a batch.
@@ -32,8 +40,10 @@ pub(super) const LENGTH_BYTES: usize = 4;
 pub(super) const ANSWER_BYTES: usize = 3;
 /// Longer texts of answers are cut.
 const TEXT_BYTES_MAX: usize = 1000;
-/// A handshake ends within this time.
+/// A connection is there, and its handshake done, within this time.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Interval at which a worker looks whether the job was cancelled.
+pub(super) const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// A peer whose system answers nothing for so long is gone, seconds: `IDLE`, then probes every `INTERVAL`.
 const GONE: u32 = 30;
 const IDLE: Duration = Duration::from_secs(10);
@@ -49,24 +59,61 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// The side that gives a proof.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    Worker,
+    Writer,
+}
+
+/// The nonces of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Nonces {
+    writer: [u8; NONCE_BYTES],
+    worker: [u8; NONCE_BYTES],
+}
+
 impl Secret {
-    fn mac(&self, nonce: &[u8]) -> io::Result<Hmac<Sha256>> {
+    fn mac(&self, side: Side, nonces: &Nonces) -> io::Result<Hmac<Sha256>> {
         let mut mac =
             <Hmac<Sha256> as Mac>::new_from_slice(&self.0).map_err(|_| io::ErrorKind::InvalidInput)?;
         mac.update(b"batches of a cluster job");
-        mac.update(nonce);
+        mac.update(match side {
+            Side::Worker => b"worker",
+            Side::Writer => b"writer",
+        });
+        mac.update(&nonces.writer);
+        mac.update(&nonces.worker);
         Ok(mac)
     }
 
-    /// The proof for a nonce.
-    fn proof(&self, nonce: &[u8]) -> io::Result<[u8; PROOF_BYTES]> {
-        Ok(self.mac(nonce)?.finalize().into_bytes().into())
+    /// The proof of a side.
+    fn proof(&self, side: Side, nonces: &Nonces) -> io::Result<[u8; PROOF_BYTES]> {
+        Ok(self.mac(side, nonces)?.finalize().into_bytes().into())
     }
 
-    /// Whether a proof is that for the nonce; compares in constant time.
-    fn accepts(&self, nonce: &[u8], proof: &[u8]) -> bool {
-        self.mac(nonce).is_ok_and(|mac| mac.verify_slice(proof).is_ok())
+    /// Whether a proof is that of the side; compares in constant time.
+    pub(super) fn accepts(&self, side: Side, nonces: &Nonces, proof: &[u8]) -> bool {
+        self.mac(side, nonces).is_ok_and(|mac| mac.verify_slice(proof).is_ok())
     }
+
+    /// The worker's answer to the greeting of a writer, and the nonces of the connection.
+    pub(super) fn enter(&self, greeting: &[u8]) -> io::Result<(Nonces, Vec<u8>)> {
+        let writer = greeting.strip_prefix(MAGIC).and_then(|nonce| nonce.try_into().ok());
+        let Some(writer) = writer else {
+            return Err(io::Error::other("another program, or another version of Ascot, listens there"));
+        };
+        let nonces = Nonces { writer, worker: nonce()? };
+        let proof = self.proof(Side::Worker, &nonces)?;
+        let entry = [nonces.worker, proof].concat();
+        Ok((nonces, entry))
+    }
+}
+
+fn nonce() -> io::Result<[u8; NONCE_BYTES]> {
+    let mut nonce = [0; NONCE_BYTES];
+    rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;
+    Ok(nonce)
 }
 
 /// Sets both ends of a connection to end if the peer's system is gone, and to send at once.
@@ -80,33 +127,44 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The handshake of the writer. Returns whether the worker has the secret.
-pub(super) fn let_in(stream: &mut TcpStream, secret: &Secret) -> io::Result<bool> {
-    stream.set_read_timeout(Some(HANDSHAKE))?;
-    let mut nonce = [0; NONCE_BYTES];
-    rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;
-    stream.write_all(&[&MAGIC[..], &nonce].concat())?;
-    let mut proof = [0; PROOF_BYTES];
-    stream.read_exact(&mut proof)?;
-    if !secret.accepts(&nonce, &proof) {
+/// The handshake of the writer, which ends at `until`. Returns whether the worker has the secret.
+pub(super) fn let_in(mut stream: &TcpStream, secret: &Secret, until: Instant) -> io::Result<bool> {
+    let own = nonce()?;
+    stream.write_all(&[&MAGIC[..], &own].concat())?;
+    let mut entry = [0; ENTRY_BYTES];
+    read_until(stream, &mut entry, until)?;
+    let mut nonces = Nonces { writer: own, worker: [0; NONCE_BYTES] };
+    let (worker, proof) = entry.split_at(NONCE_BYTES);
+    nonces.worker.copy_from_slice(worker);
+    if !secret.accepts(Side::Worker, &nonces, proof) {
         return Ok(false);
     }
-    stream.write_all(&[1])?;
+    stream.write_all(&secret.proof(Side::Writer, &nonces)?)?;
     Ok(true)
 }
 
-/// The handshake of the worker.
-pub(super) fn enter(stream: &mut TcpStream, secret: &Secret) -> io::Result<()> {
-    stream.set_read_timeout(Some(HANDSHAKE))?;
-    let mut greeting = [0; MAGIC.len() + NONCE_BYTES];
-    stream.read_exact(&mut greeting)?;
-    let (magic, nonce) = greeting.split_at(MAGIC.len());
-    if magic != MAGIC {
-        return Err(io::Error::other("another program, or another version of Ascot, listens there"));
+/// Reads all of `bytes`, however few come at a time, until a time.
+fn read_until(mut stream: &TcpStream, bytes: &mut [u8], until: Instant) -> io::Result<()> {
+    let mut left = bytes;
+    while !left.is_empty() {
+        let time = until.saturating_duration_since(Instant::now());
+        if time.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(time))?;
+        match stream.read(left) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => left = &mut left[read..],
+            Err(error) if is_temporary(&error) => {}
+            Err(error) => return Err(error),
+        }
     }
-    stream.write_all(&secret.proof(nonce)?)?;
-    stream.read_exact(&mut [0])?;
-    stream.set_read_timeout(None)
+    Ok(())
+}
+
+/// Whether a call of the system may work when it is repeated.
+pub(super) fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// The answer to a batch.
@@ -160,6 +218,8 @@ pub(super) const ANSWERS_BYTES_MAX: usize = BATCHES_MAX as usize * (ANSWER_BYTES
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -180,10 +240,38 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_that_of_one_secret_and_one_nonce() {
+    fn a_proof_is_that_of_one_secret_one_side_and_two_nonces() {
         let (own, other) = (Secret([1; SECRET_BYTES]), Secret([2; SECRET_BYTES]));
-        let proof = own.proof(b"nonce").expect("a proof");
-        assert!(own.accepts(b"nonce", &proof));
-        assert!(!own.accepts(b"other", &proof) && !other.accepts(b"nonce", &proof));
+        let nonces = Nonces { writer: [3; NONCE_BYTES], worker: [4; NONCE_BYTES] };
+        let proof = own.proof(Side::Worker, &nonces).expect("a proof");
+        assert!(own.accepts(Side::Worker, &nonces, &proof));
+        assert!(!other.accepts(Side::Worker, &nonces, &proof));
+        assert!(!own.accepts(Side::Writer, &nonces, &proof));
+        for nonces in [
+            Nonces { writer: [5; NONCE_BYTES], ..nonces.clone() },
+            Nonces { worker: [5; NONCE_BYTES], ..nonces },
+        ] {
+            assert!(!own.accepts(Side::Worker, &nonces, &proof));
+        }
+    }
+
+    #[test]
+    fn a_handshake_ends_in_time_however_slowly_bytes_come() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let slow = std::thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).expect("a connection");
+            let began = Instant::now();
+            while stream.write_all(&[0]).is_ok() && began.elapsed() < Duration::from_secs(3) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let (stream, _) = listener.accept().expect("a stranger");
+        let began = Instant::now();
+        let ended = let_in(&stream, &Secret([1; SECRET_BYTES]), began + Duration::from_millis(300));
+        assert_eq!(ended.expect_err("no proof came").kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(2));
+        drop(stream);
+        slow.join().expect("the stranger");
     }
 }
