@@ -37,6 +37,7 @@ _CALLS = {"resume": "ascot sort --resume", "remove": "ascot clean"}
 _PHRASES = {
     # The directory of a job has the name of its output.
     "name another (job=)": "name another output (-o)",
+    "lock files (job=)": "lock files: it is beside the output (-o)",
     "remove the job (ascot.cluster.remove)": "remove the job (ascot clean)",
 }
 _FOUND = re.compile(
