@@ -131,7 +131,7 @@ def test_a_process_is_killed_and_replaced(cluster, disk, records, kind, phase, s
 @pytest.mark.parametrize("kind", ["Worker", "Writer"])
 def test_a_process_that_is_stopped_is_replaced(cluster, disk, records, monkeypatch, kind):
     monkeypatch.setattr(watching, "HUNG_SECONDS", 6.0)
-    monkeypatch.setattr(fleet, "LATE_SECONDS", 6.0)
+    monkeypatch.setattr(fleet, "LATE_SECONDS", 10.0)
     stopped = []
 
     def stop():
