@@ -7,6 +7,7 @@ The driver, the fleet, the journal and the shares are those of the package; only
 """
 
 import argparse
+import contextlib
 import gc
 import json
 import os
@@ -101,7 +102,11 @@ class Watch:
         self.phases.setdefault(progress.phase, self.ray.now)
         name = self.job["output"] + ".job"
         if os.path.isdir(name):
-            sizes = {entry.name: entry.stat().st_size for entry in os.scandir(name)}
+            sizes = {}
+            for entry in os.scandir(name):
+                # A file that is replaced has another name meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    sizes[entry.name] = entry.stat().st_size
             self.journal, self.directory = sizes.get("journal", 0), sum(sizes.values())
         if self.act is not None and progress.phase == "map and shuffle" and progress.fraction >= 0.25:
             act, self.act = self.act, None

@@ -369,6 +369,11 @@ class Driver:
         while True:
             for node, worker in running.idle():
                 self._map_next(node, worker, queue, running)
+            # Workers go on while the journal is written.
+            self._directory.sync()
+            detail = f"{len(self._done.chunk_sums)} of {len(self._spans)} chunks"
+            share = self._mapped / max(1, self._total) / 2
+            self._tell("map and shuffle", self._mapped, shares, detail, share)
             if not running:
                 break
             lost = []
@@ -377,7 +382,6 @@ class Driver:
                     lost.append(call)
                 else:
                     self._take_mapped(call, answer, shares, queue, running)
-            self._directory.sync()
             for call in lost:
                 # At most so much of it was read already.
                 self._mapped_again += self._spans[call.number].bytes
@@ -387,9 +391,6 @@ class Driver:
             if not queue and not running:
                 queue.extend(self._lacking())
                 running.offer_again()
-            detail = f"{len(self._done.chunk_sums)} of {len(self._spans)} chunks"
-            share = self._mapped / max(1, self._total) / 2
-            self._tell("map and shuffle", self._mapped, shares, detail, share)
         self._is_mapping = False
         self._end_mapping(shares)
 
@@ -506,18 +507,20 @@ class Driver:
                 node = self._nodes[self._owner[partition]]
                 queues.setdefault(node.id, deque()).append(partition)
         shares = Shares()
+        sorted_calls: list[Call] = []
         running = self._begin_calls()
         while True:
             for node, worker in running.idle():
                 self._sort_next(node, worker, queues.get(node.id, deque()), running)
-            if not running:
-                break
-            answers = running.finished()
-            sorted_calls = [call for call, answer in answers if self._take_part(call, answer, shares)]
+            # Workers go on while the journal is written.
             self._directory.sync()
             for call in sorted_calls:
                 if call.node in self._fleet.nodes:
                     call.node.writer.remove_partition.remote(*call.targets, call.number)
+            if not running:
+                break
+            answers = running.finished()
+            sorted_calls = [call for call, answer in answers if self._take_part(call, answer, shares)]
             for call, answer in answers:
                 if answer is None:
                     self._again("partition", call.number, queues[call.node.id], running)
@@ -584,10 +587,7 @@ class Driver:
 
     def discard(self) -> None:
         """Ends what runs, and removes the destinations of a job that will not be continued."""
-        for node in self._fleet.nodes:
-            node.end_workers()
-        for node in self._fleet.nodes:
-            node.await_workers(REMOVE_SECONDS / 2)
+        self._fleet.stop_workers(REMOVE_SECONDS / 2)
         self._remove_files()
 
     def _remove_files(self) -> None:

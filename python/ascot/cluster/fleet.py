@@ -200,6 +200,13 @@ class Fleet:
             return False, []
         return writer_died, replaced
 
+    def stop_workers(self, seconds: float) -> None:
+        """Ends all workers, and waits until their processes have ended, at most so long for each node."""
+        for node in self.nodes:
+            node.end_workers()
+        for node in self.nodes:
+            node.await_workers(seconds)
+
     def end_workers(self, node: Node, processes: list[int]) -> None:
         """Ends workers by their processes, also those that are stopped. Their calls fail, and others replace them."""
         for worker in node.workers:
