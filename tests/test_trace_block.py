@@ -433,21 +433,25 @@ def test_what_a_killed_recording_leaves_is_removed_by_the_next(disk, volume, ins
     assert not instances(process.pid)
 
 
-def test_an_incomplete_trace_says_so(disk, volume):
-    """The recorder stands still while the program makes more requests than the smallest buffer holds."""
-    code = """
+def writes(count):
+    """A program that says when it is ready, waits, and writes so many pages apart from each other."""
+    return f"""
 f = direct("file", os.O_RDWR | os.O_CREAT)
 os.posix_fallocate(f, 0, 1 << 20)
 open("ready", "w").close()
 while not os.path.exists("go"):
     time.sleep(0.01)
 data = block(4096)
-for n in range(3000):
+for n in range({count}):
     os.pwrite(f, data, n % 100 * 8192)
 open("done", "w").close()
 """
+
+
+def test_an_incomplete_trace_says_so(disk, volume):
+    """The recorder stands still while the program makes more requests than the smallest buffer holds."""
     words = ["trace", "record", "--block", "--buffer", "4KiB", "-o", disk / "run.trace", "--"]
-    process = start(*words, *python(code), cwd=volume)
+    process = start(*words, *python(writes(3000)), cwd=volume)
     while not (volume / "ready").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)
@@ -483,20 +487,9 @@ if os.fork() == 0:
 
 def test_a_full_volume_ends_the_recording_and_not_the_program(disk, volume, tmp_path):
     """The requests wait on a volume that has no space for them."""
-    code = """
-f = direct("file", os.O_RDWR | os.O_CREAT)
-os.posix_fallocate(f, 0, 1 << 20)
-open("ready", "w").close()
-while not os.path.exists("go"):
-    time.sleep(0.01)
-data = block(4096)
-for n in range(20_000):
-    os.pwrite(f, data, n % 100 * 8192)
-open("done", "w").close()
-"""
     (disk / "full").mkdir()
     with small_disk(disk / "full", MIB, block_bytes=PAGE) as full:
-        words = ["trace", "record", "--block", "-o", full / "run.trace", "--", *python(code)]
+        words = ["trace", "record", "--block", "-o", full / "run.trace", "--", *python(writes(20_000))]
         process = start(*words, cwd=volume)
         while not (volume / "ready").exists():
             assert process.poll() is None, process.stderr.read()

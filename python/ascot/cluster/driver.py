@@ -45,9 +45,7 @@ SAMPLES_PER_PARTITION = 256
 SAMPLES_MAX = 1 << 20
 # Chunks that are sampled at most: one place in a chunk is as good as one in another.
 SAMPLED_CHUNKS_MAX = 1 << 12
-# Why a chunk or a partition failed: its process ended, or a connection to a writer.
 ENDED = "the process that worked on it ended"
-CONNECTION = "the connection to node "
 
 
 class Driver:
@@ -203,8 +201,8 @@ class Driver:
     # ---------------------------------------------------------------- calls of workers
 
     def _again(self, kind: str, number: int, queue: deque[int], running: Calls, reason: str = ENDED) -> None:
-        """Puts a chunk or a partition into the queue whose process or connection failed."""
-        self._attempts.failed(kind, number, reason, is_connection=reason.startswith(CONNECTION))
+        """Puts a chunk or a partition into the queue whose process failed."""
+        self._attempts.failed(kind, number, reason)
         queue.append(number)
         running.offer_again()
 
@@ -429,7 +427,9 @@ class Driver:
         faults = [one for number, fault in failed.items() if (one := self._take_fault(number, fault, running))]
         if self._routes.of_chunk(chunk):
             if faults:
-                self._again("chunk", chunk, queue, running, faults[-1])
+                self._attempts.failed("chunk", chunk, faults[-1], is_connection=True)
+                queue.append(chunk)
+                running.offer_again()
             else:
                 self._make_again("chunk", chunk, queue, running, "its batches were damaged, or lost with a node")
 
@@ -456,7 +456,7 @@ class Driver:
             self._exclude(node, str(fault).splitlines()[0])
             return ""
         self._repair(node, running)
-        return f"{CONNECTION}{node.name}: {fault}" if node in self._fleet.nodes else ""
+        return f"the connection to node {node.name}: {fault}" if node in self._fleet.nodes else ""
 
     def _end_mapping(self, shares: Shares) -> None:
         own: dict[Node, list[int]] = {}

@@ -125,7 +125,7 @@ impl Opening {
                 if self.has_come(PROOF_BYTES)? {
                     if !secret.accepts(Side::Writer, &nonces, &self.came) {
                         return Err(io::Error::other(
-                            "another program listens there: it has not the secret of the job",
+                            "another program listens there: it does not have the secret of the job",
                         ));
                     }
                     return Ok(true);
@@ -246,7 +246,7 @@ mod tests {
             // The worker's own proof.
             |entry: &[u8]| entry[ENTRY_BYTES - PROOF_BYTES..].to_vec(),
         ] {
-            assert!(entered(Duration::from_secs(10), answer).to_string().contains("not the secret"));
+            assert!(entered(Duration::from_secs(10), answer).to_string().contains("not have the secret"));
         }
         let error = entered(Duration::from_millis(500), |_| vec![1]);
         assert_eq!(error.to_string(), "timed out in the handshake");
