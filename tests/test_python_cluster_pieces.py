@@ -26,6 +26,7 @@ from ascot.cluster import (
     memory,
     nodes,
     parts,
+    records,
     registry,
     sampling,
 )
@@ -395,3 +396,19 @@ def test_another_cluster_than_the_connected_one_is_refused(monkeypatch):
             nodes.connected(address),
         ):
             raise AssertionError
+
+
+def test_an_unfinished_file_of_a_killed_process_is_no_part_of_generated_records(tmp_path, monkeypatch):
+    def spread(count, call, report, what):
+        for at in range(count):
+            # The name of a file that `ascot.gen` has begun.
+            task = call(SimpleNamespace(run=SimpleNamespace(remote=lambda _, task: task)), at)
+            directory, name = os.path.split(task["output"])
+            with open(os.path.join(directory, f".{name}.ascot-{at:016x}.tmp"), "wb") as begun:
+                begun.write(b"half a record")
+            yield call(SimpleNamespace(run=SimpleNamespace(remote=lambda work, task: work(task))), at)
+
+    made = SimpleNamespace(places=[None] * 3, spread=lambda *arguments: list(spread(*arguments)), stop=lambda: None)
+    monkeypatch.setattr(records, "helpers", lambda *_: nullcontext(made))
+    assert records.gen(1000, to=tmp_path / "in", progress=None) == 100_000
+    assert sorted(os.listdir(tmp_path / "in")) == ["part-00000", "part-00001", "part-00002"]

@@ -13,7 +13,7 @@ from ascot._native import bytes_text
 from ascot.cluster.actors import UNFINISHED, part_bytes, remove_chunk, remove_files
 from ascot.cluster.manifest import JobDirectory, Progress, Sum, sync_directory
 
-__all__ = ["CHUNKS", "Parts", "check_output", "remove_parts"]
+__all__ = ["CHUNKS", "Parts", "check_output", "remove_parts", "remove_unfinished"]
 
 # The directory of the chunks to which a view of all of them refers, beside it.
 CHUNKS = "chunks"
@@ -37,7 +37,7 @@ class Parts:
         if self._done.committed or self._has_name():
             return
         os.makedirs(self._staging, exist_ok=True)
-        _remove_unfinished(self._staging)
+        remove_unfinished(self._staging)
         for number in list(self._done.part_bytes):
             if not self._is_there(self._staging, number):
                 self._done.take(self._directory.note(event="part lost", number=number))
@@ -78,7 +78,7 @@ class Parts:
 
     def _rename(self) -> None:
         # A worker that was killed may have left a part that is not complete.
-        _remove_unfinished(self._staging)
+        remove_unfinished(self._staging)
         try:
             sync_directory(self._staging)
             os.rename(self._staging, self._output)
@@ -117,7 +117,7 @@ def check_output(output: str, total: int, argument: str) -> None:
 def remove_parts(staging: str) -> None:
     """Removes the parts of a job that will not be continued, also those that are not in the journal yet."""
     if os.path.isdir(staging):
-        _remove_unfinished(staging)
+        remove_unfinished(staging)
         chunks = os.path.join(staging, CHUNKS)
         _native.remove_leftovers([chunks])
         for name in glob(os.path.join(escape(staging), "part-*")) + glob(os.path.join(escape(chunks), "chunk-*")):
@@ -129,6 +129,7 @@ def remove_parts(staging: str) -> None:
         os.rmdir(staging)
 
 
-def _remove_unfinished(staging: str) -> None:
+def remove_unfinished(staging: str) -> None:
+    """Removes what processes that were killed left of files they were writing."""
     _native.remove_leftovers([staging])
     remove_files(staging, "part-*" + UNFINISHED)

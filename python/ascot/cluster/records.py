@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ascot import _native, arguments, errors
 from ascot.cluster.helpers import Helpers, helpers
 from ascot.cluster.manifest import sync_directory
-from ascot.cluster.parts import check_output, remove_parts
+from ascot.cluster.parts import check_output, remove_parts, remove_unfinished
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
 from ascot.sources import PathLike, Source, sources_of
@@ -82,6 +82,7 @@ def gen(
         os.makedirs(staging)
         try:
             _make(made, tasks, report)
+            remove_unfinished(staging)
             _rename(staging, output)
         except BaseException:
             made.stop()
