@@ -47,7 +47,7 @@ def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):
 
 
 # So many records that a chunk is sorted in several parts.
-@pytest.mark.parametrize("memory, most", [("46MiB", 2.6), ("32MiB", 3.2)])
+@pytest.mark.parametrize("memory, most", [pytest.param("46MiB", 2.6, marks=pytest.mark.long), ("32MiB", 3.2)])
 def test_short_lines_are_held_too(memory, most, disk):
     rng = random.Random(4)
     numbers = [rng.randrange(10**7, 10**8) for _ in range(5_500_000)]
@@ -103,8 +103,8 @@ def test_a_pipe_is_held_too(disk):
     assert digest(disk / "out") == digest_of_sorted(disk / "in")
 
 
-# The chunks of 128 MiB are larger than those of 8.
-@pytest.mark.parametrize("first, memory", [(16, 16), (16, 64), (16, 8), (128, 8)])
+# The chunks of 64 MiB are larger than those of 8.
+@pytest.mark.parametrize("first, memory", [(16, 16), (16, 64), (16, 8), (64, 8)])
 def test_a_resumed_job_reads_again_what_was_held(first, memory, disk):
     """A job that is killed in its last pass, before and after its first step there."""
     run("gen", f"{600 * first // 16}k", "-o", disk / "in")

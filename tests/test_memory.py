@@ -61,7 +61,7 @@ def source(request, module_disk):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("memory_mib", FILE_MIB)
+@pytest.mark.parametrize("memory_mib", [64, pytest.param(256, marks=pytest.mark.long), 1024])
 def test_peak_stays_below_the_cap(source, memory_mib, method, disk, request):
     layout, at_least = source
     is_long = memory_mib == LARGEST_MIB and method not in METHODS_OF_LARGEST[layout.name]

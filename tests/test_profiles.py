@@ -153,31 +153,33 @@ def test_devices_and_all_are_forgotten_by_name(disk, state):
     assert json.loads(as_user(state, "probe", "--list", "--json").stdout) == []
 
 
+UNUSABLE = {
+    "it comes from another machine": (r"^machine = .*$", 'machine = "0123"'),
+    "its device has changed": (r"^device_bytes = .*$", "device_bytes = 17"),
+    "version 99": (r"^version = 1$", "version = 99"),
+    "write_bytes_per_s": (r"^write_bytes_per_s = .*$", "write_bytes_per_s = -1.0"),
+    "it is damaged": (r"^read_bytes_per_s = .*$", "read_bytes_per_s = 1.0e3"),
+}
+
+
 @pytest.mark.privileged
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ((r"^read_bytes_per_s = .*$", "read_bytes_per_s = 1.0e3"), "it is damaged"),
-        ((r"^machine = .*$", 'machine = "0123"'), "it comes from another machine"),
-        ((r"^device_bytes = .*$", "device_bytes = 17"), "its device has changed"),
-        ((r"^version = 1$", "version = 99"), "version 99"),
-        ((r"^write_bytes_per_s = .*$", "write_bytes_per_s = -1.0"), "write_bytes_per_s"),
-    ],
-)
-def test_an_unusable_profile_is_ignored_with_one_notice(disk, state, change, reason):
+def test_an_unusable_profile_is_ignored_with_one_notice(disk, state):
     with probed_disk(disk, state) as volume:
         [file] = files_of(state)
-        if reason == "it is damaged":
-            body = re.sub(*change, file.read_text(), flags=re.MULTILINE)
-            assert body != file.read_text()
-            file.write_text(body)
-        else:
-            rewrite(file, change)
-        done = explain(state, volume)
-        assert "recognised as" in volumes_line(done.stdout.decode())
-        assert done.stderr.count("is ignored") == 1 and reason in done.stderr, done.stderr
-        assert str(volume) in done.stderr and "ascot probe DIR" in done.stderr
-        assert explain(state, volume, "--quiet").stderr == ""
+        stored = file.read_text()
+        for reason, change in UNUSABLE.items():
+            file.write_text(stored)
+            if reason == "it is damaged":
+                body = re.sub(*change, stored, flags=re.MULTILINE)
+                assert body != stored
+                file.write_text(body)
+            else:
+                rewrite(file, change)
+            done = explain(state, volume)
+            assert "recognised as" in volumes_line(done.stdout.decode()), reason
+            assert done.stderr.count("is ignored") == 1 and reason in done.stderr, done.stderr
+            assert str(volume) in done.stderr and "ascot probe DIR" in done.stderr
+            assert explain(state, volume, "--quiet").stderr == ""
         sort = ("sort", volume / "in", *FIXED, "--memory", "8MiB", "-o", volume / "out")
         assert as_user(state, *sort).stderr.count("is ignored") == 1
         run("check", volume / "out")

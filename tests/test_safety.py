@@ -79,7 +79,7 @@ def usual_seconds(records, module_disk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("turn", range(10))
+@pytest.mark.parametrize("turn", [*range(5), *(pytest.param(turn, marks=pytest.mark.long) for turn in range(5, 10))])
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_at_any_moment_then_resumed(method, turn, records, usual_seconds, disk):
     source, right = records
@@ -130,7 +130,7 @@ def test_killed_amid_equal_keys(share, disk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.5, 0.9])
+@pytest.mark.parametrize("share", [pytest.param(0.5, marks=pytest.mark.long), 0.9])
 @pytest.mark.parametrize("method", METHODS)
 def test_resuming_moves_little_more(method, share, module_disk, disk):
     """A job killed at 50 or 90 percent and resumed moves at most 1.1 times the bytes of an undisturbed one."""
