@@ -170,10 +170,11 @@ def test_the_page_follows_a_job(cluster, disk):
         assert_same(cluster, disk, job.done, disk / "a", layout=RECORDS)
 
 
-def assert_usable(shown):
+def assert_usable(shown, image=True):
     nodes = shown.accessible()
     assert not [node for node in nodes if node[0].lower() in CONTROLS and not node[1]]
-    assert {"main", "navigation", "banner", "heading", "table", "status", "image"} <= {role for role, _ in nodes}
+    wanted = {"main", "navigation", "banner", "heading", "status"} | ({"table", "image"} if image else set())
+    assert wanted <= {role for role, _ in nodes}
     levels = shown.run("[...document.querySelectorAll('h1,h2,h3')].map((one) => +one.tagName[1])")
     assert levels[0] == 1 and all(after <= before + 1 for before, after in zip(levels, levels[1:]))  # noqa: B905, RUF007
     wanted = shown.run("document.querySelectorAll('a,button,input,select,textarea,.wide').length")
@@ -251,6 +252,55 @@ def test_a_sort_is_started_by_the_form(cluster, disk):
         wait_for(shown, "document.getElementById('answer').textContent.includes('being started')")
         wait_for(shown, "document.getElementById('part-started').textContent.includes('sorted 20,000 records')", 120)
     assert ascot.check(sorted((disk / "out").iterdir()), layout=RECORDS).is_sorted
+
+
+def test_disks_and_network_are_measured_from_the_page(cluster):
+    with dash() as (port, _), opened(address_of(port), ready=READY) as shown:
+        assert shown.run("document.querySelectorAll('button, input').length") == 0, "without --control it only shows"
+        assert ask(port, "/control/diskbench", {}, Authorization="Bearer ")[0] == 403
+    with dash("--control") as (port, token), opened(address_of(port), ready=READY) as shown:
+        assert_usable(shown, image=False)
+        press = "document.querySelector('button[data-do={}]').click()".format
+        answer = "document.getElementById('answer').textContent"
+        # The browser reports that an answer was no success, as it should be here.
+        shown.run(press("diskbench"))
+        wait_for(shown, f"{answer}.includes('token is missing or wrong')")
+        shown.run(f"document.getElementById('token').value = {token!r}")
+        fill = "document.querySelector('[name=bench_{}]').value = {!r}".format
+        shown.run(fill("rounds", "many"))
+        shown.run(press("diskbench"))
+        wait_for(shown, f"{answer}.includes('Refused: many rounds')")
+        values = {"address": cluster.address, "size": "2MiB", "request": "256KiB", "rounds": "1"}
+        for name, value in values.items():
+            shown.run(fill(name, value))
+        shown.run(press("diskbench"))
+        wait_for(shown, f"{answer}.includes('DiskBench is being started')")
+        shown.run(press("netbench"))
+        wait_for(shown, f"{answer}.includes('DiskBench on {cluster.address} is running')")
+        shown.complaints.clear()
+        wait_for(shown, "document.querySelector('#measured-1 tbody tr') !== null", 120)
+        nodes = set(cells(shown, "measured-1", 0))
+        assert len(nodes) == NODES
+        assert all(rate.endswith("B/s") for rate in column(shown, "measured-1", "rate"))
+        shown.run(press("netbench"))
+        wait_for(shown, "document.querySelector('#measured-2 tbody tr') !== null", 120)
+        assert set(column(shown, "measured-2", "receiver")) == nodes
+        assert set(column(shown, "measured-2", "sender")) == {*nodes, "all others"}
+        assert all(rate.endswith("B/s") for rate in column(shown, "measured-2", "rate"))
+        assert "all to all: " in shown.run("document.getElementById('part-started').textContent")
+        # A measurement that fails says why, and another one may follow.
+        shown.run(fill("temp", "/proc/none"))
+        shown.run(press("diskbench"))
+        wait_for(shown, "document.getElementById('part-started').textContent.includes('failed with status 1')", 120)
+        told = shown.run("document.querySelector('#part-started pre').textContent")
+        assert "/proc/none" in told and "node 127.0." in told and "Traceback" not in told, told
+    assert cluster.left_over() == []
+
+
+def column(shown, identifier, head):
+    """The cells of the column with this head."""
+    heads = shown.run(f"[...document.querySelectorAll('#{identifier} thead th')].map((one) => one.textContent)")
+    return cells(shown, identifier, heads.index(head))
 
 
 # ---------------------------------------------------------------- who may ask

@@ -1,7 +1,8 @@
-"""The requests of a user of the live page: to stop a job, to exclude a node, to resume or to start a job.
+"""The requests of a user of the live page: to stop a job, to exclude a node, to resume or to start a job, and to
+measure a cluster.
 
-A job that is started here runs in a process of its own (`python -m ascot.cluster.control`), which outlives the page;
-the page shows the end of what it prints.
+A job or a measurement that is started here runs in a process of its own (`python -m ascot.cluster.control`), which
+outlives the page; the page shows the end of what it prints, and the rows that were measured.
 
 Invariant: a request is checked whole before anything is done, and its answer is a sentence for the user.
 """
@@ -19,7 +20,7 @@ from html import escape
 from threading import Lock
 from typing import Any, BinaryIO
 
-from ascot.cluster import live
+from ascot.cluster import live, measured
 from ascot.cluster.watching import ask
 
 __all__ = ["Control", "Refused"]
@@ -36,9 +37,12 @@ class Refused(Exception):
 class Started:
     """A process that was started from the page."""
 
+    number: int
     title: str
     process: subprocess.Popen[bytes]
     output: BinaryIO
+    # The rows of a measurement; None for a job.
+    result: BinaryIO | None = None
 
     def state(self) -> str:
         """Whether it runs, or how it ended."""
@@ -51,6 +55,20 @@ class Started:
         size = os.fstat(descriptor).st_size
         return os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(errors="replace").strip()
 
+    def shown(self) -> str:
+        """Its part of the page."""
+        state = self.state()
+        head = f"<h3>{escape(self.title)}: {escape(state)}</h3>\n<pre>{escape(self.tail())}</pre>\n"
+        if self.result is None or state != "done":
+            return head
+        return head + measured.measured(f"measured-{self.number}", self.title, self.result.fileno())
+
+    def close(self) -> None:
+        """Closes its files when it is no longer shown."""
+        self.output.close()
+        if self.result is not None:
+            self.result.close()
+
 
 class Control:
     """Does the requests."""
@@ -58,12 +76,15 @@ class Control:
     def __init__(self, directories: Sequence[str]) -> None:
         self._directories = directories
         self._started: list[Started] = []
-        self._lock = Lock()
+        self._count = 0
+        self._lock, self._measuring = Lock(), Lock()
         self._requests: dict[str, Callable[[dict[str, str]], str]] = {
             "stop": self._stop,
             "exclude": self._exclude,
             "resume": self._resume,
             "start": self._start,
+            "diskbench": lambda fields: self._measure("diskbench", fields),
+            "netbench": lambda fields: self._measure("netbench", fields),
         }
 
     def do(self, name: str, fields: Any) -> str:
@@ -132,30 +153,42 @@ class Control:
         self._run(f"sort to {output}", "sort", wanted)
         return "The job is being started."
 
+    def _measure(self, call: str, fields: dict[str, str]) -> str:
+        wanted, name = measured.wanted_of(call, fields), measured.NAMES[call]
+        # Two requests at the same time start one measurement.
+        with self._measuring:
+            with self._lock:
+                running = [
+                    one.title for one in self._started if one.result is not None and one.process.poll() is None
+                ]
+            if running:
+                raise Refused(f"{running[0]} is running, and a second measurement would disturb it: wait for its end")
+            self._run(f"{name} on {wanted['address']}", call, wanted)
+        return f"{name} is being started; its result is shown below."
+
     def _run(self, title: str, call: str, wanted: dict[str, Any]) -> None:
-        # Closed when it is no longer shown.
+        # Both are closed when they are no longer shown.
         output = tempfile.TemporaryFile()  # noqa: SIM115
+        result = tempfile.TemporaryFile() if call in measured.NAMES else None  # noqa: SIM115
+        passed = () if result is None else (result.fileno(),)
         process = subprocess.Popen(
-            [sys.executable, "-m", "ascot.cluster.control"],
+            [sys.executable, "-m", "ascot.cluster.control"], pass_fds=passed,
             stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         if process.stdin is not None:
             with process.stdin as pipe:
-                pipe.write(json.dumps({"call": call, "arguments": wanted}).encode())
+                pipe.write(json.dumps({"call": call, "arguments": wanted, "result": [*passed]}).encode())
         with self._lock:
-            self._started = [Started(title, process, output), *self._started]
+            self._count += 1
+            self._started = [Started(self._count, title, process, output, result), *self._started]
             for old in self._started[STARTED_KEPT:]:
-                old.output.close()
+                old.close()
             del self._started[STARTED_KEPT:]
 
     def started(self) -> str:
         """The processes that were started, as a part of the page."""
         with self._lock:
-            items = "".join(
-                f"<h3>{escape(one.title)}: {escape(one.state())}</h3>\n<pre>{escape(one.tail())}</pre>\n"
-                for one in self._started
-            )
-        return items
+            return "".join(one.shown() for one in self._started)
 
 
 def main() -> int:
@@ -167,6 +200,9 @@ def main() -> int:
     asked = json.load(sys.stdin)
     wanted: dict[str, Any] = asked["arguments"]
     try:
+        if asked["call"] in measured.NAMES:
+            print(measured.measure(asked["call"], wanted, asked["result"][0]))
+            return 0
         if asked["call"] == "resume":
             print(ascot.cluster.resume(**wanted, progress=None))
             return 0
@@ -175,7 +211,7 @@ def main() -> int:
             length, start, stop = (wanted.pop(name) for name in ("length", "start", "stop"))
             layout = ascot.Fixed(length, key=slice(start, stop))
         print(ascot.cluster.sort(**wanted, layout=layout, progress=None))
-    except (AscotError, ImportError, TypeError, ValueError) as error:
+    except (AscotError, ImportError, OSError, TypeError, ValueError) as error:
         print(error)
         return 1
     return 0

@@ -290,5 +290,15 @@ START = f"""<section id="control" aria-label="Control"><h2>Control</h2>
 <p><label>Cluster <input name="address" value="auto"></label>
 <label>Memory of a node <input name="memory" placeholder="half of it"></label>
 <button type="button" data-do="start">Start</button></p></fieldset>
+<fieldset id="measure"><legend>Measure a cluster</legend>
+<p><label>Measured cluster <input name="bench_address" value="auto"></label>
+<label>Bytes to move <input name="bench_size" placeholder="the usual size"></label></p>
+<p><label>Directories for DiskBench on each node, one a line <textarea name="bench_temp" rows="2" cols="60"
+placeholder="that of temporary files"></textarea></label></p>
+<p><label>Bytes of a request <input name="bench_request" size="8" placeholder="4MiB"></label>
+<label>Rounds <input name="bench_rounds" size="4" value="3"></label>
+<button type="button" data-do="diskbench">Run DiskBench</button>
+<button type="button" data-do="netbench">Run NetBench</button></p>
+<p>A measurement takes processors, disks and network of the nodes, also from jobs that run.</p></fieldset>
 {ANSWER}<div id="part-started"></div></section>
 """
