@@ -221,7 +221,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ascot dash", description="Serves a live page of jobs on clusters.")
     parser.add_argument("jobs", metavar="JOB", nargs="*", help="directories of jobs that other users run")
     parser.add_argument("--port", type=int, default=PORT, help="the port; 0 for any that is free")
-    parser.add_argument("--control", action="store_true", help="also stop and start jobs, and measure clusters, with a token")
+    parser.add_argument("--control", action="store_true", help="also start and stop jobs and measure, with a token")
     given = parser.parse_args(words)
     token = secrets.token_urlsafe(32) if given.control else None
     try:
