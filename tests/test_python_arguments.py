@@ -215,6 +215,34 @@ def test_a_wrong_argument_is_named_with_what_is_accepted(name, good, parameter, 
         assert re.fullmatch(form, str(caught.value)), str(caught.value)
 
 
+def forms():
+    for name, (function, *goods) in FUNCTIONS.items():
+        for good in goods:
+            yield pytest.param(name, function, good, id=f"{name}-{len(good)}")
+
+
+@pytest.mark.parametrize(("name", "function", "good"), list(forms()))
+def test_an_argument_that_does_not_exist_is_an_error_of_the_public_function(name, function, good, objects):
+    of = objects.get(name.partition(".")[0])
+    calls = [{**good, "no_such": 1}]
+    # All forms of a function need an argument if its good ones cannot be left out.
+    if good and (typing.get_overloads(function) or needs_arguments(function)):
+        calls.append({})
+    for arguments_of_call in calls:
+        with pytest.raises(TypeError) as caught:
+            function(*(() if of is None else (of,)), **arguments_of_call)
+        told = str(caught.value)
+        # Settings that all jobs have are told with their names instead.
+        own = re.match(r"([\w.]+)\(\) (got an unexpected|missing \d+ required)", told)
+        assert own is None or own[1].removesuffix(".__init__").endswith(name.rpartition(".")[2]), told
+        assert own is not None or told.startswith("unexpected argument 'no_such'; there are"), told
+
+
+def needs_arguments(function):
+    found = inspect.signature(function).parameters.values()
+    return any(one.default is one.empty and one.kind is not one.VAR_KEYWORD for one in found if one.name != "self")
+
+
 def _is_error(value):
     return inspect.isclass(value) and issubclass(value, BaseException)
 

@@ -384,12 +384,20 @@ class Integers(_Numbers):
     __slots__ = ()
     _types = ("u32", "u64", "i32", "i64")
 
+    # A wrong argument is an error of this class.
+    def __init__(self, type: str) -> None:
+        super().__init__(type)
+
 
 class Floats(_Numbers):
     """Floating-point numbers of type `f32` or `f64`, with `-le` (the default) or `-be`, in IEEE total order."""
 
     __slots__ = ()
     _types = ("f32", "f64")
+
+    # A wrong argument is an error of this class.
+    def __init__(self, type: str) -> None:
+        super().__init__(type)
 
 
 def _fields(fields: Any) -> dict[str, tuple[int, str]]:

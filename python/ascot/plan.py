@@ -7,8 +7,8 @@ plan is for the volume of the working directory, or for `volume`: a profile, or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, Unpack, get_args, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, Unpack, get_args, overload
 
 from ascot import _native, arguments
 from ascot.figures import (
@@ -29,6 +29,17 @@ from ascot.sources import PathLike, Source
 __all__ = ["bowtie", "cheapest_cluster", "cluster", "merge", "reshape", "sort", "split"]
 
 _SHARE = "a number from 0 to 1"
+_Form = TypeVar("_Form", bound=Callable[..., object])
+
+
+def _form_of(name: str) -> Callable[[_Form], _Form]:
+    """Marks a form of the function `name`, which has that name in the errors of Python for wrong arguments."""
+
+    def named(form: _Form) -> _Form:
+        form.__qualname__ = name
+        return form
+
+    return named
 
 
 def bowtie(
@@ -98,6 +109,7 @@ def sort(source: Source | None = None, **arguments: Any) -> Plan:
     return _sort_of_size(**arguments) if source is None else _sort_of_files(source, **arguments)
 
 
+@_form_of("sort")
 def _sort_of_files(
     source: Source,
     *,
@@ -119,6 +131,7 @@ def _sort_of_files(
     return plan_of_explanation(told, text)
 
 
+@_form_of("sort")
 def _sort_of_size(
     *,
     size: int | str,
@@ -170,6 +183,7 @@ def split(source: Source | None = None, **arguments: Any) -> Plan | FilesPlan:
     return _split_of_size(**arguments) if source is None else _split_of_files(source, **arguments)
 
 
+@_form_of("split")
 def _split_of_files(
     source: Source,
     *,
@@ -189,6 +203,7 @@ def _split_of_files(
     return plan_of_explanation(told, text)
 
 
+@_form_of("split")
 def _split_of_size(
     *,
     size: int | str,
@@ -244,6 +259,7 @@ def merge(sources: Source | None = None, **arguments: Any) -> Plan | FilesPlan:
     return _merge_of_size(**arguments) if sources is None else _merge_of_files(sources, **arguments)
 
 
+@_form_of("merge")
 def _merge_of_files(
     sources: Source,
     *,
@@ -263,6 +279,7 @@ def _merge_of_files(
     return plan_of_explanation(told, text)
 
 
+@_form_of("merge")
 def _merge_of_size(
     *,
     size: int | str,
@@ -320,6 +337,7 @@ def reshape(sources: Source | None = None, **arguments: Any) -> Plan | FilesPlan
     return _reshape_of_size(**arguments) if sources is None else _reshape_of_files(sources, **arguments)
 
 
+@_form_of("reshape")
 def _reshape_of_files(
     sources: Source,
     *,
@@ -339,6 +357,7 @@ def _reshape_of_files(
     return plan_of_explanation(told, text)
 
 
+@_form_of("reshape")
 def _reshape_of_size(
     *,
     size: int | str,
@@ -466,9 +485,7 @@ def cheapest_cluster(
     return cheapest_cluster_of(told, text)
 
 
-def _cluster(
-    size: int | str, node_types: list[str], network: str, connections: int, uniform: bool
-) -> dict[str, Any]:
+def _cluster(size: int | str, node_types: list[str], network: str, connections: int, uniform: bool) -> dict[str, Any]:
     """The options of a sort on a cluster."""
     return {
         "size": arguments.size("size", size),
