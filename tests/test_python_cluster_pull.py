@@ -3,6 +3,7 @@
 Also measured: the bytes that the processes of a job write to disks.
 """
 
+import itertools
 import os
 import random
 import struct
@@ -163,8 +164,17 @@ class Written:
 def test_how_often_a_record_is_written(cluster, disk, shuffle, output_as, times):
     ascot.gen(400_000, to=disk / "a")
     written = Written(cluster)
-    cluster_sort(disk, disk / "a", shuffle=shuffle, output_as=output_as, progress=written, uniform=True)
+    done = cluster_sort(disk, disk / "a", shuffle=shuffle, output_as=output_as, progress=written, uniform=True)
     assert (times - 0.1) * 40_000_000 < written.bytes < (times + 0.3) * 40_000_000
+    # The samples of the report have the first bytes and the last ones.
+    assert (times - 0.1) * 40_000_000 < sum(map(written_of, done.report.series.values())) < (times + 0.3) * 40_000_000
+
+
+def written_of(samples):
+    """Bytes that the processes of a node wrote, by its samples, which have a second each."""
+    ends, rates = samples.column("seconds"), samples.column("job_written_bytes_per_s")
+    lengths = [min(ends[0], 1.0), *(later - sooner for sooner, later in itertools.pairwise(ends))]
+    return sum(length * rate for length, rate in zip(lengths, rates, strict=True))
 
 
 def test_words_that_are_not_known(disk):

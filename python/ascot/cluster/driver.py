@@ -116,7 +116,7 @@ class Driver:
             sorted_again_bytes=self._sorted_again,
             repeated_batches=self._repeated,
             lost_nodes=tuple(self._fleet.lost),
-            series=self._watch.series,
+            series=self._watch.last_series(),
         )
         self._watch.report = report
         self._remove_files()

@@ -80,6 +80,8 @@ class Fleet:
         for node, found in self._answers(lambda node: [worker.process.remote() for worker in node.workers]):
             for worker, process in zip(node.workers, found, strict=True):
                 node.know(worker, process)
+            # Before they work: what they do until the first samples would not count.
+            node.writer.watch.remote(list(node.processes))
         paths, own = self._ray.put(self._inputs), digest_of(sizes)
         for node, (seen, error) in self._answers(lambda node: node.workers[0].inputs.remote(paths)):
             if error is not None:

@@ -85,7 +85,7 @@ class Watch:
         self._work: deque[tuple[float, str]] = deque(maxlen=LINES_OF_WORK)
         self._events: deque[tuple[float, str]] = deque(maxlen=LINES_OF_EVENTS)
         self._lost = 0
-        self._lock, self._stop = Lock(), Event()
+        self._lock, self._collecting, self._stop = Lock(), Lock(), Event()
         self._thread = Thread(target=self._run, name="ascot status", daemon=True)
         directory.on_event = self._take_event
 
@@ -148,6 +148,14 @@ class Watch:
             self._phases.append(phase.to_json())
             self._current = None
         self.event(f"{phase.name} ended: {bytes_text(phase.bytes)}, {bytes_text(phase.bytes_per_s)}/s")
+
+    def last_series(self) -> dict[str, Series]:
+        """The samples of all nodes up to this moment."""
+        # A sample that was asked for before this moment may be on its way.
+        for _ in range(2):
+            with suppress(Exception):
+                self._collect()
+        return self.series
 
     def event(self, text: str) -> None:
         """Adds a line to the log."""
@@ -237,6 +245,11 @@ class Watch:
 
     def _collect(self) -> None:
         """Takes in the samples that have arrived, and asks for the next ones."""
+        with self._collecting:
+            self._ask_nodes()
+            self._take_answers()
+
+    def _ask_nodes(self) -> None:
         for node in list(self._fleet.nodes):
             writer = node.writer
             if writer is not None and node.name not in self._calls:
@@ -245,6 +258,8 @@ class Watch:
         for name, (node, writer, _) in list(self._calls.items()):
             if node.writer is not writer:
                 del self._calls[name]
+
+    def _take_answers(self) -> None:
         if not self._calls:
             return
         waiting = [call for _, _, call in self._calls.values()]
