@@ -54,7 +54,7 @@ WRONG = {
     "to": [None, *PATH], "transport": [None, *WORD],
     "top": COUNT, "total": BYTES, "type": WORD, "unique": FLAG, "value_bytes": COUNT,
     "values": [None, 3, [3], "x"], "view": PATH, "volume": [3, b"x", ""], "work": PATH,
-    "shuffle": [None, *WORD], "output_as": [None, *WORD],
+    "shuffle": [None, *WORD], "output_as": [None, *WORD], "reduce_input": [None, *WORD],
     "address": [3, b"x"], "output": [None, *PATH], "memory_per_node": BYTES, "workers_per_node": AT_LEAST_ONE,
     "job": PATH, "map": [3, "x"], "reduce": [3, "x"], "combine": [3, "x"], "partition": [3, "x"],
     "write_exponents": [b"x", [3], True], "write_stream": [None, *WORD], "backends": [3, b"x", [3]],

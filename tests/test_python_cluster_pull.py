@@ -101,20 +101,31 @@ def count(key, values):
     yield b"%s %d\n" % (key, sum(map(int, values)))
 
 
+PAIRS = {
+    "push": {},
+    "merged": {"shuffle": "pull"},
+    "file": {"shuffle": "pull", "reduce_input": "file"},
+}
+
+
 def test_reducers_pull_pairs_in_the_order_of_keys(cluster, disk):
     dice = random.Random(6)
-    words = [f"word-{int(dice.paretovariate(0.3)) % 5000}" for _ in range(60_000)]
+    words = [f"word-{int(dice.paretovariate(0.3)) % 5000}" for _ in range(40_000)]
     (disk / "text").write_text("\n".join(" ".join(words[at : at + 10]) for at in range(0, len(words), 10)))
-    found = {}
-    for shuffle in ("push", "pull"):
+    found, written = {}, {}
+    for name, options in PAIRS.items():
+        moved = Written(cluster)
         done = ascot.cluster.map_reduce(
-            disk / "text", map=split, reduce=count, output=disk / shuffle, partitions=5, shuffle=shuffle,
-            memory_per_node="480MiB", progress=None,
+            disk / "text", map=split, reduce=count, output=disk / name, partitions=5, memory_per_node="480MiB",
+            progress=moved, **options,
         )  # fmt: skip
-        found[shuffle] = [Path(part).read_bytes() for part in done.outputs]
-    assert found["pull"] == found["push"] and len(found["pull"]) == 5
-    total = sum(int(line.split()[1]) for part in found["pull"] for line in part.splitlines())
+        found[name], written[name] = [Path(part).read_bytes() for part in done.outputs], moved.bytes
+    assert found["merged"] == found["file"] == found["push"] and len(found["push"]) == 5
+    total = sum(int(line.split()[1]) for part in found["push"] for line in part.splitlines())
     assert total == len(words)
+    # Pairs are written once, and once more to the files that are reduced.
+    pairs = done.report.bytes
+    assert written["merged"] < 1.7 * pairs < written["file"] < 2.7 * pairs
     assert cluster.left_over() == []
 
 
@@ -179,7 +190,7 @@ def written_of(samples):
 
 def test_words_that_are_not_known(disk):
     ascot.gen(10, to=disk / "a")
-    with pytest.raises(errors.InvalidRequest, match="give 'push' or 'pull'"):
+    with pytest.raises(errors.InvalidRequest, match="give 'push', 'pull' or 'auto'"):
         cluster_sort(disk, disk / "a", shuffle="fetch")
     with pytest.raises(errors.InvalidRequest, match="give 'files' or 'views'"):
         cluster_sort(disk, disk / "a", output_as="view")

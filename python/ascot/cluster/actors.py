@@ -21,7 +21,7 @@ from hashlib import sha256
 from socket import gethostname
 from threading import Lock, Thread
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, BinaryIO
 
 from ascot import _native
 from ascot.cluster.chunks import ChunkSet
@@ -301,7 +301,15 @@ class Worker:
                 os.makedirs(spills, mode=0o700, exist_ok=True)
             if self._packed is None:
                 return sort(options)
-            return self._reduce(options, partition, sort)
+            output = options["output"]
+            unfinished = unfinished_name(output)
+            try:
+                result = self._reduce({**options, "output": unfinished}, partition, sort)
+                os.rename(unfinished, output)
+            finally:
+                with suppress(OSError):
+                    os.unlink(unfinished)
+            return result
 
         def sort(options: dict[str, Any]) -> dict[str, Any]:
             as_view: bool = self._settings["views"]
@@ -319,29 +327,34 @@ class Worker:
         self._peaks.look()
         return result and (result, monotonic() - began), error
 
-    def _reduce(self, options: dict[str, Any], partition: int, sort: Callable[[dict[str, Any]], Any]) -> Any:
-        """Sorts the pairs of a partition to a file beside the spills, and reduces it to the output of `options`."""
-        functions, output = self._own_functions(), options["output"]
-        unfinished = unfinished_name(output)
+    def _reduce(
+        self, options: dict[str, Any], partition: int, sort: Callable[[dict[str, Any]], Any], prefix: int = 0
+    ) -> Any:
+        """Sorts the pairs of a partition to a file beside the spills, and reduces it to the output of `options`. The
+        first `prefix` bytes are no part of a key."""
+        functions = self._own_functions()
         pairs = os.path.join(options["temp"][0], f"{PAIRS_FILE}{partition:05}.{secrets.token_hex(4)}")
-        result = sort({**pair_options(options), "output": pairs, "stable": True})
         try:
+            result = sort({**pair_options(options), "output": pairs, "stable": True})
             with (
                 open(pairs, "rb", buffering=BUFFER_BYTES) as source,
-                open(unfinished, "wb") as out,
+                open(options["output"], "wb") as out,
                 self._limit(),
             ):
-                for one in reduced(functions, source):
-                    out.write(one)
-                out.flush()
-                os.fsync(out.fileno())
+                write_all_of(reduced(functions, source, prefix), out)
                 result["file_bytes"] = out.tell()
-            os.rename(unfinished, output)
         finally:
-            for name in (pairs, unfinished):
-                with suppress(OSError):
-                    os.unlink(name)
+            with suppress(OSError):
+                os.unlink(pairs)
         return result
+
+
+def write_all_of(outputs: Iterable[bytes], out: BinaryIO) -> None:
+    """Writes what functions gave, durably."""
+    for one in outputs:
+        out.write(one)
+    out.flush()
+    os.fsync(out.fileno())
 
 
 class Writer:

@@ -32,7 +32,7 @@ from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.manifest import Destination, JobDirectory, Progress, Sum, spans_of
 from ascot.cluster.nodes import Node, all_answers
 from ascot.cluster.parts import Parts
-from ascot.cluster.reports import ClusterReport, Phase
+from ascot.cluster.reports import ClusterReport, Phase, facts_of
 from ascot.cluster.routes import Routes
 from ascot.cluster.shares import Shares
 from ascot.cluster.watching import Watch
@@ -100,7 +100,7 @@ class Driver:
             self._sort_phase()
         whole = self._parts.commit()
         report = ClusterReport(
-            kind=self._job["kind"],
+            **facts_of(self._job),
             seconds=time.monotonic() - began,
             start_seconds=start_seconds,
             records=whole.records,
@@ -109,7 +109,6 @@ class Driver:
             partitions=self._partitions,
             chunks=len(self._spans),
             phases=tuple(self._phases),
-            memory_per_node=self._job["memory_per_node"],
             peak_memory_bytes=self._peak(),
             mapped_again_bytes=self._mapped_again,
             sent_again_bytes=self._sent_again,

@@ -65,6 +65,8 @@ class Fleet:
         self._secret = token_bytes(32) if job["transport"] == "direct" else b""
         self._batch_bytes: int = job["shape"]["batch_bytes"]
         self._settings: Any = {"secret": self._secret, **{name: job[name] for name in names}}
+        # Jobs of earlier versions do not say it.
+        self._settings["reduce_input"] = job.get("reduce_input", "merged")
 
     def start(self, sizes: list[int]) -> None:
         """Starts the actors, and checks that every node has the same versions and sees inputs of these sizes."""

@@ -15,10 +15,11 @@ from ascot.cluster import registry
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.functions import Functions
-from ascot.cluster.manifest import JobDirectory, Progress
+from ascot.cluster.manifest import JobDirectory, Progress, spans_of
 from ascot.cluster.memory import PROCESS_BYTES, shape_of
 from ascot.cluster.nodes import START_SECONDS, Node, connected, discover
 from ascot.cluster.parts import check_output, remove_parts
+from ascot.cluster.prediction import predicted
 from ascot.cluster.pull import PullDriver
 from ascot.cluster.reports import ClusterReport
 from ascot.cluster.transport import TRANSPORTS
@@ -100,10 +101,12 @@ def sort(
     `transport` is the way of records from node to node: `"direct"` for connections from port to port, or `"ray"` for
     calls of Ray where nodes may not open connections to each other.
 
-    `shuffle` is `"push"` or `"pull"`. With `"push"`, records are sent to the node of their partition as they are
-    read, and sorted there. With `"pull"`, they are sorted where they are read and stay there; partitions are merged
-    from all nodes, and need no memory of their size. A view is then one part, `part-00000`, whose runs are in the
-    directory `chunks` beside it: every record is written once.
+    `shuffle` is `"push"`, `"pull"` or `"auto"`. With `"push"`, records are sent to the node of their partition as
+    they are read, and sorted there. With `"pull"`, they are sorted where they are read and stay there; partitions are
+    merged from all nodes, and need no memory of their size. A view is then one part, `part-00000`, whose runs are in
+    the directory `chunks` beside it: every record is written once. `"auto"` predicts which of the two takes less
+    time: pulling writes and reads less, and merges every record more often. To measure a merge, this process sorts
+    and merges up to 4 MiB of the input. The report has the prediction.
 
     `job` is the directory of the job, by default `output` with `.job` at the end. If the job is interrupted, or ends
     with `Resumable`, `ascot.cluster.resume` continues it and `ascot.cluster.remove` removes it.
@@ -129,6 +132,7 @@ class Cluster(NamedTuple):
     partitions: int | None
     transport: str = "direct"
     shuffle: str = "push"
+    reduce_input: str = "merged"
 
 
 def start(
@@ -155,7 +159,8 @@ def start(
     given = arguments.maybe(arguments.memory, "memory_per_node", cluster.memory_per_node)
     address = arguments.text("address", cluster.address)
     transport = arguments.word("transport", cluster.transport, TRANSPORTS)
-    shuffle = arguments.word("shuffle", cluster.shuffle, ("push", "pull"))
+    shuffle = arguments.word("shuffle", cluster.shuffle, ("push", "pull", "auto"))
+    reduce_input = arguments.word("reduce_input", cluster.reduce_input, ("merged", "file"))
     facts = _check(options, output, uniform)
     with connected(address) as ray:
         nodes = discover(ray)
@@ -175,13 +180,26 @@ def start(
             "uniform": uniform,
             "views": views,
             "shuffle": shuffle,
+            "reduce_input": reduce_input,
             "address": address,
             "transport": transport,
         }
+        if shuffle == "auto":
+            described |= _chosen_shuffle(described, len(nodes), functions)
         packed = None if functions is None else functions.packed()
         opened = JobDirectory.create(directory, described)
         attempt = Attempt(ray, nodes, opened, described, Progress(), packed, request.progress, began, is_kept)
         return _run(attempt)
+
+
+def _chosen_shuffle(described: dict[str, Any], nodes: int, functions: Functions | None) -> dict[str, Any]:
+    """The shuffle that is predicted to take less time, and the prediction."""
+    sizes = [(path, size) for path, size, _ in described["inputs"]]
+    spans = spans_of(sizes, described["shape"]["chunk_bytes"], described["record_bytes"])
+    found = predicted(described, spans, nodes, functions)
+    if found is None:
+        return {"shuffle": "push"}
+    return {"shuffle": found.shuffle, "prediction": found.to_json()}
 
 
 def map_reduce(
@@ -201,6 +219,7 @@ def map_reduce(
     compress: str = "auto",
     transport: str = "direct",
     shuffle: str = "push",
+    reduce_input: str = "merged",
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
 ) -> Finished:
@@ -218,8 +237,10 @@ def map_reduce(
 
     Functions must give the same pairs in the same order for the same records: what is lost is mapped again. They are
     sent to the nodes with the packages of Ray, and use modules that are installed there. With `shuffle="pull"` pairs
-    stay sorted on the node of `map` until `reduce` gets them, merged as they come. The other arguments are those of
-    `sort`.
+    stay sorted on the node of `map` until `reduce` gets them, merged as they come. With `reduce_input="file"` all
+    pairs of a partition are merged to a file before `reduce` is called: nodes then have no merges open while a slow
+    function works. With `shuffle="auto"`, `map` and `combine` are also called in this process, for up to 4 MiB of the
+    input. The other arguments are those of `sort`.
 
     Raises the exceptions of `sort`, and FunctionFailed, with the traceback and the position of the record, if a
     function raises an exception; then nothing is left of the job.
@@ -237,7 +258,7 @@ def map_reduce(
             "ascot.Fixed(LENGTH)"
         )
     functions = Functions(map, reduce, combine, partition)
-    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle)
+    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle, reduce_input)
     return start(request, output, job, cluster, functions, began)
 
 

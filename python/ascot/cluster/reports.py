@@ -16,7 +16,7 @@ from ascot._native import bytes_text, count_text, seconds_text
 from ascot.cluster.series import Series
 from ascot.sources import PathLike
 
-__all__ = ["ClusterReport", "NodeShare", "Phase", "Stage"]
+__all__ = ["ClusterReport", "NodeShare", "Phase", "Stage", "facts_of"]
 
 # With more nodes, the text has the fastest and the slowest one of each phase.
 NODES_LISTED = 8
@@ -194,7 +194,8 @@ class ClusterReport:
     more than once, each at most; `repeated_batches` arrived again and were ignored.
     `lost_nodes` were excluded, each with the reason. `peak_memory_bytes` is the most memory of the job's processes
     and the object store on a node, of `memory_per_node`. `series` has the samples of each node over time; their times
-    are seconds from the beginning of the job.
+    are seconds from the beginning of the job. `shuffle` is `push` or `pull`, and `prediction` the reason with
+    `shuffle="auto"`: the fields of `ascot.cluster.prediction.Prediction`.
     """
 
     kind: str
@@ -214,6 +215,8 @@ class ClusterReport:
     repeated_batches: int = 0
     lost_nodes: tuple[tuple[str, str], ...] = field(default=())
     series: dict[str, Series] = field(default_factory=dict, repr=False)
+    shuffle: str = "push"
+    prediction: dict[str, Any] | None = None
 
     @property
     def bytes_per_s(self) -> float:
@@ -236,6 +239,8 @@ class ClusterReport:
         lines.append(f"  start            {seconds_text(self.start_seconds)} for the cluster and its actors")
         peak, cap = bytes_text(self.peak_memory_bytes), bytes_text(self.memory_per_node)
         lines.append(f"  memory           {peak} of {cap} on the fullest node, with the object store")
+        if self.prediction is not None:
+            lines.append(f"  shuffle          {_line_of(self.prediction)}")
         again = {"read": self.mapped_again_bytes, "sent": self.sent_again_bytes, "sorted": self.sorted_again_bytes}
         if any(again.values()) or self.repeated_batches:
             told = ", ".join(f"{bytes_text(size)} {done} again" for done, size in again.items())
@@ -262,7 +267,7 @@ class ClusterReport:
         """The report as plain values (docs/formats/cluster.md)."""
         plain = ("kind", "seconds", "start_seconds", "records", "bytes", "checksum", "partitions", "chunks",
                  "memory_per_node", "peak_memory_bytes", "mapped_again_bytes", "sent_again_bytes",
-                 "sorted_again_bytes", "repeated_batches")  # fmt: skip
+                 "sorted_again_bytes", "repeated_batches", "shuffle", "prediction")  # fmt: skip
         return {
             "title": self.title(),
             **{name: getattr(self, name) for name in plain},
@@ -292,3 +297,20 @@ class ClusterReport:
         from ascot.cluster.pages import notebook
 
         return notebook(self.to_json())
+
+
+def facts_of(job: dict[str, Any]) -> dict[str, Any]:
+    """What the report of a job has from its request."""
+    named = {name: job[name] for name in ("kind", "memory_per_node", "shuffle")}
+    return {**named, "prediction": job.get("prediction")}
+
+
+def _line_of(prediction: dict[str, Any]) -> str:
+    """The line of a report for a prediction as plain values."""
+    mean = prediction["bytes"] / max(1, prediction["records"])
+    one = f"{prediction['merge_seconds'] * 1e9:.0f} ns"
+    return (
+        f"{prediction['shuffle']}: merging {count_text(prediction['records'])} records of {mean:.0f} B, {one} each, "
+        f"{seconds_text(prediction['merging_seconds'])}; {bytes_text(prediction['saved_bytes'])} less to write and "
+        f"read, {seconds_text(prediction['saving_seconds'])}"
+    )

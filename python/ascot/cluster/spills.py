@@ -23,12 +23,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from threading import Thread
 from time import monotonic
-from typing import Any, BinaryIO
+from typing import Any
 
 from ascot import _native
 from ascot.cluster.actors import (
     BUFFER_BYTES,
     MARK,
+    PAIRS_FILE,
     SPILLS,
     UNFINISHED,
     Worker,
@@ -38,6 +39,7 @@ from ascot.cluster.actors import (
     remove_chunk,
     remove_files,
     unfinished_name,
+    write_all_of,
 )
 from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
 from ascot.errors import AscotError, FileMissing
@@ -296,22 +298,28 @@ class SpillWorker(Worker):
                 named = zip(sources, threads, strict=True)
                 return [(group, thread.error) for (group, _), thread in named if thread.error is not None]
 
+            def merged(options: dict[str, Any]) -> dict[str, Any]:
+                told: dict[str, Any] = json.loads(_native.sort(options, None)[0])["result"]
+                if faults := failed():
+                    # Functions get no pairs of a partition that is not whole.
+                    raise faults[0][1]
+                return told
+
             try:
                 try:
                     for thread in threads:
                         thread.start()
                     if self._packed is None:
-                        told = _native.sort({**own, "output": unfinished}, None)
-                        result: dict[str, Any] = json.loads(told[0])["result"]
+                        result = merged({**own, "output": unfinished})
+                    elif self._settings["reduce_input"] == "file":
+                        result = self._reduce({**own, "output": unfinished}, partition, merged, PARTITION.size)
                     else:
                         result = self._reduce_merged(own, unfinished)
                 except BaseException:
-                    faults = failed()
-                    if faults:
+                    if faults := failed():
                         return {"faults": faults}
                     raise
-                faults = failed()
-                if faults:
+                if faults := failed():
                     return {"faults": faults}
                 os.rename(unfinished, output)
                 fetched = sum(thread.bytes for thread in threads)
@@ -335,7 +343,7 @@ class SpillWorker(Worker):
             job = Job(merged)
             try:
                 with open(read.descriptor, "rb", BUFFER_BYTES, closefd=False) as pairs, open(output, "wb") as out:
-                    _write_reduced(reduced(functions, pairs, PARTITION.size), out)
+                    write_all_of(reduced(functions, pairs, PARTITION.size), out)
             except BaseException:
                 # The merge is not read any more.
                 read.close()
@@ -352,13 +360,6 @@ class SpillWorker(Worker):
             return *_native.join_chunks(chunks, view), part_bytes(view)
 
         return guarded(joined)
-
-
-def _write_reduced(outputs: Iterator[bytes], out: BinaryIO) -> None:
-    for one in outputs:
-        out.write(one)
-    out.flush()
-    os.fsync(out.fileno())
 
 
 def _fetcher(server: Any, group: str, partition: int, size: int) -> Callable[[int], Any]:
@@ -429,7 +430,8 @@ class SpillServer(Writer):
                 remove_files(os.path.dirname(place), MARK + "*")
                 if os.path.isdir(spills):
                     _native.remove_leftovers([spills])
-                    remove_files(spills, "*" + UNFINISHED)
+                    for pattern in ("*" + UNFINISHED, PAIRS_FILE + "*"):
+                        remove_files(spills, pattern)
                 for one in (place, spills, os.path.dirname(place)):
                     with suppress(OSError):
                         os.rmdir(one)
