@@ -143,3 +143,60 @@ def curves(title: str, subtitle: str, lines: Sequence[Line]) -> str:
         _text(PAD, 54, subtitle, 12, PALE),
     ]
     return "\n".join([*head, *body, "</svg>", ""])
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A run over time: its phases, each a name with begin and end, and its curves of the same unit."""
+
+    title: str
+    phases: Sequence[tuple[str, float, float]]
+    lines: Sequence[Line]
+
+
+TIMELINE_HEIGHT, TIMELINE_GAP, PHASE_HEIGHT = 110, 74, 18
+PHASE_COLOURS = ("#d7dee3", "#bcd8d8", "#ecd9c6", "#dcd3e6")
+
+
+def timelines(title: str, subtitle: str, panels: Sequence[Timeline]) -> str:
+    """Runs below one another over the same axes, with their phases as bars under the curves."""
+    known = [point for panel in panels for line in panel.lines for point in line.points]
+    ends = [end for panel in panels for _, _, end in panel.phases]
+    x_max = max([*(x for x, _ in known), *ends], default=1.0) or 1.0
+    y_max = 1.05 * max((y for _, y in known), default=1.0) or 1.0
+    left, width = PAD + 44, WIDTH - 2 * PAD - 44 - 120
+    body, top = [], 78.0
+    for panel in panels:
+        bottom = top + TIMELINE_HEIGHT
+        at = lambda x, y, bottom=bottom: (left + width * x / x_max, bottom - TIMELINE_HEIGHT * y / y_max)  # noqa: E731
+        body.append(_text(left, top - 6, panel.title, 13, more='font-weight="600"'))
+        body.append(f'<path d="M{left} {top:.0f}V{bottom:.0f}H{left + width}" stroke="{PALE}" fill="none"/>')
+        body.append(_text(left - 6, top + 10, _number(y_max), 12, PALE, 'text-anchor="end"'))
+        for number, (name, began, end) in enumerate(panel.phases):
+            x, y = at(began, 0)
+            colour, length = PHASE_COLOURS[number % len(PHASE_COLOURS)], max(1.0, at(end, 0)[0] - x)
+            body.append(
+                f'<rect x="{x:.1f}" y="{y + 3:.1f}" width="{length:.1f}" height="{PHASE_HEIGHT}" fill="{colour}">'
+                f"<title>{escape(name)}: {end - began:.1f} s</title></rect>"
+            )
+            if length > 7 * len(name):
+                body.append(_text(x + 4, y + 16, name, 11))
+        for number, line in enumerate(panel.lines):
+            colour, dash = (ASCOT if line.ours else LINE), ('stroke-dasharray="6 4" ' if line.dashed else "")
+            path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in (at(*point) for point in line.points))
+            if line.points:
+                body.append(f'<path d="{path}" stroke="{colour}" stroke-width="2" {dash}fill="none"/>')
+            body.append(_text(left + width + 12, top + 14 + 18 * number, line.label, 12, colour))
+        top = bottom + TIMELINE_GAP
+    for step in range(0, int(x_max) + 1, max(1, int(x_max) // 10)):
+        body.append(
+            _text(left + width * step / x_max, top - TIMELINE_GAP + 38, f"{step} s", 12, PALE, 'text-anchor="middle"')
+        )
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top:.0f}" width="{WIDTH}" '
+        f'height="{top:.0f}" font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
+        f'<rect width="{WIDTH}" height="{top:.0f}" fill="#ffffff"/>',
+        _text(PAD, 30, title, 17, more='font-weight="700"'),
+        _text(PAD, 50, subtitle, 12, PALE),
+    ]
+    return "\n".join([*head, *body, "</svg>", ""])

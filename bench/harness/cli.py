@@ -18,6 +18,8 @@ from . import (
     around,
     cluster,
     cluster_page,
+    configurations,
+    configurations_page,
     guest_memory,
     index,
     machine,
@@ -33,7 +35,7 @@ from . import (
 )
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
-from .units import GB, GIB, MIB, decimal, parse_size
+from .units import GB, GIB, MB, MIB, decimal, parse_size
 
 BENCH = Path(__file__).resolve().parent.parent
 
@@ -105,10 +107,13 @@ def _add_python(commands: Any) -> None:
 def _add_cluster(commands: Any) -> None:
     nodes = commands.add_parser("cluster", help="sorts on four local nodes: against Ray Data, Spark and one process")
     add = nodes.add_argument
-    add("--parts", default=",".join(cluster.PARTS), help=f"some of {','.join(cluster.PARTS)}")
-    add("--size", type=_size, default=GB, help="bytes that are sorted (1GB)")
+    add(
+        "--parts", default=",".join(cluster.PARTS),
+        help=f"some of {','.join(cluster.PARTS)}; or configurations alone: three of merging, of four programs",
+    )  # fmt: skip
+    add("--size", type=_size, help="bytes that are sorted (1GB; 400MB for configurations)")
     add("--sizes", default="", help="sizes at which the object store is looked at, such as 2GB,8GB,16GB")
-    add("--memory", type=_size, default=GIB, help="memory of a node (1GiB)")
+    add("--memory", type=_size, help="memory of a node (1GiB; 384MiB for configurations)")
     add("--repeats", type=int, default=3, help="measured runs of each (3)")
     add("--dir", type=Path, default=BENCH / ".cache", help="where data and spills go")
     add("--out", type=Path, help="where the result goes (bench/results/DATE-cluster)")
@@ -317,13 +322,33 @@ def _python(args: argparse.Namespace) -> int:
 
 def _cluster(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
-    sizes = [_size(text) for text in args.sizes.split(",") if text] or [args.size // 4, args.size // 2, args.size]
+    parts = args.parts.split(",")
+    alone = parts == ["configurations"]
+    size, memory = args.size or (400 * MB if alone else GB), args.memory or (384 * MIB if alone else GIB)
+    sizes = [_size(text) for text in args.sizes.split(",") if text] or [size // 4, size // 2, size]
     with tempfile.TemporaryDirectory(prefix="cluster-", dir=args.dir.resolve()) as work:
         chosen = cluster.Options(
-            ascot=str(args.ascot.resolve()), work=Path(work), size=args.size, sizes=sizes, memory=args.memory,
-            parts=args.parts.split(","), repeats=args.repeats,
+            ascot=str(args.ascot.resolve()), work=Path(work), size=size, sizes=sizes, memory=memory, parts=parts,
+            repeats=args.repeats,
         )  # fmt: skip
+        if alone:
+            return _configurations(args, chosen)
         cluster.run(chosen, lambda result: _write_result(args, "cluster", result, cluster_page.markdown(result)))
+    return 0
+
+
+def _configurations(args: argparse.Namespace, chosen: cluster.Options) -> int:
+    """Goes on where an earlier session with the same result was interrupted."""
+    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-merge-on-read"
+
+    def save(result: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        configurations_page.write(folder, result)
+
+    bench = cluster.Bench(chosen)
+    result = configurations.read(folder / "result.json", configurations.start(bench))
+    configurations.run(bench, result, save)
+    print((folder / "README.md").read_text())
     return 0
 
 

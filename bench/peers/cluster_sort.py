@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cluster_programs
 import common
 
 RECORD, KEY = 100, 10
@@ -66,7 +67,7 @@ def cluster(session: dict[str, Any]) -> Iterator[Any]:
 # ---------------------------------------------------------------- the processes while a job runs
 
 
-KINDS = {b"ray::Worker": "worker", b"ray::Writer": "writer"}
+KINDS = {b"ray::Worker": "worker", b"ray::Writer": "writer", b"ray::SpillW": "worker", b"ray::SpillS": "writer"}
 
 
 def _kind(process: int) -> str:
@@ -313,7 +314,12 @@ def ray_data(job: dict[str, Any], _watch: Watch) -> dict[str, Any]:
     return {"seconds": seconds, "records": checked.records, "checksum": checked.checksum}
 
 
-JOBS = {"ascot": ascot_sort, "direct": without_transport, "ray-data": ray_data}
+JOBS = {
+    "ascot": ascot_sort,
+    "direct": without_transport,
+    "ray-data": ray_data,
+    "configuration": cluster_programs.run,
+}
 
 
 def drop_caches() -> None:
@@ -333,7 +339,8 @@ def main() -> None:
         for job in session["jobs"]:
             output = Path(job["output"])
             shutil.rmtree(output, ignore_errors=True)
-            drop_caches()
+            if job["program"] != "configuration":
+                drop_caches()
             with Watch(made) as watch:
                 before = watch.seconds()
                 try:
