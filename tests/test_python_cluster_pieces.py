@@ -29,6 +29,7 @@ from ascot.cluster import (
     records,
     registry,
     sampling,
+    spills,
 )
 from ray_machines import MIB, RECORDS, wait_until
 
@@ -412,3 +413,47 @@ def test_an_unfinished_file_of_a_killed_process_is_no_part_of_generated_records(
     monkeypatch.setattr(records, "helpers", lambda *_: nullcontext(made))
     assert records.gen(1000, to=tmp_path / "in", progress=None) == 100_000
     assert sorted(os.listdir(tmp_path / "in")) == ["part-00000", "part-00001", "part-00002"]
+
+
+# ---------------------------------------------------------------- a merge whose source has a fault
+
+
+@pytest.mark.parametrize("reduce_input", ["file", "merged"])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_partition_that_is_not_whole_gives_no_part(tmp_path, monkeypatch, reduce_input, is_whole):
+    monkeypatch.setattr(spills, "import_module", lambda _: SimpleNamespace(get=lambda answer: answer))
+    reduced = []
+
+    def reduce(key, values):
+        reduced.append(key)
+        return b"%s %d\n" % (key, len(list(values)))
+
+    # Batches are of whole pairs: one that is missing leaves no pair in two.
+    shape = {"sort_bytes": 64 * MIB, "batch_bytes": 4096 * (8 + 4 + 5 + 11), "in_flight": 2}
+    own = {"reduce_input": reduce_input, "shape": shape, "transport": "ray", "secret": b"", "job": JOB}
+    worker = spills.SpillWorker(own, b"")
+    worker._functions = functions.Functions(None, reduce, None, None)
+    heads = [
+        functions.HEAD.pack(4 + 4 + 5 + 11, 4 + 5) + spills.PARTITION.pack(3) + b"%05d" % at for at in range(100_000)
+    ]
+    content = b"".join(head + b"value-value" for head in heads)
+
+    def fetch(group, partition, offset, size):
+        if offset > 0 and not is_whole:
+            return None, errors.Damaged("run-1: damaged", file="run-1")
+        return content[offset : offset + size], None
+
+    server = SimpleNamespace(fetch=SimpleNamespace(remote=fetch))
+    options = jobs.Request([tmp_path / "none"], "lines", None, False, {}, "inputs").options
+    options |= {"temp": [str(tmp_path / "spills")], "output": str(tmp_path / "part")}
+    found = worker._merge(options, [("0-0", server)], 3)
+    assert os.listdir(tmp_path / "spills") == []
+    if is_whole:
+        assert len(reduced) == found["records_out"] == 100_000
+        assert (tmp_path / "part").stat().st_size == found["file_bytes"] == 100_000 * 8
+        return
+    ((group, fault),) = found["faults"]
+    assert group == "0-0" and isinstance(fault, errors.Damaged)
+    assert os.listdir(tmp_path) == ["spills"]
+    # Pairs of a file are complete before functions get them.
+    assert reduce_input == "merged" or reduced == []

@@ -6,7 +6,7 @@ import random
 import ascot
 import ascot.cluster
 import pytest
-from ascot.cluster import jobs, manifest, prediction
+from ascot.cluster import jobs, manifest, pages, prediction
 from ascot.cluster.functions import Functions
 from ray_machines import MIB, RECORDS, cluster_sort
 
@@ -55,24 +55,25 @@ def test_more_chunks_of_a_node_make_merges_longer():
     assert predict(128, chunk_bytes=250 * MIB).merge_seconds == pytest.approx(264e-9, rel=0.01)
 
 
-def predicted(directory, record_bytes, functions=None, count=4):
+def predicted(directory, record_bytes, functions=None):
+    """The prediction for 8 MiB in chunks of 2 MiB, of which a half is merged."""
     path = directory / f"records-{record_bytes}"
-    path.write_bytes(random.Random(1).randbytes(count * MIB // record_bytes * record_bytes))
+    path.write_bytes(random.Random(1).randbytes(8 * MIB // record_bytes * record_bytes))
     layout = ascot.Fixed(record_bytes, key=None if functions else slice(0, 10))
     options = jobs.Request([str(path)], layout, None, False, {}, "inputs").options
     options["temp"] = [str(directory / "temp")]
-    job = {"options": options, "shape": {**SHAPE, "partitions": 4}, "views": False, "usual_temp": str(directory)}
-    spans = manifest.spans_of([(str(path), path.stat().st_size)], MIB, record_bytes)
-    return prediction.predicted(job, spans, 4, functions)
+    about = {"record_bytes": record_bytes, "shape": {**SHAPE, "partitions": 4}, "views": False}
+    spans = manifest.spans_of([(str(path), path.stat().st_size)], 2 * MIB, record_bytes)
+    return prediction.predicted({"options": options, "usual_temp": "", **about}, spans, 4, functions)
 
 
 def test_the_merge_of_a_record_is_measured(tmp_path):
-    small, large = predicted(tmp_path, 16), predicted(tmp_path, 4096)
-    assert (small.records, large.records) == (4 * MIB // 16, 1024)
-    assert (small.bytes, large.bytes) == (4 * MIB, 4 * MIB)
+    small, large = predicted(tmp_path, 15), predicted(tmp_path, 4000)
+    assert (small.records, large.records) == (8 * MIB // 15, 8 * MIB // 4000)
+    assert (small.bytes, large.bytes) == (8 * MIB // 15 * 15, 8 * MIB // 4000 * 4000)
     # A small record takes less, and for each byte more.
     assert 0 < small.merge_seconds < large.merge_seconds / 10
-    assert small.merge_seconds / 16 > 1.2 * large.merge_seconds / 4096
+    assert small.merge_seconds / 15 > 1.2 * large.merge_seconds / 4000
     assert os.listdir(tmp_path / "temp") == []
 
 
@@ -93,7 +94,7 @@ def fail(batch):
 def test_pairs_of_functions_are_measured(tmp_path):
     found = predicted(tmp_path, 128, Functions(pairs, join, None, None))
     # Two pairs for each record, with 8 bytes each besides their own.
-    assert found.records == 2 * (4 * MIB // 128) and found.bytes == (4 * MIB // 128) * (128 + 10 + 16 + 8)
+    assert found.records == 2 * (8 * MIB // 128) and found.bytes == (8 * MIB // 128) * (128 + 10 + 16 + 8)
     assert found.saved_bytes == 2 * found.bytes
 
 
@@ -113,6 +114,7 @@ def test_a_job_is_run_as_predicted(cluster, disk):
         assert (report.prediction["records"], report.prediction["bytes"]) == (100_000, 10_000_000)
         assert f"shuffle          {shuffle}: merging 100,000 records of 100 B" in str(report)
         assert report.to_json()["prediction"] == report.prediction
+        assert f"{shuffle}: merging 100,000 records of 100 B" in pages.report_page(report.to_json())
         with done.open() as whole:
             assert whole.read() == (disk / "alone").read_bytes()
         assert os.path.isdir(disk / "out" / "chunks") == (shuffle == "pull")

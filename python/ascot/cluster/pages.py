@@ -14,6 +14,7 @@ from typing import Any
 
 from ascot import _native
 from ascot._native import bytes_text, count_text, seconds_text
+from ascot.cluster.reports import shuffle_of
 
 __all__ = ["charts_of_nodes", "log_of", "notebook", "page", "phases_table", "report_page", "stages_table", "table",
            "use_table"]  # fmt: skip
@@ -223,7 +224,7 @@ def parts_of_report(report: Mapping[str, Any]) -> str:
         ["records", count_text(report["records"])], ["bytes", bytes_text(report["bytes"])],
         ["checksum", report["checksum"]], ["partitions", count_text(report["partitions"])],
         ["chunks", count_text(report["chunks"])], ["start of actors", seconds_text(report["start_seconds"])],
-        ["memory of the fullest node", f"{peak} of {cap}"],
+        ["shuffle", shuffle_of(report)], ["memory of the fullest node", f"{peak} of {cap}"],
         ["read again", bytes_text(report["mapped_again_bytes"])],
         ["sent again", bytes_text(report["sent_again_bytes"])],
         ["sorted again", bytes_text(report["sorted_again_bytes"])],

@@ -144,9 +144,7 @@ def predicted(
     place: str = (options["temp"] or [usual])[0]
     try:
         os.makedirs(place, exist_ok=True)
-        trial = _tried(
-            {**options, "inputs": [], "temp": [], "memory": TRIAL_MEMORY_BYTES}, spans, functions, shape, place
-        )
+        trial = _tried(job, _beginnings(spans, job["record_bytes"]), functions, place)
         about = {**options, "inputs": options["inputs"][:1], "temp": [place]}
         found = json.loads(_native.explain(about)[0])["result"]["plan"]["volume"]
     except (OSError, errors.AscotError):
@@ -156,23 +154,23 @@ def predicted(
     return predict(trial, volume, total, nodes, shape, has_functions=functions is not None, views=job["views"])
 
 
-def _tried(
-    options: dict[str, Any], spans: Sequence[Span], functions: Functions | None, shape: dict[str, Any], parent: str
-) -> Trial:
-    """Sorts the beginnings of chunks that are spread over the input to runs, and measures a merge of them."""
+def _tried(job: dict[str, Any], spans: Sequence[Span], functions: Functions | None, parent: str) -> Trial:
+    """Sorts parts of the input to runs, each as a chunk, and measures a merge of them."""
+    options = {**job["options"], "inputs": [], "temp": [], "memory": TRIAL_MEMORY_BYTES}
+    longest = max(TRIAL_CHUNK_BYTES, job["record_bytes"])
     spiller = None
     if functions is not None:
         # A partition does not matter for the sizes of pairs.
-        one = {**shape, "chunk_bytes": max(shape["chunk_bytes"], 4 * TRIAL_CHUNK_BYTES), "partitions": 1}
+        one = {**job["shape"], "chunk_bytes": 4 * longest, "partitions": 1}
         spiller = PairSpiller(options, functions._replace(partition=None), bytes(16), one)
     bounds = _native.uniform_bounds(options, 1)
     read = records = size = 0
     chunks = []
     with tempfile.TemporaryDirectory(prefix=".ascot-trial-", dir=parent) as directory:
-        for number, span in enumerate(_beginnings(spans)):
+        for number, span in enumerate(spans):
             name = os.path.join(directory, f"chunk-{number}")
             if spiller is None:
-                told, sizes = _native.spill_chunk(options, bounds, span.to_native(), TRIAL_CHUNK_BYTES, name)
+                told, sizes = _native.spill_chunk(options, bounds, span.to_native(), longest, name)
                 result = json.loads(told[0])["result"]
             else:
                 result, sizes = spiller.spill(span.to_native(), options, name)
@@ -189,8 +187,10 @@ def _seconds_of_merge(chunks: list[tuple[str, int]]) -> float:
     return process_time() - began
 
 
-def _beginnings(spans: Sequence[Span]) -> list[Span]:
-    """The beginnings of TRIAL_CHUNKS chunks that are spread evenly, in the order of the inputs."""
+def _beginnings(spans: Sequence[Span], record_bytes: int) -> list[Span]:
+    """The beginnings of TRIAL_CHUNKS chunks that are spread evenly, in the order of the inputs and of whole records
+    if all have the same length."""
+    length = max(record_bytes, TRIAL_CHUNK_BYTES // record_bytes * record_bytes)
     count = min(TRIAL_CHUNKS, len(spans))
     chosen = [spans[at * len(spans) // count] for at in range(count)]
-    return [replace(one, end=min(one.end, one.start + TRIAL_CHUNK_BYTES)) for one in chosen]
+    return [replace(one, end=min(one.end, one.start + length)) for one in chosen]

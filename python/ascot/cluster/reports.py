@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import statistics
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from ascot._native import bytes_text, count_text, seconds_text
 from ascot.cluster.series import Series
 from ascot.sources import PathLike
 
-__all__ = ["ClusterReport", "NodeShare", "Phase", "Stage", "facts_of"]
+__all__ = ["ClusterReport", "NodeShare", "Phase", "Stage", "facts_of", "shuffle_of"]
 
 # With more nodes, the text has the fastest and the slowest one of each phase.
 NODES_LISTED = 8
@@ -240,7 +241,7 @@ class ClusterReport:
         peak, cap = bytes_text(self.peak_memory_bytes), bytes_text(self.memory_per_node)
         lines.append(f"  memory           {peak} of {cap} on the fullest node, with the object store")
         if self.prediction is not None:
-            lines.append(f"  shuffle          {_line_of(self.prediction)}")
+            lines.append(f"  shuffle          {shuffle_of(self.to_json())}")
         again = {"read": self.mapped_again_bytes, "sent": self.sent_again_bytes, "sorted": self.sorted_again_bytes}
         if any(again.values()) or self.repeated_batches:
             told = ", ".join(f"{bytes_text(size)} {done} again" for done, size in again.items())
@@ -305,12 +306,16 @@ def facts_of(job: dict[str, Any]) -> dict[str, Any]:
     return {**named, "prediction": job.get("prediction")}
 
 
-def _line_of(prediction: dict[str, Any]) -> str:
-    """The line of a report for a prediction as plain values."""
+def shuffle_of(report: Mapping[str, Any]) -> str:
+    """The shuffle of a report as plain values, with the prediction that chose it."""
+    # Reports of earlier versions have none of both.
+    shuffle, prediction = report.get("shuffle", "push"), report.get("prediction")
+    if prediction is None:
+        return str(shuffle)
     mean = prediction["bytes"] / max(1, prediction["records"])
     one = f"{prediction['merge_seconds'] * 1e9:.0f} ns"
     return (
-        f"{prediction['shuffle']}: merging {count_text(prediction['records'])} records of {mean:.0f} B, {one} each, "
+        f"{shuffle}: merging {count_text(prediction['records'])} records of {mean:.0f} B, {one} each, "
         f"{seconds_text(prediction['merging_seconds'])}; {bytes_text(prediction['saved_bytes'])} less to write and "
         f"read, {seconds_text(prediction['saving_seconds'])}"
     )
