@@ -58,6 +58,14 @@ def _workloads(text: str) -> list[str]:
     return [name for name in WORKLOADS if name in names]
 
 
+def _sweeps(text: str) -> tuple[str, ...]:
+    names = text.split(",")
+    unknown = [name for name in names if name not in configurations.SWEEPS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no sweep '{unknown[0]}'; there are {', '.join(configurations.SWEEPS)}")
+    return tuple(names)
+
+
 def _default_ascot() -> Path:
     if built := os.environ.get("ASCOT_BIN"):
         return Path(built)
@@ -112,6 +120,10 @@ def _add_cluster(commands: Any) -> None:
         help=f"some of {','.join(cluster.PARTS)}; or configurations alone: three of merging, of four programs",
     )  # fmt: skip
     add("--size", type=_size, help="bytes that are sorted (1GB; 400MB for configurations)")
+    add(
+        "--sweeps", type=_sweeps, default=configurations.SWEEPS,
+        help=f"configurations: some of {','.join(configurations.SWEEPS)}",
+    )  # fmt: skip
     add("--sizes", default="", help="sizes at which the object store is looked at, such as 2GB,8GB,16GB")
     add("--memory", type=_size, help="memory of a node (1GiB; 384MiB for configurations)")
     add("--repeats", type=int, default=3, help="measured runs of each (3)")
@@ -347,7 +359,7 @@ def _configurations(args: argparse.Namespace, chosen: cluster.Options) -> int:
 
     bench = cluster.Bench(chosen)
     result = configurations.read(folder / "result.json", configurations.start(bench))
-    configurations.run(bench, result, save)
+    configurations.run(bench, result, save, args.sweeps)
     print((folder / "README.md").read_text())
     return 0
 

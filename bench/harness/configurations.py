@@ -3,7 +3,7 @@
     none             records wait in files, and reducers merge their input to a file: `shuffle="push"`
     map              sorted runs stay where they are made and are merged as they are fetched; reducers merge to files
     map and reduce   reducers get their input merged as it comes; the output of a sort is left as views
-    auto             a prediction chooses files or merges
+    auto             a prediction chooses files or merges; of sorts also with views as output, beside none with views
 
 One thing is changed at a time. All configurations of a setting run one after another on the same cluster, and each
 output is compared with the input. The programs are in `peers/cluster_programs.py`.
@@ -29,6 +29,9 @@ sys.path.append(str(PEERS))
 import cluster_programs as programs
 
 CONFIGURATIONS = ("none", "map", "map and reduce", "auto")
+# Those of a sort alone.
+VIEWS = ("none, views", "auto, views")
+SWEEPS = ("programs", "memory", "record size", "reduce tasks", "nodes")
 WORKLOADS = ("sort", "terasort", "join", "index")
 KEY = programs.KEY
 PAGES_OF_SITE = 8
@@ -55,6 +58,10 @@ class Setting:
         """The name of its chart, and the key of its runs."""
         sizes = f"{self.size // MB}mb-{self.record}b-{self.memory // MIB}mib"
         return f"{self.workload}-{sizes}-{self.partitions}r-{self.nodes}n"
+
+    def configurations(self) -> tuple[str, ...]:
+        """Those that are run."""
+        return CONFIGURATIONS + (VIEWS if self.workload == "sort" else ())
 
     def title(self) -> str:
         """The setting in words."""
@@ -218,19 +225,23 @@ def fault_of(told: dict[str, Any], right: dict[str, Any]) -> str:
 
 def missing(settings: list[Setting], runs: dict[str, Any], turn: int) -> list[tuple[Setting, str]]:
     """The runs of a turn that are not there yet."""
-    wanted = [(setting, name) for setting in settings for name in CONFIGURATIONS]
+    wanted = [(setting, name) for setting in settings for name in setting.configurations()]
     return [(setting, name) for setting, name in wanted if len(runs.get(setting.name, {}).get(name, [])) <= turn]
 
 
-def run(bench: Bench, result: dict[str, Any], save: Callable[[dict[str, Any]], None]) -> None:
-    """Runs all settings in turns, and those that `result` has not at all. It is saved after each cluster."""
+def run(
+    bench: Bench, result: dict[str, Any], save: Callable[[dict[str, Any]], None], chosen: tuple[str, ...] = SWEEPS
+) -> None:
+    """Runs the settings of the chosen sweeps in turns, those that `result` does not have. It is saved after each
+    cluster."""
     o = bench.options
     data = Data(o.work)
     runs = result.setdefault("runs", {})
     plan = sweeps(o.size, o.memory)
     result["sweeps"] = {name: [asdict(one) for one in settings] for name, settings in plan.items()}
     for turn in range(o.repeats):
-        for sweep, settings in plan.items():
+        for sweep in chosen:
+            settings = plan[sweep]
             todo = missing(settings, runs, turn)
             if turn % 2:
                 todo.reverse()

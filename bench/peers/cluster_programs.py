@@ -77,6 +77,8 @@ OPTIONS = {
     "map": {"shuffle": "pull", "reduce_input": "file"},
     "map and reduce": {"shuffle": "pull"},
     "auto": {"shuffle": "auto"},
+    "none, views": {"output_as": "views"},
+    "auto, views": {"shuffle": "auto", "output_as": "views"},
 }
 
 

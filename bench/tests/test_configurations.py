@@ -109,17 +109,23 @@ def test_the_page_has_ratios_and_says_whether_predictions_were_right(tmp_path):
     assert "| 53.1 % |  | -33.3 % | 33.3 % |" in page
     assert "| sort: bytes written / data | merge sort 2.00, merge on read 1.00 | 2.00 | 1.00 | 0.50 |" in page
     assert "| push | 2.00 s | 3.00 s | push | right |" in page and "no RAPL" in page
+    assert page.count("| right |") == 1 and "to views" not in page
     assert (tmp_path / f"chart-{BASE.name}.svg").read_text().count("map and shuffle") >= 3
     runs["map"] = [run(1.5, 40_960)]
     wrong = configurations_page.markdown(result_of({**runs, "auto": [run(2.0, 81_920)]}))
     assert "| pull | **wrong** |" in wrong
+    pull = run(2.0, 40_960)
+    pull["prediction"]["shuffle"] = "pull"
+    views = configurations_page.markdown(result_of({**runs, "none, views": [run(2.5, 1)], "auto, views": [pull]}))
+    assert "to views | 64 B | 100 ns | 1.00 s | 0 B | 0.00 s | pull | 2.50 s | 1.00 s | pull | right |" in views
 
 
 def test_an_interrupted_session_goes_on(tmp_path):
     runs = {BASE.name: {"none": [run(1.0, 1)], "map": [{"error": "no space"}]}}
     left = configurations.missing([BASE], runs, 0)
-    assert [name for _, name in left] == ["map and reduce", "auto"]
-    assert len(configurations.missing([BASE], runs, 1)) == 4
+    assert [name for _, name in left] == ["map and reduce", "auto", "none, views", "auto, views"]
+    assert len(configurations.missing([BASE], runs, 1)) == 6
+    assert len(configurations.missing([replace(BASE, workload="join")], runs, 0)) == 4
     fresh = {"version": 1, "size": 1, "memory": 2, "commit": "b"}
     path = tmp_path / "result.json"
     assert configurations.read(path, fresh) is fresh
@@ -130,7 +136,11 @@ def test_an_interrupted_session_goes_on(tmp_path):
 
 def test_a_failed_run_is_a_row_and_a_fault():
     page = configurations_page.markdown(result_of({"none": [run(1.0, 1)], "map": [{"error": "no space"}]}))
-    assert "| map | failed |" in page and f"- {BASE.name}, map: no space" in page
+    assert (
+        "| map | failed |" in page
+        and "| map and reduce | not run |" in page
+        and f"- {BASE.name}, map: no space" in page
+    )
 
 
 def test_rates_of_nodes_are_added_at_each_step():
