@@ -31,7 +31,6 @@ REFUSED = {
     "--unique": ["--unique"], "--top": ["--top", "3"], "--merge": ["-m"], "-c": ["-c"], "--explain": ["--explain"],
     "--view": ["--view", "v"], "--method": ["--method", "merge"], "--volume": ["--volume", "flash"],
     "--batch-size": ["--batch-size", "3"], "--trace": ["--trace", "t"], "--monitor": ["--monitor"],
-    "--report FILE.html": ["--report", "r.html"],
 }  # fmt: skip
 
 
@@ -260,7 +259,9 @@ def test_a_kept_sort_is_resumed_or_removed(cluster, many):
     assert "ascot sort --resume" in told and "ascot clean" in told
     assert "found" in run("clean", "--dry-run", ".", cwd=many).stdout.decode()
     # It goes on the other way.
-    sort(many, "--resume", "out.job", "--transport", "ray")
+    sort(many, "--resume", "out.job", "--transport", "ray", "--report", "report.html")
+    assert "sorted 1,800,000 records" in (many / "report.html").read_text()
+    (many / "report.html").unlink()
     assert run("check", "out", cwd=many).stdout.startswith(b"Records: 1800000\n")
     assert not (many / "out.job").exists() and cluster.left_over() == []
     subprocess.run(["rm", "-r", many / "out"], check=True)

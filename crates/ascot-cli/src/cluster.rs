@@ -46,14 +46,14 @@ pub fn sort(matches: &ArgMatches) -> Result<u8, Failure> {
     let request = request::cluster_request(matches)?;
     let report_file = report_file(matches, || ReportFile::prepare(matches, Some(&request.files)))?;
     let screen = Screen::of_job(matches, true);
-    run(&request.line, report_file, &screen, request::keeps_on_interrupt(matches))
+    run(request.line, report_file, &screen, request::keeps_on_interrupt(matches))
 }
 
 /// `ascot sort --resume` of a cluster job.
 pub fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
     let request = request::resume_request(matches, dir)?;
     let report_file = report_file(matches, || ReportFile::prepare(matches, None))?;
-    run(&request, report_file, &Screen::of_job(matches, true), true)
+    run(request, report_file, &Screen::of_job(matches, true), true)
 }
 
 /// Removes a cluster job, with its files on the nodes.
@@ -61,10 +61,10 @@ pub fn remove(dir: &Path) -> Result<(), Failure> {
     let request = request::remove_request(dir)?;
     let screen =
         Screen::new(Wishes { style: Some(Style::Silent), quiet: true, verbose: false, output_is_file: true });
-    run(&request, None, &screen, true).map(drop)
+    run(request, None, &screen, true).map(drop)
 }
 
-/// The file of `--report`, which has no page of a cluster job.
+/// The file of `--report`, JSON or a page.
 fn report_file(
     matches: &ArgMatches,
     prepare: impl FnOnce() -> Result<Option<ReportFile>, Failure>,
@@ -77,30 +77,29 @@ fn report_file(
             ));
         }
     }
-    let file = prepare()?;
-    if file.as_ref().is_some_and(ReportFile::is_page) {
-        return Err(Failure::usage(
-            "a cluster does not serve --report FILE.html: the page is that of a job on one machine",
-            "name a file that does not end in .html: it gets JSON",
-        ));
-    }
-    Ok(file)
+    prepare()
 }
 
 fn run(
-    request: &Value,
+    mut request: Value,
     report_file: Option<ReportFile>,
     screen: &Screen,
     is_kept: bool,
 ) -> Result<u8, Failure> {
     let cancel = Cancel::new().keeping(is_kept);
     let stop = Stop::watch(&cancel);
-    let ending = cluster_process::run(request, screen, &cancel);
+    if let Some(fields) = request.as_object_mut() {
+        fields.insert("page".into(), report_file.as_ref().is_some_and(ReportFile::is_page).into());
+    }
+    let ending = cluster_process::run(&request, screen, &cancel);
     screen.clear();
     match ending {
         Ok(Ending::Done(done)) => {
             if let Some(file) = report_file {
-                file.write_at_once(&done.report)?;
+                match &done.page {
+                    Some(page) => file.write_page_at_once(page)?,
+                    None => file.write_at_once(&done.report)?,
+                }
             }
             if !done.text.is_empty() {
                 screen.summary_of(&done.text, &done.details, &done.report);

@@ -97,6 +97,8 @@ pub struct Done {
     pub text: String,
     /// The same with all details.
     pub details: String,
+    /// The report as a page, if the request asks for it.
+    pub page: Option<String>,
 }
 
 /// How a request ended.

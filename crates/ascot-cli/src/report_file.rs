@@ -105,9 +105,14 @@ impl ReportFile {
     pub fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(value)?;
         text.push(b'\n');
+        self.write_bytes(&text)
+    }
+
+    /// Writes `bytes`; a regular file then lacks only its name.
+    fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.fill(
-            |path| AtomicOutput::with_bytes(path, "report", &text).map(Some).map_err(source_of),
-            |file| file.write_all(&text),
+            |path| AtomicOutput::with_bytes(path, "report", bytes).map(Some).map_err(source_of),
+            |file| file.write_all(bytes),
         )
     }
 
@@ -140,6 +145,12 @@ impl ReportFile {
     /// Writes the report and gives it its name.
     pub fn write_at_once(mut self, value: &impl Serialize) -> Result<(), Failure> {
         self.write(value).map_err(failed(&self.path))?;
+        self.commit()
+    }
+
+    /// Writes a page that another process made, and gives it its name.
+    pub fn write_page_at_once(mut self, page: &str) -> Result<(), Failure> {
+        self.write_bytes(page.as_bytes()).map_err(failed(&self.path))?;
         self.commit()
     }
 }

@@ -194,28 +194,29 @@ def _sort(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
         uniform=request["uniform"],
         views=request["parts_as"] == "views",
     )
-    return _told(done)
+    return _told(done, request)
 
 
 def _resume(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     address = request["cluster"] or jobs.address_of(request["job"])
     _announce(address, tell)
     way = request["transport"]
-    return _told(jobs.resume(request["job"], address=address, transport=way, progress=_progress(tell)))
+    return _told(jobs.resume(request["job"], address=address, transport=way, progress=_progress(tell)), request)
 
 
 def _remove(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     _announce(jobs.address_of(request["job"]), tell)
     jobs.remove(request["job"])
-    return {"report": {}, "text": "", "details": ""}
+    return {"report": {}, "text": "", "details": "", "page": None}
 
 
-def _told(done: jobs.Finished) -> dict[str, Any]:
+def _told(done: jobs.Finished, request: dict[str, Any]) -> dict[str, Any]:
     details = str(done.report)
     # The nodes of each phase, which begin with four spaces, are details.
     text = "\n".join(line for line in details.splitlines() if not line.startswith("    "))
     report = {**done.report.to_json(), "outputs": done.outputs}
-    return {"report": report, "text": text, "details": details}
+    page = done.report.to_html() if request["page"] else None
+    return {"report": report, "text": text, "details": details, "page": page}
 
 
 _RUN = {"sort": _sort, "resume": _resume, "remove": _remove}

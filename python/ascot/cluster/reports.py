@@ -278,12 +278,16 @@ class ClusterReport:
             "series": {node: series.to_json() for node, series in self.series.items()},
         }
 
+    def to_html(self) -> str:
+        """The page that `save_html` writes."""
+        from ascot.cluster.pages import report_page
+
+        return report_page(self.to_json())
+
     def save_html(self, path: PathLike) -> None:
         """Writes the report to `path` as a page that needs nothing else: tables, and charts of each node over
         time."""
-        from ascot.cluster.pages import report_page
-
-        whole, target = report_page(self.to_json()), arguments.path("path", path)
+        whole, target = self.to_html(), arguments.path("path", path)
         made = f"{target}.{os.getpid()}.new"
         try:
             with open(made, "w", encoding="utf-8") as file:

@@ -500,7 +500,8 @@ pub(super) fn output() -> Vec<Arg> {
             "report",
             "write plan, account and timings as JSON or .html",
             "When the job is done, write its plan, account and timings to FILE as JSON; or, if its name ends in .html, as \
-             a page, with all requests to files, the memory of each stream, and the use of resources.",
+             a page, with all requests to files, the memory of each stream, and the use of resources. With --cluster \
+             the page has the phases, the nodes over time and what was done again.",
         ),
         trace(),
         monitor().hide_short_help(true),
