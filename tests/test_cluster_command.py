@@ -2,14 +2,19 @@
 
 import ast
 import json
+import random
 import re
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 
 import ascot
+import ascot.cluster
 import pytest
+from ascot import errors
 from ascot.cluster.flags import in_command
+from page_browser import opened
 from ray_machines import MEMORY, RECORDS, processes_of, wait_until
 from support import FIXED, ROOT, clean_environment, leftovers, run, start
 
@@ -172,6 +177,64 @@ def test_a_directory_is_checked_as_one_sequence(disk):
     assert "empty has no files" in run("check", "empty", cwd=disk, expect=2).stderr
 
 
+def test_views_are_checked_as_they_are_read(disk):
+    ascot.gen(300_000, to=disk / "in")
+    ascot.sort(disk / "in", to=disk / "sorted", layout=RECORDS)
+    content, out = (disk / "sorted").read_bytes(), disk / "out"
+    out.mkdir()
+    for number, (begin, end) in enumerate(pairwise((0, 9_000_000, 20_000_000, 30_000_000))):
+        (disk / "some").write_bytes(shuffled(content[begin:end]))
+        run("sort", "some", *FIXED, "--memory", "8MiB", "--view", out / f"part-{number}", cwd=disk)
+        with ascot.view(out / f"part-{number}") as view:
+            assert view.runs > 1
+    whole = run("check", "sorted", cwd=disk).stdout
+    assert run("check", "out", cwd=disk).stdout == whole
+    assert ascot.check(out, layout=RECORDS) == ascot.check(disk / "sorted", layout=RECORDS)
+    with pytest.raises(errors.InvalidRequest, match="a directory, and a node checks files"):
+        ascot.cluster.check(out, layout=RECORDS, address="local:0")
+    # Files and views beside each other are one sequence, whose order is that of their names.
+    run("view", out / "part-1", "-o", "file", cwd=disk)
+    subprocess.run(["mv", out / "part-1", disk / "kept"], check=True)
+    (disk / "file").rename(out / "part-1")
+    assert run("check", "out", cwd=disk).stdout == whole
+    wrong = run("check", out / "part-2", out / "part-0", cwd=disk, expect=1).stdout.decode()
+    assert f"{out / 'part-0'}: record 0, at offset 0" in wrong and "Records: 190000" in wrong
+    assert ascot.check([out / "part-2", out / "part-0"], layout=RECORDS).disorder == (str(out / "part-0"), 0, 0)
+    # A view in another order is merged by its own, and checked by the one that is asked for.
+    assert run("check", disk / "kept", "--format", "fixed:100", "--key", "10..20", expect=1).returncode == 1
+
+
+def shuffled(content):
+    """Records of 100 bytes without the order that makes one run of any number."""
+    whole = [content[at : at + 100] for at in range(0, len(content), 100)]
+    random.Random(1).shuffle(whole)
+    return b"".join(whole)
+
+
+def test_a_view_is_checked_by_its_own_layout_and_key(disk):
+    (disk / "rows").write_text("name,age\n" + "".join(f"n{(number * 7) % 100},{number}\n" for number in range(100)))
+    run("sort", "rows", "--csv", "--header", "--key", "-age:number", "--view", "v", cwd=disk)
+    assert b"Records: 100\n" in run("check", "v", cwd=disk).stdout
+    assert run("check", "v", "--format", "csv", "--key", "name", cwd=disk, expect=1).returncode == 1
+    assert not ascot.check(disk / "v", layout=ascot.Csv(), key="age").is_sorted
+
+
+def test_a_view_without_its_files_is_named_before_anything_is_read(disk):
+    ascot.gen(1000, to=disk / "in")
+    (disk / "out").mkdir()
+    for name in ("part-0", "part-1"):
+        run("sort", "in", *FIXED, "--view", disk / "out" / name, cwd=disk)
+    gone = max((disk / "out" / "part-1").iterdir(), key=lambda path: path.stat().st_size)
+    gone.rename(disk / "elsewhere")
+    told = run("check", "out", cwd=disk, expect=2).stderr
+    assert told.startswith(f"ascot: out/part-1/{gone.name}: this run of the view out/part-1 is missing\n"), told
+    assert "if it is on another machine, read the view there" in told
+    with pytest.raises(errors.FileMissing, match="part-1 is missing"):
+        ascot.check(disk / "out", layout=RECORDS)
+    (disk / "out" / "other").mkdir()
+    assert "out/other is a directory in out, not a part" in run("check", "out", cwd=disk, expect=2).stderr
+
+
 # ---------------------------------------------------------------- with a cluster
 
 
@@ -241,15 +304,23 @@ def test_an_interrupted_sort_leaves_nothing(cluster, many):
 @pytest.mark.cluster
 @pytest.mark.parametrize("shuffle", ["push", "pull"])
 def test_parts_that_are_views_are_read_like_the_sort_of_one_machine(cluster, records, shuffle):
-    words = ["a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--parts", "3", "--report", "report.json"]
+    words = ["a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--parts", "3", "--report", "report.html"]
     sort(records, *words, "--shuffle", shuffle, "--parts-as", "views", "--transport", "ray")
     run("sort", "a", "b", "-o", "alone", *FIXED, cwd=records)
-    parts = [records / name for name in json.loads((records / "report.json").read_text())["outputs"]]
+    parts = sorted((records / "out").glob("part-*"))
     assert len(parts) == {"push": 3, "pull": 1}[shuffle]
     found = b"".join(run("view", part, cwd=records).stdout for part in parts)
     assert found == (records / "alone").read_bytes()
+    assert run("check", "out", cwd=records).stdout == run("check", "alone", cwd=records).stdout
+    assert ascot.check(records / "out", layout=RECORDS) == ascot.check(records / "alone", layout=RECORDS)
+    with opened(records / "report.html", ready="document.getElementById('report')") as shown:
+        report = json.loads(shown.run("document.getElementById('report').textContent"))
+        assert (report["records"], report["bytes"]) == (60_000, 6_000_000)
+        assert shown.run("document.getElementById('summary').textContent") == report["title"]
+    # Parts on a machine without the files to which they refer.
+    (records / "out" / "chunks" if shuffle == "pull" else next(parts[0].glob("run-*"))).rename(records / "gone")
     told = run("check", "out", cwd=records, expect=2).stderr
-    assert "part-00000 is a view" in told and "ascot view out/part-00000 | ascot check -" in told
+    assert "view out/part-00000 is missing\n  if it is on another machine" in told
     assert cluster.left_over() == []
 
 

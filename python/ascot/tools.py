@@ -78,6 +78,9 @@ def check(
 ) -> Checked:
     """Counts the records of files that are one sequence, sums them up, and finds the first out of order.
 
+    A directory stands for the files and views in it, in the order of their names, such as the output of
+    `ascot.cluster.sort`. Views are merged as they are read. Raises FileMissing for a view whose files are not there.
+
     >>> import ascot, tempfile, pathlib
     >>> records = pathlib.Path(tempfile.mkdtemp(), "records")
     >>> ascot.gen(1000, to=records)

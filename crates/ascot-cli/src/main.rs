@@ -7,7 +7,7 @@
 //! ```text
 //!   flags/, arguments, values, numbers          a command line: every flag defined once; its value
 //!   help, manual, completion                    the same definitions as text
-//!   request/, view_flags, part_files, volume    the request that the library gets
+//!   request/, view_flags, volume                the request that the library gets
 //!   sort, cluster, flow, views, index,          the commands, one file each
 //!     cluster_process, index_build, mounting,
 //!     planning, sort_planning, simulation,
@@ -40,7 +40,6 @@ mod manual;
 mod monitoring;
 mod mounting;
 mod numbers;
-mod part_files;
 mod planning;
 mod probe;
 mod progress;

@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use ascot_model::units::{self, in_shell};
 use ascot_record::gensort::Encoding;
 use ascot_record::layout::Layout;
-use ascot_sort::check::CheckRequest;
+use ascot_sort::check::{CheckRequest, with_files_of_directories};
 use ascot_sort::generate::GenerateRequest;
 use ascot_sort::read::open::recognise_file;
 use ascot_sort::request::{Input, Output};
+use ascot_sort::view::{ViewManifest, is_view};
 use ascot_sort::{Cancel, Leftover, Removal, SortError};
 use clap::ArgMatches;
 
 use crate::cluster;
 use crate::failure::{Failure, STATUS_OF_DISORDER};
 use crate::monitoring::watched;
-use crate::part_files::with_files_of_directories;
 use crate::progress::{Screen, Style, Wishes};
 use crate::request::{are_text_by_name, count, named_records, record_number, threads, usual_temp_dirs};
 use crate::signals;
@@ -64,12 +64,18 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
         inputs.push(Input::Stdin);
     }
     let inputs = with_files_of_directories(inputs)?;
-    let is_text = are_text_by_name(&inputs);
-    let default = if is_text { Layout::LINES } else { BENCHMARK_LAYOUT };
-    if format.is_none() && keys.is_empty() && !is_text {
-        keys.push(BENCHMARK_KEY.into());
-    }
-    let (layout, keys) = named_records(format, &keys, default, &inputs)?;
+    let view = if format.is_none() && keys.is_empty() { first_view(&inputs)? } else { None };
+    let (layout, keys) = match view {
+        Some(ViewManifest { request, .. }) => (request.layout, request.keys),
+        None => {
+            let is_text = are_text_by_name(&inputs);
+            let default = if is_text { Layout::LINES } else { BENCHMARK_LAYOUT };
+            if format.is_none() && keys.is_empty() && !is_text {
+                keys.push(BENCHMARK_KEY.into());
+            }
+            named_records(format, &keys, default, &inputs)?
+        }
+    };
     sys::standard_input_for(&inputs)?;
     if format.is_none() && layout == BENCHMARK_LAYOUT {
         refuse_other_formats(&inputs)?;
@@ -84,6 +90,14 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
         print(verdict.to_string())?;
     }
     Ok(if verdict.is_ordered() { 0 } else { STATUS_OF_DISORDER })
+}
+
+/// The manifest of the first input if it is a view, which knows its layout and its keys.
+fn first_view(inputs: &[Input]) -> Result<Option<ViewManifest>, SortError> {
+    match inputs.first() {
+        Some(Input::Path(path)) if is_view(path) => ViewManifest::load(path).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// Adds the likely cause to an error of a truncated record, if the layout was not given.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ascot_model::units;
 use ascot_record::gensort::Encoding;
-use ascot_sort::check::CheckRequest;
+use ascot_sort::check::{CheckRequest, with_files_of_directories};
 use ascot_sort::generate::GenerateRequest;
 use ascot_sort::{Input, Output};
 use pyo3::prelude::*;
@@ -79,6 +79,7 @@ pub fn check(
     let Records { layout, keys, .. } = records.records()?;
     let threads = at_least("threads", threads, 1)?;
     let inputs = inputs.into_iter().map(Input::Path).collect();
+    let inputs = with_files_of_directories(inputs).map_err(Failure::from)?;
     let request = CheckRequest { inputs, layout, keys, threads };
     let checked =
         run(py, progress.as_ref(), |observer, cancel| ascot_sort::check::check(&request, observer, cancel))?

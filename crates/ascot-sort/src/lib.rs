@@ -7,10 +7,11 @@
 //!   shuffle       chunks to partitions, and partitions sorted: the passes of a sort on a cluster
 //!   jobs          the entries: sort, split, make views, explain, resume, generate, remove leftovers of killed jobs
 //!   flow          a user's program as the function of a bowtie
+//!   check         whether records are in order, of files and of views
 //!   view          runs that stay, merged when they are read
 //!   methods       run and merge, partition and sort, merge inputs, reshape by a key, split, small
 //!   job           the state that the passes of one job share; its end: seal the output, write the report, commit
-//!   check         whether records are in order
+//!   order         the first record out of order in an input
 //!   partition     the partitioned write: records grouped by the part of their key, and written there
 //!   merge         sorted sources merged, as a flow and in parallel
 //!   runs          chunks sorted into runs; run files, their store, natural runs
@@ -31,6 +32,7 @@ pub mod job;
 pub mod jobs;
 pub mod merge;
 pub mod methods;
+mod order;
 pub mod output;
 pub mod partition;
 pub mod pipeline;

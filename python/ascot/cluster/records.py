@@ -163,6 +163,11 @@ def check(
         )
     paths = [os.path.abspath(path) for path in sources_of(source).paths]
     for path in paths:
+        if os.path.isdir(path):
+            raise errors.InvalidRequest(
+                f"{path} is a directory, and a node checks files\n  check a directory or a view on one machine: "
+                "ascot.check"
+            )
         if not os.path.isfile(path):
             raise errors.FileMissing(f"{path}: no such file\n  nothing was started", filename=path)
     work = partial(_check_part, described=described, record=record_bytes(found), end=_end_of(found))

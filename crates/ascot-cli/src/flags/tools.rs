@@ -62,8 +62,9 @@ pub fn check() -> Command {
         .long_about(
             "Read FILEs, in order, as one sorted sequence: check that no key is smaller than the one before, \
              count records and duplicate keys, and add up the benchmark's checksum, which does not depend on \
-             order. A FILE that is a directory stands for the files in it, in the order of their names, as a sort \
-             on a cluster writes them. Exit status 1 if a record is out of order.",
+             order. A FILE that is a directory stands for the files and views in it, in the order of their names, \
+             as a sort on a cluster writes them. Views are merged as they are read. Exit status 1 if a record is \
+             out of order.",
         )
         .override_usage("ascot check [OPTION]... [FILE]...")
         .after_help(
@@ -74,9 +75,10 @@ pub fn check() -> Command {
              \x20 ascot check ids.sorted --format u64-le",
         )
         .arg(files(
-            "files or directories to check; - is standard input",
-            "Files to check, in this order, as one sequence; - or none is standard input. A directory stands for its \
-             files in the order of their names, numbers by value; names that begin with . or _ are left out.",
+            "files, views or directories to check; - is standard input",
+            "Files and views to check, in this order, as one sequence; - or none is standard input. A directory \
+             stands for its files and views in the order of their names, numbers by value; names that begin with . \
+             or _ are left out.",
         ))
         .arg(option(
             "format",
@@ -84,7 +86,7 @@ pub fn check() -> Command {
             "the format of records (default fixed:100)",
             "The layout of a record, as in ascot sort. If not given: for .csv and .tsv files lines, or rows \
              if the key names a column; lines for .txt and .log; otherwise fixed:100, the layout of the \
-             benchmark.",
+             benchmark; for a view, its own layout and key.",
         ))
         .arg(
             repeated(
@@ -92,7 +94,7 @@ pub fn check() -> Command {
                 "SPEC",
                 "the key of records (default 0..10)",
                 "The key of the records, as in ascot sort. If neither format nor key is given: the whole \
-                 line for text files, otherwise 0..10, the key of the benchmark.",
+                 line for text files; otherwise 0..10, the key of the benchmark; for a view, its own.",
             )
             .short('k')
             .value_parser(OsStringValueParser::new()),

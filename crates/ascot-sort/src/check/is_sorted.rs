@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use ascot_io::Pool;
-
 use crate::api::{Cancel, SortError, SortRequest};
-use crate::check::order::OrderCheck;
-use crate::plan::{Budget, RunOptions, default_memory, job_disk};
-use crate::read::{InputPosition, Inputs, RecordReader, open_inputs};
+use crate::order::{order_check, reader};
+use crate::read::{Inputs, open_inputs};
 use crate::records::{AnyRecords, Records, with_records};
-use crate::resources::ChunkPool;
 
 /// The result of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +24,6 @@ pub enum Sortedness {
         line: Vec<u8>,
     },
 }
-
-/// Maximum number of chunks in memory.
-const CHUNKS: usize = 6;
 
 /// Checks the one input of `request`.
 pub fn is_sorted(request: &SortRequest, cancel: &Cancel) -> Result<Sortedness, SortError> {
@@ -71,27 +64,4 @@ fn check<R: Records>(
         number += placed.records as u64;
     }
     Ok(Sortedness::Sorted)
-}
-
-/// The order in which a sort of `request` puts its records.
-pub(crate) fn order_check<R: Records>(records: &Arc<R>, request: &SortRequest) -> OrderCheck<R> {
-    OrderCheck::new(records, request.unique)
-}
-
-/// Reads one input from start to end, in the memory of `request`.
-pub(crate) fn reader<R: Records>(
-    records: &Arc<R>,
-    request: &SortRequest,
-    inputs: Inputs,
-    cancel: &Cancel,
-) -> Result<RecordReader<R>, SortError> {
-    let memory = request.memory_bytes.unwrap_or_else(default_memory);
-    let budget = Budget::new(memory, 1, None, false)?;
-    let pool = Pool::new(budget.memory);
-    // The other half is for a copy of the last record, which may be long.
-    let share = budget.memory / 2;
-    let chunks = ChunkPool::new(&pool, (share / CHUNKS).min(4 << 20) / 4096 * 4096, CHUNKS, share);
-    let disk = job_disk(&RunOptions::default());
-    disk.stop_when(cancel.flag());
-    Ok(RecordReader::new(records, &disk, inputs, &chunks, InputPosition::default(), cancel))
 }

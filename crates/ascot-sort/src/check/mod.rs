@@ -6,13 +6,15 @@
 //!   pipeline: inputs ─▶ chunks of whole records ─▶ workers validate ─▶ Total, in input order
 //! ```
 //!
-//! Memory is bounded by `POOL_BYTES`, plus the longest record if records span chunks.
+//! A view is an input like a file, merged as it is read, also one that is a part of a directory (parts.rs).
+//!
+//! Memory is bounded by `POOL_BYTES`, plus the longest record if records span chunks, plus that of one view.
 
 pub mod is_sorted;
 mod judge;
-pub(crate) mod order;
+pub mod parts;
 
-pub(crate) use is_sorted::{order_check, reader};
+pub use parts::with_files_of_directories;
 
 use std::fmt;
 
@@ -22,10 +24,11 @@ use ascot_record::layout::Layout;
 
 use crate::api::{Cancel, Input, Keys, Observer, SortError};
 use crate::pipeline::{ChunkWork, Pipeline};
-use crate::read::{InputPosition, Inputs, RecordReader, refuse_unless_text};
+use crate::read::{InputFile, InputPosition, Inputs, RecordReader, refuse_unless_text};
 use crate::records::InputStart;
 use crate::report::Watch;
 use crate::resources::{ChunkPool, compute_threads, lowered};
+use crate::view::{input_of, is_view};
 use judge::Judge;
 
 /// Memory of all chunks, bytes.
@@ -111,7 +114,7 @@ pub fn check(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<CheckReport, SortError> {
-    let inputs = Inputs::open(if request.inputs.is_empty() { &[Input::Stdin] } else { &request.inputs })?;
+    let inputs = open(if request.inputs.is_empty() { &[Input::Stdin] } else { &request.inputs })?;
     // Lines are requested explicitly here, so only CSV has to be text.
     if matches!(request.layout, Layout::Csv { .. }) {
         refuse_unless_text(&inputs, request.layout)?;
@@ -141,6 +144,15 @@ pub fn check(
     )?;
     let unordered = total.place_of_unordered(&inputs, &*judge);
     Ok(CheckReport { validation: total.validation, unordered, bytes: watch.done_bytes() })
+}
+
+/// Opens the inputs, files and views.
+fn open(inputs: &[Input]) -> Result<Inputs, SortError> {
+    let open = |input: &Input| match input {
+        Input::Path(path) if is_view(path) => input_of(path),
+        _ => InputFile::open(input),
+    };
+    Ok(Inputs::from_files(inputs.iter().map(open).collect::<Result<Vec<_>, _>>()?))
 }
 
 /// A chunk that has been validated.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::{Input, SortError};
+use crate::read::merged::MergedInput;
 
 /// All inputs of a job, in order.
 #[derive(Clone)]
@@ -57,6 +58,7 @@ enum Source {
         index: Option<Arc<RunIndex>>,
         pool: Pool,
     },
+    Merged(Arc<dyn MergedInput>),
 }
 
 struct Pipe {
@@ -106,7 +108,7 @@ const FINGERPRINT_BYTES: u64 = 64 << 10;
 impl Inputs {
     /// Opens the inputs of a request. An empty list means standard input.
     pub fn open(inputs: &[Input]) -> Result<Inputs, SortError> {
-        let files = inputs.iter().map(InputFile::open_input).collect::<Result<Vec<_>, _>>()?;
+        let files = inputs.iter().map(InputFile::open).collect::<Result<Vec<_>, _>>()?;
         Ok(Inputs { files: Arc::new(files) })
     }
 
@@ -213,7 +215,14 @@ impl InputFile {
         InputFile { source, size: Some(bytes), start: 0, crlf: false }
     }
 
-    fn open_input(input: &Input) -> Result<InputFile, SortError> {
+    /// An input that is merged as it is read.
+    pub fn from_merged(input: Arc<dyn MergedInput>) -> InputFile {
+        let (size, start) = (Some(input.bytes()), input.header_bytes());
+        InputFile { source: Source::Merged(input), size, start, crlf: false }
+    }
+
+    /// Opens the input of a request.
+    pub fn open(input: &Input) -> Result<InputFile, SortError> {
         let failed = |path: &Path, error| IoError::from_os(Action::Open, path, 0, error);
         let (name, file) = match input {
             Input::Stdin => {
@@ -269,6 +278,7 @@ impl InputFile {
             Source::Pipe { name, .. } => name,
             Source::Program => Path::new(PROGRAM_RECORDS),
             Source::Part { path, .. } => path,
+            Source::Merged(input) => input.path(),
         }
     }
 
@@ -276,7 +286,7 @@ impl InputFile {
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
             Source::Regular(path) => Some(path),
-            Source::Pipe { .. } | Source::Program | Source::Part { .. } => None,
+            Source::Pipe { .. } | Source::Program | Source::Part { .. } | Source::Merged(_) => None,
         }
     }
 
@@ -300,6 +310,7 @@ impl InputFile {
                 pipe.file.by_ref().take(want).read_to_end(&mut pipe.peeked).map_err(failed)?;
                 Ok(pipe.peeked[..bytes.min(pipe.peeked.len())].to_vec())
             }
+            Source::Merged(input) => input.peek(bytes),
             Source::Program | Source::Part { .. } => Ok(Vec::new()),
         }
     }
@@ -315,7 +326,7 @@ impl InputFile {
     }
 
     /// Opens it for reading from `offset` on; a pipe only once, from its start.
-    pub fn open(&self, disk: &Disk, offset: u64) -> Result<Box<dyn ReadStream>, SortError> {
+    pub fn stream(&self, disk: &Disk, offset: u64) -> Result<Box<dyn ReadStream>, SortError> {
         match &self.source {
             Source::Regular(path) => Ok(disk.open_read(path, offset..u64::MAX, "input")?),
             Source::Part { path, number, index, pool } => {
@@ -325,6 +336,7 @@ impl InputFile {
                 };
                 Ok(Box::new(PartStream::open(disk, path, index, offset, pool)?))
             }
+            Source::Merged(input) => input.open(offset),
             Source::Program => Ok(disk.open_program_source(Path::new(PROGRAM_RECORDS), "input")?),
             Source::Pipe { name, rest } => {
                 let pipe = rest.lock().unpoisoned().take();

@@ -119,7 +119,7 @@ impl<R: RecordEnds + ?Sized> RecordCutter<R> {
     pub fn open(&mut self, disk: &Disk) -> Result<Option<Box<dyn ReadStream>>, SortError> {
         let Some(file) = self.file() else { return Ok(None) };
         let offset = self.at.offset.max(file.start);
-        let stream = file.open(disk, offset)?;
+        let stream = file.stream(disk, offset)?;
         self.at.offset = offset;
         Ok(Some(stream))
     }

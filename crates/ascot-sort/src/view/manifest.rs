@@ -163,25 +163,41 @@ impl Member {
         view.join(self.file.as_ref().and_then(|file| file.beside.as_ref()).unwrap_or(&self.path))
     }
 
+    /// The kind of its file in messages.
+    fn noun(&self) -> &'static str {
+        if self.file.is_some() { "this file, part of" } else { "this run of" }
+    }
+
+    /// Finds its file, of the view in the directory `view`.
+    pub fn find(&self, view: &Path) -> Result<Identity, SortError> {
+        let path = view.join(&self.path);
+        match identity_of(&path) {
+            Err(IoError::Os { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                let view = view.display();
+                let why = format!(
+                    "{} the view {view} is missing\n  if it is on another machine, read the view there, or copy it \
+                     here together with the files beside it; if it is lost, make the view again",
+                    self.noun()
+                );
+                Err(SortError::View { path, kind: ErrorKind::NotFound, why })
+            }
+            found => Ok(found?),
+        }
+    }
+
     /// Opens the run and verifies that it is unchanged; `index` is its index.
     pub fn open(&self, view: &Path, index: &RunIndex) -> Result<Run, SortError> {
         let path = view.join(&self.path);
-        let what = if self.file.is_some() { "this file, part of" } else { "this run of" };
         let altered = |kind: ErrorKind, why: String| SortError::View {
             path: path.clone(),
             kind,
             why: format!(
-                "{what} the view {} {why}\n  make the view again: it would show wrong records",
+                "{} the view {} {why}\n  make the view again: it would show wrong records",
+                self.noun(),
                 view.display()
             ),
         };
-        let Identity { size, modified_ns, inode } = match identity_of(&path) {
-            Ok(identity) => identity,
-            Err(IoError::Os { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                return Err(altered(ErrorKind::NotFound, "is missing".into()));
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let Identity { size, modified_ns, inode } = self.find(view)?;
         if size != self.size {
             let why = format!("has {size} bytes and had {}: it was truncated or altered", self.size);
             return Err(altered(ErrorKind::InvalidData, why));

@@ -11,9 +11,11 @@
 //!   cost      the cost of a view, compared with a file
 //!   reader    the merged bytes from any position on: a stream, or a few of them
 //!   copy      a part, written to a file or to standard output
+//!   as_input  a view as an input that is read in sequence
 //!   explanation   how a part would be read (`--explain`)
 //! ```
 
+mod as_input;
 pub mod block_size;
 mod copy;
 pub mod cost;
@@ -36,6 +38,7 @@ mod switches_tests;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use as_input::input_of;
 pub(crate) use block_size::kept_bytes;
 pub(crate) use cost::ViewCost;
 

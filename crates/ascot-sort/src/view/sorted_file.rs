@@ -18,7 +18,7 @@ use ascot_io::{Buf, Codec, Disk, IoError, RunId, RunIndex, block_checksum};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, SortError, SortRequest};
-use crate::check::{order_check, reader};
+use crate::order::{order_check, reader};
 use crate::read::Inputs;
 use crate::records::{MergedBlock, Records};
 use crate::report::Watch;

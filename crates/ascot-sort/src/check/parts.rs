@@ -1,4 +1,9 @@
-//! A directory as an input: its files are the parts of one sequence, in the order of their names.
+//! A directory as an input: its files and views are the parts of one sequence, in the order of their names.
+//!
+//! ```text
+//!   out/part-00000   out/part-00001   ...     files or views, one sequence
+//!   out/chunks/                               runs of the views, which are no parts
+//! ```
 //!
 //! Numbers in names are ordered by value, so that `part-2` comes before `part-10`. Names that begin with a dot or an
 //! underscore are those of files that are no parts, by the custom of Hadoop and Spark.
@@ -8,14 +13,17 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ascot_model::units::in_shell;
-use ascot_sort::request::Input;
-use ascot_sort::view::is_view;
+use ascot_io::{Action, IoError};
 
-use crate::failure::Failure;
+use crate::api::{Input, SortError};
+use crate::view::manifest::Member;
+use crate::view::{ViewManifest, is_view};
 
-/// The inputs, with the files of each directory in its place.
-pub fn with_files_of_directories(inputs: Vec<Input>) -> Result<Vec<Input>, Failure> {
+/// The inputs, with the files and views of each directory in its place.
+///
+/// # Errors
+/// A directory that cannot be read, has no parts, or has a directory that is no part.
+pub fn with_files_of_directories(inputs: Vec<Input>) -> Result<Vec<Input>, SortError> {
     let mut files = Vec::new();
     for input in inputs {
         match &input {
@@ -28,46 +36,47 @@ pub fn with_files_of_directories(inputs: Vec<Input>) -> Result<Vec<Input>, Failu
     Ok(files)
 }
 
-fn parts_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let failed = Failure::file(dir, "cannot be searched");
+fn parts_in(dir: &Path) -> Result<Vec<PathBuf>, SortError> {
+    let failed = |error| IoError::from_os(Action::Read, dir, 0, error);
     let mut found = Vec::new();
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(dir).map_err(&failed)? {
-        paths.push(entry.map_err(&failed)?.path());
-    }
-    // Views are named rather than what they refer to.
-    paths.sort_by_key(|path| !is_view(path));
-    for path in paths {
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default();
-        if name.as_bytes().starts_with(b".") || name.as_bytes().starts_with(b"_") {
-            continue;
+        if !name.as_bytes().starts_with(b".") && !name.as_bytes().starts_with(b"_") {
+            found.push((order_of(name), path));
         }
-        if is_view(&path) {
-            return Err(Failure::usage(
-                format!(
-                    "{} is a view: the parts of {} are merged when they are read",
-                    path.display(),
-                    dir.display()
-                ),
-                format!("check each part as it is read: ascot view {} | ascot check -", in_shell(&path)),
-            ));
-        }
-        if path.is_dir() {
-            return Err(Failure::usage(
-                format!("{} is a directory in {}, not a part", path.display(), dir.display()),
-                "name the files, in order",
-            ));
-        }
-        found.push((order_of(name), path));
-    }
-    if found.is_empty() {
-        return Err(Failure::usage(
-            format!("{} has no files", dir.display()),
-            "name the directory of an output",
-        ));
     }
     found.sort();
-    Ok(found.into_iter().map(|(_, path)| path).collect())
+    let (dirs, parts): (Vec<_>, Vec<_>) =
+        found.into_iter().map(|(_, path)| path).partition(|path| path.is_dir() && !is_view(path));
+    for below in dirs {
+        if !is_of_views(&below, &parts)? {
+            return Err(SortError::Request(format!(
+                "{} is a directory in {}, not a part\n  name the files, in order",
+                below.display(),
+                dir.display()
+            )));
+        }
+    }
+    if parts.is_empty() {
+        let why = format!("{} has no files\n  name the directory of an output", dir.display());
+        return Err(SortError::Request(why));
+    }
+    Ok(parts)
+}
+
+/// Whether the directory `below` has runs of views among `parts`.
+fn is_of_views(below: &Path, parts: &[PathBuf]) -> Result<bool, SortError> {
+    let below =
+        fs::canonicalize(below).map_err(|error| IoError::from_os(Action::Inspect, below, 0, error))?;
+    for view in parts.iter().filter(|part| is_view(part)) {
+        let dir_of = |member: &Member| view.join(&member.path).parent()?.canonicalize().ok();
+        let is_below = |member| dir_of(member).is_some_and(|dir| dir.starts_with(&below));
+        if ViewManifest::load(view)?.members.iter().any(is_below) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Bytes by which names are ordered: each number is preceded by the number of its digits.
