@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import random
 import re
 import signal
@@ -222,10 +223,13 @@ def test_a_view_is_checked_by_its_own_layout_and_key(disk):
 def test_a_view_without_its_files_is_named_before_anything_is_read(disk):
     ascot.gen(1000, to=disk / "in")
     (disk / "out").mkdir()
-    for name in ("part-0", "part-1"):
+    names = ("part-0", "part-1")
+    for name in names:
         run("sort", "in", *FIXED, "--view", disk / "out" / name, cwd=disk)
-    gone = max((disk / "out" / "part-1").iterdir(), key=lambda path: path.stat().st_size)
+    gone, cut = (max((disk / "out" / name).iterdir(), key=lambda path: path.stat().st_size) for name in names[::-1])
     gone.rename(disk / "elsewhere")
+    # Reading would find this first.
+    os.truncate(cut, 1000)
     told = run("check", "out", cwd=disk, expect=2).stderr
     assert told.startswith(f"ascot: out/part-1/{gone.name}: this run of the view out/part-1 is missing\n"), told
     assert "if it is on another machine, read the view there" in told

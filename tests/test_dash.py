@@ -289,11 +289,11 @@ def test_disks_and_network_are_measured_from_the_page(cluster):
         assert all(rate.endswith("B/s") for rate in column(shown, "measured-2", "rate"))
         assert "all to all: " in shown.run("document.getElementById('part-started').textContent")
         # A measurement that fails says why, and another one may follow.
-        shown.run(fill("temp", "/proc/none"))
+        shown.run(fill("address", "local:0"))
         shown.run(press("diskbench"))
         wait_for(shown, "document.getElementById('part-started').textContent.includes('failed with status 1')", 120)
         told = shown.run("document.querySelector('#part-started pre').textContent")
-        assert "/proc/none" in told and "node 127.0." in told and "Traceback" not in told, told
+        assert "local:0" in told and "nodes on this machine" in told and "Traceback" not in told, told
     assert cluster.left_over() == []
 
 
