@@ -157,11 +157,11 @@ def test_a_report_has_stages_nodes_and_series(cluster, disk):
     _, status = statuses[-1]
     assert status["state"] == "running" and status["total_bytes"] == 800_000_000
     assert [node["state"] for node in status["nodes"]] == ["live"] * NODES
-    assert any("part" in line and "is complete" in line for _, line in status["log"])
     assert {status["phase"] for _, status in statuses} >= {"map and shuffle", "sort and reduce"}
     # Afterwards the report is in the list of the user's jobs, and nothing is left in the place of the job.
     kept = registry.entry(status["job"])
     assert kept["state"] == "finished" and kept["report"] == json.loads(json.dumps(report.to_json()))
+    assert any("part" in line and "is complete" in line for _, line in kept["log"])
     assert_same(cluster, disk, done, disk / "a", layout=ascot.Fixed(100, key=slice(0, 10)))
     report.save_html(disk / "report.html")
     for dark in (False, True):
