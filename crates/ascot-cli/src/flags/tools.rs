@@ -75,7 +75,7 @@ pub fn check() -> Command {
              \x20 ascot check ids.sorted --format u64-le",
         )
         .arg(files(
-            "files, views or directories to check; - is standard input",
+            "files, views, directories to check; - is standard input",
             "Files and views to check, in this order, as one sequence; - or none is standard input. A directory \
              stands for its files and views in the order of their names, numbers by value; names that begin with . \
              or _ are left out.",
