@@ -43,6 +43,29 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 20 else f"{value:.2g}"
 
 
+def _chart(title: str, subtitle: str, height: float, body: Sequence[str]) -> str:
+    """A chart of this height, with its title above `body`."""
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" '
+        f'height="{height:.0f}" font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
+        f'<rect width="{WIDTH}" height="{height:.0f}" fill="#ffffff"/>',
+        _text(PAD, 32, title, 19, more='font-weight="700"'),
+        _text(PAD, 54, subtitle, 12, PALE),
+    ]
+    return "\n".join([*head, *body, "</svg>", ""])
+
+
+def _curve(line: Line, places: Sequence[tuple[float, float]]) -> str:
+    """A line through places of the chart."""
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    dash = 'stroke-dasharray="6 4" ' if line.dashed else ""
+    return f'<path d="{path}" stroke="{_colour_of(line)}" stroke-width="2" {dash}fill="none"/>'
+
+
+def _colour_of(line: Line) -> str:
+    return ASCOT if line.ours else LINE
+
+
 def _bar(bar: Bar, y: float, scale: float, unit: str) -> list[str]:
     middle = y + BAR * 0.72
     out = [_text(LABEL - 10, middle, bar.label, more='text-anchor="end"')]
@@ -92,14 +115,7 @@ def svg(title: str, subtitle: str, panels: Sequence[Panel]) -> str:
     for panel in panels:
         drawn, y = _panel(panel, y)
         body += drawn
-    head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0f}" width="{WIDTH}" '
-        f'height="{y:.0f}" font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
-        f'<rect width="{WIDTH}" height="{y:.0f}" fill="#ffffff"/>',
-        _text(PAD, 32, title, 19, more='font-weight="700"'),
-        _text(PAD, 54, subtitle, 12, PALE),
-    ]
-    return "\n".join([*head, *body, "</svg>", ""])
+    return _chart(title, subtitle, y, body)
 
 
 @dataclass(frozen=True)
@@ -130,19 +146,9 @@ def curves(title: str, subtitle: str, lines: Sequence[Line]) -> str:
         body.append(_text(left - 6, at(0, value)[1] + 4, _number(value), 12, PALE, 'text-anchor="end"'))
     for line in (line for line in lines if line.points):
         places = [at(x, y) for x, y in line.points]
-        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-        colour, dash = (ASCOT if line.ours else LINE), ('stroke-dasharray="6 4" ' if line.dashed else "")
-        body.append(f'<path d="{path}" stroke="{colour}" stroke-width="2" {dash}fill="none"/>')
-        body.append(_text(places[-1][0] + 8, places[-1][1] + 4, line.label, 12, colour))
-    total = bottom + 40
-    head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {total}" width="{WIDTH}" '
-        f'height="{total}" font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
-        f'<rect width="{WIDTH}" height="{total}" fill="#ffffff"/>',
-        _text(PAD, 32, title, 19, more='font-weight="700"'),
-        _text(PAD, 54, subtitle, 12, PALE),
-    ]
-    return "\n".join([*head, *body, "</svg>", ""])
+        body.append(_curve(line, places))
+        body.append(_text(places[-1][0] + 8, places[-1][1] + 4, line.label, 12, _colour_of(line)))
+    return _chart(title, subtitle, bottom + 40, body)
 
 
 @dataclass(frozen=True)
@@ -165,16 +171,19 @@ def timelines(title: str, subtitle: str, panels: Sequence[Timeline]) -> str:
     x_max = max([*(x for x, _ in known), *ends], default=1.0) or 1.0
     y_max = 1.05 * max((y for _, y in known), default=1.0) or 1.0
     left, width = PAD + 44, WIDTH - 2 * PAD - 44 - 120
+
+    def at(seconds: float) -> float:
+        return left + width * seconds / x_max
+
     body, top = [], 78.0
     for panel in panels:
         bottom = top + TIMELINE_HEIGHT
-        at = lambda x, y, bottom=bottom: (left + width * x / x_max, bottom - TIMELINE_HEIGHT * y / y_max)  # noqa: E731
         body.append(_text(left, top - 6, panel.title, 13, more='font-weight="600"'))
         body.append(f'<path d="M{left} {top:.0f}V{bottom:.0f}H{left + width}" stroke="{PALE}" fill="none"/>')
         body.append(_text(left - 6, top + 10, _number(y_max), 12, PALE, 'text-anchor="end"'))
         for number, (name, began, end) in enumerate(panel.phases):
-            x, y = at(began, 0)
-            colour, length = PHASE_COLOURS[number % len(PHASE_COLOURS)], max(1.0, at(end, 0)[0] - x)
+            x, y = at(began), bottom
+            colour, length = PHASE_COLOURS[number % len(PHASE_COLOURS)], max(1.0, at(end) - x)
             body.append(
                 f'<rect x="{x:.1f}" y="{y + 3:.1f}" width="{length:.1f}" height="{PHASE_HEIGHT}" fill="{colour}">'
                 f"<title>{escape(name)}: {end - began:.1f} s</title></rect>"
@@ -182,21 +191,12 @@ def timelines(title: str, subtitle: str, panels: Sequence[Timeline]) -> str:
             if length > 7 * len(name):
                 body.append(_text(x + 4, y + 16, name, 11))
         for number, line in enumerate(panel.lines):
-            colour, dash = (ASCOT if line.ours else LINE), ('stroke-dasharray="6 4" ' if line.dashed else "")
-            path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in (at(*point) for point in line.points))
             if line.points:
-                body.append(f'<path d="{path}" stroke="{colour}" stroke-width="2" {dash}fill="none"/>')
-            body.append(_text(left + width + 12, top + 14 + 18 * number, line.label, 12, colour))
+                body.append(_curve(line, [(at(x), bottom - TIMELINE_HEIGHT * y / y_max) for x, y in line.points]))
+            body.append(_text(left + width + 12, top + 14 + 18 * number, line.label, 12, _colour_of(line)))
         top = bottom + TIMELINE_GAP
     for step in range(0, int(x_max) + 1, max(1, int(x_max) // 10)):
         body.append(
-            _text(left + width * step / x_max, top - TIMELINE_GAP + 38, f"{step} s", 12, PALE, 'text-anchor="middle"')
+            _text(at(step), top - TIMELINE_GAP + 38, f"{step} s", 12, PALE, 'text-anchor="middle"')
         )
-    head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top:.0f}" width="{WIDTH}" '
-        f'height="{top:.0f}" font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
-        f'<rect width="{WIDTH}" height="{top:.0f}" fill="#ffffff"/>',
-        _text(PAD, 30, title, 17, more='font-weight="700"'),
-        _text(PAD, 50, subtitle, 12, PALE),
-    ]
-    return "\n".join([*head, *body, "</svg>", ""])
+    return _chart(title, subtitle, top, body)
