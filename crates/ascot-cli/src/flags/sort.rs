@@ -466,11 +466,11 @@ fn cluster() -> [Arg; 5] {
         choice(
             "shuffle",
             "HOW",
-            ["push", "pull"],
-            "--cluster: push (default) or pull",
+            ["push", "pull", "auto"],
+            "--cluster: push (default), pull or auto",
             "With --cluster: where records wait. push, the default: they are sent to the node of their part as they are \
              read, and sorted there. pull: they are sorted where they are read, and merged when they are fetched; parts \
-             need no memory of their size.",
+             need no memory of their size. auto: the one that is predicted to take less time.",
         )
         .hide_short_help(true),
         choice(
