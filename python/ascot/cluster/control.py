@@ -61,7 +61,7 @@ class Started:
         head = f"<h3>{escape(self.title)}: {escape(state)}</h3>\n<pre>{escape(self.tail())}</pre>\n"
         if self.result is None or state != "done":
             return head
-        return head + measured.measured(f"measured-{self.number}", self.title, self.result.fileno())
+        return head + measured.table_of_result(f"measured-{self.number}", self.title, self.result.fileno())
 
     def close(self) -> None:
         """Closes its files when it is no longer shown."""

@@ -15,7 +15,7 @@ from ascot._native import bytes_text, count_text
 from ascot.cluster import pages
 from ascot.tables import Cell
 
-__all__ = ["NAMES", "measure", "measured", "wanted_of"]
+__all__ = ["NAMES", "measure", "table_of_result", "wanted_of"]
 
 # The calls of ascot.cluster, and their names for people.
 NAMES = {"diskbench": "DiskBench", "netbench": "NetBench"}
@@ -59,7 +59,7 @@ def measure(call: str, wanted: dict[str, Any], result: int) -> str:
     return f"{found.title}: {count_text(len(found))} rates"
 
 
-def measured(identifier: str, title: str, result: int) -> str:
+def table_of_result(identifier: str, title: str, result: int) -> str:
     """The result in the descriptor `result` as a table for the page; nothing if there is none."""
     try:
         found = json.loads(os.pread(result, os.fstat(result).st_size, 0))
