@@ -295,7 +295,7 @@ class VirtualWriter:
     def account(self):
         return {"writing": 1.0, "bytes": 0, "peak": 1 << 27, "written": (0, 0.0)}
 
-    def watch(self, processes):
+    def begin(self, processes):
         return None
 
     def samples(self, processes):

@@ -481,9 +481,9 @@ class Writer:
             if size:
                 self._written.add(size)
 
-    def watch(self, processes: list[int]) -> None:
-        """Also samples what these processes do from this moment on."""
-        self._sampler.watch(processes)
+    def begin(self, processes: list[int]) -> None:
+        """Samples what these processes do from this moment on."""
+        self._sampler.begin(processes)
 
     def samples(self, processes: list[int]) -> tuple[float, list[list[float]], dict[int, float]]:
         """The time of this moment and the samples since the last call, and which processes have not run for how many

@@ -83,7 +83,7 @@ class Fleet:
             for worker, process in zip(node.workers, found, strict=True):
                 node.know(worker, process)
             # Before they work: what they do until the first samples would not count.
-            node.writer.watch.remote(list(node.processes))
+            node.writer.begin.remote(list(node.processes))
         paths, own = self._ray.put(self._inputs), digest_of(sizes)
         for node, (seen, error) in self._answers(lambda node: node.workers[0].inputs.remote(paths)):
             if error is not None:

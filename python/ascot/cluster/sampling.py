@@ -202,6 +202,14 @@ class Sampler:
         self._written = Written()
         Thread(target=self._run, name="ascot sampler", daemon=True).start()
 
+    def begin(self, processes: Iterable[int]) -> None:
+        """Looks at these processes, which begin to work. A sample ends here, so that the next one has their beginning
+        and no time before it."""
+        with self._lock:
+            if monotonic() > self._sampled:
+                self._sample()
+        self.watch(processes)
+
     def watch(self, processes: Iterable[int]) -> None:
         """Also looks at these processes."""
         with self._lock:
