@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ascot import _native, errors
+from ascot.cluster.accounts import Accounts
 from ascot.cluster.actors import SPILLS
 from ascot.cluster.attempts import Attempts
 from ascot.cluster.calls import Call, Calls
@@ -85,7 +86,7 @@ class Driver:
         self._phases: list[Phase] = []
         self._is_mapping = False
         self._mapped_again = self._sent_again = self._sorted_again = self._repeated = 0
-        self._peaks: dict[str, dict[Any, int]] = {}
+        self._accounts = Accounts(ray)
 
     # ---------------------------------------------------------------- the whole job
 
@@ -109,7 +110,7 @@ class Driver:
             partitions=self._partitions,
             chunks=len(self._spans),
             phases=tuple(self._phases),
-            peak_memory_bytes=self._peak(),
+            peak_memory_bytes=self._accounts.peak(self._fleet.nodes),
             mapped_again_bytes=self._mapped_again,
             sent_again_bytes=self._sent_again,
             sorted_again_bytes=self._sorted_again,
@@ -475,27 +476,8 @@ class Driver:
         self._end_phase("map and shuffle", shares)
 
     def _take_accounts(self, shares: Shares) -> None:
-        """Asks all processes what they did and how much memory they had."""
-        nodes = list(self._fleet.nodes)
-        answers = all_answers(
-            self._ray,
-            nodes,
-            lambda node: [node.writer.account.remote(), *(worker.end.remote() for worker in node.workers)],
-        )
-        for node, told, lost in answers:
-            if lost is not None:
-                self._repair(node)
-                continue
-            account, *workers = told
-            peaks = self._peaks.setdefault(node.name, {})
-            peaks["writer"] = account["peak"]
-            peaks.update(zip(node.workers, workers, strict=True))
-            shares.add(node, 0, writing=account["writing"])
-            shares.add_written(node, *account["written"])
-
-    def _peak(self) -> int:
-        stores = {node.name: node.store for node in self._fleet.nodes}
-        return max((stores.get(name, 0) + sum(peaks.values()) for name, peaks in self._peaks.items()), default=0)
+        for node in self._accounts.take(list(self._fleet.nodes), shares):
+            self._repair(node)
 
     # ---------------------------------------------------------------- sort and reduce
 
