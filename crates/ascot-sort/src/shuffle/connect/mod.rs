@@ -2,16 +2,18 @@
 //! destination.
 //!
 //! ```text
-//!   server   on the node of a writer: receives batches, appends them to their destinations, and answers each
-//!   sender   in a worker: sends the batches of a chunk to all destinations at once, and takes the answers
-//!   opening  opens the connections of a worker
-//!   wire     the bytes of both
+//!   listener  on the node of a writer: takes connections
+//!   server    behind it: receives batches, appends them to their destinations, and answers each
+//!   sender    in a worker: sends the batches of a chunk to all destinations at once, and takes the answers
+//!   opening   opens the connections of a worker
+//!   wire      the handshake, and the answers to batches
 //! ```
 //!
 //! Invariants: nobody without the secret of the job is heard or sent batches, and the secret is not sent. A batch that
 //! has no answer when a connection ends counts as not appended; the chunk is mapped again, and batches that were appended
 //! all the same are known then.
 
+mod listener;
 mod opening;
 mod sender;
 mod server;

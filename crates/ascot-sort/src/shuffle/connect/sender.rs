@@ -298,7 +298,8 @@ mod tests {
 
     use super::super::super::batch::{BatchNumber, batch_bytes, longest_batch, write_batch};
     use super::super::super::partition_files::partition_path;
-    use super::super::server::{BUFFERS, STRANGERS_MAX};
+    use super::super::listener::STRANGERS_MAX;
+    use super::super::server::BUFFERS;
     use super::super::wire::let_in;
     use super::super::{BatchServer, SECRET_BYTES};
     use super::*;

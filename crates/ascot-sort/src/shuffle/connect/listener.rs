@@ -1,0 +1,187 @@
+//! A server of a node: takes connections, and serves those of processes that have the secret, each in a thread with one
+//! descriptor.
+//!
+//! Invariant: at most [`STRANGERS_MAX`] connections have not proven the secret; further ones wait until they have, or are
+//! ended.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use ascot_io::threads::{Thread, spawn};
+use ascot_io::{Action, IoError, Unpoisoned};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::wire::{HANDSHAKE, Secret, is_temporary, let_in, prepare};
+use crate::api::SortError;
+
+/// Connections that may be in the handshake at once.
+pub(super) const STRANGERS_MAX: usize = 256;
+/// With so many, the oldest one is ended after this time: the handshake of a worker takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Interval at which the server then looks whether there is space again.
+const CROWDED: Duration = Duration::from_millis(10);
+/// Connections that the system keeps until the server takes them: all workers open theirs at the same time.
+const BACKLOG: i32 = 4096;
+/// Time after which the server tries again to take a connection, such as when no descriptor is left.
+const RECOVERY: Duration = Duration::from_millis(200);
+/// Interval at which the server looks whether it should end.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// The work of a server.
+pub(super) trait Service: Send + Sync + 'static {
+    /// Serves a connection of a process that has the secret, until it ends.
+    fn serve(&self, stream: &TcpStream) -> io::Result<()>;
+}
+
+/// Takes connections until it is dropped.
+pub(super) struct Listener<S> {
+    port: u16,
+    shared: Arc<Shared<S>>,
+    thread: Option<Thread<()>>,
+}
+
+struct Shared<S> {
+    secret: Secret,
+    service: S,
+    connections: Mutex<Vec<Weak<TcpStream>>>,
+    /// Connections in the handshake, in the order in which they came, and when each came.
+    strangers: Mutex<BTreeMap<u64, (Instant, Arc<TcpStream>)>>,
+    is_over: AtomicBool,
+}
+
+impl<S: Service> Listener<S> {
+    /// Listens at a free port of `address` for processes that have the secret.
+    ///
+    /// # Errors
+    /// That of the system if it cannot listen there or start a thread.
+    pub fn start(address: IpAddr, secret: Secret, service: S) -> Result<Listener<S>, SortError> {
+        let name = format!("a port of {address}");
+        let failed = |error| IoError::from_os(Action::Open, Path::new(&name), 0, error);
+        let listener = TcpListener::bind((address, 0)).map_err(failed)?;
+        rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let shared = Arc::new(Shared {
+            secret,
+            service,
+            connections: Mutex::default(),
+            strangers: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        });
+        let own = Arc::clone(&shared);
+        let thread = spawn("connections", move || accept(&listener, &own))?;
+        Ok(Listener { port, shared, thread: Some(thread) })
+    }
+}
+
+impl<S> Listener<S> {
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The work of the server.
+    pub fn service(&self) -> &S {
+        &self.shared.service
+    }
+
+    /// The connections in the handshake.
+    #[cfg(test)]
+    pub fn strangers(&self) -> usize {
+        self.shared.strangers.lock().unpoisoned().len()
+    }
+}
+
+impl<S> Drop for Listener<S> {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to tell.
+            let _ = thread.join();
+        }
+        for stream in self.shared.connections.lock().unpoisoned().drain(..).filter_map(|weak| weak.upgrade())
+        {
+            // One that has ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn accept<S: Service>(listener: &TcpListener, shared: &Arc<Shared<S>>) {
+    for number in 0.. {
+        let stream = loop {
+            if shared.is_over.load(Relaxed) {
+                return;
+            }
+            match next(listener, shared) {
+                Ok(Some(stream)) => break Arc::new(stream),
+                Ok(None) => {}
+                Err(_) => std::thread::sleep(RECOVERY),
+            }
+        };
+        let mut connections = shared.connections.lock().unpoisoned();
+        connections.retain(|weak| weak.strong_count() > 0);
+        connections.push(Arc::downgrade(&stream));
+        drop(connections);
+        shared.strangers.lock().unpoisoned().insert(number, (Instant::now(), Arc::clone(&stream)));
+        let own = Arc::clone(shared);
+        let thread = spawn("connection", move || {
+            // A worker whose connection ended tells its driver.
+            let _ = own.greet_and_serve(&stream, number);
+        });
+        if thread.is_err() {
+            // The connection ends, and the worker tells.
+            shared.strangers.lock().unpoisoned().remove(&number);
+        }
+    }
+}
+
+/// The next connection, if one comes soon and there is space for it.
+fn next<S>(listener: &TcpListener, shared: &Shared<S>) -> io::Result<Option<TcpStream>> {
+    if !shared.has_space() {
+        std::thread::sleep(CROWDED);
+        return Ok(None);
+    }
+    let mut polled = [PollFd::new(listener, PollFlags::IN)];
+    // A signal ends the wait early.
+    let _ = poll(&mut polled, Some(&PAUSE));
+    match listener.accept() {
+        Ok((stream, _)) => Ok(Some(stream)),
+        Err(error) if is_temporary(&error) || error.kind() == io::ErrorKind::ConnectionAborted => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl<S> Shared<S> {
+    /// Whether one more connection may begin its handshake. Else one that takes too long is ended.
+    fn has_space(&self) -> bool {
+        let strangers = self.strangers.lock().unpoisoned();
+        if strangers.len() >= STRANGERS_MAX
+            && let Some((came, stream)) = strangers.values().next()
+            && came.elapsed() >= PATIENCE
+        {
+            // Its thread removes it. It may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        strangers.len() < STRANGERS_MAX
+    }
+
+    fn greet(&self, stream: &TcpStream) -> io::Result<bool> {
+        stream.set_nonblocking(false)?;
+        prepare(stream)?;
+        let_in(stream, &self.secret, Instant::now() + HANDSHAKE)
+    }
+}
+
+impl<S: Service> Shared<S> {
+    fn greet_and_serve(&self, stream: &TcpStream, number: u64) -> io::Result<()> {
+        let is_in = self.greet(stream);
+        self.strangers.lock().unpoisoned().remove(&number);
+        if is_in? { self.service.serve(stream) } else { Ok(()) }
+    }
+}
