@@ -61,42 +61,64 @@ pub(crate) fn wait(fd: impl AsFd, stop: impl AsFd, flags: PollFlags) -> io::Resu
     }
 }
 
-/// The share (0 to 1) of `[offset, offset + bytes)` that is in the page cache; 0 if the kernel cannot report it.
-/// Unlike a read that must not wait, this call starts no read-ahead.
+/// The pages of a range of a file in the page cache, as the kernel's `cachestat` counts them.
+#[repr(C)]
+#[derive(Default)]
+struct CachedPages {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// The cached pages of `[offset, offset + bytes)`; none if the kernel cannot report them.
 #[expect(unsafe_code, reason = "the system call has no safe wrapper")]
-pub(crate) fn cached_share(file: &File, offset: u64, bytes: u64) -> f64 {
+fn cached_pages(file: &File, offset: u64, bytes: u64) -> CachedPages {
     #[repr(C)]
     struct Range {
         offset: u64,
         bytes: u64,
     }
-    #[repr(C)]
-    #[derive(Default)]
-    struct Stat {
-        cached: u64,
-        dirty: u64,
-        writeback: u64,
-        evicted: u64,
-        recently_evicted: u64,
-    }
     /// The same number on every architecture of Linux.
     const SYS_CACHESTAT: libc::c_long = 451;
-    if bytes == 0 {
-        return 0.0;
-    }
     let range = Range { offset, bytes };
-    let mut stat = Stat::default();
+    let mut pages = CachedPages::default();
     // SAFETY: both structures have the layout of the kernel's `cachestat_range` and `cachestat`,
     // and live through the call; kernels without the call answer ENOSYS.
     let answer = unsafe {
-        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0 as libc::c_uint)
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut pages, 0 as libc::c_uint)
     };
-    if answer != 0 {
+    if answer == 0 { pages } else { CachedPages::default() }
+}
+
+/// The share (0 to 1) of `[offset, offset + bytes)` that is in the page cache; 0 if the kernel cannot report it.
+/// Unlike a read that must not wait, this call starts no read-ahead.
+pub(crate) fn cached_share(file: &File, offset: u64, bytes: u64) -> f64 {
+    if bytes == 0 {
         return 0.0;
     }
     let page = rustix::param::page_size() as u64;
     let pages = (offset + bytes).div_ceil(page) - offset / page;
-    stat.cached as f64 / pages as f64
+    cached_pages(file, offset, bytes).cached as f64 / pages as f64
+}
+
+/// Bytes of `[offset, offset + bytes)` in the page cache, and those of them that the device does not have yet.
+pub fn cached_and_dirty_bytes(file: &File, offset: u64, bytes: u64) -> (u64, u64) {
+    let page = rustix::param::page_size() as u64;
+    let CachedPages { cached, dirty, writeback, .. } = cached_pages(file, offset, bytes);
+    (cached * page, (dirty + writeback) * page)
+}
+
+/// Starts to write the changed pages of `[offset, offset + bytes)` to the device, and does not wait for the end. A sync
+/// that follows waits for what is left, and reports errors.
+#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
+pub fn begin_writing(file: &File, offset: u64, bytes: u64) {
+    let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else { return };
+    // SAFETY: the call has no pointers, and the descriptor is open. Where it fails, the sync does all of the work.
+    let _started = call(State::Device, || unsafe {
+        libc::sync_file_range(file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE)
+    });
 }
 
 /// The limit of open files of this process.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A batch is appended to the files first and to the log then. A log that ends within an entry is cut there; the bytes
-//! that the lost entry named are overwritten.
+//! that the lost entry named are overwritten. The device writes while batches arrive, so that little is left for a sync.
 //!
 //! Invariants: one process writes to a destination at a time. A batch counts once, however often it arrives. Only files
 //! that the log of this job names are read or removed. Memory grows by a few words for each chunk, not with the bytes.
@@ -21,7 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ascot_io::{Action, IoError, O_NOFOLLOW, crc32c};
+use ascot_io::{Action, IoError, O_NOFOLLOW, begin_writing, crc32c};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -38,6 +38,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// The log is read in blocks of this size: it grows with the chunks of the job.
 const LOG_BUFFER_BYTES: usize = 1 << 20;
+/// The device begins with each block of this size once it is full. A larger one leaves more for the sync, which waits:
+/// so much for each partition.
+const WRITING_BYTES: u64 = 4 << 20;
 /// Length and checksum before an entry.
 const FRAME_BYTES: usize = 8;
 /// An entry without its pieces, and a piece.
@@ -58,6 +61,17 @@ pub struct PartitionFiles {
 struct OpenFile {
     file: File,
     bytes: u64,
+}
+
+impl OpenFile {
+    /// The device begins with the blocks that are full now, and were not when the file had `before` bytes.
+    fn write_full_blocks(&self, before: u64) {
+        let full = |bytes: u64| bytes - bytes % WRITING_BYTES;
+        let (begun, end) = (full(before), full(self.bytes));
+        if begun < end {
+            begin_writing(&self.file, begun, end - begun);
+        }
+    }
 }
 
 /// The batches of a chunk that are in the files. They arrive nearly in order, because a sender has few on their way.
@@ -346,6 +360,7 @@ impl PartitionFiles {
             IoError::from_os(Action::Write, &path, offset, error).needing(bytes.len() as u64)
         })?;
         open.bytes += bytes.len() as u64;
+        open.write_full_blocks(offset);
         Ok(StoredPiece { partition: piece.partition, sum: piece.sum, offset, bytes: bytes.len() as u64 })
     }
 
@@ -462,6 +477,26 @@ mod tests {
         let mut files = open(dir.path());
         assert!(!files.append(&first).expect("known"));
         assert_eq!((files.bytes(), files.complete_chunks()), (7, vec![0]));
+    }
+
+    #[test]
+    fn the_device_writes_while_batches_arrive() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = open(dir.path());
+        let blocks = 8;
+        let block = vec![b'x'; WRITING_BYTES as usize];
+        for number in 0..blocks {
+            files.append(&batch(0, number, number + 1 == blocks, &[(3, &block)])).expect("appended");
+        }
+        let file = File::open(partition_path(dir.path(), 3)).expect("a file");
+        let whole = u64::from(blocks) * WRITING_BYTES;
+        // The system alone begins after half a minute, and never in a file system in memory.
+        let is_memory = rustix::fs::fstatfs(&file).expect("a volume").f_type == 0x0102_1994;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !is_memory && ascot_io::cached_and_dirty_bytes(&file, 0, whole).1 > 0 {
+            assert!(Instant::now() < deadline, "the device does not write");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]
