@@ -23,13 +23,15 @@ def trial(record_bytes):
     return prediction.Trial(4 * MIB, count, 4 * MIB, seconds)
 
 
-def predict(record_bytes, volume=ROTATIONAL, has_functions=True, views=False, **shape):
-    more = {"has_functions": has_functions, "views": views}
+def predict(record_bytes, volume=ROTATIONAL, has_functions=True, views=False, transport="direct", **shape):
+    more = {"has_functions": has_functions, "views": views, "transport": transport}
     return prediction.predict(trial(record_bytes), volume, TOTAL, 4, {**SHAPE, **shape}, **more)
 
 
 def test_small_records_fall_back_to_files():
-    assert [predict(size).shuffle for size in (16, 128, 512, 4096)] == ["push", "push", "pull", "pull"]
+    assert [predict(size).shuffle for size in (16, 32, 128, 4096)] == ["push", "push", "pull", "pull"]
+    # Fetches by calls take more of the processors than connections.
+    assert [predict(size, transport="ray").shuffle for size in (128, 4096)] == ["push", "pull"]
     # A fast disk saves little, and several workers merge at once.
     fast = prediction.Volume(2e9, 2e9)
     assert predict(4096, volume=fast).shuffle == "push"

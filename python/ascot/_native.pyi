@@ -10,6 +10,8 @@ __all__ = [
     "BatchStream",
     "Batches",
     "ChunkMapper",
+    "FetchServer",
+    "Fetcher",
     "Flow",
     "Index",
     "IndexWriter",
@@ -198,6 +200,19 @@ class BatchSender:
     def send_batches(
         self, targets: list[tuple[int, str, int, list[bytes]]]
     ) -> tuple[int, int, list[tuple[int, str, str]]]: ...
+
+@final
+class FetchServer:
+    @property
+    def port(self) -> int: ...
+    def __new__(cls, address: str, secret: bytes) -> FetchServer: ...
+    def add(self, group: str, chunks: SpilledChunks) -> None: ...
+    def clear(self) -> None: ...
+
+@final
+class Fetcher:
+    def __new__(cls, secret: bytes) -> Fetcher: ...
+    def fetch(self, address: tuple[str, int], group: str, partition: int, pipe: int) -> tuple[int, str]: ...
 
 @final
 class PartitionFiles:

@@ -1,15 +1,18 @@
-//! Connections between the workers and the writers of a cluster (`ascot_sort::shuffle::connect`).
+//! Connections between the workers and the writers of a cluster, or the servers of chunks (`ascot_sort::shuffle::connect`).
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
 use ascot_io::Unpoisoned;
+use ascot_sort::Cancel;
 use ascot_sort::shuffle::BatchNumber;
-use ascot_sort::shuffle::connect::{self, Fault, Frame, SECRET_BYTES, Secret, Sent, Target};
+use ascot_sort::shuffle::connect::{self, Fault, FetchEnd, Frame, SECRET_BYTES, Secret, Sent, Target};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use crate::cluster::{ChunkMapper, PartitionFiles};
+use crate::cluster_pull::SpilledChunks;
 use crate::errors::Failure;
 use crate::running::run;
 
@@ -119,4 +122,72 @@ fn told(sent: Sent) -> Result {
         Fault::Failed(text) => (destination, "failed", text),
     });
     (sent.bytes, sent.repeated, failed.collect())
+}
+
+/// Sends partitions to workers.
+#[pyclass(frozen)]
+pub struct FetchServer {
+    server: connect::FetchServer,
+}
+
+#[pymethods]
+impl FetchServer {
+    #[new]
+    fn new(address: &str, secret: [u8; SECRET_BYTES]) -> PyResult<FetchServer> {
+        let server = connect::FetchServer::start(ip_of(address)?, Secret(secret));
+        Ok(FetchServer { server: server.map_err(Failure::from)? })
+    }
+
+    #[getter]
+    fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Sends partitions of a group from here on.
+    fn add(&self, group: String, chunks: &SpilledChunks) {
+        self.server.add(group, Arc::clone(&chunks.chunks) as Arc<dyn connect::Partitions>);
+    }
+
+    /// Forgets all groups.
+    fn clear(&self, py: Python<'_>) {
+        py.detach(|| self.server.clear());
+    }
+}
+
+/// Fetches partitions from servers.
+#[pyclass(frozen)]
+pub struct Fetcher {
+    fetcher: connect::Fetcher,
+}
+
+#[pymethods]
+impl Fetcher {
+    #[new]
+    fn new(secret: [u8; SECRET_BYTES]) -> Fetcher {
+        Fetcher { fetcher: connect::Fetcher::new(Secret(secret)) }
+    }
+
+    /// Fetches a partition of a group from an address and port, and writes it to a pipe. Returns the bytes written, and
+    /// whether they are all: "whole", "lost" if not, or "unread" if the pipe was closed at its other end.
+    #[expect(unsafe_code, reason = "Python gives descriptors as numbers")]
+    fn fetch(
+        &self,
+        py: Python<'_>,
+        address: (String, u16),
+        group: &str,
+        partition: u32,
+        pipe: RawFd,
+    ) -> PyResult<(u64, &'static str)> {
+        let address = SocketAddr::new(ip_of(&address.0)?, address.1);
+        // SAFETY: the caller keeps the pipe open until the call has ended.
+        let pipe = unsafe { BorrowedFd::borrow_raw(pipe) };
+        let fetched = py.detach(|| self.fetcher.fetch(address, group, partition, pipe, &Cancel::new()));
+        let (written, end) = fetched.map_err(Failure::from)?;
+        let end = match end {
+            FetchEnd::Whole => "whole",
+            FetchEnd::Lost => "lost",
+            FetchEnd::Unread => "unread",
+        };
+        Ok((written, end))
+    }
 }

@@ -2,6 +2,7 @@
 //! the interpreter while it moves bytes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ascot_sort::shuffle::{self, Bounds, Shuffle, SpillChunks};
 use ascot_sort::{Input, Writes};
@@ -64,7 +65,7 @@ pub fn join_chunks(
 /// Consecutive chunks of this node, of which partitions are read.
 #[pyclass(frozen)]
 pub struct SpilledChunks {
-    chunks: shuffle::SpilledChunks,
+    pub(crate) chunks: Arc<shuffle::SpilledChunks>,
 }
 
 #[pymethods]
@@ -77,7 +78,7 @@ impl SpilledChunks {
         readers: usize,
     ) -> PyResult<SpilledChunks> {
         let open = || shuffle::SpilledChunks::open(&chunks, memory_bytes, readers);
-        Ok(SpilledChunks { chunks: py.detach(open).map_err(Failure::from)? })
+        Ok(SpilledChunks { chunks: Arc::new(py.detach(open).map_err(Failure::from)?) })
     }
 
     /// At most `len` bytes of a partition from `offset` on, merged; fewer only at its end.

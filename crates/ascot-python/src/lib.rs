@@ -53,7 +53,7 @@ mod _native {
         uniform_bounds,
     };
     #[pymodule_export]
-    use super::cluster_connections::{BatchSender, BatchServer};
+    use super::cluster_connections::{BatchSender, BatchServer, FetchServer, Fetcher};
     #[pymodule_export]
     use super::cluster_plans::{cheapest_cluster, plan_cluster};
     #[pymodule_export]

@@ -176,7 +176,7 @@ class Node:
         """Starts the writer; it listens for workers that have a secret if there is one. A job that pulls has a server
         in its place."""
         if shuffle == "pull":
-            self.writer = self._place(SpillServer, 0, job, self.address)
+            self.writer = self._place(SpillServer, 0, job, self.address, secret)
         else:
             self.writer = self._place(Writer, 0, job, self.address, secret, batch_bytes)
 

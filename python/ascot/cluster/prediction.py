@@ -5,7 +5,7 @@ that gets it. The bytes cost time of the disks, and the merges cost time of the 
 are, the more. So small records fall back to files (section 3.2.3 of the ActiveSort paper):
 
     saving  = bytes that are not written and read / rates of the volume      on each node
-    merging = records x seconds of a merge x 2 + bytes x seconds of a fetch  on each node, by its workers at once
+    merging = records x seconds of a merge x 2 + bytes x seconds of a call   on each node, by its workers at once
 
 The seconds of a merge are measured before the job begins: TRIAL_CHUNKS pieces of the input, or the pairs that `map`
 gives for them, are sorted as a chunk is, and read merged. The rates are those of the profile of the volume, as for a
@@ -38,9 +38,10 @@ TRIAL_MEMORY_BYTES = 32 << 20
 # A trial is repeated; the fastest one has met the least of other programs.
 TRIALS = 3
 READ_BYTES = 1 << 20
-# Processor seconds by which fetches, which are calls of Ray, exceed connections of native code, for each byte:
-# "Processor seconds per GB in map and shuffle" in bench/results/2026-11-26-cluster.
-FETCH_SECONDS_PER_BYTE = 5.3e-9
+# Processor seconds by which fetches by calls of Ray exceed connections of native code, for each byte: "Processor
+# seconds per GB in map and shuffle" in bench/results/2026-11-26-cluster. Over connections a fetch costs no more than
+# what a job that pushes sends.
+CALL_SECONDS_PER_BYTE = 5.3e-9
 # A record is merged by the server that has it and by the worker that gets it.
 MERGES = 2
 # A partition is sorted in memory if this multiple of its bytes is there: for its records and their index.
@@ -92,7 +93,15 @@ class Prediction:
 
 
 def predict(
-    trial: Trial, volume: Volume, total: int, nodes: int, shape: dict[str, Any], *, has_functions: bool, views: bool
+    trial: Trial,
+    volume: Volume,
+    total: int,
+    nodes: int,
+    shape: dict[str, Any],
+    *,
+    has_functions: bool,
+    views: bool,
+    transport: str = "direct",
 ) -> Prediction:
     """The prediction for `total` bytes of input on `nodes` nodes.
 
@@ -120,7 +129,8 @@ def predict(
         # Parts are views either way, and nothing is fetched; records are not written as partitions first.
         written = 1
     else:
-        merging = (MERGES * merge * records + FETCH_SECONDS_PER_BYTE * size) / nodes / shape["workers"]
+        calls = CALL_SECONDS_PER_BYTE * size if transport == "ray" else 0.0
+        merging = (MERGES * merge * records + calls) / nodes / shape["workers"]
     saving = written * size / nodes * (1 / volume.written_bytes_per_s + 1 / volume.read_bytes_per_s)
     return Prediction(
         shuffle="pull" if saving > merging else "push",
@@ -151,7 +161,8 @@ def predicted(
         return None
     volume = Volume(found["read_bytes_per_s"], found["write_bytes_per_s"])
     total = sum(span.bytes for span in spans)
-    return predict(trial, volume, total, nodes, shape, has_functions=functions is not None, views=job["views"])
+    way = {"views": job["views"], "transport": job["transport"]}
+    return predict(trial, volume, total, nodes, shape, has_functions=functions is not None, **way)
 
 
 def _tried(job: dict[str, Any], spans: Sequence[Span], functions: Functions | None, parent: str) -> Trial:

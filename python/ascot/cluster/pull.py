@@ -35,7 +35,7 @@ from ascot.cluster.manifest import Span, Sum
 from ascot.cluster.nodes import START_SECONDS, Node
 from ascot.cluster.parts import CHUNKS
 from ascot.cluster.shares import Shares
-from ascot.cluster.spills import SOURCE_BYTES
+from ascot.cluster.spills import SOURCE_BYTES, Group
 
 __all__ = ["PullDriver"]
 
@@ -50,6 +50,8 @@ class PullDriver(Driver):
         # Whether chunks were lost, or a server has none open, since the phase began.
         self._is_stale = False
         self._groups: dict[str, Node] = {}
+        # Where workers fetch each group, if they do.
+        self._addresses: dict[str, tuple[str, int] | None] = {}
         if not self._spans:
             # Inputs without records are one chunk without records.
             self._spans = [Span(self._job["inputs"][0][0], 0, 0, 0, 0)]
@@ -212,18 +214,18 @@ class PullDriver(Driver):
         except self._ray.exceptions.RayError:
             return False
 
-    def _ask(self, node: Node, call: Any) -> bool:
-        """Waits for the answer of a server, and takes its fault. Returns whether there is none."""
+    def _ask(self, node: Node, call: Any) -> tuple[bool, Any]:
+        """Waits for the answer of a server, and takes its fault. Returns whether there is none, and the answer."""
         try:
-            _, error = node.answer(call, START_SECONDS)
+            told, error = node.answer(call, START_SECONDS)
         except self._ray.exceptions.RayError:
             self._repair(node)
-            return False
+            return False, None
         if isinstance(error, errors.MemoryLimit):
             raise error
         if error is not None:
             self._take_fault_of(node, error)
-        return error is None
+        return error is None, told
 
     # ---------------------------------------------------------------- reduce: partitions are merged
 
@@ -279,9 +281,12 @@ class PullDriver(Driver):
             memory = len(node.workers) * (self._job["shape"]["sort_bytes"] // 2)
             memory //= sum(one is node for one, _ in groups)
             places = [(self._done.spills[chunk].directory, self._done.spills[chunk].check) for chunk in chunks]
-            calls.append((node, node.writer.open_chunks.remote(name, places, memory, readers)))
-        opened = [node in self._fleet.nodes and self._ask(node, call) for node, call in calls]
-        return all(opened)
+            calls.append((name, node, node.writer.open_chunks.remote(name, places, memory, readers)))
+        are_open = True
+        for name, node, call in calls:
+            is_open, self._addresses[name] = self._ask(node, call) if node in self._fleet.nodes else (False, None)
+            are_open = are_open and is_open
+        return are_open
 
     def _check_memory(self, groups: int) -> None:
         """Raises MemoryLimit if a worker cannot fetch from so many groups at once."""
@@ -302,7 +307,7 @@ class PullDriver(Driver):
     def _merge_next(self, node: Node, worker: Any, partition: int, running: Calls) -> None:
         spills = [os.path.join(self._place(directory), SPILLS) for directory in node.temp]
         options = {**self._options, "output": self._parts.name(partition), "temp": spills}
-        sources = [(name, owner.writer) for name, owner in self._groups.items()]
+        sources = [Group(name, owner.writer, self._addresses[name]) for name, owner in self._groups.items()]
         running.add(worker.merge.remote(options, sources, partition), Call(node, worker, partition))
 
     def _take_merged(self, call: Call, answer: Any, shares: Shares, running: Calls) -> None:

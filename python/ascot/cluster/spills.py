@@ -2,10 +2,12 @@
 partitions, and one server, which merges the chunks of the node when a partition is fetched.
 
     map      chunk ─▶ sorted runs, a view ─▶ chunk-00012.0/ on the disk of the node
-    fetch    chunks of the node ─▶ merged bytes of a partition ─ batches ─▶ a pipe for each source ─▶ merge ─▶ part
+    fetch    chunks of the node ─▶ merged bytes of a partition ─▶ a pipe for each source ─▶ merge ─▶ part
 
-A fetch names the chunks, the partition, the offset and the length: it may be repeated, and the server keeps nothing
-that it needs for the next one.
+A partition comes over a connection, which native code moves to the pipe. What does not, because nodes may not open
+connections or one breaks, comes in batches by calls of Ray, whose errors name the cause. Such a call names the
+chunks, the partition, the offset and the length: it may be repeated, and the server keeps nothing that it needs for
+the next one.
 
 Invariants: a record is written once until it is in a part. A worker asks for at most WINDOW batches of each source
 ahead. An input that was not fetched whole gives no part.
@@ -20,6 +22,8 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from threading import Thread
 from time import monotonic
@@ -44,7 +48,7 @@ from ascot.cluster.actors import (
 from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
 from ascot.errors import AscotError, FileMissing
 
-__all__ = ["SOURCE_BYTES", "SpillServer", "SpillWorker"]
+__all__ = ["SOURCE_BYTES", "Group", "SpillServer", "SpillWorker"]
 
 WINDOW = 2
 # The shares of a worker's memory for the sort of a chunk, and for its longest record.
@@ -181,32 +185,31 @@ class Job:
         return self._told
 
 
-class Source(Thread):
-    """Fetches a partition from a node, and writes it to a pipe."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of consecutive chunks: its server, and the address and port at which workers fetch it, if they do."""
 
-    def __init__(self, fetch: Callable[[int], Any], size: int, write: Descriptor) -> None:
+    name: str
+    server: Any
+    address: tuple[str, int] | None
+
+
+class Source(Thread):
+    """Fetches a partition of a group, and writes it to a pipe."""
+
+    def __init__(self, group: Group, partition: int, size: int, fetcher: Any, write: Descriptor) -> None:
         super().__init__(daemon=True)
         self._ray: Any = import_module("ray")
-        self._fetch, self._size, self._write = fetch, size, write
+        self._group, self._partition, self._size, self._write = group, partition, size, write
+        self._fetcher: _native.Fetcher | None = fetcher
         self.error: BaseException | None = None
         self.bytes = 0
 
     def run(self) -> None:
-        """Fetches all batches, each as soon as there is space in the window."""
-        waiting: deque[Any] = deque()
-        asked = 0
+        """Fetches the partition, from where the connection ended by calls."""
         try:
-            while True:
-                while len(waiting) < WINDOW:
-                    waiting.append(self._fetch(asked))
-                    asked += self._size
-                batch, error = self._ray.get(waiting.popleft())
-                if error is not None:
-                    raise error
-                write_all(self._write.descriptor, batch)
-                self.bytes += len(batch)
-                if len(batch) < self._size:
-                    return
+            if not self._is_fetched():
+                self._call()
         except BrokenPipeError:
             # The merge has ended with an error of its own.
             return
@@ -216,6 +219,31 @@ class Source(Thread):
             self.error = error if isinstance(error, AscotError) else ConnectionError(line)
         finally:
             self._write.close()
+
+    def _is_fetched(self) -> bool:
+        """Fetches what comes over a connection. Returns whether nothing more is needed."""
+        group = self._group
+        if self._fetcher is None or group.address is None:
+            return False
+        self.bytes, end = self._fetcher.fetch(group.address, group.name, self._partition, self._write.descriptor)
+        return end != "lost"
+
+    def _call(self) -> None:
+        """Fetches all batches by calls, each as soon as there is space in the window."""
+        waiting: deque[Any] = deque()
+        asked = self.bytes
+        while True:
+            while len(waiting) < WINDOW:
+                fetch = self._group.server.fetch
+                waiting.append(fetch.remote(self._group.name, self._partition, asked, self._size))
+                asked += self._size
+            batch, error = self._ray.get(waiting.popleft())
+            if error is not None:
+                raise error
+            write_all(self._write.descriptor, batch)
+            self.bytes += len(batch)
+            if len(batch) < self._size:
+                return
 
 
 class SpillWorker(Worker):
@@ -256,8 +284,12 @@ class SpillWorker(Worker):
         self._peaks.look()
         return result
 
-    def merge(self, options: dict[str, Any], sources: list[tuple[str, Any]], partition: int) -> Any:
-        """Merges a partition from the chunks of `sources`, each a group and its server, to the output of `options`.
+    @cached_property
+    def _fetcher(self) -> _native.Fetcher | None:
+        return _native.Fetcher(self._settings["secret"]) if self._settings["secret"] else None
+
+    def merge(self, options: dict[str, Any], sources: list[Group], partition: int) -> Any:
+        """Merges a partition from the chunks of `sources` to the output of `options`.
 
         Returns the report, or the faults of sources: each a group and its exception.
         """
@@ -268,7 +300,7 @@ class SpillWorker(Worker):
             result["took"] = monotonic() - began
         return result, error
 
-    def _merge(self, options: dict[str, Any], sources: list[tuple[str, Any]], partition: int) -> dict[str, Any]:
+    def _merge(self, options: dict[str, Any], sources: list[Group], partition: int) -> dict[str, Any]:
         shape, output = self._settings["shape"], options["output"]
         share = shape["sort_bytes"] // 2
         count = max(1, len(sources))
@@ -283,8 +315,8 @@ class SpillWorker(Worker):
             ends = [stack.enter_context(piped()) for _ in sources]
             own["inputs"] = [path_of(read) for read, _ in ends]
             threads = [
-                Source(_fetcher(server, group, partition, size), size, write)
-                for (group, server), (_, write) in zip(sources, ends, strict=True)
+                Source(group, partition, size, self._fetcher, write)
+                for group, (_, write) in zip(sources, ends, strict=True)
             ]
 
             def failed() -> list[tuple[str, BaseException]]:
@@ -296,7 +328,7 @@ class SpillWorker(Worker):
                     if thread.ident is not None:
                         thread.join()
                 named = zip(sources, threads, strict=True)
-                return [(group, thread.error) for (group, _), thread in named if thread.error is not None]
+                return [(group.name, thread.error) for group, thread in named if thread.error is not None]
 
             def merged(options: dict[str, Any]) -> dict[str, Any]:
                 told: dict[str, Any] = json.loads(_native.sort(options, None)[0])["result"]
@@ -362,16 +394,13 @@ class SpillWorker(Worker):
         return guarded(joined)
 
 
-def _fetcher(server: Any, group: str, partition: int, size: int) -> Callable[[int], Any]:
-    return lambda offset: server.fetch.remote(group, partition, offset, size)
-
-
 class SpillServer(Writer):
     """Serves the chunks of a node."""
 
-    def __init__(self, job: str, address: str) -> None:
+    def __init__(self, job: str, address: str, secret: bytes) -> None:
         super().__init__(job, address)
-        self._groups: dict[str, Any] = {}
+        self._groups: dict[str, _native.SpilledChunks] = {}
+        self._fetches = _native.FetchServer(address, secret) if secret else None
 
     def prepare(self, directories: list[str]) -> Any:
         """Makes the directories for chunks."""
@@ -387,10 +416,15 @@ class SpillServer(Writer):
         return [os.path.exists(name) for name in names]
 
     def open_chunks(self, group: str, chunks: list[tuple[str, int]], memory: int, readers: int) -> Any:
-        """Opens consecutive chunks, which `readers` read at a time within `memory`."""
+        """Opens consecutive chunks, which `readers` read at a time within `memory`. Returns the address and port at
+        which workers fetch them, if they do."""
 
-        def opened() -> None:
-            self._groups[group] = _native.SpilledChunks(chunks, memory, readers)
+        def opened() -> tuple[str, int] | None:
+            found = self._groups[group] = _native.SpilledChunks(chunks, memory, readers)
+            if self._fetches is None:
+                return None
+            self._fetches.add(group, found)
+            return self._address, self._fetches.port
 
         done = guarded(opened)
         self._peaks.look()
@@ -399,6 +433,8 @@ class SpillServer(Writer):
     def close_chunks(self) -> None:
         """Gives the memory of all chunks back."""
         self._groups = {}
+        if self._fetches is not None:
+            self._fetches.clear()
 
     def fetch(self, group: str, partition: int, offset: int, size: int) -> Any:
         """Merged bytes of a partition; fewer than `size` only at its end."""
@@ -418,7 +454,7 @@ class SpillServer(Writer):
 
     def remove_chunks(self, places: list[str]) -> Any:
         """Removes all chunks of the job in these directories, and what killed sorts left beside them."""
-        self._groups = {}
+        self.close_chunks()
 
         def removed() -> None:
             for place in places:

@@ -82,25 +82,38 @@ impl SpilledChunks {
     /// # Errors
     /// Those of reading a view; the error names the file in the directory of the chunk.
     pub fn read(&self, partition: u32, offset: u64, len: usize) -> Result<Vec<u8>, SortError> {
+        let left = usize::try_from(self.bytes_of(partition).saturating_sub(offset)).unwrap_or(len);
+        let mut bytes = vec![0; len.min(left)];
+        self.read_into(partition, offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads bytes of a partition from `offset` on, as many as fit. Returns how many: fewer only at its end.
+    ///
+    /// # Errors
+    /// Those of reading a view; the error names the file in the directory of the chunk.
+    pub fn read_into(&self, partition: u32, offset: u64, out: &mut [u8]) -> Result<usize, SortError> {
         let size = self.bytes_of(partition);
         let start = self.starts.get(partition as usize).copied().unwrap_or(self.view.bytes());
-        let mut bytes = vec![0; len.min(usize::try_from(size.saturating_sub(offset)).unwrap_or(len))];
-        if bytes.is_empty() {
-            return Ok(bytes);
+        let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = out.len().min(left);
+        let out = &mut out[..count];
+        if out.is_empty() {
+            return Ok(0);
         }
         let (from, to) = (start + offset, start + size);
         let mut stream = match self.waiting_at(from) {
             Some(stream) => stream,
             None => self.stream(from, to)?,
         };
-        if stream.read(&mut bytes)? < bytes.len() {
+        if stream.read(out)? < count {
             return Err(SortError::Internal("a view ended before its last record"));
         }
-        let next = from + bytes.len() as u64;
+        let next = from + count as u64;
         if next < to {
             self.streams.lock().unpoisoned().push_back((next, stream));
         }
-        Ok(bytes)
+        Ok(count)
     }
 
     fn waiting_at(&self, offset: u64) -> Option<Stream> {

@@ -1,10 +1,11 @@
 //! Connections between workers and writers: batches travel over TCP, from the memory of a chunk to the files of a
-//! destination.
+//! destination, or partitions from sorted chunks to the merges of workers.
 //!
 //! ```text
 //!   listener  on the node of a writer: takes connections
-//!   server    behind it: receives batches, appends them to their destinations, and answers each
+//!   server    behind it, of a shuffle that pushes: receives batches, appends them to their destinations, and answers each
 //!   sender    in a worker: sends the batches of a chunk to all destinations at once, and takes the answers
+//!   fetch     both ends of a shuffle that pulls: a server that sends partitions, and a worker that takes them
 //!   opening   opens the connections of a worker
 //!   wire      the handshake, and the answers to batches
 //! ```
@@ -13,12 +14,14 @@
 //! has no answer when a connection ends counts as not appended; the chunk is mapped again, and batches that were appended
 //! all the same are known then.
 
+mod fetch;
 mod listener;
 mod opening;
 mod sender;
 mod server;
 mod wire;
 
+pub use fetch::{FetchEnd, FetchServer, Fetcher, Partitions};
 pub use sender::{BatchSender, Fault, Frame, Sent, Target};
 pub use server::{BatchServer, SharedFiles};
 pub use wire::{SECRET_BYTES, Secret};
