@@ -64,7 +64,7 @@ def predicted(directory, record_bytes, functions=None):
     layout = ascot.Fixed(record_bytes, key=None if functions else slice(0, 10))
     options = jobs.Request([str(path)], layout, None, False, {}, "inputs").options
     options["temp"] = [str(directory / "temp")]
-    about = {"record_bytes": record_bytes, "shape": {**SHAPE, "partitions": 4}, "views": False}
+    about = {"record_bytes": record_bytes, "shape": {**SHAPE, "partitions": 4}, "views": False, "transport": "direct"}
     spans = manifest.spans_of([(str(path), path.stat().st_size)], 2 * MIB, record_bytes)
     return prediction.predicted({"options": options, "usual_temp": "", **about}, spans, 4, functions)
 
