@@ -7,11 +7,12 @@ use arrow_array::{
     ArrayRef, FixedSizeListArray, GenericListArray, NullArray, OffsetSizeTrait, StructArray, make_array,
 };
 use arrow_buffer::{
-    BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer,
+    ArrowNativeType, BooleanBufferBuilder, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer,
 };
-use arrow_data::ArrayData;
+use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::{ArrowError, DataType, Field};
 
+use super::reuse::ReusedBuffer;
 use super::span::Span;
 use crate::width::fixed_width;
 
@@ -30,13 +31,20 @@ pub(crate) struct ColumnBuilder {
 pub(super) enum Values {
     Null,
     Bool(BooleanBufferBuilder),
-    Fixed(MutableBuffer),
-    Small { offsets: Vec<i32>, bytes: Vec<u8> },
-    Large { offsets: Vec<i64>, bytes: Vec<u8> },
-    View { views: Vec<u128>, bytes: Vec<u8> },
+    Fixed(ReusedBuffer),
+    Small(Texts),
+    Large(Texts),
+    View { views: ReusedBuffer, bytes: ReusedBuffer },
     List { offsets: Vec<usize>, elements: Box<ColumnBuilder> },
     FixedList { elements: Box<ColumnBuilder> },
     Struct(Vec<ColumnBuilder>),
+}
+
+/// Values of any length one after the other, and the end of each.
+#[derive(Default)]
+pub(super) struct Texts {
+    offsets: ReusedBuffer,
+    bytes: ReusedBuffer,
 }
 
 impl ColumnBuilder {
@@ -53,15 +61,13 @@ impl ColumnBuilder {
                 Values::List { offsets: vec![0], elements: child(field) }
             }
             DataType::FixedSizeList(field, _) => Values::FixedList { elements: child(field) },
-            DataType::LargeUtf8 | DataType::LargeBinary => {
-                Values::Large { offsets: vec![0], bytes: Vec::new() }
-            }
+            DataType::LargeUtf8 | DataType::LargeBinary => Values::Large(Texts::default()),
             DataType::Utf8View | DataType::BinaryView => {
-                Values::View { views: Vec::new(), bytes: Vec::new() }
+                Values::View { views: ReusedBuffer::default(), bytes: ReusedBuffer::default() }
             }
             other => match fixed_width(other) {
-                Some(_) => Values::Fixed(MutableBuffer::new(0)),
-                None => Values::Small { offsets: vec![0], bytes: Vec::new() },
+                Some(_) => Values::Fixed(ReusedBuffer::default()),
+                None => Values::Small(Texts::default()),
             },
         };
         ColumnBuilder { data_type: data_type.clone(), rows: 0, nulls: NullBufferBuilder::new(0), values }
@@ -102,9 +108,7 @@ impl ColumnBuilder {
     pub(crate) fn append_fixed<const W: usize>(&mut self, values: impl ExactSizeIterator<Item = [u8; W]>) {
         let rows = values.len();
         if let Values::Fixed(bytes) = self.grow(rows) {
-            let at = bytes.len();
-            bytes.resize(at + rows * W, 0);
-            let (slots, _) = bytes.as_slice_mut()[at..].as_chunks_mut::<W>();
+            let (slots, _) = bytes.extend_zeros::<u8>(rows * W).as_chunks_mut::<W>();
             slots.iter_mut().zip(values).for_each(|(slot, value)| *slot = value);
         }
     }
@@ -124,28 +128,16 @@ impl ColumnBuilder {
         const FULL: &str = "its strings exceed what offsets of 32 bits count";
         let total: usize = spans.iter().map(|span| span.end - span.start).sum();
         match self.grow(spans.len()) {
-            Values::Small { offsets, bytes } => {
-                i32::try_from(bytes.len() + total).map_err(|_| FULL)?;
-                copy_spans(source, spans, bytes, total);
-                let mut end = offsets.last().copied().unwrap_or(0);
-                offsets.extend(spans.iter().map(|span| {
-                    end += (span.end - span.start) as i32;
-                    end
-                }));
+            Values::Small(texts) => {
+                i32::try_from(texts.bytes.len() + total).map_err(|_| FULL)?;
+                texts.append::<i32>(source, spans, total);
             }
-            Values::Large { offsets, bytes } => {
-                copy_spans(source, spans, bytes, total);
-                let mut end = offsets.last().copied().unwrap_or(0);
-                offsets.extend(spans.iter().map(|span| {
-                    end += (span.end - span.start) as i64;
-                    end
-                }));
-            }
+            Values::Large(texts) => texts.append::<i64>(source, spans, total),
             Values::View { views, bytes } => {
                 u32::try_from(bytes.len() + total).map_err(|_| FULL)?;
                 for span in spans {
                     let value = &source[span.start..span.end];
-                    views.push(make_view(value, 0, bytes.len() as u32));
+                    views.extend_from_slice(&[make_view(value, 0, bytes.len() as u32)]);
                     if value.len() > INLINE_BYTES {
                         bytes.extend_from_slice(value);
                     }
@@ -191,40 +183,42 @@ impl ColumnBuilder {
                 return Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), arrays, nulls, rows)?));
             }
             Values::Bool(bits) => data.add_buffer(bits.finish().into_inner()),
-            Values::Fixed(bytes) => {
-                // The next batch has about the same size.
-                let next = MutableBuffer::new(bytes.len());
-                data.add_buffer(std::mem::replace(bytes, next).into())
-            }
-            Values::Small { offsets, bytes } => {
-                let offsets = Buffer::from_vec(renew(offsets, &[0]));
-                data.add_buffer(offsets).add_buffer(Buffer::from_vec(renew(bytes, &[])))
-            }
-            Values::Large { offsets, bytes } => {
-                let offsets = Buffer::from_vec(renew(offsets, &[0]));
-                data.add_buffer(offsets).add_buffer(Buffer::from_vec(renew(bytes, &[])))
-            }
-            Values::View { views, bytes } => {
-                let views = Buffer::from_vec(renew(views, &[]));
-                data.add_buffer(views).add_buffer(Buffer::from_vec(renew(bytes, &[])))
-            }
+            Values::Fixed(bytes) => data.add_buffer(bytes.finish()),
+            Values::Small(texts) => texts.finish::<i32>(data),
+            Values::Large(texts) => texts.finish::<i64>(data),
+            Values::View { views, bytes } => data.add_buffer(views.finish()).add_buffer(bytes.finish()),
         };
         Ok(make_array(data.build()?))
     }
 }
 
-/// Takes `items`, and leaves `first` with room for as many.
-fn renew<T: Copy>(items: &mut Vec<T>, first: &[T]) -> Vec<T> {
-    let mut next = Vec::with_capacity(items.len());
-    next.extend_from_slice(first);
-    std::mem::replace(items, next)
-}
+impl Texts {
+    /// Appends the bytes at `spans` of `source`, which are `total`. The caller has checked that offsets count them.
+    fn append<O: ArrowNativeType>(&mut self, source: &[u8], spans: &[Span], total: usize) {
+        let mut end = self.bytes.len();
+        self.begin::<O>();
+        let mut rest = self.bytes.extend_zeros::<u8>(total);
+        let offsets = self.offsets.extend_zeros::<O>(spans.len());
+        for (span, offset) in spans.iter().zip(offsets) {
+            let value = &source[span.start..span.end];
+            let (slot, others) = rest.split_at_mut(value.len());
+            slot.copy_from_slice(value);
+            rest = others;
+            end += value.len();
+            *offset = O::usize_as(end);
+        }
+    }
 
-/// Appends the bytes at `spans` of `source`, which are `total`.
-fn copy_spans(source: &[u8], spans: &[Span], bytes: &mut Vec<u8>, total: usize) {
-    bytes.reserve(total);
-    for span in spans {
-        bytes.extend_from_slice(&source[span.start..span.end]);
+    /// Appends the first offset, unless it is there.
+    fn begin<O: ArrowNativeType>(&mut self) {
+        if self.offsets.len() == 0 {
+            self.offsets.extend_zeros::<O>(1);
+        }
+    }
+
+    fn finish<O: ArrowNativeType>(&mut self, data: ArrayDataBuilder) -> ArrayDataBuilder {
+        self.begin::<O>();
+        data.add_buffer(self.offsets.finish()).add_buffer(self.bytes.finish())
     }
 }
 

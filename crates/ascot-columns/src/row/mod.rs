@@ -23,6 +23,7 @@
 mod builder;
 mod decode;
 mod encode;
+mod reuse;
 mod span;
 mod values;
 
