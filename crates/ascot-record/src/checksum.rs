@@ -37,6 +37,14 @@ impl RecordSum {
         self.sum = self.sum.wrapping_add(u128::from(xxh3_64(record)));
     }
 
+    /// Adds records that lie back to back in `bytes` and start at `starts`.
+    pub fn add_all(&mut self, bytes: &[u8], starts: &[u32]) {
+        let ends = starts.iter().skip(1).map(|&start| start as usize).chain(std::iter::once(bytes.len()));
+        for (&start, end) in starts.iter().zip(ends) {
+            self.add(&bytes[start as usize..end]);
+        }
+    }
+
     /// Adds every number of a slice.
     pub fn add_numbers<T: Copy + Into<u64>>(&mut self, numbers: &[T]) {
         self.count += numbers.len() as u64;

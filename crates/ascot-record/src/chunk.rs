@@ -20,9 +20,9 @@
 
 use std::cmp::Ordering;
 
-use crate::cursor::{ASKED_MAX, LINE, prefetch_byte};
 use crate::framing::{Cut, Framing};
 use crate::order::{LastResort, RecordOrder, prefix};
+use crate::prefetch::{LINE, RECORD_BYTES_MAX, prefetch_byte, prefetch_range};
 use crate::vsort;
 
 /// Groups up to this size are sorted by comparison.
@@ -500,12 +500,8 @@ const UNKNOWN_LEN: usize = 2 * LINE;
 #[inline(always)]
 fn prefetch_record<F: Framing>(framing: &F, bytes: &[u8], start: u32) {
     let start = start as usize;
-    let end = start + framing.fixed_len().unwrap_or(UNKNOWN_LEN).min(ASKED_MAX);
-    let mut at = start;
-    while at < end {
-        prefetch_byte(bytes, at);
-        at += LINE;
-    }
+    let end = start + framing.fixed_len().unwrap_or(UNKNOWN_LEN).min(RECORD_BYTES_MAX);
+    prefetch_range(bytes, start..end);
     prefetch_byte(bytes, end - 1);
 }
 

@@ -16,6 +16,9 @@
 //! Equal keys come in the order of their sources, so that merging runs that were cut from the input in order is
 //! stable.
 //!
+//! A merge reads from many places in turn, faster than a processor predicts. So a [`SliceCursor`] prefetches the bytes
+//! some hundred bytes ahead.
+//!
 //! The order of sources that may not be sorted is checked on the way: each new head is compared with the one before it,
 //! whose key is at hand.
 
@@ -24,8 +27,8 @@ use std::ops::ControlFlow;
 
 use crate::framing::Framing;
 use crate::order::{RecordOrder, prefix};
+use crate::prefetch::{RECORD_BYTES_MAX, prefetch_range};
 
-pub use crate::cursor::SliceCursor;
 pub use crate::order::compare;
 
 /// Consecutive wins after which a source is compared with the runner-up alone.
@@ -274,6 +277,67 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
         };
         let by_key = if self.flips == 0 { by_key } else { by_key.reverse() };
         by_key.then_with(|| self.order.last_resort(record_a, record_b)).then(at.cmp(&bt)) == Ordering::Less
+    }
+}
+
+/// Records in order in a list of slices, each of whole records.
+#[derive(Clone, Debug)]
+pub struct SliceCursor<'a, F> {
+    framing: F,
+    slices: &'a [&'a [u8]],
+    /// The slice being read, from the current record on.
+    bytes: &'a [u8],
+    /// Bytes of the current record; 0 at the end.
+    len: usize,
+}
+
+/// Distance from the record at which a slice is prefetched.
+const BYTES_AHEAD: usize = 384;
+
+impl<'a, F: Framing> SliceCursor<'a, F> {
+    /// A cursor over the records of `slices`, one slice after the other.
+    pub fn new(framing: F, slices: &'a [&'a [u8]]) -> Self {
+        let mut cursor = SliceCursor { framing, slices, bytes: &[], len: 0 };
+        cursor.find_record();
+        prefetch_range(cursor.bytes, 0..BYTES_AHEAD);
+        cursor
+    }
+
+    /// Finds the record at the start of the remaining bytes.
+    #[inline]
+    fn find_record(&mut self) {
+        loop {
+            if let Some(len) = self.framing.end(self.bytes, 0) {
+                self.len = len;
+                return;
+            }
+            let Some((next, rest)) = self.slices.split_first() else {
+                self.bytes = &[];
+                self.len = 0;
+                return;
+            };
+            self.bytes = next;
+            self.slices = rest;
+        }
+    }
+
+    /// The current record; `None` at the end.
+    #[inline]
+    pub fn current(&self) -> Option<&'a [u8]> {
+        if self.len == 0 { None } else { self.bytes.get(..self.len) }
+    }
+
+    /// Steps to the next record.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.bytes = self.bytes.get(self.len..).unwrap_or_default();
+        self.find_record();
+    }
+
+    /// Prefetches memory that later steps will read; called after each step.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch_range(self.bytes, BYTES_AHEAD..BYTES_AHEAD + self.len.min(RECORD_BYTES_MAX));
     }
 }
 

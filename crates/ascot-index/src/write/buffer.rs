@@ -13,9 +13,9 @@
 
 use ascot_io::{Buf, PAGE_BYTES, Pool, Reservation};
 use ascot_record::chunk::{self, ChunkScratch};
-use ascot_record::cursor::prefetch_byte;
 use ascot_record::framing::{Framing, Partial};
 use ascot_record::order::RecordOrder;
+use ascot_record::prefetch::{LINE, prefetch_byte};
 
 use crate::error::Result;
 use crate::format::bytes::Cursor;
@@ -25,8 +25,6 @@ use crate::write::memory::{Plan, beside_bytes};
 
 /// Number of records to prefetch ahead.
 const AHEAD: usize = 24;
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Records that wait to become a table.
 pub struct Buffer {

@@ -348,7 +348,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             let bytes = &bytes[..framed.bytes];
             let starts = &mut scratch.starts[..framed.records];
             if !chunk.spilled {
-                add_all(sum, bytes, starts);
+                sum.add_all(bytes, starts);
             }
             let misfits = misfits_written();
             sort_chunk(&self.framing, &self.order, bytes, starts, &mut scratch.chunk);
@@ -558,12 +558,5 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             }
             start = end;
         }
-    }
-}
-
-fn add_all(sum: &mut RecordSum, bytes: &[u8], starts: &[u32]) {
-    let ends = starts.iter().skip(1).map(|&start| start as usize).chain(std::iter::once(bytes.len()));
-    for (&start, end) in starts.iter().zip(ends) {
-        sum.add(&bytes[start as usize..end]);
     }
 }
