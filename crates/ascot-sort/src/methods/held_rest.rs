@@ -170,14 +170,8 @@ impl<R: Records> Job<'_, R> {
         }
         let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
         let cut = CutRules { previous: sums.last_key.take(), limit, keeps_key: false };
-        let bytes = self.bytes_of(&held);
-        sums.add(self.sources_to_output(held, bytes, cut, output)?);
+        sums.add(self.sources_to_output(held, cut, output)?);
         Ok(())
-    }
-
-    /// Bytes of the records of some sources.
-    pub(super) fn bytes_of(&self, sources: &[Vec<Segment>]) -> u64 {
-        sources.iter().flatten().map(|segment| self.records.bytes_in(segment)).sum()
     }
 }
 

@@ -269,10 +269,9 @@ impl<R: Records> Job<'_, R> {
             let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
             // With the held records of empty parts before this one.
             let held = rest.take_up_to(&*self.records, splitters, first + buffer.input);
-            let bytes = buffer.bytes + self.bytes_of(&held);
             let sources = buffer.sources.into_iter().chain(held).collect();
             let cut = CutRules { limit, ..CutRules::default() };
-            sums.add(self.sources_to_output(sources, bytes, cut, output)?);
+            sums.add(self.sources_to_output(sources, cut, output)?);
             if last && end < parts.len() {
                 self.last_held(small, rest, output, sums)?;
             }
@@ -352,8 +351,7 @@ impl<R: Records> Job<'_, R> {
             let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
             let part = runs.next().ok_or(SortError::Internal("a part that is not there"))?;
             let later = runs.collect();
-            let bytes = self.bytes_of(&held);
-            self.manifest.runs = if bytes > 0 { self.spill(held, bytes)? } else { Vec::new() };
+            self.manifest.runs = self.spill(held)?;
             let held_runs = self.manifest.runs.len();
             self.manifest.large = Some(LargePart { part, later, formed: false, held_runs });
             self.manifest.read_end = InputPosition::default();

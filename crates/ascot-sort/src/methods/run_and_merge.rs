@@ -99,7 +99,8 @@ impl<R: Records> Job<'_, R> {
                 if let (true, true, Some(output)) =
                     (buffer.last, self.manifest.runs.is_empty(), output.as_deref_mut())
                 {
-                    straight = Some(self.run_buffer_to_output(buffer, self.request.top, output)?);
+                    let cut = CutRules { limit: self.request.top, ..CutRules::default() };
+                    straight = Some(self.sources_to_output(buffer.sources, cut, output)?);
                 } else if buffer.records > 0 {
                     let may_hold = buffer.last && output.is_some();
                     runs += self.run_buffer_to_runs(buffer, may_hold)?;
@@ -113,27 +114,15 @@ impl<R: Records> Job<'_, R> {
         Ok(straight)
     }
 
-    /// Merges a run buffer into the output.
-    pub fn run_buffer_to_output(
-        &mut self,
-        buffer: RunBuffer,
-        limit: Option<u64>,
-        output: &mut OutputWriter<R>,
-    ) -> Result<Merged, SortError> {
-        let cut = CutRules { limit, ..CutRules::default() };
-        self.sources_to_output(buffer.sources, buffer.bytes, cut, output)
-    }
-
-    /// Merges sources in memory, of `bytes` in all, into the output.
+    /// Merges sources in memory into the output.
     pub fn sources_to_output(
         &mut self,
         sources: Vec<Vec<Segment>>,
-        bytes: u64,
         cut: CutRules,
         output: &mut OutputWriter<R>,
     ) -> Result<Merged, SortError> {
         let rules = Rules { unique: self.request.unique, sum: true };
-        self.merge_run_buffer(sources, bytes, rules, cut, &mut |block| output.write(block))
+        self.merge_run_buffer(sources, rules, cut, &mut |block| output.write(block))
     }
 
     /// Makes runs of a run buffer: one, or several if parts of it are natural runs. A run buffer that memory may hold
@@ -165,8 +154,7 @@ impl<R: Records> Job<'_, R> {
     fn spill_and_hold(&mut self, mut buffer: RunBuffer, first: usize) -> Result<u64, SortError> {
         let mut count = 0;
         let mut spill = |job: &mut Self, sources: Vec<Vec<Segment>>| -> Result<(), SortError> {
-            let bytes = job.bytes_of(&sources);
-            let runs = if bytes > 0 { job.spill(sources, bytes)? } else { Vec::new() };
+            let runs = job.spill(sources)?;
             count += runs.len() as u64;
             job.manifest.runs.extend(runs);
             Ok(())
@@ -223,8 +211,7 @@ impl<R: Records> Job<'_, R> {
         let mut written = 0;
         let mut runs = found.runs.into_iter().peekable();
         for (number, (between, mixed)) in found.spilled.into_iter().zip(found.mixed).enumerate() {
-            let bytes = between.iter().flatten().map(|segment| self.records.bytes_in(segment)).sum();
-            let spilled = if bytes > 0 { self.spill(between, bytes)? } else { Vec::new() };
+            let spilled = self.spill(between)?;
             written += spilled.len() as u64;
             let latest = self.manifest.runs.iter().rposition(|run| run.input.is_some());
             let continues = match (latest, runs.peek()) {
@@ -252,15 +239,19 @@ impl<R: Records> Job<'_, R> {
         Ok(written)
     }
 
-    /// Merges sorted sources into a new run, or several if volumes fill up.
-    pub(super) fn spill(&mut self, sources: Vec<Vec<Segment>>, bytes: u64) -> Result<Vec<Run>, SortError> {
+    /// Merges sorted sources into a new run, or several if volumes fill up; none if they have no records.
+    pub(super) fn spill(&mut self, sources: Vec<Vec<Segment>>) -> Result<Vec<Run>, SortError> {
+        let bytes = self.bytes_of(&sources);
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
         let mut spill = self.new_spill("form runs", bytes)?;
         if self.manifest.view.is_some() {
             spill.keep_keys();
         }
         let rules = Rules { unique: self.request.unique, sum: self.manifest.view.is_some() };
         let cut = CutRules { limit: self.request.top, ..CutRules::default() };
-        let merged = self.merge_run_buffer(sources, bytes, rules, cut, &mut |block| spill.write(block))?;
+        let merged = self.merge_run_buffer(sources, rules, cut, &mut |block| spill.write(block))?;
         let mut runs = self.end_spill(spill, &merged)?;
         if rules.unique && self.request.top.is_none() {
             self.manifest.duplicates.add_run(bytes, runs.iter().map(|run| run.bytes).sum());
@@ -282,15 +273,20 @@ impl<R: Records> Job<'_, R> {
     fn merge_run_buffer(
         &mut self,
         sources: Vec<Vec<Segment>>,
-        bytes: u64,
         rules: Rules,
         cut: CutRules,
         sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
     ) -> Result<Merged, SortError> {
+        let bytes = self.bytes_of(&sources);
         let tasks = (bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
         let tasks = if bytes < (1 << 20) { 1 } else { tasks as usize };
         let tasks = cut_tasks(&*self.records, sources, tasks, cut);
         self.emitters.run(tasks, rules, self.cancel, sink)
+    }
+
+    /// Bytes of the records of some sources.
+    pub(super) fn bytes_of(&self, sources: &[Vec<Segment>]) -> u64 {
+        sources.iter().flatten().map(|segment| self.records.bytes_in(segment)).sum()
     }
 
     /// Number of runs, from the front of `runs`, that are merged at once: at least two.
