@@ -56,25 +56,25 @@ impl RunFile {
 
     /// Begins the read of block `number`, whose index entry is `block`; `buf` must hold [`BlockEntry::buffer_bytes`].
     pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<PendingBlock, IoError> {
-        if buf.len() < block.buffer_bytes() {
-            let what = "a buffer is smaller than the block to be read";
-            return Err(IoError::Misuse { path: self.path.clone(), offset: block.offset, what });
-        }
-        let read = self.file.begin(block.offset, block.stored as usize, buf)?;
-        Ok(PendingBlock { read, number: number as u64, block: *block })
+        Ok(self.begin_after(0, number, block, buf)?.pending)
     }
 
-    /// Begins the read of a block without its first page.
-    fn begin_after_page(&self, number: usize, block: &BlockEntry, mut buf: Buf) -> Result<Begun, IoError> {
+    /// Begins the read of a block after its first `in_page` bytes; if there are any, without the page that they are in.
+    fn begin_after(
+        &self,
+        in_page: usize,
+        number: usize,
+        block: &BlockEntry,
+        mut buf: Buf,
+    ) -> Result<Begun, IoError> {
         if buf.len() < block.buffer_bytes() {
             let what = "a buffer is smaller than the block to be read";
             return Err(IoError::Misuse { path: self.path.clone(), offset: block.offset, what });
         }
-        let first_page = buf.split_to(PAGE_BYTES);
-        let in_page = PAGE - block.offset % PAGE;
-        let read = self.file.begin(block.offset + in_page, block.stored as usize - in_page as usize, buf)?;
+        let first_page = (in_page > 0).then(|| buf.split_to(PAGE_BYTES));
+        let read = self.file.begin(block.offset + in_page as u64, block.stored as usize - in_page, buf)?;
         let pending = PendingBlock { read, number: number as u64, block: *block };
-        Ok(Begun { pending, first_page: Some(first_page) })
+        Ok(Begun { pending, first_page })
     }
 
     /// Waits for a block, and verifies it: an error if it is not the block in the index.
@@ -148,12 +148,9 @@ impl RunReader {
         let Some(block) = self.index.blocks.get(self.next) else {
             return Err(self.misuse("a block was asked for after the last"));
         };
-        let begun = if self.shares_page(self.next) && self.expects_page() {
-            self.file.begin_after_page(self.next, block, buf)?
-        } else {
-            Begun { pending: self.file.begin(self.next, block, buf)?, first_page: None }
-        };
-        self.begun.push_back(begun);
+        let shares_page = self.shares_page(self.next) && self.expects_page();
+        let in_page = if shares_page { PAGE - block.offset % PAGE } else { 0 };
+        self.begun.push_back(self.file.begin_after(in_page as usize, self.next, block, buf)?);
         self.next += 1;
         Ok(())
     }
