@@ -260,6 +260,14 @@ def test_every_source_file_opens_with_its_purpose():
         assert ast.get_docstring(ast.parse(path.read_text())), f"{name_of(path)} has no docstring"
 
 
+def test_pictures_in_comments_are_closed():
+    """The text after an open picture is shown as a part of it."""
+    for path in tracked("*.rs"):
+        for comment in re.findall(r"(?:^[ \t]*//[/!].*\n)+", path.read_text(), re.MULTILINE):
+            fences = re.findall(r"^\s*//[/!] ?```(\S*)", comment, re.MULTILINE)
+            assert len(fences) % 2 == 0 and not any(fences[1::2]), f"{name_of(path)} has a picture without an end"
+
+
 def test_no_reminders_in_the_code():
     words = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX|unimpl" + r"emented!)")
     for path in tracked("*.rs", "*.py", "dev", "*.md", "*.toml"):

@@ -10,12 +10,12 @@
 //!   request/, view_flags, volume                the request that the library gets
 //!   sort, cluster, flow, views, index,          the commands, one file each
 //!     cluster_process, index_build, mounting,
-//!     planning, sort_planning, simulation,
-//!     probe, lab, trace, trace_replay, dash,
-//!     tools
+//!     planning, cluster_planning, simulation,
+//!     probe, lab, trace, trace_pages,
+//!     trace_replay, dash, tools
 //!   progress, chart, index_output, terminal,    what the user sees
-//!     report_file, monitoring, failure,
-//!     unpacking
+//!     report_file, job_trace, monitoring,
+//!     failure, unpacking
 //!   allocator, signals, stack_signals, sys      the process
 //! ```
 

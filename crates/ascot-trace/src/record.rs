@@ -3,7 +3,7 @@
 //! ```text
 //!   ascot trace record -o run.trace -- sort big.txt -o out.txt
 //!     .run.trace.*.log   the log of strace, beside the trace, removed at the end
-//!     run.trace               appears when it is complete
+//!     run.trace          appears when it is complete
 //! ```
 //!
 //! The log is converted after the program has ended, so that conversion takes no processor from it. Files that the

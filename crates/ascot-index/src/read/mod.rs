@@ -6,6 +6,16 @@
 //!             ─ verify, info
 //! ```
 //!
+//! ```text
+//!   directory                    what is open: the manifest, segment lists and heads within a memory cap
+//!   many, lookup                 values of keys: batches that fit in memory; rounds of reads
+//!   scan, merge                  records of a range, in the order of files or of keys
+//!   values, stored, long_value   values behind pointers, in memory, and read part by part
+//!   log, block, files            logs, their blocks, and the files that stay open
+//!   verify, covered              every byte checked; those that no checksum covers
+//!   info, counters, notices, read_policy, stamp
+//! ```
+//!
 //! Invariants: no byte is handed over before its checksum is verified; memory has a cap given on opening, and
 //! segment heads are cached within it; epochs that the manifest does not name are ignored.
 

@@ -4,6 +4,7 @@
 //!   nothing moves   0 ......... a quarter of patience ................ patience ............. twice that
 //!                               the missing ranks are asked            those that have not    if all have answered:
 //!                               whether they are present               answered are named     an error without names
+//! ```
 //!
 //! A rank whose missing ranks all answer continues to wait: one of those ranks will detect the lost rank and report
 //! it.

@@ -1,4 +1,14 @@
 //! The plan of a job: its memory, volumes, disk space and method.
+//!
+//! ```text
+//!   budget                 divides the memory
+//!   find_volumes, volumes  profiles, directories and devices
+//!   planner                the job, described for the model, which chooses the method
+//!   simulated              switches of merges and splits, counted by simulation
+//!   disk_space             refuses a job that cannot fit
+//!   checkpoints            how often the job stores its state
+//!   corrected              profiles corrected by the job's own requests
+//! ```
 
 pub mod budget;
 pub mod checkpoints;

@@ -7,6 +7,10 @@
 //!   Task     a key range of several sources, to be merged into consecutive output
 //! ```
 //!
+//! [`Framed`] records have a framing and keys; [`Numbers`] are their own keys. `dispatch` chooses between them, `emitter`
+//! collects merged records into blocks, `splitters` bound parts, `misfits` are values of another type than their column,
+//! and `unchecked` inputs may not be sorted.
+//!
 //! Positions inside a [`Sorted`] are ordinals for numbers, byte offsets for all other records. Only the
 //! [`Records`] that made a `Sorted` interprets them.
 

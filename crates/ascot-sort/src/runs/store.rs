@@ -8,6 +8,7 @@
 //!   TEMP/.ascot-<id>.tmp/       the same before it holds its first manifest, and while it is removed
 //!   OTHER/ascot-<id>/           the same on further volumes, without a manifest; the lock of a job that
 //!                               can be resumed holds the path of the first, TEMP/ascot-<id>
+//! ```
 //!
 //! Invariants: only files with these names are ever removed, one by one, the lock last; a directory
 //! whose lock is held is never touched; the manifest names only files that are complete and durable. A job
