@@ -103,10 +103,10 @@ fn get_on(matches: &ArgMatches, disk: &Disk) -> Result<u8, Failure> {
     let mut out = Output::new(&directory, Form::requested(matches))?;
     let mut found = 0;
     let mut unknown = Unknown::default();
-    let done = directory.stored_many_there(&keys, epoch, |number, values, gaps| {
+    let done = directory.stored_many_there(&keys, epoch, |number, values, unknown_epochs| {
         let key = &keys[number][..];
         found += values.len();
-        gaps.iter().for_each(|gap| unknown.add(key, gap));
+        unknown_epochs.into_iter().for_each(|epochs| unknown.add(key, epochs));
         values.iter().try_for_each(|value| out.value(many.then_some(key), value))
     });
     out.finish(done)?;
@@ -143,13 +143,14 @@ struct Unknown {
 }
 
 impl Unknown {
-    fn add(&mut self, key: &[u8], gap: &UnknownEpochs) {
-        let epochs = match gap.epochs.end.saturating_sub(gap.epochs.start) {
-            0 | 1 => format!("epoch {}", gap.epochs.start),
-            _ => format!("epochs {} to {}", gap.epochs.start, gap.epochs.end - 1),
+    fn add(&mut self, key: &[u8], unknown: UnknownEpochs) {
+        let UnknownEpochs { epochs, error } = unknown;
+        let named = match epochs.end.saturating_sub(epochs.start) {
+            0 | 1 => format!("epoch {}", epochs.start),
+            _ => format!("epochs {} to {}", epochs.start, epochs.end - 1),
         };
-        let first = || (0, format!("0x{} in {epochs}", to_hex(key)));
-        self.by_error.entry(gap.error.to_string()).or_insert_with(first).0 += 1;
+        let first = || (0, format!("0x{} in {named}", to_hex(key)));
+        self.by_error.entry(error.to_string()).or_insert_with(first).0 += 1;
     }
 
     /// Reports the unknown values, if any.

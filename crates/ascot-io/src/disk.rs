@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_have_arms_of_their_own() {
+    fn devices_have_queues_of_their_own() {
         let disk = Disk::default();
         assert!(disk.io_queue(1).is(&disk.io_queue(1)));
         assert!(!disk.io_queue(1).is(&disk.io_queue(2)));

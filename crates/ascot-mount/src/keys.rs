@@ -143,7 +143,7 @@ struct List {
     /// Whether no further names follow.
     ended: bool,
     /// Whether some files could not be read, so that names are missing.
-    has_gaps: bool,
+    is_incomplete: bool,
 }
 
 impl State {
@@ -276,10 +276,10 @@ impl KeyFiles {
             list.start += list.names.len() as u64;
             let mut unread = Unread::default();
             let names = names_from(&list.directory, after, &mut unread);
-            if !list.has_gaps {
+            if !list.is_incomplete {
                 unread.errors.iter().for_each(|error| (self.shown.log)(&error.to_string()));
             }
-            list.has_gaps |= !unread.is_nothing();
+            list.is_incomplete |= !unread.is_nothing();
             list.names = names?;
             list.ended = list.names.len() < NAMES_AT_ONCE;
         }
@@ -420,7 +420,7 @@ impl Filesystem for KeyFiles {
         }
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
         let directory = self.directory();
-        let list = List { directory, start: 0, names: Vec::new(), ended: false, has_gaps: false };
+        let list = List { directory, start: 0, names: Vec::new(), ended: false, is_incomplete: false };
         self.state().lists.insert(handle, list);
         reply.opened(FileHandle(handle), FopenFlags::empty());
     }
@@ -451,7 +451,7 @@ impl Filesystem for KeyFiles {
             done = self.fill(&mut list, place - dots);
         }
         // After all names, a last call reports that the list is incomplete.
-        let lacks = list.has_gaps && list.ended && place == offset;
+        let lacks = list.is_incomplete && list.ended && place == offset;
         self.state().lists.insert(handle.0, list);
         match done {
             Ok(()) if lacks => reply.error(Errno::EIO),
