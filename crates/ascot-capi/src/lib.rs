@@ -1,5 +1,12 @@
 //! The C interface (`include/ascot.h`): it parses, calls and reports. It contains no algorithm.
 //!
+//! ```text
+//!   writer, reader, streams   the functions of ascot.h, by what they work on
+//!   transport                 a transport whose functions the program brings
+//!   arguments, options        what C passes: strings, bytes, options as text
+//!   handles, fault            what C gets: numbers for open things, codes and texts of errors
+//! ```
+//!
 //! Invariants at the boundary:
 //!
 //! - No panic crosses it: every function runs inside [`guard`](fault::guard), which returns `ASCOT_INTERNAL` for a

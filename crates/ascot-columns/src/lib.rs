@@ -12,6 +12,9 @@
 //! keyed:u32     [ length | key length | key | row ]
 //! ```
 //!
+//! `plan` is what an encoder and its decoder share, `plain` converts columns to the types of rows, and `files` reads
+//! files of records as Arrow arrays.
+//!
 //! The engine compares only key bytes, so that a stable sort keeps the order of rows with equal keys. [`Encoder::layout`]
 //! and [`Encoder::keys`] state the layout and the place of the key. The page of `key` draws the encoding of keys, the
 //! page of `row` the encoding of rows.

@@ -14,6 +14,21 @@
 //!   VirtualDisk                        files in memory, and the time a device would have taken
 //! ```
 //!
+//! The files:
+//!
+//! ```text
+//!   memory, ranges, arena, pool, buf, growable    mappings, the budget, regions of it, blocks, memory that grows
+//!   disk/, backend, stream, stream_context        opens files; the traits of streams, and what each stream uses
+//!   direct, io_queue/, random_access              requests to a device; a file read at any offset
+//!   pipe, program_streams                         streams without offsets
+//!   run/                                          run files: blocks, their index, codecs
+//!   elements/, virtual_disk                       files of values; files in memory
+//!   output, emergency                             AtomicOutput; unfinished files of a process that must end at once
+//!   space_reservation, system, error              space on volumes; system calls; errors
+//!   ledger/, clocks, thread_time                  what moved, and what threads spent their time on
+//!   threads, waits/, sync                         starting threads, waiting, locks
+//! ```
+//!
 //! Nothing in this crate depends on the form of records, or on the order in which streams are served.
 
 mod arena;

@@ -1,5 +1,14 @@
 //! The bytes of an indexed directory (docs/formats/index.md), shared by writers and readers. Only the manifest opens
 //! files.
+//!
+//! ```text
+//!   manifest   the layout and the complete epochs        (layout, shape, epochs, boundaries: parts of it)
+//!   names      the files, and their numbers
+//!   footer     the end of an epoch in an index log: its segments
+//!   head       a segment: its tables and where their blocks are; filter: the tables that may have a key
+//!   record     a record in a block; pointer: a value in a log of its own
+//!   bytes      numbers in bytes
+//! ```
 
 mod boundaries;
 pub mod bytes;

@@ -7,6 +7,10 @@
 //!               ├─ AuxiliaryLog  hashes and ranks ─▶ regions             ├─▶ Logs: the engine, 0 x m
 //!               └─ ValueLog      values as they come                     ╯
 //! ```
+//!
+//! `opening` makes or continues a directory as a `request` says, `rollback` drops its last epochs. `memory` divides the
+//! memory of a writer, `buffer` and `segment` hold what a table log has not written yet, `index_log` ends epochs, and
+//! `boundaries` divide keys by range.
 
 mod auxiliary_log;
 mod boundaries;

@@ -13,6 +13,13 @@
 //! cannot fail: every byte string is a record of some kind, and every record has a key.
 //!
 //! Ties are not part of the key: [`LastResort`] decides them.
+//!
+//! ```text
+//!   spec, flags, csv_spec, range                     descriptions of keys, parsed
+//!   field; csv, csv_columns, csv_header, csv_row     where a key is: in a line; in the columns of a CSV file
+//!   bytes, numeric, general (extended), human,       the kinds of values, each as bytes
+//!     month, version, random, date (date_format)
+//! ```
 
 mod bytes;
 mod csv;
