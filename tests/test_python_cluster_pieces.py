@@ -446,7 +446,7 @@ def test_a_partition_that_is_not_whole_gives_no_part(tmp_path, monkeypatch, redu
     server = SimpleNamespace(fetch=SimpleNamespace(remote=fetch))
     options = jobs.Request([tmp_path / "none"], "lines", None, False, {}, "inputs").options
     options |= {"temp": [str(tmp_path / "spills")], "output": str(tmp_path / "part")}
-    found = worker._merge(options, [("0-0", server)], 3)
+    found = worker._merge(options, [spills.Group("0-0", server, None)], 3)
     assert os.listdir(tmp_path / "spills") == []
     if is_whole:
         assert len(reduced) == found["records_out"] == 100_000
