@@ -151,8 +151,8 @@ def texts_of(path):
 def test_every_argument_in_a_text_of_the_package_becomes_a_flag():
     argument = re.compile(r"\b[a-z_]+=(?!')\)?(?![\w=])|ascot\.cluster\.(?:resume|remove)\(")
     found = []
-    names = "actors attempts cleaning driver fleet jobs manifest memory nodes parts pull spills"
-    for name in names.split():
+    names = "actors attempts checks cleaning driver fleet jobs manifest memory nodes objects object_files parts pull"
+    for name in [*names.split(), "spills"]:
         texts = texts_of(ROOT / "python" / "ascot" / "cluster" / f"{name}.py")
         # Functions and calls of resume for functions have no command.
         found += [text for text in texts if argument.search(text) and "map=" not in text and "    " not in text]

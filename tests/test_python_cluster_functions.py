@@ -15,6 +15,7 @@ import ascot.cluster
 import pytest
 from ascot import errors
 from ascot.cluster import actors, functions, jobs, manifest
+from ascot.cluster.objects import Stores
 from ascot.cluster.parts import remove_parts
 from ray_machines import MEMORY, MIB, RECORDS, At, kill, processes_of
 
@@ -221,7 +222,7 @@ def test_what_a_failed_job_has_written_is_removed(disk):
         assert not (disk / "staging" / "part-00002").exists()
         writer.await_end([late.pid], 20)
         assert not actors.runs(late.pid)
-        remove_parts(str(disk / "staging"))
+        remove_parts(str(disk / "staging"), Stores())
     assert os.listdir(disk) == []
 
 

@@ -181,7 +181,7 @@ class VirtualWorker:
         return digest_of([self.world.input_bytes[path] for path in paths]), None
 
     def sample(self, span, count):
-        return (self.world.sample(span, count), 1.0), None
+        return ([self.world.sample(span, count)], 1.0, 0), None
 
     def begin(self, bounds):
         if self.world.bounds is not bounds:
@@ -214,6 +214,7 @@ class VirtualWorker:
             "sum": f"{checksum:032x}",
             "failed": failed,
             "repeated": 0,
+            "fetched_bytes": 0,
             "sent_bytes": sent,
             "reading": 1.0,
             "grouping": 1.0,
@@ -254,6 +255,8 @@ class VirtualWorker:
             "checksum": f"{checksum:032x}",
             "seconds": 1.0,
             "passes": [],
+            "uploaded_bytes": 0,
+            "upload_seconds": 0.0,
         }
         return (told, 1.0), None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from ascot.errors import InvalidRequest
@@ -188,3 +188,13 @@ def paths(name: str, value: Any) -> list[str]:
     if isinstance(value, bytes) or not isinstance(value, Iterable):
         wrong_type(name, value, accepted)
     return [path(f"an element of {name}", one) for one in value]
+
+
+def options(name: str, value: Any) -> dict[str, Any]:
+    """A dictionary by names. Its values, which may be secret, are in no message."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is a dictionary, not {type(value).__name__}")
+    found = dict(value)
+    if not all(isinstance(one, str) for one in found):
+        raise TypeError(f"{name} is a dictionary whose keys are texts")
+    return found

@@ -28,7 +28,9 @@ from typing import Any
 
 from ascot import _native, errors
 from ascot.cluster import jobs
+from ascot.cluster.checks import named
 from ascot.cluster.flags import in_command
+from ascot.cluster.objects import Stores, absolute
 from ascot.cluster.transport import TRANSPORTS
 from ascot.jobs import Request
 from ascot.progress import Progress
@@ -139,7 +141,7 @@ def _place_of(error: Exception) -> str:
 
 def _kept(request: dict[str, Any]) -> str | None:
     """The directory of a job that was stopped and is kept."""
-    job: str = request.get("job") or os.path.abspath(request["output"]) + ".job"
+    job: str = request.get("job") or jobs.directory_of(absolute(request["output"]))
     return job if os.path.exists(os.path.join(job, "job.json")) else None
 
 
@@ -171,7 +173,9 @@ def _sort(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
         "progress": _progress(tell),
     }
     records = request["records"]
-    sort = Request(jobs.named(request["inputs"]), records["layout"], None, False, settings, "inputs")
+    # Object stores are those that the environment and the settings of fsspec describe.
+    stores = Stores()
+    sort = Request(named(request["inputs"], stores), records["layout"], None, False, settings, "inputs")
     # The records and keys are those that the command has read already.
     sort.set(records=records, stable=request["stable"])
     cluster = jobs.Cluster(
@@ -190,6 +194,7 @@ def _sort(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
         cluster,
         None,
         began,
+        stores,
         is_kept=request["keep"],
         uniform=request["uniform"],
         views=request["parts_as"] == "views",

@@ -1,4 +1,6 @@
-"""What the processes of a job tell at the end of a phase: how long writers wrote, and how much memory each had."""
+"""What the processes of a job tell: at the end of a phase, how long writers wrote and how much memory each had; with
+each call, the bytes that they read from object stores and wrote there.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ class Accounts:
         self._ray = ray
         # The most memory of each process of a node, bytes.
         self._peaks: dict[str, dict[Any, int]] = {}
+        self.fetched = self.uploaded = 0
 
     def take(self, nodes: list[Node], shares: Shares) -> list[Node]:
         """Asks all processes of nodes, and adds what they did to a phase. Returns the nodes that do not answer."""

@@ -26,9 +26,11 @@ from typing import Any, BinaryIO
 from ascot import _native
 from ascot.cluster.chunks import ChunkSet
 from ascot.cluster.functions import Functions, PairMapper, memory_limit, pair_options, reduced
+from ascot.cluster.object_files import ObjectFiles
+from ascot.cluster.objects import Stores, is_url
 from ascot.cluster.sampling import Sampler, Written, doing
 from ascot.cluster.transport import Transport, transport_of
-from ascot.errors import AscotError, Damaged, FileError, FileMissing
+from ascot.errors import AscotError, Damaged, FileError, FileMissing, InvalidRequest
 
 __all__ = [
     "SPILLS",
@@ -164,6 +166,8 @@ class Worker:
         self._packed = functions
         self._functions: Functions | None = None
         self._mapper: Any = None
+        self._stores: Stores = settings.get("stores") or Stores()
+        self._objects = ObjectFiles(self._stores, settings, self._temp)
         self._transport: Transport = transport_of(settings)
         # The destinations that chunks go to: partitions of each, and where its batches are sent.
         self._routes: dict[int, tuple[list[int], Any]] = {}
@@ -217,16 +221,32 @@ class Worker:
         return os.getpid()
 
     def inputs(self, paths: list[str]) -> Any:
-        """The digest of the sizes of the inputs as this node sees them."""
-        options = {**self._settings["options"], "inputs": paths}
-        return guarded(lambda: digest_of([size for size, _ in _native.cluster_inputs(options)]))
+        """The digest of the sizes of the inputs that are files, as this node sees them. Of the objects, which are
+        looked at when they are read, the first one must be there."""
+        objects = [path for path in paths if is_url(path)]
+        options = {**self._settings["options"], "inputs": [path for path in paths if not is_url(path)]}
+
+        def digest() -> str:
+            try:
+                self._stores.facts(objects[:1])
+                if is_url(self._settings["output"]):
+                    self._stores.system(self._settings["output"])
+            except ImportError as error:
+                raise InvalidRequest(str(error)) from error
+            return digest_of([size for size, _ in _native.cluster_inputs(options)] if options["inputs"] else [])
+
+        return guarded(digest)
 
     def sample(self, span: dict[str, Any], count: int) -> Any:
-        """Places of some records of a chunk, and the seconds that this took."""
-        began = monotonic()
+        """Places of some records of a chunk, the seconds that this took, and the bytes read from a store."""
+        began, options = monotonic(), self._settings["options"]
+
+        def sample(part: dict[str, Any], some: int) -> bytes:
+            return _native.sample_chunk(options, part, some)
+
         with doing("sampling"):
-            places, error = guarded(lambda: _native.sample_chunk(self._settings["options"], span, count))
-        return (places, monotonic() - began), error
+            places, error = guarded(lambda: self._objects.samples(span, count, sample))
+        return (places, monotonic() - began, self._objects.fetched), error
 
     def begin(self, bounds: bytes) -> Any:
         """Makes the memory of the mapper, which all chunks use."""
@@ -268,10 +288,10 @@ class Worker:
     def _map(self, number: int, span: dict[str, Any], targets: Iterable[int]) -> dict[str, Any]:
         began = monotonic()
         chosen = [(one, *self._routes[one]) for one in targets]
-        with self._limit():
-            sent = self._transport.send(self._mapper, number, span, chosen, self._peaks.look)
+        with self._objects.chunk(span) as local, self._limit():
+            sent = self._transport.send(self._mapper, number, local, chosen, self._peaks.look)
         seconds = monotonic() - began
-        reading = self._mapper.reading
+        reading = self._mapper.reading + self._objects.seconds
         records, size, checksum = self._mapper.sum
         return {
             "records": records,
@@ -280,6 +300,7 @@ class Worker:
             "failed": list(sent.failed.items()),
             "repeated": sent.repeated,
             "sent_bytes": sent.bytes,
+            "fetched_bytes": self._objects.fetched,
             "reading": reading,
             # Also the time of functions.
             "grouping": max(0.0, seconds - reading - sent.blocked),
@@ -288,12 +309,12 @@ class Worker:
         }
 
     def sort(self, options: dict[str, Any], place: dict[str, Any], partition: int, chunks: int) -> Any:
-        """Sorts a partition to the output of `options`, a file or a view; returns the report."""
+        """Sorts a partition to the output of `options`, a file, an object or a view; returns the report."""
         directory = place["directory"]
         destination = {**place, "job": bytes.fromhex(self._settings["job"]), "chunks": chunks}
         began = monotonic()
 
-        def sorted_partition() -> Any:
+        def sorted_partition(options: dict[str, Any]) -> dict[str, Any]:
             # The directory of a volume that was unmounted gets no spills.
             if not os.path.isdir(directory):
                 raise FileMissing(f"{directory}: No such file or directory", filename=directory)
@@ -301,6 +322,7 @@ class Worker:
                 os.makedirs(spills, mode=0o700, exist_ok=True)
             if self._packed is None:
                 return sort(options)
+            result: dict[str, Any]
             output = options["output"]
             unfinished = unfinished_name(output)
             try:
@@ -323,9 +345,17 @@ class Worker:
             return result
 
         with doing("sorting"):
-            result, error = guarded(sorted_partition)
+            result, error = guarded(lambda: self._as_output(options, sorted_partition))
         self._peaks.look()
         return result and (result, monotonic() - began), error
+
+    def _as_output(self, options: dict[str, Any], work: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        """The report of `work`, which writes the output of the options: a file, which becomes an object if the output
+        is a URL."""
+        local = unfinished_name(os.path.join(options["temp"][0], os.path.basename(options["output"])))
+        with self._objects.part(options, local) as own:
+            result = work(own)
+        return {**result, "uploaded_bytes": self._objects.uploaded, "upload_seconds": self._objects.seconds}
 
     def _reduce(
         self, options: dict[str, Any], partition: int, sort: Callable[[dict[str, Any]], Any], prefix: int = 0
@@ -451,7 +481,8 @@ class Writer:
                 spills = os.path.join(parent, SPILLS)
                 remove_files(parent, MARK + "*")
                 _native.remove_leftovers([spills])
-                remove_files(spills, PAIRS_FILE + "*")
+                for pattern in (PAIRS_FILE + "*", "*" + UNFINISHED):
+                    remove_files(spills, pattern)
                 for one in (spills, parent):
                     with suppress(OSError):
                         os.rmdir(one)

@@ -32,7 +32,7 @@ from ascot.cluster.cleaning import REMOVE_SECONDS, clean_nodes
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.manifest import Destination, JobDirectory, Progress, Sum, spans_of
 from ascot.cluster.nodes import Node, all_answers
-from ascot.cluster.parts import Parts
+from ascot.cluster.parts import parts_of
 from ascot.cluster.reports import ClusterReport, Phase, facts_of
 from ascot.cluster.routes import Routes
 from ascot.cluster.shares import Shares
@@ -64,12 +64,11 @@ class Driver:
     ) -> None:
         self._ray, self._fleet, self._directory, self._job, self._done = ray, fleet, directory, job, done
         self._report, self._watch = report, watch
-        self._parts = Parts(directory, job, done)
+        self._parts = parts_of(directory, job, done, fleet.stores)
         # The names of the inputs travel with chunks, or not at all.
         self._options: dict[str, Any] = {**job["options"], "inputs": []}
-        sizes = [(path, size) for path, size, _ in job["inputs"]]
-        self._spans = spans_of(sizes, job["shape"]["chunk_bytes"], job["record_bytes"])
-        self._total = sum(size for _, size in sizes)
+        self._spans = spans_of(job["inputs"], job["shape"]["chunk_bytes"], job["record_bytes"])
+        self._total = sum(size for _, size, _ in job["inputs"])
         self._bounds: Any = b""
         self._partitions = 0
         # The destination of each partition.
@@ -115,6 +114,8 @@ class Driver:
             sent_again_bytes=self._sent_again,
             sorted_again_bytes=self._sorted_again,
             repeated_batches=self._repeated,
+            fetched_bytes=self._accounts.fetched,
+            uploaded_bytes=self._accounts.uploaded,
             lost_nodes=tuple(self._fleet.lost),
             series=self._watch.last_series(),
         )
@@ -173,7 +174,7 @@ class Driver:
         stride = max(1, len(self._spans) // SAMPLED_CHUNKS_MAX)
         chosen = range(0, len(self._spans), stride)
         whole = sum(self._spans[number].end - self._spans[number].start for number in chosen)
-        found: dict[int, bytes] = {}
+        found: dict[int, list[bytes]] = {}
         queue = deque(chosen)
         running = self._begin_calls()
         while True:
@@ -193,10 +194,12 @@ class Driver:
                 told, error = answer
                 if error is not None:
                     raise error
-                found[call.number], seconds = told
-                shares.add(call.node, len(found[call.number]), reading=seconds)
+                found[call.number], seconds, fetched = told
+                self._accounts.fetched += fetched
+                shares.add(call.node, sum(map(len, found[call.number])), reading=seconds)
             self._tell("sample", 0, shares, f"{len(found)} of {len(chosen)} chunks", 0.0)
-        return _native.choose_bounds(self._options, [found[number] for number in sorted(found)], wanted)
+        places = [one for number in sorted(found) for one in found[number]]
+        return _native.choose_bounds(self._options, places, wanted)
 
     # ---------------------------------------------------------------- calls of workers
 
@@ -409,12 +412,14 @@ class Driver:
     def _take_mapped(self, call: Call, answer: Any, shares: Shares, queue: deque[int], running: Calls) -> None:
         told, error = answer
         if error is not None:
-            raise error
+            self._take_fault_of_chunk(call, error, queue, running)
+            return
         chunk, own = call.number, Sum(told["records"], told["bytes"], int(told["sum"], 16))
         is_again = self._is_again(chunk, own)
         if is_again:
             self._sent_again += told["sent_bytes"]
         self._repeated += told["repeated"]
+        self._accounts.fetched += told["fetched_bytes"]
         done, failed = call.targets, dict(told["failed"])
         if failed or self._routes.changed or done is not self._routes.targets:
             done = tuple(one for one in done if one not in failed and one in self._done.live)
@@ -432,6 +437,13 @@ class Driver:
                 running.offer_again()
             else:
                 self._make_again("chunk", chunk, queue, running, "its batches were damaged, or lost with a node")
+
+    def _take_fault_of_chunk(self, call: Call, error: errors.AscotError, queue: deque[int], running: Calls) -> None:
+        """A chunk of an object may not fit on the disk of its node, which is excluded then."""
+        if not call.node.has_file_of(error, self._job["job"]):
+            raise error
+        self._make_again("chunk", call.number, queue, running, first_line(error))
+        self._exclude(call.node, str(error).splitlines()[0])
 
     def _is_again(self, chunk: int, own: Sum) -> bool:
         """Whether a chunk that was mapped had been mapped before."""
@@ -540,20 +552,25 @@ class Driver:
         event = {"records": result["records_out"], "bytes": result["bytes_out"], "sum": result["checksum"]}
         event["file_bytes"] = result.get("file_bytes", result["bytes_out"])
         self._done.take(self._directory.note_later(event="part", number=call.number, **event))
+        self._accounts.uploaded += result["uploaded_bytes"]
         # At most so much was sorted when workers or nodes ended.
         self._sorted_again += event["bytes"] * self._attempts.count("partition", call.number)
         shares.add(call.node, event["bytes"], sorting=seconds)
-        reducing = max(0.0, seconds - result["seconds"]) if self._job["kind"] == "map_reduce" else 0.0
-        shares.add_passes(result["passes"], reducing)
+        self._add_passes(result, seconds, shares)
         return True
+
+    def _add_passes(self, result: dict[str, Any], seconds: float, shares: Shares) -> None:
+        """Takes in the report of the sort or merge of a partition, which took so long with its upload."""
+        uploading = result["upload_seconds"]
+        others = max(0.0, seconds - result["seconds"] - uploading) if self._job["kind"] == "map_reduce" else 0.0
+        shares.add_passes(result["passes"], reduce=others, upload=uploading)
 
     def _take_loss(self, call: Call, error: errors.AscotError, running: Calls) -> None:
         """A partition could not be sorted. If its bytes are not there or damaged, they are made again; a node whose
         disk is full, reports errors or is gone is excluded."""
         if call.node not in self._fleet.nodes or (self._owner[call.number],) != call.targets:
             return
-        name = str(getattr(error, "filename", None) or "")
-        if not any(name.startswith(self._place(directory) + os.sep) for directory in call.node.temp):
+        if not call.node.has_file_of(error, self._job["job"]):
             raise error
         self._make_again("partition", call.number, deque(), running, str(error).splitlines()[0])
         is_missing = isinstance(error, errors.FileMissing)

@@ -29,6 +29,8 @@ _FLAGS = {
     "partitions": "--parts",
     "shuffle": "--shuffle",
     "stable": "--stable",
+    # The command has no flag for it.
+    "storage_options": "the settings of fsspec",
     "temp": "--temp",
     "transport": "--transport",
     "workers_per_node": "--threads",
@@ -37,6 +39,7 @@ _CALLS = {"resume": "ascot sort --resume", "remove": "ascot clean"}
 _PHRASES = {
     # The directory of a job has the name of its output.
     "name another (job=)": "name another output (-o)",
+    "name one (job=), or set XDG_STATE_HOME": "set XDG_STATE_HOME",
     "lock files (job=)": "lock files: it is beside the output (-o)",
     "remove the job (ascot.cluster.remove)": "remove the job (ascot clean)",
 }

@@ -19,6 +19,7 @@ from ascot import _native, errors
 from ascot._native import bytes_text
 from ascot.cluster.actors import digest_of
 from ascot.cluster.nodes import START_SECONDS, Node, all_answers
+from ascot.cluster.objects import Stores, is_url
 
 __all__ = ["Fleet"]
 
@@ -44,7 +45,9 @@ class Volume(NamedTuple):
 class Fleet:
     """The nodes of a job that are not excluded."""
 
-    def __init__(self, ray: Any, nodes: list[Node], job: dict[str, Any], functions: bytes | None) -> None:
+    def __init__(
+        self, ray: Any, nodes: list[Node], job: dict[str, Any], functions: bytes | None, stores: Stores | None = None
+    ) -> None:
         self._ray = ray
         self._functions: Any = functions
         self.nodes = nodes
@@ -60,16 +63,18 @@ class Fleet:
         self._options = {**job["options"], "inputs": []}
         self._inputs: list[str] = job["options"]["inputs"]
         self._shuffle: str = job["shuffle"]
-        names = ("job", "shape", "usual_temp", "transport", "views", "shuffle")
+        names = ("job", "shape", "usual_temp", "transport", "views", "shuffle", "record_bytes", "output")
         # The secret is that of this run, and is stored nowhere.
         self._secret = token_bytes(32) if job["transport"] == "direct" else b""
         self._batch_bytes: int = job["shape"]["batch_bytes"]
         self._settings: Any = {"secret": self._secret, **{name: job[name] for name in names}}
+        # With the options of the stores, which are stored nowhere either.
+        self.stores = self._settings["stores"] = stores or Stores()
         # Jobs of earlier versions do not say it.
         self._settings["reduce_input"] = job.get("reduce_input", "merged")
 
     def start(self, sizes: list[int]) -> None:
-        """Starts the actors, and checks that every node has the same versions and sees inputs of these sizes."""
+        """Starts the actors, and checks that every node has the same versions and sees files of these sizes."""
         self._settings = self._ray.put({**self._settings, "options": self._options})
         if self._functions is not None:
             self._functions = self._ray.put(self._functions)
@@ -84,7 +89,8 @@ class Fleet:
                 node.know(worker, process)
             # Before they work: what they do until the first samples would not count.
             node.writer.begin.remote(list(node.processes))
-        paths, own = self._ray.put(self._inputs), digest_of(sizes)
+        named = zip(self._inputs, sizes, strict=True)
+        paths, own = self._ray.put(self._inputs), digest_of(size for path, size in named if not is_url(path))
         for node, (seen, error) in self._answers(lambda node: node.workers[0].inputs.remote(paths)):
             if error is not None:
                 raise errors.InvalidRequest(

@@ -4,52 +4,52 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from io import BufferedReader
 from time import monotonic
 from typing import Any, NamedTuple
 
 from ascot import _native, arguments, errors
-from ascot._native import bytes_text
 from ascot.cluster import registry
+from ascot.cluster.checks import check, check_memory, check_unchanged, named, record_bytes, usual_memory
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.functions import Functions
 from ascot.cluster.manifest import JobDirectory, Progress, spans_of
-from ascot.cluster.memory import PROCESS_BYTES, shape_of
+from ascot.cluster.memory import shape_of
 from ascot.cluster.nodes import START_SECONDS, Node, connected, discover
-from ascot.cluster.parts import check_output, remove_parts
+from ascot.cluster.objects import Stores, absolute, is_url
+from ascot.cluster.parts import remove_parts
 from ascot.cluster.prediction import predicted
 from ascot.cluster.pull import PullDriver
 from ascot.cluster.reports import ClusterReport
 from ascot.cluster.transport import TRANSPORTS
 from ascot.cluster.watching import Watch
-from ascot.cluster.whole import open_parts
+from ascot.cluster.whole import parts_in
 from ascot.jobs import Request
-from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike
+from ascot.layouts import Fixed, KeyLike, LayoutLike
 from ascot.progress import ProgressLike, checked, reporter
 from ascot.sources import PathLike, Source
 
 __all__ = ["Finished", "map_reduce", "remove", "resume", "sort"]
 
-# The share of a node's memory that a job takes if nothing else is asked for.
-MEMORY_SHARE = 0.5
-
 
 class Finished:
     """A finished job on a cluster: its `report`, and the files or views that it wrote, in order, `outputs`."""
 
-    __slots__ = ("outputs", "report")
+    __slots__ = ("_stores", "outputs", "report")
 
     report: ClusterReport
     outputs: tuple[str, ...]
 
-    def __init__(self, report: ClusterReport, outputs: tuple[str, ...]) -> None:
-        self.report, self.outputs = report, outputs
+    def __init__(self, report: ClusterReport, outputs: tuple[str, ...], stores: Stores) -> None:
+        self.report, self.outputs, self._stores = report, outputs, stores
 
     def open(self) -> BufferedReader:
         """All outputs, one after another, as one binary file that can be read and sought."""
-        return open_parts(os.path.dirname(self.outputs[0]))
+        return parts_in(os.path.dirname(self.outputs[0]), self._stores)
 
     def __repr__(self) -> str:
         return f"<ascot.cluster.Finished: {self.report.title()}>"
@@ -79,6 +79,7 @@ def sort(
     transport: str = "direct",
     shuffle: str = "push",
     output_as: str = "files",
+    storage_options: Mapping[str, Any] | None = None,
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
 ) -> Finished:
@@ -87,8 +88,12 @@ def sort(
     (`ascot.view`, or all parts at once: `open_parts`).
 
     `inputs` are paths or patterns of files that all nodes see under the same names, and so is `output`, which must
-    not exist or be empty. `layout`, `key`, `reverse` and `stable` are those of `ascot.sort`; the layout is
-    `ascot.Fixed`, `Integers`, `Floats` or `Lines` without a header.
+    not exist or be empty. Both may be URLs in an object store: of an object, a pattern or a directory, such as
+    `"s3://bucket/day-*"`. `storage_options` are then the arguments of its file system in fsspec, such as `key`,
+    `secret` and `endpoint_url` for S3; they are sent to the nodes and not stored.
+
+    `layout`, `key`, `reverse` and `stable` are those of `ascot.sort`; the layout is `ascot.Fixed`, `Integers`,
+    `Floats` or `Lines` without a header.
 
     `address` is that of a cluster of Ray, `"auto"` for the one that this machine belongs to, or `"local:4"` for a new
     one of 4 nodes on this machine. `memory_per_node` is the cap for each node, with the object store of Ray; by
@@ -108,19 +113,40 @@ def sort(
     time: pulling writes and reads less, and merges every record more often. To measure a merge, this process sorts
     and merges up to 4 MiB of the input. The report has the prediction.
 
-    `job` is the directory of the job, by default `output` with `.job` at the end. If the job is interrupted, or ends
+    `job` is the directory of the job, by default `output` with `.job` at the end, and for a URL a directory in
+    `$XDG_STATE_HOME/ascot/jobs` or `~/.local/state/ascot/jobs`. If the job is interrupted, or ends
     with `Resumable`, `ascot.cluster.resume` continues it and `ascot.cluster.remove` removes it.
 
-    Raises the exceptions of `ascot.errors`, and ImportError without Ray.
+    Raises the exceptions of `ascot.errors`, and ImportError without Ray, or without the packages of an object store.
     """
     began = monotonic()
     settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
-    request = Request(named(inputs), layout, key, arguments.flag("reverse", reverse), settings, "inputs")
+    stores = stores_of(storage_options)
+    request = Request(named(inputs, stores), layout, key, arguments.flag("reverse", reverse), settings, "inputs")
     request.set_rows(False, stable=stable)
     cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle)
     whole = arguments.flag("uniform", uniform)
     views = arguments.word("output_as", output_as, ("files", "views")) == "views"
-    return start(request, output, job, cluster, None, began, uniform=whole, views=views)
+    return start(request, output, job, cluster, None, began, stores, uniform=whole, views=views)
+
+
+def stores_of(options: Mapping[str, Any] | None) -> Stores:
+    """The object stores with these options."""
+    return Stores(arguments.maybe(arguments.options, "storage_options", options))
+
+
+def directory_of(output: str) -> str:
+    """The directory of a job that is given none: beside the output, or among the files of the user's state if the
+    output is in an object store."""
+    if not is_url(output):
+        return output + ".job"
+    state = registry.state_directory()
+    if state is None:
+        raise errors.InvalidRequest(
+            f"{output}: this user has no directory for the state of the job\n  name one (job=), or set XDG_STATE_HOME"
+        )
+    name, mark = os.path.basename(output), sha256(output.encode()).hexdigest()[:16]
+    return os.path.join(os.path.dirname(state), "jobs", f"{name}-{mark}.job")
 
 
 class Cluster(NamedTuple):
@@ -142,6 +168,7 @@ def start(
     cluster: Cluster,
     functions: Functions | None,
     began: float,
+    stores: Stores,
     *,
     uniform: bool = False,
     views: bool = False,
@@ -150,10 +177,10 @@ def start(
     """Starts a new job and runs it to its end. `is_kept` says whether it stays, to be resumed, if KeyboardInterrupt
     stops it."""
     options = request.options
-    options["inputs"] = [os.path.abspath(path) for path in options["inputs"]]
+    options["inputs"] = [absolute(path) for path in options["inputs"]]
     options["temp"] = [os.path.abspath(path) for path in options["temp"]]
-    output = os.path.abspath(arguments.path("output", output))
-    directory = output + ".job" if job is None else os.path.abspath(arguments.path("job", job))
+    output = absolute(arguments.path("output", output))
+    directory = directory_of(output) if job is None else os.path.abspath(arguments.path("job", job))
     most_workers = arguments.maybe(arguments.count, "workers_per_node", cluster.workers_per_node, least=1)
     partitions = arguments.maybe(arguments.count, "partitions", cluster.partitions, least=1)
     given = arguments.maybe(arguments.memory, "memory_per_node", cluster.memory_per_node)
@@ -161,20 +188,22 @@ def start(
     transport = arguments.word("transport", cluster.transport, TRANSPORTS)
     shuffle = arguments.word("shuffle", cluster.shuffle, ("push", "pull", "auto"))
     reduce_input = arguments.word("reduce_input", cluster.reduce_input, ("merged", "file"))
-    facts = _check(options, output, uniform)
+    record = record_bytes(request.layout)
+    facts = check(options, output, stores, record, uniform=uniform, views=views)
     with connected(address) as ray:
         nodes = discover(ray)
-        memory = min(map(_usual_memory, nodes)) if given is None else _native.memory_bytes(given)
+        memory = min(map(usual_memory, nodes)) if given is None else _native.memory_bytes(given)
         workers = min(most_workers or 1 << 16, max(node.cpus for node in nodes))
         total, store = sum(size for size, _ in facts), max(node.store for node in nodes)
         check_memory(nodes, memory)
-        shape = shape_of(total, len(nodes), memory, store, workers, partitions)
+        objects = any(map(is_url, (output, *options["inputs"])))
+        shape = shape_of(total, len(nodes), memory, store, workers, partitions, objects=objects)
         if functions is not None:
             shape = shape.with_functions()
         described = {
             "kind": "sort" if functions is None else "map_reduce",
             **_names(options, output, facts),
-            "record_bytes": _record_bytes(request.layout),
+            "record_bytes": record,
             "memory_per_node": memory,
             "shape": shape.to_json(),
             "uniform": uniform,
@@ -185,18 +214,19 @@ def start(
             "transport": transport,
         }
         if shuffle == "auto":
-            described |= _chosen_shuffle(described, len(nodes), functions)
+            described |= _chosen_shuffle(described, len(nodes), functions, stores)
         packed = None if functions is None else functions.packed()
         opened = JobDirectory.create(directory, described)
-        attempt = Attempt(ray, nodes, opened, described, Progress(), packed, request.progress, began, is_kept)
+        attempt = Attempt(ray, nodes, opened, described, Progress(), packed, request.progress, began, is_kept, stores)
         return _run(attempt)
 
 
-def _chosen_shuffle(described: dict[str, Any], nodes: int, functions: Functions | None) -> dict[str, Any]:
+def _chosen_shuffle(
+    described: dict[str, Any], nodes: int, functions: Functions | None, stores: Stores
+) -> dict[str, Any]:
     """The shuffle that is predicted to take less time, and the prediction."""
-    sizes = [(path, size) for path, size, _ in described["inputs"]]
-    spans = spans_of(sizes, described["shape"]["chunk_bytes"], described["record_bytes"])
-    found = predicted(described, spans, nodes, functions)
+    spans = spans_of(described["inputs"], described["shape"]["chunk_bytes"], described["record_bytes"])
+    found = predicted(described, spans, nodes, functions, stores)
     if found is None:
         return {"shuffle": "push"}
     return {"shuffle": found.shuffle, "prediction": found.to_json()}
@@ -220,6 +250,7 @@ def map_reduce(
     transport: str = "direct",
     shuffle: str = "push",
     reduce_input: str = "merged",
+    storage_options: Mapping[str, Any] | None = None,
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
 ) -> Finished:
@@ -251,7 +282,8 @@ def map_reduce(
     for name, maybe in (("combine", combine), ("partition", partition)):
         arguments.maybe(arguments.function, name, maybe)
     settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
-    request = Request(named(inputs), layout, None, False, settings, "inputs")
+    stores = stores_of(storage_options)
+    request = Request(named(inputs, stores), layout, None, False, settings, "inputs")
     if request.layout.text() != "lines" and not isinstance(request.layout, Fixed):
         raise errors.InvalidRequest(
             f"layout={request.layout!r}: functions get lines or records of one length\n  give ascot.Lines() or "
@@ -259,7 +291,7 @@ def map_reduce(
         )
     functions = Functions(map, reduce, combine, partition)
     cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle, reduce_input)
-    return start(request, output, job, cluster, functions, began)
+    return start(request, output, job, cluster, functions, began, stores)
 
 
 def resume(
@@ -271,12 +303,15 @@ def resume(
     reduce: Callable[[bytes, Iterator[bytes]], Any] | None = None,
     combine: Callable[[bytes, Iterator[bytes]], Any] | None = None,
     partition: Callable[[bytes, int], int] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     progress: ProgressLike = "auto",
 ) -> Finished:
-    """Continues a job whose driver was killed, or that raised `Resumable`, from its directory.
+    """Continues a job whose driver was killed, or that raised `Resumable`, from its directory, or from the URL of its
+    output.
 
     `address` is that of the cluster, and `transport` the way of records from node to node, by default those that the
-    job began with. A job of `map_reduce` needs its functions again: they are not stored.
+    job began with. A job of `map_reduce` needs its functions again, and one on an object store its
+    `storage_options`: they are not stored.
 
     Raises the exceptions of `sort`, and InvalidRequest if an input changed since the job began.
     """
@@ -286,11 +321,11 @@ def resume(
         arguments.maybe(arguments.function, name, value)
     found, report = arguments.path("job", job), checked(progress)
     way = arguments.maybe(arguments.word, "transport", transport, TRANSPORTS)
-    opened, described, done = JobDirectory.open(os.path.abspath(found))
+    stores = stores_of(storage_options)
+    opened, described, done = JobDirectory.open(_directory(found))
     described["transport"] = way or described.get("transport", TRANSPORTS[0])
     try:
-        for path, size, changed in described["inputs"]:
-            _check_unchanged(path, size, changed)
+        check_unchanged(described["inputs"], stores)
         with connected(described["address"] if address is None else address) as ray:
             packed = None
             if described["kind"] == "map_reduce":
@@ -302,27 +337,35 @@ def resume(
                 packed = Functions(map, reduce, combine, partition).packed()
             nodes = discover(ray)
             check_memory(nodes, described["memory_per_node"])
-            return _run(Attempt(ray, nodes, opened, described, done, packed, report, began))
+            attempt = Attempt(ray, nodes, opened, described, done, packed, report, began, stores=stores)
+            return _run(attempt)
     finally:
         opened.close()
 
 
+def _directory(job: str) -> str:
+    """The directory of a job that is named by it, or by the URL of its output."""
+    return directory_of(absolute(job)) if is_url(job) else os.path.abspath(job)
+
+
 def address_of(job: PathLike) -> str:
     """The address of the cluster that a job began with."""
-    opened, described, _ = JobDirectory.open(os.path.abspath(job))
+    opened, described, _ = JobDirectory.open(_directory(os.fspath(job)))
     opened.close()
     address: str = described["address"]
     return address
 
 
-def remove(job: PathLike, *, address: str | None = None) -> None:
+def remove(job: PathLike, *, address: str | None = None, storage_options: Mapping[str, Any] | None = None) -> None:
     """Removes a job that will not be continued: its files on the nodes of the cluster, its parts and its directory.
 
+    The job is named by its directory, or by the URL of its output; `storage_options` are those of `sort`.
     `address` is that of the cluster, by default the one that the job began with. Files on nodes that are gone stay
     there. If the disk of a node does not let go of files, FileError names the node once all others are removed.
     """
     arguments.maybe(arguments.text, "address", address)
-    opened, described, done = JobDirectory.open(os.path.abspath(arguments.path("job", job)))
+    stores = stores_of(storage_options)
+    opened, described, done = JobDirectory.open(_directory(arguments.path("job", job)))
     try:
         with connected(described["address"] if address is None else address) as ray:
             silent, stayed = _remove_from_nodes(ray, described, done)
@@ -332,7 +375,7 @@ def remove(job: PathLike, *, address: str | None = None) -> None:
                 "they are gone"
             )
         if not done.committed:
-            remove_parts(described["staging"])
+            remove_parts(described["staging"], stores)
         opened.remove()
         registry.forget(described["job"])
         if stayed:
@@ -377,6 +420,7 @@ class Attempt(NamedTuple):
     progress: ProgressLike
     began: float
     is_kept: bool = True
+    stores: Stores | None = None
 
     def is_over(self, error: BaseException) -> bool:
         """Whether the job is of no use after an error."""
@@ -388,14 +432,14 @@ class Attempt(NamedTuple):
 
 def _run(attempt: Attempt) -> Finished:
     opened, described = attempt.opened, attempt.described
-    fleet = Fleet(attempt.ray, attempt.nodes, described, attempt.functions)
+    fleet = Fleet(attempt.ray, attempt.nodes, described, attempt.functions, attempt.stores)
     try:
         with reporter(attempt.progress) as report, Watch(attempt.ray, fleet, opened, described) as watch:
             finished = _attempt(attempt, fleet, report, watch)
     except BaseException as error:
         if attempt.is_over(error):
             opened.remove()
-            remove_parts(described["staging"])
+            remove_parts(described["staging"], fleet.stores)
             raise
         opened.close()
         if not isinstance(error, errors.AscotError):
@@ -410,7 +454,7 @@ def _run(attempt: Attempt) -> Finished:
         fleet.end()
     opened.remove()
     names = (f"part-{number:05}" for number in range(finished.partitions))
-    return Finished(finished, tuple(os.path.join(described["output"], name) for name in names))
+    return Finished(finished, tuple(os.path.join(described["output"], name) for name in names), fleet.stores)
 
 
 def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | None, watch: Watch) -> ClusterReport:
@@ -429,87 +473,19 @@ def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | Non
         raise
 
 
-def _names(options: dict[str, Any], output: str, facts: list[tuple[int, int]]) -> dict[str, Any]:
+def _names(options: dict[str, Any], output: str, facts: list[tuple[int, int | str]]) -> dict[str, Any]:
     """The identity of a new job, its request, its inputs, its output, and the directory of parts until the end."""
     identity = secrets.token_hex(16)
     parent, name = os.path.split(output)
+    staging = os.path.join(parent, f".{name}.{identity[:16]}")
+    if is_url(output):
+        staging, parent = output, tempfile.gettempdir()
     return {
         "job": identity,
         "ascot": _native.__version__,
         "options": options,
         "inputs": [(path, *fact) for path, fact in zip(options["inputs"], facts, strict=True)],
         "output": output,
-        "staging": os.path.join(parent, f".{name}.{identity[:16]}"),
+        "staging": staging,
         "usual_temp": parent,
     }
-
-
-# ---------------------------------------------------------------- checks before a job begins
-
-
-def named(inputs: Source) -> Source:
-    """The same inputs. Raises an error that names those that are not there, or have no name."""
-    names = arguments.paths("inputs", inputs)
-    plain = [name for name in names if not set("*?[") & set(name)]
-    missing = [name for name in plain if not os.path.exists(name)]
-    if missing:
-        raise errors.FileMissing(f"{_some(missing)}: no such file\n  nothing was started", filename=missing[0])
-    denied = [name for name in plain if not os.access(name, os.R_OK)]
-    if denied:
-        raise errors.FileDenied(f"{_some(denied)}: may not be read\n  nothing was started", filename=denied[0])
-    return names
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return ", ".join(names[:10]) + more
-
-
-def _check(options: dict[str, Any], output: str, uniform: bool) -> list[tuple[int, int]]:
-    """Checks the request; returns size and time of change of each input."""
-    facts = _native.cluster_inputs(options)
-    if uniform and options["records"]["layout"].startswith("lines"):
-        raise errors.InvalidRequest(
-            "uniform=True: bytes of text are not spread evenly over all values\n  leave it out: a sample is taken"
-        )
-    check_output(output, sum(size for size, _ in facts), "output")
-    return facts
-
-
-def _check_unchanged(path: str, size: int, changed: int) -> None:
-    try:
-        stat = os.stat(path)
-    except FileNotFoundError:
-        raise errors.FileMissing(f"{path}: no such file: the job began with it", filename=path) from None
-    if (stat.st_size, stat.st_mtime_ns) != (size, changed):
-        raise errors.InvalidRequest(
-            f"{path} changed since the job began\n  remove the job (ascot.cluster.remove) and start it again"
-        )
-
-
-def _record_bytes(layout: Layout) -> int:
-    """Bytes of a record, if all have the same; else 1."""
-    if isinstance(layout, Fixed):
-        return layout.length
-    if isinstance(layout, Integers | Floats):
-        return int(layout.type[1:3]) // 8
-    return 1
-
-
-def check_memory(nodes: list[Node], memory: int) -> None:
-    """Raises MemoryLimit if a node has less memory than a job may take there, by what Ray says of the node."""
-    smallest = min(nodes, key=lambda node: node.memory + node.store)
-    has = smallest.memory + smallest.store
-    # A node may be started without a word about its memory.
-    if smallest.memory and memory > has:
-        raise errors.MemoryLimit(
-            f"node {smallest.name} has {bytes_text(has)} of memory for Ray, and the job may take "
-            f"{bytes_text(memory)} on each node\n  ask for less "
-            "(memory_per_node=), or start Ray there with more (ray start --memory)",
-            given=memory,
-            needed=has,
-        )
-
-
-def _usual_memory(node: Node) -> int:
-    return max(int(node.memory * MEMORY_SHARE), node.store + 3 * PROCESS_BYTES)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape, glob
@@ -36,13 +36,15 @@ FILES = ("job.json", "bounds", "journal", "lock", "status.json")
 
 @dataclass(slots=True)
 class Span:
-    """A chunk: a byte range of an input. `position` are the bytes of all inputs before it."""
+    """A chunk: a byte range of an input. `position` are the bytes of all inputs before it; an object has a
+    `version`."""
 
     path: str
     start: int
     end: int
     size: int
     position: int
+    version: str = ""
 
     @property
     def bytes(self) -> int:
@@ -51,26 +53,30 @@ class Span:
 
     def to_native(self) -> dict[str, Any]:
         """The chunk for the extension module."""
-        return {
+        own = {
             "path": self.path,
             "start": self.start,
             "end": self.end,
             "size": self.size,
             "position": self.position,
         }
+        return {**own, "version": self.version} if self.version else own
 
 
-def spans_of(inputs: list[tuple[str, int]], chunk_bytes: int, record_bytes: int) -> list[Span]:
-    """The chunks of files with these sizes; each has at most `chunk_bytes`, in whole records of `record_bytes`.
+def spans_of(inputs: Iterable[Sequence[Any]], chunk_bytes: int, record_bytes: int) -> list[Span]:
+    """The chunks of files with these names and sizes, objects also with their version; each has at most
+    `chunk_bytes`, in whole records of `record_bytes`.
 
     >>> [(span.start, span.end, span.position) for span in spans_of([("a", 10), ("b", 3)], 7, 2)]
     [(0, 6, 0), (6, 10, 6), (0, 3, 10)]
     """
     step = max(record_bytes, chunk_bytes // record_bytes * record_bytes)
     spans, position = [], 0
-    for path, size in inputs:
+    for path, size, *changed in inputs:
+        # Of a file, it is the time of its last change.
+        version = next((one for one in changed if isinstance(one, str)), "")
         for start in range(0, size, step):
-            spans.append(Span(path, start, min(start + step, size), size, position + start))
+            spans.append(Span(path, start, min(start + step, size), size, position + start, version))
         position += size
     return spans
 

@@ -22,6 +22,8 @@ __all__ = ["Shape", "shape_of"]
 MIB = 1 << 20
 # A Python process with Ray and this package, and a batch that it receives.
 PROCESS_BYTES = 128 * MIB
+# More of it in a worker that uses an object store: the packages of the store, and blocks on their way.
+OBJECTS_BYTES = 64 * MIB
 # A worker needs this for a sort and for the smallest chunks.
 SHARE_BYTES_MIN = 24 * MIB
 CHUNK_BYTES_MIN = MIB
@@ -68,11 +70,13 @@ class Shape:
         return asdict(self)
 
 
-def shape_of(total: int, nodes: int, memory: int, store: int, workers: int, partitions: int | None) -> Shape:
-    """The division of `total` bytes among `nodes` of `memory` bytes, `store` of which are the object store.
+def shape_of(
+    total: int, nodes: int, memory: int, store: int, workers: int, partitions: int | None, *, objects: bool = False
+) -> Shape:
+    """The division of `total` bytes among `nodes` of `memory` bytes, `store` of which are the object store of Ray.
 
-    `workers` are those of a node at most. Raises MemoryLimit if not even one fits, and InvalidRequest for too
-    many partitions.
+    `workers` are those of a node at most; `objects` says whether inputs or outputs are objects of another store.
+    Raises MemoryLimit if not even one worker fits, and InvalidRequest for too many partitions.
 
     >>> shape = shape_of(10**9, 4, 1 << 30, 80 << 20, 4, None)
     >>> shape.workers, shape.partitions >= 16
@@ -83,9 +87,10 @@ def shape_of(total: int, nodes: int, memory: int, store: int, workers: int, part
             f"partitions={partitions}: a job has {PARTITIONS_MAX:,} partitions at most\n  ask for fewer"
         )
     free = memory - store - PROCESS_BYTES
-    workers = min(workers, free // (PROCESS_BYTES + SHARE_BYTES_MIN))
+    own = PROCESS_BYTES + OBJECTS_BYTES * objects
+    workers = min(workers, free // (own + SHARE_BYTES_MIN))
     if workers < 1:
-        needed = store + 2 * PROCESS_BYTES + SHARE_BYTES_MIN
+        needed = store + PROCESS_BYTES + own + SHARE_BYTES_MIN
         raise MemoryLimit(
             f"{memory // MIB} MiB of memory on each node are too little: a worker, a writer and the object store of "
             f"{store // MIB} MiB need {-(-needed // MIB)} MiB\n  give more (memory_per_node=), or start Ray with a "
@@ -93,12 +98,12 @@ def shape_of(total: int, nodes: int, memory: int, store: int, workers: int, part
             given=memory,
             needed=needed,
         )
-    share = free // workers - PROCESS_BYTES
+    share = free // workers - own
     everyone = workers * nodes
     wanted = partitions or max(TASKS_PER_WORKER * everyone, -(-total * PARTITION_SHARE // share))
     count = max(1, min(wanted, PARTITIONS_MAX))
-    own = int(store * STORE_SHARE) // (2 * WINDOW * workers)
-    batch = max(own // nodes, min(own, BATCH_BYTES_MANY))
+    room = int(store * STORE_SHARE) // (2 * WINDOW * workers)
+    batch = max(room // nodes, min(room, BATCH_BYTES_MANY))
     batch = max(min(BATCH_BYTES, share // 8, batch), BATCH_BYTES_MIN)
     # The last batch of a chunk may be twice as long.
     in_flight = max(2, int(store * STORE_SHARE) // (2 * batch * workers))

@@ -193,6 +193,11 @@ class Node:
         """The answer of an actor of this node. Raises RayError if there is none in time."""
         return self._ray.get(call, timeout=seconds)
 
+    def has_file_of(self, error: errors.AscotError, job: str) -> bool:
+        """Whether an error is of a file of a job on the disks of the node."""
+        name = str(getattr(error, "filename", None) or "")
+        return any(name.startswith(os.path.join(one, f"ascot-cluster-{job}", "")) for one in self.temp)
+
     def know(self, worker: Any, process: int) -> None:
         """Takes in the process of a worker."""
         self.processes.add(process)

@@ -1,22 +1,33 @@
-"""The parts of the output of a job: in a directory beside the output, which becomes the output when all are there."""
+"""The parts of the output of a job: in a directory beside the output, which becomes the output when all are there.
+
+Parts that are objects have their final names at once, since a store does not rename them. When all are there, the
+object `_SUCCESS` says so.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from contextlib import suppress
 from functools import reduce
 from glob import escape, glob
+from secrets import token_hex
 from typing import Any
 
 from ascot import _native, errors
 from ascot._native import bytes_text
 from ascot.cluster.actors import UNFINISHED, part_bytes, remove_chunk, remove_files
 from ascot.cluster.manifest import JobDirectory, Progress, Sum, sync_directory
+from ascot.cluster.objects import Stores, is_url
 
-__all__ = ["CHUNKS", "Parts", "check_output", "remove_parts", "remove_unfinished"]
+__all__ = ["CHUNKS", "ObjectParts", "Parts", "check_output", "parts_of", "remove_parts", "remove_unfinished"]
 
 # The directory of the chunks to which a view of all of them refers, beside it.
 CHUNKS = "chunks"
+# The object that a complete output has. Readers leave names with an underscore out.
+COMPLETE = "_SUCCESS"
+PART = re.compile(r"part-\d{5,}")
 
 
 class Parts:
@@ -72,11 +83,12 @@ class Parts:
             # An earlier run was killed between the rename and its line in the journal.
             self._done.take(self._directory.note(event="committed"))
         if not self._done.committed:
-            self._rename()
+            self._complete(written)
             self._done.take(self._directory.note(event="committed"))
         return written
 
-    def _rename(self) -> None:
+    def _complete(self, _: Sum) -> None:
+        """Gives the output its name."""
         # A worker that was killed may have left a part that is not complete.
         remove_unfinished(self._staging)
         try:
@@ -91,8 +103,56 @@ class Parts:
         sync_directory(os.path.dirname(self._output))
 
 
-def check_output(output: str, total: int, argument: str) -> None:
-    """Raises an error if the directory `output`, which `argument` names, cannot become that of `total` bytes."""
+class ObjectParts(Parts):
+    """Parts that are objects."""
+
+    def __init__(self, directory: JobDirectory, job: dict[str, Any], done: Progress, stores: Stores) -> None:
+        super().__init__(directory, job, done)
+        self._stores = stores
+
+    def name(self, partition: int) -> str:
+        """The URL of a part."""
+        return f"{self._output}/part-{partition:05}"
+
+    def check(self) -> None:
+        """Forgets parts of an earlier run that are gone or have another length."""
+        if self._done.part_bytes and not self._done.committed:
+            for number in self._lost():
+                self._done.take(self._directory.note(event="part lost", number=number))
+
+    def _lost(self) -> list[int]:
+        sizes = self._stores.sizes(self._output)
+        return [one for one, size in self._done.part_bytes.items() if sizes.get(f"part-{one:05}") != size]
+
+    def _complete(self, whole: Sum) -> None:
+        """Says that the output is complete, if all of its parts are still there."""
+        if lost := self._lost():
+            name = self.name(lost[0])
+            raise errors.FileMissing(f"{name}: the part is gone, or not as the job wrote it", filename=name)
+        told = {"parts": len(self._done.parts), "records": whole.records, "bytes": whole.bytes}
+        content = json.dumps({**told, "checksum": f"{whole.checksum:032x}"})
+        self._stores.write(f"{self._output}/{COMPLETE}", content.encode())
+
+
+def parts_of(directory: JobDirectory, job: dict[str, Any], done: Progress, stores: Stores) -> Parts:
+    """The parts of a job."""
+    return ObjectParts(directory, job, done, stores) if is_url(job["output"]) else Parts(directory, job, done)
+
+
+def check_output(output: str, total: int, argument: str, stores: Stores) -> None:
+    """Raises an error if `output`, a directory or URL that `argument` names, cannot become that of `total` bytes."""
+    if is_url(output):
+        if stores.sizes(output):
+            raise errors.FileExists(
+                f"{output}: there are objects below it, which would be mixed with the result\n"
+                f"  name another URL ({argument}=)",
+                filename=output,
+            )
+        # A job that may not write there learns it before its work.
+        trial = f"{output}/_ascot-{token_hex(8)}"
+        stores.write(trial, b"")
+        stores.remove([trial])
+        return
     parent = os.path.dirname(output)
     if not os.path.isdir(parent):
         raise errors.FileMissing(f"{output}: there is no directory {parent}\n  make it first", filename=parent)
@@ -114,8 +174,11 @@ def check_output(output: str, total: int, argument: str) -> None:
         )
 
 
-def remove_parts(staging: str) -> None:
+def remove_parts(staging: str, stores: Stores) -> None:
     """Removes the parts of a job that will not be continued, also those that are not in the journal yet."""
+    if is_url(staging):
+        stores.remove(f"{staging}/{name}" for name in stores.sizes(staging) if PART.fullmatch(name))
+        return
     if os.path.isdir(staging):
         remove_unfinished(staging)
         chunks = os.path.join(staging, CHUNKS)

@@ -28,6 +28,8 @@ from typing import Any, NamedTuple
 from ascot import _native, errors
 from ascot.cluster.functions import Functions
 from ascot.cluster.manifest import Span
+from ascot.cluster.object_files import ObjectFiles
+from ascot.cluster.objects import Stores
 from ascot.cluster.spills import PairSpiller
 
 __all__ = ["Prediction", "Trial", "Volume", "predict", "predicted"]
@@ -144,7 +146,7 @@ def predict(
 
 
 def predicted(
-    job: dict[str, Any], spans: Sequence[Span], nodes: int, functions: Functions | None
+    job: dict[str, Any], spans: Sequence[Span], nodes: int, functions: Functions | None, stores: Stores | None = None
 ) -> Prediction | None:
     """The prediction for a job that has `spans` as its chunks; None without records, and if the trial fails."""
     options, shape = job["options"], job["shape"]
@@ -152,11 +154,14 @@ def predicted(
         return None
     usual = os.environ.get("ASCOT_TMPDIR") or os.environ.get("TMPDIR") or job["usual_temp"]
     place: str = (options["temp"] or [usual])[0]
+    objects = ObjectFiles(stores or Stores(), job, lambda: [place])
     try:
         os.makedirs(place, exist_ok=True)
-        trial = _tried(job, _beginnings(spans, job["record_bytes"]), functions, place)
-        about = {**options, "inputs": options["inputs"][:1], "temp": [place]}
-        found = json.loads(_native.explain(about)[0])["result"]["plan"]["volume"]
+        trial = _tried(job, _beginnings(spans, job["record_bytes"]), functions, place, objects)
+        # The volume does not depend on the bytes that are sorted.
+        with objects.chunk(spans[0].to_native() | {"end": spans[0].start}) as first:
+            about = {**options, "inputs": [first["path"]], "temp": [place]}
+            found = json.loads(_native.explain(about)[0])["result"]["plan"]["volume"]
     except (OSError, errors.AscotError):
         return None
     volume = Volume(found["read_bytes_per_s"], found["write_bytes_per_s"])
@@ -165,7 +170,9 @@ def predicted(
     return predict(trial, volume, total, nodes, shape, has_functions=functions is not None, **way)
 
 
-def _tried(job: dict[str, Any], spans: Sequence[Span], functions: Functions | None, parent: str) -> Trial:
+def _tried(
+    job: dict[str, Any], spans: Sequence[Span], functions: Functions | None, parent: str, objects: ObjectFiles
+) -> Trial:
     """Sorts parts of the input to runs, each as a chunk, and measures a merge of them."""
     options = {**job["options"], "inputs": [], "temp": [], "memory": TRIAL_MEMORY_BYTES}
     longest = max(TRIAL_CHUNK_BYTES, job["record_bytes"])
@@ -180,11 +187,12 @@ def _tried(job: dict[str, Any], spans: Sequence[Span], functions: Functions | No
     with tempfile.TemporaryDirectory(prefix=".ascot-trial-", dir=parent) as directory:
         for number, span in enumerate(spans):
             name = os.path.join(directory, f"chunk-{number}")
-            if spiller is None:
-                told, sizes = _native.spill_chunk(options, bounds, span.to_native(), longest, name)
-                result = json.loads(told[0])["result"]
-            else:
-                result, sizes = spiller.spill(span.to_native(), options, name)
+            with objects.chunk(span.to_native()) as local:
+                if spiller is None:
+                    told, sizes = _native.spill_chunk(options, bounds, local, longest, name)
+                    result = json.loads(told[0])["result"]
+                else:
+                    result, sizes = spiller.spill(local, options, name)
             chunks.append((name, _native.seal_chunk(name, sizes)))
             read, records, size = read + span.bytes, records + result["records_in"], size + result["bytes_in"]
         return Trial(read, records, size, min(_seconds_of_merge(chunks) for _ in range(TRIALS)))

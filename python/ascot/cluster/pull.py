@@ -182,6 +182,7 @@ class PullDriver(Driver):
             self._make_again("chunk", call.number, queue, running, str(error).splitlines()[0])
             return
         chunk = call.number
+        self._accounts.fetched += told["fetched_bytes"]
         own = Sum(told["records_in"], told["bytes_in"], int(told["checksum"], 16))
         self._is_again(chunk, own)
         shares.add(call.node, self._spans[chunk].bytes, grouping=told["seconds"])
@@ -338,8 +339,8 @@ class PullDriver(Driver):
         self._sorted_again += event["bytes"] * attempts
         self._sent_again += result["fetched"] * attempts
         shares.add(call.node, event["bytes"], sorting=result["took"])
-        reducing = max(0.0, result["took"] - result["seconds"]) if self._job["kind"] == "map_reduce" else 0.0
-        shares.add_passes(result["passes"], reducing)
+        self._accounts.uploaded += result["uploaded_bytes"]
+        self._add_passes(result, result["took"], shares)
 
     def _take_failed_merge(self, call: Call, faults: list[tuple[str, BaseException]], running: Calls) -> None:
         """Counts a merge whose sources had faults: of chunks, which are made again, or of servers that ended."""

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from ascot import _native, arguments, errors
 from ascot.cluster.helpers import Helpers, helpers
 from ascot.cluster.manifest import sync_directory
+from ascot.cluster.objects import Stores, is_url
 from ascot.cluster.parts import check_output, remove_parts, remove_unfinished
 from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
@@ -59,13 +60,13 @@ def gen(
     first = arguments.count("start", start, bits=64)
     wanted = arguments.maybe(arguments.count, "files", files, least=1)
     per_node = arguments.maybe(arguments.count, "workers_per_node", workers_per_node, least=1)
-    output = os.path.abspath(arguments.path("to", to))
+    output = os.path.abspath(_file("to", arguments.path("to", to)))
     options = {
         "ascii": arguments.flag("ascii", ascii),
         "skewed": arguments.flag("skew", skew),
         "threads": 1,
     }
-    check_output(output, whole * RECORD_BYTES, "to")
+    check_output(output, whole * RECORD_BYTES, "to", Stores())
     parent, name = os.path.split(output)
     staging = os.path.join(parent, f".{name}.{secrets.token_hex(8)}")
     with reporter(progress) as report, helpers(arguments.text("address", address), per_node) as made:
@@ -86,7 +87,7 @@ def gen(
             _rename(staging, output)
         except BaseException:
             made.stop()
-            remove_parts(staging)
+            remove_parts(staging, Stores())
             raise
     return whole * RECORD_BYTES
 
@@ -161,7 +162,9 @@ def check(
             f"layout={found!r}: a node checks fixed records, numbers, and lines without a header\n"
             "  check the files on one machine: ascot.check"
         )
-    paths = [os.path.abspath(path) for path in sources_of(source).paths]
+    if isinstance(source, str | os.PathLike):
+        _file("source", os.fspath(source))
+    paths = [os.path.abspath(_file("source", path)) for path in sources_of(source).paths]
     for path in paths:
         if os.path.isdir(path):
             raise errors.InvalidRequest(
@@ -174,6 +177,16 @@ def check(
     with reporter(progress) as report, helpers(arguments.text("address", address), per_node) as made:
         told = made.spread(len(paths), lambda actor, at: actor.run.remote(work, paths[at]), report, "check")
     return combined(paths, [Part(*one) for one in told], described)
+
+
+def _file(argument: str, path: str) -> str:
+    """A path. Raises InvalidRequest for a URL."""
+    if is_url(path):
+        raise errors.InvalidRequest(
+            f"{argument}={path!r}: records are not made or checked in an object store\n  name files on storage that "
+            "all nodes share; ascot.cluster.sort and map_reduce take URLs"
+        )
+    return path
 
 
 def record_bytes(layout: Layout) -> int | None:

@@ -192,7 +192,8 @@ class ClusterReport:
     Times are seconds and sizes are bytes. `start_seconds` are those of connecting and of starting actors, which are
     not part of `seconds`. `mapped_again_bytes` are bytes of the input that were read more than once because of
     faults, `sent_again_bytes` those that were sent then, and `sorted_again_bytes` those of partitions that were begun
-    more than once, each at most; `repeated_batches` arrived again and were ignored.
+    more than once, each at most; `repeated_batches` arrived again and were ignored. `fetched_bytes` were read from
+    object stores, and `uploaded_bytes` written there.
     `lost_nodes` were excluded, each with the reason. `peak_memory_bytes` is the most memory of the job's processes
     and the object store on a node, of `memory_per_node`. `series` has the samples of each node over time; their times
     are seconds from the beginning of the job. `shuffle` is `push` or `pull`, and `prediction` the reason with
@@ -214,6 +215,8 @@ class ClusterReport:
     sent_again_bytes: int = 0
     sorted_again_bytes: int = 0
     repeated_batches: int = 0
+    fetched_bytes: int = 0
+    uploaded_bytes: int = 0
     lost_nodes: tuple[tuple[str, str], ...] = field(default=())
     series: dict[str, Series] = field(default_factory=dict, repr=False)
     shuffle: str = "push"
@@ -240,6 +243,9 @@ class ClusterReport:
         lines.append(f"  start            {seconds_text(self.start_seconds)} for the cluster and its actors")
         peak, cap = bytes_text(self.peak_memory_bytes), bytes_text(self.memory_per_node)
         lines.append(f"  memory           {peak} of {cap} on the fullest node, with the object store")
+        if self.fetched_bytes or self.uploaded_bytes:
+            moved = f"{bytes_text(self.fetched_bytes)} read, {bytes_text(self.uploaded_bytes)} written"
+            lines.append(f"  object stores    {moved}")
         if self.prediction is not None:
             lines.append(f"  shuffle          {shuffle_of(self.to_json())}")
         again = {"read": self.mapped_again_bytes, "sent": self.sent_again_bytes, "sorted": self.sorted_again_bytes}
@@ -268,7 +274,8 @@ class ClusterReport:
         """The report as plain values (docs/formats/cluster.md)."""
         plain = ("kind", "seconds", "start_seconds", "records", "bytes", "checksum", "partitions", "chunks",
                  "memory_per_node", "peak_memory_bytes", "mapped_again_bytes", "sent_again_bytes",
-                 "sorted_again_bytes", "repeated_batches", "shuffle", "prediction")  # fmt: skip
+                 "sorted_again_bytes", "repeated_batches", "fetched_bytes", "uploaded_bytes", "shuffle",
+                 "prediction")  # fmt: skip
         return {
             "title": self.title(),
             **{name: getattr(self, name) for name in plain},

@@ -47,16 +47,17 @@ class Shares:
         """Adds what the writers of a node wrote, and the seconds from the first to the last buffer."""
         self.written[node.name] = (size, first_to_last)
 
-    def add_passes(self, passes: list[dict[str, Any]], reducing: float) -> None:
-        """Adds the stages of a sort, and the seconds in which functions reduced its result."""
+    def add_passes(self, passes: list[dict[str, Any]], **others: float) -> None:
+        """Adds the stages of a sort, and the seconds of what was done with its result."""
         for stage in (stage for one in passes for stage in one["stages"]):
             if stage["name"] == "progress":
                 continue
             times = self.stages.setdefault(stage["name"], [0.0] * 4)
             for at, name in enumerate(("busy", "waiting_input", "waiting_memory", "waiting_device")):
                 times[at] += stage[f"{name}_seconds"]
-        if reducing:
-            self.stages.setdefault("reduce", [0.0] * 4)[0] += reducing
+        for name, seconds in others.items():
+            if seconds:
+                self.stages.setdefault(name, [0.0] * 4)[0] += seconds
 
     def phase(self, name: str, nodes: list[Node], job_began: float) -> Phase:
         """The phase until this moment, of a job that began at `job_began`."""

@@ -270,15 +270,17 @@ class SpillWorker(Worker):
             # The directory of a volume that was unmounted gets no chunks.
             if not os.path.isdir(parent):
                 raise FileMissing(f"{parent}: No such file or directory", filename=parent)
-            if self._packed is None:
-                longest = max(LONGEST_BYTES_MIN, int(share * LONGEST_SHARE))
-                told, sizes = _native.spill_chunk(options, self._bounds, span, longest, directory)
-                result = json.loads(told[0])["result"]
-            else:
-                result, sizes = self._mapper.spill(span, options, directory)
+            with self._objects.chunk(span) as local:
+                if self._packed is None:
+                    longest = max(LONGEST_BYTES_MIN, int(share * LONGEST_SHARE))
+                    told, sizes = _native.spill_chunk(options, self._bounds, local, longest, directory)
+                    result = json.loads(told[0])["result"]
+                else:
+                    result, sizes = self._mapper.spill(local, options, directory)
             check = _native.seal_chunk(directory, sizes)
             sums = {name: result[name] for name in ("records_in", "bytes_in", "checksum")}
-            return {**sums, "check": check, "seconds": monotonic() - began, "directory": directory}
+            work = {"seconds": monotonic() - began, "fetched_bytes": self._objects.fetched}
+            return {**sums, **work, "check": check, "directory": directory}
 
         result = guarded(spilled)
         self._peaks.look()
@@ -294,7 +296,7 @@ class SpillWorker(Worker):
         Returns the report, or the faults of sources: each a group and its exception.
         """
         began = monotonic()
-        result, error = guarded(lambda: self._merge(options, sources, partition))
+        result, error = guarded(lambda: self._as_output(options, lambda own: self._merge(own, sources, partition)))
         self._peaks.look()
         if result is not None:
             result["took"] = monotonic() - began

@@ -8,30 +8,44 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from ascot import arguments, errors
+from ascot.cluster.objects import Stores, absolute, is_url
 from ascot.sources import PathLike
 from ascot.views import view
 
-__all__ = ["open_parts"]
+__all__ = ["open_parts", "parts_in"]
 
 
-def open_parts(output: PathLike) -> io.BufferedReader:
+def open_parts(output: PathLike, *, storage_options: Mapping[str, Any] | None = None) -> io.BufferedReader:
     """The parts in the directory of a finished job as one binary file that can be read and sought.
 
-    Views are merged as they are read, within 256 MiB. Raises FileMissing if the directory has no parts.
+    The directory may be the URL of one in an object store; `storage_options` are those of `sort`. Views are merged as
+    they are read, within 256 MiB. Raises FileMissing if the directory has no parts.
     """
-    directory = arguments.path("output", output)
-    if not os.path.isdir(directory):
+    directory = absolute(arguments.path("output", output))
+    return parts_in(directory, Stores(arguments.maybe(arguments.options, "storage_options", storage_options)))
+
+
+def parts_in(directory: str, stores: Stores) -> io.BufferedReader:
+    """The parts in a directory or below a URL as one file."""
+    if is_url(directory):
+        found = list(stores.sizes(directory))
+    elif os.path.isdir(directory):
+        found = os.listdir(directory)
+    else:
         raise errors.FileMissing(f"{directory}: there is no such directory", filename=directory)
-    names = sorted(name for name in os.listdir(directory) if name.removeprefix("part-").isdecimal())
+    names = sorted(name for name in found if name.removeprefix("part-").isdecimal())
     if not names:
         raise errors.FileMissing(f"{directory}: there are no parts of a job of ascot.cluster", filename=directory)
-    return io.BufferedReader(_Parts([os.path.join(directory, name) for name in names]), buffer_size=1 << 20)
+    return io.BufferedReader(_Parts([os.path.join(directory, name) for name in names], stores), buffer_size=1 << 20)
 
 
-def _opened(path: str) -> io.BufferedReader:
+def _opened(path: str, stores: Stores) -> io.BufferedReader:
+    if is_url(path):
+        return stores.open(path)
     if not os.path.isdir(path):
         return open(path, "rb")
     with view(path) as found:
@@ -42,8 +56,8 @@ def _opened(path: str) -> io.BufferedReader:
 class _Parts(io.RawIOBase):
     """The raw file below `open_parts`."""
 
-    def __init__(self, paths: list[str]) -> None:
-        self._paths = paths
+    def __init__(self, paths: list[str], stores: Stores) -> None:
+        self._paths, self._stores = paths, stores
         # Bytes before each part, as far as they are known.
         self._starts = [0]
         self._at = 0
@@ -108,7 +122,7 @@ class _Parts(io.RawIOBase):
     def _part(self, number: int) -> io.BufferedReader:
         if number != self._number or self._file is None:
             self._close_part()
-            self._file, self._number = _opened(self._paths[number]), number
+            self._file, self._number = _opened(self._paths[number], self._stores), number
         return self._file
 
     def _close_part(self) -> None:
