@@ -53,9 +53,10 @@ def test_more_streams_than_memory_are_refused_with_what_is_needed():
 def merge(directory, count):
     """Merges as a worker does, which has no cluster."""
     worker = object.__new__(spills.SpillWorker)
-    worker._settings, worker._packed = {"shape": {"sort_bytes": 64 * MIB, "batch_bytes": MIB}}, None
+    shape = {"sort_bytes": 64 * MIB, "batch_bytes": MIB}
+    worker._settings, worker._packed = {"shape": shape, "secret": b""}, None
     options = {"output": str(directory / "part"), "temp": [], "inputs": []}
-    worker._merge(options, [("0-0", None)] * count, 0)
+    worker._merge(options, [spills.Group("0-0", None, None)] * count, 0)
 
 
 def test_a_merge_that_cannot_have_its_pipes_leaves_no_descriptors(disk, monkeypatch):
