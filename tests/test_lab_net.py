@@ -167,7 +167,7 @@ def test_missing_peers_are_named(token):
     assert status == 2 and "missing after 1 s" in told and names[0] in told
 
 
-@pytest.mark.parametrize("victim", [0, 1, 2])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.long), 2])
 @pytest.mark.parametrize("name", [signal.SIGKILL, signal.SIGINT])
 def test_a_peer_that_ends_in_the_middle_is_named(token, victim, name):
     names = addresses(3)

@@ -219,7 +219,7 @@ def test_ranges_of_sorted_numbers_have_similar_sizes(count, parts, disk):
     assert sum(sizes) == count and max(sizes) < 1.5 * count / parts + 2, sizes
 
 
-@pytest.mark.parametrize("memory", [16, 64])
+@pytest.mark.parametrize("memory", [16, pytest.param(64, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "words",
     [

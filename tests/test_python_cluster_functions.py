@@ -244,7 +244,7 @@ def test_an_exception_of_map_names_the_record(cluster, disk):
     assert_nothing_left(cluster, disk, ["numbers"])
 
 
-@pytest.mark.parametrize("name", ["reduce", "combine", "partition"])
+@pytest.mark.parametrize("name", ["reduce", "combine", pytest.param("partition", marks=pytest.mark.long)])
 def test_an_exception_of_another_function_names_the_key(cluster, disk, name):
     words_of(disk, 1000)
 
