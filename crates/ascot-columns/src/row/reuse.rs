@@ -49,8 +49,8 @@ impl ReusedBuffer {
         Bytes::from_owner(Lent { buffer, home: Arc::downgrade(&self.spare) }).into()
     }
 
-    /// The buffer, which has memory. It gets it as late as here: what the reader of the batches drops before it takes the
-    /// next one is there by now.
+    /// The buffer, with memory. It takes memory only when its first value comes: by then the reader of the batches has
+    /// dropped what it does not keep.
     fn filling(&mut self) -> &mut MutableBuffer {
         if self.buffer.capacity() == 0 {
             let spare = self.spare.lock().ok().and_then(|mut spare| spare.take());

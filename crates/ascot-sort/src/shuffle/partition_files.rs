@@ -38,8 +38,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// The log is read in blocks of this size: it grows with the chunks of the job.
 const LOG_BUFFER_BYTES: usize = 1 << 20;
-/// The device begins with each block of this size once it is full. A larger one leaves more for the sync, which waits:
-/// so much for each partition.
+/// Blocks of this size go to the device as soon as they are full. The last block of each partition is left for the sync,
+/// so larger blocks would make the sync longer.
 const WRITING_BYTES: u64 = 4 << 20;
 /// Length and checksum before an entry.
 const FRAME_BYTES: usize = 8;
@@ -64,7 +64,7 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    /// The device begins with the blocks that are full now, and were not when the file had `before` bytes.
+    /// Starts to write the blocks that became full since the file had `before` bytes.
     fn write_full_blocks(&self, before: u64) {
         let full = |bytes: u64| bytes - bytes % WRITING_BYTES;
         let (begun, end) = (full(before), full(self.bytes));
