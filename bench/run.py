@@ -17,7 +17,7 @@ PYTHON = BENCH / ".venv" / "bin" / "python"
 
 def main() -> int:
     """Sets up, moves into the environment, runs."""
-    asked_only = {"-h", "--help", "--needs"} & set(sys.argv[1:])
+    asked_only = {"-h", "--help", "--needs", "--page-only"} & set(sys.argv[1:])
     if not asked_only or not PYTHON.exists():
         done = subprocess.run([str(BENCH / "setup.sh"), *sys.argv[1:2]])
         if done.returncode:

@@ -142,6 +142,7 @@ def _add_seeks(commands: Any) -> None:
     add("--repeats", type=int, default=3, help="timed runs and replays of each (3)")
     add("--keep-free", type=_size, default=8 * GB, help="least space to leave on the disk (8GB)")
     add("--no-replay-here", action="store_true", help="replay on the virtual disk only")
+    add("--page-only", action="store_true", help="write the page of the result in --out again, and measure nothing")
     add("--dir", type=Path, default=BENCH / ".cache", help="where data, outputs, spills and traces go")
     add("--out", type=Path, help="where the result goes (bench/results/DATE-seeks)")
     add("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
@@ -293,25 +294,26 @@ def _traces(args: argparse.Namespace) -> int:
 
 
 def _seeks(args: argparse.Namespace) -> int:
+    out = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-seeks"
+    if not args.page_only:
+        _measure_seeks(args, out)
+    print(seeks_page.write(out))
+    return 0
+
+
+def _measure_seeks(args: argparse.Namespace, out: Path) -> None:
     args.dir.mkdir(parents=True, exist_ok=True)
     session = seeks.Session(
         seeks.Options(
-            ascot=str(args.ascot.resolve()), directory=args.dir.resolve(),
-            out=args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-seeks",
+            ascot=str(args.ascot.resolve()), directory=args.dir.resolve(), out=out,
             size=args.size, memory=args.memory or args.size // 8, repeats=args.repeats, threads=args.threads,
             kinds=args.kinds.split(","), programs=[name for name in args.programs.split(";") if name],
             keep_free=args.keep_free, replay_here=not args.no_replay_here,
         )
     )  # fmt: skip
-    result = session.run()
-    out = session.options.out
+    session.run()
     for name, page in session.pages().items():
         shutil.copy(page, out / f"{name}.html")
-    names = [f"{part}-{kind}" for kind in seeks.KINDS for part in seeks_page.PARTS]
-    page = seeks_page.markdown(result, [name for name in names if (out / f"{name}.html").exists()])
-    (out / "README.md").write_text(page)
-    print(page)
-    return 0
 
 
 def _moves(args: argparse.Namespace) -> int:
@@ -416,6 +418,8 @@ def main(argv: list[str] | None = None) -> int:
     }  # fmt: skip
     if getattr(args, "needs", False):
         return _sort(args)
+    if getattr(args, "page_only", False):
+        return _seeks(args)
     with guest_memory.kept() as would_go:
         if would_go:
             print("bench: free memory stays with this machine instead of going back to its host", flush=True)

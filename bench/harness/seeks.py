@@ -294,7 +294,7 @@ class Session:
         return done.stdout
 
     def pages(self) -> dict[str, Path]:
-        """Pages with a table and all seek charts side by side, for each part of the job and kind of data."""
+        """Pages with the seek charts side by side, for each part of the job and kind of data."""
         made = {}
         for kind, runs in self.result["runs"].items():
             for part in seeks_page.PARTS:
@@ -310,7 +310,5 @@ class Session:
         page = self.work / f"{part}-{kind}.html"
         words = ["--data", f"{self.options.size}b", "--on", str(self.profile)]
         self._ascot("trace", "compare", *map(str, traces), *words, "-o", str(page))
-        table = seeks_page.html_table(self.result["runs"][kind], part, self.options.size)
-        head, tail = page.read_text().split("<main>", 1)
-        page.write_text(self._neutral(f"{head}<main>{table}{tail}"))
+        page.write_text(self._neutral(page.read_text()))
         return page

@@ -92,7 +92,7 @@ def test_a_program_that_failed_keeps_its_reason_and_meets_no_claim() -> None:
     failed = {"version": "9", "errors": ["4M: out of memory"]}
     result = result_of("u64", Ascot=run_of(20, 10), STXXL=failed)
     assert [claim["holds"] for claim in seeks_page.claims(result)] == [False, False]
-    page = seeks_page.markdown(result, [])
+    page = seeks_page.markdown(result, {})
     assert "| STXXL | 9 | - | 4M: out of memory |" in page
 
 
@@ -107,8 +107,27 @@ def test_programs_stand_in_the_order_of_their_switches() -> None:
 def test_rates_of_the_phase_count_input_and_output() -> None:
     runs = {"Ascot": run_of(20, 10), "GNU sort": run_of(44, 8)}
     merge, whole = (seeks_page.row(runs, "GNU sort", part, 400) for part in ("phase", "whole"))
-    assert merge == "| GNU sort | 1.00 | 800 B | 5 | 8 | 0.8 | 100 B | 8 | - | - | 5 |"
-    assert whole == "| GNU sort | 1.00 | 800 B | 5 | 44 | 2.2 | 18 B | 4 | - | - | 5 |"
+    assert merge == "| GNU sort | 1.00 | 800 B | 5 | 8 | 0.8 | - | 100 B | 8 | - | - | - | 5 |"
+    assert whole == "| GNU sort | 1.00 | 800 B | 5 | 44 | 2.2 | - | 18 B | 4 | - | - | - | 5 |"
+
+
+def test_switches_are_compared_with_those_at_the_disk_too() -> None:
+    runs = {"Ascot": run_of(20, 10), "Ascot, at the disk": run_of(40, 25), "STXXL": run_of(60, 300)}
+    result = {"size": 400, "memory": 50, "threads": 2, "runs": {"u64": runs}}
+    (claim, _) = seeks_page.claims(result)
+    assert (claim["ratio"], claim["at_disk"], claim["holds"]) == (30.0, 12.0, True)
+    page = seeks_page.markdown(result, {})
+    assert "| the merge phase | 64-bit integers | STXXL | 30.0 | 20 | yes | 12.0 |" in page
+    assert "| STXXL | 1.00 | 800 B | 5 | 300 | 30.0 | 12.0 | 2 B |" in page
+
+
+def test_the_pieces_of_a_volume_file_are_shown() -> None:
+    runs = {"Ascot": run_of(20, 10)}
+    here = {"median_seconds": 0.0001, "extents": {"pieces": 1200, "physical_offset": 4096}}
+    runs["Ascot"]["phase"]["here"] = here
+    assert seeks_page.row(runs, "Ascot", "phase", 400).endswith("| 8 | 1,200 | 5 |")
+    here["extents"] = None
+    assert seeks_page.row(runs, "Ascot", "phase", 400).endswith("| 8 | - | 5 |")
 
 
 def test_a_page_has_the_table_before_its_charts() -> None:
@@ -116,7 +135,7 @@ def test_a_page_has_the_table_before_its_charts() -> None:
     runs["GNU sort"]["phase"]["here"] = {"median_seconds": 0.0001, "spread_seconds": 0.00005}
     table = seeks_page.html_table(runs, "phase", 400)
     assert table.index('row">Ascot<') < table.index('row">GNU sort<')
-    assert "<td>8 ± 4</td><td>5</td>" in table and table.count('<th scope="col">') == len(seeks_page.HEAD)
+    assert "<td>8 ± 4</td><td>-</td><td>5</td>" in table and table.count('<th scope="col">') == len(seeks_page.HEAD)
 
 
 def test_the_table_takes_no_name_of_the_page() -> None:
@@ -129,11 +148,46 @@ def test_the_table_takes_no_name_of_the_page() -> None:
     assert len(set(ids)) == len(ids) and not taken & set(ids)
 
 
-def test_programs_without_a_chart_are_named() -> None:
-    runs = {"Ascot": run_of(20, 10)}
-    runs["Ascot"]["phase"]["census"]["files"] = 1001
-    page = seeks_page.markdown(result_of("u64", **runs), ["whole-u64"])
-    assert "Ascot (1,001 files)" in page and "](whole-u64.html)" in page and "](phase-u64.html)" not in page
+def test_programs_without_a_chart_are_named_with_the_reason() -> None:
+    runs = {name: run_of(20, 10) for name in ("Ascot", "Polars", "Spark", "DuckDB", "Hadoop")}
+    runs["Polars"]["phase"]["census"]["files"] = 1001
+    del runs["DuckDB"]["phase"]
+    runs["DuckDB"]["no_phase"] = "all data stayed in memory"
+    runs["Hadoop"] = {"version": "9", "errors": ["no Java"]}
+    page = seeks_page.markdown(result_of("u64", **runs), {"phase-u64": ["Ascot"], "whole-u64": list(runs)[:4]})
+    merge, whole = page.split("### The whole job")
+    assert [line for line in merge.splitlines() if line.startswith("Without a chart")] == [
+        "Without a chart, because their files would be thinner than a pixel: Polars (1,001 files).",
+        "Without a chart, because their traces were not kept: Spark.",
+        "Without a chart, because they have no merge phase: DuckDB (all data stayed in memory).",
+        "Without a chart, because they did not sort the data: Hadoop.",
+    ]
+    assert whole.count("Without a chart") == 1 and "](whole-u64.html)" in whole
+    none = seeks_page.markdown(result_of("u64", **runs), {})
+    assert "](phase-u64.html)" not in none and none.count("The result has no page with these seek charts.") == 2
+
+
+CHART = '<canvas role="img" aria-label="Seek chart of {}.trace; the tables have its numbers"></canvas>'
+
+
+def test_a_page_is_written_again_from_the_result(tmp_path: Path) -> None:
+    runs = {"Ascot": run_of(20, 10), 'STXXL, a "b"': run_of(30, 300), "GNU sort": run_of(40, 30)}
+    result = {"size": 400, "memory": 50, "threads": 2, "runs": {"lines": runs}}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    shown = CHART.format("Ascot") + CHART.format("STXXL, a &quot;b&quot;")
+    old = '<main>\n<section id="sort-rates">old</section>\n<section>kept</section>'
+    (tmp_path / "phase-lines.html").write_text(f"{old}{shown}</main>")
+    page = seeks_page.write(tmp_path)
+    assert seeks_page.PREFACE in page and page == (tmp_path / "README.md").read_text()
+    merge = page.split("### The whole job")[0]
+    assert "](phase-lines.html)" in merge and "were not kept: GNU sort." in merge
+    (tmp_path / "preface.md").write_text("By hand,\nin *two* lines.\n")
+    page = seeks_page.write(tmp_path)
+    assert "side by side" in page and "\nBy hand,\nin *two* lines.\n\n| part |" in page
+    assert seeks_page.PREFACE not in page
+    html = (tmp_path / "phase-lines.html").read_text()
+    assert html.count('id="sort-rates"') == 1 and "old" not in html
+    assert "<section>kept</section>" in html and html.endswith(f"{shown}</main>")
 
 
 def test_requests_at_the_disk_have_rows(tmp_path: Path) -> None:
