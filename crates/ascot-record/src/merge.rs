@@ -1,7 +1,7 @@
 //! Merges sorted sources of records.
 //!
-//! A loser tree over the current records (heads) of the sources. It compares the u64 prefix of each head's key; keys
-//! themselves are read only if prefixes agree.
+//! A loser tree over the current records (heads) of the sources. It compares the [code](offset_value) of each head's
+//! key relative to the winner before; keys themselves are read only if codes agree.
 //!
 //! ```text
 //!              winner ──> emit, advance, replay its path to the root
@@ -22,12 +22,15 @@
 //! The order of sources that may not be sorted is checked on the way: each new head is compared with the one before it,
 //! whose key is at hand.
 
+mod offset_value;
+
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use crate::framing::Framing;
 use crate::order::{RecordOrder, prefix};
 use crate::prefetch::{RECORD_BYTES_MAX, prefetch_range};
+use offset_value::{Codes, common_len, shared_len};
 
 pub use crate::order::compare;
 
@@ -86,14 +89,14 @@ fn walk<F: Framing>(
     ControlFlow::Continue(())
 }
 
-/// The current record of one source: its key's prefix, complemented if the order is descending.
+/// The current record of one source: the code of its key relative to the key to which it lost, or to the last winner.
 #[derive(Clone, Copy, Debug)]
 struct Head {
-    prefix: u64,
+    code: u64,
     source: u32,
 }
 
-/// Prefix of an empty source. Real keys may have it too; such ties are decided like the others.
+/// Code of an empty source. Real keys may have it too; such ties are decided like the others.
 const EMPTY: u64 = u64::MAX;
 
 struct Tree<'c, 'a, 'o, F, O> {
@@ -105,12 +108,13 @@ struct Tree<'c, 'a, 'o, F, O> {
     leaves: usize,
     /// Keys of the heads if keys are computed, else empty.
     keys: Vec<Vec<u8>>,
-    /// Flips prefixes of descending orders.
-    flips: u64,
+    /// Prefixes of the keys of the heads.
+    prefixes: Vec<u64>,
+    codes: Codes,
     scratch: (Vec<u8>, Vec<u8>),
     /// Whether the order of the sources is checked.
     checked: bool,
-    /// Key of the head before the newest one, if keys are computed and checked.
+    /// Key of the last winner, if keys are computed.
     before: Vec<u8>,
 }
 
@@ -118,10 +122,22 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
     fn new(cursors: &'c mut [SliceCursor<'a, F>], order: &'o O) -> Self {
         let leaves = cursors.len().next_power_of_two();
         let keys = if order.computed() { vec![Vec::new(); cursors.len()] } else { Vec::new() };
-        let flips = if order.descending() { u64::MAX } else { 0 };
-        let losers = vec![Head { prefix: EMPTY, source: u32::MAX }; leaves];
+        let prefixes = vec![0; cursors.len()];
+        let codes = Codes::new(order.descending());
+        let losers = vec![Head { code: EMPTY, source: u32::MAX }; leaves];
         let scratch = Default::default();
-        Tree { cursors, order, losers, leaves, keys, flips, scratch, checked: false, before: Vec::new() }
+        Tree {
+            cursors,
+            order,
+            losers,
+            leaves,
+            keys,
+            prefixes,
+            codes,
+            scratch,
+            checked: false,
+            before: Vec::new(),
+        }
     }
 
     fn run(mut self, emit: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<Stop> {
@@ -131,7 +147,7 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
         while let Some(record) = self.cursors[winner.source as usize].current() {
             emit(record)?;
             let source = winner.source;
-            let head = self.advance(winner)?;
+            let head = self.advance(source)?;
             winner = self.replay(head);
             wins = if winner.source == source { wins + 1 } else { 0 };
             if wins == RUN_WINS {
@@ -142,21 +158,22 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
         ControlFlow::Continue(())
     }
 
-    /// Emits from the winner's source while its prefixes stay below all others.
+    /// Emits the winner, and goes on in its source as long as its codes stay below all others.
     fn follow(
         &mut self,
-        mut winner: Head,
+        winner: Head,
         emit: &mut impl FnMut(&[u8]) -> ControlFlow<Stop>,
     ) -> ControlFlow<Stop, Head> {
         let source = winner.source;
-        let runner_up = self.path(source).map(|node| self.losers[node].prefix).min().unwrap_or(EMPTY);
-        while winner.prefix < runner_up {
-            if let Some(record) = self.cursors[source as usize].current() {
-                emit(record)?;
+        let runner_up = self.path(source).map(|node| self.losers[node].code).min().unwrap_or(EMPTY);
+        while let Some(record) = self.cursors[source as usize].current() {
+            emit(record)?;
+            let head = self.advance(source)?;
+            if head.code >= runner_up {
+                return ControlFlow::Continue(self.replay(head));
             }
-            winner = self.advance(winner)?;
         }
-        ControlFlow::Continue(self.replay(winner))
+        ControlFlow::Continue(self.replay(Head { code: EMPTY, source }))
     }
 
     /// The nodes from a source's leaf to the root.
@@ -165,51 +182,59 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
         std::iter::successors(Some(leaf / 2), |node| Some(node / 2)).take_while(|node| *node > 0)
     }
 
-    /// Advances the source of `last`, its head, and returns its new head.
+    /// Advances a source, whose head has won, and returns its new head.
     #[inline]
-    fn advance(&mut self, last: Head) -> ControlFlow<Stop, Head> {
-        let cursor = &mut self.cursors[last.source as usize];
-        let record = cursor.current();
+    fn advance(&mut self, source: u32) -> ControlFlow<Stop, Head> {
+        let at = source as usize;
+        let cursor = &mut self.cursors[at];
+        let before = cursor.current().unwrap_or_default();
         cursor.advance();
         cursor.prefetch();
-        if !self.checked {
-            return ControlFlow::Continue(self.head(last.source));
-        }
-        if let Some(key) = self.keys.get_mut(last.source as usize) {
-            std::mem::swap(key, &mut self.before);
-        }
-        let head = self.head(last.source);
-        if head.prefix > last.prefix || !self.unordered(last, record, head) {
-            return ControlFlow::Continue(head);
-        }
-        ControlFlow::Break(Stop::Unordered)
-    }
-
-    /// Whether the key of `head` belongs before that of `record`, whose head was `last`, in the same source; the prefix
-    /// does not say the opposite.
-    fn unordered(&mut self, last: Head, record: Option<&[u8]>, head: Head) -> bool {
-        let at = head.source as usize;
-        let (Some(before), Some(after)) = (record, self.cursors[at].current()) else { return false };
-        if head.prefix < last.prefix {
-            return true;
-        }
-        let by_key = if self.order.computed() {
-            self.before.cmp(&self.keys[at])
-        } else {
-            let (scratch_a, scratch_b) = &mut self.scratch;
-            self.order.key(before, scratch_a).cmp(self.order.key(after, scratch_b))
+        let Some(record) = cursor.current() else {
+            return ControlFlow::Continue(Head { code: EMPTY, source });
         };
-        if self.flips == 0 { by_key.is_gt() } else { by_key.is_lt() }
+        let key = match self.keys.get_mut(at) {
+            None => self.order.key(record, &mut self.scratch.0),
+            Some(key) => {
+                std::mem::swap(key, &mut self.before);
+                self.order.key(record, key)
+            }
+        };
+        let prefix = prefix(key);
+        let base_prefix = std::mem::replace(&mut self.prefixes[at], prefix);
+        let code = self.codes.of_prefix(prefix, base_prefix);
+        if let Some(code) = code
+            && !(self.checked && self.order.descending() == (prefix > base_prefix))
+        {
+            return ControlFlow::Continue(Head { code, source });
+        }
+        self.advance_by_key(source, before, record)
     }
 
-    #[inline]
+    /// The new head of a source, whose key is not known to differ from that of the record `before` in its first block.
+    #[cold]
+    fn advance_by_key(&mut self, source: u32, before: &[u8], record: &[u8]) -> ControlFlow<Stop, Head> {
+        let (before, key) = match self.keys.get(source as usize) {
+            None => {
+                (self.order.key(before, &mut self.scratch.0), self.order.key(record, &mut self.scratch.1))
+            }
+            Some(key) => (self.before.as_slice(), key.as_slice()),
+        };
+        if self.checked && if self.order.descending() { before < key } else { before > key } {
+            return ControlFlow::Break(Stop::Unordered);
+        }
+        ControlFlow::Continue(Head { code: self.codes.after(before, key), source })
+    }
+
+    /// The first head of a source.
     fn head(&mut self, source: u32) -> Head {
         let at = source as usize;
         let Some(record) = self.cursors.get(at).and_then(SliceCursor::current) else {
-            return Head { prefix: EMPTY, source };
+            return Head { code: EMPTY, source };
         };
-        let scratch = if self.order.computed() { &mut self.keys[at] } else { &mut self.scratch.0 };
-        Head { prefix: prefix(self.order.key(record, scratch)) ^ self.flips, source }
+        let scratch = self.keys.get_mut(at).unwrap_or(&mut self.scratch.0);
+        self.prefixes[at] = prefix(self.order.key(record, scratch));
+        Head { code: self.codes.first(self.prefixes[at]), source }
     }
 
     /// Fills the subtree under `node`; returns its winner.
@@ -219,7 +244,11 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
         }
         let left = self.play_all(2 * node);
         let right = self.play_all(2 * node + 1);
-        let (winner, loser) = if self.precedes(left, right) { (left, right) } else { (right, left) };
+        let (winner, loser) = match left.code.cmp(&right.code) {
+            Ordering::Less => (left, right),
+            Ordering::Equal => self.decide(left, right),
+            Ordering::Greater => (right, left),
+        };
         self.losers[node] = loser;
         winner
     }
@@ -230,53 +259,47 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
         let mut node = (self.leaves + head.source as usize) / 2;
         while node > 0 {
             let other = self.losers[node];
-            if other.prefix == head.prefix {
-                if !self.tie_precedes(head, other) {
-                    self.losers[node] = head;
-                    head = other;
-                }
+            if other.code == head.code {
+                (head, self.losers[node]) = self.decide(head, other);
             } else {
                 // Branch-free: which of the two is less cannot be predicted.
-                let swap = u64::from(other.prefix < head.prefix).wrapping_neg();
-                let prefixes = (other.prefix ^ head.prefix) & swap;
+                let swap = u64::from(other.code < head.code).wrapping_neg();
+                let codes = (other.code ^ head.code) & swap;
                 let sources = (other.source ^ head.source) & swap as u32;
-                self.losers[node] = Head { prefix: other.prefix ^ prefixes, source: other.source ^ sources };
-                head = Head { prefix: head.prefix ^ prefixes, source: head.source ^ sources };
+                self.losers[node] = Head { code: other.code ^ codes, source: other.source ^ sources };
+                head = Head { code: head.code ^ codes, source: head.source ^ sources };
             }
             node /= 2;
         }
         head
     }
 
-    fn precedes(&mut self, a: Head, b: Head) -> bool {
-        match a.prefix.cmp(&b.prefix) {
-            Ordering::Less => true,
-            Ordering::Greater => false,
-            Ordering::Equal => self.tie_precedes(a, b),
-        }
-    }
-
-    /// Whether `a` comes before `b`, given equal prefixes.
+    /// The winner and the loser of two heads with equal codes. The loser's code becomes relative to the winner.
     #[cold]
     #[inline(never)]
-    fn tie_precedes(&mut self, a: Head, b: Head) -> bool {
-        let at = a.source as usize;
-        let bt = b.source as usize;
+    fn decide(&mut self, a: Head, b: Head) -> (Head, Head) {
+        let (at, bt) = (a.source as usize, b.source as usize);
         let current = |at: usize| self.cursors.get(at).and_then(SliceCursor::current);
         let (record_a, record_b) = match (current(at), current(bt)) {
             (Some(record_a), Some(record_b)) => (record_a, record_b),
-            (Some(_), None) => return true,
-            (None, Some(_)) => return false,
-            (None, None) => return at < bt,
+            (None, Some(_)) => return (b, a),
+            _ => return (a, b),
         };
-        let by_key = if self.order.computed() {
-            self.keys[at].cmp(&self.keys[bt])
+        let (key_a, key_b) = if self.order.computed() {
+            (self.keys[at].as_slice(), self.keys[bt].as_slice())
         } else {
             let (scratch_a, scratch_b) = &mut self.scratch;
-            self.order.key(record_a, scratch_a).cmp(self.order.key(record_b, scratch_b))
+            (self.order.key(record_a, scratch_a), self.order.key(record_b, scratch_b))
         };
-        let by_key = if self.flips == 0 { by_key } else { by_key.reverse() };
-        by_key.then_with(|| self.order.last_resort(record_a, record_b)).then(at.cmp(&bt)) == Ordering::Less
+        let common = common_len(key_a, key_b, shared_len(a.code));
+        let by_key = key_a[common..].cmp(&key_b[common..]);
+        let by_key = if self.order.descending() { by_key.reverse() } else { by_key };
+        let order = by_key.then_with(|| self.order.last_resort(record_a, record_b)).then(at.cmp(&bt));
+        if order.is_lt() {
+            (a, Head { code: self.codes.from(key_b, common, key_a), ..b })
+        } else {
+            (b, Head { code: self.codes.from(key_a, common, key_b), ..a })
+        }
     }
 }
 

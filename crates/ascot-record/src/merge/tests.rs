@@ -120,6 +120,30 @@ proptest! {
     }
 }
 
+/// Records of 40 bytes whose keys have few different blocks, and blocks of zeros: their codes often agree.
+fn alike() -> impl Strategy<Value = Vec<u8>> {
+    let block = prop_oneof![Just(*b"\0\0\0\0"), Just(*b"aaaa"), Just(*b"aa\0\0"), Just(*b"\xff\xff\xff\xff")];
+    proptest::collection::vec(block, 10).prop_map(|blocks| blocks.concat())
+}
+
+proptest! {
+    #[test]
+    fn keys_with_common_heads(
+        sources in proptest::collection::vec(proptest::collection::vec((alike(), 0usize..9), 0..30), 0..9),
+        descending: bool,
+        stop in 1usize..50,
+    ) {
+        let framing = FixedFraming(44);
+        let record = |(tail, from): (Vec<u8>, usize)| {
+            [&[b'a'; 40][..4 * from], &tail[4 * from..], &(from as u32).to_be_bytes()].concat()
+        };
+        let sources: Vec<Vec<Vec<u8>>> =
+            sources.into_iter().map(|source| source.into_iter().map(record).collect()).collect();
+        check(framing, &RangeOrder::new(framing, 0..40, descending, LastResort::None), sources.clone(), stop);
+        check(framing, &RangeOrder::new(framing, 3..31, descending, LastResort::Bytes), sources, stop);
+    }
+}
+
 /// Merges `sources` as they are; the merge stops before the first record that is out of order by its key.
 fn check_unsorted<O: RecordOrder>(order: &O, sources: &[Vec<Vec<u8>>]) {
     let key = |record: &Vec<u8>| order.key(record, &mut Vec::new()).to_vec();
