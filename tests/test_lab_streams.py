@@ -85,7 +85,6 @@ def shown(page):
     return Elements(done.stdout)
 
 
-@pytest.mark.alone
 def test_the_quick_study_ends_in_a_page_with_every_table_and_figure(disk):
     out = disk / "results"
     since = time.monotonic()

@@ -39,8 +39,8 @@ def simulated(step, *flags):
     return json.loads(run("simulate", *map(str, words), *sizes, "--json", *flags).stdout)["switches"]
 
 
-SHAPES = [(4, 16, "8MiB"), (16, 4, "32MiB"), (3, 5, "8MiB"), (12, 12, "8MiB")]
-MORE_SHAPES = [(8, 8, "8MiB"), (16, 4, "8MiB"), (7, 2, "8MiB"), (12, 12, "32MiB")]
+SHAPES = [(4, 16, "8MiB"), (12, 12, "8MiB")]
+MORE_SHAPES = [(16, 4, "32MiB"), (3, 5, "8MiB"), (8, 8, "8MiB"), (16, 4, "8MiB"), (7, 2, "8MiB"), (12, 12, "32MiB")]
 SHAPES += [pytest.param(*shape, marks=pytest.mark.long) for shape in MORE_SHAPES]
 
 
