@@ -104,6 +104,23 @@ impl Noise {
     }
 }
 
+/// Lines of a log: times of one day with microseconds, in no order, and words.
+fn log_lines(noise: &mut Noise, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 200);
+    while bytes.len() < len {
+        let at = noise.next() % 86_400_000_000;
+        let (second, micros) = (at / 1_000_000, at % 1_000_000);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let host = noise.next() % 40;
+        let item = noise.next() % 100_000;
+        let line = format!(
+            "2026-11-26T{hour:02}:{minute:02}:{second:02}.{micros:06}Z host-{host:02} web[311]: GET /items/{item} 200\n"
+        );
+        bytes.extend_from_slice(line.as_bytes());
+    }
+    huge(&bytes)
+}
+
 fn starts_of<F: Framing>(framing: &F, bytes: &[u8]) -> Vec<u32> {
     let mut starts = vec![0; bytes.len()];
     let found = framing.frame(bytes, &mut starts);
@@ -188,6 +205,9 @@ fn pieces(bench: &Bench) {
     let urls = noise.lines(16 << 20, "https://example.org/shared/");
     piece(bench, "lines with a common head", LINES, &by_line, &urls);
     piece(bench, "lines", LINES, &by_line, &noise.lines(1 << 20, ""));
+    for len in [1 << 20, 4 << 20, 16 << 20] {
+        piece(bench, "lines of a log", LINES, &by_line, &log_lines(noise, len));
+    }
     let starts = &mut vec![0; 1 << 20];
     bench.rate(
         "frame lines",
@@ -269,10 +289,14 @@ fn merges_of_lines(bench: &Bench) {
     let noise = &mut Noise(5);
     let order = RangeOrder::whole(LINES, false);
     let mut block = Vec::with_capacity(1 << 20);
-    for (name, head) in [("lines", ""), ("lines with a common head", "https://example.org/shared/")] {
+    for name in ["lines", "lines with a common head", "lines of a log"] {
         let runs: Vec<Vec<u8>> = (0..16)
             .map(|_| {
-                let bytes = noise.lines(2 << 20, head);
+                let bytes = match name {
+                    "lines" => noise.lines(2 << 20, ""),
+                    "lines of a log" => log_lines(noise, 2 << 20),
+                    _ => noise.lines(2 << 20, "https://example.org/shared/"),
+                };
                 let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
                 lines.sort_unstable();
                 huge(&lines.concat())
