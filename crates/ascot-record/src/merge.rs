@@ -1,6 +1,6 @@
 //! Merges sorted sources of records.
 //!
-//! A loser tree over the current records (heads) of the sources. It compares the [code](offset_value) of each head's
+//! A loser tree over the current records (heads) of the sources. It compares the code (`offset_value`) of each head's
 //! key relative to the winner before; keys themselves are read only if codes agree.
 //!
 //! ```text
