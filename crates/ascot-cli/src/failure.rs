@@ -179,7 +179,8 @@ pub fn from_parser(error: &clap::Error, name: &str, words: &[OsString], command:
             Failure::usage(format!("there is no command {invalid}"), advice("commands: "))
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Failure::usage("no command given", format!("ascot sort sorts; {screen}"))
+            let first = if name == "ascot" { "ascot sort sorts; " } else { "commands: " };
+            Failure::usage("no command given", format!("{first}{screen}"))
         }
         ErrorKind::InvalidValue => {
             let value = text(ContextKind::InvalidValue).unwrap_or_default();
@@ -192,6 +193,11 @@ pub fn from_parser(error: &clap::Error, name: &str, words: &[OsString], command:
                 ),
                 _ => Failure::usage(first_line(error), screen),
             }
+        }
+        ErrorKind::TooManyValues => {
+            let flag = invalid.split([' ', '=']).next().unwrap_or_default();
+            let value = text(ContextKind::InvalidValue).unwrap_or_default();
+            Failure::usage(format!("{flag} takes no value, and got '{value}'"), screen)
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = invalid.trim_matches(['<', '>']).replace(" or ", " and ");
@@ -358,6 +364,12 @@ mod tests {
         assert!(text.ends_with("write one of: --random-sort, --random-source"), "{text}");
         let text = complaint("ascot sort --unlike");
         assert!(text.contains("there is no flag --unlike"), "{text}");
+    }
+
+    #[test]
+    fn a_flag_without_values_says_so() {
+        let text = complaint("ascot probe --json=3 .");
+        assert!(text.starts_with("--json takes no value, and got '3'\n"), "{text}");
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn text(census: &Census, listed: usize) -> String {
     let _ = writeln!(
         text,
         "  programs {}, {}, {}, at most {} of live data",
-        units::plural(census.processes, "process").replace("processs", "processes"),
+        units::plural_form(census.processes, "process", "processes"),
         units::plural(counts.opens, "open"),
         units::plural(census.files, "file"),
         units::bytes(census.peak_live_bytes)
@@ -166,7 +166,7 @@ fn text(census: &Census, listed: usize) -> String {
     }
     let _ = writeln!(
         text,
-        "  switches {}, each before a run of {} in the mean; attempted by seeks: {}",
+        "  switches {}, each before a run of {} on average; attempted by seeks: {}",
         units::count(counts.runs),
         units::bytes(counts.mean_run_bytes),
         units::count(counts.attempts)

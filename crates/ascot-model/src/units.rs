@@ -92,7 +92,12 @@ pub fn count(value: u64) -> String {
 
 /// `1 run`, `9 runs`: a count with its noun.
 pub fn plural(value: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(value), if value == 1 { "" } else { "s" })
+    plural_form(value, noun, &format!("{noun}s"))
+}
+
+/// `1 process`, `9 processes`: a count with its noun, of which both forms are given.
+pub fn plural_form(value: u64, one: &str, several: &str) -> String {
+    format!("{} {}", count(value), if value == 1 { one } else { several })
 }
 
 /// Text for a page of HTML: letters that HTML gives a meaning are escaped.
@@ -173,5 +178,7 @@ mod tests {
         assert_eq!(count(80_000_000), "80,000,000");
         assert_eq!(plural(1, "run"), "1 run");
         assert_eq!(plural(1234, "run"), "1,234 runs");
+        assert_eq!(plural_form(1, "process", "processes"), "1 process");
+        assert_eq!(plural_form(1234, "process", "processes"), "1,234 processes");
     }
 }

@@ -41,7 +41,7 @@ impl TracedBowtie {
 /// The buckets of a bowtie at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
-    /// Nanoseconds since the begin of the recording.
+    /// Nanoseconds since the beginning of the recording.
     pub time_ns: u64,
     /// The bowtie, an index.
     pub bowtie: u32,

@@ -1,7 +1,7 @@
 //! The census of a trace: what a program asked of its files, and in how many runs.
 //!
 //! A *run* is a sequence of requests of which each begins where the previous request of the trace ended: in the same
-//! file, at the next byte, whichever process or descriptor made it, reading or writing. A *switch* is the begin of a
+//! file, at the next byte, whichever process or descriptor made it, reading or writing. A *switch* is the beginning of a
 //! run. An *attempt* is a call that moved the position of a descriptor, or a request at an offset at which its
 //! descriptor did not stand; not every attempt ends a run (Stella and Loguinov, sections VI.C and VII.A).
 //!
@@ -49,7 +49,7 @@ pub struct Counts {
     pub attempts: u64,
     /// Runs, each of which begins with a switch.
     pub runs: u64,
-    /// Bytes of a run in the mean, rounded down; 0 without runs.
+    /// Bytes of a run on average, rounded down; 0 without runs.
     pub mean_run_bytes: u64,
     /// The distribution of the lengths of runs, shortest first.
     pub run_lengths: Vec<RunLengths>,
@@ -76,7 +76,7 @@ pub struct Census {
     pub command: String,
     /// The tool that observed it.
     pub source: String,
-    /// From the first event to the start of the last, seconds in nanoseconds.
+    /// From the first event to the start of the last, nanoseconds.
     pub duration_ns: u64,
     /// Processes with events.
     pub processes: u64,

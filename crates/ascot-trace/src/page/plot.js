@@ -428,7 +428,7 @@ class Chart {
       ? `Time ${timeText(view.x0)} to ${timeText(view.x1)} of ${timeText(data.duration_ns)}`
       : `Requests ${numbers.format(Math.min(first + 1, end))} to ${numbers.format(end)}`;
     const column = byTime
-      ? `${plural(+(requests / plot.width).toPrecision(3), 'request')} in the mean`
+      ? `${plural(+(requests / plot.width).toPrecision(3), 'request')} on average`
       : `${plural(Math.max(1, Math.ceil((view.x1 - view.x0) / plot.width)), 'request')} at most`;
     this.state.textContent = `${range}: ${numbers.format(requests)} of ${plural(data.requests, 'request')}, ` +
       `${plural(runs, 'run')}, at whatever offset. A column of pixels stands for ${column}.`;
