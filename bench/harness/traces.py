@@ -214,6 +214,8 @@ def markdown(result: dict[str, Any]) -> str:
              seconds["open"] < OPEN_S),
     ]  # fmt: skip
     alone, recorded = (record["medians"][name] for name in ("alone", "recorded"))
+    times = zip(record["seconds"]["recorded"], record["seconds"]["alone"], strict=True)
+    pairs = ", ".join(f"{recorded / alone:.1f}" for recorded, alone in times)
     before, after = result["load"]
     thread = statistics.median(opened["thread_seconds"])
     us = {name: f"{seconds * 1e6:.1f} us" for name, seconds in cost.items()}
@@ -228,7 +230,8 @@ def markdown(result: dict[str, Any]) -> str:
         *rows,
         "",
         f"GNU sort takes {alone:.1f} s alone and {recorded:.1f} s recorded; the log has {record['calls']:,} lines.",
-        "The ratio is the median of those of pairs, of which each has both in turn. It includes the conversion.",
+        f"The ratio is the median of those of pairs, of which each has both in turn: {pairs}. It includes the",
+        "conversion.",
         "",
         "strace stops the program at the beginning and at the end of each call, so the cost of a stop decides.",
         f"A read or write of 512 bytes takes {us['alone']} alone, {us['strace']} under a strace that writes nothing,",
