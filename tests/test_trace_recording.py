@@ -8,6 +8,7 @@ import pty
 import shlex
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -96,6 +97,94 @@ def test_asynchronous_requests_are_announced(disk):
     _, done = record(disk, *python(code))
     assert "strace does not see" in done.stderr and "--block" in done.stderr
     assert "does not see" not in record(disk, "true")[1].stderr
+
+
+def test_writes_through_maps_are_announced(disk):
+    code = "import mmap; f = open('a', 'wb+'); f.truncate(8192); m = mmap.mmap(f.fileno(), 8192{}); m[0] = 1"
+    _, done = record(disk, *python(code.format("")))
+    assert f"maps files to write to them ({disk}/a)" in done.stderr and "--block" in done.stderr
+    _, done = record(disk, *python(code.format(", mmap.MAP_PRIVATE")))
+    assert "maps files" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to change the root directory")
+def test_another_root_directory_is_announced(disk):
+    _, done = record(disk, *python("import os; os.chroot('.')"))
+    assert "changed its root directory" in done.stderr
+
+
+def test_rights_that_no_traced_program_gets_are_announced(disk):
+    program = disk / "special"
+    shutil.copy(shutil.which("true"), program)
+    try:
+        os.chown(program, 1, 1)
+    except PermissionError:
+        pytest.skip("needs root to make a program of another user")
+    program.chmod(0o4755)
+    told = f"{program}: a traced program does not get the rights of its owner (setuid); run it as that user: "
+    told += "sudo -u '#1' ascot trace record ...\n"
+    for command in ([program], ["sh", "-c", "./special; ./special; true"], ["sh", "-c", "exec ./special"]):
+        assert record(disk, *command)[1].stderr.count(told) == 1
+    program.chmod(0o755)
+    assert "rights" not in record(disk, "sh", "-c", "./special; true")[1].stderr
+
+
+def test_a_strace_that_is_too_old_is_named(disk):
+    tools = disk / "tools"
+    tools.mkdir()
+    (tools / "strace").write_text("#!/bin/sh\necho 'strace -- version 5.4'\n")
+    (tools / "strace").chmod(0o755)
+    words = ["trace", "record", "-o", disk / "run.trace", "--", "touch", disk / "ran"]
+    done = run(*words, env=clean_environment(PATH=f"{tools}:{os.environ['PATH']}"), expect=2)
+    assert "strace 5.9 or newer is needed; this is 5.4\n" in done.stderr and "strace.io" in done.stderr
+    assert os.listdir(disk) == ["tools"]
+
+
+OF_32_BITS = """
+static int call(int number, int a, int b, int c, int d) {
+    int result;
+    asm volatile("int $0x80" : "=a"(result) : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d), "D"(0) : "memory");
+    return result;
+}
+void _start(void) {
+    long long at;
+    char bytes[8];
+    int file = call(5, (int)"a", 0102, 0644, 0);     /* open */
+    call(4, file, (int)"0123456789", 10, 0);         /* write */
+    call(140, file, 0, 4, (int)&at);                 /* _llseek */
+    call(3, call(221, file, 0, 9, 0), (int)bytes, 3, 0); /* read, fcntl64 */
+    call(194, file, 5, 0, 0);                        /* ftruncate64 */
+    call(193, (int)"a", 2, 0, 0);                    /* truncate64 */
+    call(1, 0, 0, 0, 0);                             /* exit */
+}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("cc"), reason="needs a compiler of x86-64")
+def test_programs_of_32_bits_are_recorded(disk):
+    (disk / "small.c").write_text(OF_32_BITS)
+    flags = ["-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie", "-fno-stack-protector"]
+    made = subprocess.run(["cc", *flags, "-o", "small", "small.c"], cwd=disk, capture_output=True)
+    if made.returncode or subprocess.run(["./small"], cwd=disk).returncode:
+        pytest.skip("makes or runs no programs of 32 bits")
+    (disk / "a").unlink()
+    trace, _ = record(disk, "./small")
+    assert [event for event in events(trace, disk) if event[1] not in ("open", "close")] == [
+        ("a", "write", 0, 10), ("a", "seek", 4, 0), ("a", "read", 4, 3), ("a", "resize", 5, 0), ("a", "resize", 2, 0),
+    ]  # fmt: skip
+
+
+def test_a_replay_in_memory_says_so(disk):
+    trace, _ = record(disk, "true")
+    done = run("trace", "replay", trace, "--on", "/proc", expect=2)
+    assert "/proc: no files can be made here" in done.stderr
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    if not any(mount[1:3] == ["/dev/shm", "tmpfs"] for mount in mounts):
+        pytest.skip("/dev/shm is no tmpfs")
+    done = run("trace", "replay", trace, "--on", "/dev/shm", expect=None)
+    if "does not allow direct access" in done.stderr:
+        pytest.skip("a tmpfs of Linux before 6.6")
+    assert "the volume file is in memory (tmpfs)" in done.stderr and done.returncode == 0
 
 
 def test_a_range_without_events_leaves_the_trace_before(disk):

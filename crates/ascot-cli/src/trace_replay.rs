@@ -148,3 +148,33 @@ fn relation(before: u64, after: u64) -> String {
     let percent = (after as f64 / before.max(1) as f64 - 1.0) * 100.0;
     format!("{:.1}% {}", percent.abs(), if percent < 0.0 { "less" } else { "more" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_are_shown_with_their_spread() {
+        let once = DiskReplay {
+            directory: "/data".to_owned(),
+            seconds: vec![2.0],
+            median_seconds: 2.0,
+            spread_seconds: 0.0,
+            bytes_per_s: 5e6,
+            extents: None,
+            notices: Vec::new(),
+            volume_bytes: 10_000_000,
+            live_bytes: 10_000_000,
+            files: 1,
+            pieces: 1,
+            rounding: Rounding::default(),
+        };
+        assert!(!disk_text(&once).contains('±'));
+        let seconds = vec![2.5, 2.0, 1.75];
+        let text = disk_text(&DiskReplay { seconds, spread_seconds: 0.375, ..once });
+        assert!(
+            text.contains("in /data in 2.00 s") && text.contains("median of 3 repetitions, ± 0.375 s\n"),
+            "{text}"
+        );
+    }
+}

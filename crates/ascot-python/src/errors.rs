@@ -452,9 +452,9 @@ fn of_trace<'py>(py: Python<'py>, error: &TraceError) -> PyResult<Exception<'py>
         TraceError::Damaged { path, offset, .. } => {
             class("Damaged").with("file", path)?.with("offset", *offset)
         }
-        TraceError::NotATrace { path } | TraceError::Version { path, .. } => {
-            class("SchemaMismatch").with("file", path)
-        }
+        TraceError::NotATrace { path }
+        | TraceError::TraceIsDirectory { path }
+        | TraceError::Version { path, .. } => class("SchemaMismatch").with("file", path),
         _ => Ok(class("AscotError")),
     }
 }

@@ -23,8 +23,18 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
+    /// The trace is a directory.
+    #[error("{}: this is a directory, not a trace\n  name a file that ascot trace record or --trace made", path.display())]
+    TraceIsDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The trace has another version.
-    #[error("{}: the trace has version {found}; this program reads versions up to {known}", path.display())]
+    #[error(
+        "{}: the trace has version {found}, and this ascot reads versions up to {known}\n  a newer ascot made it: update \
+         this one",
+        path.display()
+    )]
     Version {
         /// The file.
         path: PathBuf,
@@ -96,6 +106,18 @@ pub enum TraceError {
     NoStrace {
         /// The system's error.
         source: io::Error,
+    },
+    /// strace lacks options of a recording.
+    #[error(
+        "strace {}.{} or newer is needed; this is {found}\n  install a newer one, so that PATH finds it first: \
+         https://strace.io",
+        needed.0, needed.1
+    )]
+    OldStrace {
+        /// Its version.
+        found: String,
+        /// The oldest version with all options.
+        needed: (u32, u32),
     },
     /// strace ended without having seen a call.
     #[error(
@@ -214,7 +236,7 @@ pub enum TraceError {
     #[error(
         "not enough space on the volume of {}: the files of the trace need {}, {} are free\n  name a larger volume, or cut \
          a phase out of the trace; nothing was written",
-        path.display(), units::memory(*needed), units::memory(*free)
+        path.display(), units::bytes(*needed), units::bytes(*free)
     )]
     VolumeTooSmall {
         /// The directory.
@@ -223,6 +245,15 @@ pub enum TraceError {
         needed: u64,
         /// Bytes free.
         free: u64,
+    },
+    /// Files cannot be made in a directory of the kernel.
+    #[error(
+        "{}: no files can be made here: this file system has no space for data\n  name a directory on a disk",
+        path.display()
+    )]
+    NoSpaceForData {
+        /// The directory.
+        path: PathBuf,
     },
     /// Without direct access, the page cache would be measured.
     #[error(

@@ -4,6 +4,7 @@
 //!   record       runs a program under strace, and converts its log to a trace
 //!   log_space    space for its log, allocated ahead
 //!   own_file     a recording replaces no file of its program
+//!   rights       rights that a traced program does not get
 //!   block/       records what the disk sees, by the kernel's block tracepoints
 //!   strace/      the log: its lines, and the files, descriptors and positions behind them
 //!   job          the requests of a job of Ascot itself, from its ledger
@@ -51,6 +52,7 @@ pub mod page;
 mod ranges;
 pub mod record;
 pub mod replay;
+mod rights;
 pub mod strace;
 #[cfg(test)]
 mod tests;

@@ -16,12 +16,12 @@
 //! Invariants: the program has the input, the outputs and the descriptors of its caller. The trace is written whatever
 //! the exit status of the program is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -42,7 +42,8 @@ use crate::log_space::LogSpace;
 use crate::output::is_standard_output;
 use crate::own_file;
 use crate::ranges::RangeSet;
-use crate::strace::{self, CALLS, Inherited, Resolved, SIGNALS, Start};
+use crate::rights::privileges_lost;
+use crate::strace::{self, CALLS, Inherited, Resolved, SIGNALS, Start, Unseen};
 
 /// Pause between two looks at the program.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -93,14 +94,13 @@ pub fn record(
     gives_up: &dyn Fn(&TraceError),
 ) -> Result<Recorded, TraceError> {
     let named = request.command.first().cloned().unwrap_or_default();
-    let program = find(&named)?;
+    find(&named)?;
     if request.keep_log && is_standard_output(&request.output) {
         return Err(TraceError::LogWithoutName);
     }
     own_file::refuse_named(&request.command, &request.output)?;
-    let source = version()?;
+    let source = strace::version::installed()?;
     AtomicOutput::check_directory(&request.output)?;
-    let mut notices: Vec<String> = privileges_lost(&program).into_iter().collect();
     let log = log_file(&request.output)?;
     let start = Start {
         directory: std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default(),
@@ -133,6 +133,8 @@ pub fn record(
         Ok(converted) => converted,
         Err(error) => return Err(with_log(error, log, &request.output)),
     };
+    let programs = converted.programs.iter().map(|path| Path::new(OsStr::from_bytes(path)));
+    let mut notices: Vec<String> = programs.filter_map(privileges_lost).collect();
     notices.extend(converted.notices());
     let log = if request.keep_log { Some(keep(log, &request.output)?) } else { None };
     let Converted { events, files, trace_bytes, recording, .. } = converted;
@@ -224,10 +226,7 @@ fn block_remarks(recorded: &block::BlockRecorded) -> Vec<String> {
     if recorded.alive > 0 {
         remarks.push(format!(
             "{} of the program still ran at the end of the recording, which has none of their later requests",
-            match recorded.alive {
-                1 => "1 process".to_owned(),
-                alive => format!("{} processes", units::count(alive)),
-            }
+            units::plural_form(recorded.alive, "process", "processes")
         ));
     }
     if recorded.without_extents > 0 {
@@ -248,19 +247,16 @@ pub struct Converted {
     /// Bytes of the trace.
     pub trace_bytes: u64,
     recording: Recording,
-    /// Whether a program makes requests that the log does not show.
-    asynchronous: bool,
+    /// The files of all programs that ran.
+    programs: BTreeSet<Vec<u8>>,
+    unseen: Unseen,
 }
 
 impl Converted {
     /// Remarks for the user.
     pub fn notices(&self) -> Vec<String> {
         let mut remarks = self.recording.remarks();
-        if self.asynchronous {
-            let text = "the program uses io_uring or the kernel's asynchronous I/O, whose requests strace does not see; \
-                        --block records them";
-            remarks.push(text.to_owned());
-        }
+        remarks.extend(self.unseen.remarks());
         remarks
     }
 }
@@ -334,7 +330,8 @@ fn finish(written: Written, resolved: Resolved, labels: &Recording) -> Result<Co
     let events = written.writer.event_count();
     let files = written.seen.iter().filter(|seen| **seen).count() as u64;
     let trace_bytes = written.writer.finish(&resolved.files, &resolved.processes, &recording)?;
-    Ok(Converted { events, files, trace_bytes, recording, asynchronous: resolved.asynchronous })
+    let Resolved { programs, unseen, .. } = resolved;
+    Ok(Converted { events, files, trace_bytes, recording, programs, unseen })
 }
 
 /// Converts a log without the events of some files.
@@ -453,14 +450,6 @@ fn traced_by(tracer: u32) -> Vec<i32> {
     numbers.filter(is_traced).collect()
 }
 
-/// The first line of `strace --version`.
-fn version() -> Result<Vec<u8>, TraceError> {
-    let shown =
-        Command::new("strace").arg("--version").output().map_err(|source| TraceError::NoStrace { source })?;
-    let line = shown.stdout.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(line).replace("-- version ", "").into_bytes())
-}
-
 /// The file of a program, as the system finds it.
 fn find(program: &OsStr) -> Result<PathBuf, TraceError> {
     let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
@@ -481,26 +470,6 @@ fn find(program: &OsStr) -> Result<PathBuf, TraceError> {
         Some(path) => Err(TraceError::NotExecutable { path }),
         None => Err(TraceError::NoProgram { program }),
     }
-}
-
-/// A remark on a program with rights of its own, which a traced program does not get.
-fn privileges_lost(program: &Path) -> Option<String> {
-    let metadata = fs::metadata(program).ok()?;
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root && rustix::fs::getxattr(program, "security.capability", &mut [0u8; 64][..]).is_ok() {
-        return Some(format!(
-            "{}: a traced program does not get its capabilities (setcap); record it as root",
-            program.display()
-        ));
-    }
-    let special = metadata.mode() & (libc::S_ISUID | libc::S_ISGID) != 0;
-    let other = metadata.uid() != rustix::process::geteuid().as_raw();
-    (special && other).then(|| {
-        format!(
-            "{}: a traced program does not get the rights of its owner (setuid); record it as that user",
-            program.display()
-        )
-    })
 }
 
 /// The descriptors of files that a program inherits from this process; `is_apart`: its standard output is standard

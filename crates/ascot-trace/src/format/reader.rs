@@ -48,6 +48,9 @@ impl TraceReader {
         let metadata = file.metadata().map_err(failed)?;
         let bytes = metadata.len();
         let not_a_trace = || TraceError::NotATrace { path: path.to_owned() };
+        if metadata.is_dir() {
+            return Err(TraceError::TraceIsDirectory { path: path.to_owned() });
+        }
         if !metadata.is_file() || bytes < HEADER_BYTES + FOOTER_BYTES {
             return Err(not_a_trace());
         }

@@ -94,17 +94,15 @@ pub fn replay_on_disk(
     }
     let mut sorted = seconds.clone();
     sorted.sort_by(f64::total_cmp);
-    let (shortest, longest) = (sorted.first().copied(), sorted.last().copied());
-    let (shortest, longest) = (shortest.unwrap_or_default(), longest.unwrap_or_default());
     let median_seconds = median(&sorted);
     let extents = volume.extents();
     Ok(DiskReplay {
         directory: request.directory.display().to_string(),
         seconds,
         median_seconds,
-        spread_seconds: (longest - shortest) / 2.0,
+        spread_seconds: spread(&sorted),
         bytes_per_s: if median_seconds > 0.0 { rounding.bytes as f64 / median_seconds } else { 0.0 },
-        notices: notices(extents),
+        notices: notices(extents, volume.is_in_memory()),
         extents,
         volume_bytes: layout.volume_bytes,
         live_bytes: layout.live_bytes,
@@ -114,8 +112,8 @@ pub fn replay_on_disk(
     })
 }
 
-/// The notice on a volume file in several pieces.
-fn notices(extents: Option<Extents>) -> Vec<String> {
+/// Notices on a volume file in several pieces, and on one in memory.
+fn notices(extents: Option<Extents>, in_memory: bool) -> Vec<String> {
     let pieces = extents.map(|extents| extents.pieces).filter(|pieces| *pieces > 1);
     let notice = |pieces| {
         format!(
@@ -124,11 +122,18 @@ fn notices(extents: Option<Extents>) -> Vec<String> {
             units::count(pieces)
         )
     };
-    pieces.map(notice).into_iter().collect()
+    let memory =
+        "the volume file is in memory (tmpfs): its times are those of no disk; name a directory on one";
+    pieces.map(notice).into_iter().chain(in_memory.then(|| memory.to_owned())).collect()
 }
 
 fn failed(directory: &Path, source: std::io::Error) -> TraceError {
     TraceError::Volume { doing: "move bytes of", path: directory.to_owned(), source }
+}
+
+/// Half of the distance between the first and the last of ascending numbers.
+fn spread(sorted: &[f64]) -> f64 {
+    sorted.first().zip(sorted.last()).map_or(0.0, |(shortest, longest)| (longest - shortest) / 2.0)
 }
 
 /// The median of ascending numbers.
@@ -157,7 +162,14 @@ mod tests {
     #[test]
     fn only_a_volume_file_in_several_pieces_has_a_notice() {
         let extents = |pieces| Some(Extents { pieces, physical_offset: None });
-        assert!(notices(None).is_empty() && notices(extents(1)).is_empty());
-        assert!(notices(extents(1200))[0].contains("its 1,200 pieces count"));
+        assert!(notices(None, false).is_empty() && notices(extents(1), false).is_empty());
+        assert!(notices(extents(1200), false)[0].contains("its 1,200 pieces count"));
+    }
+
+    #[test]
+    fn repetitions_have_a_median_and_a_spread() {
+        assert_eq!((median(&[1.0, 2.0, 8.0]), spread(&[1.0, 2.0, 8.0])), (2.0, 3.5));
+        assert_eq!((median(&[1.0, 2.0]), spread(&[1.0, 2.0])), (1.5, 0.5));
+        assert_eq!((median(&[3.0]), spread(&[3.0]), spread(&[])), (3.0, 0.0, 0.0));
     }
 }

@@ -23,6 +23,12 @@ use crate::fiemap;
 const BUFFER_BYTES: usize = 4 << 20;
 /// Places on the device that are tried for a file that does not lie in one piece.
 const PLACES: usize = 4;
+/// Kinds of file systems in memory, as statfs names them.
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+/// What fails where no file can be made.
+const MAKE: &str = "make";
+
 /// Where a file lies on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Extents {
@@ -45,10 +51,17 @@ impl VolumeFile {
         let failed = |doing| move |source| TraceError::Volume { doing, path: directory.to_owned(), source };
         let state = rustix::fs::statvfs(directory).map_err(io::Error::from).map_err(failed("inspect"))?;
         let free = state.f_bavail.saturating_mul(state.f_frsize);
-        if free < bytes {
+        // File systems without data, such as /proc, have no blocks; a tmpfs without a limit does not count its own.
+        let counts_blocks = state.f_blocks > 0;
+        if counts_blocks && free < bytes {
             return Err(TraceError::VolumeTooSmall { path: directory.to_owned(), needed: bytes, free });
         }
-        let file = most_contiguous(directory, bytes.max(BLOCK_BYTES))?;
+        let file = most_contiguous(directory, bytes.max(BLOCK_BYTES)).map_err(|error| match error {
+            TraceError::Volume { doing: MAKE, path, .. } if !counts_blocks => {
+                TraceError::NoSpaceForData { path }
+            }
+            error => error,
+        })?;
         let direct = rustix::fs::fcntl_getfl(&file)
             .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT));
         direct.map_err(|error| TraceError::NoDirect { path: directory.to_owned(), source: error.into() })?;
@@ -97,6 +110,12 @@ impl VolumeFile {
         self.file.sync_data()
     }
 
+    /// Whether the file is in memory, and on no disk.
+    pub fn is_in_memory(&self) -> bool {
+        let kind = rustix::fs::fstatfs(&self.file).map(|state| state.f_type as u64);
+        kind.is_ok_and(|kind| [TMPFS, RAMFS].contains(&kind))
+    }
+
     /// Where the file lies; none if the file system does not tell.
     pub fn extents(&self) -> Option<Extents> {
         extents_of(&self.file)
@@ -119,7 +138,7 @@ fn extents_of(file: &File) -> Option<Extents> {
 /// elsewhere, as long as the volume has space for them; the one with fewest pieces stays.
 fn most_contiguous(directory: &Path, bytes: u64) -> Result<File, TraceError> {
     let failed = |doing| move |source| TraceError::Volume { doing, path: directory.to_owned(), source };
-    let make = || tempfile::tempfile_in(directory).map_err(failed("make"));
+    let make = || tempfile::tempfile_in(directory).map_err(failed(MAKE));
     let mut kept = vec![make()?];
     match kept.first().map(|file| allocate(file, bytes)) {
         Some(Err(error)) if error != Errno::OPNOTSUPP => return Err(failed("allocate")(error.into())),

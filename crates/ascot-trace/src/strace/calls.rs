@@ -8,8 +8,9 @@ use std::collections::HashMap;
 
 use super::descriptors::{Descriptors, Open};
 use super::files::{Files, absolute};
-use super::line::{Call, Named, unescaped};
+use super::line::{Call, Named, may_be_a_file, unescaped};
 use super::order::Order;
+use super::unseen::Unseen;
 use crate::error::TraceError;
 use crate::event::{Event, Kind};
 
@@ -66,8 +67,8 @@ pub struct FileCalls<'a> {
     pub unseen_requests: u64,
     /// Appends at a position that was guessed.
     pub guessed_appends: u64,
-    /// Whether a program makes requests that are no calls: io_uring, or the kernel's asynchronous I/O.
-    pub asynchronous: bool,
+    /// What the log does not show.
+    pub unseen: Unseen,
 }
 
 /// The position of a request.
@@ -89,7 +90,12 @@ impl At {
 }
 
 /// The absolute path in an argument as the program wrote it, from the directory in an argument or the caller's.
-fn as_written(caller: Caller<'_>, call: &Call<'_>, path: usize, directory: Option<usize>) -> Option<Vec<u8>> {
+pub fn as_written(
+    caller: Caller<'_>,
+    call: &Call<'_>,
+    path: usize,
+    directory: Option<usize>,
+) -> Option<Vec<u8>> {
     let named = directory.and_then(|index| call.directory(index)).map(unescaped);
     let base = named.as_deref().unwrap_or(caller.directory);
     call.path(path).map(|path| absolute(base, &path))
@@ -105,7 +111,7 @@ impl<'a> FileCalls<'a> {
             start,
             unseen_requests: 0,
             guessed_appends: 0,
-            asynchronous: false,
+            unseen: Unseen::default(),
         }
     }
 
@@ -172,10 +178,12 @@ impl<'a> FileCalls<'a> {
             b"close" => self.close(caller, call.number(0))?,
             b"close_range" => self.close_range(caller, call)?,
             b"ioctl" => self.mark(caller, call),
-            b"dup" | b"dup2" | b"dup3" | b"fcntl" => self.copy_or_mark(caller, call, result)?,
-            b"lseek" => self.seek(caller, call, result)?,
+            b"dup" | b"dup2" | b"dup3" | b"fcntl" | b"fcntl64" => self.copy_or_mark(caller, call, result)?,
+            b"lseek" | b"_llseek" => self.seek(caller, call, result)?,
             b"fallocate" if call.has(1, b"FALLOC_FL_PUNCH_HOLE") => self.hole(caller, call)?,
-            b"ftruncate" | b"truncate" | b"fallocate" => self.resize(caller, call)?,
+            b"ftruncate" | b"ftruncate64" | b"truncate" | b"truncate64" | b"fallocate" => {
+                self.resize(caller, call)?;
+            }
             b"rename" | b"renameat" | b"renameat2" | b"unlink" | b"unlinkat" | b"link" | b"linkat" => {
                 self.names(caller, call)?;
             }
@@ -184,9 +192,8 @@ impl<'a> FileCalls<'a> {
                 self.note_directory(caller, call);
                 return Ok(call.descriptor(0).map(|(_, name)| unescaped(name.text)));
             }
-            b"io_uring_setup" | b"io_setup" => self.asynchronous = true,
             b"getdents" | b"getdents64" => self.note_directory(caller, call),
-            _ => {}
+            _ => self.unseen.add(call),
         }
         Ok(None)
     }
@@ -344,17 +351,18 @@ impl<'a> FileCalls<'a> {
 
     fn copy_or_mark(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<(), TraceError> {
         let Some((from, _)) = call.descriptor(0) else { return Ok(()) };
-        if call.name == b"fcntl" && call.argument(1) == b"F_SETFD" {
+        let is_fcntl = call.name.starts_with(b"fcntl");
+        if is_fcntl && call.argument(1) == b"F_SETFD" {
             self.descriptors.mark(caller.table, from, call.has(2, b"FD_CLOEXEC"));
             return Ok(());
         }
-        if call.name == b"fcntl" && call.argument(1) == b"F_SETFL" {
+        if is_fcntl && call.argument(1) == b"F_SETFL" {
             if let Some(open) = self.descriptors.get(caller.table, from) {
                 open.append = call.has(2, b"O_APPEND");
             }
             return Ok(());
         }
-        if call.name == b"fcntl" && !call.argument(1).starts_with(b"F_DUPFD") {
+        if is_fcntl && !call.argument(1).starts_with(b"F_DUPFD") {
             return Ok(());
         }
         let Ok(to) = u32::try_from(result) else { return Ok(()) };
@@ -369,18 +377,26 @@ impl<'a> FileCalls<'a> {
             return Ok(());
         }
         let Some(open) = self.descriptors.get(caller.table, descriptor) else { return Ok(()) };
-        let moved = open.position != result;
-        open.position = result;
+        // `_llseek(3</a>, 0, [1000], SEEK_END) = 0` returns the position through a pointer.
+        let (position, whence) = match call.name {
+            b"_llseek" => (call.number(2), 3),
+            _ => (Some(result), 2),
+        };
+        let Some(position) = position else { return Ok(()) };
+        let moved = open.position != position;
+        open.position = position;
         let file = open.file;
-        if call.argument(1) == b"0" && call.argument(2) == b"SEEK_END" {
-            self.files.set_initial(file, result);
+        if call.argument(1) == b"0" && call.argument(whence) == b"SEEK_END" {
+            self.files.set_initial(file, position);
         }
-        if moved { self.emit(caller, file, Kind::Seek, result) } else { Ok(()) }
+        if moved { self.emit(caller, file, Kind::Seek, position) } else { Ok(()) }
     }
 
     fn resize(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<(), TraceError> {
         let file = match call.name {
-            b"truncate" => self.named(caller, call, 0, None).and_then(|path| self.files.find(&path)),
+            b"truncate" | b"truncate64" => {
+                self.named(caller, call, 0, None).and_then(|path| self.files.find(&path))
+            }
             _ => call
                 .descriptor(0)
                 .and_then(|(descriptor, _)| self.descriptors.get(caller.table, descriptor))
@@ -463,15 +479,4 @@ impl<'a> FileCalls<'a> {
             None => Ok(()),
         }
     }
-}
-
-/// Whether the name of a descriptor may be that of a file: not a pipe, a socket, a terminal or a file of the kernel.
-pub fn may_be_a_file(name: &[u8]) -> bool {
-    const OTHERS: [&[u8]; 4] = [b"/proc/", b"/sys/", b"/memfd:", b"/SYSV"];
-    let device = name.starts_with(b"/dev/") && !name.starts_with(b"/dev/shm/");
-    let block = device
-        && [&b"/dev/sd"[..], b"/dev/nvme", b"/dev/vd", b"/dev/dm-", b"/dev/loop", b"/dev/md"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix));
-    name.first() == Some(&b'/') && (!device || block) && !OTHERS.iter().any(|prefix| name.starts_with(prefix))
 }

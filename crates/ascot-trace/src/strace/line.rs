@@ -79,7 +79,7 @@ fn body(text: &[u8]) -> Body<'_> {
     if text.ends_with(b"<detached ...>") {
         return Body::Detached;
     }
-    if !text.first().is_some_and(|byte| byte.is_ascii_lowercase()) {
+    if !text.first().is_some_and(|byte| byte.is_ascii_lowercase() || *byte == b'_') {
         return Body::Other;
     }
     let renumbered = || memchr::memmem::rfind(text, b"<pid changed to ").filter(|_| text.ends_with(b" ...>"));
@@ -243,6 +243,17 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
 
 fn skip_spaces(text: &[u8]) -> &[u8] {
     text.trim_ascii_start()
+}
+
+/// Whether the name of a descriptor may be that of a file: not a pipe, a socket, a terminal or a file of the kernel.
+pub fn may_be_a_file(name: &[u8]) -> bool {
+    const OTHERS: [&[u8]; 4] = [b"/proc/", b"/sys/", b"/memfd:", b"/SYSV"];
+    let device = name.starts_with(b"/dev/") && !name.starts_with(b"/dev/shm/");
+    let block = device
+        && [&b"/dev/sd"[..], b"/dev/nvme", b"/dev/vd", b"/dev/dm-", b"/dev/loop", b"/dev/md"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+    name.first() == Some(&b'/') && (!device || block) && !OTHERS.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The bytes of a text that is escaped as in C.

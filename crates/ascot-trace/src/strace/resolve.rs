@@ -3,16 +3,17 @@
 //! A thread may have lines before the call that made it has its result. If one call that makes threads is running,
 //! the thread belongs to it; if several are, its lines wait until a result names it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use ascot_io::{Action, IoError};
 
-use super::calls::{Caller, FileCalls, Start, may_be_a_file};
-use super::line::{self, Body, Call, Line};
+use super::calls::{Caller, FileCalls, Start, as_written};
+use super::line::{self, Body, Call, Line, may_be_a_file};
 use super::order::{Order, Sink};
+use super::unseen::Unseen;
 use crate::error::TraceError;
 use crate::event::{Recording, TracedFile, TracedProcess};
 
@@ -36,8 +37,10 @@ pub struct Resolved {
     pub directories: HashSet<u32>,
     /// Lines that were understood.
     pub lines: u64,
-    /// Whether a program makes requests that the log does not show.
-    pub asynchronous: bool,
+    /// The files of all programs that ran.
+    pub programs: BTreeSet<Vec<u8>>,
+    /// What the log does not show.
+    pub unseen: Unseen,
 }
 
 /// Converts a log: passes its events to `sink` in the order of their times.
@@ -104,6 +107,7 @@ struct Resolver<'a> {
     start: &'a Start,
     threads: HashMap<u32, Thread>,
     processes: Vec<Process>,
+    programs: BTreeSet<Vec<u8>>,
     /// Threads with lines before the result that names them, and whether they have ended.
     unconfirmed: HashMap<u32, bool>,
     /// Lines of threads whose maker is not known yet.
@@ -125,6 +129,7 @@ impl<'a> Resolver<'a> {
             start,
             threads: HashMap::new(),
             processes: Vec::new(),
+            programs: BTreeSet::new(),
             unconfirmed: HashMap::new(),
             waiting: HashMap::new(),
             waiting_bytes: 0,
@@ -354,10 +359,15 @@ impl<'a> Resolver<'a> {
     }
 
     fn exec(&mut self, thread: u32, time_ns: u64, call: &Call<'_>) -> Result<(), TraceError> {
-        let path = call.path(if call.name == b"execve" { 0 } else { 1 });
+        let (path, directory) = if call.name == b"execve" { (0, None) } else { (1, Some(0)) };
         let Some(state) = self.threads.get_mut(&thread) else { return Ok(()) };
-        if let (Some(path), Some(process)) = (path, self.processes.get_mut(state.process as usize)) {
-            process.traced.program = path;
+        if let Some(process) = self.processes.get_mut(state.process as usize) {
+            let base = &process.directory;
+            let caller = Caller { process: state.process, table: state.table, directory: base, time_ns };
+            self.programs.extend(as_written(caller, call, path, directory));
+            if let Some(path) = call.path(path) {
+                process.traced.program = path;
+            }
         }
         let mut closed = Vec::new();
         if self.calls.descriptors.is_shared(state.table) {
@@ -398,7 +408,8 @@ impl<'a> Resolver<'a> {
             },
             appended,
             lines: self.lines,
-            asynchronous: calls.asynchronous,
+            programs: self.programs,
+            unseen: calls.unseen,
         })
     }
 }

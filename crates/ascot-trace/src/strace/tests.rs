@@ -348,6 +348,46 @@ fn a_log_that_ends_before_its_program_is_incomplete() {
 }
 
 /// A hole gives space back; its file keeps its length.
+/// Programs of 32 bits have calls of their own.
+#[test]
+fn calls_of_32_bits_are_those_of_64() {
+    let found = converted(
+        r#"7 1700000000.000001 openat(AT_FDCWD</data>, "a", O_RDWR|O_CREAT|O_EXCL, 0666) = 3</data/a>
+7 1700000000.000002 write(3</data/a>, ""..., 1000) = 1000
+7 1700000000.000003 _llseek(3</data/a>, 100, [100], SEEK_SET) = 0
+7 1700000000.000004 fcntl64(3</data/a>, F_DUPFD_CLOEXEC, 0) = 4</data/a>
+7 1700000000.000005 read(4</data/a>, ""..., 10) = 10
+7 1700000000.000006 _llseek(4</data/a>, 0, [1000], SEEK_END) = 0
+7 1700000000.000007 write(3</data/a>, ""..., 5) = 5
+7 1700000000.000008 ftruncate64(3</data/a>, 500) = 0
+7 1700000000.000009 truncate64("a", 400) = 0
+7 1700000000.000010 fcntl64(3</data/a>, F_SETFL, O_RDWR|O_APPEND) = 0
+7 1700000000.000011 write(4</data/a>, ""..., 5) = 5
+"#,
+    );
+    let name = "/data/a";
+    let requests =
+        [(name, Write, 0, 1000), (name, Read, 100, 10), (name, Write, 1000, 5), (name, Write, 400, 5)];
+    assert_eq!(found.requests(), requests);
+    assert_eq!(found.of_kind(Kind::Seek), [(name, 100), (name, 1000)]);
+    assert_eq!(found.of_kind(Kind::Resize), [(name, 500), (name, 400)]);
+}
+
+/// Also those that another program replaced in the same process.
+#[test]
+fn all_programs_that_ran_are_known() {
+    let found = converted(
+        r#"7 1700000000.000001 execve("/bin/sh", [...], 0x1 /* 9 vars */) = 0
+7 1700000000.000002 chdir("sub")    = 0
+7 1700000000.000003 execve("./special", [...], 0x1 /* 9 vars */) = 0
+7 1700000000.000004 execveat(3</data/other>, "", [...], 0x1 /* 9 vars */, AT_EMPTY_PATH) = 0
+7 1700000000.000005 execve("/bin/none", [...], 0x1 /* 9 vars */) = -1 ENOENT (No such file or directory)
+"#,
+    );
+    let programs: Vec<&[u8]> = found.resolved.programs.iter().map(|path| &path[..]).collect();
+    assert_eq!(programs, [&b"/bin/sh"[..], b"/data/other", b"/data/sub/special"]);
+}
+
 #[test]
 fn holes_are_events() {
     let found = converted(
