@@ -65,6 +65,13 @@ def test_numbers_stream_as_their_arrays_and_come_back(text, disk):
     assert job.report.records_out == 5000
 
 
+def test_a_small_file_of_many_lines_streams(disk):
+    """More records than a sort of a small file takes at once."""
+    lines = [f"{number:06}" for number in range(300_000)]
+    (disk / "lines").write_text("\n".join(reversed(lines)) + "\n")
+    assert pyarrow.table(ascot.sort(disk / "lines"))["line"].to_pylist() == lines
+
+
 def test_lines_stream_as_strings_or_bytes(disk):
     (disk / "lines").write_text("b\na\n\nä\n")
     assert pyarrow.table(ascot.sort(disk / "lines"))["line"].to_pylist() == ["", "a", "b", "ä"]

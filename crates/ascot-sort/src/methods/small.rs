@@ -107,7 +107,6 @@ impl SmallJob<'_> {
         disk.stop_when(self.caller.cancel.flag());
         let mut passes = Passes::new(disk.ledger().clone());
         self.caller.observer.began(passes.began());
-        let mut output = OutputStream::create(&disk, &self.request.output, None)?;
         let stage = in_stage(stages::READ);
         let Some(raw) = self.read(records, &disk)? else { return Ok(None) };
         drop(stage);
@@ -125,6 +124,8 @@ impl SmallJob<'_> {
         sums.check()?;
         drop(stage);
         let stage = in_stage(stages::WRITE);
+        // Not before the job is known to be small: a program takes the records once.
+        let mut output = OutputStream::create(&disk, &self.request.output, None)?;
         self.write(sorted, output.stream()?)?;
         output.seal()?;
         drop(stage);
