@@ -101,7 +101,7 @@ def test_libraries_read_the_batches(kind):
 
 def test_batches_describe_themselves():
     batches = ascot.sort(TABLE, key="s")
-    assert batches.column_names == ["k", "s"] and "k: Int64" in repr(batches)
+    assert batches.column_names == ["k", "s"] and "k: int64" in repr(batches)
     assert pyarrow.schema(batches).names == ["k", "s"] and batches.report is None
     (batch,) = batches
     assert (batch.num_rows, len(batch), batch.num_columns, batch.column_names) == (4, 4, 2, ["k", "s"])
@@ -347,7 +347,7 @@ LARGE = pyarrow.schema([("k", pyarrow.uint64()), ("s", pyarrow.string())])
 def test_a_schema_that_changes_is_an_error(disk):
     first = pyarrow.record_batch({"k": [1], "s": ["a"]})
     for other, text in [
-        (pyarrow.record_batch({"k": ["x"], "s": ["a"]}), "column 'k' has type Utf8 instead of Int64"),
+        (pyarrow.record_batch({"k": ["x"], "s": ["a"]}), "column 'k' has type string instead of int64: cast it"),
         (pyarrow.record_batch({"k": [1], "t": ["a"]}), "column 2 is 't' instead of 's'"),
         (pyarrow.record_batch({"k": [1]}), "1 columns instead of 2"),
     ]:
@@ -412,8 +412,8 @@ def test_wrong_sources_are_errors():
         (iter([]), errors.InvalidRequest, "no batches"),
         (pyarrow.array([1]), errors.InvalidRequest, "no columns"),
         (pyarrow.chunked_array([[1]]), errors.InvalidRequest, "no columns"),
-        (Fake(3), TypeError, "PyCapsule"),
-        (Fake(TABLE.to_batches()[0].__arrow_c_array__()[0]), ValueError, "PyCapsule_GetPointer"),
+        (Fake(3), TypeError, "no capsule .*, but int"),
+        (Fake(TABLE.to_batches()[0].__arrow_c_array__()[0]), TypeError, "no capsule .*, but PyCapsule"),
         (3, TypeError, "source is a path"),
         ({"k": [1]}, TypeError, "source is a path"),
     ]

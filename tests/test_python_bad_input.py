@@ -131,6 +131,11 @@ def of_index(use):
     return call
 
 
+def copy(inputs):
+    for batch in inputs[0]:
+        yield 0, batch
+
+
 CALLS = {
     "sort": (ascot.sort, {"source": "in", "to": "out", "key": None, "layout": None, "view": None, "reverse": False,
                           "unique": False, "stable": False, "top": None, "parts": None, "method": "auto",
@@ -171,12 +176,35 @@ CALLS = {
               {"separator": None, "order": "", "end": "\n", "key": None}),
     "Prefixed": (lambda **given: list(ascot.sort(b"\2ab\1c", layout=ascot.Prefixed(**given))),
                  {"type": "u8", "key": None}),
+    "flow": (lambda **given: ascot.flow(fn=copy, **given),
+             {"inputs": ["in"], "outputs": ["out"], "layout": None, "output_layout": None, "parts": None,
+              "merge": False, "merge_by": None, "reverse": False, "alpha": None, "memory": "64MiB", "threads": 1,
+              "volume": None, "any_format": False, "progress": None}),
+    "flow of batches": (lambda batch: ascot.flow(["in"], ["out"], lambda inputs: [(0, batch)]),
+                        {"batch": TABLE.select(["s"])}),
+    "output of a flow": (lambda output: ascot.flow(["in"], ["out"], lambda inputs: [(output, TABLE.select(["s"]))]),
+                         {"output": 0}),
+    "Session.run": (lambda job, memory: ascot.Session("64MiB").run(job, "view", memory=memory),
+                    {"job": ascot.view, "memory": None}),
+    "probe": (ascot.probe, {"directory": "none", "size": "64MiB", "seconds": 1, "store": False, "progress": None}),
+    "plan.merge": (ascot.plan.merge, {"size": "1TB", "inputs": 4, "alpha": None, "growth": None, "volume": "flash",
+                                      "memory": "1GiB", "most_streams": None}),
+    "plan.split": (ascot.plan.split, {"size": "1TB", "parts": 4, "alpha": None, "growth": None, "volume": "flash"}),
+    "plan.reshape": (ascot.plan.reshape, {"size": "1TB", "inputs": 4, "parts": 4, "by": None, "growth_out": None,
+                                          "volume": "flash"}),
+    "lab.streams": (ascot.lab.streams, {"out": "lab", "elements": 1000, "streams": 1, "exponents": 12, "loops": 2,
+                                        "backends": "sized", "direction": "read", "cache": "warm", "params": None,
+                                        "work": None, "memory": None}),
+    "lab.disk": (ascot.lab.disk, {"inputs": "none", "outputs": "none", "size": "1MiB", "request": "64KiB",
+                                  "rounds": 1, "seconds": None}),
     "plan.sort": (ascot.plan.sort, {"size": "1TB", "memory": "1GiB", "volume": "flash", "layout": "fixed:100"}),
     "plan.bowtie": (ascot.plan.bowtie, {"inputs": 3, "outputs": 3, "memory": "1GiB", "volume": "flash"}),
     "simulate": (ascot.simulate, {"inputs": 4, "memory": "1MiB"}),
     "trace.open": (ascot.trace.open, {"path": "in"}),
     "lab.read_streams": (ascot.lab.read_streams, {"path": "in"}),
 }  # fmt: skip
+# Calls whose file or directory does not exist, or is no such file.
+WITHOUT_RESULT = ("resume", "trace.open", "lab.read_streams", "lab.disk", "probe")
 REFUSALS = (ascot.AscotError, TypeError, ValueError, OSError, IndexError)
 
 
@@ -185,14 +213,19 @@ def test_arguments_of_any_type_are_refused_or_work(name, made):
     call, good = CALLS[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if name not in ("resume", "trace.open", "lab.read_streams"):
+        if name not in WITHOUT_RESULT:
             call(**({"count": 10, **good} if name == "gen" else good))
         for argument in good:
             for junk in JUNK:
                 given = {**good, argument: junk, **({"count": 10} if name == "gen" else {})}
                 # A LookupError is the junk's own.
                 with contextlib.suppress(*REFUSALS, LookupError):
-                    call(**given)
+                    try:
+                        call(**given)
+                    except (ValueError, OSError) as error:
+                        # Python's own is that of the list that reports a negative length.
+                        is_ours = isinstance(error, ascot.AscotError)
+                        assert is_ours or "__len__() should return" in str(error), (argument, junk, error)
 
 
 def test_what_is_no_argument_is_named_too(made):
@@ -261,6 +294,7 @@ def test_what_is_missing_raises_file_not_found_error(name, made):
     with pytest.raises(FileNotFoundError) as caught:
         MISSING[name](path)
     error = caught.value
+    assert isinstance(error, ascot.AscotError)
     assert error.errno == errno.ENOENT and str(path) in str(error.filename) and str(path) in str(error)
 
 

@@ -56,10 +56,22 @@ def test_the_reference_is_that_of_the_docstrings():
     wanted = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     page = (ROOT / "docs" / "python" / "reference.md").read_text()
     assert page == wanted, "make it again: python tools/python_reference.py"
-    for name in sorted({*ascot.__all__} - {"Batch"}):
+    for name in ascot.__all__:
         found = getattr(ascot, name)
         if not isinstance(found, type) or not issubclass(found, (Exception, Warning)):
             assert f"`ascot.{name}`" in page, name
+    assert ascot.Batch.__doc__ in page and "`View.__getitem__`" in page
+
+
+def test_the_settings_are_in_the_help_of_jobs_and_in_the_reference():
+    page = (ROOT / "docs" / "python" / "reference.md").read_text()
+    for name in ascot.Settings.__annotations__:
+        assert f"    {name}: " in page and f"`{name}`" in ascot.Settings.__doc__ and f"`{name}`" in ascot.sort.__doc__
+
+
+@pytest.mark.parametrize("job", [ascot.sort, ascot.merge, ascot.reshape, ascot.split, ascot.gen])
+def test_jobs_name_their_exceptions(job):
+    assert "Raises " in job.__doc__
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -1,6 +1,7 @@
 """The Python package: views and indexed directories as objects, and the memory of a session."""
 
 import io
+import signal
 import subprocess
 import sys
 import threading
@@ -242,6 +243,40 @@ def test_damage_and_other_directories_are_errors(disk):
 
 
 # ---------------------------------------------------------------- through a mount
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("query", [ascot.index.Index.get, ascot.index.Index.get_batch])
+def test_a_signal_does_not_wait_for_a_query_of_many_keys(query, disk):
+    keys = numpy.arange(400_000, dtype=">u4")
+    with ascot.index.writer(disk / "run.dir", key_bytes=4) as writer:
+        writer.append(keys, keys)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(*_):
+        raise Stopped
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with ascot.index.open(disk / "run.dir") as index:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            began = time.monotonic()
+            with pytest.raises(Stopped):
+                query(index, keys)
+            assert time.monotonic() - began < 0.1 + 0.2
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_long_read_of_a_view_is_several_short_ones_so_that_signals_are_seen(view, made):
+    with view.open() as file:
+        part = bytearray(4 * MIB)
+        assert file.raw.readinto(part) == MIB
+        file.seek(0)
+        assert file.readinto(part) == 4 * MIB and part == made[1][: 4 * MIB]
 
 
 @needs_fuse

@@ -4,7 +4,7 @@
     python tools/python_reference.py --print   prints it
 
 It reads the sources and imports nothing, so that it needs no build. Public are the names that `ascot/__init__.py`
-lists, those in `__all__` of its submodules, and members without a leading underscore.
+lists, those in `__all__` of its submodules, members without a leading underscore, and operators with a docstring.
 `tests/test_python_package.py` compares the page with its sources.
 """
 
@@ -22,6 +22,7 @@ Made from the docstrings by `tools/python_reference.py`; [Python](../python.md) 
 examples.
 """
 WIDTH = 110
+OPERATORS = ("__bytes__", "__getitem__", "__len__")
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -37,10 +38,24 @@ def module(name):
     """The tree of a module; that of a package with the functions and classes of its modules, in their order."""
     folder = PACKAGE / name
     if not folder.is_dir():
-        return ast.parse((PACKAGE / f"{name}.py").read_text())
+        tree = ast.parse((PACKAGE / f"{name}.py").read_text())
+        return with_classes_of_the_extension(tree)
     tree = ast.parse((folder / "__init__.py").read_text())
     for path in sorted(folder.glob("[!_]*.py")):
         tree.body += [node for node in ast.parse(path.read_text()).body if is_public(node)]
+    return tree
+
+
+def with_classes_of_the_extension(tree):
+    """A module with the classes that it imports from the extension, of which the stub has the docstrings."""
+    imported = {
+        one.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == "ascot._native"
+        for one in node.names
+    }
+    stub = ast.parse((PACKAGE / "_native.pyi").read_text())
+    tree.body += [node for node in stub.body if isinstance(node, ast.ClassDef) and node.name in imported]
     return tree
 
 
@@ -50,7 +65,8 @@ def decorators(node):
 
 def is_public(node):
     is_member = isinstance(node, FUNCTION | ast.ClassDef)
-    return is_member and not node.name.startswith("_") and "overload" not in decorators(node)
+    is_operator = is_member and node.name in OPERATORS
+    return is_member and (is_operator or not node.name.startswith("_")) and "overload" not in decorators(node)
 
 
 def signature(node, name, method=False):
@@ -74,7 +90,9 @@ def constructor(node, name):
             call = signature(member, name, method=True)
             # The package makes the objects whose constructors take those of the extension.
             return name if "_native" in call else call
-    return name
+    fields = [one for one in node.body if isinstance(one, ast.AnnAssign) and not one.target.id.startswith("_")]
+    shown = [f"    {one.target.id}: {ast.unparse(one.annotation)}" for one in fields]
+    return "\n".join([f"class {name}:", *shown]) if shown else name
 
 
 def prose(text):

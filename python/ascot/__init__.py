@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ascot.flows import FlowInput as FlowInput
     from ascot.flows import flow as flow
     from ascot.jobs import Job as Job
+    from ascot.jobs import Settings as Settings
     from ascot.jobs import merge as merge
     from ascot.jobs import reshape as reshape
     from ascot.jobs import resume as resume
@@ -51,13 +52,17 @@ if TYPE_CHECKING:
     from ascot.layouts import column as column
     from ascot.layouts import desc as desc
     from ascot.progress import Progress as Progress
+    from ascot.reports import Method as Method
+    from ascot.reports import Pass as Pass
     from ascot.reports import Plan as Plan
     from ascot.reports import Report as Report
     from ascot.session import Session as Session
     from ascot.tables import Table as Table
     from ascot.tools import Checked as Checked
+    from ascot.tools import Disorder as Disorder
     from ascot.tools import check as check
     from ascot.tools import gen as gen
+    from ascot.views import Part as Part
     from ascot.views import View as View
     from ascot.views import view as view
 
@@ -79,14 +84,14 @@ _MODULES = {
     "estimates": ("probe", "simulate"),
     "figures": ("BowtiePlan", "CheapestCluster", "ClusterPlan", "FilesPlan", "Profile", "Simulation"),
     "flows": ("FlowInput", "flow"),
-    "jobs": ("Job", "merge", "reshape", "resume", "sort", "split"),
+    "jobs": ("Job", "Settings", "merge", "reshape", "resume", "sort", "split"),
     "layouts": ("Csv", "Fixed", "Floats", "Integers", "Key", "Lines", "Prefixed", "asc", "column", "desc"),
     "progress": ("Progress",),
-    "reports": ("Plan", "Report"),
+    "reports": ("Method", "Pass", "Plan", "Report"),
     "session": ("Session",),
     "tables": ("Table",),
-    "tools": ("Checked", "check", "gen"),
-    "views": ("View", "view"),
+    "tools": ("Checked", "Disorder", "check", "gen"),
+    "views": ("Part", "View", "view"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _SUBMODULES = ("cluster", "errors", "index", "lab", "plan", "trace")

@@ -177,7 +177,17 @@ def path(name: str, value: Any, accepted: str = "a path") -> str:
     found = os.fsdecode(value)
     if not found:
         wrong_value(name, value, f"{accepted} that is not empty")
+    if "\0" in found or not _has_encoding(found):
+        wrong_value(name, value, f"{accepted} that the system can name")
     return found
+
+
+def _has_encoding(path: str) -> bool:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def paths(name: str, value: Any) -> list[str]:

@@ -6,6 +6,8 @@ exception names the file and a remedy; its fields have the same facts for progra
 
 import errno as _errno
 import os as _os
+from collections.abc import Iterator as _Iterator
+from contextlib import contextmanager as _contextmanager
 from typing import Any, ClassVar
 
 __all__ = [
@@ -167,6 +169,18 @@ class InternalError(AscotError, RuntimeError):
     """A fault of Ascot; please report it."""
 
 
+@_contextmanager
+def of_system() -> _Iterator[None]:
+    """Raises the exceptions of the package for those of Python on files."""
+    try:
+        yield
+    except OSError as error:
+        known = {FileNotFoundError: FileMissing, PermissionError: FileDenied, FileExistsError: FileExists}
+        made = known.get(type(error), FileError)
+        text = f"{error.filename}: {error.strerror}"
+        raise made(text, filename=error.filename, errno=error.errno) from error
+
+
 def warn(texts: list[str]) -> None:
     """Issues warnings of the extension module to the caller of the package."""
     if not texts:
@@ -185,11 +199,24 @@ def warn(texts: list[str]) -> None:
 
 def make(name: str, message: str, fields: dict[str, Any]) -> AscotError:
     """The exception of the class `name` with these fields, for a text of a library. The extension module calls it."""
+    from ascot.open_files import named
     from ascot.wording import in_python
 
     known: dict[str, Any] = globals()
     plain = {key: _os.fspath(value) if hasattr(value, "__fspath__") else value for key, value in fields.items()}
+    if plain.get("errno") == _errno.EISDIR:
+        message += _advice_on_directory(plain.get("filename"), message)
+    plain = {key: named(value) if isinstance(value, str) else value for key, value in plain.items()}
     if isinstance(plain.get("file"), str):
         plain.setdefault("filename", plain["file"])
     made: AscotError = known[name](in_python(message), **plain)
     return made
+
+
+def _advice_on_directory(directory: Any, message: str) -> str:
+    """What to name instead of a directory."""
+    if "cannot create" in message:
+        return "\n  name a file in it, or another name"
+    if _os.path.exists(_os.path.join(directory or "", "view.json")):
+        return f"\n  it is a view: ascot.view({directory!r}).write(FILE) writes its records to a file"
+    return f"\n  name its files, such as {_os.path.join(directory or '', '*')!r}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, fields
 from html import escape
 from json import loads
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ascot import arguments
 from ascot._native import bytes_text, count_text, seconds_text
+from ascot.errors import of_system
 from ascot.reports import Told, bar, in_python, row, table
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class Profile(Told):
 
     def write(self, path: PathLike) -> None:
         """Writes the profile to a file, for the argument `volume` of jobs and plans."""
-        with open(os.fspath(path), "w", encoding="utf-8") as file:
+        with of_system(), open(arguments.path("path", path), "w", encoding="utf-8") as file:
             file.write(self.profile)
 
     def _repr_html_(self) -> str:

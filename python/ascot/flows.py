@@ -12,14 +12,16 @@ from typing import Any, TypeAlias
 from ascot import _native, arguments
 from ascot._native import Batch
 from ascot.batches import Batches
-from ascot.errors import warn
+from ascot.errors import InvalidRequest, warn
 from ascot.jobs import Job
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
 from ascot.reports import plan_of_report, report_of
-from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, refuse_parquet_output, sources_of
+from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, output_path, sources_of
 
 __all__ = ["FlowInput", "FlowSource", "flow"]
+
+_PARQUET = "give a function as the output, which writes each batch with pyarrow.parquet.ParquetWriter"
 
 FlowSource: TypeAlias = "Source | ArrowSource"
 # What receives the batches of an output: a file, or a function.
@@ -132,17 +134,17 @@ def _flow(
 ) -> Job:
     merged, key, reverse = order
     if reverse and not merged:
-        raise ValueError("reverse=True is of sorted inputs: give merge=True or merge_by=KEY")
+        raise InvalidRequest("reverse=True is of sorted inputs: give merge=True or merge_by=KEY")
     files = [one for one in sources if isinstance(one, str)]
     if merged and len(files) < len(sources):
-        raise ValueError("merged inputs are sorted files: write Arrow batches to a file first, or leave out merge")
+        raise InvalidRequest("merged inputs are sorted files: write batches to a file first, or leave out merge")
     written = [sink for _, sink in sinks if isinstance(sink, str)]
     if not files and not written:
-        raise ValueError("no input and no output is a file: call the function itself")
+        raise InvalidRequest("no input and no output is a file: call the function itself")
     layout, output_layout = layouts
     read = _files(files, _layouts(files, layout, None, "layout"), key, reverse)
     if merged and any(file["records"] != read[0]["records"] for file in read):
-        raise ValueError("merged inputs have one layout: give layout=")
+        raise InvalidRequest("merged inputs have one layout: give layout=")
     usual = layout_of(layout) if isinstance(layout, Layout | str) else None
     options = {
         "name": getattr(fn, "__qualname__", None) or type(fn).__qualname__,
@@ -254,8 +256,8 @@ def _outputs_of(outputs: Any, parts: int | None) -> list[tuple[str, Any]]:
     if parts is not None:
         number = arguments.count("parts", parts, least=1)
         if not isinstance(outputs, str | os.PathLike):
-            raise ValueError("parts are files of one pattern, such as outputs='part-{}.csv'")
-        return [(path, path) for path in _parts(os.fspath(outputs), number)]
+            raise InvalidRequest("parts are files of one pattern, such as outputs='part-{}.csv'")
+        return [(path, path) for path in _parts(output_path(outputs, "outputs", _PARQUET), number)]
     if isinstance(outputs, str | os.PathLike) or callable(outputs):
         outputs = [outputs]
     outputs = () if outputs is None else outputs
@@ -269,20 +271,19 @@ def _outputs_of(outputs: Any, parts: int | None) -> list[tuple[str, Any]]:
         if callable(one):
             found.append((name or f"output {len(found)}", one))
         elif isinstance(one, str | os.PathLike):
-            path = arguments.path("an element of outputs", one)
-            refuse_parquet_output(path)
+            path = output_path(one, "an element of outputs", _PARQUET)
             found.append((path if name is None else name, path))
         else:
             arguments.wrong_type("an element of outputs", one, "a path or a function")
     if len({name for name, _ in found}) < len(found):
-        raise ValueError("two outputs have the same name")
+        raise InvalidRequest("two outputs have the same name")
     return found
 
 
 def _parts(pattern: str, parts: int) -> list[str]:
     paths = [pattern.format(number) for number in range(parts)]
     if len(set(paths)) < parts:
-        raise ValueError(f"{pattern}: a pattern has the number of a part, such as 'part-{{}}.csv'")
+        raise InvalidRequest(f"{pattern}: a pattern has the number of a part, such as 'part-{{}}.csv'")
     return paths
 
 
@@ -296,7 +297,7 @@ def _layouts(paths: list[str], given: Any, usual: Layout | None, argument: str) 
         arguments.wrong_type(argument, given, "a layout, a text such as 'fixed:100', or a list of them")
     layouts = [layout_of(one, f"an element of {argument}") for one in given]
     if len(layouts) != len(paths):
-        raise ValueError(f"{argument}= has {len(layouts)} layouts for {len(paths)} files: give one, or one for each")
+        raise InvalidRequest(f"{argument}= has {len(layouts)} layouts for {len(paths)} files: give one, or one each")
     return layouts
 
 

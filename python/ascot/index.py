@@ -181,16 +181,25 @@ class Writer:
     """A writer of an indexed directory. An epoch is complete, and visible to readers, once `end_epoch` returns.
 
     As a context manager it is closed at the end; if an exception ends the block, the records since the last epoch are
-    dropped.
+    dropped. So are they, with a ResourceWarning, if a writer is no longer used before `close` was called.
     """
 
-    __slots__ = ("_lease", "_native", "path")
+    __slots__ = ("_appended", "_lease", "_native", "path")
 
     path: str
 
     def __init__(self, path: PathLike, native: _native.IndexWriter) -> None:
         self.path, self._native = os.fspath(path), native
         self._lease: Lease | None = Lease()
+        # Records since the last epoch.
+        self._appended = 0
+
+    def __del__(self) -> None:
+        if getattr(self, "_appended", 0) > 0:
+            import warnings
+
+            lost = f"its {self._appended} records since the last epoch are lost"
+            warnings.warn(f"{self!r} was not closed: {lost}", ResourceWarning, source=self, stacklevel=2)
 
     def _when_ended(self, act: Callable[[], object]) -> None:
         """Calls `act` once the writer is closed or no longer used."""
@@ -208,16 +217,20 @@ class Writer:
         Keys and values are lists of bytes, or contiguous arrays of any type with the buffer protocol: the rows along
         the first dimension are the keys and values, as their bytes in memory.
         """
-        return self._native.append(keys, values)
+        count = self._native.append(keys, values)
+        self._appended += count
+        return count
 
     def end_epoch(self) -> int:
         """Ends the epoch: it is durable and complete. Returns the number of complete epochs."""
-        return self._native.end_epoch()
+        epochs = self._native.end_epoch()
+        self._appended = 0
+        return epochs
 
     def close(self) -> None:
         """Closes the directory. Records since the last epoch become an epoch."""
         self._native.close()
-        self._lease = None
+        self._lease, self._appended = None, 0
 
     def __enter__(self) -> Writer:
         return self
@@ -229,7 +242,7 @@ class Writer:
             self.close()
         else:
             self._native.abandon()
-            self._lease = None
+            self._lease, self._appended = None, 0
 
     def __repr__(self) -> str:
         return f"<ascot.index.Writer {self.path}>"

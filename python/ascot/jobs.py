@@ -11,13 +11,13 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from ascot import _native, arguments
 from ascot.batches import Batches
-from ascot.errors import warn
+from ascot.errors import InvalidRequest, warn
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
 from ascot.progress import ProgressLike, checked, reporter
 from ascot.reports import Plan, Report, plan_of_report, report_of
-from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, refuse_parquet_output, sources_of
+from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, output_path, sources_of
 
-__all__ = ["Job", "merge", "reshape", "resume", "sort", "split"]
+__all__ = ["Job", "Settings", "merge", "reshape", "resume", "sort", "split"]
 
 
 class Job:
@@ -64,6 +64,7 @@ class Settings(TypedDict, total=False):
     progress: ProgressLike
 
 
+_PARQUET = "leave out to=, and write the batches of the result with pyarrow.parquet.ParquetWriter"
 _SETTINGS = {
     "memory": None,
     "temp": (),
@@ -145,8 +146,10 @@ def sort(
     `stable` keeps the order of the input for equal keys, `top` keeps the first records. With `parts`, `to` is a
     pattern such as `part-{:03}`, and each part has a range of keys. `method` is `auto`, `merge` or `distribute`.
 
-    Raises the exceptions of `ascot.errors`: MemoryLimit, NoSpace, SchemaMismatch, Damaged, Resumable, and the
-    subclasses of OSError.
+    `settings` are the arguments that all jobs have: `memory` (the cap), `temp` (directories for spills), `threads`,
+    `fan_in`, `compress`, `volume`, `any_format` and `progress`. `ascot.Settings` describes them.
+
+    Raises InvalidRequest, SchemaMismatch, MemoryLimit, NoSpace, Damaged, Resumable, and the subclasses of FileError.
 
     >>> import ascot, tempfile, pathlib
     >>> numbers = pathlib.Path(tempfile.mkdtemp(), "numbers")
@@ -158,16 +161,18 @@ def sort(
     3
     """
     directory = arguments.maybe(arguments.path, "view", view)
+    if to is not None:
+        output_path(to, remedy=_PARQUET)
     number = arguments.maybe(arguments.count, "parts", parts, least=1)
     if to is not None and view is not None:
-        raise ValueError("give to=FILE or view=DIRECTORY, not both")
+        raise InvalidRequest("give to=FILE or view=DIRECTORY, not both")
     streams = to is None and view is None
     request = _sort_of(source, layout, key, reverse, settings, streams)
     if number is not None and streams:
-        raise ValueError("parts are files: give to=PATTERN")
+        raise InvalidRequest("parts are files: give to=PATTERN")
     request.set_rows(unique, top, stable=stable)
     if directory is not None and (number is not None or unique or top is not None):
-        raise ValueError("a view has all records: leave out parts, unique and top, or write a file (to=FILE)")
+        raise InvalidRequest("a view has all records: leave out parts, unique and top, or write a file (to=FILE)")
     request.set_method(method)
     if streams:
         return request.stream([] if request.source is None else column_keys(key, reverse))
@@ -184,9 +189,13 @@ def _sort_of(
     if batches is None:
         return Request(files, layout, key, reverse, settings)
     if streams and layout is not None:
-        raise ValueError("layout= describes files: leave it out to sort the batches, or give to=FILE")
+        raise InvalidRequest("layout= describes files: leave it out to sort the batches, or give to=FILE")
     if not streams and layout is None:
-        raise ValueError("a file of batches needs a layout, such as layout=ascot.Integers('u64')")
+        raise InvalidRequest(
+            "a file of batches needs a layout, such as layout=ascot.Integers('u64')\n"
+            "  CSV with a header is written by a flow: ascot.flow([ascot.sort(batches, key=...)], [FILE], "
+            "lambda inputs: ((0, batch) for batch in inputs[0]))"
+        )
     arguments.flag("reverse", reverse)
     if streams:
         layout, key, reverse = Lines(), None, False
@@ -209,7 +218,8 @@ def merge(
 ) -> Job:
     """Merges files that are sorted by the same key to the file `to`.
 
-    The arguments are those of `sort`. Raises NotSorted, with the file and the record, if an input is not in order.
+    The arguments are those of `sort`, with the same `settings` (`ascot.Settings`). Raises NotSorted, with the file
+    and the record, if an input is not in order, and the exceptions of `sort`.
     """
     request = Request(sources, layout, key, reverse, settings, "sources")
     request.set_rows(unique, top, stable=stable)
@@ -232,7 +242,10 @@ def reshape(
     """Merges sorted files to `parts` sorted files, named by the pattern `to`.
 
     `by` decides on the file of a record: a range of its key, a hash of `by_key`, or each value of `by_key` in a file
-    of its own. Without `by_key` the key that orders the records counts.
+    of its own. Without `by_key` the key that orders the records counts. The other arguments are those of `sort`, with
+    the same `settings` (`ascot.Settings`).
+
+    Raises NotSorted if an input is not in order, and the exceptions of `sort`.
     """
     request = Request(sources, layout, key, reverse, settings, "sources")
     request.reshape(by, by_key)
@@ -255,7 +268,10 @@ def split(
 
     `by` is `range` (each part has a range of keys; the default with a key), `hash` (equal keys share a part) or
     `size` (equal bytes each, in the order of the input; the default without a key). `boundaries` is a file of
-    records whose keys bound the ranges.
+    records whose keys bound the ranges. The other arguments are those of `sort`, with the same `settings`
+    (`ascot.Settings`).
+
+    Raises the exceptions of `sort`.
     """
     request = Request(source, layout, key, reverse, settings)
     rule = request.split(by, boundaries)
@@ -336,7 +352,7 @@ class Request:
         arguments.word("by", by, ("range", "hash", "value"))
         keys = keys_of(by_key, "by_key")
         if by == "range" and by_key is not None:
-            raise ValueError("ranges are of the key that orders the records: leave out by_key, or give by='hash'")
+            raise InvalidRequest("ranges are of the key that orders the records: leave out by_key, or give by='hash'")
         route_keys = [self.layout.key_text(one) for one in keys]
         self.set(merge=True, route=by, route_keys=route_keys)
 
@@ -346,14 +362,13 @@ class Request:
         bounds = arguments.maybe(arguments.path, "boundaries", boundaries)
         keyed = bool(self.options["records"]["keys"]) or boundaries is not None
         if by == "size" and keyed:
-            raise ValueError("by='size' uses no key: leave out key and boundaries, or split by 'range' or 'hash'")
+            raise InvalidRequest("by='size' uses no key: leave out key and boundaries, or split by 'range' or 'hash'")
         self.set(boundaries=bounds)
         return by or ("range" if keyed else "size")
 
     def output(self, to: PathLike, parts: int | None = None) -> str:
         """Sets the output: the file `to`, or several files of this pattern; returns its name."""
-        path = arguments.path("to", to)
-        refuse_parquet_output(path)
+        path = output_path(to)
         self.set(output=path, parts=parts)
         return path
 
@@ -395,7 +410,7 @@ def column_keys(key: KeyLike | None, reverse: bool) -> list[tuple[str, bool, boo
     keys = keys_of(key)
     for one in keys:
         if not isinstance(one.target, str) or one.type is not None:
-            raise ValueError(f"{one!r}: a key of Arrow batches is the name of a column")
+            raise InvalidRequest(f"{one!r}: a key of Arrow batches is the name of a column")
     return [(str(one.target), one.descending != reverse, one.nulls == "first") for one in keys]
 
 
@@ -403,7 +418,8 @@ def _settings(given: Settings) -> dict[str, Any]:
     """The options of the extension module for the arguments that all jobs have."""
     unknown = given.keys() - _SETTINGS.keys() - {"progress"}
     if unknown:
-        raise TypeError(f"unexpected argument {sorted(unknown)[0]!r}; there are {', '.join(_SETTINGS)}, progress")
+        known = ", ".join(["key", "layout", "reverse", *_SETTINGS, "progress"])
+        raise TypeError(f"unexpected argument {sorted(unknown)[0]!r}; there are {known}, and others (help)")
     whole: dict[str, Any] = {**_SETTINGS, **given}
     maybe = arguments.maybe
     return {

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ascot import _native, arguments
+from ascot.errors import SchemaMismatch, of_system
 from ascot.progress import ProgressLike, reporter
 from ascot.sources import PathLike
 from ascot.tables import Cell, Table, table_of
@@ -120,7 +121,8 @@ def _study(
         "memory": arguments.maybe(arguments.memory, "memory", memory),
     }
     for directory in directories.values():
-        os.makedirs(directory, exist_ok=True)
+        with of_system():
+            os.makedirs(directory, exist_ok=True)
     return {**directories, **study}
 
 
@@ -249,13 +251,11 @@ def read_net(path: PathLike) -> Table:
 def _read(path: PathLike, table: Any) -> Table:
     from json import load
 
-    with open(arguments.path("path", path), encoding="utf-8") as file:
+    name = arguments.path("path", path)
+    with of_system(), open(name, encoding="utf-8") as file:
         try:
             made: Table = table(load(file))
         except (KeyError, TypeError, ValueError) as error:
-            from ascot.errors import SchemaMismatch
-
-            name = os.fspath(path)
             raise SchemaMismatch(f"{name}: this is not a report of that study", file=name) from error
     return made
 

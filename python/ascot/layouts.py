@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ascot import arguments
+from ascot.errors import InvalidRequest
 
 __all__ = [
     "Csv",
@@ -58,7 +59,7 @@ class Key:
         if isinstance(target, bool) or not isinstance(target, str | int | slice):
             arguments.wrong_type("target", target, "a name, a number or a slice")
         self.target, self.descending = target, arguments.flag("descending", descending)
-        self.type = arguments.maybe(arguments.text, "type", type, "a text such as 'number'")
+        self.type = arguments.maybe(_column_type, "type", type)
         self.nulls = arguments.maybe(arguments.word, "nulls", nulls, ("first", "last"))
 
     def __repr__(self) -> str:
@@ -188,7 +189,7 @@ class Lines(Layout):
 
     def key_text(self, key: Key) -> str:
         if isinstance(key.target, slice) or key.type is not None or key.nulls is not None:
-            raise ValueError(f"{key!r}: a key of lines is the number of a field, or a text such as '2,2nr'")
+            raise InvalidRequest(f"{key!r}: a key of lines is the number of a field, or a text such as '2,2nr'")
         text = f"{key.target},{key.target}" if isinstance(key.target, int) else key.target
         return text + ("r" if key.descending else "")
 
@@ -244,7 +245,9 @@ class Csv(Layout):
 
     def key_text(self, key: Key) -> str:
         if isinstance(key.target, slice):
-            raise ValueError(f"{key!r}: a key of CSV is a column, by its name or its number from 1")
+            raise InvalidRequest(f"{key!r}: a key of CSV is a column, by its name or its number from 1")
+        if isinstance(key.target, str) and not self.header:
+            raise InvalidRequest(f"{key!r}: without a header columns have no names: give the number of a column")
         name = str(key.target).replace('"', '""')
         text = f"#{name}" if isinstance(key.target, int) else f'"{name}"'
         text += ":desc" if key.descending else ""
@@ -273,14 +276,14 @@ class _Bytes(Layout):
 
     def key_text(self, key: Key) -> str:
         if key.type is not None or key.nulls is not None or isinstance(key.target, int):
-            raise ValueError(f"{key!r}: a key of binary records is a range of bytes, such as slice(0, 10)")
+            raise InvalidRequest(f"{key!r}: a key of binary records is a range of bytes, such as slice(0, 10)")
         text = key.target if isinstance(key.target, str) else self._range(key.target)
         return text + (":desc" if key.descending else "")
 
     def _range(self, range: slice) -> str:
         start, stop = range.start or 0, range.stop
         if range.step not in (None, 1) or start < 0 or (stop is not None and stop <= start):
-            raise ValueError(f"{range!r} is not a range of bytes of a record: its bytes count from 0")
+            raise InvalidRequest(f"{range!r} is not a range of bytes of a record: its bytes count from 0")
         return f"{start}..{'' if stop is None else stop}"
 
 
@@ -314,7 +317,7 @@ class Fixed(_Bytes):
         if isinstance(key.target, str) and self.fields is not None and key.target in self.fields:
             start, type = self.fields[key.target]
             if type != "u8" and not type.startswith("bytes:") and not (type[0] == "u" and type.endswith("-be")):
-                raise ValueError(
+                raise InvalidRequest(
                     f"field {key.target!r} of type {type} cannot be a key: its bytes are not ordered as its values\n"
                     "  store it as an unsigned integer in big endian, or sort the batches of the file by this column"
                 )
@@ -368,7 +371,7 @@ class _Numbers(Layout):
         return self.type
 
     def key_text(self, key: Key) -> str:
-        raise ValueError("a number is its own key: leave out the key, or give reverse=True")
+        raise InvalidRequest("a number is its own key: leave out the key, or give reverse=True")
 
     def _arguments(self) -> list[str]:
         return [repr(self.type)]
@@ -409,6 +412,15 @@ def _fields(fields: Any) -> dict[str, tuple[int, str]]:
             arguments.wrong_type("fields", fields, "a dict of names, first bytes and types, as {'id': (0, 'u64')}")
         found[name] = (start, type)
     return found
+
+
+def _column_type(argument: str, text: str) -> str:
+    accepted = "'text', 'number', 'date', 'number(,)' or 'date(FORMAT)'"
+    name, mark, rest = arguments.text(argument, text, accepted).partition("(")
+    with_marks = name in ("number", "date") and rest.endswith(")")
+    if not with_marks and (mark or name not in ("auto", "text", "number", "date")):
+        arguments.wrong_value(argument, text, accepted)
+    return text
 
 
 def _byte(argument: str, text: str) -> str:
@@ -493,7 +505,7 @@ def _checked_key(key: KeyLike | None) -> KeyLike | None:
 def record_options(layout: Layout, key: KeyLike | None, reverse: bool, argument: str = "key") -> dict[str, Any]:
     """The description of records for the extension module. The key is that of the `argument`."""
     if key is not None and layout.key is not None:
-        raise ValueError(f"both the layout and the call have a key: {layout.key!r} and {key!r}; keep one")
+        raise InvalidRequest(f"both the layout and the call have a key: {layout.key!r} and {key!r}; keep one")
     keys = keys_of(layout.key) if key is None else keys_of(key, argument)
     return {
         "layout": layout.text(),

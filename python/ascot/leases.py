@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ClassVar, Generic, Self, TypeVar
 
+from ascot.errors import InvalidRequest
 from ascot.sources import PathLike
 
 __all__ = ["Lease", "Leased"]
@@ -50,7 +51,7 @@ class Leased(Generic[Native]):
 
     def _open(self) -> Native:
         if self._native is None:
-            raise ValueError(f"the {self._noun} {self.path} is closed")
+            raise InvalidRequest(f"the {self._noun} {self.path} is closed")
         return self._native
 
     def close(self) -> None:

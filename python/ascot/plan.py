@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, Unpack, get_args, overload
 
 from ascot import _native, arguments
+from ascot.errors import InvalidRequest
 from ascot.figures import (
     BowtiePlan,
     CheapestCluster,
@@ -145,7 +146,7 @@ def _sort_of_size(
     length = arguments.maybe(arguments.count, "record_bytes", record_bytes, least=1)
     form = Fixed(length or 100) if layout is None else layout_of(layout)
     if layout is not None and record_bytes is not None and isinstance(form, Fixed | Integers | Floats):
-        raise ValueError(f"{form!r} has the length of its records: leave out layout or record_bytes")
+        raise InvalidRequest(f"{form!r} has the length of its records: leave out layout or record_bytes")
     records = record_options(form, key, False)
     given = {"size": arguments.size("size", size), "records": records, "record_bytes": length}
     return plan_of_explanation(*_plan("sort", memory, most_streams, volume, **given))
@@ -375,7 +376,7 @@ def _reshape_of_size(
     rule = arguments.maybe(arguments.word, "by", by, ("range", "hash", "value"))
     number = arguments.count("parts", parts)
     if by is not None and any(value is not None for value in function.values()):
-        raise ValueError("a function of your own has its own rule: leave out by, or alpha and growth")
+        raise InvalidRequest("a function of your own has its own rule: leave out by, or alpha and growth")
     given = {"size": arguments.size("size", size), "inputs": inputs, "outputs": number, **function}
     return files_plan_of(*_plan("reshape", memory, most_streams, volume, by=rule or "range", **given))
 
@@ -385,7 +386,7 @@ def _function(
 ) -> dict[str, Any]:
     """The options of a function of the user's own."""
     if alpha is not None and (growth is not None or growth_out is not None):
-        raise ValueError("both alpha and growth say how many bytes are written: give one of them")
+        raise InvalidRequest("both alpha and growth say how many bytes are written: give one of them")
     return {
         "alpha": arguments.maybe(arguments.real, "alpha", alpha, _SHARE),
         "growth": arguments.maybe(_growth, "growth", growth),

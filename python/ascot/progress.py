@@ -54,7 +54,8 @@ ProgressLike: TypeAlias = 'Literal["auto"] | Callable[[Progress], object] | None
 
 def checked(progress: Any) -> Any:
     """The same, if it is a value of the argument `progress`."""
-    if progress is not None and not callable(progress) and progress != "auto":
+    is_auto = isinstance(progress, str) and progress == "auto"
+    if progress is not None and not callable(progress) and not is_auto:
         arguments.wrong_type("progress", progress, "'auto', a function or None")
     return progress
 

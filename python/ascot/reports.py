@@ -136,8 +136,9 @@ class Report(Told):
     def title(self) -> str:
         """The report in one line."""
         predicted = "" if self.predicted_seconds is None else f"; predicted {seconds_text(self.predicted_seconds)}"
-        # A flow does not count records, unless it merges its inputs.
-        records = f"{count_text(self.records_in)} records, " if self.records_in or not self.data.get("flow") else ""
+        # A flow does not count records, unless it merges its inputs; nor does the copy of a range of keys.
+        counted = self.records_in or not (self.data.get("flow") or self.bytes_in)
+        records = f"{count_text(self.records_in)} records, " if counted else ""
         return (
             f"{self.verb} {records}{bytes_text(self.bytes_in)}, in "
             f"{seconds_text(self.seconds)} ({bytes_text(self.bytes_per_s)}/s{predicted})"

@@ -55,6 +55,8 @@ class Session:
 
         Raises MemoryLimit if the job asks for more than the session has.
         """
+        if not _takes_memory(arguments.function("job", job)):
+            arguments.wrong_type("job", job, "a function with the argument memory, such as ascot.sort")
         given: dict[str, Any] = dict(settings)
         share = self._take(given.pop("memory", None))
         call: Any = job
@@ -94,6 +96,18 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<ascot.Session: {self.memory:,} bytes, {self._free:,} free>"
+
+
+def _takes_memory(job: Any) -> bool:
+    """Whether a function may be called with the argument `memory`."""
+    import inspect
+
+    try:
+        found = inspect.signature(job).parameters
+    except (TypeError, ValueError):
+        # Python raises TypeError for what is no function, and knows no signature of some that are.
+        return True
+    return "memory" in found or any(one.kind is one.VAR_KEYWORD for one in found.values())
 
 
 def _bytes(memory: int | str) -> int:

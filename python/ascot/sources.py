@@ -1,4 +1,4 @@
-"""The sources of jobs: paths, patterns, open files, bytes, arrays that are files, lists of them, Arrow batches."""
+"""The sources of jobs: paths, patterns, open files, bytes, arrays, lists of them, Arrow batches."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
 from ascot import arguments
+from ascot.errors import InvalidRequest
+from ascot.open_files import Names
 
-__all__ = ["ArrowSource", "PathLike", "Source", "Sources", "batches_of", "sources_of"]
+__all__ = ["ArrowSource", "Buffer", "PathLike", "Source", "Sources", "batches_of", "output_path", "sources_of"]
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
-Source: TypeAlias = "PathLike | bytes | bytearray | memoryview | _OpenFile | Iterable[PathLike]"
+Source: TypeAlias = "PathLike | Buffer | _OpenFile | Iterable[PathLike]"
 
 
 class _OpenFile(Protocol):
     def fileno(self) -> int: ...
+
+
+class Buffer(Protocol):
+    """An object with the buffer protocol: bytes, `array.array`, `mmap.mmap`, an array of numpy."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 
 class _Stream(Protocol):
@@ -36,34 +44,42 @@ _PATTERN = frozenset("*?[")
 class Sources:
     """The files of a source, in order, and what keeps them open."""
 
-    __slots__ = ("__weakref__", "_held", "paths")
+    __slots__ = ("__weakref__", "_held", "_names", "paths")
 
     def __init__(self) -> None:
         self.paths: list[str] = []
         self._held: list[Any] = []
+        self._names = Names()
 
     def add_path(self, path: str) -> None:
         """Adds a file by its name."""
         _refuse_parquet(path)
         self.paths.append(path)
 
-    def add_file(self, file: Any) -> None:
+    def add_file(self, file: Any, argument: str) -> None:
         """Adds an open file, which is read from its beginning."""
-        number = file.fileno()
+        try:
+            number = file.fileno()
+        except OSError:
+            # A stream of Python, such as io.StringIO.
+            arguments.wrong_type(argument, file, "a path, an open file of the system or bytes")
         position = file.tell() if file.seekable() else 0
         if position:
-            raise ValueError(f"the file {file!r} was read up to byte {position}: seek(0) first, or name it")
+            raise InvalidRequest(f"the file {file!r} was read up to byte {position}: seek(0) first, or name it")
         self._held.append(file)
-        self.add_path(f"/proc/self/fd/{number}")
+        name = getattr(file, "name", None)
+        self._add_open(number, name if isinstance(name, str) else "the open file")
 
-    def add_bytes(self, content: Any) -> None:
+    def add_bytes(self, view: memoryview) -> None:
         """Adds bytes, which are copied to a file in memory."""
-        view = memoryview(content).cast("B")
         number = os.memfd_create("ascot", os.MFD_CLOEXEC)
         weakref.finalize(self, os.close, number)
         while len(view) > 0:
             view = view[os.write(number, view) :]
-        self.add_path(f"/proc/self/fd/{number}")
+        self._add_open(number, "the bytes given")
+
+    def _add_open(self, number: int, name: str) -> None:
+        self.add_path(self._names.add(number, name))
 
 
 def batches_of(source: Any) -> Any:
@@ -75,16 +91,35 @@ def batches_of(source: Any) -> Any:
         return source, None
     if isinstance(source, list | tuple):
         return (source, None) if source and _has_batches(source[0]) else (None, source)
-    if not isinstance(source, Iterator) or hasattr(source, "fileno"):
+    if not isinstance(source, Iterable) or isinstance(source, str | os.PathLike | dict) or _is_file(source):
         return None, source
-    for first in source:
-        whole = chain([first], source)
-        return (None, whole) if isinstance(first, str | os.PathLike) else (whole, None)
-    return source, None
+    items = iter(source)
+    for first in items:
+        whole = chain([first], items)
+        is_name = isinstance(first, str | os.PathLike)
+        if _has_batches(first) or (isinstance(source, Iterator) and not is_name):
+            return whole, None
+        return None, whole
+    return (source, None) if isinstance(source, Iterator) else (None, source)
 
 
 def _has_batches(source: Any) -> bool:
     return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+
+
+def _is_file(source: Any) -> bool:
+    """Whether an object that may be iterated over is one file."""
+    return hasattr(source, "fileno") or hasattr(source, "getbuffer") or _buffer_of(source) is not None
+
+
+def _buffer_of(source: Any) -> memoryview | None:
+    """The memory of bytes, or of an array of numbers or of records of numbers; None for anything else."""
+    try:
+        view = memoryview(source)
+    except (TypeError, ValueError, BufferError):
+        return None
+    is_of_numbers = view.format.lstrip("<>=@!") in tuple("?bBcdefghHiIlLnNqQ")
+    return view if is_of_numbers or (view.format.startswith("T{") and "O" not in view.format) else None
 
 
 def sources_of(source: Any, argument: str = "source") -> Sources:
@@ -102,7 +137,7 @@ def sources_of(source: Any, argument: str = "source") -> Sources:
     sources = Sources()
     _add(source, sources, argument, True)
     if not sources.paths:
-        raise ValueError(f"{argument} has no input: name at least one file")
+        raise InvalidRequest(f"{argument} has no input: name at least one file")
     return sources
 
 
@@ -112,18 +147,25 @@ def _add(source: Any, sources: Sources, argument: str, lists: bool) -> None:
             sources.add_path(path)
     elif (file := _file_of_array(source)) is not None:
         sources.add_path(file)
-    elif isinstance(source, bytes | bytearray | memoryview):
-        sources.add_bytes(source)
+    elif (buffer := _buffer_of(source)) is not None:
+        if not buffer.c_contiguous:
+            raise InvalidRequest(f"{argument}: the array is not contiguous: give its tobytes()")
+        # Other byte orders and arrays without elements have no view of their bytes.
+        is_plain = buffer.nbytes > 0 and buffer.format[0] not in "<>=!T"
+        sources.add_bytes(buffer.cast("B") if is_plain else memoryview(buffer.tobytes()))
     elif hasattr(source, "getbuffer"):
         sources.add_bytes(source.getbuffer())
     elif hasattr(source, "fileno"):
-        sources.add_file(source)
+        sources.add_file(source, argument)
     elif lists and isinstance(source, Iterable) and not isinstance(source, dict):
         for one in source:
             _add(one, sources, f"an element of {argument}", False)
     else:
         one = "a path, an open file or bytes"
-        arguments.wrong_type(argument, source, f"{one}, or a list of them" if lists else one)
+        accepted = f"{one}, or a list of them" if lists else one
+        # Objects of pyarrow and polars that make batches when they are asked.
+        methods = [name for name in ("to_batches", "iter_batches", "collect_batches") if hasattr(source, name)]
+        arguments.wrong_type(argument, source, f"{accepted}, or its {methods[0]}()" if methods else accepted)
 
 
 def _matching(path: str) -> list[str]:
@@ -141,13 +183,15 @@ def _matching(path: str) -> list[str]:
 
 def _file_of_array(source: Any) -> str | None:
     """The file of a numpy.memmap of a whole file."""
-    name = getattr(source, "filename", None)
     offset, length = getattr(source, "offset", None), getattr(source, "nbytes", None)
-    if name is None or not isinstance(offset, int) or not isinstance(length, int):
+    if not isinstance(offset, int) or not isinstance(length, int):
+        return None
+    name = getattr(source, "filename", None)
+    if name is None:
         return None
     path = os.fspath(name)
     if offset != 0 or length != os.path.getsize(path):
-        raise ValueError(f"the array has only a part of {path}: name the file, or write that part to its own file")
+        raise InvalidRequest(f"the array has only a part of {path}: name the file, or write that part to a file")
     return path if isinstance(path, str) else os.fsdecode(path)
 
 
@@ -162,16 +206,18 @@ def _refuse_parquet(path: str) -> None:
         )
 
 
-def refuse_parquet_output(path: str) -> None:
-    """Raises SchemaMismatch if the name of an output is that of a Parquet file."""
-    if path.lower().endswith((".parquet", ".pq")):
+def output_path(
+    path: Any,
+    argument: str = "to",
+    remedy: str = "give another name; ascot.sort without to= gives batches for pyarrow.parquet.ParquetWriter",
+) -> str:
+    """The path of an output. Raises SchemaMismatch with the `remedy` if its name is that of a Parquet file."""
+    name = arguments.path(argument, path)
+    if name.lower().endswith((".parquet", ".pq")):
         from ascot.errors import SchemaMismatch
 
-        raise SchemaMismatch(
-            f"{path}: Ascot does not write Parquet\n  leave out to=, and write the batches of the result with "
-            "pyarrow.parquet.ParquetWriter",
-            file=path,
-        )
+        raise SchemaMismatch(f"{name}: Ascot does not write Parquet\n  {remedy}", file=name)
+    return name
 
 
 def _is_parquet(path: str) -> bool:

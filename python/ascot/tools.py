@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from ascot import _native, arguments
 from ascot.layouts import KeyLike, LayoutLike, layout_of, record_options
 from ascot.progress import Progress, reporter
-from ascot.sources import PathLike, Source, sources_of
+from ascot.sources import PathLike, Source, output_path, sources_of
 
 __all__ = ["Checked", "Disorder", "check", "gen"]
 
@@ -26,10 +26,10 @@ def gen(
     """Writes `count` records of the sort benchmark, 100 bytes each with a key of 10, to the file `to`.
 
     `start` is the number of the first one. `ascii` makes them printable, `skew` makes keys repeat. Returns the bytes
-    written.
+    written. Raises InvalidRequest, NoSpace, and the subclasses of FileError.
     """
     options = {
-        "output": arguments.path("to", to),
+        "output": output_path(to, remedy="give another name: the records are those of the sort benchmark"),
         "count": arguments.count("count", count, bits=64),
         "start": arguments.count("start", start, bits=64),
         "ascii": arguments.flag("ascii", ascii),

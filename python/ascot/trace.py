@@ -10,6 +10,7 @@ from typing import Any
 
 from ascot import _native, arguments
 from ascot._native import bytes_text, count_text, seconds_text
+from ascot.errors import InvalidRequest
 from ascot.reports import row, table
 from ascot.sources import PathLike
 from ascot.tables import Cell, Table, table_of
@@ -142,7 +143,7 @@ def compare(paths: Iterable[PathLike], *, size: int | str | None = None, volume:
     """
     names = arguments.paths("paths", paths)
     if not names:
-        raise ValueError("paths has no trace: name at least one file")
+        raise InvalidRequest("paths has no trace: name at least one file")
     given = arguments.maybe(arguments.size, "size", size)
     replayed = arguments.maybe(arguments.path, "volume", volume, "a profile of a volume, or its kind")
     told, remarks = _native.compare_traces(names, given, replayed)

@@ -12,13 +12,17 @@ from typing import Any
 
 from ascot import _native, arguments
 from ascot.batches import Batches
+from ascot.errors import InvalidRequest
 from ascot.layouts import LayoutLike, layout_of
 from ascot.leases import Lease, Leased
 from ascot.progress import reporter
 from ascot.reports import Report, report_of
-from ascot.sources import PathLike
+from ascot.sources import PathLike, output_path
 
 __all__ = ["Part", "View", "view"]
+
+# Maximum bytes of one read of the raw file.
+_READ_BYTES = 1 << 20
 
 
 def view(path: PathLike, *, memory: int | str | None = None, threads: int | None = None) -> View:
@@ -83,7 +87,7 @@ class View(Leased[_native.View]):
         if isinstance(index, slice):
             first, last, step = index.indices(count)
             if step != 1:
-                raise ValueError(f"a slice of a view has no step, not {step}")
+                raise InvalidRequest(f"a slice of a view has no step, not {step}")
         else:
             at = _record_number(index)
             first = at + count if at < 0 else at
@@ -91,7 +95,12 @@ class View(Leased[_native.View]):
                 raise IndexError(f"there is no record {at}: the view has {count}")
             last = first + 1
         last = max(first, last)
-        return Part(self, native.offset_of_record(first), native.offset_of_record(last))
+        return Part(self, native.offset_of_record(first), native.offset_of_record(last), last - first)
+
+    def __bytes__(self) -> bytes:
+        """All bytes of the view in memory. They do not count as memory of the view."""
+        native = self._open()
+        return native.read(0, native.nbytes)
 
     def keys(self, start: str | bytes | int | None = None, stop: str | bytes | int | None = None) -> Part:
         """The records with keys from `start` to `stop`, which is not included.
@@ -102,7 +111,7 @@ class View(Leased[_native.View]):
         first = native.header_bytes if start is None else native.offset_of_key(_key_text("start", start))
         last = native.nbytes if stop is None else native.offset_of_key(_key_text("stop", stop))
         if first > last:
-            raise ValueError(f"the range from {start!r} to {stop!r} ends before it begins, in the order of the view")
+            raise InvalidRequest(f"the range from {start!r} to {stop!r} ends before it begins in the view's order")
         return Part(self, first, last)
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
@@ -135,14 +144,16 @@ class View(Leased[_native.View]):
 class Part:
     """Some records of a view, in sequence: the bytes from `start` to `stop`. Nothing is read before it is needed."""
 
-    __slots__ = ("start", "stop", "view")
+    __slots__ = ("_records", "start", "stop", "view")
 
     view: View
     start: int
     stop: int
 
-    def __init__(self, view: View, start: int, stop: int) -> None:
+    def __init__(self, view: View, start: int, stop: int, records: int | None = None) -> None:
         self.view, self.start, self.stop = view, start, stop
+        # Their number; None if it is not known.
+        self._records = records
 
     @property
     def nbytes(self) -> int:
@@ -155,8 +166,8 @@ class Part:
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
         """The part as a binary file that can be read and sought."""
-        if mode not in ("rb", "br"):
-            raise ValueError(f"mode={mode!r}: a view is read only, as bytes: give 'rb'")
+        if arguments.text("mode", mode, "'rb'") not in ("rb", "br"):
+            raise InvalidRequest(f"mode={mode!r}: a view is read only, as bytes: give 'rb'")
         reader = self.view._open().reader()
         return io.BufferedReader(_File(reader, self.start, self.stop, self.view._lease), buffer_size=1 << 16)
 
@@ -179,7 +190,7 @@ class Part:
         if layout is not None:
             given = layout_of(layout)
             if layout_of(native.layout).text() != given.text():
-                raise ValueError(f"the view has records of layout {native.layout}, not {given.text()}")
+                raise InvalidRequest(f"the view has records of layout {native.layout}, not {given.text()}")
             arrow.update(given.arrow_options())
         return Batches(_native.view_batches(native, self.start, self.stop, arrow), held=self.view._lease)
 
@@ -187,10 +198,10 @@ class Part:
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def write(self, to: PathLike, *, progress: Any = None) -> Report:
-        """Writes the part to the file `to`, and returns the report."""
-        path = arguments.path("to", to)
+        """Writes the part to the file `to`, and returns the report, which does not count the records of `keys`."""
+        path = output_path(to, remedy="write the batches of its batches() with pyarrow.parquet.ParquetWriter")
         with reporter(progress) as report:
-            told, text, _ = self.view._open().write(self.start, self.stop, path, report)
+            told, text, _ = self.view._open().write(self.start, self.stop, self._records, path, report)
         return report_of(told, text)
 
     def __repr__(self) -> str:
@@ -213,7 +224,8 @@ class _File(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         self._check()
         out = memoryview(buffer).cast("B")
-        read = self._reader.read(self._at, min(len(out), max(0, self._stop - self._at)))
+        # A long read is several: Python looks at signals in between.
+        read = self._reader.read(self._at, min(len(out), _READ_BYTES, max(0, self._stop - self._at)))
         out[: len(read)] = read
         self._at += len(read)
         return len(read)
@@ -256,7 +268,11 @@ def _key_text(argument: str, key: str | bytes | int) -> str:
     if isinstance(key, bytes):
         return "0x" + key.hex()
     if isinstance(key, str):
-        return "0x" + key.encode().hex() if key.startswith("0x") else key
+        try:
+            encoded = key.encode()
+        except UnicodeEncodeError:
+            arguments.wrong_value(argument, key, "a key: text that has an encoding, or bytes")
+        return "0x" + encoded.hex() if key.startswith("0x") else key
     if isinstance(key, int | float) and not isinstance(key, bool):
         return repr(key)
     arguments.wrong_type(argument, key, "a key: text, bytes or a number")

@@ -12,7 +12,12 @@ from __future__ import annotations
 
 import re
 
+from ascot.open_files import named
+
 __all__ = ["in_python"]
+
+# The number of an error, which is a field of its exception.
+_NUMBER = re.compile(r" \(os error \d+\)")
 
 # Flags, and the arguments with the same meaning where that is not their name.
 _ARGUMENTS = {
@@ -72,6 +77,7 @@ _PHRASES = {
 _RESUME = r"ascot sort --resume (?P<job>\S.*?)(?=  |$)"
 _COLUMNS = r"--csv --header(?: -t (?P<between>tab|'.'))? --key '(?P<columns>[^']*)' \(without -k and order letters\)"
 _SEPARATOR = r"-t (?P<separator>tab|,|'.') \(--separator\)"
+_ARROW = r"convert it to text first: python3 -c '[^']*ipc\.open_(?P<ipc>file|stream)[^']*' (?P<arrow>.*) \| ascot .*"
 _LAYOUTS = (
     r"(?P<layouts>lines take -k[;,] csv takes --key COLUMN,\.\.\.[;,] fixed and prefixed (?:records )?take "
     r"--key START\.\.END[;,] numbers take (?:none|-r only))"
@@ -81,7 +87,7 @@ _FLAG = r"(?<![\w-])(?P<flag>--[a-z][a-z-]*)"
 _PHRASE = "|".join(re.escape(phrase) for phrase in sorted(_PHRASES, key=len, reverse=True))
 _COMMAND = "|".join(_COMMANDS)
 _FOUND = re.compile(
-    f"(?P<command>{_COMMAND})|{_RESUME}|{_COLUMNS}|{_SEPARATOR}|{_LAYOUTS}|{_COLUMN}|(?P<phrase>{_PHRASE})|{_FLAG}",
+    f"{_ARROW}|(?P<command>{_COMMAND})|{_RESUME}|{_COLUMNS}|{_SEPARATOR}|{_LAYOUTS}|{_COLUMN}|(?P<phrase>{_PHRASE})|{_FLAG}",
     re.MULTILINE,
 )
 # A value after a flag: a text in quotes, a placeholder, a number with its unit, or a word that is a value.
@@ -94,6 +100,7 @@ _VALUE = re.compile(
 
 def in_python(text: str) -> str:
     """A text of a library in the words of the package."""
+    text = _NUMBER.sub("", named(text))
     out, at = [], 0
     while found := _FOUND.search(text, at):
         out.append(text[at : found.start()])
@@ -131,6 +138,10 @@ def _said(found: re.Match[str]) -> str:
         return _PHRASES[found["phrase"]]
     if found["layouts"] is not None:
         return _KEYS
+    if found["ipc"] is not None:
+        read = f"pyarrow.ipc.open_{found['ipc']}({_unquoted(found['arrow'])!r})"
+        batches = f"{read}.read_all()" if found["ipc"] == "file" else read
+        return f"read its batches with pyarrow: ascot.sort({batches}, key=...)"
     if found["job"] is not None:
         return f"ascot.resume({_unquoted(found['job'])!r})"
     if found["columns"] is not None:

@@ -2,6 +2,8 @@
 
 use arrow_schema::{ArrowError, DataType};
 
+use crate::type_name::type_name;
+
 /// The reason why batches could not be encoded or records not decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -24,7 +26,7 @@ pub enum ColumnsError {
     #[error("a sort needs a key\n  name at least one column")]
     NoKey,
     /// The values of a key column have no order.
-    #[error("column '{column}' cannot be a key: values of type {data_type} have no order")]
+    #[error("column '{column}' cannot be a key: values of type {} have no order", type_name(data_type))]
     NoOrder {
         /// The column.
         column: String,
@@ -50,7 +52,11 @@ pub enum ColumnsError {
         found: String,
     },
     /// A column of a batch has another type than in the schema.
-    #[error("column '{column}' of a batch has type {found}, in the schema {expected}")]
+    #[error(
+        "column '{column}' of a batch has type {}, in the schema {}",
+        type_name(found),
+        type_name(expected)
+    )]
     ColumnType {
         /// The column.
         column: String,
@@ -89,8 +95,18 @@ pub enum ColumnsError {
         /// The violation.
         reason: String,
     },
+    /// Text of a file is not UTF-8.
+    #[error("record {record} is not UTF-8\n  read the file as binary (layout=ascot.Lines(binary=True))")]
+    NotUtf8 {
+        /// The number of the record, from 1.
+        record: u64,
+    },
     /// The array does not have the type of a file's layout.
-    #[error("an array of type {found} cannot become a file of format {layout}, which takes {expected}")]
+    #[error(
+        "a column of type {} cannot become a file of format {layout}, which takes {expected}\n  cast the column to \
+         that type",
+        type_name(found)
+    )]
     FileType {
         /// The layout.
         layout: String,

@@ -52,9 +52,11 @@ mod plain;
 mod plan;
 mod row;
 mod sort_column;
+mod type_name;
 mod width;
 
 pub use decoder::{BatchLimits, Decoder};
 pub use encoder::Encoder;
 pub use error::ColumnsError;
 pub use sort_column::SortColumn;
+pub use type_name::type_name;

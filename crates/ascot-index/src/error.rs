@@ -27,7 +27,7 @@ pub enum IndexError {
         advice: &'static str,
     },
     /// The path is not an indexed directory.
-    #[error("{} is not an indexed directory: it has no file MANIFEST", path.display())]
+    #[error("{} is not an indexed directory: there is no file MANIFEST in it", path.display())]
     NotIndexed {
         /// The directory.
         path: PathBuf,

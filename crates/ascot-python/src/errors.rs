@@ -246,7 +246,7 @@ impl Failure {
             Failure::Net(error) => of_net(py, &error)?.build(py),
             Failure::Trace(error) => of_trace(py, &error)?.build(py),
             Failure::Request(text) => Exception::new(py, "InvalidRequest", text).build(py),
-            Failure::Columns(error) => Exception::new(py, class_of_columns(&error), error).build(py),
+            Failure::Columns(error) => of_columns(py, &error)?.build(py),
             Failure::Batch(text) => Exception::new(py, "SchemaMismatch", text).build(py),
             Failure::Source(text) => Exception::new(py, "AscotError", text).build(py),
             Failure::Exception(error) => Ok(error),
@@ -254,12 +254,16 @@ impl Failure {
     }
 }
 
-fn class_of_columns(error: &ColumnsError) -> &'static str {
+fn of_columns<'py>(py: Python<'py>, error: &ColumnsError) -> PyResult<Exception<'py>> {
+    let class = |class| Exception::new(py, class, error);
     match error {
-        ColumnsError::NoKey | ColumnsError::NoOrder { .. } => "InvalidRequest",
-        ColumnsError::Corrupt { .. } => "InternalError",
-        ColumnsError::Arrow(_) => "AscotError",
-        _ => "SchemaMismatch",
+        ColumnsError::NoKey | ColumnsError::NoOrder { .. } => Ok(class("InvalidRequest")),
+        ColumnsError::Corrupt { .. } => Ok(class("InternalError")),
+        ColumnsError::Arrow(_) => Ok(class("AscotError")),
+        ColumnsError::NotUtf8 { record } | ColumnsError::LongRecord { record, .. } => {
+            class("SchemaMismatch").with("record", *record)
+        }
+        _ => Ok(class("SchemaMismatch")),
     }
 }
 

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use crate::arrow::{Batch, BatchReader, BatchStream};
 use crate::errors::Failure;
-use crate::indexes::{Column, Index};
+use crate::indexes::{Column, Index, answered};
 use crate::running::PAUSE;
 
 /// Records and bytes of keys and values after which a batch is complete.
@@ -35,11 +35,12 @@ pub fn index_get(
 ) -> PyResult<Batch> {
     let keys = Column::new("keys", keys)?;
     let rows = keys.rows(py, 0, keys.len())?;
-    let keys: Vec<&[u8]> = rows.iter().collect();
-    let mut answers = answers_of(index.directory())?;
-    let mut refused: Option<ColumnsError> = None;
-    let query = || {
-        index.directory().get_many(&keys, epoch, |number, values| {
+    let directory = Arc::clone(index.directory());
+    let mut answers = answers_of(&directory)?;
+    let query = move || {
+        let keys: Vec<&[u8]> = rows.iter().collect();
+        let mut refused: Option<ColumnsError> = None;
+        directory.get_many(&keys, epoch, |number, values| {
             let key = keys.get(number).copied().unwrap_or_default();
             let pushed =
                 values.into_iter().try_for_each(|value| answers.push(key, value.epoch, &value.bytes));
@@ -47,14 +48,11 @@ pub fn index_get(
                 refused.get_or_insert(error);
             }
             Ok(())
-        })
+        })?;
+        refused.map_or(Ok(()), Err)?;
+        Ok(answers.finish()?)
     };
-    py.detach(query).map_err(Failure::from)?;
-    py.check_signals()?;
-    if let Some(error) = refused {
-        return Err(Failure::from(error).into());
-    }
-    Ok(Batch::new(answers.finish().map_err(Failure::from)?))
+    Ok(Batch::new(answered(py, keys.len(), query)?))
 }
 
 /// The records with keys from `start` to `stop` as batches, in the order of their keys and epochs.

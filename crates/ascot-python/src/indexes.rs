@@ -4,7 +4,7 @@
 //! dropped.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use ascot_index::read::USUAL_MEMORY_BYTES;
@@ -14,13 +14,13 @@ use ascot_index::{
 };
 use ascot_io::{Disk, Unpoisoned, threads};
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
 
 use crate::errors::Failure;
 use crate::request::{Bytes, memory};
-use crate::running::Opener;
+use crate::running::{Opener, PAUSE, run_aside};
 
 /// Default memory of a writer, bytes.
 const WRITER_MEMORY_BYTES: u64 = 64 << 20;
@@ -28,8 +28,11 @@ const WRITER_MEMORY_BYTES: u64 = 64 << 20;
 const BATCH_RECORDS: usize = 4096;
 /// Bytes of records after which a batch of a range is handed over.
 const BATCH_BYTES: usize = 1 << 20;
-/// Records appended between two looks at signals.
+/// Maximum number of records, and of bytes of keys or of values, appended between two looks at signals.
 const APPENDED_AT_ONCE: usize = 1 << 16;
+const APPENDED_BYTES: usize = 4 << 20;
+/// Queries of at most this many keys are answered by the calling thread, which looks at signals afterwards.
+const FEW_KEYS: usize = 16;
 
 /// A record of an answer: its key, epoch and value.
 type Record<'py> = (Bound<'py, PyBytes>, u64, Bound<'py, PyBytes>);
@@ -74,17 +77,19 @@ impl Index {
     ) -> PyResult<Vec<Record<'py>>> {
         let keys = Column::new("keys", keys)?;
         let rows = keys.rows(py, 0, keys.len())?;
-        let keys: Vec<&[u8]> = rows.iter().collect();
-        let mut found: Vec<(usize, u64, Vec<u8>)> = Vec::new();
-        let query = || {
-            self.directory.get_many(&keys, epoch, |number, values| {
+        let directory = Arc::clone(&self.directory);
+        let query = move || {
+            let mut found: Vec<(usize, u64, Vec<u8>)> = Vec::new();
+            let keys: Vec<&[u8]> = rows.iter().collect();
+            directory.get_many(&keys, epoch, |number, values| {
                 found.extend(values.into_iter().map(|value| (number, value.epoch, value.bytes)));
                 Ok(())
-            })
+            })?;
+            drop(keys);
+            Ok((rows, found))
         };
-        py.detach(query).map_err(Failure::from)?;
-        py.check_signals()?;
-        let keys: Vec<Bound<'_, PyBytes>> = keys.iter().map(|key| PyBytes::new(py, key)).collect();
+        let (rows, found) = answered(py, keys.len(), query)?;
+        let keys: Vec<Bound<'_, PyBytes>> = rows.iter().map(|key| PyBytes::new(py, key)).collect();
         let record = |(number, epoch, value): (usize, u64, Vec<u8>)| {
             keys.get(number).map(|key| (key.clone(), epoch, PyBytes::new(py, &value)))
         };
@@ -117,6 +122,20 @@ impl Index {
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
+}
+
+/// The result of a query of `keys` keys. Ctrl-C does not wait for the end of one of many keys.
+pub fn answered<T: Send + 'static>(
+    py: Python<'_>,
+    keys: usize,
+    query: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> PyResult<T> {
+    if keys > FEW_KEYS {
+        return run_aside(py, query);
+    }
+    let found = py.detach(query)?;
+    py.check_signals()?;
+    Ok(found)
 }
 
 /// A batch that fills.
@@ -158,10 +177,15 @@ impl Batches {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Record<'py>>>> {
-        let next = py.detach(|| self.received.lock().unpoisoned().recv());
+        let rows = loop {
+            match py.detach(|| self.received.lock().unpoisoned().recv_timeout(PAUSE)) {
+                Ok(rows) => break rows,
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                // The thread has ended, and has handed over all.
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        };
         py.check_signals()?;
-        // The thread has ended, and has handed over all.
-        let Ok(rows) = next else { return Ok(None) };
         let record = |(key, epoch, value): Row| (PyBytes::new(py, &key), epoch, PyBytes::new(py, &value));
         let rows = rows.map_err(Failure::from)?;
         Ok(Some(rows.into_iter().map(record).collect()))
@@ -235,12 +259,12 @@ impl IndexWriter {
         let count = keys.len();
         if count != values.len() {
             let values = values.len();
-            return Err(PyValueError::new_err(format!(
-                "{count} keys and {values} values: give as many of each"
-            )));
+            let text = format!("{count} keys and {values} values: give as many of each");
+            return Err(Failure::Request(text).into());
         }
-        for first in (0..count).step_by(APPENDED_AT_ONCE) {
-            let last = (first + APPENDED_AT_ONCE).min(count);
+        let step = keys.rows_at_once().min(values.rows_at_once());
+        for first in (0..count).step_by(step) {
+            let last = (first + step).min(count);
             let keys = keys.rows(py, first, last)?;
             let values = values.rows(py, first, last)?;
             self.with(py, |writer| {
@@ -289,7 +313,7 @@ impl IndexWriter {
         act: impl FnOnce(&mut DirectoryWriter) -> Result<R, IndexError> + Send,
     ) -> PyResult<R> {
         self.opener.check("writer")?;
-        let closed = || PyValueError::new_err("the writer is closed: open the directory again to append");
+        let closed = || Failure::Request("the writer is closed: open the directory again to append".into());
         let done = py.detach(|| {
             let mut writer = self.writer.lock().unpoisoned();
             writer.as_mut().map(act)
@@ -363,12 +387,15 @@ impl Column {
             Ok(buffer) if !given.is_instance_of::<PyBytes>() && !given.is_instance_of::<PyByteArray>() => {
                 buffer
             }
-            _ => return Err(Self::wrong(name, given, "a list of bytes, or an array with a row for each")),
+            _ => {
+                let remedy = if given.hasattr("to_numpy")? { ", such as its to_numpy()" } else { "" };
+                let accepted = format!("a list of bytes, or an array with a row for each{remedy}");
+                return Err(Self::wrong(name, given, &accepted));
+            }
         };
         if !buffer.is_c_contiguous() {
-            return Err(PyValueError::new_err(format!(
-                "{name}: the array is not contiguous; numpy.ascontiguousarray makes a contiguous copy"
-            )));
+            let text = "the array is not contiguous; numpy.ascontiguousarray makes a contiguous copy";
+            return Err(Failure::Request(format!("{name}: {text}")).into());
         }
         let rows = buffer.shape().first().copied().unwrap_or(0);
         let row_bytes = buffer.len_bytes().checked_div(rows).unwrap_or(0);
@@ -407,6 +434,15 @@ impl Column {
         }
     }
 
+    /// The number of rows that are appended at once.
+    fn rows_at_once(&self) -> usize {
+        let row_bytes = match self {
+            Column::Array { row_bytes, .. } => *row_bytes,
+            Column::List(rows) => rows.iter().map(Vec::len).sum::<usize>() / rows.len().max(1),
+        };
+        (APPENDED_BYTES / row_bytes.max(1)).clamp(1, APPENDED_AT_ONCE)
+    }
+
     /// A copy of the rows from `first` to `last`, which may be used without the interpreter.
     #[expect(unsafe_code, reason = "the buffer protocol gives a pointer")]
     pub fn rows(&self, _py: Python<'_>, first: usize, last: usize) -> PyResult<Rows> {
@@ -418,7 +454,7 @@ impl Column {
                 if start.checked_add(len).is_none_or(|end| end > whole)
                     || (len > 0 && buffer.buf_ptr().is_null())
                 {
-                    return Err(PyValueError::new_err("the array is shorter than its shape says"));
+                    return Err(Failure::Request("the array is shorter than its shape says".into()).into());
                 }
                 let mut bytes = Vec::with_capacity(len);
                 if len > 0 {

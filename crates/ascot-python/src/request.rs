@@ -419,6 +419,8 @@ fn named_profile(volume: Option<&Path>) -> Result<Option<(Option<Profile>, &'sta
         (None, Some(value)) => (value, VARIABLE),
         (None, None) => return Ok(None),
     };
-    let profile = Profile::named(&name).map_err(|error| Failure::Request(format!("{by}: {error}")))?;
+    let refused =
+        |error| Failure::Request(format!("{}='{}': {error}", by.trim_end_matches('='), name.display()));
+    let profile = Profile::named(&name).map_err(refused)?;
     Ok(Some((profile, by)))
 }

@@ -122,22 +122,28 @@ impl OpenedView {
         })
     }
 
-    /// Writes the bytes from `start` to `stop` to a file, and returns the report.
+    /// Writes the bytes from `start` to `stop`, which are `records` records if that is known, to a file, and returns
+    /// the report.
     fn write(
         &self,
         py: Python<'_>,
         start: u64,
         stop: u64,
+        records: Option<u64>,
         output: PathBuf,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Told> {
         let stop = stop.min(self.view()?.bytes());
         let part = start.min(stop)..stop;
         let output = Output::Path(output);
-        let finished = run(py, progress.as_ref(), |observer, cancel| {
+        let mut finished = run(py, progress.as_ref(), |observer, cancel| {
             let _turn = self.turn.lock().unpoisoned();
             write_part(&*self.view, part, &output, &RunOptions::default(), observer, cancel)
         })?;
+        if let Some(records) = records {
+            finished.result.records_in = records;
+            finished.result.records_out = records;
+        }
         told_of(finished)
     }
 

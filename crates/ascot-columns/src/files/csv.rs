@@ -182,7 +182,7 @@ impl Column {
                         Some((text, number)) if is_exact(text, number) => Ok(number),
                         Some(_) => Err(format!(
                             "'{}', which 64-bit floats do not hold exactly\n  read the file as binary \
-                             (binary=True), which keeps the fields as they are",
+                             (layout=ascot.Csv(binary=True)), which keeps the fields as they are",
                             shown()
                         )),
                         None => Err(format!(
@@ -209,7 +209,7 @@ impl Column {
         }
         let text = StringArray::try_new(offsets, bytes, nulls).map_err(|_| ColumnsError::FileBytes {
             reason: format!(
-                "column '{}' is not UTF-8\n  read the file as binary (binary=True)",
+                "column '{}' is not UTF-8\n  read the file as binary (layout=ascot.Csv(binary=True))",
                 field.name()
             ),
         })?;

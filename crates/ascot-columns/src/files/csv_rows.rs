@@ -17,6 +17,7 @@ use arrow_schema::{DataType, Schema, TimeUnit};
 use ascot_record::framing::CsvFraming;
 
 use crate::error::ColumnsError;
+use crate::type_name::type_name;
 
 /// Appends batches of one schema to a file of CSV.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ impl CsvRows {
                 reason: format!(
                     "column '{}' has type {}, which has no form in CSV\n  convert it to a string or a number",
                     field.name(),
-                    field.data_type()
+                    type_name(field.data_type())
                 ),
             })?);
         }

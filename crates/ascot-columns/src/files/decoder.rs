@@ -208,7 +208,13 @@ impl FileDecoder {
             FileColumns::Csv(columns) => columns.to_batch(&records, self.records)?,
             FileColumns::One { layout, text } => {
                 let text = if *text == TextType::Binary { TextType::Binary } else { TextType::Utf8 };
-                let column: ArrayRef = to_array(*layout, &Buffer::from_vec(records), text)?;
+                let column = to_array(*layout, &Buffer::from_vec(records), text);
+                let column: ArrayRef = column.map_err(|error| match error {
+                    ColumnsError::NotUtf8 { record } => {
+                        ColumnsError::NotUtf8 { record: self.records + record }
+                    }
+                    other => other,
+                })?;
                 RecordBatch::try_new(Arc::clone(&self.schema), vec![column])?
             }
         };

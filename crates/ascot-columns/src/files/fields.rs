@@ -11,6 +11,7 @@ use ascot_record::layout::{Endian, Layout};
 use super::whole_records;
 use crate::error::ColumnsError;
 use crate::row::fixed_values;
+use crate::type_name::type_name;
 use crate::width::fixed_width;
 
 /// A field of records of fixed length.
@@ -45,8 +46,9 @@ impl FixedFields {
         let checked = |field: FixedField| {
             let refuse =
                 |text: String| ColumnsError::FileBytes { reason: format!("field '{}' {text}", field.name) };
-            let width = fixed_width(&field.data_type)
-                .ok_or_else(|| refuse(format!("has type {}, which has no fixed width", field.data_type)))?;
+            let width = fixed_width(&field.data_type).ok_or_else(|| {
+                refuse(format!("has type {}, which has no fixed width", type_name(&field.data_type)))
+            })?;
             match field.offset.checked_add(width) {
                 Some(end) if end <= len => Ok((field, width)),
                 _ => Err(refuse(format!(

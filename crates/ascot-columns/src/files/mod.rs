@@ -78,7 +78,7 @@ pub fn to_bytes(layout: Layout, array: &dyn Array, out: &mut Vec<u8>) -> Result<
                 out.extend_from_slice(&crate::row::fixed_values(array.as_fixed_size_binary(), len));
                 Ok(())
             }
-            found => Err(wrong_type(layout, format!("fixed-size binary of {len} bytes"), found)),
+            found => Err(wrong_type(layout, format!("fixed_size_binary[{len}]"), found)),
         },
         Layout::Lines { .. } | Layout::Csv { .. } | Layout::Prefixed { .. } => {
             text::to_bytes(layout, array, out)

@@ -9,6 +9,7 @@ use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 use super::{whole_records, wrong_type};
 use crate::error::ColumnsError;
 use crate::row::fixed_values;
+use crate::type_name::type_name;
 
 /// The Arrow type of a file's numbers.
 pub(super) fn type_of(kind: NumberType) -> DataType {
@@ -42,7 +43,7 @@ pub(super) fn to_bytes(
 ) -> Result<(), ColumnsError> {
     let expected = type_of(format.kind);
     if *array.data_type() != expected {
-        return Err(wrong_type(Layout::Number(format), expected.to_string(), array.data_type()));
+        return Err(wrong_type(Layout::Number(format), type_name(&expected), array.data_type()));
     }
     let width = format.kind.width();
     let values = fixed_values(array, width);

@@ -79,14 +79,14 @@ fn records<F: Framing>(
 fn not_utf8(offsets: &[i32], values: &[u8]) -> ColumnsError {
     let is_wrong = |ends: &[i32]| std::str::from_utf8(&values[ends[0] as usize..ends[1] as usize]).is_err();
     let record = offsets.windows(2).position(is_wrong).map_or(0, |record| record + 1);
-    ColumnsError::FileBytes { reason: format!("record {record} is not UTF-8\n  read the records as binary") }
+    ColumnsError::NotUtf8 { record: record as u64 }
 }
 
 pub(super) fn to_bytes(layout: Layout, array: &dyn Array, out: &mut Vec<u8>) -> Result<(), ColumnsError> {
     match array.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {}
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {}
-        found => return Err(wrong_type(layout, "UTF-8 or binary".to_owned(), found)),
+        found => return Err(wrong_type(layout, "string or binary".to_owned(), found)),
     }
     let base = out.len();
     let mut wrong = None;

@@ -81,10 +81,7 @@ impl Manifest {
         let failed = |error| IndexError::from(IoError::from_os(ascot_io::Action::Read, &path, 0, error));
         let size = match std::fs::metadata(&path) {
             Ok(stat) => stat.len(),
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-                    && std::fs::metadata(directory).is_ok() =>
-            {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Err(IndexError::NotIndexed { path: directory.to_path_buf() });
             }
             Err(error) => return Err(failed(error)),

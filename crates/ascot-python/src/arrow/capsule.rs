@@ -14,6 +14,7 @@ use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type, 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{Array, RecordBatch, RecordBatchOptions, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, UnionMode};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 
@@ -23,10 +24,18 @@ const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
 
-/// The pointer in a capsule.
+/// The pointer in a capsule of this name, or TypeError.
 fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<NonNull<T>> {
-    let capsule = capsule.cast::<PyCapsule>()?;
-    Ok(capsule.pointer_checked(Some(name))?.cast())
+    let found = capsule.cast::<PyCapsule>().ok().and_then(|found| found.pointer_checked(Some(name)).ok());
+    found.map(NonNull::cast).ok_or_else(|| {
+        let name = name.to_string_lossy();
+        PyTypeError::new_err(format!("the source gives no capsule '{name}', but {}", type_name(capsule)))
+    })
+}
+
+/// The name of an object's type.
+pub fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
 /// A stream of batches of another library. It needs no interpreter.
@@ -115,7 +124,8 @@ fn schema_of(schema: &FFI_ArrowSchema) -> Result<SchemaRef, Failure> {
             Ok(Arc::new(Schema::new_with_metadata(fields, metadata)))
         }
         other => Err(Failure::Request(format!(
-            "the source has arrays of type {other}, which have no columns\n  give a table or batches"
+            "the source has arrays of type {}, which have no columns\n  give a table or batches",
+            ascot_columns::type_name(&other)
         ))),
     }
 }
@@ -131,7 +141,10 @@ pub fn schema_from_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
 /// The batch in a pair of capsules, of a schema and an array.
 #[expect(unsafe_code, reason = "the array lies behind a pointer")]
 pub fn batch_from_capsules(capsules: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
-    let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = capsules.extract()?;
+    let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = capsules.extract().map_err(|_| {
+        let given = type_name(capsules);
+        PyTypeError::new_err(format!("__arrow_c_array__ of the source gives no two capsules, but {given}"))
+    })?;
     let schema = schema_from_capsule(&schema)?;
     let array = pointer::<FFI_ArrowArray>(&array, ARRAY)?;
     // SAFETY: a capsule of this name holds such a structure, which is moved out.

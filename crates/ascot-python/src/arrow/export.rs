@@ -9,7 +9,6 @@ use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use ascot_io::Unpoisoned;
 use ascot_sort::Cancel;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -29,8 +28,10 @@ pub trait BatchReader: Send {
     fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure>;
 }
 
-/// A batch of rows in columns. It exports Arrow's PyCapsule interface: pyarrow.record_batch(batch),
-/// polars.DataFrame(batch), duckdb.sql("from batch").
+/// A batch of rows in columns.
+///
+/// It exports Arrow's PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)`,
+/// `duckdb.sql("from batch")`. `len(batch)` is the number of rows.
 #[pyclass(frozen, module = "ascot._native")]
 pub struct Batch {
     batch: RecordBatch,
@@ -166,7 +167,7 @@ impl BatchStream {
 }
 
 fn used(text: &str) -> Failure {
-    Failure::Exception(PyValueError::new_err(text.to_owned()))
+    Failure::Request(text.to_owned())
 }
 
 #[pymethods]
@@ -314,7 +315,8 @@ fn names(schema: &Schema) -> Vec<String> {
 
 /// The columns and their types, for people.
 fn columns(schema: &Schema) -> String {
-    let column =
-        |field: &std::sync::Arc<arrow_schema::Field>| format!("{}: {}", field.name(), field.data_type());
+    let column = |field: &std::sync::Arc<arrow_schema::Field>| {
+        format!("{}: {}", field.name(), ascot_columns::type_name(field.data_type()))
+    };
     schema.fields().iter().map(column).collect::<Vec<_>>().join(", ")
 }

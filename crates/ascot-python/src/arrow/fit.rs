@@ -13,6 +13,7 @@ use arrow_array::builder::{
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema, SchemaRef};
+use ascot_columns::type_name;
 
 /// The rows of `batch` with the columns of `schema`.
 ///
@@ -55,8 +56,8 @@ fn difference(
         }
         let same = is_same(wanted.data_type(), given.data_type());
         (!same).then(|| {
-            let (name, given, wanted) = (wanted.name(), given.data_type(), wanted.data_type());
-            format!("column '{name}' has type {given} instead of {wanted}")
+            let (name, wanted) = (wanted.name(), type_name(wanted.data_type()));
+            format!("column '{name}' has type {} instead of {wanted}: cast it", type_name(given.data_type()))
         })
     })
 }
@@ -94,7 +95,7 @@ fn copied(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
         };
     }
     if matches!(wanted, DataType::Utf8 | DataType::Binary) && bytes_of(column) > i32::MAX as usize {
-        return Err(format!("a column of type {} has more than 2 GiB", column.data_type()));
+        return Err(format!("a column of type {} has more than 2 GiB", type_name(column.data_type())));
     }
     Ok(match column.data_type() {
         DataType::Utf8 => {

@@ -29,15 +29,15 @@ use ascot_sort::{
     FlowFunction, FlowRequest, FunctionStreams, Input, Keys, Output, RunOptions, SortError, SortRequest,
     run_flow,
 };
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::capsule::type_name;
 use super::columns::ArrowOptions;
 use super::export::BatchStream;
 use super::flow_engine::{Engine, QUEUE_BYTES};
 use super::flow_input::FlowInput;
 use super::flow_output::FlowOutput;
-use super::import::{Part, no_batches, type_name};
+use super::import::{Part, no_batches};
 use super::job::{JobHandle, Shared, Until};
 use super::records::RECORDS_BYTES;
 use crate::errors::Failure;
@@ -251,9 +251,8 @@ impl Flow {
         if self.process == process::id() {
             return Ok(());
         }
-        Err(PyValueError::new_err(
-            "this process was forked while the flow ran: only its parent goes on with it",
-        ))
+        let text = "this process was forked while the flow ran: only its parent goes on with it";
+        Err(Failure::Request(text.into()).into())
     }
 }
 
@@ -267,11 +266,10 @@ impl Flow {
         let part = Part::new(object)?.ok_or_else(|| no_batches(&subject(), object))?;
         let put = |batch: &_| {
             // A thread that waited for the lock would hold the interpreter.
-            let mut outputs = self.outputs.try_lock().map_err(|_| {
-                Failure::Exception(PyValueError::new_err(
-                    "another thread writes to the flow at the same time",
-                ))
-            })?;
+            let mut outputs = self
+                .outputs
+                .try_lock()
+                .map_err(|_| Failure::Request("another thread writes to the flow at the same time".into()))?;
             let Outputs { files, records } = &mut *outputs;
             let file = files
                 .get_mut(number)

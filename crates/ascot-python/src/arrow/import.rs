@@ -14,7 +14,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
 
-use super::capsule::{ForeignStream, batch_from_capsules, schema_from_capsule};
+use super::capsule::{ForeignStream, batch_from_capsules, schema_from_capsule, type_name};
 use super::fit::fitted;
 use crate::errors::Failure;
 
@@ -160,17 +160,11 @@ impl Source {
     }
 }
 
-/// The name of an object's type.
-pub fn type_name(object: &Bound<'_, PyAny>) -> String {
-    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
-}
-
 /// The error for an object without batches.
 pub fn no_batches(subject: &str, object: &Bound<'_, PyAny>) -> PyErr {
-    let remedy = match object.hasattr("to_arrow") {
-        Ok(true) => "\n  give the result of its to_arrow()",
-        _ => "",
-    };
+    let methods = ["to_batches", "iter_batches", "collect_batches", "to_arrow"];
+    let method = methods.iter().find(|method| object.hasattr(**method).unwrap_or(false));
+    let remedy = method.map_or(String::new(), |method| format!("\n  give the result of its {method}()"));
     PyTypeError::new_err(format!(
         "{subject} no Arrow batches: give an object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow, polars, \
          pandas, duckdb), or an iterator of batches{remedy}"

@@ -59,8 +59,11 @@ pub fn write_part(
         verb: "read".into(),
         predicted_seconds: Some(pass.seconds()),
         seconds: started.elapsed().as_secs_f64(),
-        records_in: view.sum().count,
-        bytes_in: view.sum().bytes,
+        // The records of a part are not counted.
+        records_in: if is_whole_file { view.sum().count } else { 0 },
+        records_out: if is_whole_file { view.sum().count } else { 0 },
+        checksum: if is_whole_file { view.sum().to_string() } else { String::new() },
+        bytes_in: part.end - part.start,
         bytes_out: part.end - part.start,
         moved: PassAccount::moved_by(&passes),
         passes,
