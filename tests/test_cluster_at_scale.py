@@ -13,6 +13,8 @@ import virtual_ray
 from ascot import errors
 from ascot.cluster import actors, chunks, fleet, memory
 from ascot.cluster.manifest import JobDirectory, Progress
+from ascot.cluster.settings import USUAL
+from batch_writer import BatchWriter, descriptors, sender
 from support import ROOT
 
 MIB = 1 << 20
@@ -90,6 +92,19 @@ def test_chunks_grow_with_the_number_of_nodes():
         assert shape.chunk_bytes / nodes >= MIB * 0.9
         # What a sender may have on its way fits in its store.
         assert shape.workers * shape.in_flight * shape.batch_bytes * 2 <= (2 << 30)
+
+
+@pytest.mark.parametrize("nodes", [300, 1000])
+def test_connections_of_a_node_do_not_grow_with_the_number_of_nodes(disk, nodes):
+    shape = memory.shape_of(int(nodes * 1e11), nodes, 61 << 30, 2 << 30, 16, None)
+    assert shape.workers * USUAL.connections == 1024
+    # A worker sends to as many destinations, and has descriptors for its connections and no others.
+    writer = BatchWriter(disk, 0, nodes, 2 * USUAL.connections)
+    worker = sender(USUAL.connections)
+    with descriptors(USUAL.connections):
+        for chunk in range(2):
+            assert worker.send_batches(writer.targets(chunk))[1:] == (0, [])
+    assert writer.end() == 2 * nodes
 
 
 def test_ports_that_nodes_cannot_reach_are_named_with_the_other_transport(disk, monkeypatch):

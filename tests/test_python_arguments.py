@@ -55,6 +55,9 @@ WRONG = {
     "top": COUNT, "total": BYTES, "type": WORD, "unique": FLAG, "value_bytes": COUNT,
     "values": [None, 3, [3], "x"], "view": PATH, "volume": [3, b"x", ""], "work": PATH,
     "shuffle": [None, *WORD], "output_as": [None, *WORD], "reduce_input": [None, *WORD],
+    "settings": [3, "x", {"ahead": 4}], "spare_cores": [None, 5000, *COUNT], "batch": [16, 1 << 40, "x", *BYTES],
+    "ahead": [None, 65, *AT_LEAST_ONE], "read_size": [None, 16, "2GiB", *BYTES],
+    "write_size": [None, 16, "2GiB", *BYTES], "write_depth": [None, 65, *AT_LEAST_ONE],
     "address": [3, b"x"], "output": [None, *PATH], "memory_per_node": BYTES, "workers_per_node": AT_LEAST_ONE,
     "storage_options": [3, "x", [3], {3: 4}],
     "job": PATH, "map": [3, "x"], "reduce": [3, "x"], "combine": [3, "x"], "partition": [3, "x"],
@@ -134,6 +137,7 @@ FUNCTIONS = {
     "lab.read_disk": (ascot.lab.read_disk, {"path": "none"}),
     "lab.read_net": (ascot.lab.read_net, {"path": "none"}),
     "cluster.sort": (ascot.cluster.sort, {"inputs": ["in"], "output": "out", "address": "local:0"}),
+    "cluster.Settings": (ascot.cluster.Settings, {}),
     "cluster.map_reduce": (ascot.cluster.map_reduce,
                            {"inputs": ["in"], "map": copy, "reduce": copy, "output": "out"}),
     "cluster.open_parts": (ascot.cluster.open_parts, {"output": "none"}),
@@ -185,7 +189,7 @@ def parameters(function):
     forms = typing.get_overloads(function) or [function]
     for form in forms:
         found = [one for one in inspect.signature(form).parameters if one != "self"]
-        if "settings" in found:
+        if found[-1:] == ["settings"]:
             found = [*found[:-1], *jobs.Settings.__annotations__]
         yield found
 

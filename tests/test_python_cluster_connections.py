@@ -1,7 +1,11 @@
-"""The server of a writer, and connections of processes that are no workers."""
+"""The server of a writer, its connections with workers and with other processes, and how many there are."""
 
 import subprocess
 import sys
+from threading import Thread
+from time import monotonic
+
+from batch_writer import BatchWriter, descriptors, sender
 
 SERVER = """
 import os, resource, socket, time
@@ -49,3 +53,37 @@ def test_a_connection_has_one_descriptor_and_a_server_without_any_waits():
     assert float(each) == 2
     assert float(seconds) < 0.2
     assert greeting == "ASCTCON2"
+
+
+def test_connections_of_a_node_are_bounded_when_all_workers_send_at_once(tmp_path):
+    workers, connections, nodes = 6, 2, 12
+    # Each writer has more than the mean, and less than one for each worker.
+    writers = [BatchWriter(tmp_path, number, 1, 3 * workers * connections // nodes) for number in range(nodes)]
+    failed = []
+
+    def work(number):
+        one = sender(connections)
+        for chunk in range(3):
+            targets = [target for writer in writers for target in writer.targets(number * 3 + chunk)]
+            failed.extend(one.send_batches(targets)[2])
+
+    threads = [Thread(target=work, args=(number,)) for number in range(workers)]
+    with descriptors(workers * connections):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failed == [] and [writer.end() for writer in writers] == [workers * 3] * nodes
+
+
+def test_idle_connections_of_others_do_not_keep_a_worker_out(tmp_path):
+    writer = BatchWriter(tmp_path, 0, 8, 4)
+    first, second = sender(4), sender(4)
+    # The first worker has all descriptors of the writer, and goes on to map its next chunk.
+    assert first.send_batches(writer.targets(0))[2] == []
+    began = monotonic()
+    assert second.send_batches(writer.targets(1))[2] == []
+    # Its connections are opened again.
+    assert first.send_batches(writer.targets(2))[2] == []
+    assert monotonic() - began < 8
+    assert writer.end() == 3 * 8

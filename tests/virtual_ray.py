@@ -273,7 +273,7 @@ class VirtualWorker:
 
 
 class VirtualWriter:
-    def __init__(self, world, node, job, address="", secret=b"", batch_bytes=0):
+    def __init__(self, world, node, job, address="", secret=b"", batch_bytes=0, settings=None):
         self.world, self.node = world, node
 
     def exist(self, directories):

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use ascot_io::Unpoisoned;
 use ascot_sort::shuffle::batch::{batch_bytes, write_batch};
+use ascot_sort::shuffle::chunk_reader::BLOCK_BYTES;
 use ascot_sort::shuffle::connect::SharedFiles;
+use ascot_sort::shuffle::partition_files::WRITE_BYTES;
 use ascot_sort::shuffle::{self, BatchNumber, Bounds, ChunkSpan, JobId, PartitionPieces, Shuffle, bounds};
 use ascot_sort::{Input, Output, Removal, SortError, SortRequest, Writes};
 use pyo3::prelude::*;
@@ -104,10 +106,11 @@ pub fn count_partitions(bounds: &[u8]) -> PyResult<usize> {
     Ok(Bounds::decode(bounds).map_err(Failure::from)?.partitions())
 }
 
-/// Memory of a mapper of chunks of so many bytes, bytes.
+/// Memory of a mapper of chunks of so many bytes, read in blocks of `read_bytes`, bytes.
 #[pyfunction]
-pub fn mapper_bytes(chunk_bytes: usize, partitions: usize) -> usize {
-    shuffle::chunk_mapper::memory_bytes(chunk_bytes, partitions)
+#[pyo3(signature = (chunk_bytes, partitions, read_bytes=BLOCK_BYTES))]
+pub fn mapper_bytes(chunk_bytes: usize, partitions: usize, read_bytes: usize) -> usize {
+    shuffle::chunk_mapper::memory_bytes(chunk_bytes, partitions, read_bytes)
 }
 
 /// Maps chunks, and makes their batches.
@@ -119,6 +122,7 @@ pub struct ChunkMapper {
 #[pymethods]
 impl ChunkMapper {
     #[new]
+    #[pyo3(signature = (options, bounds, job, chunk_bytes, batch_bytes, read_bytes=BLOCK_BYTES))]
     fn new(
         py: Python<'_>,
         options: JobOptions,
@@ -126,11 +130,12 @@ impl ChunkMapper {
         job: JobId,
         chunk_bytes: usize,
         batch_bytes: usize,
+        read_bytes: usize,
     ) -> PyResult<ChunkMapper> {
         let mapper = py.detach(|| -> Result<_, Failure> {
             let (shuffle, _) = shuffle_of(&options)?;
             let bounds = Bounds::decode(&bounds)?;
-            Ok(shuffle::ChunkMapper::new(shuffle, bounds, job, chunk_bytes, batch_bytes)?)
+            Ok(shuffle::ChunkMapper::new(shuffle, bounds, job, chunk_bytes, batch_bytes, read_bytes)?)
         })?;
         Ok(ChunkMapper { mapper: Mutex::new(mapper) })
     }
@@ -187,10 +192,17 @@ pub struct PartitionFiles {
 #[pymethods]
 impl PartitionFiles {
     #[new]
-    fn new(py: Python<'_>, dir: PathBuf, job: JobId, destination: u32) -> PyResult<PartitionFiles> {
+    #[pyo3(signature = (dir, job, destination, write_bytes=WRITE_BYTES))]
+    fn new(
+        py: Python<'_>,
+        dir: PathBuf,
+        job: JobId,
+        destination: u32,
+        write_bytes: u64,
+    ) -> PyResult<PartitionFiles> {
         let files =
             py.detach(|| shuffle::PartitionFiles::open(&dir, job, destination)).map_err(Failure::from)?;
-        Ok(PartitionFiles { files: Arc::new(Mutex::new(Some(files))) })
+        Ok(PartitionFiles { files: Arc::new(Mutex::new(Some(files.with_blocks_of(write_bytes)))) })
     }
 
     /// Appends a batch; returns whether it is new.
@@ -238,20 +250,22 @@ impl PartitionFiles {
     }
 }
 
-/// The records of a chunk: whole records of about 1 MiB at a time, each with the offset of the first in the file.
+/// The records of a chunk: whole records of about `read_bytes` at a time, each with the offset of the first in the file.
 /// Records have at most `longest` bytes.
 #[pyfunction]
+#[pyo3(signature = (options, span, longest, read_bytes=BLOCK_BYTES))]
 pub fn read_chunk(
     py: Python<'_>,
     options: JobOptions,
     span: SpanOptions,
     longest: usize,
+    read_bytes: usize,
 ) -> PyResult<Vec<(Py<PyBytes>, u64)>> {
     let span = span.span();
     let finished = run(py, None, |_, cancel| -> Result<_, Failure> {
         let (shuffle, _) = shuffle_of(&options)?;
         let mut blocks = Vec::new();
-        shuffle::read_chunk(&shuffle, &span, longest, cancel, |bytes, offset| {
+        shuffle::read_chunk(&shuffle, &span, read_bytes, longest, cancel, |bytes, offset| {
             blocks.push((bytes.to_vec(), offset));
         })?;
         Ok(blocks)

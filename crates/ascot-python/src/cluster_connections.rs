@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use ascot_io::Unpoisoned;
 use ascot_sort::Cancel;
 use ascot_sort::shuffle::BatchNumber;
-use ascot_sort::shuffle::connect::{self, Fault, FetchEnd, Frame, SECRET_BYTES, Secret, Sent, Target};
+use ascot_sort::shuffle::connect::{
+    self, BUFFERS, Fault, FetchEnd, Frame, SECRET_BYTES, Secret, Sent, Target,
+};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
@@ -32,8 +34,14 @@ pub struct BatchServer {
 #[pymethods]
 impl BatchServer {
     #[new]
-    fn new(address: &str, secret: [u8; SECRET_BYTES], batch_bytes: usize) -> PyResult<BatchServer> {
-        let server = connect::BatchServer::start(ip_of(address)?, Secret(secret), batch_bytes);
+    #[pyo3(signature = (address, secret, batch_bytes, buffers=BUFFERS))]
+    fn new(
+        address: &str,
+        secret: [u8; SECRET_BYTES],
+        batch_bytes: usize,
+        buffers: usize,
+    ) -> PyResult<BatchServer> {
+        let server = connect::BatchServer::start(ip_of(address)?, Secret(secret), batch_bytes, buffers);
         Ok(BatchServer { server: server.map_err(Failure::from)? })
     }
 
@@ -63,8 +71,8 @@ pub struct BatchSender {
 #[pymethods]
 impl BatchSender {
     #[new]
-    fn new(secret: [u8; SECRET_BYTES], window: u32) -> BatchSender {
-        BatchSender { sender: Mutex::new(connect::BatchSender::new(Secret(secret), window)) }
+    fn new(secret: [u8; SECRET_BYTES], window: u32, connections: usize) -> BatchSender {
+        BatchSender { sender: Mutex::new(connect::BatchSender::new(Secret(secret), window, connections)) }
     }
 
     /// Sends the batches of the chunk that a mapper has, to destinations: number, partitions, address and port.

@@ -12,6 +12,7 @@ from ascot.cluster.jobs import Finished, map_reduce, remove, resume, sort
 from ascot.cluster.records import check, gen
 from ascot.cluster.reports import ClusterReport, NodeShare, Phase, Stage
 from ascot.cluster.series import Series
+from ascot.cluster.settings import Settings
 from ascot.cluster.whole import open_parts
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "NodeShare",
     "Phase",
     "Series",
+    "Settings",
     "Stage",
     "check",
     "diskbench",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import secrets
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from ascot.cluster.functions import Functions, PairMapper, memory_limit, pair_op
 from ascot.cluster.object_files import ObjectFiles
 from ascot.cluster.objects import Stores, is_url
 from ascot.cluster.sampling import Sampler, Written, doing
+from ascot.cluster.settings import USUAL, Settings, settings_of, size_of
 from ascot.cluster.transport import Transport, transport_of
 from ascot.errors import AscotError, Damaged, FileError, FileMissing, InvalidRequest
 
@@ -108,6 +110,12 @@ def remove_files(directory: str, pattern: str) -> None:
             os.unlink(name)
 
 
+def raise_descriptor_limit() -> None:
+    """Raises the limit of open files of this process as far as it may."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def unfinished_name(output: str) -> str:
     """A name for a part until it is complete, which no other process uses: one that was given up may still run."""
     return f"{output}.{secrets.token_hex(4)}{UNFINISHED}"
@@ -132,8 +140,11 @@ def remove_chunk(name: str) -> None:
 class RecordMapper:
     """Maps one chunk after another of a sort."""
 
-    def __init__(self, options: dict[str, Any], bounds: bytes, job: bytes, shape: dict[str, Any]) -> None:
-        self._mapper = _native.ChunkMapper(options, bounds, job, shape["chunk_bytes"], shape["batch_bytes"])
+    def __init__(
+        self, options: dict[str, Any], bounds: bytes, job: bytes, shape: dict[str, Any], read_bytes: int
+    ) -> None:
+        sizes = (shape["chunk_bytes"], shape["batch_bytes"], read_bytes)
+        self._mapper = _native.ChunkMapper(options, bounds, job, *sizes)
         self.sum = (0, 0, 0)
         self.reading = 0.0
 
@@ -251,12 +262,12 @@ class Worker:
     def begin(self, bounds: bytes) -> Any:
         """Makes the memory of the mapper, which all chunks use."""
         options, shape = self._settings["options"], self._settings["shape"]
-        job = bytes.fromhex(self._settings["job"])
+        job, read_bytes = bytes.fromhex(self._settings["job"]), size_of(settings_of(self._settings).read_size)
 
         def mapper() -> Any:
             if self._packed is None:
-                return RecordMapper(options, bounds, job, shape)
-            return PairMapper(options, self._own_functions(), job, shape)
+                return RecordMapper(options, bounds, job, shape, read_bytes)
+            return PairMapper(options, self._own_functions(), job, shape, read_bytes)
 
         self._mapper, error = guarded(mapper)
         return None, error
@@ -390,14 +401,20 @@ def write_all_of(outputs: Iterable[bytes], out: BinaryIO) -> None:
 class Writer:
     """Appends batches to the files of the destinations of a node."""
 
-    def __init__(self, job: str, address: str = "", secret: bytes = b"", batch_bytes: int = 0) -> None:
+    def __init__(
+        self, job: str, address: str = "", secret: bytes = b"", batch_bytes: int = 0, settings: Settings = USUAL
+    ) -> None:
         self._job = bytes.fromhex(job)
+        self._write_bytes = size_of(settings.write_size)
         self._open: dict[int, Any] = {}
         self._address = address
         # What the server received counts eight times a second, or when a batch comes as a call.
         self._lock = Lock()
         self._written = Written()
-        self._server = _native.BatchServer(address, secret, batch_bytes) if secret else None
+        self._server: Any = None
+        if secret:
+            raise_descriptor_limit()
+            self._server = _native.BatchServer(address, secret, batch_bytes, settings.write_depth)
         self._writing = 0.0
         self._bytes = 0
         self._peaks = Peaks()
@@ -412,7 +429,8 @@ class Writer:
         port at which it takes batches, if it does."""
 
         def opened() -> Any:
-            files = self._open[number] = _native.PartitionFiles(directory, self._job, number)
+            files = _native.PartitionFiles(directory, self._job, number, self._write_bytes)
+            self._open[number] = files
             chunks = ChunkSet(files.complete_chunks()).to_bytes()
             if self._server is None:
                 return chunks, None

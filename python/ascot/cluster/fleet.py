@@ -20,6 +20,7 @@ from ascot._native import bytes_text
 from ascot.cluster.actors import digest_of
 from ascot.cluster.nodes import START_SECONDS, Node, all_answers
 from ascot.cluster.objects import Stores, is_url
+from ascot.cluster.settings import settings_of
 
 __all__ = ["Fleet"]
 
@@ -67,11 +68,13 @@ class Fleet:
         # The secret is that of this run, and is stored nowhere.
         self._secret = token_bytes(32) if job["transport"] == "direct" else b""
         self._batch_bytes: int = job["shape"]["batch_bytes"]
+        self._own = settings_of(job)
         self._settings: Any = {"secret": self._secret, **{name: job[name] for name in names}}
         # With the options of the stores, which are stored nowhere either.
         self.stores = self._settings["stores"] = stores or Stores()
-        # Jobs of earlier versions do not say it.
+        # Jobs of earlier versions do not say these.
         self._settings["reduce_input"] = job.get("reduce_input", "merged")
+        self._settings["settings"] = self._own.to_json()
 
     def start(self, sizes: list[int]) -> None:
         """Starts the actors, and checks that every node has the same versions and sees files of these sizes."""
@@ -80,7 +83,7 @@ class Fleet:
             self._functions = self._ray.put(self._functions)
         for node in self.nodes:
             self.place_writer(node)
-            count = min(self._workers, node.cpus)
+            count = min(self._workers, max(1, node.cpus - self._own.spare_cores))
             node.workers = [node.place_worker(self._shuffle, self._settings, self._functions) for _ in range(count)]
         facts = self._answers(lambda node: node.workers[0].facts.remote())
         self._take_facts(facts)
@@ -104,7 +107,7 @@ class Fleet:
 
     def place_writer(self, node: Node) -> None:
         """Starts the writer of a node."""
-        node.place_writer(self._job, self._shuffle, self._secret, self._batch_bytes)
+        node.place_writer(self._job, self._shuffle, self._secret, self._batch_bytes, self._own)
 
     def _answers(self, call: Callable[[Node], Any]) -> list[tuple[Node, Any]]:
         """The answers of all nodes; a node without one is excluded."""

@@ -25,6 +25,7 @@ from zlib import crc32
 
 from ascot import _native, errors
 from ascot._native import bytes_text
+from ascot.cluster.settings import USUAL, size_of
 
 __all__ = ["Functions", "PairMapper", "memory_limit", "pair_options", "reduced"]
 
@@ -187,13 +188,21 @@ class Output:
 class PairMapper:
     """Maps one chunk after another with the functions of a program."""
 
-    def __init__(self, options: dict[str, Any], functions: Functions, job: bytes, shape: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        options: dict[str, Any],
+        functions: Functions,
+        job: bytes,
+        shape: dict[str, Any],
+        read_bytes: int = size_of(USUAL.read_size),
+    ) -> None:
         self._options, self._functions, self._job = options, functions, job
         self._pair_options = pair_options(options)
         self._batch_bytes: int = shape["batch_bytes"]
         self._window_bytes: int = shape["sort_bytes"] // 4
         self._partitions: int = shape["partitions"]
         self._longest: int = shape["chunk_bytes"] // 4
+        self._read_bytes = read_bytes
         self._records = Records(options["records"]["layout"])
         self.sum = (0, 0, 0)
         self.reading = 0.0
@@ -277,7 +286,7 @@ class PairMapper:
 
     def _mapped(self, span: dict[str, Any]) -> Iterator[Pair]:
         began = monotonic()
-        blocks = _native.read_chunk(self._options, span, self._longest)
+        blocks = _native.read_chunk(self._options, span, self._longest, self._read_bytes)
         self.reading = monotonic() - began
         for block, offset in blocks:
             batch = self._records.batch(block)

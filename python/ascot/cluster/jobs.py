@@ -25,6 +25,7 @@ from ascot.cluster.parts import remove_parts
 from ascot.cluster.prediction import predicted
 from ascot.cluster.pull import PullDriver
 from ascot.cluster.reports import ClusterReport
+from ascot.cluster.settings import USUAL, Settings, check_use
 from ascot.cluster.transport import TRANSPORTS
 from ascot.cluster.watching import Watch
 from ascot.cluster.whole import parts_in
@@ -79,6 +80,7 @@ def sort(
     transport: str = "direct",
     shuffle: str = "push",
     output_as: str = "files",
+    settings: Settings | None = None,
     storage_options: Mapping[str, Any] | None = None,
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
@@ -104,7 +106,8 @@ def sort(
     partitions that do not fit in memory.
 
     `transport` is the way of records from node to node: `"direct"` for connections from port to port, or `"ray"` for
-    calls of Ray where nodes may not open connections to each other.
+    calls of Ray where nodes may not open connections to each other. `settings` (`Settings`) say how records are
+    read, sent and written; a job that is resumed keeps them.
 
     `shuffle` is `"push"`, `"pull"` or `"auto"`. With `"push"`, records are sent to the node of their partition as
     they are read, and sorted there. With `"pull"`, they are sorted where they are read and stay there; partitions are
@@ -120,11 +123,12 @@ def sort(
     Raises the exceptions of `ascot.errors`, and ImportError without Ray, or without the packages of an object store.
     """
     began = monotonic()
-    settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
+    options: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
     stores = stores_of(storage_options)
-    request = Request(named(inputs, stores), layout, key, arguments.flag("reverse", reverse), settings, "inputs")
+    request = Request(named(inputs, stores), layout, key, arguments.flag("reverse", reverse), options, "inputs")
     request.set_rows(False, stable=stable)
-    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle)
+    own = _settings(settings)
+    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle, settings=own)
     whole = arguments.flag("uniform", uniform)
     views = arguments.word("output_as", output_as, ("files", "views")) == "views"
     return start(request, output, job, cluster, None, began, stores, uniform=whole, views=views)
@@ -159,6 +163,13 @@ class Cluster(NamedTuple):
     transport: str = "direct"
     shuffle: str = "push"
     reduce_input: str = "merged"
+    settings: Settings = USUAL
+
+
+def _settings(settings: Settings | None) -> Settings:
+    if settings is not None and not isinstance(settings, Settings):
+        arguments.wrong_type("settings", settings, "ascot.cluster.Settings(...)")
+    return settings or USUAL
 
 
 def start(
@@ -183,21 +194,25 @@ def start(
     directory = directory_of(output) if job is None else os.path.abspath(arguments.path("job", job))
     most_workers = arguments.maybe(arguments.count, "workers_per_node", cluster.workers_per_node, least=1)
     partitions = arguments.maybe(arguments.count, "partitions", cluster.partitions, least=1)
-    given = arguments.maybe(arguments.memory, "memory_per_node", cluster.memory_per_node)
+    cap = arguments.maybe(arguments.memory, "memory_per_node", cluster.memory_per_node)
     address = arguments.text("address", cluster.address)
     transport = arguments.word("transport", cluster.transport, TRANSPORTS)
     shuffle = arguments.word("shuffle", cluster.shuffle, ("push", "pull", "auto"))
     reduce_input = arguments.word("reduce_input", cluster.reduce_input, ("merged", "file"))
+    settings = cluster.settings
+    check_use(settings, transport, shuffle, most_workers)
     record = record_bytes(request.layout)
     facts = check(options, output, stores, record, uniform=uniform, views=views)
     with connected(address) as ray:
         nodes = discover(ray)
-        memory = min(map(usual_memory, nodes)) if given is None else _native.memory_bytes(given)
-        workers = min(most_workers or 1 << 16, max(node.cpus for node in nodes))
+        memory = min(map(usual_memory, nodes)) if cap is None else _native.memory_bytes(cap)
+        cpus = max(node.cpus for node in nodes)
+        workers = min(most_workers or cpus, max(1, cpus - settings.spare_cores))
         total, store = sum(size for size, _ in facts), max(node.store for node in nodes)
         check_memory(nodes, memory)
         objects = any(map(is_url, (output, *options["inputs"])))
-        shape = shape_of(total, len(nodes), memory, store, workers, partitions, objects=objects)
+        given = (total, len(nodes), memory, store, workers, partitions)
+        shape = shape_of(*given, objects=objects, settings=settings, transport=transport)
         if functions is not None:
             shape = shape.with_functions()
         described = {
@@ -206,6 +221,7 @@ def start(
             "record_bytes": record,
             "memory_per_node": memory,
             "shape": shape.to_json(),
+            "settings": settings.to_json(),
             "uniform": uniform,
             "views": views,
             "shuffle": shuffle,
@@ -250,6 +266,7 @@ def map_reduce(
     transport: str = "direct",
     shuffle: str = "push",
     reduce_input: str = "merged",
+    settings: Settings | None = None,
     storage_options: Mapping[str, Any] | None = None,
     job: PathLike | None = None,
     progress: ProgressLike = "auto",
@@ -281,16 +298,17 @@ def map_reduce(
         arguments.function(name, value)
     for name, maybe in (("combine", combine), ("partition", partition)):
         arguments.maybe(arguments.function, name, maybe)
-    settings: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
+    options: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
     stores = stores_of(storage_options)
-    request = Request(named(inputs, stores), layout, None, False, settings, "inputs")
+    request = Request(named(inputs, stores), layout, None, False, options, "inputs")
     if request.layout.text() != "lines" and not isinstance(request.layout, Fixed):
         raise errors.InvalidRequest(
             f"layout={request.layout!r}: functions get lines or records of one length\n  give ascot.Lines() or "
             "ascot.Fixed(LENGTH)"
         )
     functions = Functions(map, reduce, combine, partition)
-    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle, reduce_input)
+    own = _settings(settings)
+    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle, reduce_input, own)
     return start(request, output, job, cluster, functions, began, stores)
 
 

@@ -1,6 +1,7 @@
 """How the memory of a node is divided, and how the input of a job is divided into chunks and partitions.
 
     memory of a node   object store | processes | one share for each worker
+    processes          each 128 MiB, of which a writer has its buffers
     share, mapping     a chunk | its index | a batch
     share, sorting     a sort within this cap
 
@@ -15,12 +16,13 @@ from typing import Any
 
 from ascot import _native
 from ascot._native import bytes_text
+from ascot.cluster.settings import USUAL, Settings, changed, size_of
 from ascot.errors import InvalidRequest, MemoryLimit
 
 __all__ = ["Shape", "shape_of"]
 
 MIB = 1 << 20
-# A Python process with Ray and this package, and a batch that it receives.
+# A Python process with Ray and this package, and the usual batches that it receives.
 PROCESS_BYTES = 128 * MIB
 # More of it in a worker that uses an object store: the packages of the store, and blocks on their way.
 OBJECTS_BYTES = 64 * MIB
@@ -30,7 +32,8 @@ CHUNK_BYTES_MIN = MIB
 CHUNK_BYTES_MAX = 256 * MIB
 # With many nodes chunks may be larger: so much for each node, if the memory allows it.
 CHUNK_NODE_BYTES = MIB
-# Ray moves batches of this size well; small messages cost as much as large ones.
+# Ray moves batches of this size well; small messages cost as much as large ones. The last batch of a chunk may be
+# twice as long.
 BATCH_BYTES = 4 * MIB
 BATCH_BYTES_MIN = MIB // 4
 # With many nodes the object store of a writer does not hold two batches of every worker; Ray brings them one after
@@ -39,8 +42,8 @@ BATCH_BYTES_MANY = MIB
 # The share of the object store that batches on their way may fill, on the side of the sender and of the receiver
 # each.
 STORE_SHARE = 0.4
-# Batches without an answer for each worker and destination.
-WINDOW = 2
+# The batches of each worker that the store of a sender holds at least.
+IN_FLIGHT_MIN = 2
 # Every worker gets several chunks and partitions, so that a slow one does little harm.
 TASKS_PER_WORKER = 4
 # A partition fits a worker's share, with room for uneven samples and for the index of a sort.
@@ -71,7 +74,16 @@ class Shape:
 
 
 def shape_of(
-    total: int, nodes: int, memory: int, store: int, workers: int, partitions: int | None, *, objects: bool = False
+    total: int,
+    nodes: int,
+    memory: int,
+    store: int,
+    workers: int,
+    partitions: int | None,
+    *,
+    objects: bool = False,
+    settings: Settings = USUAL,
+    transport: str = "direct",
 ) -> Shape:
     """The division of `total` bytes among `nodes` of `memory` bytes, `store` of which are the object store of Ray.
 
@@ -86,15 +98,16 @@ def shape_of(
         raise InvalidRequest(
             f"partitions={partitions}: a job has {PARTITIONS_MAX:,} partitions at most\n  ask for fewer"
         )
-    free = memory - store - PROCESS_BYTES
+    writer = PROCESS_BYTES + _more_of_a_writer(settings)
+    free = memory - store - writer
     own = PROCESS_BYTES + OBJECTS_BYTES * objects
     workers = min(workers, free // (own + SHARE_BYTES_MIN))
     if workers < 1:
-        needed = store + PROCESS_BYTES + own + SHARE_BYTES_MIN
+        needed = store + writer + own + SHARE_BYTES_MIN
         raise MemoryLimit(
             f"{memory // MIB} MiB of memory on each node are too little: a worker, a writer and the object store of "
             f"{store // MIB} MiB need {-(-needed // MIB)} MiB\n  give more (memory_per_node=), or start Ray with a "
-            "smaller object store",
+            f"smaller object store{_or_less_of(settings, 'batch', 'write_depth')}",
             given=memory,
             needed=needed,
         )
@@ -102,26 +115,49 @@ def shape_of(
     everyone = workers * nodes
     wanted = partitions or max(TASKS_PER_WORKER * everyone, -(-total * PARTITION_SHARE // share))
     count = max(1, min(wanted, PARTITIONS_MAX))
-    room = int(store * STORE_SHARE) // (2 * WINDOW * workers)
-    batch = max(room // nodes, min(room, BATCH_BYTES_MANY))
-    batch = max(min(BATCH_BYTES, share // 8, batch), BATCH_BYTES_MIN)
-    # The last batch of a chunk may be twice as long.
-    in_flight = max(2, int(store * STORE_SHARE) // (2 * batch * workers))
+    batch = size_of(settings.batch or _batch_bytes(nodes, store, workers, share))
+    in_flight = int(store * STORE_SHARE) // (2 * batch * workers)
+    if settings.batch is not None and transport == "ray" and in_flight < IN_FLIGHT_MIN:
+        raise MemoryLimit(
+            f"batch={bytes_text(batch)}: an object store of {bytes_text(store)} does not hold {IN_FLIGHT_MIN} of "
+            f"them for each of {workers} workers\n  give a smaller batch, or start Ray with a larger object store",
+            given=store,
+            needed=int(IN_FLIGHT_MIN * 2 * batch * workers / STORE_SHARE),
+        )
+    in_flight = max(IN_FLIGHT_MIN, in_flight)
     # Also a chunk all of whose records are for one destination has no longer batches.
     longest = min(max(CHUNK_BYTES_MAX, CHUNK_NODE_BYTES * nodes), batch * _native.BATCHES_MAX)
     even = min(-(-total // (TASKS_PER_WORKER * everyone)), longest)
-    return Shape(workers, _chunk_bytes(even, share - 2 * batch, count), batch, share, count, in_flight)
+    return Shape(workers, _chunk_bytes(even, share - 2 * batch, count, settings), batch, share, count, in_flight)
 
 
-def _chunk_bytes(wanted: int, share: int, partitions: int) -> int:
+def _batch_bytes(nodes: int, store: int, workers: int, share: int) -> int:
+    """Bytes of a batch, unless they are given."""
+    room = int(store * STORE_SHARE) // (2 * IN_FLIGHT_MIN * workers)
+    batch = max(room // nodes, min(room, BATCH_BYTES_MANY))
+    return max(min(BATCH_BYTES, share // 8, batch), BATCH_BYTES_MIN)
+
+
+def _more_of_a_writer(settings: Settings) -> int:
+    """Bytes of the buffers of a writer beyond the usual ones."""
+    longest = 2 * size_of(settings.batch or BATCH_BYTES) + MIB
+    return max(0, settings.write_depth * longest - USUAL.write_depth * (2 * BATCH_BYTES + MIB))
+
+
+def _or_less_of(settings: Settings, *names: str) -> str:
+    """The advice to lower those of some settings that are not the usual ones."""
+    return "".join(f", or less of the setting {name}" for name in changed(settings, names))
+
+
+def _chunk_bytes(wanted: int, share: int, partitions: int, settings: Settings) -> int:
     """Bytes of a chunk, at most those wanted, whose mapper fits in a share of the memory."""
-    chunk = max(CHUNK_BYTES_MIN, wanted)
-    while _native.mapper_bytes(chunk, partitions) > share:
+    chunk, read = max(CHUNK_BYTES_MIN, wanted), size_of(settings.read_size)
+    while (needed := _native.mapper_bytes(chunk, partitions, read)) > share:
         if chunk == CHUNK_BYTES_MIN:
-            needed = _native.mapper_bytes(chunk, partitions)
             raise MemoryLimit(
-                f"{bytes_text(share)} of memory for each worker are too little for {partitions} partitions: a chunk "
-                f"needs {bytes_text(needed)}\n  give more (memory_per_node=), or fewer workers (workers_per_node=)",
+                f"{bytes_text(max(0, share))} of memory for each worker are too little for {partitions} partitions: "
+                f"a chunk needs {bytes_text(needed)}\n  give more (memory_per_node=), or fewer workers "
+                f"(workers_per_node=){_or_less_of(settings, 'batch', 'read_size')}",
                 given=share,
                 needed=needed,
             )

@@ -17,6 +17,7 @@ from typing import Any
 
 from ascot import errors
 from ascot.cluster.actors import Worker, Writer
+from ascot.cluster.settings import USUAL, Settings
 from ascot.cluster.spills import SpillServer, SpillWorker
 
 __all__ = ["START_SECONDS", "Node", "connected", "discover", "load_ray"]
@@ -172,13 +173,15 @@ class Node:
         options["max_concurrency"] = max_concurrency
         return _remote(self._ray, actor).options(**options).remote(*arguments)
 
-    def place_writer(self, job: str, shuffle: str, secret: bytes = b"", batch_bytes: int = 0) -> None:
+    def place_writer(
+        self, job: str, shuffle: str, secret: bytes = b"", batch_bytes: int = 0, settings: Settings = USUAL
+    ) -> None:
         """Starts the writer; it listens for workers that have a secret if there is one. A job that pulls has a server
         in its place."""
         if shuffle == "pull":
             self.writer = self._place(SpillServer, 0, job, self.address, secret)
         else:
-            self.writer = self._place(Writer, 0, job, self.address, secret, batch_bytes)
+            self.writer = self._place(Writer, 0, job, self.address, secret, batch_bytes, settings)
 
     def place_worker(self, shuffle: str, settings: Any, functions: Any) -> Any:
         """Starts a worker of a sort, or of a job with functions. The last arguments are references to objects of Ray,

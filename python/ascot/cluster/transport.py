@@ -3,8 +3,8 @@
     Connections   TCP from the memory of the worker to the files of the writer, in native code
     RayCalls      calls of the writer's actor, through the object stores of Ray
 
-Invariants: at most WINDOW batches for a destination have no answer. `send` returns when every batch has an answer or
-its destination failed, and keeps nothing of the chunk.
+Invariants: at most `ahead` batches for a destination (a setting) have no answer. `send` returns when every batch has
+an answer or its destination failed, and keeps nothing of the chunk.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, Protocol
 
 from ascot import _native
 from ascot.cluster.sampling import doing
+from ascot.cluster.settings import Settings, settings_of
 from ascot.errors import AscotError, Damaged
 
 __all__ = ["TRANSPORTS", "Mapper", "Sent", "Target", "Transport", "transport_of"]
 
 TRANSPORTS = ("direct", "ray")
-WINDOW = 2
 
 # A destination, its partitions, and its writer: the address and port at which it listens, or its actor.
 Target = tuple[int, list[int], Any]
@@ -32,7 +32,10 @@ Target = tuple[int, list[int], Any]
 def transport_of(settings: dict[str, Any]) -> Transport:
     """The transport of a job."""
     in_flight: int = settings["shape"]["in_flight"]
-    return Connections(settings["secret"], in_flight) if settings["transport"] == "direct" else RayCalls(in_flight)
+    own = settings_of(settings)
+    if settings["transport"] == "direct":
+        return Connections(settings["secret"], in_flight, own)
+    return RayCalls(in_flight, own.ahead)
 
 
 class Mapper(Protocol):
@@ -71,8 +74,9 @@ class Transport(Protocol):
 class RayCalls:
     """Each batch is a call of the writer's actor, and travels through the object stores of both nodes."""
 
-    def __init__(self, in_flight: int) -> None:
+    def __init__(self, in_flight: int, ahead: int) -> None:
         self._ray: Any = import_module("ray")
+        self._ahead = ahead
         # Batches without an answer at most, of all destinations.
         self._in_flight = in_flight
 
@@ -95,7 +99,7 @@ class RayCalls:
 
         for destination, batch in mapper.run(number, span, wanted, sent.failed):
             look()
-            while len(waiting[destination]) >= WINDOW:
+            while len(waiting[destination]) >= self._ahead:
                 take(destination, waiting[destination][0])
             while len(everyone) >= self._in_flight:
                 before = sent.blocked
@@ -129,10 +133,10 @@ class RayCalls:
 
 
 class Connections:
-    """A connection to each writer. Batches of native mappers never become objects of Python."""
+    """Connections to writers. Batches of native mappers never become objects of Python."""
 
-    def __init__(self, secret: bytes, in_flight: int) -> None:
-        self._sender = _native.BatchSender(secret, WINDOW)
+    def __init__(self, secret: bytes, in_flight: int, settings: Settings) -> None:
+        self._sender = _native.BatchSender(secret, settings.ahead, settings.connections)
         # Batches of other mappers in memory at most.
         self._in_flight = in_flight
 

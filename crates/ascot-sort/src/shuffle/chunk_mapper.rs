@@ -21,13 +21,15 @@ use ascot_record::checksum::RecordSum;
 use super::Shuffle;
 use super::batch::{BATCHES_MAX, BatchNumber, JobId, batch_bytes, batch_head, write_batch};
 use super::bounds::Bounds;
-use super::chunk_reader::{BLOCK_BYTES, ChunkReader, ChunkSpan};
+use super::chunk_reader::{ChunkReader, ChunkSpan};
 use super::connect::Frame;
 use crate::api::{Cancel, SortError};
 use crate::records::{Records, with_records};
 
 /// Bytes of memory for the ends and the partition of each record of a block, whose records have at least one byte.
-const INDEX_BYTES: usize = BLOCK_BYTES * (size_of::<u32>() + size_of::<u16>());
+const fn index_bytes(block_bytes: usize) -> usize {
+    block_bytes * (size_of::<u32>() + size_of::<u16>())
+}
 
 /// Maps one chunk after another.
 pub struct ChunkMapper {
@@ -35,6 +37,7 @@ pub struct ChunkMapper {
     bounds: Bounds,
     job: JobId,
     batch_bytes: usize,
+    block_bytes: usize,
     longest: usize,
     pool: Pool,
     _index: Reservation,
@@ -59,21 +62,23 @@ pub struct MappedChunk {
     pub grouping: Duration,
 }
 
-/// Maximum length of a record, bytes, if chunks have `chunk_bytes`.
-fn longest_of(chunk_bytes: usize) -> usize {
-    (chunk_bytes / 4).max(BLOCK_BYTES)
+/// Maximum length of a record, bytes, if chunks have `chunk_bytes` and are read in blocks of `block_bytes`.
+fn longest_of(chunk_bytes: usize, block_bytes: usize) -> usize {
+    (chunk_bytes / 4).max(block_bytes)
 }
 
-/// Memory of a mapper of chunks of `chunk_bytes` for so many partitions, bytes. A batch comes on top.
-pub fn memory_bytes(chunk_bytes: usize, partitions: usize) -> usize {
-    let longest = longest_of(chunk_bytes);
+/// Memory of a mapper of chunks of `chunk_bytes`, read in blocks of `block_bytes`, for so many partitions, bytes. A batch
+/// comes on top.
+pub fn memory_bytes(chunk_bytes: usize, partitions: usize, block_bytes: usize) -> usize {
+    let longest = longest_of(chunk_bytes, block_bytes);
     // Each block is filled by more than half, except that a long record may follow.
-    let blocks = 2 * (chunk_bytes + longest) / BLOCK_BYTES + 4;
-    chunk_bytes + 3 * longest + INDEX_BYTES + blocks * partitions * size_of::<u32>() + (64 << 10)
+    let blocks = 2 * (chunk_bytes + longest) / block_bytes + 4;
+    chunk_bytes + 3 * longest + index_bytes(block_bytes) + blocks * partitions * size_of::<u32>() + (64 << 10)
 }
 
 impl ChunkMapper {
-    /// A mapper for chunks of at most `chunk_bytes`, which makes batches of about `batch_bytes`.
+    /// A mapper for chunks of at most `chunk_bytes`, which reads and groups blocks of `block_bytes` and makes batches of
+    /// about `batch_bytes`.
     ///
     /// # Errors
     /// [`SortError::Memory`] if the system has not so much memory.
@@ -83,17 +88,19 @@ impl ChunkMapper {
         job: JobId,
         chunk_bytes: usize,
         batch_bytes: usize,
+        block_bytes: usize,
     ) -> Result<ChunkMapper, SortError> {
-        let longest = longest_of(chunk_bytes);
-        let pool = Pool::new(memory_bytes(chunk_bytes, bounds.partitions()));
+        let longest = longest_of(chunk_bytes, block_bytes);
+        let pool = Pool::new(memory_bytes(chunk_bytes, bounds.partitions(), block_bytes));
         let out = pool.region(chunk_bytes + longest + 1, "the records of a chunk")?;
-        let block = pool.region(BLOCK_BYTES, "a block of a chunk")?;
-        let index = pool.reserve(INDEX_BYTES, "the records of a block")?;
+        let block = pool.region(block_bytes, "a block of a chunk")?;
+        let index = pool.reserve(index_bytes(block_bytes), "the records of a block")?;
         Ok(ChunkMapper {
             shuffle,
             bounds,
             job,
             batch_bytes: batch_bytes.max(1),
+            block_bytes,
             longest,
             pool,
             _index: index,
@@ -113,7 +120,7 @@ impl ChunkMapper {
     pub fn map(&mut self, span: &ChunkSpan, cancel: &Cancel) -> Result<MappedChunk, SortError> {
         let block = match self.block.take() {
             Some(block) => block,
-            None => self.pool.region(BLOCK_BYTES, "a block of a chunk")?,
+            None => self.pool.region(self.block_bytes, "a block of a chunk")?,
         };
         self.starts = vec![0];
         self.ends.clear();
@@ -132,7 +139,7 @@ impl ChunkMapper {
             let mut reader = ChunkReader::open(&**records, span, block, &self.pool, self.longest)?;
             grouper.take_all(&**records, &mut reader, span, cancel)?;
             // A block that was enlarged for a long record is given back.
-            self.block = Some(reader.into_block()).filter(|block| block.len() == BLOCK_BYTES);
+            self.block = Some(reader.into_block()).filter(|block| block.len() == self.block_bytes);
         });
         let Grouper { sum, reading, grouping, .. } = grouper;
         Ok(MappedChunk { sum, reading, grouping })
@@ -306,6 +313,7 @@ impl Grouper<'_> {
 mod tests {
     use super::super::batch::Batch;
     use super::super::bounds::{self, Place};
+    use super::super::chunk_reader::BLOCK_BYTES;
     use super::*;
     use crate::api::{Input, Keys, Output, SortRequest};
     use ascot_record::keys::KeyOptions;
@@ -321,7 +329,7 @@ mod tests {
         let places: Vec<Place> = keys.iter().map(place).collect();
         let bounds = Bounds::decode(&bounds::encode(&places)).expect("bounds");
         let shuffle = Shuffle::new(request).expect("records");
-        ChunkMapper::new(shuffle, bounds, [1; 16], 4 << 20, batch_bytes).expect("memory")
+        ChunkMapper::new(shuffle, bounds, [1; 16], 4 << 20, batch_bytes, BLOCK_BYTES).expect("memory")
     }
 
     /// The bytes of each partition in the batches for `partitions`, and the number of batches.

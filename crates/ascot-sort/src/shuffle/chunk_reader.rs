@@ -22,7 +22,7 @@ use crate::api::{Cancel, Input, Missing, SortError, SortRequest};
 use crate::read::{Inputs, refuse_others};
 use crate::records::{RecordEnds, with_records};
 
-/// Bytes of a block.
+/// Bytes of a block, unless a job has others.
 pub const BLOCK_BYTES: usize = 1 << 20;
 
 /// Bytes read at a time beyond the end of the chunk.
@@ -85,21 +85,22 @@ fn modified_ns(path: &Path) -> Result<i128, SortError> {
     Ok(i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()))
 }
 
-/// Calls `take` with the records of a chunk, whole records of about [`BLOCK_BYTES`] at a time, and the offset of the
-/// first in the file. Records have at most `longest` bytes.
+/// Calls `take` with the records of a chunk, whole records of about `block_bytes` at a time, and the offset of the first in
+/// the file. Records have at most `longest` bytes.
 ///
 /// # Errors
 /// Those of reading the file; [`SortError::TooLong`] for a longer record.
 pub fn read_chunk(
     shuffle: &Shuffle,
     span: &ChunkSpan,
+    block_bytes: usize,
     longest: usize,
     cancel: &Cancel,
     mut take: impl FnMut(&[u8], u64),
 ) -> Result<(), SortError> {
-    let longest = longest.max(BLOCK_BYTES);
-    let pool = Pool::new(BLOCK_BYTES + 2 * longest);
-    let block = pool.region(BLOCK_BYTES, "a block of a chunk")?;
+    let longest = longest.max(block_bytes);
+    let pool = Pool::new(block_bytes + 2 * longest);
+    let block = pool.region(block_bytes, "a block of a chunk")?;
     with_records!(&shuffle.records, records => {
         let mut reader = ChunkReader::open(&**records, span, block, &pool, longest)?;
         while let Some((bytes, offset)) = reader.next_block()? {

@@ -8,6 +8,7 @@
 //!   batch            the bytes that travel: pieces of partitions, each with its checksum
 //!   connect          batches from a worker to the writers of all destinations over TCP
 //!   partition_files  a destination: appends batches to the files of its partitions, each batch once
+//!   received         which batches of a chunk a destination has
 //!   reduce           the pieces of one partition, in the order of the inputs, sorted to a part of the output
 //! ```
 //!
@@ -34,6 +35,7 @@ pub mod chunk_reader;
 pub mod connect;
 mod entries;
 pub mod partition_files;
+mod received;
 pub mod reduce;
 pub mod sample;
 pub mod spill_chunk;

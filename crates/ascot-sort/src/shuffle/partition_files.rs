@@ -27,6 +27,7 @@ use rustix::io::Errno;
 
 use super::batch::{BATCHES_MAX, Batch, BatchNumber, JobId, Piece};
 use super::entries::Entries;
+use super::received::Received;
 use crate::api::SortError;
 
 const LOG: &str = "batches";
@@ -38,9 +39,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// The log is read in blocks of this size: it grows with the chunks of the job.
 const LOG_BUFFER_BYTES: usize = 1 << 20;
-/// Blocks of this size go to the device as soon as they are full. The last block of each partition is left for the sync,
-/// so larger blocks would make the sync longer.
-const WRITING_BYTES: u64 = 4 << 20;
+/// Blocks of this size go to the device as soon as they are full, unless a job has others. The last block of each
+/// partition is left for the sync, so larger blocks make the sync longer.
+pub const WRITE_BYTES: u64 = 4 << 20;
 /// Length and checksum before an entry.
 const FRAME_BYTES: usize = 8;
 /// An entry without its pieces, and a piece.
@@ -56,6 +57,7 @@ pub struct PartitionFiles {
     log_bytes: u64,
     files: BTreeMap<u32, OpenFile>,
     chunks: BTreeMap<u32, Received>,
+    write_bytes: u64,
 }
 
 struct OpenFile {
@@ -64,55 +66,13 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    /// Starts to write the blocks that became full since the file had `before` bytes.
-    fn write_full_blocks(&self, before: u64) {
-        let full = |bytes: u64| bytes - bytes % WRITING_BYTES;
+    /// Starts to write the blocks of `block_bytes` that became full since the file had `before` bytes.
+    fn write_full_blocks(&self, before: u64, block_bytes: u64) {
+        let full = |bytes: u64| bytes - bytes % block_bytes;
         let (begun, end) = (full(before), full(self.bytes));
         if begun < end {
             begin_writing(&self.file, begun, end - begun);
         }
-    }
-}
-
-/// The batches of a chunk that are in the files. They arrive nearly in order, because a sender has few on their way.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Received {
-    /// All batches before this one are there.
-    next: u32,
-    /// Bit n: batch `next + n`.
-    later: u64,
-    /// Number of batches, once the last one is there.
-    count: Option<u32>,
-}
-
-impl Received {
-    fn has(self, number: BatchNumber) -> bool {
-        match number.number.checked_sub(self.next) {
-            None => true,
-            Some(ahead) => ahead < u64::BITS && self.later >> ahead & 1 == 1,
-        }
-    }
-
-    /// Whether a batch can be noted: it is not too far before those that are missing.
-    fn takes(self, number: BatchNumber) -> bool {
-        number.number < self.next.saturating_add(u64::BITS)
-    }
-
-    pub fn note(&mut self, number: BatchNumber) {
-        if number.last {
-            self.count = Some(number.number + 1);
-        }
-        if let Some(ahead) = number.number.checked_sub(self.next).filter(|ahead| *ahead < u64::BITS) {
-            self.later |= 1 << ahead;
-            let whole = self.later.trailing_ones();
-            self.next += whole;
-            self.later = self.later.checked_shr(whole).unwrap_or(0);
-        }
-    }
-
-    /// Whether all batches of the chunk are there.
-    pub fn is_complete(self) -> bool {
-        self.count == Some(self.next) && self.later == 0
     }
 }
 
@@ -311,7 +271,14 @@ impl PartitionFiles {
                 );
             }
         }
-        Ok(PartitionFiles { dir: dir.to_path_buf(), job, destination, log, log_bytes, files, chunks })
+        let (dir, write_bytes) = (dir.to_path_buf(), WRITE_BYTES);
+        Ok(PartitionFiles { dir, job, destination, log, log_bytes, files, chunks, write_bytes })
+    }
+
+    /// The same, whose blocks go to the device when they have so many bytes.
+    #[must_use]
+    pub fn with_blocks_of(self, write_bytes: u64) -> PartitionFiles {
+        PartitionFiles { write_bytes: write_bytes.max(1), ..self }
     }
 
     /// Appends the bytes of a batch, as [`PartitionFiles::append_batch`] does.
@@ -360,7 +327,7 @@ impl PartitionFiles {
             IoError::from_os(Action::Write, &path, offset, error).needing(bytes.len() as u64)
         })?;
         open.bytes += bytes.len() as u64;
-        open.write_full_blocks(offset);
+        open.write_full_blocks(offset, self.write_bytes);
         Ok(StoredPiece { partition: piece.partition, sum: piece.sum, offset, bytes: bytes.len() as u64 })
     }
 
@@ -481,21 +448,23 @@ mod tests {
 
     #[test]
     fn the_device_writes_while_batches_arrive() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut files = open(dir.path());
-        let blocks = 8;
-        let block = vec![b'x'; WRITING_BYTES as usize];
-        for number in 0..blocks {
-            files.append(&batch(0, number, number + 1 == blocks, &[(3, &block)])).expect("appended");
-        }
-        let file = File::open(partition_path(dir.path(), 3)).expect("a file");
-        let whole = u64::from(blocks) * WRITING_BYTES;
-        // The system alone begins after half a minute, and never in a file system in memory.
-        let is_memory = rustix::fs::fstatfs(&file).expect("a volume").f_type == 0x0102_1994;
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !is_memory && ascot_io::cached_and_dirty_bytes(&file, 0, whole).1 > 0 {
-            assert!(Instant::now() < deadline, "the device does not write");
-            std::thread::sleep(Duration::from_millis(10));
+        for write_bytes in [WRITE_BYTES, WRITE_BYTES / 16] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let mut files = open(dir.path()).with_blocks_of(write_bytes);
+            let blocks = 8;
+            let block = vec![b'x'; write_bytes as usize];
+            for number in 0..blocks {
+                files.append(&batch(0, number, number + 1 == blocks, &[(3, &block)])).expect("appended");
+            }
+            let file = File::open(partition_path(dir.path(), 3)).expect("a file");
+            let whole = u64::from(blocks) * write_bytes;
+            // The system alone begins after half a minute, and never in a file system in memory.
+            let is_memory = rustix::fs::fstatfs(&file).expect("a volume").f_type == 0x0102_1994;
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while !is_memory && ascot_io::cached_and_dirty_bytes(&file, 0, whole).1 > 0 {
+                assert!(Instant::now() < deadline, "the device does not write");
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
     }
 

@@ -18,7 +18,8 @@ use ascot_io::{Action, ByteSource, Crc32c, IoError, ProgramStreams, Unpoisoned};
 use ascot_model::report::Report;
 
 use super::batch::{BatchNumber, JobId};
-use super::partition_files::{Received, StoredPiece, partition_path, read_log};
+use super::partition_files::{StoredPiece, partition_path, read_log};
+use super::received::Received;
 use crate::api::{Cancel, Observer, SortError, SortRequest};
 use crate::jobs;
 use crate::plan::RunOptions;

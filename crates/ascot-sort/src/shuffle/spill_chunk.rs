@@ -32,7 +32,7 @@ use crossbeam_channel::{Receiver, bounded};
 
 use super::Shuffle;
 use super::bounds::Bounds;
-use super::chunk_reader::{ChunkSpan, read_chunk};
+use super::chunk_reader::{BLOCK_BYTES, ChunkSpan, read_chunk};
 use super::entries::Entries;
 use crate::api::{Cancel, Observer, SortError, SortRequest};
 use crate::jobs;
@@ -78,13 +78,14 @@ impl SpillChunks<'_> {
         let counted = &mut sizes;
         let report = threads::scope(|scope| {
             let reader = scope.spawn("chunk", || {
-                let read = read_chunk(self.shuffle, span, self.longest, &unread, |bytes, offset| {
-                    let mut block = bytes.to_vec();
-                    self.count(&mut block, span.position + (offset - span.start), counted);
-                    if send.send(Some(block)).is_err() {
-                        unread.cancel();
-                    }
-                });
+                let read =
+                    read_chunk(self.shuffle, span, BLOCK_BYTES, self.longest, &unread, |bytes, offset| {
+                        let mut block = bytes.to_vec();
+                        self.count(&mut block, span.position + (offset - span.start), counted);
+                        if send.send(Some(block)).is_err() {
+                            unread.cancel();
+                        }
+                    });
                 if read.is_ok() {
                     // A sort that has ended needs no end.
                     let _ = send.send(None);

@@ -25,8 +25,8 @@ use rustix::net::sockopt;
 use rustix::pipe::{SpliceFlags, splice};
 
 use super::super::SpilledChunks;
-use super::listener::{Listener, Service};
-use super::opening::open_all;
+use super::listener::{Connection, Listener, Service};
+use super::opening::open;
 use super::wire::{HANDSHAKE, LENGTH_BYTES, Secret};
 use crate::api::{Cancel, SortError};
 
@@ -101,7 +101,8 @@ impl Drop for Counted<'_> {
 }
 
 impl Service for Groups {
-    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+    fn serve(&self, connection: &Connection) -> io::Result<()> {
+        let mut stream = &connection.stream;
         let others = self.connections.fetch_add(1, Relaxed);
         let _counted = Counted(&self.connections);
         if others >= FETCHES_MAX {
@@ -189,7 +190,7 @@ impl Fetcher {
         let kept = self.kept.lock().unpoisoned().get_mut(&address).and_then(Vec::pop);
         let opened = match kept {
             Some(stream) => Ok(stream),
-            None => open_all(&[address], &self.secret, HANDSHAKE, cancel)?.remove(0),
+            None => open(&address, &self.secret, HANDSHAKE, cancel)?,
         };
         let mut written = 0;
         let Ok(stream) = opened else { return Ok((0, FetchEnd::Lost)) };

@@ -1,8 +1,9 @@
 //! A server of a node: takes connections, and serves those of processes that have the secret, each in a thread with one
 //! descriptor.
 //!
-//! Invariant: at most [`STRANGERS_MAX`] connections have not proven the secret; further ones wait until they have, or are
-//! ended.
+//! Invariants: at most [`STRANGERS_MAX`] connections have not proven the secret; further ones wait until they have, or are
+//! ended. When no descriptor is left, a connection that has been idle for [`IDLE_MIN`] is ended in favour of one that
+//! waits: idle connections of some workers do not keep others out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,14 +29,50 @@ const CROWDED: Duration = Duration::from_millis(10);
 /// Connections that the system keeps until the server takes them: all workers open theirs at the same time.
 const BACKLOG: i32 = 4096;
 /// Time after which the server tries again to take a connection, such as when no descriptor is left.
-const RECOVERY: Duration = Duration::from_millis(200);
+const RECOVERY: Duration = Duration::from_millis(20);
+/// A connection that has been idle for so long may be ended when no descriptor is left.
+const IDLE_MIN: Duration = Duration::from_millis(500);
 /// Interval at which the server looks whether it should end.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// The work of a server.
 pub(super) trait Service: Send + Sync + 'static {
     /// Serves a connection of a process that has the secret, until it ends.
-    fn serve(&self, stream: &TcpStream) -> io::Result<()>;
+    fn serve(&self, connection: &Connection) -> io::Result<()>;
+}
+
+/// A connection of a process.
+pub(super) struct Connection {
+    pub stream: TcpStream,
+    /// Since when it waits for its next request; none if it does not, or has never said so.
+    idle_since: Mutex<Option<Instant>>,
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> Connection {
+        Connection { stream, idle_since: Mutex::new(None) }
+    }
+
+    /// Waits for the next request from here on. The connection may be ended meanwhile.
+    pub fn set_idle(&self) {
+        *self.idle_since.lock().unpoisoned() = Some(Instant::now());
+    }
+
+    /// Has a request.
+    pub fn set_busy(&self) {
+        *self.idle_since.lock().unpoisoned() = None;
+    }
+
+    /// Since when it has been idle, if for long enough.
+    fn idle_since(&self) -> Option<Instant> {
+        self.idle_since.lock().unpoisoned().filter(|since| since.elapsed() >= IDLE_MIN)
+    }
+
+    /// Ends it, for both sides. It may have ended already.
+    fn end(&self) {
+        self.set_busy();
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
 }
 
 /// Takes connections until it is dropped.
@@ -48,9 +85,9 @@ pub(super) struct Listener<S> {
 struct Shared<S> {
     secret: Secret,
     service: S,
-    connections: Mutex<Vec<Weak<TcpStream>>>,
+    connections: Mutex<Vec<Weak<Connection>>>,
     /// Connections in the handshake, in the order in which they came, and when each came.
-    strangers: Mutex<BTreeMap<u64, (Instant, Arc<TcpStream>)>>,
+    strangers: Mutex<BTreeMap<u64, (Instant, Arc<Connection>)>>,
     is_over: AtomicBool,
 }
 
@@ -104,35 +141,35 @@ impl<S> Drop for Listener<S> {
             // It has nothing to tell.
             let _ = thread.join();
         }
-        for stream in self.shared.connections.lock().unpoisoned().drain(..).filter_map(|weak| weak.upgrade())
-        {
-            // One that has ended already.
-            let _ = stream.shutdown(Shutdown::Both);
+        for connection in self.shared.connections.lock().unpoisoned().iter().filter_map(Weak::upgrade) {
+            connection.end();
         }
     }
 }
 
 fn accept<S: Service>(listener: &TcpListener, shared: &Arc<Shared<S>>) {
     for number in 0.. {
-        let stream = loop {
+        let connection = loop {
             if shared.is_over.load(Relaxed) {
                 return;
             }
             match next(listener, shared) {
-                Ok(Some(stream)) => break Arc::new(stream),
+                Ok(Some(stream)) => break Arc::new(Connection::new(stream)),
                 Ok(None) => {}
+                // Its thread gives the descriptor back.
+                Err(_) if shared.end_idle() => std::thread::sleep(CROWDED),
                 Err(_) => std::thread::sleep(RECOVERY),
             }
         };
         let mut connections = shared.connections.lock().unpoisoned();
         connections.retain(|weak| weak.strong_count() > 0);
-        connections.push(Arc::downgrade(&stream));
+        connections.push(Arc::downgrade(&connection));
         drop(connections);
-        shared.strangers.lock().unpoisoned().insert(number, (Instant::now(), Arc::clone(&stream)));
+        shared.strangers.lock().unpoisoned().insert(number, (Instant::now(), Arc::clone(&connection)));
         let own = Arc::clone(shared);
         let thread = spawn("connection", move || {
             // A worker whose connection ended tells its driver.
-            let _ = own.greet_and_serve(&stream, number);
+            let _ = own.greet_and_serve(&connection, number);
         });
         if thread.is_err() {
             // The connection ends, and the worker tells.
@@ -162,13 +199,24 @@ impl<S> Shared<S> {
     fn has_space(&self) -> bool {
         let strangers = self.strangers.lock().unpoisoned();
         if strangers.len() >= STRANGERS_MAX
-            && let Some((came, stream)) = strangers.values().next()
+            && let Some((came, connection)) = strangers.values().next()
             && came.elapsed() >= PATIENCE
         {
-            // Its thread removes it. It may have ended already.
-            let _ = stream.shutdown(Shutdown::Both);
+            // Its thread removes it.
+            connection.end();
         }
         strangers.len() < STRANGERS_MAX
+    }
+
+    /// Ends the connection that has been idle for longest. Returns whether there was one.
+    fn end_idle(&self) -> bool {
+        let connections = self.connections.lock().unpoisoned();
+        let idle = connections.iter().filter_map(Weak::upgrade);
+        let longest = idle.filter_map(|one| Some((one.idle_since()?, one))).min_by_key(|(since, _)| *since);
+        longest.is_some_and(|(_, connection)| {
+            connection.end();
+            true
+        })
     }
 
     fn greet(&self, stream: &TcpStream) -> io::Result<bool> {
@@ -179,9 +227,9 @@ impl<S> Shared<S> {
 }
 
 impl<S: Service> Shared<S> {
-    fn greet_and_serve(&self, stream: &TcpStream, number: u64) -> io::Result<()> {
-        let is_in = self.greet(stream);
+    fn greet_and_serve(&self, connection: &Connection, number: u64) -> io::Result<()> {
+        let is_in = self.greet(&connection.stream);
         self.strangers.lock().unpoisoned().remove(&number);
-        if is_in? { self.service.serve(stream) } else { Ok(()) }
+        if is_in? { self.service.serve(connection) } else { Ok(()) }
     }
 }

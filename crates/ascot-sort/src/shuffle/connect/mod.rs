@@ -4,9 +4,10 @@
 //! ```text
 //!   listener  on the node of a writer: takes connections
 //!   server    behind it, of a shuffle that pushes: receives batches, appends them to their destinations, and answers each
-//!   sender    in a worker: sends the batches of a chunk to all destinations at once, and takes the answers
+//!   sender    in a worker: sends the batches of a chunk to all destinations, to a group of them at once
+//!   lane      one destination of a sender: opens its connection, sends its batches, and takes the answers
 //!   fetch     both ends of a shuffle that pulls: a server that sends partitions, and a worker that takes them
-//!   opening   opens the connections of a worker
+//!   opening   opens a connection of a worker
 //!   wire      the handshake, and the answers to batches
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! all the same are known then.
 
 mod fetch;
+mod lane;
 mod listener;
 mod opening;
 mod sender;
@@ -22,6 +24,7 @@ mod server;
 mod wire;
 
 pub use fetch::{FetchEnd, FetchServer, Fetcher, Partitions};
-pub use sender::{BatchSender, Fault, Frame, Sent, Target};
-pub use server::{BatchServer, SharedFiles};
+pub use lane::{Fault, Frame, Sent, Target};
+pub use sender::BatchSender;
+pub use server::{BUFFERS, BatchServer, SharedFiles};
 pub use wire::{SECRET_BYTES, Secret};

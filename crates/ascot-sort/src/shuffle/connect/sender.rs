@@ -1,77 +1,56 @@
-//! The worker's end: sends the batches of a chunk to all destinations at once.
+//! The worker's end: sends the batches of a chunk to all destinations.
 //!
-//! One thread serves all connections: it writes where a connection takes bytes, and reads answers where some came. The
-//! bytes of a batch are written from where the chunk has them; only their head is made for each batch.
+//! One thread serves all connections: it writes where a connection takes bytes, and reads answers where some came.
 //!
-//! Invariants: a destination has at most `window` batches without an answer. A destination that failed gets no further
-//! batches of this chunk, and its connection is closed: what came of an unfinished batch does not count.
+//! ```text
+//!   destinations   0 1 2 3 4 5 6 7 8 9        of one chunk, with three connections
+//!                        [------]             the group moves on as destinations are done, from another place in each
+//!                           ──▶               worker, so that workers do not visit the same writers
+//! ```
+//!
+//! Each worker sends to a *group* of destinations at once, for which it has connections; one that has all of its answers
+//! makes way for the next destination. The next chunk begins with the destinations whose connections are still open. A
+//! connection that was idle and ends without an answer is opened once more, and the batches are sent from the first one
+//! on: its writer may have ended it in favour of others, and ignores batches that it has.
+//!
+//! Invariants: at most `connections` are open at any time, and a destination has at most `window` batches without an
+//! answer. A destination that failed gets no further batches of this chunk, and its connection is closed: what came of an
+//! unfinished batch does not count.
 
-use std::collections::BTreeMap;
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::net::TcpStream;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
-
-use super::opening::open_all;
-use super::wire::{ANSWERS_BYTES_MAX, Answer, HANDSHAKE, LENGTH_BYTES, PAUSE, Secret, is_temporary};
+use super::lane::{Fault, Frame, Lane, Sent, Target, wait};
+use super::wire::{HANDSHAKE, Secret};
 use crate::api::{Cancel, SortError};
-
-/// Slices of one call of the system.
-const SLICES_MAX: usize = 256;
 
 /// Sends the batches of one chunk after another.
 pub struct BatchSender {
     secret: Secret,
     window: u32,
-    connections: BTreeMap<u32, TcpStream>,
-}
-
-/// A destination, where its writer listens, and the number of batches for it.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// The destination.
-    pub destination: u32,
-    /// The address of its writer.
-    pub address: SocketAddr,
-    /// The number of batches.
-    pub batches: u32,
-}
-
-/// The bytes of a batch: its head, and those of its pieces.
-#[derive(Debug)]
-pub struct Frame<'a> {
-    /// Header and table of pieces.
-    pub head: Vec<u8>,
-    /// The rest, in order.
-    pub pieces: Vec<&'a [u8]>,
-}
-
-/// Why a destination did not get its batches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The connection ended, or there was none.
-    Lost(String),
-    /// A batch arrived damaged.
-    Damaged(String),
-    /// The writer could not append a batch.
-    Failed(String),
-}
-
-/// The result of sending a chunk.
-#[derive(Debug, Default)]
-pub struct Sent {
-    /// Bytes of batches that were sent whole.
-    pub bytes: u64,
-    /// Batches that the writers had already.
-    pub repeated: u32,
-    /// The destinations that failed.
-    pub failed: BTreeMap<u32, Fault>,
+    connections: usize,
+    /// Open connections without a batch, each with its destination, the one used longest ago first.
+    idle: VecDeque<(u32, TcpStream)>,
+    /// The place among the destinations from which on connections are opened.
+    place: usize,
+    /// A connection is open within this time.
+    handshake: Duration,
 }
 
 impl BatchSender {
-    /// A sender with at most `window` batches for a destination without an answer.
-    pub fn new(secret: Secret, window: u32) -> BatchSender {
-        BatchSender { secret, window: window.max(1), connections: BTreeMap::new() }
+    /// A sender with at most `window` batches for a destination without an answer, and at most `connections` at a time.
+    pub fn new(secret: Secret, window: u32, connections: usize) -> BatchSender {
+        BatchSender {
+            secret,
+            window: window.max(1),
+            connections: connections.max(1),
+            idle: VecDeque::new(),
+            // Any number: those of workers should differ.
+            place: RandomState::new().hash_one(0) as usize,
+            handshake: HANDSHAKE,
+        }
     }
 
     /// Sends all batches of a chunk and waits for the answers. `frame` makes a batch: of the target of this number,
@@ -86,212 +65,78 @@ impl BatchSender {
         cancel: &Cancel,
     ) -> Result<Sent, SortError> {
         let mut sent = Sent::default();
-        let mut streams: Vec<Option<TcpStream>> = targets.iter().map(|target| self.kept(target)).collect();
-        let missing: Vec<usize> = (0..targets.len()).filter(|&at| streams[at].is_none()).collect();
-        let addresses: Vec<SocketAddr> = missing.iter().map(|&at| targets[at].address).collect();
-        let opened = open_all(&addresses, &self.secret, HANDSHAKE, cancel)?;
-        for (at, stream) in missing.into_iter().zip(opened) {
-            match stream {
-                Ok(stream) => streams[at] = Some(stream),
-                Err(error) => {
-                    sent.failed.insert(targets[at].destination, lost(&targets[at], &error));
+        let mut later = self.order(targets);
+        let mut lanes: Vec<Lane<'a>> = Vec::new();
+        loop {
+            cancel.check()?;
+            while lanes.len() < self.connections
+                && let Some(number) = later.pop_front()
+            {
+                match self.lane(number, targets[number], lanes.len()) {
+                    Ok(lane) => lanes.push(lane),
+                    Err(fault) => _ = sent.failed.insert(targets[number].destination, fault),
                 }
             }
-        }
-        let mut lanes: Vec<Lane<'a>> = targets
-            .iter()
-            .zip(streams)
-            .enumerate()
-            .filter_map(|(at, (target, stream))| Some(Lane::new(at, *target, stream?)))
-            .collect();
-        while !lanes.is_empty() {
-            cancel.check()?;
+            if lanes.is_empty() {
+                return Ok(sent);
+            }
             for lane in &mut lanes {
                 lane.begin_batch(self.window, &mut frame);
             }
             let ready = wait(&lanes);
             let mut open = Vec::with_capacity(lanes.len());
             for (mut lane, ready) in lanes.into_iter().zip(ready) {
-                match lane.advance(ready, &mut sent) {
-                    Ok(()) if lane.is_done() => {
-                        self.connections.insert(lane.target.destination, lane.stream);
-                    }
-                    Ok(()) => open.push(lane),
-                    Err(fault) => {
-                        sent.failed.insert(lane.target.destination, fault);
-                    }
+                let destination = lane.target.destination;
+                let advanced = match lane.advance(ready, &self.secret, &mut sent) {
+                    Err(Fault::Lost(_)) if lane.was_idle => lane.again(self.handshake),
+                    advanced => advanced.map(|()| lane),
+                };
+                match advanced {
+                    Ok(lane) if lane.is_done() => self.idle.push_back((destination, lane.stream)),
+                    Ok(lane) => open.push(lane),
+                    Err(fault) => _ = sent.failed.insert(destination, fault),
                 }
             }
             lanes = open;
         }
-        Ok(sent)
     }
 
-    /// The connection of the chunk before, if its writer is still the same.
-    fn kept(&mut self, target: &Target) -> Option<TcpStream> {
-        let stream = self.connections.remove(&target.destination)?;
-        stream.peer_addr().is_ok_and(|peer| peer == target.address).then_some(stream)
-    }
-}
-
-fn lost(target: &Target, error: &io::Error) -> Fault {
-    Fault::Lost(format!("connection to {}: {error}", target.address))
-}
-
-/// What can be done on each connection: take bytes, give answers.
-fn wait(lanes: &[Lane<'_>]) -> Vec<Ready> {
-    let mut polled: Vec<PollFd<'_>> = lanes
-        .iter()
-        .map(|lane| {
-            let mut wanted = PollFlags::IN;
-            wanted.set(PollFlags::OUT, lane.writing.is_some());
-            PollFd::new(&lane.stream, wanted)
-        })
-        .collect();
-    // After a signal nothing is ready, and the caller looks at the job.
-    let _ = poll(&mut polled, Some(&PAUSE));
-    polled
-        .iter()
-        .map(|one| {
-            let found = one.revents();
-            Ready { write: found.contains(PollFlags::OUT), read: found.intersects(!PollFlags::OUT) }
-        })
-        .collect()
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ready {
-    write: bool,
-    /// There are answers, or the connection has ended.
-    read: bool,
-}
-
-/// A destination while a chunk is sent.
-struct Lane<'a> {
-    /// The number of the target.
-    number: usize,
-    target: Target,
-    stream: TcpStream,
-    /// The number of the next batch.
-    next: u32,
-    unanswered: u32,
-    writing: Option<Writing<'a>>,
-    answers: Vec<u8>,
-}
-
-impl<'a> Lane<'a> {
-    fn new(number: usize, target: Target, stream: TcpStream) -> Lane<'a> {
-        Lane { number, target, stream, next: 0, unanswered: 0, writing: None, answers: Vec::new() }
-    }
-
-    fn is_done(&self) -> bool {
-        self.next == self.target.batches && self.unanswered == 0
-    }
-
-    fn begin_batch(&mut self, window: u32, frame: &mut impl FnMut(usize, u32) -> Frame<'a>) {
-        if self.writing.is_none() && self.unanswered < window && self.next < self.target.batches {
-            self.writing = Some(Writing::new(frame(self.number, self.next)));
-            self.next += 1;
-            self.unanswered += 1;
+    /// The numbers of targets in the order in which they are visited: first those with an open connection, then the
+    /// others, from the place on where the chunk before ended.
+    fn order(&mut self, targets: &[Target]) -> VecDeque<usize> {
+        let place = self.place % targets.len().max(1);
+        let has_connection =
+            |number: &usize| self.idle.iter().any(|(one, _)| *one == targets[*number].destination);
+        let (mut order, others): (VecDeque<usize>, VecDeque<usize>) =
+            (place..targets.len()).chain(0..place).partition(has_connection);
+        if let Some(last) = others.back() {
+            self.place = last + 1;
         }
+        order.extend(others);
+        order
     }
 
-    fn advance(&mut self, ready: Ready, sent: &mut Sent) -> Result<(), Fault> {
-        if ready.write
-            && let Some(writing) = &mut self.writing
-            && writing.write(&mut self.stream).map_err(|error| lost(&self.target, &error))?
+    /// A lane to a target, beside `others`: over its idle connection, if its writer is still the same, or over a new
+    /// one, for which those are closed that were used longest ago.
+    fn lane<'a>(&mut self, number: usize, target: Target, others: usize) -> Result<Lane<'a>, Fault> {
+        let at = self.idle.iter().position(|(destination, _)| *destination == target.destination);
+        let idle = at.and_then(|at| self.idle.remove(at));
+        if let Some((_, stream)) = idle
+            && stream.peer_addr().is_ok_and(|peer| peer == target.address)
         {
-            sent.bytes += writing.bytes as u64;
-            self.writing = None;
+            return Ok(Lane::over(number, target, stream));
         }
-        if ready.read {
-            self.read(sent)?;
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, sent: &mut Sent) -> Result<(), Fault> {
-        let mut bytes = [0; 4096];
-        match self.stream.read(&mut bytes) {
-            Ok(0) => return Err(lost(&self.target, &io::ErrorKind::UnexpectedEof.into())),
-            Ok(read) => self.answers.extend(&bytes[..read]),
-            Err(error) if is_temporary(&error) => {}
-            Err(error) => return Err(lost(&self.target, &error)),
-        }
-        if self.answers.len() > ANSWERS_BYTES_MAX {
-            return Err(lost(&self.target, &io::Error::other("the answers are too long")));
-        }
-        let fault = |what: &str| lost(&self.target, &io::Error::other(what));
-        while let Some(answer) = Answer::take(&mut self.answers).map_err(fault)? {
-            match answer {
-                Answer::New => {}
-                Answer::Known => sent.repeated += 1,
-                Answer::Damaged(text) => return Err(Fault::Damaged(text)),
-                Answer::Failed(text) => return Err(Fault::Failed(text)),
-            }
-            self.unanswered = self.unanswered.checked_sub(1).ok_or_else(|| fault("an answer to no batch"))?;
-        }
-        Ok(())
-    }
-}
-
-/// A batch of which some bytes are sent.
-struct Writing<'a> {
-    head: Vec<u8>,
-    pieces: Vec<&'a [u8]>,
-    /// All of its bytes, without its length.
-    bytes: usize,
-    /// The slice that is sent next, 0 for the head, and the bytes of it that are sent.
-    slice: usize,
-    done: usize,
-}
-
-impl<'a> Writing<'a> {
-    fn new(frame: Frame<'a>) -> Writing<'a> {
-        let bytes = frame.head.len() + frame.pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let head = [&(bytes as u32).to_le_bytes()[..LENGTH_BYTES], &frame.head].concat();
-        Writing { head, pieces: frame.pieces, bytes, slice: 0, done: 0 }
-    }
-
-    fn slice(&self, at: usize) -> Option<&[u8]> {
-        if at == 0 { Some(&self.head) } else { self.pieces.get(at - 1).copied() }
-    }
-
-    /// Writes what the connection takes. Returns whether all is sent.
-    fn write(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
-        loop {
-            let slices: Vec<IoSlice<'_>> = (self.slice..self.slice + SLICES_MAX)
-                .map_while(|at| self.slice(at))
-                .enumerate()
-                .map(|(at, slice)| IoSlice::new(if at == 0 { &slice[self.done..] } else { slice }))
-                .collect();
-            if slices.is_empty() {
-                return Ok(true);
-            }
-            let written = match stream.write_vectored(&slices) {
-                Ok(written) => written,
-                Err(error) if is_temporary(&error) => return Ok(false),
-                Err(error) => return Err(error),
-            };
-            self.pass(written);
-        }
-    }
-
-    /// Moves on by so many bytes, and over slices without bytes.
-    fn pass(&mut self, bytes: usize) {
-        self.done += bytes;
-        while let Some(length) = self.slice(self.slice).map(<[u8]>::len)
-            && self.done >= length
-        {
-            self.done -= length;
-            self.slice += 1;
-        }
+        let free = self.connections.saturating_sub(others + 1);
+        self.idle.drain(..self.idle.len().saturating_sub(free));
+        Lane::opening(number, target, self.handshake)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr, TcpListener};
+    use std::collections::BTreeMap;
+    use std::io::{Read, Write};
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
     use std::path::Path;
     use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
@@ -300,7 +145,7 @@ mod tests {
     use super::super::super::partition_files::partition_path;
     use super::super::listener::STRANGERS_MAX;
     use super::super::server::BUFFERS;
-    use super::super::wire::let_in;
+    use super::super::wire::{Answer, LENGTH_BYTES, let_in};
     use super::super::{BatchServer, SECRET_BYTES};
     use super::*;
     use crate::shuffle::PartitionFiles;
@@ -318,12 +163,14 @@ mod tests {
     }
 
     fn server(dir: &Path, destinations: &[u32]) -> BatchServer {
-        let server = BatchServer::start(HERE, OWN, BATCH_BYTES).expect("a server");
-        for &number in destinations {
-            let files = PartitionFiles::open(&dir.join(number.to_string()), JOB, number).expect("files");
-            server.add(number, Arc::new(Mutex::new(Some(files))));
-        }
+        let server = BatchServer::start(HERE, OWN, BATCH_BYTES, BUFFERS).expect("a server");
+        destinations.iter().for_each(|&number| add(&server, dir, number));
         server
+    }
+
+    fn add(server: &BatchServer, dir: &Path, number: u32) {
+        let files = PartitionFiles::open(&dir.join(number.to_string()), JOB, number).expect("files");
+        server.add(number, Arc::new(Mutex::new(Some(files))));
     }
 
     fn target(server: &BatchServer, destination: u32, batches: u32) -> Target {
@@ -353,7 +200,7 @@ mod tests {
             })
             .into();
         let targets = [target(&server, 1, 5), target(&server, 2, 5)];
-        let mut sender = BatchSender::new(OWN, 2);
+        let mut sender = BatchSender::new(OWN, 2, 64);
         let sent = send(&mut sender, &targets, &batches);
         let whole: usize = batches.iter().flatten().map(Vec::len).sum();
         assert_eq!((sent.bytes, sent.repeated, sent.failed.len()), (whole as u64, 0, 0));
@@ -381,7 +228,7 @@ mod tests {
         let batches: Vec<Vec<Vec<u8>>> = batches.map(|one| vec![one]).into();
         let mut targets = [1, 2, 3, 4].map(|number| target(&server, number, 1));
         targets[3].address = free;
-        let sent = send(&mut BatchSender::new(OWN, 2), &targets, &batches);
+        let sent = send(&mut BatchSender::new(OWN, 2, 64), &targets, &batches);
         assert!(!sent.failed.contains_key(&1));
         assert!(matches!(&sent.failed[&2], Fault::Damaged(_)), "{sent:?}");
         assert!(
@@ -400,10 +247,10 @@ mod tests {
         let server = server(dir.path(), &[1]);
         let targets = [target(&server, 1, 1)];
         let other = Secret([8; SECRET_BYTES]);
-        let sent = send(&mut BatchSender::new(other, 2), &targets, &[vec![batch(0, 1, 0, 1, b"abc")]]);
+        let sent = send(&mut BatchSender::new(other, 2, 64), &targets, &[vec![batch(0, 1, 0, 1, b"abc")]]);
         assert!(matches!(&sent.failed[&1], Fault::Lost(_)), "{sent:?}");
         let long = vec![vec![batch(0, 1, 0, 1, &vec![0; longest_batch(BATCH_BYTES)])]];
-        let sent = send(&mut BatchSender::new(OWN, 2), &targets, &long);
+        let sent = send(&mut BatchSender::new(OWN, 2, 64), &targets, &long);
         assert!(sent.failed.contains_key(&1), "{sent:?}");
         assert_eq!(server.account().0, 0);
     }
@@ -417,7 +264,7 @@ mod tests {
         let watched = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let targets = [target(&server, 1, 1)];
-                send(&mut BatchSender::new(OWN, 2), &targets, &[vec![batch(0, 1, 0, 1, b"abc")]]).failed
+                send(&mut BatchSender::new(OWN, 2, 64), &targets, &[vec![batch(0, 1, 0, 1, b"abc")]]).failed
             });
             let mut most = 0;
             while !worker.is_finished() {
@@ -434,14 +281,16 @@ mod tests {
     #[test]
     fn the_memory_of_a_writer_does_not_grow_with_the_number_of_workers() {
         let dir = tempfile::tempdir().expect("a directory");
-        let server = server(dir.path(), &[1]);
-        let workers: Vec<_> = (0..5 * BUFFERS as u32)
+        let buffers = 2;
+        let server = BatchServer::start(HERE, OWN, BATCH_BYTES, buffers).expect("a server");
+        add(&server, dir.path(), 1);
+        let workers: Vec<_> = (0..20)
             .map(|chunk| {
                 let targets = [target(&server, 1, 3)];
                 std::thread::spawn(move || {
                     let bytes = vec![b'x'; BATCH_BYTES];
                     let batches = vec![(0..3).map(|number| batch(chunk, 1, number, 3, &bytes)).collect()];
-                    send(&mut BatchSender::new(OWN, 2), &targets, &batches).failed
+                    send(&mut BatchSender::new(OWN, 2, 64), &targets, &batches).failed
                 })
             })
             .collect();
@@ -450,10 +299,10 @@ mod tests {
         }
         let (count, bytes) = server.buffers();
         assert!(
-            count <= BUFFERS && bytes <= BUFFERS * longest_batch(BATCH_BYTES),
+            count <= buffers && bytes <= buffers * longest_batch(BATCH_BYTES),
             "{count} buffers, {bytes} bytes"
         );
-        assert!(server.account().0 > 5 * BUFFERS as u64 * 3 * BATCH_BYTES as u64);
+        assert!(server.account().0 > 20 * 3 * BATCH_BYTES as u64);
     }
 
     #[test]
@@ -467,7 +316,7 @@ mod tests {
     fn a_writer_that_ends_is_a_fault_and_a_new_one_is_found() {
         let dir = tempfile::tempdir().expect("a directory");
         let first = server(dir.path(), &[1]);
-        let mut sender = BatchSender::new(OWN, 1);
+        let mut sender = BatchSender::new(OWN, 1, 64);
         let one = |chunk| vec![vec![batch(chunk, 1, 0, 1, b"abc")]];
         assert!(send(&mut sender, &[target(&first, 1, 1)], &one(0)).failed.is_empty());
         let old = target(&first, 1, 1);
@@ -497,7 +346,7 @@ mod tests {
         });
         let targets = [Target { destination: 1, address, batches: 5 }];
         let frame = |_: usize, _: u32| Frame { head: vec![0; 100], pieces: Vec::new() };
-        assert!(BatchSender::new(OWN, 2).send(&targets, frame, &cancel).is_err());
+        assert!(BatchSender::new(OWN, 2, 64).send(&targets, frame, &cancel).is_err());
         let (came, _stream) = writer.join().expect("the writer");
         assert_eq!(came, 2 * (LENGTH_BYTES + 100));
     }
@@ -518,10 +367,111 @@ mod tests {
         });
         let targets = [Target { destination: 1, address, batches: 1 }];
         let bytes = vec![0; 64 << 20];
-        let mut sender = BatchSender::new(OWN, 2);
+        let mut sender = BatchSender::new(OWN, 2, 64);
         let frame = |_: usize, _: u32| Frame { head: Vec::new(), pieces: vec![bytes.as_slice()] };
         let error = sender.send(&targets, frame, &cancel).expect_err("cancelled");
         assert!(matches!(error, SortError::Cancelled));
         drop(writer.join().expect("the writer"));
+    }
+
+    /// A sender to destinations 0, 1, ... at one address, in a thread.
+    fn sends(address: SocketAddr, count: u32, connections: usize) -> std::thread::JoinHandle<Sent> {
+        let targets: Vec<Target> =
+            (0..count).map(|destination| Target { destination, address, batches: 1 }).collect();
+        std::thread::spawn(move || {
+            let frame = |_: usize, _: u32| Frame { head: vec![0; 100], pieces: Vec::new() };
+            BatchSender::new(OWN, 2, connections).send(&targets, frame, &Cancel::new()).expect("sent")
+        })
+    }
+
+    fn accept(listener: &TcpListener) -> TcpStream {
+        let (stream, _) = listener.accept().expect("a worker");
+        assert!(let_in(&stream, &OWN, Instant::now() + HANDSHAKE).expect("a handshake"));
+        stream.set_read_timeout(Some(HANDSHAKE)).expect("a socket");
+        stream
+    }
+
+    fn answer(mut stream: &TcpStream) {
+        stream.read_exact(&mut [0; LENGTH_BYTES + 100]).expect("a batch");
+        stream.write_all(&Answer::New.encode()).expect("an answer");
+    }
+
+    #[test]
+    fn a_connection_is_closed_before_one_too_many_is_opened() {
+        let listener = TcpListener::bind((HERE, 0)).expect("a port");
+        let (count, connections) = (8, 3);
+        let sender = sends(listener.local_addr().expect("an address"), count, connections);
+        let mut open: VecDeque<TcpStream> = (0..connections).map(|_| accept(&listener)).collect();
+        // Without answers no more come.
+        std::thread::sleep(Duration::from_millis(200));
+        listener.set_nonblocking(true).expect("a socket");
+        assert!(listener.accept().is_err());
+        listener.set_nonblocking(false).expect("a socket");
+        for _ in connections as u32..count {
+            let mut oldest = open.pop_front().expect("a connection");
+            answer(&oldest);
+            open.push_back(accept(&listener));
+            // It ended before the next one came.
+            oldest.set_nonblocking(true).expect("a socket");
+            assert_eq!(oldest.read(&mut [0]).expect("its end"), 0);
+        }
+        open.iter().for_each(answer);
+        assert!(sender.join().expect("the sender").failed.is_empty());
+    }
+
+    #[test]
+    fn the_next_chunk_begins_with_the_destinations_whose_connections_are_open() {
+        let listener = TcpListener::bind((HERE, 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let targets: Vec<Target> =
+            (0..6).map(|destination| Target { destination, address, batches: 1 }).collect();
+        let mut sender = BatchSender::new(OWN, 2, 2);
+        sender.place = 4;
+        let mut order_with_open = |open: &[u32]| {
+            let stream = || TcpStream::connect(address).expect("a connection");
+            sender.idle = open.iter().map(|&destination| (destination, stream())).collect();
+            Vec::from(sender.order(&targets))
+        };
+        assert_eq!(order_with_open(&[]), [4, 5, 0, 1, 2, 3]);
+        assert_eq!(order_with_open(&[2, 3]), [2, 3, 4, 5, 0, 1]);
+        assert_eq!(order_with_open(&[0, 1]), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn writers_that_do_not_answer_cost_one_wait_together() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = server(dir.path(), &[9]);
+        // Listeners without space for one more connection, to which packets are dropped; and one that says nothing.
+        let full: Vec<(TcpListener, TcpStream)> = (0..4)
+            .map(|_| {
+                let listener = TcpListener::bind((HERE, 0)).expect("a port");
+                rustix::net::listen(&listener, 0).expect("a listener");
+                let first = TcpStream::connect(listener.local_addr().expect("an address"));
+                (listener, first.expect("the only connection"))
+            })
+            .collect();
+        let silent = TcpListener::bind((HERE, 0)).expect("a port");
+        let mut targets: Vec<Target> = full
+            .iter()
+            .map(|(listener, _)| listener)
+            .chain([&silent])
+            .zip(0..)
+            .map(|(listener, destination)| {
+                let address = listener.local_addr().expect("an address");
+                Target { destination, address, batches: 1 }
+            })
+            .collect();
+        targets.push(target(&server, 9, 1));
+        let mut sender = BatchSender::new(OWN, 2, 64);
+        sender.handshake = Duration::from_millis(500);
+        let began = Instant::now();
+        let batches = vec![vec![batch(0, 9, 0, 1, b"abc")]; 6];
+        let sent = send(&mut sender, &targets, &batches);
+        let took = began.elapsed();
+        assert!(took >= sender.handshake && took < 2 * sender.handshake, "{took:?}");
+        let texts: Vec<String> = sent.failed.values().map(|fault| format!("{fault:?}")).collect();
+        assert_eq!(texts.len(), 5);
+        assert!(texts[..4].iter().all(|text| text.contains(": timed out\")")), "{texts:?}");
+        assert!(texts[4].contains("timed out in the handshake"), "{texts:?}");
     }
 }

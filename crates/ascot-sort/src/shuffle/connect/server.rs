@@ -1,6 +1,6 @@
 //! The writer's end: receives batches from all workers, and appends them to the files of their destinations.
 //!
-//! A thread reads a batch only with one of the [`BUFFERS`], so that memory does not grow with the number of workers: those
+//! A thread reads a batch only with one of a few buffers, so that memory does not grow with the number of workers: those
 //! that wait hold back their senders.
 //!
 //! Invariants: a batch is appended whole before it is answered. A connection that sends nothing holds no buffer.
@@ -16,12 +16,13 @@ use ascot_io::{IoError, Unpoisoned};
 
 use super::super::PartitionFiles;
 use super::super::batch::{Batch, longest_batch};
-use super::listener::{Listener, Service};
+use super::listener::{Connection, Listener, Service};
 use super::wire::{Answer, LENGTH_BYTES, Secret};
 use crate::api::SortError;
 
-/// Batches in memory at once: one is received while another is written, on each of two processors.
-pub(super) const BUFFERS: usize = 4;
+/// Buffers of a server unless it is told otherwise: one batch is received while another is written, on each of two
+/// processors.
+pub const BUFFERS: usize = 4;
 /// A sender that stops within a batch for so long is gone.
 const STALLED: Duration = Duration::from_secs(30);
 
@@ -44,15 +45,21 @@ struct Batches {
 }
 
 impl BatchServer {
-    /// Listens at a free port of `address` for workers that have the secret, and batches of about `batch_bytes`.
+    /// Listens at a free port of `address` for workers that have the secret, and batches of about `batch_bytes`, of
+    /// which at most `buffers` are in memory at once.
     ///
     /// # Errors
     /// That of the system if it cannot listen there or start a thread.
-    pub fn start(address: IpAddr, secret: Secret, batch_bytes: usize) -> Result<BatchServer, SortError> {
+    pub fn start(
+        address: IpAddr,
+        secret: Secret,
+        batch_bytes: usize,
+        buffers: usize,
+    ) -> Result<BatchServer, SortError> {
         let batches = Batches {
             longest: longest_batch(batch_bytes),
             destinations: Mutex::default(),
-            buffers: Mutex::new(vec![Vec::new(); BUFFERS]),
+            buffers: Mutex::new(vec![Vec::new(); buffers.max(1)]),
             given_back: Condvar::new(),
             bytes: AtomicU64::new(0),
             writing_ns: AtomicU64::new(0),
@@ -91,11 +98,14 @@ impl BatchServer {
 }
 
 impl Service for Batches {
-    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+    fn serve(&self, connection: &Connection) -> io::Result<()> {
+        let mut stream = &connection.stream;
         loop {
             let mut length = [0; LENGTH_BYTES];
             stream.set_read_timeout(None)?;
+            connection.set_idle();
             stream.read_exact(&mut length)?;
+            connection.set_busy();
             stream.set_read_timeout(Some(STALLED))?;
             let length = u32::from_le_bytes(length) as usize;
             if length > self.longest {
