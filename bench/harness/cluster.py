@@ -27,7 +27,7 @@ import numpy as np
 
 from . import machine, measure, oracle
 from .data import Store
-from .units import KIB, MIB, binary, decimal, flag_size
+from .units import MIB, binary, decimal, flag_size
 
 PEERS = Path(__file__).resolve().parent.parent / "peers"
 PARTS = ("sorts", "skew", "sizes", "settings")
@@ -325,38 +325,63 @@ def _sizes(bench: Bench, _keep: Any) -> list[dict[str, Any]]:
     return found
 
 
+SETTINGS: dict[str, tuple[int | str, ...]] = {
+    "batch": ("256KiB", "1MiB", "16MiB"),
+    "ahead": (1, 4, 16),
+    "connections": (1, 2, 3),
+    "read_size": ("256KiB", "4MiB", "16MiB"),
+    "write_size": ("1MiB", "16MiB", "256MiB"),
+    "write_depth": (1, 2, 8),
+}
+"""Values of `ascot.cluster.Settings` beside the usual ones."""
+PREDICTED = {"a sample of keys": [], "no sample": ["--uniform"], "4 connections of each pair": ["--connections", "4"]}
+"""The settings that the model of a cluster has, with the flags of `ascot plan cluster`."""
+PUBLISHED = ["--input", "100TB", "--nodes", "296", "--node-type", "gce-n1-standard-32"]
+
+
 def settings(bench: Bench) -> dict[str, dict[str, Any]]:
     """One setting changed at a time; `shape` replaces a part of the division that Ascot chose."""
     usual = {"workers_per_node": 1}
     two = [str(bench.temp / "a"), str(bench.temp / "b")]
+    changed = {
+        f"{name} {value}": {"options": {**usual, "settings": {name: value}}}
+        for name, values in SETTINGS.items()
+        for value in values
+    }
     return {
         "as it is": {},
-        "batches of 256 KiB": {"shape": {"batch_bytes": 256 * KIB}},
-        "batches of 1 MiB": {"shape": {"batch_bytes": MIB}},
-        "2 batches in flight": {"shape": {"in_flight": 2}},
-        "16 batches in flight": {"shape": {"in_flight": 16}},
+        **changed,
+        "2 workers per node": {"options": {"workers_per_node": 2}},
+        "2 processors, spare_cores 1": {"options": {"settings": {"spare_cores": 1}}},
+        "no sample": {"options": {**usual, "uniform": True}},
         "chunks of 4 MB": {"shape": {"chunk_bytes": 4_000_000}},
         "chunks of 32 MB": {"shape": {"chunk_bytes": 32_000_000}},
-        "2 workers per node": {"options": {"workers_per_node": 2}},
         "4 partitions": {"options": {**usual, "partitions": 4}},
         "64 partitions": {"options": {**usual, "partitions": 64}},
-        "no sample": {"options": {**usual, "uniform": True}},
-        "480 MiB per node": {"memory": 480 * MIB},
         "two directories per node": {"options": {**usual, "temp": two}},
     }
 
 
-def _settings(bench: Bench, _keep: Any) -> list[dict[str, Any]]:
+def _settings(bench: Bench, _keep: Any) -> dict[str, Any]:
     path, usual = bench.uniform(bench.options.size), {"options": {"workers_per_node": 1}}
     all_jobs = [bench.job(name, path, **{**usual, **more}) for name, more in settings(bench).items()]
     all_jobs.append(all_jobs[0])
     jobs = [job for turn in range(2) for job in (all_jobs if turn == 0 else all_jobs[::-1])]
-    return bench.session(jobs, cpus=2)[1:]
+    return {"predicted": {name: _predicted(bench, flags) for name, flags in PREDICTED.items()},
+            "runs": bench.session(jobs, cpus=2)[1:]}  # fmt: skip
+
+
+def _predicted(bench: Bench, flags: list[str]) -> dict[str, Any]:
+    """The plan of the published sort of 100 TB with these flags."""
+    words = [bench.options.ascot, "plan", "cluster", *PUBLISHED, *flags, "--json"]
+    told: dict[str, Any] = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+    return told
 
 
 def run(options: Options, save: Callable[[dict[str, Any]], None]) -> None:
     """Measures the parts, and saves the result after each part and each turn: an interrupt loses only one."""
-    build_tcp()
+    if "sorts" in options.parts:
+        build_tcp()
     bench = Bench(options)
     versions = {"ascot": machine.command_version([options.ascot, "--version"])}
     versions |= {name: machine.package_version(name) for name in ("ray", "pyspark", "pyarrow")}

@@ -200,7 +200,7 @@ def _sizes(result: dict[str, Any]) -> list[str]:
 
 
 def _settings(result: dict[str, Any]) -> list[str]:
-    runs = result["settings"]
+    runs = result["settings"]["runs"]
     names = list(dict.fromkeys(one["job"] for one in runs))
     usual = {phase: _median_rate(runs, "as it is", phase) for phase in PHASES}
     usual_time = _median_time(runs, "as it is")
@@ -220,6 +220,18 @@ def _settings(result: dict[str, Any]) -> list[str]:
             rate = _median_rate(runs, name, phase)
             parts.append(f"{rate / MB:.0f} MB/s ({rate / usual[phase]:.2f})")
         lines.append(f"| {name} | {time:.2f} s | {time / usual_time:.2f} | {' | '.join(parts)} |")
+    return lines
+
+
+def _predictions(result: dict[str, Any]) -> list[str]:
+    lines = [
+        "| predicted: 100 TB on 296 nodes | start | map and shuffle | sort and reduce | in all |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, plan in result["settings"]["predicted"].items():
+        phases = [f"{one['seconds']:.0f} s, {one['bound_by']}" for one in plan["phases"]]
+        start, whole = f"{plan['overhead_seconds']:.0f} s", f"{plan['seconds']:.0f} s"
+        lines.append(f"| {name} | {start} | {' | '.join(phases)} | {whole} |")
     return lines
 
 
@@ -333,5 +345,11 @@ def markdown(result: dict[str, Any]) -> str:
         lines += ["", "## Object store", "", *_sizes(result)]
     if "settings" in result:
         about = "One setting changed at a time, two turns, the second in reverse order; in brackets: rate / as it is."
-        lines += ["", "## Settings", "", about, "", *_settings(result)]
+        lines += [
+            "", "## Settings", "", about, "", *_settings(result), "",
+            "`ascot plan cluster` has two of these settings: the sample, and the connections of a pair of nodes,",
+            "which are here the workers of a node times the directories of `temp`. Workers and free cores are in the",
+            "rate of the mappers of a node type, if its file has one; the published type has none: mappers are not",
+            "its bottleneck. The model has no batches, sizes or depths.", "", *_predictions(result),
+        ]  # fmt: skip
     return "\n".join(lines) + "\n"

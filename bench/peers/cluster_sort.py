@@ -170,16 +170,19 @@ def ascot_sort(job: dict[str, Any], watch: Watch) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     original = jobs.shape_of
 
-    def shape_of(*words: Any) -> Any:
-        made = dataclasses.replace(original(*words), **job.get("shape", {}))
+    def shape_of(*words: Any, **named: Any) -> Any:
+        made = dataclasses.replace(original(*words, **named), **job.get("shape", {}))
         chosen.update(made.to_json())
         return made
 
+    options = dict(job.get("options", {}))
+    if "settings" in options:
+        options["settings"] = ascot.cluster.Settings(**options["settings"])
     jobs.shape_of = shape_of
     try:
         done = ascot.cluster.sort(
             job["input"], job["output"], layout=ascot.Fixed(RECORD, key=slice(0, KEY)),
-            memory_per_node=job["memory"], progress=progress, **job.get("options", {}),
+            memory_per_node=job["memory"], progress=progress, **options,
         )  # fmt: skip
     finally:
         jobs.shape_of = original

@@ -1,6 +1,6 @@
 """The page of clusters: ratios are of turns, and a figure that was asked is met or missed."""
 
-from harness import cluster_page
+from harness import cluster, cluster_page
 
 
 def sort(seconds):
@@ -44,3 +44,23 @@ def test_skew_is_held_against_the_uniform_run_of_the_same_turn():
     runs = [{"job": name, "seconds": seconds} for name, seconds in zip(names, [1.0, 1.2, 5.0, 7.0], strict=True)]
     lines = cluster_page._asked({"skew": runs})
     assert any("zipf" in line and "1.30 (1.20 - 1.40) | met" in line for line in lines), lines
+
+
+def test_settings_are_held_against_the_usual_ones_and_predictions_are_shown():
+    runs = [{"job": "as it is", **sort(4.0)}, {"job": "ahead 1", **sort(5.0)}]
+    runs.append({"job": "batch 16MiB", "error": "no memory"})
+    phase = {"seconds": 422.3, "bound_by": "disks"}
+    plan = {"overhead_seconds": 45, "seconds": 894.0, "phases": [phase, phase]}
+    result = {"settings": {"runs": runs, "predicted": {"a sample of keys": plan}}}
+    lines = "\n".join(cluster_page._settings(result))
+    assert "| ahead 1 | 5.00 s | 1.25 | 400 MB/s (0.80) | 400 MB/s (0.80) |" in lines
+    assert "| batch 16MiB | failed: no memory" in lines
+    assert "| a sample of keys | 45 s | 422 s, disks | 422 s, disks | 894 s |" in cluster_page._predictions(result)
+
+
+def test_every_setting_has_values_that_the_package_takes():
+    from ascot.cluster.settings import LIMITS, USUAL, Settings
+
+    assert {*cluster.SETTINGS, "spare_cores"} == LIMITS.keys()
+    for name, values in cluster.SETTINGS.items():
+        assert len({getattr(one, name) for one in (USUAL, *(Settings(**{name: value}) for value in values))}) == 4
