@@ -25,6 +25,7 @@
 pub mod element_streams;
 mod threads;
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, Writer};
@@ -90,7 +91,7 @@ impl<'a, R: Records> Merge<'a, R> {
         sink: &mut impl MergeSink<I, O>,
     ) -> Result<Merged, SortError> {
         let cancel = self.cancel;
-        let mut held: Vec<VecDeque<Held>> = starts.iter().map(|_| VecDeque::new()).collect();
+        let mut held: Vec<VecDeque<Held<R::Bound>>> = starts.iter().map(|_| VecDeque::new()).collect();
         let mut next_block = starts;
         for source in std::mem::take(&mut self.in_memory) {
             next_block.push(source.len());
@@ -106,13 +107,16 @@ impl<'a, R: Records> Merge<'a, R> {
 }
 
 impl<R: Records> Merge<'_, R> {
-    fn hold(&self, segment: Segment, block: usize) -> Held {
-        Held { bytes: self.records.bytes_in(&segment), segment, block, long: false, straddles: false }
+    fn hold(&self, segment: Segment, block: usize) -> Held<R::Bound> {
+        let last = segment.is_in_order().then(|| self.records.last(&segment));
+        Held { bytes: self.records.bytes_in(&segment), segment, last, block, long: false, straddles: false }
     }
 }
 
-struct Held {
+struct Held<B> {
     segment: Segment,
+    /// Its last record, if its records are in order: it is found once, and tells whether all of them are below a bound.
+    last: Option<B>,
     /// Bytes of its records when it arrived.
     bytes: u64,
     block: usize,
@@ -121,15 +125,34 @@ struct Held {
     straddles: bool,
 }
 
+impl<B> Held<B> {
+    /// The position of the first record that is not below `bound`, or is above it for [`Side::Upper`].
+    fn position<R: Records<Bound = B>>(&self, records: &R, bound: &B, side: Side) -> u32 {
+        if self.is_below(records, bound, side) {
+            return self.segment.hi;
+        }
+        records.position(&self.segment, bound, side, false)
+    }
+
+    /// Whether all of its records are known to be below `bound`, or not above it for [`Side::Upper`].
+    fn is_below<R: Records<Bound = B>>(&self, records: &R, bound: &B, side: Side) -> bool {
+        self.last.as_ref().is_some_and(|last| match records.compare(last, bound) {
+            Ordering::Less => true,
+            Ordering::Equal => side == Side::Upper,
+            Ordering::Greater => false,
+        })
+    }
+}
+
 /// Blocks of the engine among these.
-fn blocks_of(held: &VecDeque<Held>) -> usize {
+fn blocks_of<B>(held: &VecDeque<Held<B>>) -> usize {
     held.iter().filter(|held| !held.straddles).count()
 }
 
-struct MergeFlow<'a, R, S> {
+struct MergeFlow<'a, R: Records, S> {
     merge: Merge<'a, R>,
     sink: &'a mut S,
-    held: Vec<VecDeque<Held>>,
+    held: Vec<VecDeque<Held<R::Bound>>>,
     /// The block of each input after those taken.
     next_block: Vec<usize>,
     /// Whether the merge has waited once for the bounding input.
@@ -199,7 +222,7 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
         let next_block = &self.next_block;
         let records = self.merge.records;
         let done = || {
-            let position = |(held, &next): (&VecDeque<Held>, &usize)| match held.front() {
+            let position = |(held, &next): (&VecDeque<Held<R::Bound>>, &usize)| match held.front() {
                 Some(front) => RunStart { block: front.block, offset: records.offset_of(front.segment.lo) },
                 None => RunStart { block: next, offset: 0 },
             };
@@ -212,13 +235,13 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
 /// Takes the segments of one input up to `bound` (all without one).
 fn take_up_to<R: Records>(
     records: &R,
-    held: &mut VecDeque<Held>,
+    held: &mut VecDeque<Held<R::Bound>>,
     bound: Option<&R::Bound>,
     side: Side,
 ) -> Vec<Segment> {
     let mut source = Vec::new();
     while let Some(front) = held.front_mut() {
-        let at = bound.map_or(front.segment.hi, |bound| records.position(&front.segment, bound, side, false));
+        let at = bound.map_or(front.segment.hi, |bound| front.position(records, bound, side));
         let whole = at >= front.segment.hi;
         if at > front.segment.lo {
             source.push(Segment { hi: at, ..front.segment.clone() });
@@ -263,7 +286,9 @@ where
                     return Ok(Step::Need(bounding));
                 }
                 self.small_batch = false;
-                match self.nearer_bound(inputs) {
+                let nearer =
+                    (ready > self.sink.batch_bytes_max()).then(|| self.nearer_bound(inputs)).flatten();
+                match nearer {
                     Some(nearer) => self.take_batch(Some(&nearer)),
                     None if ready > 0 => self.take_batch(Some(&bound)),
                     None => self.take_equals(&bound, bounding),
@@ -276,8 +301,9 @@ where
         }
         // Before the blocks are freed one by one: by then the schedule must know which input starves.
         for (index, held) in self.held.iter().enumerate().take(inputs.inputs()) {
-            let left =
-                |held: &Held| self.merge.records.bytes_in(&held.segment) as f64 / held.bytes.max(1) as f64;
+            let left = |held: &Held<R::Bound>| {
+                self.merge.records.bytes_in(&held.segment) as f64 / held.bytes.max(1) as f64
+            };
             let consumed = held.front().map_or(0.0, |held| 1.0 - left(held));
             inputs.release(index, (before[index] - blocks_of(held)) as u32, consumed);
         }
@@ -316,13 +342,13 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
     /// The smallest last record of one block of each input, and its input. `block` chooses the block.
     fn smallest_last(
         &self,
-        block: impl Fn(usize, &VecDeque<Held>) -> Option<&Held>,
+        block: impl Fn(usize, &VecDeque<Held<R::Bound>>) -> Option<&Held<R::Bound>>,
     ) -> Option<(R::Bound, usize)> {
         let records = self.merge.records;
         let mut smallest: Option<(R::Bound, usize)> = None;
         for (index, held) in self.held.iter().enumerate() {
             let Some(block) = block(index, held) else { continue };
-            let last = records.last(&block.segment);
+            let last = block.last.clone().unwrap_or_else(|| records.last(&block.segment));
             if smallest.as_ref().is_none_or(|(bound, _)| records.compare(&last, bound).is_lt()) {
                 smallest = Some((last, index));
             }
@@ -372,11 +398,14 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
 
     /// Bytes in memory that a batch below a record takes.
     fn bytes_below(&self, bound: &R::Bound) -> u64 {
+        let records = self.merge.records;
         let mut bytes = 0;
         for held in &self.held {
-            for Held { segment, .. } in held {
-                let at = self.merge.records.position(segment, bound, Side::Lower, false);
-                bytes += self.merge.records.bytes_in(&Segment { hi: at, ..segment.clone() });
+            let below = held.partition_point(|held| held.is_below(records, bound, Side::Lower));
+            bytes += held.range(..below).map(|held| records.bytes_in(&held.segment)).sum::<u64>();
+            for Held { segment, .. } in held.range(below..) {
+                let at = records.position(segment, bound, Side::Lower, false);
+                bytes += records.bytes_in(&Segment { hi: at, ..segment.clone() });
                 if at < segment.hi {
                     break;
                 }

@@ -97,6 +97,11 @@ impl Segment {
     pub fn is_empty(&self) -> bool {
         self.lo >= self.hi
     }
+
+    /// Whether it has records, and they are known to be in order.
+    pub fn is_in_order(&self) -> bool {
+        !self.is_empty() && self.sorted.unchecked.is_none() && !matches!(self.sorted.index, Index::Groups(_))
+    }
 }
 
 /// A key range of several sources; sources are in input order, which breaks ties between equal records.
