@@ -453,6 +453,11 @@ def test_other_jobs_refuse_batches(disk):
 # ---------------------------------------------------------------- Ctrl-C
 
 
+# Longest time from Ctrl-C to the exception, seconds. The guide promises 200 ms; on top comes the time that threads
+# wait for a processor: with a load of 13 on two cores half of 55 runs took 0.1 s, and the slowest 0.37 s.
+MOST_SECONDS = 0.5
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("moment", ["generator", "sorting", "consuming"])
 def test_ctrl_c_stops_within_200_ms(moment, disk):
@@ -497,7 +502,7 @@ def test_ctrl_c_stops_within_200_ms(moment, disk):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     took, left = done.stdout.split(maxsplit=1)
-    assert left.strip() == "[]" and float(took) < 0.5
+    assert left.strip() == "[]" and float(took) < MOST_SECONDS
 
 
 @pytest.mark.alone
@@ -529,7 +534,7 @@ def test_ctrl_c_does_not_wait_for_a_foreign_stream(disk):
             os._exit(0)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and float(done.stdout) < 0.5, done.stderr
+    assert done.returncode == 0 and float(done.stdout) < MOST_SECONDS, done.stderr
     assert leftovers(disk) == []
 
 

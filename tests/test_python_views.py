@@ -265,7 +265,8 @@ def test_a_signal_does_not_wait_for_a_query_of_many_keys(query, disk):
             began = time.monotonic()
             with pytest.raises(Stopped):
                 query(index, keys)
-            assert time.monotonic() - began < 0.1 + 0.2
+            # As in `test_python_arrow.py`, where other programs run.
+            assert time.monotonic() - began < 0.1 + 0.5
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
