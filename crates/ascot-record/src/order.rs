@@ -96,6 +96,19 @@ pub fn compare<O: RecordOrder + ?Sized>(
     by_key.then_with(|| order.last_resort(a, b))
 }
 
+/// The number of elements at the start of `slice` that satisfy `belongs`, found in doubling steps: few of them are looked
+/// at if it is small compared with the slice.
+pub fn head_len<T>(slice: &[T], mut belongs: impl FnMut(&T) -> bool) -> usize {
+    let mut low = 0;
+    let mut step = 1;
+    while low + step <= slice.len() && belongs(&slice[low + step - 1]) {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step).min(slice.len());
+    low + slice[low..high].partition_point(belongs)
+}
+
 /// Order by a range of the body's bytes. A record shorter than the range uses the bytes it has.
 #[derive(Clone, Debug)]
 pub struct RangeOrder<F> {

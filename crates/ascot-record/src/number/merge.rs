@@ -13,6 +13,7 @@
 //! Numbers that equal a cut value follow their column unchanged: they need no sort, so that the numbers to sort fit
 //! the cache however many equal ones there are.
 
+use crate::order::head_len;
 use crate::vsort::{self, Sortable};
 
 /// Bytes of a column: half of a common second-level cache.
@@ -104,19 +105,6 @@ impl<'a, T: Copy> Column<'a, T> {
         }
         rest
     }
-}
-
-/// The number of values at the start of a slice that satisfy `belongs`, found in doubling steps: it is small compared
-/// with the slice.
-pub(super) fn head_len<T>(slice: &[T], belongs: impl Fn(&T) -> bool) -> usize {
-    let mut low = 0;
-    let mut step = 1;
-    while low + step <= slice.len() && belongs(&slice[low + step - 1]) {
-        low += step;
-        step *= 2;
-    }
-    let high = (low + step).min(slice.len());
-    low + slice[low..high].partition_point(belongs)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //!
 //! Searching every slice from end to end for each sample costs more than sorting the block if there are many slices.
 
-use super::merge::head_len;
+use crate::order::head_len;
 use crate::vsort::{self, Sortable};
 
 /// Samples of all slices together: a block stays empty by about one in as many.

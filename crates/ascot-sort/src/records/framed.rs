@@ -145,7 +145,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         let from = sparse.partition_point(|&start| start <= segment.lo);
         let to = sparse.partition_point(|&start| start < segment.hi);
         let inner = &sparse[from..to.max(from)];
-        let passed = inner.partition_point(|&start| goes_before(record(start)));
+        // A merge advances a segment by a little at a time: the position is near its start, in memory read before.
+        let passed = order::head_len(inner, |&start| goes_before(record(start)));
         let mut start = if passed == 0 { segment.lo } else { inner[passed - 1] };
         while start < segment.hi && goes_before(record(start)) {
             start = self.end(bytes, start as usize) as u32;

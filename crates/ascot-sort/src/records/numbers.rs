@@ -10,6 +10,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::framing::{FixedFraming, Framing, Partial};
 use ascot_record::layout::NumberFormat;
 use ascot_record::number::{self, Heads};
+use ascot_record::order;
 use ascot_record::vsort::{self, Sortable};
 use bytemuck::Pod;
 
@@ -434,7 +435,7 @@ impl<T: Number> Records for Numbers<T> {
             return start.clamp(segment.lo, segment.hi);
         }
         let limit = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
-        segment.lo + self.values(segment).partition_point(|value| value.cmp(bound) <= limit) as u32
+        segment.lo + order::head_len(self.values(segment), |value| value.cmp(bound) <= limit) as u32
     }
 
     fn position_of_key(&self, segment: &Segment, key: &[u8], side: Side) -> u32 {
