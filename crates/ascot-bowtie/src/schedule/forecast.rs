@@ -8,20 +8,67 @@ use crate::constants::LOOK_AHEAD_BLOCKS;
 /// Forecasting (Knuth, volume 3, section 5.4.6): blocks are read in the order in which a merge needs them. A merge
 /// needs a block when everything smaller than its first key has been consumed, so this is the order of the first
 /// keys.
+///
+/// Prefixes of keys tell no order if keys share a head, such as the date of a log. Among blocks whose prefixes are equal,
+/// the input that holds the fewest blocks is read: in the order of inputs, the first one would take all of the memory.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// Inputs in the order in which their blocks are needed.
+    /// Inputs in the order in which their blocks are needed; of equal prefixes, in the order of inputs.
     order: Vec<u32>,
+    /// Whether a block has the prefix of the one before it.
+    equal: Vec<bool>,
     /// The next block in that order.
     next: usize,
     /// Blocks of each input that were read before their place in the order.
     ahead: Vec<u32>,
+    /// The end of the blocks that have the prefix of the next one, or had that of the one before.
+    equal_end: usize,
+    /// Those of them that are not read, of each input.
+    equal_left: Vec<u32>,
 }
 
 impl Forecast {
     /// `first_keys[i]` holds the key prefixes of all blocks of input `i` that are not yet read, ascending.
     pub fn new(first_keys: &[Vec<u64>]) -> Self {
-        Forecast { order: order_of_need(first_keys), next: 0, ahead: vec![0; first_keys.len()] }
+        let order = order_of_need(first_keys);
+        let mut at = vec![0; first_keys.len()];
+        let mut before = None;
+        let equal = order.iter().map(|&input| {
+            let input = input as usize;
+            let key = Some(first_keys[input][at[input]]);
+            at[input] += 1;
+            std::mem::replace(&mut before, key) == key
+        });
+        let equal = equal.collect();
+        let inputs = first_keys.len();
+        Forecast { order, equal, next: 0, ahead: vec![0; inputs], equal_end: 0, equal_left: vec![0; inputs] }
+    }
+
+    /// Counts the blocks that have the prefix of the next one.
+    fn count_equal(&mut self) {
+        let rest = self.equal.iter().skip(self.next + 1).take_while(|&&equal| equal).count();
+        self.equal_end = self.next + 1 + rest;
+        self.equal_left.fill(0);
+        for &input in &self.order[self.next..self.equal_end] {
+            self.equal_left[input as usize] += 1;
+        }
+        for (left, ahead) in self.equal_left.iter_mut().zip(&self.ahead) {
+            *left = left.saturating_sub(*ahead);
+        }
+    }
+
+    /// Of the inputs whose next block has the prefix of the next one in the order, the one that holds the fewest blocks.
+    fn fewest_held(&self, view: &SchedulerView<'_>) -> Option<usize> {
+        let left =
+            (0..view.held.len()).filter(|&input| self.equal_left[input] > 0 && view.remaining[input] > 0);
+        left.min_by_key(|&input| view.held[input])
+    }
+
+    /// Reads a block of `input` before its place in the order.
+    fn read_ahead(&mut self, input: usize) -> Option<Move> {
+        self.ahead[input] += 1;
+        self.equal_left[input] = self.equal_left[input].saturating_sub(1);
+        Some(Move::Read(input))
     }
 
     /// The input of the next block whose device is idle, among the blocks that follow soon.
@@ -48,6 +95,9 @@ impl Schedule for Forecast {
         }
         while let Some(&input) = self.order.get(self.next) {
             let input = input as usize;
+            if self.next >= self.equal_end {
+                self.count_equal();
+            }
             if self.ahead[input] > 0 {
                 self.ahead[input] -= 1;
                 self.next += 1;
@@ -57,21 +107,19 @@ impl Schedule for Forecast {
                 self.next += 1;
                 continue;
             }
-            if !view.may_read(input) {
+            let fewest = self.fewest_held(view).unwrap_or(input);
+            if !view.may_read(fewest) {
                 break;
             }
-            if view.is_busy(input)
+            if view.is_busy(fewest)
                 && let Some(other) = self.on_idle_device(view)
             {
-                self.ahead[other] += 1;
-                return Some(Move::Read(other));
+                return self.read_ahead(other);
             }
-            self.next += 1;
-            return Some(Move::Read(input));
+            return self.read_ahead(fewest);
         }
         let starved = (0..view.held.len()).find(|&i| view.held[i] == 0 && view.remaining[i] > 0)?;
-        self.ahead[starved] += 1;
-        Some(Move::Read(starved))
+        self.read_ahead(starved)
     }
 }
 
@@ -167,5 +215,23 @@ mod tests {
         assert_eq!(schedule.next(&view(&[2, 0], &[1, 3], 2)), Some(Move::Read(0)));
         // One block is left, and input 1 has none: it is kept for it.
         assert_eq!(schedule.next(&view(&[3, 0], &[0, 3], 1)), Some(Move::Read(1)));
+    }
+
+    /// Prefixes of keys that share a head tell nothing: memory is shared out evenly, and not to the first input.
+    #[test]
+    fn inputs_of_equal_prefixes_share_the_memory() {
+        let keys = vec![vec![7; 20], vec![7; 20], [vec![7; 20], vec![9; 5]].concat()];
+        let mut schedule = Forecast::new(&keys);
+        let mut held = [0, 0, 0];
+        let mut remaining = [20, 20, 25];
+        for free in (1..=30).rev() {
+            let Some(Move::Read(input)) = schedule.next(&view(&held, &remaining, free)) else { panic!() };
+            held[input] += 1;
+            remaining[input] -= 1;
+        }
+        assert_eq!(held, [10, 10, 10]);
+        // What is consumed is read again, whichever input it is of.
+        held[1] -= 1;
+        assert_eq!(schedule.next(&view(&held, &remaining, 1)), Some(Move::Read(1)));
     }
 }
