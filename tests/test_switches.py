@@ -68,6 +68,17 @@ def test_merges_of_runs_take_the_switches_of_the_simulation(records, memory, swi
     check_merges(json.loads((tmp_path / "run.json").read_text()))
 
 
+def test_merges_of_keys_with_a_common_head_take_the_switches_of_the_simulation(array, tmp_path):
+    """Run files know the first eight bytes of keys, which are the same for all times of a day."""
+    run("gen", "700k", "--ascii", "-o", tmp_path / "lines")
+    with open(tmp_path / "lines", "rb") as lines, open(tmp_path / "in.txt", "wb") as out:
+        out.writelines(b"2026-11-26T" + line for line in lines)
+    words = [tmp_path / "in.txt", "--memory", "16MiB", "--method", "merge", "--volume", array(0.0039)]
+    run("sort", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.txt")
+    run("check", tmp_path / "out.txt")
+    check_merges(json.loads((tmp_path / "run.json").read_text()), min_share=0.8)
+
+
 @pytest.mark.parametrize("switch_seconds", [0.0039, 0.0155])  # one pass, and two
 def test_merges_of_files_take_the_switches_of_the_simulation(switch_seconds, array, tmp_path):
     files = sorted_files(tmp_path, [250_000] * 16)

@@ -285,7 +285,7 @@ mod tests {
     fn a_type_without_text_is_named() {
         let list = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1)])]);
         let error = csv(vec![("parts", Arc::new(list))]).unwrap_err().to_string();
-        assert!(error.contains("'parts'") && error.contains("List"), "{error}");
+        assert!(error.contains("'parts'") && error.contains("list<item: int64>"), "{error}");
     }
 
     proptest! {

@@ -113,6 +113,6 @@ mod tests {
         assert!(error.to_string().contains("12 bytes"), "{error}");
         let array = arrow_array::UInt32Array::from(vec![1]);
         let error = to_bytes(layout("u64"), &array, &mut Vec::new()).unwrap_err().to_string();
-        assert!(error.contains("UInt32") && error.contains("UInt64"), "{error}");
+        assert!(error.contains("uint32") && error.contains("uint64"), "{error}");
     }
 }
