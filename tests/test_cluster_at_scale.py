@@ -14,7 +14,7 @@ from ascot import errors
 from ascot.cluster import actors, chunks, fleet, memory
 from ascot.cluster.manifest import JobDirectory, Progress
 from ascot.cluster.settings import USUAL
-from batch_writer import BatchWriter, descriptors, sender
+from batch_writer import BatchWriter, send_from_process
 from support import ROOT
 
 MIB = 1 << 20
@@ -100,10 +100,7 @@ def test_connections_of_a_node_do_not_grow_with_the_number_of_nodes(disk, nodes)
     assert shape.workers * USUAL.connections == 1024
     # A worker sends to as many destinations, and has descriptors for its connections and no others.
     writer = BatchWriter(disk, 0, nodes, 2 * USUAL.connections)
-    worker = sender(USUAL.connections)
-    with descriptors(USUAL.connections):
-        for chunk in range(2):
-            assert worker.send_batches(writer.targets(chunk))[1:] == (0, [])
+    assert send_from_process([writer], USUAL.connections, workers=1, chunks=2) == ""
     assert writer.end() == 2 * nodes
 
 

@@ -2,10 +2,9 @@
 
 import subprocess
 import sys
-from threading import Thread
 from time import monotonic
 
-from batch_writer import BatchWriter, descriptors, sender
+from batch_writer import BatchWriter, send_from_process, sender
 
 SERVER = """
 import os, resource, socket, time
@@ -59,21 +58,8 @@ def test_connections_of_a_node_are_bounded_when_all_workers_send_at_once(tmp_pat
     workers, connections, nodes = 6, 2, 12
     # Each writer has more than the mean, and less than one for each worker.
     writers = [BatchWriter(tmp_path, number, 1, 3 * workers * connections // nodes) for number in range(nodes)]
-    failed = []
-
-    def work(number):
-        one = sender(connections)
-        for chunk in range(3):
-            targets = [target for writer in writers for target in writer.targets(number * 3 + chunk)]
-            failed.extend(one.send_batches(targets)[2])
-
-    threads = [Thread(target=work, args=(number,)) for number in range(workers)]
-    with descriptors(workers * connections):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert failed == [] and [writer.end() for writer in writers] == [workers * 3] * nodes
+    assert send_from_process(writers, connections, workers, chunks=3) == ""
+    assert [writer.end() for writer in writers] == [workers * 3] * nodes
 
 
 def test_idle_connections_of_others_do_not_keep_a_worker_out(tmp_path):
