@@ -18,8 +18,8 @@ from support import MIB, ascot_binary, clean_environment, leftovers
 
 KINDS = {"address-space": resource.RLIMIT_AS, "data": resource.RLIMIT_DATA}
 LIMITS = {
-    "address-space": [int(24 * MIB * 1.35**step) for step in range(10)],
-    "data": [int(MIB * 1.5**step) for step in range(10)],
+    "address-space": [int(24 * MIB * 1.55**step) for step in range(7)],
+    "data": [int(MIB * 1.8**step) for step in range(7)],
 }
 # Long enough for a slow machine; a job that exceeds it hangs.
 WATCHDOG_SECONDS = 300

@@ -79,7 +79,7 @@ def usual_seconds(records, module_disk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("turn", [*range(5), *(pytest.param(turn, marks=pytest.mark.long) for turn in range(5, 10))])
+@pytest.mark.parametrize("turn", [*range(3), *(pytest.param(turn, marks=pytest.mark.long) for turn in range(3, 10))])
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_at_any_moment_then_resumed(method, turn, records, usual_seconds, disk):
     source, right = records
