@@ -13,7 +13,7 @@ use crate::constants::LOOK_AHEAD_BLOCKS;
 /// the input that holds the fewest blocks is read: in the order of inputs, the first one would take all of the memory.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// Inputs in the order in which their blocks are needed; of equal prefixes, in the order of inputs.
+    /// Inputs in the order in which their blocks are needed; those of equal prefixes take turns.
     order: Vec<u32>,
     /// Whether a block has the prefix of the one before it.
     equal: Vec<bool>,
