@@ -55,6 +55,14 @@ def test_names_through_a_link_to_a_directory_are_those_of_its_files(disk):
     assert census(trace)["peak_live_bytes"] - census(alone)["peak_live_bytes"] < 200_000
 
 
+@pytest.mark.skipif(not os.access("/dev/cpu_dma_latency", os.W_OK), reason="needs the right to keep processors awake")
+def test_processors_stay_awake_while_a_program_is_recorded(disk):
+    """The program and strace wake each other at every call."""
+    script = "open('allowed', 'wb').write(open('/dev/cpu_dma_latency', 'rb').read(4))"
+    record(disk, *python(script))
+    assert (disk / "allowed").read_bytes() == bytes(4)
+
+
 def test_signals_reach_what_the_program_has_left_behind(disk):
     words = ["-o", disk / "run.trace", "--", "sh", "-c", "sleep 60 & echo x > done"]
     process = start("trace", "record", *words, cwd=disk)

@@ -31,6 +31,7 @@
 //! used. A request that continues where the previous one ended belongs to the same run, also if another process made
 //! it.
 
+mod awake;
 mod block;
 mod blocks;
 pub mod bucket_census;

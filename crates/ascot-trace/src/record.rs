@@ -32,6 +32,7 @@ use ascot_io::{Action, AtomicOutput, IoError};
 use ascot_model::units;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::awake::keep_awake;
 use crate::block;
 use crate::blocks::{LAST_BLOCK, MAX_HELD_RANGES, given_back};
 use crate::error::TraceError;
@@ -152,6 +153,7 @@ fn run_strace(
     let failed = |source| IoError::from_os(Action::Write, log, 0, source);
     let mut space = LogSpace::new(log).map_err(failed)?;
     volume_full(&space, &request.output).map_or(Ok(()), Err)?;
+    let _awake = keep_awake();
     let child = strace_command(log, &request.command, &request.output)
         .spawn()
         .map_err(|source| TraceError::NoStrace { source })?;
