@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ascot_record::checksum::RecordSum;
 use ascot_record::chunk::{ChunkScratch, gather, sort_chunk};
-use ascot_record::framing::{FixedFraming, Framing, LineFraming};
+use ascot_record::framing::{FixedFraming, Framing, LineFraming, PrefixedFraming};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
 use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::number::{merge_numbers, to_ordered};
@@ -264,6 +264,36 @@ fn merges(bench: &Bench) {
     }
 }
 
+/// Merges rows with a key of eight bytes, as those of tables: the length of the row, that of the key, the key, the rest.
+fn merges_of_rows(bench: &Bench) {
+    const ROW: usize = 60;
+    let noise = &mut Noise(6);
+    let framing = black_box(PrefixedFraming { width: 4, endian: Endian::Little, keyed: true });
+    let order = RangeOrder::whole(framing, false);
+    let mut block = Vec::with_capacity(1 << 20);
+    for ways in [2, 16, 64] {
+        let records = (1 << 21) / ways;
+        let runs: Vec<Vec<u8>> = (0..ways)
+            .map(|_| {
+                let mut keys = noise.numbers(records);
+                keys.sort_unstable();
+                let rows = keys.iter().flat_map(|key| {
+                    let lengths = [ROW as u32 - 4, 8].map(u32::to_le_bytes).concat();
+                    [lengths, key.to_be_bytes().to_vec(), vec![b'x'; ROW - 16]].concat()
+                });
+                huge(&rows.collect::<Vec<_>>())
+            })
+            .collect();
+        let slices: Vec<[&[u8]; 1]> = runs.iter().map(|run| [run.as_slice()]).collect();
+        bench.rate(
+            &format!("merge slices fan-in {ways}, rows of {ROW} bytes"),
+            ways * records * ROW,
+            || slices.iter().map(|slices| SliceCursor::new(framing, slices)).collect::<Vec<_>>(),
+            |cursors| merge_all(cursors, &order, &mut block),
+        );
+    }
+}
+
 /// Copies sorted pieces out.
 fn gathers(bench: &Bench) {
     let noise = &mut Noise(4);
@@ -319,4 +349,5 @@ fn main() {
     gathers(&bench);
     merges(&bench);
     merges_of_lines(&bench);
+    merges_of_rows(&bench);
 }
