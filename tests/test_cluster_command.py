@@ -40,6 +40,9 @@ REFUSED = {
 }  # fmt: skip
 
 
+SETTING = ["in", "-o", "out", "--cluster", "local:4", "--setting"]
+
+
 @pytest.mark.parametrize("flag", REFUSED)
 def test_flags_that_a_cluster_does_not_serve_are_named(flag, disk):
     (disk / "in").write_bytes(b"")
@@ -69,6 +72,14 @@ def test_flags_that_a_cluster_does_not_serve_are_named(flag, disk):
         (["in", "-o", "out", "--transport", "ray"], "--transport applies only with --cluster"),
         (["in", "-o", "out", "--shuffle", "pull"], "--shuffle applies only with --cluster"),
         (["in", "-o", "out", "--parts-as", "views"], "--parts-as applies only with --cluster"),
+        (["in", "-o", "out", "--setting", "ahead=4"], "--setting applies only with --cluster"),
+        ([*SETTING, "ahead"], "--setting ahead has no value\n  write NAME=VALUE, of spare_cores, ahead, "),
+        ([*SETTING, "speed=1"], "--setting speed=1 names no setting"),
+        ([*SETTING, "ahead=x"], "--setting ahead=x is not a number"),
+        ([*SETTING, "ahead=4", "--setting", "ahead=5"], "--setting ahead=5 is given twice"),
+        ([*SETTING, "ahead=100"], "--setting ahead=100: give a number from 1 to 64"),
+        ([*SETTING, "batch=1KiB"], "--setting batch=1KiB: give a size from 64 KiB to 256 MiB"),
+        ([*SETTING, "ahead=4", "--shuffle", "pull"], "--setting ahead=4 changes nothing with --shuffle pull"),
         (["--resume", "full", "--transport", "ray"], "full is not the directory of a cluster job"),
         (["--resume", "full", "--cluster", "auto"], "full is not the directory of a cluster job"),
     ],
@@ -275,8 +286,10 @@ def test_a_sort_on_a_cluster_has_the_bytes_of_one_machine(cluster, records):
     assert run("check", "out", "--key", "0..10:desc", "--format", "fixed:100", cwd=records).returncode == 0
     again = sort(records, *words, expect=2).stderr
     assert "is not an empty directory" in again and "Traceback" not in again
-    few = sort(records, "a", "-o", "few", "--cluster", cluster.address, *FIXED, "--memory", "1MiB", expect=2).stderr
+    words = ["a", "-o", "few", "--cluster", cluster.address, *FIXED, "--memory", "1MiB", "--setting", "batch=8MiB"]
+    few = sort(records, *words, expect=2).stderr
     assert "1 MiB of memory on each node are too little" in few and "(--memory)" in few
+    assert "or less (--setting batch=)" in few
     assert leftovers(records) == ["a", "alone", "b", "out", *(f"out/{part.name}" for part in parts), "report.json"]
     assert cluster.left_over() == []
 

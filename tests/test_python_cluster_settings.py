@@ -89,14 +89,14 @@ def test_the_setting_that_needs_more_memory_is_named():
     def shape(transport="direct", **more):
         return memory.shape_of(10**9, 4, 480 * MIB, 80 * MIB, 1, None, settings=Settings(**more), transport=transport)
 
-    with pytest.raises(errors.MemoryLimit, match="or less of the setting batch") as caught:
+    with pytest.raises(errors.MemoryLimit, match=r"or less \(batch=\)") as caught:
         shape(batch="64MiB")
     # With so much it works.
     enough = caught.value.needed
     memory.shape_of(10**9, 4, enough + 200 * MIB, 80 * MIB, 1, None, settings=Settings(batch="64MiB"))
-    with pytest.raises(errors.MemoryLimit, match="or less of the setting write_depth"):
+    with pytest.raises(errors.MemoryLimit, match=r"or less \(write_depth=\)"):
         shape(write_depth=64)
-    with pytest.raises(errors.MemoryLimit, match="or less of the setting read_size"):
+    with pytest.raises(errors.MemoryLimit, match=r"or less \(read_size=\)"):
         shape(read_size="32MiB")
     with pytest.raises(errors.MemoryLimit, match=r"batch=16\.8 MB: an object store (.|\n)*smaller batch") as caught:
         shape("ray", batch="16MiB")

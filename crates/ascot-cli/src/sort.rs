@@ -31,7 +31,7 @@ use crate::views;
 use crate::volume;
 
 /// Flags of sorts on a cluster only.
-const CLUSTER_FLAGS: [&str; 4] = ["uniform", "transport", "shuffle", "parts-as"];
+const CLUSTER_FLAGS: [&str; 5] = ["uniform", "transport", "shuffle", "setting", "parts-as"];
 
 /// Runs the command; returns the exit status.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {

@@ -6,6 +6,8 @@
 'send records by calls of Ray (--transport ray)'
 >>> in_command("address='local:0': ascot.cluster.resume('/a b.job') continues it")
 "--cluster local:0: ascot sort --resume '/a b.job' continues it"
+>>> in_command("batch='1GiB': give a size")
+'--setting batch=1GiB: give a size'
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ __all__ = ["in_command"]
 # Arguments, and the flags with the same meaning.
 _FLAGS = {
     "address": "--cluster",
+    "ahead": "--setting ahead=",
+    "batch": "--setting batch=",
     "compress": "--compress",
+    "connections": "--setting connections=",
     "inputs": "FILE",
     "key": "--key",
     "layout": "--format",
@@ -27,13 +32,17 @@ _FLAGS = {
     "output": "-o",
     "output_as": "--parts-as",
     "partitions": "--parts",
+    "read_size": "--setting read_size=",
     "shuffle": "--shuffle",
+    "spare_cores": "--setting spare_cores=",
     "stable": "--stable",
     # The command has no flag for it.
     "storage_options": "the settings of fsspec",
     "temp": "--temp",
     "transport": "--transport",
     "workers_per_node": "--threads",
+    "write_depth": "--setting write_depth=",
+    "write_size": "--setting write_size=",
 }
 _CALLS = {"resume": "ascot sort --resume", "remove": "ascot clean"}
 _PHRASES = {
@@ -64,4 +73,6 @@ def _said(found: re.Match[str]) -> str:
     if found["list"] is not None:
         return f"{flag} {found['list'].replace('...', 'repeatable')}"
     value = found["plain"] if found["text"] is None else found["text"]
-    return flag if value is None or value == "True" else f"{flag} {value}"
+    if value is None or value == "True":
+        return flag
+    return f"{flag}{value}" if flag.endswith("=") else f"{flag} {value}"

@@ -146,7 +146,7 @@ def _more_of_a_writer(settings: Settings) -> int:
 
 def _or_less_of(settings: Settings, *names: str) -> str:
     """The advice to lower those of some settings that are not the usual ones."""
-    return "".join(f", or less of the setting {name}" for name in changed(settings, names))
+    return "".join(f", or less ({name}=)" for name in changed(settings, names))
 
 
 def _chunk_bytes(wanted: int, share: int, partitions: int, settings: Settings) -> int:

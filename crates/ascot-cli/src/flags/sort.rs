@@ -429,7 +429,7 @@ pub(super) fn resources() -> Vec<Arg> {
 }
 
 /// Flags of a sort on a cluster.
-fn cluster() -> [Arg; 5] {
+fn cluster() -> [Arg; 6] {
     [
         option(
             "cluster",
@@ -471,6 +471,17 @@ fn cluster() -> [Arg; 5] {
             "With --cluster: where records wait. push, the default: they are sent to the node of their part as they are \
              read, and sorted there. pull: they are sorted where they are read, and merged when they are fetched; parts \
              need no memory of their size. auto: the one that is predicted to take less time.",
+        )
+        .hide_short_help(true),
+        repeated(
+            "setting",
+            "NAME=VALUE",
+            "--cluster: how records are read, sent and written; repeatable",
+            "With --cluster: how records are read, sent and written, one setting at a time. spare_cores: processors of a \
+             node that get no worker. batch: size of what is sent at once. ahead: the most batches for a node that wait \
+             for an answer. connections: the most that a worker has open at a time. read_size: what a worker reads at \
+             once. write_size: what is written before the disk gets it. write_depth: the most batches that a node \
+             receives or writes at a time. A job that is resumed keeps them.",
         )
         .hide_short_help(true),
         choice(

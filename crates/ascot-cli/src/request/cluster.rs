@@ -9,7 +9,7 @@ use ascot_io::Compression;
 use ascot_record::layout::Layout;
 use ascot_sort::request::{Input, Keys, Output, SortRequest};
 use clap::ArgMatches;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{inputs, records, resources};
 use crate::failure::Failure;
@@ -83,6 +83,7 @@ pub fn cluster_request(matches: &ArgMatches) -> Result<ClusterRequest, Failure> 
         "parts": super::number_of_parts(matches)?,
         "temp": texts_of(&temp)?,
         "compress": word(resources::compression(matches)),
+        "settings": settings(matches)?,
         "uniform": values::flag(matches, "uniform"),
         "transport": values::word(matches, "transport"),
         "shuffle": values::word(matches, "shuffle"),
@@ -114,6 +115,37 @@ pub fn resume_request(matches: &ArgMatches, dir: &Path) -> Result<Value, Failure
 /// The request to remove the job in a directory.
 pub fn remove_request(dir: &Path) -> Result<Value, Failure> {
     Ok(json!({ "verb": "remove", "job": text_of(dir)? }))
+}
+
+/// The settings that are numbers; all others are sizes.
+const NUMBERS: [&str; 4] = ["spare_cores", "ahead", "connections", "write_depth"];
+const SIZES: [&str; 3] = ["batch", "read_size", "write_size"];
+
+/// The settings, by their names. The package checks the values.
+fn settings(matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
+    let mut settings = Map::new();
+    for text in matches.get_many::<String>("setting").into_iter().flatten() {
+        let refused = |problem: &str| {
+            let names = [NUMBERS.as_slice(), SIZES.as_slice()].concat().join(", ");
+            Failure::usage(format!("--setting {text} {problem}"), format!("write NAME=VALUE, of {names}"))
+        };
+        let Some((name, value)) = text.split_once('=') else {
+            return Err(refused("has no value"));
+        };
+        let value = if SIZES.contains(&name) {
+            Value::from(value)
+        } else if !NUMBERS.contains(&name) {
+            return Err(refused("names no setting"));
+        } else if let Ok(number) = value.parse::<u64>() {
+            Value::from(number)
+        } else {
+            return Err(refused("is not a number"));
+        };
+        if settings.insert(name.to_owned(), value).is_some() {
+            return Err(refused("is given twice"));
+        }
+    }
+    Ok(settings)
 }
 
 fn file(input: &Input) -> Result<PathBuf, Failure> {
