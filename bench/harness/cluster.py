@@ -367,8 +367,11 @@ def _settings(bench: Bench, _keep: Any) -> dict[str, Any]:
     all_jobs = [bench.job(name, path, **{**usual, **more}) for name, more in settings(bench).items()]
     all_jobs.append(all_jobs[0])
     jobs = [job for turn in range(2) for job in (all_jobs if turn == 0 else all_jobs[::-1])]
-    return {"predicted": {name: _predicted(bench, flags) for name, flags in PREDICTED.items()},
-            "runs": bench.session(jobs, cpus=2)[1:]}  # fmt: skip
+    runs = bench.session(jobs, cpus=2)[1:]
+    # The rates of the phases suffice: nodes and stages of so many runs are a megabyte.
+    for phase in (phase for one in runs for phase in one.get("phases", [])):
+        del phase["nodes"], phase["stages"]
+    return {"predicted": {name: _predicted(bench, flags) for name, flags in PREDICTED.items()}, "runs": runs}
 
 
 def _predicted(bench: Bench, flags: list[str]) -> dict[str, Any]:
