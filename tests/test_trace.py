@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from support import MIB, ascot_binary, census, clean_environment, measure, run, small_disk, start
@@ -490,6 +491,13 @@ def test_what_the_virtual_disk_cannot_do_is_refused(disk):
     for flag in (("--timing", "recorded"), ("--repeat", "2")):
         assert "needs a directory" in run("trace", "replay", trace, "--on", "disk", *flag, expect=2).stderr
     assert "there is no profile" in run("trace", "replay", trace, "--on", "nowhere", expect=2).stderr
+    # Data, and a device that never ends, are not read as a profile. Without a bound, memory would end first.
+    with open(disk / "data", "wb") as data:
+        data.truncate(1 << 40)
+    for endless in (disk / "data", "/dev/zero"):
+        assert "too long for a profile" in run("trace", "replay", trace, "--on", endless, expect=2).stderr
+    for device in [entry for entry in Path("/dev").iterdir() if entry.is_block_device()][:1]:
+        assert "a device is no profile" in run("trace", "replay", trace, "--on", device, expect=2).stderr
 
 
 def line_maker(calls):

@@ -1,7 +1,10 @@
 //! Reads the text of a volume's profile (docs/formats/volume.md).
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use ascot_model::host_measurement::HostMeasurement;
@@ -47,6 +50,12 @@ pub enum ProfileNameError {
     /// A directory.
     #[error("{}: a directory is no profile\n  {INSTEAD}", .0.display())]
     Directory(PathBuf),
+    /// A disk or a partition.
+    #[error("{}: a device is no profile; a directory on it is a volume\n  {INSTEAD}", .0.display())]
+    Device(PathBuf),
+    /// A file with more bytes than a profile has, such as data.
+    #[error("{}: this file is too long for a profile\n  {INSTEAD}", .0.display())]
+    Long(PathBuf),
     /// The file cannot be read.
     #[error("{}: cannot read the profile: {source}", path.display())]
     Unreadable {
@@ -65,6 +74,8 @@ pub enum ProfileNameError {
     },
 }
 
+/// The longest file that is read as a profile: a measured one takes a few kilobytes.
+const MAX_BYTES: u64 = 1 << 20;
 const INSTEAD: &str =
     "docs/formats/volume.md shows what a profile holds; ascot probe DIR -o FILE measures one";
 
@@ -84,11 +95,22 @@ impl Profile {
     }
 
     fn read(path: &Path) -> Result<Profile, ProfileNameError> {
-        if path.is_dir() {
+        let unreadable = |source| ProfileNameError::Unreadable { path: path.to_path_buf(), source };
+        let kind = path.metadata().map_err(unreadable)?.file_type();
+        if kind.is_dir() {
             return Err(ProfileNameError::Directory(path.to_path_buf()));
         }
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ProfileNameError::Unreadable { path: path.to_path_buf(), source })?;
+        if kind.is_block_device() {
+            return Err(ProfileNameError::Device(path.to_path_buf()));
+        }
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(ProfileNameError::Long(path.to_path_buf()));
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
         Profile::parse(&text).map_err(|source| ProfileNameError::Content { path: path.to_path_buf(), source })
     }
 
