@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import MIB, ascot_binary, census, clean_environment, run, small_disk, start
+from support import MIB, ascot_binary, census, clean_environment, limit_open_files, run, small_disk, start
 
 PAGE = 4096
 
@@ -242,6 +242,19 @@ os.fsync(f)
     assert kinds[0] == "open" and kinds[-1] == "delete"
 
 
+def test_more_files_than_descriptors(disk, volume):
+    """Opened files wait in the kernel, and not as descriptors of the command, while it is busy with others."""
+    program = """
+for n in range(3000):
+    f = os.open(str(n), os.O_WRONLY | os.O_CREAT)
+    os.write(f, bytes(10))
+    os.close(f)
+"""
+    trace, _ = record(disk, volume, *python(program), preexec_fn=limit_open_files(512))
+    written = [file for file in census(trace)["by_file"] if file["path"].startswith(f"{volume}/")]
+    assert len(written) == 3000 and all(file["written_bytes"] >= PAGE for file in written)
+
+
 def test_a_file_that_becomes_empty_keeps_its_requests(disk, volume):
     # Looks are 0.05 s apart; the pauses allow for a disk that other tests keep busy.
     code = """
@@ -429,6 +442,7 @@ def test_what_a_killed_recording_leaves_is_removed_by_the_next(disk, volume, ins
             os.kill(int(child), signal.SIGKILL)
     process.communicate()
     assert instances(process.pid) == running
+    assert sorted(os.listdir(disk)) == ["disk", "disk.img", "run.trace"]
     record(disk, volume, "true")
     assert not instances(process.pid)
 

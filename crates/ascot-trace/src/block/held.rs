@@ -201,8 +201,16 @@ fn state(metadata: &Metadata) -> (u64, u64, i64, i64) {
 
 /// The last name of an open file.
 fn path_of(file: &File) -> Option<Vec<u8>> {
-    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?.into_os_string().into_vec();
-    Some(path.strip_suffix(b" (deleted)").map(<[u8]>::to_vec).unwrap_or(path))
+    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    // The system marks a removed name; a file may have a name that ends like this.
+    let there = fs::symlink_metadata(&path).map(identity).ok();
+    let is_its_name = there.is_some() && there == file.metadata().map(identity).ok();
+    let path = path.into_os_string().into_vec();
+    match path.strip_suffix(b" (deleted)") {
+        Some(before) if !is_its_name => Some(before.to_vec()),
+        _ => Some(path),
+    }
 }
 
 /// The files that processes have open or mapped.
@@ -252,6 +260,18 @@ mod tests {
         drop(mine);
         let extents = held.finish();
         assert!(extents.files[0].deleted && extents.files[0].peak_bytes == 10_000);
+    }
+
+    #[test]
+    fn the_mark_of_a_removed_file_is_no_part_of_its_name() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = directory.path().join("part (deleted)");
+        fs::write(&path, [1; 10]).unwrap();
+        let file = File::open(&path).unwrap();
+        let named = || path_of(&file).unwrap().ends_with(b"/part (deleted)");
+        assert!(named());
+        fs::remove_file(&path).unwrap();
+        assert!(named());
     }
 
     #[test]

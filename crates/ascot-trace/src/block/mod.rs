@@ -88,7 +88,9 @@ pub fn record(
     let stacked = volumes::stacked();
     let events = Events::enable(&instance, !stacked.is_empty())?;
     let labels = Recording { block: Some(BlockCounts::default()), ..labels };
-    let mut writer = TraceWriter::create(output)?;
+    // An output that cannot be made is an error before the program runs. Its file stays for no longer than that: a
+    // `kill -9` would leave it behind.
+    drop(TraceWriter::create(output)?);
     let spool = Spool::create(directory)?;
     // The writes of earlier programs are not those of this one.
     rustix::fs::sync();
@@ -121,9 +123,7 @@ pub fn record(
     let extents = observed.held.finish();
     let opened = own_file::refuse_opened(&extents.files, output, &before).err();
     let other = opened.is_some().then(|| beside(output));
-    if let Some(other) = &other {
-        writer = TraceWriter::create(other)?;
-    }
+    let mut writer = TraceWriter::create(other.as_deref().unwrap_or(output))?;
     let mut attribution = Attribution::new(extents, kernel, first_ns);
     observed.spool.for_each(|record| attribution.record(&record, |event| writer.push(event)))?;
     let (files, seen, counts) = attribution.into_files();
@@ -215,22 +215,26 @@ impl Observer {
     /// Observes until the program has ended.
     fn run(&mut self, child: &mut Child, signal: &dyn Fn() -> Option<i32>) -> Result<ExitStatus, TraceError> {
         loop {
-            let ended = child.try_wait();
-            self.observe()?;
-            if let Some(status) = ended.map_err(|source| TraceError::Wait { source })? {
-                return Ok(status);
+            let ended = child.try_wait().map_err(|source| TraceError::Wait { source })?;
+            let more = self.observe()?;
+            match ended {
+                Some(status) if !more => return Ok(status),
+                Some(_) => {}
+                None => pass_on(child, signal),
             }
-            pass_on(child, signal);
-            thread::sleep(PAUSE);
+            if !more {
+                thread::sleep(PAUSE);
+            }
         }
     }
 
-    /// Takes what the kernel has reported since the last time.
-    fn observe(&mut self) -> Result<(), TraceError> {
+    /// Takes what the kernel has reported since the last time. Returns whether more opened files may wait: each of them
+    /// takes a descriptor here, so only some are taken at a time.
+    fn observe(&mut self) -> Result<bool, TraceError> {
         let now = now_ns();
         // A task is reported before it opens a file: files are read first, and judged when all tasks are known.
         let mut opened = Vec::new();
-        self.opens.read(|open| opened.push(open))?;
+        let more = self.opens.read(|open| opened.push(open))?;
         self.read_events()?;
         self.spool.settle(self.settled_ns)?;
         self.settled_ns = now;
@@ -243,7 +247,7 @@ impl Observer {
         if now.saturating_sub(self.looked_ns) >= LOOK_NS {
             self.look()?;
         }
-        Ok(())
+        Ok(more)
     }
 
     fn look(&mut self) -> Result<(), TraceError> {
@@ -290,11 +294,11 @@ impl Observer {
 
     /// Writes dirty pages, and takes the last reports. The instance is gone afterwards.
     fn finish(mut self) -> Result<Observed, TraceError> {
-        self.observe()?;
+        while self.observe()? {}
         self.held.write_back(now_ns);
         let alive = self.processes.alive();
         self.instance.switch(false)?;
-        self.observe()?;
+        while self.observe()? {}
         self.look()?;
         if !self.processes.root_seen {
             return Err(TraceError::OtherNumbers);

@@ -51,36 +51,37 @@ impl Opens {
         Ok(Opens { group: File::from(group), lost: 0 })
     }
 
-    /// Passes the files that were opened since the last call to `each`.
-    pub fn read(&mut self, mut each: impl FnMut(Opened)) -> Result<(), TraceError> {
+    /// Passes files that were opened since the last call to `each`, at most [`EVENTS_AT_ONCE`]. Returns whether more may
+    /// wait.
+    pub fn read(&mut self, mut each: impl FnMut(Opened)) -> Result<bool, TraceError> {
         let mut block = [0; EVENT_BYTES * EVENTS_AT_ONCE];
-        loop {
-            let bytes = match self.group.read(&mut block) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+        let bytes = loop {
+            match self.group.read(&mut block) {
+                Ok(bytes) => break bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The file of an event could not be opened; the event is gone.
                 Err(error)
                     if matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENODEV | libc::ESTALE)) =>
                 {
                     self.lost += 1;
-                    continue;
                 }
                 Err(error) => return Err(failed("read the files that were opened (fanotify)")(error)),
-            };
-            let mut rest = &block[..bytes];
-            while rest.len() >= EVENT_BYTES {
-                let length = (u32_at(rest, 0) as usize).clamp(EVENT_BYTES, rest.len());
-                let (mask, descriptor) = (u64_at(rest, 8), u32_at(rest, 16) as i32);
-                let pid = u32_at(rest, 20);
-                rest = &rest[length..];
-                if descriptor >= 0 {
-                    each(Opened { file: owned(descriptor), pid });
-                } else if mask & libc::FAN_Q_OVERFLOW != 0 {
-                    self.lost += 1;
-                }
+            }
+        };
+        let mut rest = &block[..bytes];
+        while rest.len() >= EVENT_BYTES {
+            let length = (u32_at(rest, 0) as usize).clamp(EVENT_BYTES, rest.len());
+            let (mask, descriptor) = (u64_at(rest, 8), u32_at(rest, 16) as i32);
+            let pid = u32_at(rest, 20);
+            rest = &rest[length..];
+            if descriptor >= 0 {
+                each(Opened { file: owned(descriptor), pid });
+            } else if mask & libc::FAN_Q_OVERFLOW != 0 {
+                self.lost += 1;
             }
         }
+        Ok(true)
     }
 }
 
