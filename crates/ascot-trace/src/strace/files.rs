@@ -30,6 +30,8 @@ struct State {
     appended: u64,
     peak_bytes: u64,
     names: u32,
+    /// If it got a name beside its own: both, and all later ones. It may have lost some of them.
+    links: Vec<Vec<u8>>,
     descriptors: u32,
     deleted: bool,
     /// Whether its length is known to have been 0 before its first request.
@@ -64,6 +66,7 @@ impl Files {
             appended: 0,
             peak_bytes: 0,
             names,
+            links: Vec::new(),
             descriptors: 0,
             deleted: false,
             was_empty: created,
@@ -172,18 +175,27 @@ impl Files {
     /// Removes a name; the file if it is gone.
     pub fn unlinked(&mut self, path: &[u8]) -> Option<u32> {
         let file = self.names.remove(path)?;
-        let state = self.state(file)?;
+        let state = self.list.get_mut(file as usize)?;
         state.names = state.names.saturating_sub(1);
         state.deleted = state.names == 0;
+        let names = &self.names;
+        if !state.deleted && names.get(&state.path) != Some(&file) {
+            let left = state.links.iter().rfind(|link| names.get(*link) == Some(&file));
+            state.path = left.unwrap_or(&state.path).clone();
+        }
         state.is_gone().then_some(file)
     }
 
     /// Gives a file another name beside its own.
     pub fn linked(&mut self, from: &[u8], to: Vec<u8>) {
         if let Some(&file) = self.names.get(from) {
-            self.names.insert(to, file);
+            self.names.insert(to.clone(), file);
             if let Some(state) = self.state(file) {
                 state.names += 1;
+                if state.links.is_empty() {
+                    state.links.push(from.to_vec());
+                }
+                state.links.push(to);
             }
         }
     }
@@ -346,6 +358,18 @@ mod tests {
         files.exchanged(b"/b", b"/c");
         assert_eq!(files.named(b"/b".to_vec(), false), other);
         assert_eq!(files.renamed(b"/b", b"/c"), Some(file), "replaced");
+    }
+
+    #[test]
+    fn a_file_has_the_name_that_is_left() {
+        let mut files = Files::default();
+        files.named(b"/temporary".to_vec(), true);
+        files.linked(b"/temporary", b"/a".to_vec());
+        files.linked(b"/temporary", b"/b".to_vec());
+        files.unlinked(b"/temporary");
+        files.unlinked(b"/b");
+        files.named(b"/b".to_vec(), true);
+        assert_eq!(files.into_table()[0].path, b"/a");
     }
 
     #[test]
