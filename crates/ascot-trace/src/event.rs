@@ -142,17 +142,25 @@ impl Recording {
         let counted = [
             (
                 self.unseen_requests,
-                "request",
-                "used a descriptor that came from elsewhere: its position counts from 0",
+                "request used a descriptor that came from elsewhere: its position counts from 0",
+                "requests used descriptors that came from elsewhere: their positions count from 0",
             ),
-            (self.guessed_appends, "append", "went to a file of unknown length: its offset is a lower bound"),
-            (self.skipped_lines, "line of the log", "was not understood"),
+            (
+                self.guessed_appends,
+                "append went to a file of unknown length: its offset is a lower bound",
+                "appends went to files of unknown length: their offsets are lower bounds",
+            ),
+            (
+                self.skipped_lines,
+                "line of the log was not understood",
+                "lines of the log were not understood",
+            ),
         ];
-        let counted = counted.into_iter().filter(|(count, _, _)| *count > 0);
         let mut remarks: Vec<String> = counted
-            .map(|(count, what, happened)| match count {
-                1 => format!("1 {what} {happened}"),
-                _ => format!("{} times, a {what} {happened}", units::count(count)),
+            .into_iter()
+            .filter(|(count, _, _)| *count > 0)
+            .map(|(count, one, many)| {
+                format!("{} {}", units::count(count), if count == 1 { one } else { many })
             })
             .collect();
         // Lost events have a remark of their own.
@@ -255,4 +263,21 @@ impl BlockCounts {
 /// A share with one digit, so that a small one does not look like none.
 fn percent(share: f64) -> String {
     format!("{share:.1}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remarks_count_one_or_many() {
+        let recording = Recording { unseen_requests: 1, guessed_appends: 4000, ..Recording::default() };
+        assert_eq!(
+            recording.remarks(),
+            [
+                "1 request used a descriptor that came from elsewhere: its position counts from 0",
+                "4,000 appends went to files of unknown length: their offsets are lower bounds",
+            ]
+        );
+    }
 }
