@@ -385,6 +385,24 @@ def test_labels_of_the_axis_are_whole(disk):
         assert len(ends) > 5 and max(ends) <= 0.5, ends
 
 
+def test_long_names_of_bands_end_with_an_ellipsis(disk):
+    trace = trace_of(disk, [read("x" * 200, 0, 1_000_000), read("short", 0, 1_000_000)])
+    labels = """(() => {
+        const found = [], chart = seekCharts.shared.charts[0], context = chart.canvas.getContext('2d');
+        context.fillText = function (text, x, y, most) {
+            found.push({text, squeezed: most !== undefined && this.measureText(text).width > most});
+        };
+        chart.drawBands(context);
+        return found;
+    })()"""
+    with opened(plotted(trace)) as shown:
+        found = shown.run(labels)
+        assert not [label for label in found if label["squeezed"]], found
+        assert "short" in [label["text"] for label in found]
+        [long] = [label["text"] for label in found if label["text"].startswith("xxx")]
+        assert long.endswith("x…") and 20 < len(long) < 200
+
+
 def test_a_trace_without_requests_has_a_page(disk):
     log = disk / "log"
     log.write_text('100 1700000000.000000 execve("/bin/x", [...], 0x1 /* 9 vars */) = 0\n')

@@ -337,7 +337,8 @@ class Chart {
       labelled = middle;
       context.fillStyle = soft;
       context.textAlign = 'left';
-      context.fillText(band.path.split('/').pop(), plot.left + 4 * ratio, middle, plot.width / 2);
+      const name = fitted(context, band.path.split('/').pop(), plot.width / 2);
+      context.fillText(name, plot.left + 4 * ratio, middle);
       this.drawOffsets(context, band, top, bottom);
     });
   }
