@@ -278,6 +278,29 @@ def test_text_and_bytes_do_not_mix(disk):
     run("sort", disk / "in", "--trace", "-", "-o", disk / "sorted")
 
 
+def test_a_trace_that_cannot_be_written_leaves_the_output(disk):
+    (disk / "in").write_text("b\na\n")
+    done = run("sort", "in", "--trace", "/dev/full", "-o", "out", cwd=disk, expect=2)
+    assert "/dev/full: the job is done, but its trace cannot be written" in done.stderr
+    assert (disk / "out").read_text() == "a\nb\n"
+
+
+def test_traces_and_logs_come_through_pipes(disk):
+    (disk / "in").write_bytes(bytes(10_000))
+    trace, log = disk / "run.trace", disk / "run.trace.log"
+    run("trace", "record", "--keep-log", "-o", trace, "--", "cat", "in", cwd=disk)
+
+    def through_a_pipe(file, *words):
+        return run("trace", *words, stdin=file.read_bytes(), cwd=disk).stdout
+
+    assert through_a_pipe(trace, "export", "-", "--csv", "-") == run("trace", "export", trace, "--csv", "-").stdout
+    assert b"<title>" in through_a_pipe(trace, "plot", "-", "-o", "-")
+    assert b"mean run" in through_a_pipe(trace, "compare", "/dev/stdin", trace)
+    run("trace", "convert", log, "-o", disk / "of-file.trace")
+    through_a_pipe(log, "convert", "-", "-o", "of-pipe.trace")
+    assert events(disk / "of-pipe.trace", disk) == events(disk / "of-file.trace", disk) != []
+
+
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="needs an unprivileged user")
 def test_an_error_names_the_output_and_no_temporary_file(disk):
     trace, _ = record(disk, "true")

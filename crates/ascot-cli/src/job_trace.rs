@@ -31,7 +31,8 @@ impl RequestedTrace {
                 "name a file for the trace: --trace run.trace",
             ));
         }
-        let trace = JobTrace::create(&path).map_err(|error| of_trace(&path, error))?;
+        let trace =
+            JobTrace::create(&path).map_err(|error| of_trace(&path, "cannot write the trace", error))?;
         Ok(Self(Some((path, Arc::new(trace)))))
     }
 
@@ -73,15 +74,15 @@ impl RequestedTrace {
     pub fn commit(self) -> Result<(), Failure> {
         if let Some((path, trace)) = self.0 {
             let words: Vec<_> = std::env::args_os().collect();
-            trace.finish(&words).map_err(|error| of_trace(&path, error))?;
+            let doing = "the job is done, but its trace cannot be written";
+            trace.finish(&words).map_err(|error| of_trace(&path, doing, error))?;
         }
         Ok(())
     }
 }
 
-/// The failure of a trace. It hints at no other output: that of the job is complete.
-fn of_trace(path: &Path, error: TraceError) -> Failure {
-    Failure::file(path, "cannot write the trace")(source_of_trace(error))
+fn of_trace(path: &Path, doing: &'static str, error: TraceError) -> Failure {
+    Failure::file(path, doing)(source_of_trace(error))
 }
 
 /// Two traces of one job.

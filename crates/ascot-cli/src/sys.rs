@@ -148,6 +148,11 @@ pub fn stdout_is_a_file() -> bool {
     })
 }
 
+/// A file that is read: `-` is standard input.
+pub fn input(path: PathBuf) -> PathBuf {
+    if path.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { path }
+}
+
 /// Refuses an output that would replace a file it is made of.
 pub fn refuse_same(inputs: &[PathBuf], output: &Path) -> Result<(), Failure> {
     let whole = |path: &Path| path.canonicalize().ok();

@@ -17,7 +17,7 @@ use clap::ArgMatches;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::signals;
-use crate::sys::{print, refuse_same};
+use crate::sys::{input, print, refuse_same};
 use crate::trace_pages::{self, printable, shortened};
 use crate::trace_replay;
 use crate::values;
@@ -84,7 +84,7 @@ fn recorded_text(output: &Path, recorded: &Recorded, by_strace: bool) -> String 
         "ascot: recorded {} of {} in {} ({})\n",
         units::plural(recorded.events, "event"),
         units::plural(recorded.files, "file"),
-        output.display(),
+        output.display().to_string().chars().map(printable).collect::<String>(),
         units::bytes(recorded.trace_bytes)
     );
     if let Some(log) = &recorded.log {
@@ -103,7 +103,7 @@ fn recorded_text(output: &Path, recorded: &Recorded, by_strace: bool) -> String 
 
 fn run_convert(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = values::path(matches, "directory").unwrap_or_else(|| PathBuf::from("/"));
-    let (log, output) = (path(matches, "log"), path(matches, "output"));
+    let (log, output) = (input(path(matches, "log")), path(matches, "output"));
     refuse_same(std::slice::from_ref(&log), &output)?;
     let converted = convert_log(&log, &directory, &output)?;
     if converted.events == 0 {
@@ -116,7 +116,7 @@ fn run_convert(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn open(matches: &ArgMatches) -> Result<TraceReader, Failure> {
-    Ok(TraceReader::open(&path(matches, "trace"))?)
+    Ok(TraceReader::open(&input(path(matches, "trace")))?)
 }
 
 /// The value of a required flag or operand.

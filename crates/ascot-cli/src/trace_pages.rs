@@ -11,7 +11,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::numbers;
-use crate::sys::{print, refuse_same};
+use crate::sys::{input, print, refuse_same};
 use crate::values;
 use crate::volume;
 
@@ -22,7 +22,7 @@ const TRACES_ACROSS: usize = 3;
 
 /// `ascot trace plot`.
 pub fn plot(matches: &ArgMatches) -> Result<u8, Failure> {
-    let path = values::path(matches, "trace").unwrap_or_default();
+    let path = input(values::path(matches, "trace").unwrap_or_default());
     let output = values::path(matches, "output").unwrap_or_default();
     refuse_same(std::slice::from_ref(&path), &output)?;
     let trace = TraceReader::open(&path)?;
@@ -43,7 +43,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
 
 /// `ascot trace compare`.
 pub fn compare(matches: &ArgMatches) -> Result<u8, Failure> {
-    let paths = values::paths(matches, "traces");
+    let paths: Vec<_> = values::paths(matches, "traces").into_iter().map(input).collect();
     let output = values::path(matches, "output");
     if let Some(output) = &output {
         refuse_same(&paths, output)?;

@@ -23,6 +23,7 @@
 //!   format/      the trace file: compressed columns in checksummed sections
 //!   event        the plain types of a trace
 //!   output       files that are written whole or not at all
+//!   pipe         inputs that come through a pipe
 //!   error        errors of all of them
 //! ```
 //!
@@ -50,6 +51,7 @@ mod log_space;
 mod output;
 mod own_file;
 pub mod page;
+mod pipe;
 mod ranges;
 pub mod record;
 pub mod replay;

@@ -20,6 +20,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -42,6 +43,7 @@ use crate::holes::data_of;
 use crate::log_space::LogSpace;
 use crate::output::is_standard_output;
 use crate::own_file;
+use crate::pipe;
 use crate::ranges::RangeSet;
 use crate::rights::privileges_lost;
 use crate::strace::{self, CALLS, Inherited, Resolved, SIGNALS, Start, Unseen};
@@ -280,7 +282,11 @@ pub fn convert_log(log: &Path, directory: &Path, output: &Path) -> Result<Conver
     if log.is_dir() {
         return Err(TraceError::LogIsDirectory { path: log.to_owned() });
     }
-    let (written, resolved) = convert(log, start, |_| HashMap::new(), output)?;
+    let file = fs::File::open(log).map_err(|source| IoError::from_os(Action::Open, log, 0, source))?;
+    let copy = pipe::copied(&file, log)?;
+    let of_copy = copy.as_ref().map(|copy| PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd())));
+    let read = of_copy.as_deref().unwrap_or(log);
+    let (written, resolved) = convert(read, start, |_| HashMap::new(), output)?;
     finish(written, resolved, &labels)
 }
 

@@ -16,6 +16,7 @@ use crate::blocks::BLOCK_BYTES;
 use crate::buckets::{TracedBowtie, Turn};
 use crate::error::TraceError;
 use crate::event::{BlockCounts, Event, Recording, TracedFile, TracedProcess};
+use crate::pipe;
 use crate::ranges::RangeSet;
 
 /// An open trace.
@@ -35,11 +36,12 @@ pub struct TraceReader {
 }
 
 impl TraceReader {
-    /// Opens a trace, and reads its tables.
+    /// Opens a trace, and reads its tables. A trace that comes through a pipe is copied to a temporary file first.
     pub fn open(path: &Path) -> Result<TraceReader, TraceError> {
         let failed = |source| IoError::from_os(Action::Open, path, 0, source);
         let file = File::open(path).map_err(failed)?;
-        Self::of_file(path, file)
+        let copy = pipe::copied(&file, path)?;
+        Self::of_file(path, copy.unwrap_or(file))
     }
 
     /// Reads the tables of a trace in a file that is open; `path` names it in errors.
