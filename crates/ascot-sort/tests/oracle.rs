@@ -131,12 +131,12 @@ fn sort_some(kinds: &[Kind], stream: u64, one_in: usize) {
 
 #[test]
 fn lines_and_csv_larger_than_memory() {
-    sort_some(&text_kinds(), 1, 3);
+    sort_some(&text_kinds(), 1, 5);
 }
 
 #[test]
 fn fixed_and_prefixed_records_larger_than_memory() {
-    sort_some(&binary_kinds(), 2, 3);
+    sort_some(&binary_kinds(), 2, 5);
 }
 
 #[test]
