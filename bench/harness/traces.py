@@ -235,7 +235,8 @@ def markdown(result: dict[str, Any]) -> str:
         "",
         "strace stops the program at the beginning and at the end of each call, so the cost of a stop decides.",
         f"A read or write of 512 bytes takes {us['alone']} alone, {us['strace']} under a strace that writes nothing,",
-        f"and {us['recorded']} recorded. GNU sort writes blocks of 4,096 bytes.",
+        f"and {us['recorded']} recorded: `record` keeps idle processors awake, if it may, and strace alone does not.",
+        "GNU sort writes blocks of 4,096 bytes.",
         "",
         f"The log of {calls:,} calls has {convert['log_bytes'] / 1e6:.0f} MB, the trace "
         f"{convert['trace_bytes'] / 1e6:.0f} MB,",
