@@ -476,7 +476,7 @@ fn cluster() -> [Arg; 6] {
         repeated(
             "setting",
             "NAME=VALUE",
-            "--cluster: how records are read, sent and written; repeatable",
+            "--cluster: how records are read, sent and written",
             "With --cluster: how records are read, sent and written, one setting at a time. spare_cores: processors of a \
              node that get no worker. batch: size of what is sent at once. ahead: the most batches for a node that wait \
              for an answer. connections: the most that a worker has open at a time. read_size: what a worker reads at \
