@@ -96,9 +96,9 @@ fn disk_text(replayed: &DiskReplay) -> String {
     if replayed.seconds.len() > 1 {
         let _ = writeln!(
             text,
-            "  median of {}, ± {}",
+            "  median of {}, ± {:.1}%",
             units::plural(replayed.seconds.len() as u64, "repetition"),
-            units::fine_seconds(replayed.spread_seconds)
+            100.0 * replayed.spread_seconds / replayed.median_seconds.max(f64::MIN_POSITIVE)
         );
     }
     append_volume(&mut text, replayed.volume_bytes, replayed.files, replayed.pieces);
@@ -173,7 +173,7 @@ mod tests {
         let seconds = vec![2.5, 2.0, 1.75];
         let text = disk_text(&DiskReplay { seconds, spread_seconds: 0.375, ..once });
         assert!(
-            text.contains("in /data in 2.00 s") && text.contains("median of 3 repetitions, ± 0.375 s\n"),
+            text.contains("in /data in 2.00 s") && text.contains("median of 3 repetitions, ± 18.8%\n"),
             "{text}"
         );
     }
