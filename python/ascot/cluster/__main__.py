@@ -31,7 +31,7 @@ from ascot.cluster import jobs
 from ascot.cluster.checks import named
 from ascot.cluster.flags import in_command
 from ascot.cluster.objects import Stores, absolute
-from ascot.cluster.settings import Settings
+from ascot.cluster.settings import settings_of_texts
 from ascot.cluster.transport import TRANSPORTS
 from ascot.jobs import Request
 from ascot.progress import Progress
@@ -186,7 +186,7 @@ def _sort(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
         request["parts"],
         request["transport"] or TRANSPORTS[0],
         request["shuffle"] or "push",
-        settings=Settings(**request["settings"]),
+        settings=settings_of_texts(request["settings"]),
     )
     _announce(cluster.address, tell)
     done = jobs.start(

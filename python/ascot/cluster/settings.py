@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ascot import _native, arguments
 from ascot.errors import InvalidRequest
 
-__all__ = ["USUAL", "Settings", "changed", "check_use", "settings_of", "size_of"]
+__all__ = ["USUAL", "Settings", "changed", "check_use", "settings_of", "settings_of_texts", "size_of"]
 
 KIB, MIB = 1 << 10, 1 << 20
 # The least and the most of each field. A writer notes at most 64 batches beyond one that is missing.
@@ -86,6 +86,18 @@ USUAL = Settings()
 def settings_of(job: dict[str, Any]) -> Settings:
     """The settings of a job, as it describes itself."""
     return Settings(**job.get("settings", {}))
+
+
+def settings_of_texts(texts: Mapping[str, str]) -> Settings:
+    """The settings of a command, each by its name."""
+    values: dict[str, Any] = {}
+    for name, value in texts.items():
+        if name not in LIMITS:
+            raise InvalidRequest(f"{name!r} is no setting\n  give one of {', '.join(LIMITS)}")
+        if name not in SIZES and not value.isdecimal():
+            arguments.wrong_value(name, value, "a number")
+        values[name] = value if name in SIZES else int(value)
+    return Settings(**values)
 
 
 def size_of(field: int | str) -> int:

@@ -117,31 +117,15 @@ pub fn remove_request(dir: &Path) -> Result<Value, Failure> {
     Ok(json!({ "verb": "remove", "job": text_of(dir)? }))
 }
 
-/// The settings that are numbers; all others are sizes.
-const NUMBERS: [&str; 4] = ["spare_cores", "ahead", "connections", "write_depth"];
-const SIZES: [&str; 3] = ["batch", "read_size", "write_size"];
-
-/// The settings, by their names. The package checks the values.
+/// The settings, by their names. The package knows these, and checks the values.
 fn settings(matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
     let mut settings = Map::new();
     for text in matches.get_many::<String>("setting").into_iter().flatten() {
-        let refused = |problem: &str| {
-            let names = [NUMBERS.as_slice(), SIZES.as_slice()].concat().join(", ");
-            Failure::usage(format!("--setting {text} {problem}"), format!("write NAME=VALUE, of {names}"))
+        let refused = |problem| {
+            Failure::usage(format!("--setting {text} {problem}"), "write --setting NAME=VALUE once")
         };
-        let Some((name, value)) = text.split_once('=') else {
-            return Err(refused("has no value"));
-        };
-        let value = if SIZES.contains(&name) {
-            Value::from(value)
-        } else if !NUMBERS.contains(&name) {
-            return Err(refused("names no setting"));
-        } else if let Ok(number) = value.parse::<u64>() {
-            Value::from(number)
-        } else {
-            return Err(refused("is not a number"));
-        };
-        if settings.insert(name.to_owned(), value).is_some() {
+        let (name, value) = text.split_once('=').ok_or_else(|| refused("has no value"))?;
+        if settings.insert(name.to_owned(), Value::from(value)).is_some() {
             return Err(refused("is given twice"));
         }
     }
