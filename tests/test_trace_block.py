@@ -256,15 +256,17 @@ for n in range(3000):
 
 
 def test_a_file_that_becomes_empty_keeps_its_requests(disk, volume):
-    # Looks are 0.05 s apart; the pauses allow for a disk that other tests keep busy.
+    # Looks are 0.05 s apart; the pauses allow for a disk that other tests keep busy. In the first one, looks see a file
+    # whose bytes have no place yet; they get one without a change of its length, its blocks or its time.
     code = """
 f = os.open("file", os.O_RDWR | os.O_CREAT)
 os.write(f, os.urandom(1 << 20))
+time.sleep(1)
 os.fsync(f)
-time.sleep(4)
+time.sleep(3)
 os.ftruncate(f, 0)
 os.fsync(f)
-time.sleep(4)
+time.sleep(3)
 other = os.open("other", os.O_RDWR | os.O_CREAT)
 os.write(other, os.urandom(50 << 20))
 os.fsync(other)

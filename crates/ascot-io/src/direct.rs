@@ -282,25 +282,32 @@ impl PendingRead {
     }
 }
 
+/// Whether space is allocated ahead of the data of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allocation {
+    /// In steps, if the volume can.
+    Ahead,
+    /// Each write extends the file.
+    None,
+}
+
 /// Writes a file forward through an I/O queue.
 pub(crate) struct DirectWrite {
     base: QueuedFile,
     next: u64,
     /// The file's length, with the bytes allocated ahead.
     allocated: u64,
-    /// False once the volume has refused to allocate ahead.
-    allocates: bool,
-    writer: WriterShare,
+    /// The share of the space that may be allocated ahead; none if nothing is, or once the volume has refused to.
+    share: Option<WriterShare>,
     begun: VecDeque<(Ticket, u64, usize)>,
     failed: Option<IoError>,
 }
 
 impl DirectWrite {
-    pub(crate) fn new(base: QueuedFile, start: u64) -> Self {
-        let allocates = base.direct;
-        let writer = base.context.space.writer();
-        let begun = VecDeque::new();
-        Self { base, next: start, allocated: start, allocates, writer, begun, failed: None }
+    pub(crate) fn new(base: QueuedFile, start: u64, allocation: Allocation) -> Self {
+        let allocates = base.direct && allocation == Allocation::Ahead;
+        let share = allocates.then(|| base.context.space.writer());
+        Self { base, next: start, allocated: start, share, begun: VecDeque::new(), failed: None }
     }
 
     /// Free bytes on the volume; 0 if unknown.
@@ -338,22 +345,22 @@ impl DirectWrite {
     /// Allocates the file up to `end`, and some bytes ahead. A volume that cannot allocate is not an error:
     /// the write itself extends the file and reports a full volume.
     fn allocate(&mut self, end: u64) {
-        if !self.allocates && self.next / NOTED_BYTES != end / NOTED_BYTES {
+        if self.share.is_none() && self.next / NOTED_BYTES != end / NOTED_BYTES {
             self.base.context.space.note(&self.base.file);
         }
-        if end > self.allocated && self.allocates {
-            self.allocates = self.try_allocate(end).is_ok();
+        if let Some(share) = self.share.take_if(|_| end > self.allocated) {
+            self.share = self.try_allocate(end, &share).is_ok().then_some(share);
         }
     }
 
-    fn try_allocate(&mut self, end: u64) -> io::Result<()> {
+    fn try_allocate(&mut self, end: u64, share: &WriterShare) -> io::Result<()> {
         let free = system::free_space_of(&self.base.file).unwrap_or(0);
         let wanted = self.next.clamp(MIN_AHEAD_BYTES, MAX_AHEAD_BYTES).min(free / AHEAD_FREE_SHARE);
         let from = self.allocated;
         let needed = end.next_multiple_of(PAGE);
         let data = needed.saturating_sub(from);
-        self.writer.wait_for_removals(data);
-        let until = needed + self.writer.ahead(wanted, data) / PAGE * PAGE;
+        share.wait_for_removals(data);
+        let until = needed + share.ahead(wanted, data) / PAGE * PAGE;
         let mut result = system::allocate(&self.base.file, from, until - from).map(|()| until);
         if result.is_err() {
             // The space left may suffice without allocating ahead. The failed allocation is cut off again; all bytes
@@ -436,17 +443,15 @@ impl WriteStream for DirectWrite {
     fn reserve(&mut self, bytes: u64) -> Result<(), IoError> {
         self.check()?;
         let end = self.next + bytes;
-        if !self.allocates || end <= self.allocated {
-            return Ok(());
-        }
-        match self.try_allocate(end) {
-            Err(error) if is_full(&error) => {
+        let Some(share) = self.share.take_if(|_| end > self.allocated) else { return Ok(()) };
+        let allocated = self.try_allocate(end, &share);
+        let full = allocated.as_ref().is_err_and(is_full);
+        self.share = (allocated.is_ok() || full).then_some(share);
+        match allocated {
+            Err(error) if full => {
                 Err(self.base.context.error(Action::Write, self.next, error).needing(bytes))
             }
-            result => {
-                self.allocates = result.is_ok();
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 

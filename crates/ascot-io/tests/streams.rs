@@ -327,3 +327,21 @@ fn a_stream_given_up_leaves_no_allocation_behind() {
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);
     }
 }
+
+#[test]
+fn a_small_file_takes_no_space_ahead_of_its_data() {
+    let directory = directory();
+    let disk = disk(Backend::Direct, None);
+    let mut lengths = [("small", true), ("other", false)].map(|(name, small)| {
+        let path = directory.path().join(name);
+        let created = if small { disk.create_small(&path, "test") } else { disk.create_new(&path, "test") };
+        let mut stream = created.unwrap();
+        stream.begin(buf_of(&data(8192)), 8192).unwrap();
+        stream.drain().unwrap();
+        (std::fs::metadata(&path).unwrap().len(), stream)
+    });
+    assert_eq!(lengths[0].0, 8192);
+    assert!(lengths[1].0 > 8192, "this volume allocates nothing ahead, so that the test shows nothing");
+    lengths.iter_mut().for_each(|(_, stream)| stream.sync().unwrap());
+    assert!(std::fs::read(directory.path().join("small")).unwrap() == data(8192));
+}

@@ -14,6 +14,8 @@ const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
 const FIEMAP_FLAG_SYNC: u32 = 1;
 /// The last extent of a file.
 const FIEMAP_EXTENT_LAST: u32 = 1;
+/// The place on the device is chosen when the bytes are written.
+const FIEMAP_EXTENT_DELALLOC: u32 = 4;
 /// The place on the device is not known, not yet allocated, encoded, or inside another block.
 const FIEMAP_EXTENT_ELSEWHERE: u32 = 2 | 4 | 8 | 0x200;
 
@@ -26,6 +28,8 @@ pub struct MappedExtent {
     pub physical: Option<u64>,
     /// Its bytes.
     pub length: u64,
+    /// Whether its place is chosen when its bytes are written.
+    pub delayed: bool,
 }
 
 /// The extents of a file. `sync`: after its dirty pages were written.
@@ -41,6 +45,7 @@ pub fn extents(file: &File, sync: bool) -> io::Result<Vec<MappedExtent>> {
                 logical: extent.logical,
                 physical: known.then_some(extent.physical),
                 length: extent.length,
+                delayed: extent.flags & FIEMAP_EXTENT_DELALLOC != 0,
             });
             logical = extent.logical.saturating_add(extent.length);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Disk;
 use crate::PAGE_BYTES;
 use crate::backend::{Backend, Calls, SyncWrite};
-use crate::direct::DirectWrite;
+use crate::direct::{Allocation, DirectWrite};
 use crate::error::{Action, IoError};
 use crate::ledger::Direction;
 use crate::pipe::PipeWrite;
@@ -27,6 +27,13 @@ impl Disk {
         self.create_as(path, name, 0o666).map(|(stream, _)| stream)
     }
 
+    /// Like [`create_new`](Self::create_new) for a file of a few MiB: no space is allocated ahead of its data, which
+    /// other files that are written at the same time need more.
+    pub fn create_small(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        let (file, stat) = self.open(new_file(0o666).write(true), Action::Create, path, 0)?;
+        self.writer(file, &stat, path, 0, name, Allocation::None)
+    }
+
     /// Like [`create_new`](Self::create_new) for a file with these permission bits, before the umask; also returns
     /// the file.
     pub(crate) fn create_as(
@@ -35,9 +42,7 @@ impl Disk {
         name: &str,
         mode: u32,
     ) -> Result<(Box<dyn WriteStream>, File), IoError> {
-        let mut options = OpenOptions::new();
-        let options = options.create_new(true).mode(mode).custom_flags(libc::O_NOFOLLOW);
-        self.create_by(options, path, name)
+        self.create_by(&mut new_file(mode), path, name)
     }
 
     fn create_by(
@@ -49,7 +54,7 @@ impl Disk {
         let (file, stat) = self.open(options.write(true), Action::Create, path, 0)?;
         let failed = |error| IoError::from_os(Action::Create, path, 0, error);
         let copy = file.try_clone().map_err(failed)?;
-        Ok((self.writer(file, &stat, path, 0, name)?, copy))
+        Ok((self.writer(file, &stat, path, 0, name, Allocation::Ahead)?, copy))
     }
 
     /// Opens a file that is not regular (a pipe, a device) to write to it. A regular file that has replaced it
@@ -59,7 +64,7 @@ impl Disk {
         if stat.is_file() {
             return Err(IoError::Replaced { path: path.to_path_buf() });
         }
-        self.writer(file, &stat, path, 0, name)
+        self.writer(file, &stat, path, 0, name, Allocation::Ahead)
     }
 
     /// Opens a file to continue writing at `offset` (a multiple of 4096, not past its end); bytes after `offset` are
@@ -95,7 +100,7 @@ impl Disk {
         }
         file.set_len(offset).map_err(|error| IoError::from_os(Action::Resize, path, offset, error))?;
         self.inner.space.note(&file);
-        self.writer(file, &stat, path, offset, name)
+        self.writer(file, &stat, path, offset, name, Allocation::Ahead)
     }
 
     fn writer(
@@ -105,6 +110,7 @@ impl Disk {
         path: &Path,
         start: u64,
         name: &str,
+        allocation: Allocation,
     ) -> Result<Box<dyn WriteStream>, IoError> {
         let context = self.context(path, name, stat, Direction::Write);
         if !stat.is_file() {
@@ -119,8 +125,15 @@ impl Disk {
             Backend::Direct => {
                 let direct = self.enter_direct(&file, path, stat);
                 let base = self.queued_file(context, Direction::Write, file, direct, stat);
-                Box::new(DirectWrite::new(base, start))
+                Box::new(DirectWrite::new(base, start, allocation))
             }
         })
     }
+}
+
+/// A file that must not exist, even as a link.
+fn new_file(mode: u32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create_new(true).mode(mode).custom_flags(libc::O_NOFOLLOW);
+    options
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::blocks::{PAST_THE_END, Sink, Source};
 use super::kind::direct_blocks;
 use crate::buf::{BlockPool, Buf};
-use crate::direct::{DirectRead, DirectWrite};
+use crate::direct::{Allocation, DirectRead, DirectWrite};
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::ledger::Direction;
@@ -118,7 +118,7 @@ impl DirectSink {
         let direct = disk.enter_direct(&file, &context.path, stat);
         let mut base = disk.queued_file(context, Direction::Write, Arc::new(file), direct, stat);
         base.request_bytes = block_bytes;
-        let stream = Some(Box::new(DirectWrite::new(base, 0)));
+        let stream = Some(Box::new(DirectWrite::new(base, 0, Allocation::Ahead)));
         let blocks = BlockPool::new(region, block_bytes);
         Ok(Self { stream, misused, blocks, written: 0, reserved: 0, requests: 0 })
     }

@@ -86,7 +86,7 @@ impl ViewIndex {
                     // Of a job that was killed.
                     self.disk.remove_file(&self.path)?;
                 }
-                empty.insert(self.disk.create_new(&self.path, "view")?)
+                empty.insert(self.disk.create_small(&self.path, "view")?)
             }
         };
         let mut buf = Buf::heap(len.next_multiple_of(PAGE_BYTES));

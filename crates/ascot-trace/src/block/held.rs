@@ -30,6 +30,9 @@ const OTHER_DESCRIPTORS: u64 = 256;
 /// A file system, and the number of a file in it.
 type Identity = (u64, u64);
 
+/// What changes when a file is written: length, blocks, and time.
+type State = (u64, u64, i64, i64);
+
 /// A file that the program opened.
 struct Known {
     identity: Identity,
@@ -37,8 +40,8 @@ struct Known {
     /// None after its release.
     file: Option<File>,
     timeline: Timeline,
-    /// What changes when a file is written: length, blocks, and time.
-    state: (u64, u64, i64, i64),
+    /// The state of the file at the last look; none if another look at the same state could find more.
+    state: Option<State>,
     traced: TracedFile,
 }
 
@@ -96,7 +99,7 @@ impl Held {
                     born,
                     file: None,
                     timeline: Timeline::default(),
-                    state: (0, 0, 0, 0),
+                    state: None,
                     traced,
                 });
                 self.without_extents += u64::from(self.volumes.of(identity.0).is_none());
@@ -122,12 +125,17 @@ impl Held {
         if let Some(path) = path_of(file) {
             known.traced.path = path;
         }
+        // What changes from here on is found by the next look.
+        let metadata = file.metadata();
+        let mut delayed = false;
         if let (Some(volume), Ok(extents)) = (volume, fiemap::extents(file, sync)) {
             known.timeline.look(now_ns, &extents, volume.offset);
+            delayed = extents.iter().any(|extent| extent.delayed);
         }
-        if let Ok(metadata) = file.metadata() {
+        if let Ok(metadata) = metadata {
             known.traced.peak_bytes = known.traced.peak_bytes.max(metadata.len());
-            known.state = state(&metadata);
+            // Bytes get their place without a change of the state.
+            known.state = (!delayed).then(|| state(&metadata));
         }
     }
 
@@ -138,7 +146,7 @@ impl Held {
         for number in self.order.clone() {
             let known = &self.files[number as usize];
             let Some(metadata) = known.file.as_ref().and_then(|file| file.metadata().ok()) else { continue };
-            if state(&metadata) != known.state {
+            if Some(state(&metadata)) != known.state {
                 self.look(number, now_ns, false);
             }
             if metadata.nlink() == 0 {
@@ -195,7 +203,7 @@ impl Held {
     }
 }
 
-fn state(metadata: &Metadata) -> (u64, u64, i64, i64) {
+fn state(metadata: &Metadata) -> State {
     (metadata.len(), metadata.blocks(), metadata.mtime(), metadata.mtime_nsec())
 }
 

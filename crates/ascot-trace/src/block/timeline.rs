@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn extent(logical: u64, physical: u64, length: u64) -> MappedExtent {
-        MappedExtent { logical, physical: Some(physical), length }
+        MappedExtent { logical, physical: Some(physical), length, delayed: false }
     }
 
     #[test]
