@@ -11,8 +11,8 @@
 //! leaves at the end of the bytes is the carry, which goes before the next bytes read or, if it is too long for that,
 //! starts a long record (`long_record.rs`): that grows in memory of its own and is a chunk of its own.
 //!
-//! The reader requests several chunks of a large input ahead, so that the device never waits for a chunk to be cut;
-//! small inputs share chunks (`small_inputs.rs`).
+//! The reader requests several chunks of a large input ahead, so that neither a device nor the other end of a pipe waits
+//! for a chunk to be cut; small inputs share chunks (`small_inputs.rs`). A pipe is large once it has filled a chunk.
 //!
 //! Invariants: chunks never split records; `RecordCutter::at` is the position after the bytes read, and counts the
 //! records cut off, so that every error names the record and its offset.
@@ -48,6 +48,9 @@ pub fn carry_bytes(chunk_bytes: usize, record_bytes: Option<usize>) -> usize {
     let max = max / PAGE_BYTES * PAGE_BYTES;
     record_bytes.map_or(max, |len| len.next_multiple_of(PAGE_BYTES).min(max))
 }
+
+/// Bytes of an input that ends where a read is short.
+const UNKNOWN: u64 = u64::MAX;
 
 /// Memory that is enough to sort a record, in lengths of it: a merge holds two runs with such a record, and a
 /// partitioned write reserves half of the memory.
@@ -192,7 +195,6 @@ pub struct RecordReader<R: ?Sized> {
     beside_part: usize,
     /// Bytes that it still requests; none: all of the inputs.
     stops_after: Option<u64>,
-    cancel: Cancel,
     /// Bytes read after the end of a long record.
     after_long: Option<Fill>,
     /// The turns on the device, if it serves reads and writes in turns.
@@ -203,7 +205,7 @@ pub struct RecordReader<R: ?Sized> {
 /// An input being read.
 struct Open {
     stream: Box<dyn ReadStream>,
-    /// Bytes still to be requested; none: it is read chunk by chunk, to its end.
+    /// Bytes still to be requested, [`UNKNOWN`] for a large pipe; none: it is read chunk by chunk, to its end.
     to_ask: Option<u64>,
     /// Chunks being read; of each, the stream has the part that it fills.
     ahead: VecDeque<Lease>,
@@ -251,7 +253,6 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             separate: false,
             beside_part: 0,
             stops_after: None,
-            cancel: cancel.clone(),
             after_long: None,
             turns: None,
             seat: Arc::new(Seat::new(None, Role::Reader)),
@@ -369,8 +370,10 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             self.stops_after = self.stops_after.map(|stop| stop.saturating_sub(asked));
             let area = carry..carry + (asked as usize).next_multiple_of(PAGE_BYTES);
             let Some(area) = lease.lend(area) else { return Ok(()) };
-            open.to_ask = Some(left - asked);
-            self.seat.take();
+            open.to_ask = Some(if left == UNKNOWN { UNKNOWN } else { left - asked });
+            if !open.pipe {
+                self.seat.take();
+            }
             open.stream.begin(area)?;
             open.ahead.push_back(lease);
         }
@@ -389,6 +392,9 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             self.seat.take();
         }
         let Filled { buf, start, end } = open.stream.complete()?;
+        if open.pipe && end < buf.len() {
+            open.to_ask = Some(0);
+        }
         let last = open.to_ask == Some(0) && open.ahead.is_empty();
         let carry = lease.take_back(buf);
         self.cutter.at.offset += (end - start) as u64;

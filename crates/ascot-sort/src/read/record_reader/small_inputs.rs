@@ -1,18 +1,12 @@
 //! Small inputs and pipes: read one buffer at a time, several inputs to a chunk.
 
-use std::time::Duration;
-
-use ascot_io::clocks::{State, in_state};
 use ascot_io::{Filled, PAGE_BYTES};
 
-use super::{Fill, RecordReader};
+use super::{Fill, RecordReader, UNKNOWN};
 use crate::api::SortError;
 use crate::read::inputs::COMPLETION_BYTES;
 use crate::records::RecordEnds;
 use crate::resources::Starving;
-
-/// Time between two polls of a silent pipe.
-const PIPE_POLL: Duration = Duration::from_micros(500);
 
 impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Fills a chunk from small inputs and pipes. The bytes that continue a long record are not cut yet.
@@ -23,6 +17,9 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
                 / PAGE_BYTES
                 * PAGE_BYTES;
             if space == 0 {
+                if let Some(open) = self.open.as_mut().filter(|open| open.pipe) {
+                    open.to_ask = Some(UNKNOWN);
+                }
                 return Ok(fill);
             }
             fill.ends = self.read(&mut fill, space)?;
@@ -67,11 +64,6 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             self.seat.take();
         }
         open.stream.begin(area)?;
-        while open.pipe && !open.stream.ready() {
-            self.cancel.check()?;
-            let _waiting = in_state(State::Input);
-            std::thread::sleep(PIPE_POLL);
-        }
         let Filled { buf, start, end } = open.stream.complete()?;
         fill.lease.take_back(buf);
         if start > 0 {

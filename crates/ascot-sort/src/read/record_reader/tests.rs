@@ -1,6 +1,9 @@
 //! Tests that cut the bytes of an input into records, the carry, and long records.
 
-use ascot_io::Pool;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use ascot_io::{ByteSource, DiskOptions, Pool, ProgramStreams};
 use ascot_record::framing::{Framing, LineFraming};
 
 use super::*;
@@ -81,4 +84,65 @@ fn a_long_record_ends_in_later_bytes_or_with_its_input() {
     cutter.start_long(chunks.long().unwrap(), b"x", 0, Patience::NONE).unwrap();
     let refused = cutter.lengthen(&[b'y'; 2 << 20], Patience::NONE);
     assert!(matches!(refused, Err(SortError::CutShort { .. } | SortError::TooLong { .. })), "{refused:?}");
+}
+
+/// Lines of three bytes that this process makes, which tells each time when it is asked for some.
+struct Made {
+    bytes: usize,
+    left: usize,
+    asked: Sender<()>,
+}
+
+impl ByteSource for Made {
+    fn fill(&mut self, out: &mut [u8]) -> Option<usize> {
+        self.asked.send(()).ok()?;
+        let count = out.len().min(self.left);
+        for byte in &mut out[..count] {
+            *byte = if self.bytes % 3 == 2 { b'\n' } else { b'a' };
+            self.bytes += 1;
+        }
+        self.left -= count;
+        Some(count)
+    }
+}
+
+/// A reader of `bytes` bytes that this process makes, in chunks of 64 KiB; the receiver gets each request for them.
+fn reader_of(bytes: usize, asked: Sender<()>) -> RecordReader<Lines> {
+    let source = Made { bytes: 0, left: bytes, asked };
+    let program = ProgramStreams::new(Some(Box::new(source)), None);
+    let disk = Disk::new(DiskOptions { program, ..DiskOptions::default() });
+    let inputs = Inputs::open(&[Input::Program]).unwrap();
+    let pool = Pool::new(1 << 20);
+    let chunks = ChunkPool::new(&pool, 64 << 10, 8, pool.budget());
+    RecordReader::new(&Arc::new(Lines), &disk, inputs, &chunks, InputPosition::default(), &Cancel::new())
+}
+
+#[test]
+fn a_pipe_that_filled_a_chunk_is_read_while_chunks_are_cut() {
+    let (asked, requests) = channel();
+    let mut reader = reader_of(1 << 20, asked);
+    let mut next = || reader.next(&|| ()).unwrap().unwrap();
+    let _first = next();
+    requests.recv_timeout(Duration::from_secs(60)).expect("the first chunk");
+    let _second = next();
+    for _ in 0..CHUNKS_READ {
+        requests.recv_timeout(Duration::from_secs(60)).expect("requested before the second chunk was taken");
+    }
+}
+
+#[test]
+fn a_pipe_gives_all_of_its_records_wherever_it_ends() {
+    for bytes in [0, 3, 65_500, 65_536, 131_072, 200_001, 300_000, 1_000_000] {
+        let (asked, _requests) = channel();
+        let mut reader = reader_of(bytes, asked);
+        let (mut records, mut found) = (0, Vec::new());
+        while let Some(placed) = reader.next(&|| ()).unwrap() {
+            records += placed.records;
+            found.extend_from_slice(&placed.chunk.lease.bytes()[placed.chunk.bytes.clone()]);
+        }
+        let mut expected: Vec<u8> = b"aa\n".iter().copied().cycle().take(bytes).collect();
+        expected.extend((bytes % 3 != 0).then_some(b'\n'));
+        assert!(found == expected, "{bytes} bytes");
+        assert_eq!(records, bytes.div_ceil(3), "{bytes} bytes");
+    }
 }
