@@ -28,6 +28,7 @@ use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, FileNumber, Ledger, Meter};
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::program_streams::{ProgramStreams, ProgramWrite};
+use crate::removal::{RemovedFiles, wait_until_freed};
 use crate::space_reservation::SpaceReservation;
 use crate::stream::{ReadStream, WriteStream};
 use crate::stream_context::{FaultHook, StreamContext, inject_fault};
@@ -95,6 +96,8 @@ struct Inner {
     stop: OnceLock<Arc<AtomicBool>>,
     notices: Mutex<Vec<String>>,
     noticed: Mutex<HashSet<(u64, &'static str)>>,
+    /// Dropped last: as long as it holds a file, no thread of a queue frees its blocks.
+    removed: Mutex<RemovedFiles>,
 }
 
 /// The device that holds a file's bytes.
@@ -119,6 +122,7 @@ impl Disk {
             stop: OnceLock::new(),
             notices: Mutex::default(),
             noticed: Mutex::default(),
+            removed: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -422,6 +426,19 @@ impl Disk {
         Ok(())
     }
 
+    /// Removes the name of a file. Blocks of a large one are freed on a thread of their own after this disk was dropped.
+    ///
+    /// # Errors
+    /// The name could not be removed.
+    pub fn remove_name(&self, path: &Path) -> io::Result<()> {
+        self.inner.removed.lock().unpoisoned().remove(path)
+    }
+
+    /// Frees the blocks of a file whose name was removed as those of [`remove_name`](Self::remove_name).
+    pub(crate) fn free_later(&self, file: File) {
+        self.inner.removed.lock().unpoisoned().hold(file);
+    }
+
     /// Makes the names in a directory durable: files created, renamed and removed in it.
     pub fn sync_dir(&self, directory: &Path) -> Result<(), IoError> {
         self.inject_fault(Action::Sync, directory, 0)?;
@@ -438,6 +455,7 @@ impl Disk {
 
     /// Bytes still free on the volume of `path`, which need not exist yet.
     pub fn free_space(&self, path: &Path) -> Result<u64, IoError> {
+        wait_until_freed();
         system::free_space(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))
     }
 

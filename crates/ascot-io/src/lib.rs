@@ -23,7 +23,8 @@
 //!   pipe, program_streams                         streams without offsets
 //!   run/                                          run files: blocks, their index, codecs
 //!   elements/, virtual_disk                       files of values; files in memory
-//!   output, emergency                             AtomicOutput; unfinished files of a process that must end at once
+//!   output, removal, emergency                    AtomicOutput; large files that are removed; unfinished files of a
+//!                                                 process that must end at once
 //!   space_reservation, system, error              space on volumes; system calls; errors
 //!   ledger/, clocks, thread_time                  what moved, and what threads spent their time on
 //!   threads, waits/, sync                         starting threads, waiting, locks
@@ -50,6 +51,7 @@ mod pool;
 mod program_streams;
 mod random_access;
 mod ranges;
+mod removal;
 mod run;
 mod space_reservation;
 mod stream;

@@ -285,6 +285,7 @@ impl Drop for AtomicOutput {
         if self.has_name(&temporary) {
             // The caller has reported why the output is dropped; a leftover is found by its name.
             let _ = self.disk.remove_file(&temporary);
+            self.file.take().into_iter().for_each(|file| self.disk.free_later(file));
         }
         emergency::forget(&temporary);
     }

@@ -65,7 +65,7 @@ impl Drop for Inner {
 }
 
 impl PartQueue {
-    fn for_threads() -> Self {
+    pub(super) fn for_threads() -> Self {
         Self { waiting: Mutex::default(), arrived: Condvar::new(), bell: None }
     }
 
@@ -80,10 +80,16 @@ impl PartQueue {
         Abandon { queue: self }
     }
 
-    fn close(&self) {
+    /// Ends the queue once no caller has it. Reads that have not begun fail: a job that is stopped has asked for many, and
+    /// nobody takes their bytes. Writes are performed.
+    pub(super) fn close(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
+        let reads = std::mem::take(&mut waiting.parts[Direction::Read as usize]);
         self.wake(waiting);
+        for mut part in reads {
+            part.close(Some(io::Error::other("the queue of the device has ended")));
+        }
     }
 
     fn abandon(&self) {
@@ -96,7 +102,7 @@ impl PartQueue {
     }
 
     /// For threads: waits for the next part of a direction; `None` once closed and empty.
-    fn wait(&self, direction: Direction) -> Option<Part> {
+    pub(super) fn wait(&self, direction: Direction) -> Option<Part> {
         let mut waiting = self.lock();
         loop {
             if let Some(part) = waiting.parts[direction as usize].pop_front() {

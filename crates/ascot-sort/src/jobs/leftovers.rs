@@ -76,7 +76,7 @@ pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortE
         if removal.takes(!leftover.resumable) {
             let Some(held) = hold_dead(&dir) else { continue };
             remove_output(&dir);
-            leftover.removed = remove_ours(&dir);
+            leftover.removed = remove_ours(&dir, |path| fs::remove_file(path));
             if !leftover.removed {
                 leftover.note = "the directory stays because it contains other files".into();
             }

@@ -281,7 +281,7 @@ impl JobDir {
                 // Nor after a power failure; if this fails, a resume finds that files are missing.
                 let _ = self.disk.sync_dir(directory_of(dir));
             }
-            if !remove_ours(now) {
+            if !remove_ours(now, |path| self.disk.remove_name(path)) {
                 // It holds foreign files: they stay where their owner put them.
                 let _ = fs::rename(now, dir);
             }
@@ -405,15 +405,15 @@ fn forget(dir: &Path) {
     }
 }
 
-/// Removes our own files from a job's directory, and the directory if nothing else is in it.
+/// Removes our own files from a job's directory by `remove`, and the directory if nothing else is in it.
 /// Returns false if the directory could not be removed, as when it holds foreign files.
-pub(crate) fn remove_ours(dir: &Path) -> bool {
+pub(crate) fn remove_ours(dir: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> bool {
     if let Ok(entries) = fs::read_dir(dir) {
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name != LOCK && is_ours(&name) {
                 // A file that cannot be removed now is found by the next clean, by the lock.
-                let _ = fs::remove_file(entry.path());
+                let _ = remove(&entry.path());
             }
         }
     }
