@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import io
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import time
 
 import ascot
 import ascot.cluster
+import pyarrow
 import pytest
 from ascot import errors
 from ascot.cluster import actors, functions, jobs, manifest
@@ -264,8 +266,13 @@ def test_an_exception_of_another_function_names_the_key(cluster, disk, name):
     [
         ([(1, b"x")], "a key is bytes or a text, not int"),
         ([("x", None)], "a value is bytes or a text, not NoneType"),
-        ([b"xyz"], "too many values to unpack"),
-        (3, "'int' object is not iterable"),
+        ([b"xyz"], "a pair is a tuple of a key and a value, not b'xyz'"),
+        (["ab", "cd"], "a pair is a tuple of a key and a value, not 'ab'"),
+        (("key", "value"), "a pair is a tuple of a key and a value, not 'key'"),
+        ([("key",)], r"a pair is a tuple of a key and a value, not \('key',\)"),
+        ({"ab": b"x"}, r"map gives pairs of a key and a value, or a batch or table, not \{'ab': b'x'\}"),
+        (3, "map gives pairs of a key and a value, or a batch or table, not 3"),
+        (pyarrow.table({"key": ["a"]}), "keys and values as its first two columns, not a value of type Table"),
     ],
 )
 def test_results_of_another_kind_are_told(disk, given, message):
@@ -275,9 +282,57 @@ def test_results_of_another_kind_are_told(disk, given, message):
     made = functions.Functions(lambda batch: given, count, None, None)
     mapper = functions.PairMapper(options, made, bytes(16), shape)
     span = manifest.spans_of([(str(disk / "text"), 4)], MIB, 1)[0].to_native()
-    with pytest.raises(errors.FunctionFailed, match=message) as caught:
+    with pytest.raises(errors.FunctionFailed, match=f"map gave a wrong result: .*{message}") as caught:
         list(mapper.run(0, span, [(0, [0, 1])], ()))
     assert caught.value.offset == 0
+    assert "Traceback" not in str(caught.value), "no line of the program raised it"
+
+
+class Number:
+    """A whole number of another package."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
+@pytest.mark.parametrize("found", [1, Number(1), 2, -1, Number(2), "0", None, 0.5])
+def test_a_partition_is_a_whole_number_of_any_type(disk, found):
+    (disk / "text").write_text("a\nb\n")
+    options = jobs.Request([str(disk / "text")], None, None, False, {}).options
+    shape = {"batch_bytes": MIB, "sort_bytes": MIB, "partitions": 2, "chunk_bytes": MIB}
+    made = functions.Functions(split, count, None, lambda key, partitions: found)
+    mapper = functions.PairMapper(options, made, bytes(16), shape)
+    span = manifest.spans_of([(str(disk / "text"), 4)], MIB, 1)[0].to_native()
+    if found == 1 or (isinstance(found, Number) and found.value == 1):
+        assert [destination for destination, _ in mapper.run(0, span, [(0, [0]), (1, [1])], ())] == [0, 1]
+        assert mapper.sum[0] == 2
+        return
+    told = "key b'a': partition gave a wrong result: a partition is a number from 0 to 1, not "
+    with pytest.raises(errors.FunctionFailed, match=told):
+        list(mapper.run(0, span, [(0, [0, 1])], ()))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (5, "gave a wrong result: reduce gives bytes or a text, or an iterable of them, not 5"),
+        ({"sum": 5}, r"gave a wrong result: reduce gives .* not \{'sum': 5\}"),
+        ([5], "gave a wrong result: an output of reduce is bytes or a text, not int"),
+        (AssertionError(), r"raised AssertionError\n  mend the function"),
+    ],
+)
+def test_results_of_reduce_of_another_kind_are_told(given, message):
+    def give(key, values):
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    pairs = io.BytesIO(functions.HEAD.pack(4 + 3 + 1, 3) + b"keyv")
+    with pytest.raises(errors.FunctionFailed, match=f"^key b'key': reduce {message}"):
+        list(functions.reduced(functions.Functions(split, give, None, None), pairs))
 
 
 def test_a_chunk_that_is_mapped_again_gives_the_same_batches_and_sum(disk):

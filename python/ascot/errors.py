@@ -152,10 +152,10 @@ class Resumable(AscotError, OSError):
 
 
 class FunctionFailed(AscotError, RuntimeError):
-    """A function of the program raised an exception on a node of a cluster.
+    """A function of the program raised an exception on a node of a cluster, or gave a wrong result.
 
-    `traceback` is its text. For a function of records, `file` is the input and `offset` the position of the record in
-    bytes; for a function of keys, `key` is the key.
+    `traceback` is that of the exception as a text, empty for a wrong result. For a function of records, `file` is the
+    input and `offset` the position of the record in bytes; for a function of keys, `key` is the key.
     """
 
     traceback: str

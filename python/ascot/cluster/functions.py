@@ -14,10 +14,11 @@ import resource
 import struct
 import sys
 import traceback
-from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from operator import index
 from time import monotonic
 from types import FunctionType
 from typing import Any, BinaryIO, NamedTuple
@@ -25,6 +26,7 @@ from zlib import crc32
 
 from ascot import _native, errors
 from ascot._native import bytes_text
+from ascot.arguments import shown
 from ascot.cluster.settings import USUAL, size_of
 
 __all__ = ["Functions", "PairMapper", "memory_limit", "pair_options", "reduced"]
@@ -86,6 +88,10 @@ def pair_options(options: dict[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------- what functions get and give
 
 
+class WrongResult(Exception):
+    """A function gave what it may not give; the text says what it may give."""
+
+
 def as_bytes(value: Any, what: str) -> bytes:
     """Bytes, or a text as UTF-8."""
     if isinstance(value, bytes):
@@ -94,7 +100,15 @@ def as_bytes(value: Any, what: str) -> bytes:
         return value.encode()
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise TypeError(f"{what} is bytes or a text, not {type(value).__name__}")
+    raise WrongResult(f"{what} is bytes or a text, not {type(value).__name__}")
+
+
+def several(result: Any, accepted: str) -> Iterator[Any]:
+    """What a result has, one after another. A mapping would give its keys alone, and a text its letters."""
+    if not isinstance(result, Mapping | bytes | str | bytearray | memoryview):
+        with suppress(TypeError):
+            return iter(result)
+    raise WrongResult(f"{accepted}, not {shown(result)}")
 
 
 def pairs_of(result: Any) -> Iterator[Pair]:
@@ -102,20 +116,24 @@ def pairs_of(result: Any) -> Iterator[Pair]:
     if result is None:
         return
     if hasattr(result, "num_columns"):
+        if result.num_columns < 2:
+            raise WrongResult(f"a batch or table has keys and values as its first two columns, not {shown(result)}")
         result = zip(result.column(0).to_pylist(), result.column(1).to_pylist(), strict=True)
-    for key, value in result:
-        yield as_bytes(key, "a key"), as_bytes(value, "a value")
+    for pair in several(result, "map gives pairs of a key and a value, or a batch or table"):
+        # A text of two letters would be a pair of letters.
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise WrongResult(f"a pair is a tuple of a key and a value, not {shown(pair)}")
+        yield as_bytes(pair[0], "a key"), as_bytes(pair[1], "a value")
 
 
-def values_of(result: Any, what: str) -> Iterator[bytes]:
-    """What `combine` or `reduce` gave: an iterable of bytes, or bytes alone."""
+def values_of(result: Any, name: str) -> Iterator[bytes]:
+    """What the function `name`, `combine` or `reduce`, gave: an iterable of bytes, or bytes alone."""
     if result is None:
         return
     if isinstance(result, bytes | str | bytearray | memoryview):
-        yield as_bytes(result, what)
-        return
-    for value in result:
-        yield as_bytes(value, what)
+        result = (result,)
+    for value in several(result, f"{name} gives bytes or a text, or an iterable of them"):
+        yield as_bytes(value, f"an output of {name}")
 
 
 @contextmanager
@@ -139,13 +157,18 @@ def failure(name: str, where: str, error: BaseException, **fields: Any) -> error
     """The error for an exception of a function."""
     own = error.__traceback__.tb_next if error.__traceback__ is not None else None
     told = "".join(traceback.format_exception(type(error), error, own)).rstrip()
-    what, advice = f"raised {type(error).__name__}: {error}", "mend the function, and start the job again"
+    message = str(error)
+    what = f"raised {type(error).__name__}" + (f": {message}" if message else "")
+    advice = "mend the function, and start the job again"
+    if isinstance(error, WrongResult):
+        # No line of the program has raised it.
+        what, told = f"gave a wrong result: {message}", ""
     if isinstance(error, MemoryError):
         most = resource.getrlimit(resource.RLIMIT_DATA)[0]
         what = f"needs more memory than a worker may have, {bytes_text(most)} with all that its process reserves"
         advice = "let it keep less, or give more (memory_per_node=), or fewer workers (workers_per_node=)"
-    text = f"{where}: {name} {what}\n  {advice}\n"
-    return errors.FunctionFailed(text + told, traceback=told, **fields)
+    text = f"{where}: {name} {what}\n  {advice}\n{told}"
+    return errors.FunctionFailed(text.rstrip(), traceback=told, **fields)
 
 
 # ---------------------------------------------------------------- map
@@ -277,12 +300,17 @@ class PairMapper:
         if own is None:
             return crc32(key) % self._partitions
         try:
-            found = own(key, self._partitions)
-            if not isinstance(found, int) or not 0 <= found < self._partitions:
-                raise ValueError(f"{found!r} is no number from 0 to {self._partitions - 1}")
+            return self._checked(own(key, self._partitions))
         except (Exception, SystemExit) as error:
             raise failure("partition", f"key {key[:60]!r}", error, key=key) from error
-        return found
+
+    def _checked(self, found: Any) -> int:
+        """The number of a partition, also one of numpy."""
+        with suppress(TypeError):
+            number = index(found)
+            if 0 <= number < self._partitions:
+                return number
+        raise WrongResult(f"a partition is a number from 0 to {self._partitions - 1}, not {shown(found)}")
 
     def _mapped(self, span: dict[str, Any]) -> Iterator[Pair]:
         began = monotonic()
@@ -326,7 +354,7 @@ class PairMapper:
         combine = self._functions.combine
         for key, values in waiting.items():
             try:
-                found = list(values_of(combine(key, iter(values)), "a value")) if combine else values
+                found = list(values_of(combine(key, iter(values)), "combine")) if combine else values
             except (Exception, SystemExit) as error:
                 raise failure("combine", f"key {key[:60]!r}", error, key=key) from error
             for value in found:
@@ -378,7 +406,7 @@ def reduced(functions: Functions, source: BinaryIO, prefix: int = 0) -> Iterator
     groups = Groups(source, prefix)
     for key, values in groups:
         try:
-            yield from values_of(functions.reduce(key, values), "an output of reduce")
+            yield from values_of(functions.reduce(key, values), "reduce")
         except (Exception, SystemExit) as error:
             if groups.failed is not None:
                 raise groups.failed from None
