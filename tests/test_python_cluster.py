@@ -162,8 +162,18 @@ def test_outputs_and_job_directories_of_others_are_refused(cluster, disk):
     (disk / "out" / "mine").unlink()
     (disk / "job").mkdir()
     (disk / "job" / "mine").write_text("mine")
+    # Before a connection, which may take long.
+    nowhere = {"address": "127.0.0.1:1"}
     with pytest.raises(FileExistsError, match="cannot become the job directory"):
-        cluster_sort(disk, disk / "a", job=disk / "job")
+        cluster_sort(disk, disk / "a", job=disk / "job", **nowhere)
+    (disk / "job" / "job.json").write_text("{}")
+    with pytest.raises(FileExistsError, match="the directory of another job"):
+        cluster_sort(disk, disk / "a", job=disk / "job", **nowhere)
+    (disk / "job" / "job.json").unlink()
+    with pytest.raises(
+        errors.FileError, match=r"a/job: the job directory cannot be made: [^\n]*\n  name another \(job"
+    ):
+        cluster_sort(disk, disk / "a", job=disk / "a" / "job")
     with pytest.raises(FileNotFoundError, match="no directory of a cluster job"):
         ascot.cluster.resume(disk / "job")
     done = cluster_sort(disk, disk / "a")

@@ -201,7 +201,7 @@ def test_a_job_is_resumed_with_its_functions(cluster, disk):
     with pytest.raises(ZeroDivisionError):
         map_reduce(disk, disk / "text", map=split, reduce=count, progress=At(SORT, 0.6, fail))
     with pytest.raises(errors.InvalidRequest, match="give them again"):
-        ascot.cluster.resume(disk / "out.job", address="auto")
+        ascot.cluster.resume(disk / "out.job", address="127.0.0.1:1")
     done = ascot.cluster.resume(disk / "out.job", address="auto", map=split, reduce=count, progress=None)
     wanted = collections.Counter(word for line in text for word in line.split())
     assert lines_of(done) == sorted(f"{word} {number}" for word, number in wanted.items())
@@ -396,8 +396,16 @@ def test_a_function_that_eats_memory_is_named_with_the_limit(cluster, disk):
 def test_functions_and_layouts_that_do_not_work_are_refused_before_work_starts(cluster, disk):
     (disk / "text").write_text("a\n")
     lock = threading.Lock()
+    # Before a connection, which may take long, also to a cluster that is not there.
+    nowhere = {"address": "127.0.0.1:1"}
     with pytest.raises(errors.InvalidRequest, match="cannot be sent to the nodes"):
-        map_reduce(disk, disk / "text", map=lambda batch: lock, reduce=count)
+        map_reduce(disk, disk / "text", map=lambda batch: lock, reduce=count, **nowhere)
+    with pytest.raises(errors.InvalidRequest, match=r'^memory_per_node: "lots" is not a size'):
+        map_reduce(disk, disk / "text", map=split, reduce=count, memory_per_node="lots", **nowhere)
+    with pytest.raises(errors.InvalidRequest, match=r"^memory_per_node=0: give a number of bytes"):
+        map_reduce(disk, disk / "text", map=split, reduce=count, memory_per_node=0, **nowhere)
+    with pytest.raises(errors.InvalidRequest, match=r"^memory_per_node='50%' is not a share on a cluster"):
+        map_reduce(disk, disk / "text", map=split, reduce=count, memory_per_node="50%", **nowhere)
     with pytest.raises(TypeError, match="reduce is a function, not 3"):
         map_reduce(disk, disk / "text", map=split, reduce=3)
     with pytest.raises(errors.InvalidRequest, match="lines or records of one length"):

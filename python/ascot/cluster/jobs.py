@@ -19,7 +19,7 @@ from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.functions import Functions
 from ascot.cluster.manifest import JobDirectory, Progress, spans_of
 from ascot.cluster.memory import shape_of
-from ascot.cluster.nodes import START_SECONDS, Node, connected, discover
+from ascot.cluster.nodes import START_SECONDS, Node, connected, discover, load_ray
 from ascot.cluster.objects import Stores, absolute, is_url
 from ascot.cluster.parts import remove_parts
 from ascot.cluster.prediction import predicted
@@ -166,6 +166,20 @@ class Cluster(NamedTuple):
     settings: Settings = USUAL
 
 
+def _bytes(name: str, value: Any) -> int:
+    """The memory of a node as a number of bytes."""
+    given = arguments.memory(name, value)
+    if str(given).rstrip().endswith("%"):
+        raise errors.InvalidRequest(
+            f"{name}={given!r} is not a share on a cluster: nodes differ from this machine\n"
+            f"  give the memory of each node: {name}='8GiB'; by default a job takes half of it"
+        )
+    try:
+        return _native.memory_bytes(given)
+    except errors.InvalidRequest as error:
+        raise errors.InvalidRequest(f"{name}{str(error).removeprefix('memory')}") from None
+
+
 def _settings(settings: Settings | None) -> Settings:
     if settings is not None and not isinstance(settings, Settings):
         arguments.wrong_type("settings", settings, "ascot.cluster.Settings(...)")
@@ -194,7 +208,7 @@ def start(
     directory = directory_of(output) if job is None else os.path.abspath(arguments.path("job", job))
     most_workers = arguments.maybe(arguments.count, "workers_per_node", cluster.workers_per_node, least=1)
     partitions = arguments.maybe(arguments.count, "partitions", cluster.partitions, least=1)
-    cap = arguments.maybe(arguments.memory, "memory_per_node", cluster.memory_per_node)
+    cap = arguments.maybe(_bytes, "memory_per_node", cluster.memory_per_node)
     address = arguments.text("address", cluster.address)
     transport = arguments.word("transport", cluster.transport, TRANSPORTS)
     shuffle = arguments.word("shuffle", cluster.shuffle, ("push", "pull", "auto"))
@@ -203,9 +217,12 @@ def start(
     check_use(settings, transport, shuffle, most_workers)
     record = record_bytes(request.layout)
     facts = check(options, output, stores, record, uniform=uniform, views=views)
+    # Before the connection: it may take seconds, and new nodes even more.
+    JobDirectory.check_free(directory)
+    packed = None if functions is None else _packed(functions)
     with connected(address) as ray:
         nodes = discover(ray)
-        memory = min(map(usual_memory, nodes)) if cap is None else _native.memory_bytes(cap)
+        memory = min(map(usual_memory, nodes)) if cap is None else cap
         cpus = max(node.cpus for node in nodes)
         workers = min(most_workers or cpus, max(1, cpus - settings.spare_cores))
         total, store = sum(size for size, _ in facts), max(node.store for node in nodes)
@@ -231,10 +248,15 @@ def start(
         }
         if shuffle == "auto":
             described |= _chosen_shuffle(described, len(nodes), functions, stores)
-        packed = None if functions is None else functions.packed()
         opened = JobDirectory.create(directory, described)
         attempt = Attempt(ray, nodes, opened, described, Progress(), packed, request.progress, began, is_kept, stores)
         return _run(attempt)
+
+
+def _packed(functions: Functions) -> bytes:
+    """The functions for the nodes. Raises ImportError without Ray, whose packages they use."""
+    load_ray()
+    return functions.packed()
 
 
 def _chosen_shuffle(
@@ -344,15 +366,15 @@ def resume(
     described["transport"] = way or described.get("transport", TRANSPORTS[0])
     try:
         check_unchanged(described["inputs"], stores)
+        packed = None
+        if described["kind"] == "map_reduce":
+            if map is None or reduce is None:
+                raise errors.InvalidRequest(
+                    f"{opened.path} is a job of map_reduce, whose functions are not stored\n  give them again: "
+                    "resume(job, map=..., reduce=...)"
+                )
+            packed = _packed(Functions(map, reduce, combine, partition))
         with connected(described["address"] if address is None else address) as ray:
-            packed = None
-            if described["kind"] == "map_reduce":
-                if map is None or reduce is None:
-                    raise errors.InvalidRequest(
-                        f"{opened.path} is a job of map_reduce, whose functions are not stored\n  give them again: "
-                        "resume(job, map=..., reduce=...)"
-                    )
-                packed = Functions(map, reduce, combine, partition).packed()
             nodes = discover(ray)
             check_memory(nodes, described["memory_per_node"])
             attempt = Attempt(ray, nodes, opened, described, done, packed, report, began, stores=stores)

@@ -219,22 +219,33 @@ class JobDirectory:
         try:
             os.makedirs(path, mode=0o700)
         except FileExistsError:
-            if os.path.exists(os.path.join(path, "job.json")):
-                raise errors.FileExists(
-                    f"{path}: this is the directory of another job\n  continue it with ascot.cluster.resume("
-                    f"{path!r}), remove it with ascot.cluster.remove({path!r}), or name another (job=)",
-                    filename=path,
-                ) from None
-            # A driver that was killed before the job had its description leaves no more than this.
-            if not os.path.isdir(path) or set(os.listdir(path)) - {"lock", "job.json.new"}:
-                raise errors.FileExists(
-                    f"{path} exists and is not an empty directory: it cannot become the job directory\n"
-                    "  name another (job=)",
-                    filename=path,
-                ) from None
+            cls.check_free(path)
+        except OSError as error:
+            raise errors.FileError(
+                f"{path}: the job directory cannot be made: {error.strerror}\n  name another (job=)",
+                filename=path,
+                errno=error.errno,
+            ) from error
         made = cls(path, _locked(path))
         made._write("job.json", json.dumps({"version": VERSION, **job}, indent=1).encode())
         return made
+
+    @staticmethod
+    def check_free(path: str) -> None:
+        """Raises FileExists if a directory cannot become that of a new job."""
+        if os.path.exists(os.path.join(path, "job.json")):
+            raise errors.FileExists(
+                f"{path}: this is the directory of another job\n  continue it with ascot.cluster.resume("
+                f"{path!r}), remove it with ascot.cluster.remove({path!r}), or name another (job=)",
+                filename=path,
+            ) from None
+        # A driver that was killed before the job had its description leaves no more than this.
+        if os.path.lexists(path) and (not os.path.isdir(path) or set(os.listdir(path)) - {"lock", "job.json.new"}):
+            raise errors.FileExists(
+                f"{path} exists and is not an empty directory: it cannot become the job directory\n"
+                "  name another (job=)",
+                filename=path,
+            ) from None
 
     @classmethod
     def open(cls, path: str) -> tuple[JobDirectory, dict[str, Any], Progress]:
