@@ -63,6 +63,10 @@ def test_flags_that_a_cluster_does_not_serve_are_named(flag, disk):
             ["in", "-o", "out", "--cluster", "local:0"],
             "--cluster local:0: give 'local:4' for 4 nodes on this machine",
         ),
+        (
+            ["in", "-o", "out", "--cluster", "local"],
+            "--cluster local: give 'local:4' for 4 nodes on this machine",
+        ),
         (["none", "-o", "out", "--cluster", "local:4"], "none: no such file\n  nothing was started"),
         (["in", "-o", "full", "--cluster", "local:4"], "full is not an empty directory"),
         (["in", "-o", "no/out", "--cluster", "local:4"], "no/out: there is no directory"),

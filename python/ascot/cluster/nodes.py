@@ -47,6 +47,9 @@ def load_ray() -> Any:
 def connected(address: str) -> Iterator[Any]:
     """The package ray, connected to the cluster at `address`; `local:N` is a new one of N nodes on this machine."""
     ray = load_ray()
+    if address == "local":
+        # Ray would start a node with an object store of a third of the memory.
+        raise errors.InvalidRequest("address='local': give 'local:4' for 4 nodes on this machine")
     if not address.startswith("local:"):
         ours = not ray.is_initialized()
         if ours:
