@@ -269,7 +269,7 @@ def test_disks_and_network_are_measured_from_the_page(cluster):
         fill = "document.querySelector('[name=bench_{}]').value = {!r}".format
         shown.run(fill("rounds", "many"))
         shown.run(press("diskbench"))
-        wait_for(shown, f"{answer}.includes('Refused: many rounds')")
+        wait_for(shown, f"{answer}.includes('Refused: Rounds: many')")
         values = {"address": cluster.address, "size": "2MiB", "request": "256KiB", "rounds": "1"}
         for name, value in values.items():
             shown.run(fill(name, value))

@@ -140,7 +140,8 @@ class Control:
             raise Refused("name the inputs and the output")
         relative = [name for name in (*inputs, output) if not os.path.isabs(name)]
         if relative:
-            raise Refused(f"{relative[0]}: give whole paths, from / on")
+            name = "Output" if relative[0] == output else "Inputs"
+            raise Refused(f"{name}: {relative[0]}: give whole paths, from / on")
         wanted: dict[str, Any] = {"inputs": inputs, "output": output, "layout": fields.get("layout", "lines")}
         if wanted["layout"] == "fixed":
             try:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ascot._native import bytes_text, count_text
 from ascot.cluster import pages
+from ascot.errors import InvalidRequest
 from ascot.tables import Cell
 
 __all__ = ["NAMES", "measure", "table_of_result", "wanted_of"]
@@ -25,7 +26,7 @@ HEADS = {"bytes_per_s": "rate", "reads": "reads in flight", "writes": "writes in
 
 
 def wanted_of(call: str, fields: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of a call from the fields of the page. Raises ValueError for a wrong one."""
+    """The arguments of a call from the fields of the page. Raises InvalidRequest with a wrong one's name."""
     given = {name: fields.get(f"bench_{name}", "").strip() for name in ("address", "size", "request", "rounds")}
     wanted: dict[str, Any] = {"address": given["address"] or "auto"}
     if given["size"]:
@@ -36,12 +37,12 @@ def wanted_of(call: str, fields: Mapping[str, str]) -> dict[str, Any]:
         wanted["request"] = given["request"]
     if given["rounds"]:
         if not given["rounds"].isdecimal() or int(given["rounds"]) < 1:
-            raise ValueError(f"{given['rounds']} rounds: give a whole number from 1 on")
+            raise InvalidRequest(f"Rounds: {given['rounds']}: give a whole number from 1 on")
         wanted["rounds"] = int(given["rounds"])
     temp = [line.strip() for line in fields.get("bench_temp", "").splitlines() if line.strip()]
     relative = [name for name in temp if not os.path.isabs(name)]
     if relative:
-        raise ValueError(f"{relative[0]}: give whole paths, from / on")
+        raise InvalidRequest(f"Directories for DiskBench: {relative[0]}: give whole paths, from / on")
     return wanted | ({"temp": temp} if temp else {})
 
 
