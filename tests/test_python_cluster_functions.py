@@ -335,6 +335,16 @@ def test_results_of_reduce_of_another_kind_are_told(given, message):
         list(functions.reduced(functions.Functions(split, give, None, None), pairs))
 
 
+def test_files_of_reduce_that_fail_are_named():
+    """The name decides whether the disk of a node is at fault, or that of the output."""
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"), actors.new_file("/dev/full") as out:
+        actors.write_all_of([b"x"], out)
+    _, error = actors.guarded(lambda: os.mkdir("/dev/full"))
+    assert isinstance(error, errors.FileError) and str(error) == "/dev/full: File exists"
+    with open("/proc/self/mem", "rb") as unreadable, pytest.raises(OSError, match="'/proc/self/mem'"):
+        functions.Groups(unreadable, 0)
+
+
 def test_a_chunk_that_is_mapped_again_gives_the_same_batches_and_sum(disk):
     text = words_of(disk, 3000)
     size = (disk / "text").stat().st_size

@@ -15,7 +15,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from glob import escape, glob
 from hashlib import sha256
@@ -66,7 +66,9 @@ def guarded(work: Callable[[], Any]) -> tuple[Any, AscotError | None]:
         return None, error
     except OSError as error:
         kind = FileMissing if isinstance(error, FileNotFoundError) else FileError
-        return None, kind(str(error), filename=error.filename, errno=error.errno)
+        is_named = error.filename is not None and error.filename2 is None
+        told = f"{error.filename}: {error.strerror}" if is_named else str(error)
+        return None, kind(told, filename=error.filename, errno=error.errno)
 
 
 def digest_of(sizes: Iterable[int]) -> str:
@@ -379,7 +381,7 @@ class Worker:
             result = sort({**pair_options(options), "output": pairs, "stable": True})
             with (
                 open(pairs, "rb", buffering=BUFFER_BYTES) as source,
-                open(options["output"], "wb") as out,
+                new_file(options["output"]) as out,
                 self._limit(),
             ):
                 write_all_of(reduced(functions, source, prefix), out)
@@ -388,6 +390,18 @@ class Worker:
             with suppress(OSError):
                 os.unlink(pairs)
         return result
+
+
+@contextmanager
+def new_file(path: str) -> Iterator[BinaryIO]:
+    """A new file. Errors of its writes have its name, also those of what the end of the file writes."""
+    try:
+        with open(path, "wb") as out:
+            yield out
+    except OSError as error:
+        if error.filename is None and not isinstance(error, AscotError):
+            error.filename = path
+        raise
 
 
 def write_all_of(outputs: Iterable[bytes], out: BinaryIO) -> None:

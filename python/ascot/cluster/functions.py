@@ -381,6 +381,9 @@ class Groups:
             length, key_length = HEAD.unpack(head)
             rest = self._file.read(length - HEAD.size // 2)
         except OSError as error:
+            if error.filename is None:
+                # The name of the file decides whose fault it is.
+                error.filename = getattr(self._file, "name", None)
             self.failed = error
             raise
         return rest[self._prefix : key_length], rest[key_length:]

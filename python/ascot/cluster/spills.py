@@ -39,6 +39,7 @@ from ascot.cluster.actors import (
     Worker,
     Writer,
     guarded,
+    new_file,
     part_bytes,
     remove_chunk,
     remove_files,
@@ -376,7 +377,7 @@ class SpillWorker(Worker):
 
             job = Job(merged)
             try:
-                with open(read.descriptor, "rb", BUFFER_BYTES, closefd=False) as pairs, open(output, "wb") as out:
+                with open(read.descriptor, "rb", BUFFER_BYTES, closefd=False) as pairs, new_file(output) as out:
                     write_all_of(reduced(functions, pairs, PARTITION.size), out)
             except BaseException:
                 # The merge is not read any more.
