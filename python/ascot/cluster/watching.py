@@ -106,7 +106,7 @@ class Watch:
         self._stop.set()
         self._thread.join()
         self._directory.on_event = None
-        told = "" if error is None else f"{type(error).__name__}: {error}"
+        told = "" if error is None else reason_of(error)
         if error is None:
             state = "finished"
         elif isinstance(error, errors.FunctionFailed):
@@ -332,6 +332,19 @@ class Watch:
         # A full disk or a directory that is gone stops the display, not the job.
         with suppress(OSError):
             registry.write_whole(os.path.join(self._directory.path, STATUS), self.status(state, error))
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a job has ended, for people.
+
+    >>> reason_of(KeyboardInterrupt()), reason_of(errors.NoSpace("the disk is full")), reason_of(KeyError("a"))
+    ('it was interrupted (Ctrl-C)', 'the disk is full', "KeyError: 'a'")
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return "it was interrupted (Ctrl-C)"
+    if isinstance(error, SystemExit):
+        return "its program was ended by a signal or by itself"
+    return str(error) if isinstance(error, errors.AscotError) else f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 def _plural(count: int, noun: str) -> str:
