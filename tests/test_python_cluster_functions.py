@@ -242,7 +242,8 @@ def test_an_exception_of_map_names_the_record(cluster, disk):
     error = caught.value
     assert (error.file, error.offset) == (str(disk / "numbers"), len(b"\n".join(lines[:234_567])) + 1)
     assert f"record at byte {error.offset}" in str(error)
-    assert "in parse" in error.traceback and "int(line)" in error.traceback and "actors.py" not in error.traceback
+    assert "in parse" in error.traceback and "int(line)" in error.traceback
+    assert "cluster/functions.py" not in error.traceback and "During handling" not in error.traceback
     assert_nothing_left(cluster, disk, ["numbers"])
 
 
@@ -267,6 +268,7 @@ def test_an_exception_of_another_function_names_the_key(cluster, disk, name):
         ([(1, b"x")], "a key is bytes or a text, not int"),
         ([("x", None)], "a value is bytes or a text, not NoneType"),
         ([b"xyz"], "a pair is a tuple of a key and a value, not b'xyz'"),
+        ([("\udc80", "x")], "a key is a text with letters that UTF-8 does not have: "),
         (["ab", "cd"], "a pair is a tuple of a key and a value, not 'ab'"),
         (("key", "value"), "a pair is a tuple of a key and a value, not 'key'"),
         ([("key",)], r"a pair is a tuple of a key and a value, not \('key',\)"),
@@ -315,6 +317,13 @@ def test_a_partition_is_a_whole_number_of_any_type(disk, found):
         list(mapper.run(0, span, [(0, [0, 1])], ()))
 
 
+class Unspeakable(Exception):
+    """An exception without a text."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -322,6 +331,7 @@ def test_a_partition_is_a_whole_number_of_any_type(disk, found):
         ({"sum": 5}, r"gave a wrong result: reduce gives .* not \{'sum': 5\}"),
         ([5], "gave a wrong result: an output of reduce is bytes or a text, not int"),
         (AssertionError(), r"raised AssertionError\n  mend the function"),
+        (Unspeakable(), "raised Unspeakable: its text cannot be had"),
     ],
 )
 def test_results_of_reduce_of_another_kind_are_told(given, message):
@@ -339,6 +349,8 @@ def test_files_of_reduce_that_fail_are_named():
     """The name decides whether the disk of a node is at fault, or that of the output."""
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"), actors.new_file("/dev/full") as out:
         actors.write_all_of([b"x"], out)
+    _, error = actors.guarded(lambda: (_ for _ in ()).throw(OSError(28, "No space left on device", "/a")))
+    assert str(error) == "/a: No space left on device\n  free some space, or name another volume"
     _, error = actors.guarded(lambda: os.mkdir("/dev/full"))
     assert isinstance(error, errors.FileError) and str(error) == "/dev/full: File exists"
     with open("/proc/self/mem", "rb") as unreadable, pytest.raises(OSError, match="'/proc/self/mem'"):

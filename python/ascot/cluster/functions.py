@@ -97,7 +97,10 @@ def as_bytes(value: Any, what: str) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise WrongResult(f"{what} is a text with letters that UTF-8 does not have: {shown(value)}") from error
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise WrongResult(f"{what} is bytes or a text, not {type(value).__name__}")
@@ -155,9 +158,14 @@ def memory_limit(share: int) -> Iterator[None]:
 
 def failure(name: str, where: str, error: BaseException, **fields: Any) -> errors.FunctionFailed:
     """The error for an exception of a function."""
-    own = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    own = error.__traceback__
+    while own is not None and own.tb_frame.f_code.co_filename == __file__:
+        own = own.tb_next
     told = "".join(traceback.format_exception(type(error), error, own)).rstrip()
-    message = str(error)
+    try:
+        message = str(error)
+    except Exception:
+        message = "its text cannot be had"
     what = f"raised {type(error).__name__}" + (f": {message}" if message else "")
     advice = "mend the function, and start the job again"
     if isinstance(error, WrongResult):
@@ -318,10 +326,15 @@ class PairMapper:
         self.reading = monotonic() - began
         for block, offset in blocks:
             batch = self._records.batch(block)
+            failed: BaseException | None = None
+            pairs: list[Pair] = []
             try:
                 pairs = list(pairs_of(self._functions.map(batch)))
             except (Exception, SystemExit) as error:
-                raise self._map_failure(span["path"], batch, offset, error) from error
+                failed = error
+            # After the handler, so that what a single record raises has no other exception as its context.
+            if failed is not None:
+                raise self._map_failure(span["path"], batch, offset, failed) from failed
             yield from pairs
 
     def _map_failure(self, path: str, batch: Any, offset: int, error: BaseException) -> errors.FunctionFailed:
