@@ -180,6 +180,15 @@ def test_outputs_and_job_directories_of_others_are_refused(cluster, disk):
     assert_same(cluster, disk, done, disk / "a", layout=RECORDS)
 
 
+def test_a_record_longer_than_what_is_read_is_said_with_the_setting(cluster, disk):
+    (disk / "text").write_bytes(b"b\n" + b"x" * 3 * MIB + b"\na\n")
+    with pytest.raises(errors.Resumable, match=r"text: the record at offset 2 is longer [^\n]*\n[^\n]*\(read_size="):
+        cluster_sort(disk, disk / "text", layout="lines")
+    ascot.cluster.remove(disk / "out.job", address="auto")
+    done = cluster_sort(disk, disk / "text", layout="lines", settings=ascot.cluster.Settings(read_size="4MiB"))
+    assert_same(cluster, disk, done, disk / "text", layout="lines")
+
+
 def test_too_little_memory_or_disk_is_said_with_what_is_needed(cluster, disk, monkeypatch):
     gen(disk / "a", 10)
     with pytest.raises(errors.MemoryLimit, match="need 360 MiB") as caught:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from errno import ENOSPC
 from functools import partial
 from glob import escape, glob
 from hashlib import sha256
@@ -32,7 +33,7 @@ from ascot.cluster.objects import Stores, is_url
 from ascot.cluster.sampling import Sampler, Written, doing
 from ascot.cluster.settings import USUAL, Settings, settings_of, size_of
 from ascot.cluster.transport import Transport, transport_of
-from ascot.errors import AscotError, Damaged, FileError, FileMissing, InvalidRequest
+from ascot.errors import AscotError, Damaged, FileError, FileMissing, InvalidRequest, MemoryLimit
 
 __all__ = [
     "SPILLS",
@@ -68,7 +69,20 @@ def guarded(work: Callable[[], Any]) -> tuple[Any, AscotError | None]:
         kind = FileMissing if isinstance(error, FileNotFoundError) else FileError
         is_named = error.filename is not None and error.filename2 is None
         told = f"{error.filename}: {error.strerror}" if is_named else str(error)
+        told += "\n  free some space, or name another volume" if error.errno == ENOSPC else ""
         return None, kind(told, filename=error.filename, errno=error.errno)
+
+
+def with_read_size(error: AscotError | None) -> AscotError | None:
+    """The error of a mapper. The longest record depends on what is read at a time, which has an own setting."""
+    if not isinstance(error, MemoryLimit) or "longer than memory allows" not in error.message:
+        return error
+    return MemoryLimit(
+        f"{error.message.splitlines()[0]}\n  let workers read more at a time, as the longest record has "
+        "(read_size='64MiB' at most), with memory for it (memory_per_node=), or check the record format (layout=)",
+        given=error.given,
+        needed=error.needed,
+    )
 
 
 def digest_of(sizes: Iterable[int]) -> str:
@@ -296,7 +310,8 @@ class Worker:
     def map(self, number: int, span: dict[str, Any], targets: list[int] | None) -> Any:
         """Maps a chunk and pushes its batches to the writers of these destinations, or of all."""
         with doing("grouping"):
-            return guarded(lambda: self._map(number, span, self._routes if targets is None else targets))
+            told, error = guarded(lambda: self._map(number, span, self._routes if targets is None else targets))
+        return told, with_read_size(error)
 
     def _map(self, number: int, span: dict[str, Any], targets: Iterable[int]) -> dict[str, Any]:
         began = monotonic()
