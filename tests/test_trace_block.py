@@ -256,8 +256,8 @@ for n in range(3000):
 
 
 def test_a_file_that_becomes_empty_keeps_its_requests(disk, volume):
-    # Looks are 0.05 s apart; the pauses allow for a disk that other tests keep busy. In the first one, looks see a file
-    # whose bytes have no place yet; they get one without a change of its length, its blocks or its time.
+    # Looks are 0.05 s apart; the pauses allow for a disk that other tests keep busy. In the first one, looks see a
+    # file whose bytes have no place yet; they get one without a change of its length, its blocks or its time.
     code = """
 f = os.open("file", os.O_RDWR | os.O_CREAT)
 os.write(f, os.urandom(1 << 20))
