@@ -16,6 +16,7 @@ import shlex
 import shutil
 import statistics
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,7 +168,7 @@ class Session:
     def _neutral(self, text: str) -> str:
         """Leaves out where the bench and its data lie."""
         places = ((self.work, "RUN"), (self.options.directory, "DATA"), (Path(self.options.ascot), "ascot"),
-                  (PYTHON, "python3"), (BENCH, "bench"))  # fmt: skip
+                  (PYTHON, "python3"), (BENCH, "bench"), (Path(sys.base_prefix), "PYTHON"))  # fmt: skip
         for place, name in places:
             text = text.replace(str(place), name)
         return text

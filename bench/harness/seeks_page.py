@@ -91,7 +91,7 @@ def _replay_rate(replay: dict[str, Any] | None, size: int) -> str:
 
 
 HEAD = (
-    "program", "passes", "moved", "attempted", "switches", "/ Ascot's", "/ Ascot's at the disk", "mean run",
+    "program", "passes", "moved", "attempts", "switches", "/ Ascot's", "/ Ascot's at the disk", "mean run",
     "replay on the array, MB/s", "on the array without cache, MB/s", "on this machine, MB/s",
     "pieces of its volume file", "sort, MB/s",
 )  # fmt: skip
