@@ -3,8 +3,7 @@
 //! A log has a call at its end, with the time of its start. So an event waits while a call that started earlier has
 //! not ended. Invariant: at most [`MAX_WAITING`] events wait; beyond it the earliest leaves.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::TraceError;
 use crate::event::Event;
@@ -20,40 +19,15 @@ pub struct Order<'a> {
     sink: Sink<'a>,
     /// Starts of calls that have not ended, with their threads.
     running: BTreeSet<(u64, u32)>,
-    /// Times and numbers of the events that wait.
-    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// The events that wait, by their times and numbers.
+    waiting: BTreeMap<(u64, u64), Event>,
     next: u64,
-}
-
-struct Waiting {
-    key: (u64, u64),
-    event: Event,
-}
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
-    }
-}
-
-impl Eq for Waiting {}
-
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key.cmp(&other.key)
-    }
 }
 
 impl<'a> Order<'a> {
     /// Passes events on to `sink`.
     pub fn new(sink: Sink<'a>) -> Order<'a> {
-        Order { sink, running: BTreeSet::new(), waiting: BinaryHeap::new(), next: 0 }
+        Order { sink, running: BTreeSet::new(), waiting: BTreeMap::new(), next: 0 }
     }
 
     /// A call of a thread starts and does not end at once.
@@ -71,18 +45,18 @@ impl<'a> Order<'a> {
         if self.waiting.is_empty() && self.running.is_empty() {
             return (self.sink)(&event);
         }
-        self.waiting.push(Reverse(Waiting { key: (event.time_ns, self.next), event }));
+        self.waiting.insert((event.time_ns, self.next), event);
         self.next += 1;
         let earliest = self.running.first().map_or(u64::MAX, |(time_ns, _)| *time_ns);
         self.pass(earliest)
     }
 
     fn pass(&mut self, until_ns: u64) -> Result<(), TraceError> {
-        while let Some(Reverse(first)) = self.waiting.peek()
-            && (first.key.0 <= until_ns || self.waiting.len() > MAX_WAITING)
+        while let Some((&(time_ns, _), event)) = self.waiting.first_key_value()
+            && (time_ns <= until_ns || self.waiting.len() > MAX_WAITING)
         {
-            (self.sink)(&first.event)?;
-            self.waiting.pop();
+            (self.sink)(event)?;
+            self.waiting.pop_first();
         }
         Ok(())
     }
