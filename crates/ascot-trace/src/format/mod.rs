@@ -18,5 +18,5 @@ mod turns;
 pub(crate) mod varint;
 mod writer;
 
-pub use reader::{Events, TraceReader, Turns};
+pub use reader::{Entries, TraceReader};
 pub use writer::TraceWriter;

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -123,12 +124,13 @@ impl TraceReader {
     }
 
     /// The buckets at the turns with a time of `from_ns` to `to_ns`, both included, in the order of the file.
-    pub fn turns_between(&self, from_ns: u64, to_ns: u64) -> Turns<'_> {
-        Turns { trace: self, from_ns, to_ns, next_section: 0, loaded: Vec::new().into_iter() }
+    pub fn turns_between(&self, from_ns: u64, to_ns: u64) -> Entries<'_, Turn> {
+        let sections = self.turn_sections.iter();
+        self.entries(sections, from_ns..=to_ns, |turn| turn.time_ns, Self::load_turns)
     }
 
     /// The buckets at all turns.
-    pub fn turns(&self) -> Turns<'_> {
+    pub fn turns(&self) -> Entries<'_, Turn> {
         self.turns_between(0, u64::MAX)
     }
 
@@ -148,91 +150,73 @@ impl TraceReader {
     }
 
     /// The events in order.
-    pub fn events(&self) -> Events<'_> {
+    pub fn events(&self) -> Entries<'_, Event> {
         self.events_between(0, u64::MAX)
     }
 
     /// The events with a time of `from_ns` to `to_ns`, both included; sections outside are not read.
-    pub fn events_between(&self, from_ns: u64, to_ns: u64) -> Events<'_> {
-        Events { trace: self, from_ns, to_ns, next_section: 0, loaded: Vec::new().into_iter() }
+    pub fn events_between(&self, from_ns: u64, to_ns: u64) -> Entries<'_, Event> {
+        let sections = self.sections.iter();
+        self.entries(sections, from_ns..=to_ns, |event| event.time_ns, Self::load_events)
     }
 
-    fn load(&self, section: &Section) -> Result<Vec<Event>, TraceError> {
-        let source = Source { path: &self.path, file: &self.file };
-        let raw = source.section(section)?;
+    fn load_events(&self, section: &Section) -> Result<Vec<Event>, TraceError> {
         let limits = Limits { files: self.files.len() as u32, processes: self.processes.len() as u32 };
-        columns::decode(&raw, section.entries as usize, section.first_ns, limits)
-            .map_err(|what| source.damaged(section.offset, what))
+        self.load(section, |raw| columns::decode(raw, section.entries as usize, section.first_ns, limits))
+    }
+
+    fn load_turns(&self, section: &Section) -> Result<Vec<Turn>, TraceError> {
+        self.load(section, |raw| {
+            turns::decode(raw, section.entries as usize, section.first_ns, &self.bowties)
+        })
+    }
+
+    fn load<T>(
+        &self,
+        section: &Section,
+        decode: impl FnOnce(&[u8]) -> Result<Vec<T>, &'static str>,
+    ) -> Result<Vec<T>, TraceError> {
+        let source = Source { path: &self.path, file: &self.file };
+        decode(&source.section(section)?).map_err(|what| source.damaged(section.offset, what))
+    }
+
+    fn entries<'a, T>(
+        &'a self,
+        sections: std::slice::Iter<'a, Section>,
+        times: RangeInclusive<u64>,
+        time_of: fn(&T) -> u64,
+        load: fn(&TraceReader, &Section) -> Result<Vec<T>, TraceError>,
+    ) -> Entries<'a, T> {
+        Entries { sections, times, time_of, trace: self, load, loaded: Vec::new().into_iter() }
     }
 }
 
-/// The events of a trace, one section in memory.
-pub struct Events<'a> {
+/// The entries of a trace whose times are in a range, one section in memory.
+pub struct Entries<'a, T> {
+    sections: std::slice::Iter<'a, Section>,
+    times: RangeInclusive<u64>,
+    time_of: fn(&T) -> u64,
     trace: &'a TraceReader,
-    from_ns: u64,
-    to_ns: u64,
-    next_section: usize,
-    loaded: std::vec::IntoIter<Event>,
+    load: fn(&TraceReader, &Section) -> Result<Vec<T>, TraceError>,
+    loaded: std::vec::IntoIter<T>,
 }
 
-impl Iterator for Events<'_> {
-    type Item = Result<Event, TraceError>;
+impl<T> Iterator for Entries<'_, T> {
+    type Item = Result<T, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let wanted = |event: &Event| (self.from_ns..=self.to_ns).contains(&event.time_ns);
-            if let Some(event) = self.loaded.find(wanted) {
-                return Some(Ok(event));
+            if let Some(entry) = self.loaded.find(|entry| self.times.contains(&(self.time_of)(entry))) {
+                return Some(Ok(entry));
             }
-            let section = self.trace.sections.get(self.next_section)?;
-            self.next_section += 1;
-            if section.last_ns < self.from_ns || section.first_ns > self.to_ns {
+            let section = self.sections.next()?;
+            if section.last_ns < *self.times.start() || section.first_ns > *self.times.end() {
                 continue;
             }
-            match self.trace.load(section) {
-                Ok(events) => self.loaded = events.into_iter(),
+            match (self.load)(self.trace, section) {
+                Ok(entries) => self.loaded = entries.into_iter(),
                 Err(error) => {
-                    self.next_section = usize::MAX;
-                    return Some(Err(error));
-                }
-            }
-        }
-    }
-}
-
-/// The turns of a trace, one section in memory.
-pub struct Turns<'a> {
-    trace: &'a TraceReader,
-    from_ns: u64,
-    to_ns: u64,
-    next_section: usize,
-    loaded: std::vec::IntoIter<Turn>,
-}
-
-impl Iterator for Turns<'_> {
-    type Item = Result<Turn, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let wanted = |turn: &Turn| (self.from_ns..=self.to_ns).contains(&turn.time_ns);
-            if let Some(turn) = self.loaded.find(wanted) {
-                return Some(Ok(turn));
-            }
-            let TraceReader { path, file, bowties, turn_sections, .. } = self.trace;
-            let section = turn_sections.get(self.next_section)?;
-            self.next_section += 1;
-            if section.last_ns < self.from_ns || section.first_ns > self.to_ns {
-                continue;
-            }
-            let source = Source { path, file };
-            let loaded = source.section(section).and_then(|raw| {
-                turns::decode(&raw, section.entries as usize, section.first_ns, bowties)
-                    .map_err(|what| source.damaged(section.offset, what))
-            });
-            match loaded {
-                Ok(turns) => self.loaded = turns.into_iter(),
-                Err(error) => {
-                    self.next_section = usize::MAX;
+                    self.sections = [].iter();
                     return Some(Err(error));
                 }
             }

@@ -47,6 +47,11 @@ pub enum Contents {
 }
 
 impl Contents {
+    const ALL: [Contents; 7] = {
+        use Contents::*;
+        [Events, Files, Processes, Recording, Bowties, Turns, Block]
+    };
+
     /// Whether a reader holds all of it in memory.
     pub fn is_table(self) -> bool {
         !matches!(self, Contents::Events | Contents::Turns)
@@ -91,18 +96,9 @@ impl Section {
 
     /// Reads an entry of [`ENTRY_BYTES`]; none if its contents are unknown.
     pub fn from_bytes(bytes: &[u8]) -> Option<Section> {
-        let contents = match u32_at(bytes, 0) {
-            1 => Contents::Events,
-            2 => Contents::Files,
-            3 => Contents::Processes,
-            4 => Contents::Recording,
-            5 => Contents::Bowties,
-            6 => Contents::Turns,
-            7 => Contents::Block,
-            _ => return None,
-        };
+        let number = u32_at(bytes, 0);
         Some(Section {
-            contents,
+            contents: Contents::ALL.into_iter().find(|contents| *contents as u32 == number)?,
             entries: u32_at(bytes, 4),
             stored: u32_at(bytes, 8),
             raw: u32_at(bytes, 12),
