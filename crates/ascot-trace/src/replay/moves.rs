@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::layout::{Layout, Places};
+use super::layout::Layout;
 use crate::blocks::blocks;
 use crate::error::TraceError;
-use crate::event::{Event, Kind};
+use crate::event::Kind;
 use crate::format::TraceReader;
 
 /// A request to the volume.
@@ -85,25 +85,19 @@ impl Scans {
     }
 }
 
-/// Rounds the requests of a trace, one after the other.
-struct Rounder<'a> {
-    places: Places<'a>,
-    scans: Scans,
-    rounding: Rounding,
-}
-
-impl Rounder<'_> {
-    /// Calls `each` with the requests to the volume: several if the file lies in pieces there, and none if all of its
-    /// blocks were moved already or it moves nothing.
-    fn next(
-        &mut self,
-        event: &Event,
-        each: &mut impl FnMut(Move) -> Result<(), TraceError>,
-    ) -> Result<(), TraceError> {
-        let Rounder { places, scans, rounding } = self;
-        places.apply(event);
+/// Calls `each` with every request to the volume: several for one of the trace if its file lies in pieces there, and
+/// none if all of its blocks were moved already.
+pub fn for_each_move(
+    trace: &TraceReader,
+    layout: &Layout,
+    mut each: impl FnMut(Move) -> Result<(), TraceError>,
+) -> Result<Rounding, TraceError> {
+    let (mut places, mut scans, mut rounding) = (layout.places(), Scans::default(), Rounding::default());
+    for event in trace.events() {
+        let event = event?;
+        places.apply(&event);
         if !event.moves() {
-            return Ok(());
+            continue;
         }
         rounding.requests += 1;
         rounding.bytes += event.size;
@@ -117,20 +111,7 @@ impl Rounder<'_> {
             let moved = if writes { &mut rounding.written_bytes } else { &mut rounding.read_bytes };
             *moved += bytes;
             each(Move { writes, offset, bytes, time_ns: event.time_ns })
-        })
+        })?;
     }
-}
-
-/// Calls `each` with every request to the volume.
-pub fn for_each_move(
-    trace: &TraceReader,
-    layout: &Layout,
-    mut each: impl FnMut(Move) -> Result<(), TraceError>,
-) -> Result<Rounding, TraceError> {
-    let mut rounder =
-        Rounder { places: layout.places(), scans: Scans::default(), rounding: Rounding::default() };
-    for event in trace.events() {
-        rounder.next(&event?, &mut each)?;
-    }
-    Ok(rounder.rounding)
+    Ok(rounding)
 }
