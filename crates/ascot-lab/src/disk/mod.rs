@@ -35,7 +35,6 @@ use ascot_model::volume::VolumeProfile;
 
 use bench::{Bench, LAYOUT_DEPTH, PassResult, Sizes};
 use prediction::DeviceShare;
-use report::Setting;
 use volume::Volume;
 
 pub use error::DiskError;
@@ -129,9 +128,18 @@ pub fn run(
     append_refused_allocations(&mut notices, &results, &outputs);
     let reports =
         passes.iter().zip(&results).map(|(pass, rounds)| PassReport::new(*pass, rounds, &bench)).collect();
-    let seconds = began.elapsed().as_secs_f64();
-    let setting = Setting { inputs: &inputs, outputs: &outputs, sizes, memory_bytes, rounds: request.rounds };
-    Ok(DiskReport::new(&setting, prediction, seconds, reports, notices))
+    Ok(DiskReport {
+        inputs: inputs.iter().map(VolumeFacts::of).collect(),
+        outputs: outputs.iter().map(VolumeFacts::of).collect(),
+        request_bytes: sizes.request_bytes,
+        memory_bytes,
+        input_bytes: sizes.input_bytes(),
+        rounds: request.rounds,
+        prediction,
+        seconds: began.elapsed().as_secs_f64(),
+        passes: reports,
+        notices,
+    })
 }
 
 /// The results of each pass in all rounds. Every other round runs backward, so that a slow drift favours no pass.

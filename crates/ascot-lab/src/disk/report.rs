@@ -4,7 +4,7 @@ use ascot_model::measurement::Figure;
 use ascot_model::members::{MemberRate, MemberRates};
 use serde::Serialize;
 
-use super::bench::{Bench, PassResult, Sizes};
+use super::bench::{Bench, PassResult};
 use super::lane::Moved;
 use super::phase::Pass;
 use super::prediction::Prediction;
@@ -45,7 +45,7 @@ pub struct VolumeFacts {
 }
 
 impl VolumeFacts {
-    fn of(volume: &Volume) -> VolumeFacts {
+    pub(super) fn of(volume: &Volume) -> VolumeFacts {
         VolumeFacts { directory: volume.name.clone(), direct: volume.is_direct }
     }
 }
@@ -105,38 +105,6 @@ fn rates(
         members.push(MemberRate { name: (*name).to_owned(), bytes_per_s: figure.value });
     }
     (MemberRates::of(members), spread)
-}
-
-/// What a report says about the volumes and the sizes.
-pub(super) struct Setting<'a> {
-    pub(super) inputs: &'a [Volume],
-    pub(super) outputs: &'a [Volume],
-    pub(super) sizes: Sizes,
-    pub(super) memory_bytes: u64,
-    pub(super) rounds: u32,
-}
-
-impl DiskReport {
-    pub(super) fn new(
-        setting: &Setting<'_>,
-        prediction: Prediction,
-        seconds: f64,
-        passes: Vec<PassReport>,
-        notices: Vec<String>,
-    ) -> DiskReport {
-        DiskReport {
-            inputs: setting.inputs.iter().map(VolumeFacts::of).collect(),
-            outputs: setting.outputs.iter().map(VolumeFacts::of).collect(),
-            request_bytes: setting.sizes.request_bytes,
-            memory_bytes: setting.memory_bytes,
-            input_bytes: setting.sizes.input_bytes(),
-            rounds: setting.rounds,
-            prediction,
-            seconds,
-            passes,
-            notices,
-        }
-    }
 }
 
 #[cfg(test)]

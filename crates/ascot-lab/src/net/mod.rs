@@ -122,9 +122,8 @@ pub fn run(
             let parameters = parameters(request, list.clone());
             seat::check(&parameters)?;
             let rank = seat::rank_of(listen, name.as_deref(), list)?;
-            let place =
-                Endpoint { rank, parameters, token: token.clone(), listener: bind(listen)?, local: false };
-            run_seat(&Arc::new(place.seat(request, cancel)), observer)
+            let seat = seat(request, cancel, rank, parameters, token.clone(), bind(listen)?);
+            run_seat(&Arc::new(seat), observer)
         }
         Peers::Local(count) => run_local(request, *count, cancel, observer),
     }
@@ -147,28 +146,24 @@ fn bind(address: &str) -> Result<TcpListener, NetError> {
     TcpListener::bind(addresses.as_slice()).map_err(failed)
 }
 
-/// What differs between the peers of a process.
-struct Endpoint {
+/// The place of a peer in the list.
+fn seat(
+    request: &NetRequest,
+    cancel: &Arc<AtomicBool>,
     rank: u32,
     parameters: Parameters,
     token: Token,
     listener: TcpListener,
-    local: bool,
-}
-
-impl Endpoint {
-    fn seat(self, request: &NetRequest, cancel: &Arc<AtomicBool>) -> Seat {
-        let Endpoint { rank, parameters, token, listener, local } = self;
-        Seat {
-            rank,
-            parameters,
-            token,
-            listener,
-            wait: Duration::from_secs_f64(request.wait_seconds.clamp(0.0, 1e6)),
-            memory_bytes: request.memory_bytes,
-            local,
-            halt: Halt::new(cancel),
-        }
+) -> Seat {
+    Seat {
+        rank,
+        parameters,
+        token,
+        listener,
+        wait: Duration::from_secs_f64(request.wait_seconds.clamp(0.0, 1e6)),
+        memory_bytes: request.memory_bytes,
+        local: matches!(request.peers, Peers::Local(_)),
+        halt: Halt::new(cancel),
     }
 }
 
@@ -220,14 +215,7 @@ fn run_local(
     let seats: Vec<Arc<Seat>> = (0..)
         .zip(listeners)
         .map(|(rank, listener)| {
-            let place = Endpoint {
-                rank,
-                parameters: parameters.clone(),
-                token: token.clone(),
-                listener,
-                local: true,
-            };
-            Arc::new(place.seat(request, cancel))
+            Arc::new(seat(request, cancel, rank, parameters.clone(), token.clone(), listener))
         })
         .collect();
     threads::scope(|scope| {
