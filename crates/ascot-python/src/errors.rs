@@ -3,7 +3,7 @@
 //! The classes are Python's (`ascot.errors`), because each has a built-in class as a second base. This file chooses
 //! the class and its fields; `ascot.errors.make` builds the exception, and says flags of the command as arguments.
 
-use std::io::{Error, ErrorKind};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -20,33 +20,46 @@ use ascot_trace::TraceError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rustix::io::Errno;
+use thiserror::Error;
 
-/// Why a call failed.
-#[derive(Debug)]
+/// Why a call failed. The messages need no interpreter.
+#[derive(Debug, Error)]
 pub enum Failure {
     /// A job on records failed.
-    Sort(SortError),
+    #[error(transparent)]
+    Sort(#[from] SortError),
     /// An indexed directory could not be written or read.
-    Index(IndexError),
+    #[error(transparent)]
+    Index(#[from] IndexError),
     /// A study of streams or merge sorts failed.
-    Lab(LabError),
+    #[error(transparent)]
+    Lab(#[from] LabError),
     /// A measurement of disks failed.
-    Disk(DiskError),
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// A measurement of a network failed.
-    Net(NetError),
+    #[error(transparent)]
+    Net(#[from] NetError),
     /// A trace could not be read.
-    Trace(TraceError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// The arguments are wrong: the fault and a remedy.
+    #[error("{0}")]
     Request(String),
     /// Batches could not become records, or records batches.
-    Columns(ColumnsError),
+    #[error(transparent)]
+    Columns(#[from] ColumnsError),
     /// A batch contradicts itself or its stream: the fault.
+    #[error("{0}")]
     Batch(String),
     /// A source of batches failed: the error.
+    #[error("{0}")]
     Source(String),
     /// An exception of the program, which is raised as it is.
-    Exception(PyErr),
+    #[error("an exception of the program")]
+    Exception(#[from] PyErr),
     /// A failure that is told more than once.
+    #[error("{}", .0.text())]
     First(FirstFailure),
 }
 
@@ -72,7 +85,7 @@ impl FirstFailure {
     pub fn note(&self, failure: Failure) -> Failure {
         let mut told = self.told.lock().unpoisoned();
         if matches!(*told, Told::Nothing) {
-            let text = failure.text();
+            let text = failure.to_string();
             *told = Told::Failure(Box::new(failure), text);
         }
         Failure::First(self.clone())
@@ -115,72 +128,6 @@ impl FirstFailure {
     }
 }
 
-impl Failure {
-    /// The message. It needs no interpreter.
-    pub fn text(&self) -> String {
-        match self {
-            Failure::Sort(error) => error.to_string(),
-            Failure::Index(error) => error.to_string(),
-            Failure::Lab(error) => error.to_string(),
-            Failure::Disk(error) => error.to_string(),
-            Failure::Net(error) => error.to_string(),
-            Failure::Trace(error) => error.to_string(),
-            Failure::Columns(error) => error.to_string(),
-            Failure::Request(text) | Failure::Batch(text) | Failure::Source(text) => text.clone(),
-            Failure::Exception(_) => "an exception of the program".into(),
-            Failure::First(first) => first.text(),
-        }
-    }
-}
-
-impl From<SortError> for Failure {
-    fn from(error: SortError) -> Failure {
-        Failure::Sort(error)
-    }
-}
-
-impl From<IndexError> for Failure {
-    fn from(error: IndexError) -> Failure {
-        Failure::Index(error)
-    }
-}
-
-impl From<ColumnsError> for Failure {
-    fn from(error: ColumnsError) -> Failure {
-        Failure::Columns(error)
-    }
-}
-
-impl From<PyErr> for Failure {
-    fn from(error: PyErr) -> Failure {
-        Failure::Exception(error)
-    }
-}
-
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Failure {
-        Failure::Lab(error)
-    }
-}
-
-impl From<DiskError> for Failure {
-    fn from(error: DiskError) -> Failure {
-        Failure::Disk(error)
-    }
-}
-
-impl From<NetError> for Failure {
-    fn from(error: NetError) -> Failure {
-        Failure::Net(error)
-    }
-}
-
-impl From<TraceError> for Failure {
-    fn from(error: TraceError) -> Failure {
-        Failure::Trace(error)
-    }
-}
-
 impl From<ThreadError> for Failure {
     fn from(error: ThreadError) -> Failure {
         Failure::Sort(error.into())
@@ -218,7 +165,7 @@ impl<'py> Exception<'py> {
     }
 
     /// The exception for a refused operation on a file.
-    fn of_file(self, path: &Path, source: &Error) -> PyResult<Self> {
+    fn of_file(self, path: &Path, source: &io::Error) -> PyResult<Self> {
         let made = self.with("filename", path)?;
         match source.raw_os_error().or_else(|| number_of(source.kind())) {
             Some(number) => made.with("errno", number),
@@ -305,7 +252,7 @@ fn of_sort(py: Python<'_>, error: SortError) -> PyResult<Exception<'_>> {
         SortError::View { path, kind: ErrorKind::InvalidInput, .. } => {
             class("SchemaMismatch").with("file", path)
         }
-        SortError::View { path, kind, .. } => class(class_of(*kind)).of_file(path, &Error::from(*kind)),
+        SortError::View { path, kind, .. } => class(class_of(*kind)).of_file(path, &io::Error::from(*kind)),
         SortError::Kept { dir, .. } => {
             let kept = class("Resumable").with("directory", dir)?;
             let SortError::Kept { error: inner, .. } = error else { return Ok(kept) };
@@ -351,7 +298,7 @@ fn of_pool<'py>(py: Python<'py>, error: &PoolError) -> PyResult<Exception<'py>> 
 
 fn of_io<'py>(py: Python<'py>, error: &IoError) -> PyResult<Exception<'py>> {
     let class = |class| Exception::new(py, class, error);
-    let file = |name, path: &Path, source: &Error| class(name).of_file(path, source);
+    let file = |name, path: &Path, source: &io::Error| class(name).of_file(path, source);
     match error {
         IoError::Os { path, source, .. } => file(class_of(source.kind()), path, source),
         IoError::NoDirectory { path, source, .. } => file("FileMissing", path, source),

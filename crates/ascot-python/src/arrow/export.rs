@@ -289,9 +289,9 @@ impl Iterator for Exported {
 fn told(failure: &Failure) -> String {
     match failure {
         Failure::Exception(error) => {
-            Python::try_attach(|_| error.to_string()).unwrap_or_else(|| failure.text())
+            Python::try_attach(|_| error.to_string()).unwrap_or_else(|| failure.to_string())
         }
-        _ => failure.text(),
+        _ => failure.to_string(),
     }
 }
 

@@ -107,7 +107,7 @@ impl FlowOutput {
     fn named(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Columns(_) | Failure::Batch(_) => {
-                Failure::Batch(format!("output {} ({}): {}", self.number, self.name, failure.text()))
+                Failure::Batch(format!("output {} ({}): {}", self.number, self.name, failure))
             }
             other => other,
         }
