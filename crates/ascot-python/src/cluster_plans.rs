@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 use crate::jobs::{Told, json};
-use crate::request::{Bytes, count_of, unknown};
+use crate::request::{Bytes, choice, count_of};
 
 /// The sort, and what all clusters that are planned have in common.
 #[derive(Debug, FromPyObject)]
@@ -36,12 +36,9 @@ impl ClusterOptions {
     }
 
     fn network(&self) -> Result<Network, Failure> {
-        match self.network.as_str() {
-            "measured" => Ok(Network::Measured),
-            "linear" => Ok(Network::Linear),
-            "infinite" => Ok(Network::Infinite),
-            other => Err(unknown("network", other, "measured, linear, infinite")),
-        }
+        let words =
+            [("measured", Network::Measured), ("linear", Network::Linear), ("infinite", Network::Infinite)];
+        choice("network", &self.network, &words)
     }
 
     fn plan(&self, nodes: u32) -> Result<Told, Failure> {

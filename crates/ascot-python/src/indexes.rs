@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
 
 use crate::errors::Failure;
-use crate::request::{Bytes, memory};
+use crate::request::{Bytes, choice, memory};
 use crate::running::{Opener, PAUSE, run_aside};
 
 /// Default memory of a writer, bytes.
@@ -223,14 +223,6 @@ impl WriterOptions {
         let mode = choice("mode", &self.mode, OpenMode::NAMED)?;
         Ok(Opening { mode, rollback: self.rollback, request })
     }
-}
-
-fn choice<C: Copy>(argument: &str, word: &str, choices: &[(&str, C)]) -> Result<C, Failure> {
-    let found = choices.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning);
-    found.ok_or_else(|| {
-        let known: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        Failure::Request(format!("{argument}='{word}' is not known\n  accepted: {}", known.join(", ")))
-    })
 }
 
 /// A writer of an indexed directory.

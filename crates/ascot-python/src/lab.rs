@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 use crate::jobs::json;
-use crate::request::{Bytes, count_of, memory, unknown, volumes_of_view};
+use crate::request::{Bytes, choice, count_of, memory, unknown, volumes_of_view};
 use crate::running::run;
 use crate::tables::{Columns, Table};
 
@@ -46,12 +46,8 @@ pub struct StudyOptions {
 
 impl StudyOptions {
     fn caches(&self) -> Result<&'static [Cache], Failure> {
-        match self.cache.as_deref() {
-            None => Ok(&CACHES),
-            Some("cold") => Ok(&[Cache::Cold]),
-            Some("warm") => Ok(&[Cache::Warm]),
-            Some(other) => Err(unknown("cache", other, "cold, warm")),
-        }
+        let words: [(_, &[Cache]); 2] = [("cold", &[Cache::Cold]), ("warm", &[Cache::Warm])];
+        self.cache.as_deref().map_or(Ok(&CACHES), |word| choice("cache", word, &words))
     }
 
     fn memory_bytes(&self) -> Result<u64, Failure> {
@@ -74,12 +70,9 @@ pub struct StreamsOptions {
 
 impl StreamsOptions {
     fn cells(&self, study: &StudyOptions) -> Result<Vec<Cell>, Failure> {
-        let directions: &[Direction] = match self.direction.as_deref() {
-            None => &DIRECTIONS,
-            Some("read") => &[Direction::Read],
-            Some("write") => &[Direction::Write],
-            Some(other) => return Err(unknown("direction", other, "read, write")),
-        };
+        let words: [(_, &[Direction]); 2] = [("read", &[Direction::Read]), ("write", &[Direction::Write])];
+        let named = |word| choice("direction", word, &words);
+        let directions = self.direction.as_deref().map_or(Ok(&DIRECTIONS[..]), named)?;
         let caches = study.caches()?;
         let rows = match &study.params {
             Some(path) => parameters::read(path)?,

@@ -281,11 +281,9 @@ impl JobOptions {
     }
 
     fn route(&self, layout: Layout) -> Result<Option<Route>, Failure> {
-        let by = match self.route.as_deref() {
-            None | Some("range") => return Ok(None),
-            Some("hash") => RouteBy::Hash,
-            Some("value") => RouteBy::Value,
-            Some(other) => return Err(unknown("by", other, "range, hash, value")),
+        let words = [("range", None), ("hash", Some(RouteBy::Hash)), ("value", Some(RouteBy::Value))];
+        let Some(by) = choice("by", self.route.as_deref().unwrap_or("range"), &words)? else {
+            return Ok(None);
         };
         if self.route_keys.is_empty() {
             return Ok(Some(Route { by, keys: None }));
@@ -295,28 +293,33 @@ impl JobOptions {
     }
 
     fn method(&self) -> Result<Method, Failure> {
-        match self.method.as_str() {
-            "auto" => Ok(Method::Auto),
-            "merge" => Ok(Method::Merge),
-            "distribute" => Ok(Method::Distribute),
-            other => Err(unknown("method", other, "auto, merge, distribute")),
-        }
+        let words = [("auto", Method::Auto), ("merge", Method::Merge), ("distribute", Method::Distribute)];
+        choice("method", &self.method, &words)
     }
 
     fn compression(&self) -> Result<Compression, Failure> {
-        match self.compress.as_str() {
-            "auto" => Ok(Compression::Auto),
-            "none" => Ok(Compression::None),
-            "lz4" => Ok(Compression::Lz4),
-            "zstd" => Ok(Compression::Zstd),
-            other => Err(unknown("compress", other, "auto, none, lz4, zstd")),
-        }
+        let words = [
+            ("auto", Compression::Auto),
+            ("none", Compression::None),
+            ("lz4", Compression::Lz4),
+            ("zstd", Compression::Zstd),
+        ];
+        choice("compress", &self.compress, &words)
     }
 }
 
 /// The error for a word that an argument does not know.
 pub fn unknown(argument: &str, word: &str, accepted: &str) -> Failure {
     Failure::Request(format!("{argument}='{word}' is not known\n  accepted: {accepted}"))
+}
+
+/// What a word means to an argument.
+pub fn choice<C: Copy>(argument: &str, word: &str, choices: &[(&str, C)]) -> Result<C, Failure> {
+    let found = choices.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        unknown(argument, word, &known.join(", "))
+    })
 }
 
 /// A number that has a minimum.
@@ -331,12 +334,7 @@ pub fn at_least(argument: &str, number: Option<usize>, min: usize) -> Result<Opt
 
 /// The rule of a split.
 pub fn split_by(word: &str) -> Result<SplitBy, Failure> {
-    match word {
-        "range" => Ok(SplitBy::Range),
-        "hash" => Ok(SplitBy::Hash),
-        "size" => Ok(SplitBy::Size),
-        other => Err(unknown("by", other, "range, hash, size")),
-    }
+    choice("by", word, &[("range", SplitBy::Range), ("hash", SplitBy::Hash), ("size", SplitBy::Size)])
 }
 
 /// The default of `volume=`.
