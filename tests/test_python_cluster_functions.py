@@ -247,6 +247,27 @@ def test_an_exception_of_map_names_the_record(cluster, disk):
     assert_nothing_left(cluster, disk, ["numbers"])
 
 
+@pytest.mark.parametrize("name", ["map", "combine", "partition"])
+def test_an_interrupt_that_a_function_raises_is_its_own(disk, name):
+    """Ray would call it a task that somebody cancelled."""
+    (disk / "text").write_text("a\nb\n")
+
+    def interrupt(*given):
+        if name != "map" or b"b" in given[0].column(0).to_pylist():
+            raise KeyboardInterrupt("mine")
+        return ()
+
+    made = functions.Functions(split, count, None, None)._replace(**{name: interrupt})
+    options = jobs.Request([str(disk / "text")], None, None, False, {}).options
+    shape = {"batch_bytes": MIB, "sort_bytes": MIB, "partitions": 2, "chunk_bytes": MIB}
+    mapper = functions.PairMapper(options, made, bytes(16), shape)
+    span = manifest.spans_of([(str(disk / "text"), 4)], MIB, 1)[0].to_native()
+    where = "text, record at byte 2: map" if name == "map" else f"key b'a': {name}"
+    with pytest.raises(errors.FunctionFailed, match=f"{where} raised KeyboardInterrupt: mine") as caught:
+        list(mapper.run(0, span, [(0, [0, 1])], ()))
+    assert "in interrupt" in caught.value.traceback
+
+
 @pytest.mark.parametrize("name", ["reduce", "combine", pytest.param("partition", marks=pytest.mark.long)])
 def test_an_exception_of_another_function_names_the_key(cluster, disk, name):
     words_of(disk, 1000)
@@ -332,11 +353,12 @@ class Unspeakable(Exception):
         ([5], "gave a wrong result: an output of reduce is bytes or a text, not int"),
         (AssertionError(), r"raised AssertionError\n  mend the function"),
         (Unspeakable(), "raised Unspeakable: its text cannot be had"),
+        (KeyboardInterrupt("stop"), "raised KeyboardInterrupt: stop"),
     ],
 )
 def test_results_of_reduce_of_another_kind_are_told(given, message):
     def give(key, values):
-        if isinstance(given, Exception):
+        if isinstance(given, BaseException):
             raise given
         return given
 

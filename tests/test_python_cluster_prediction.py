@@ -105,6 +105,15 @@ def test_a_trial_that_fails_decides_nothing(tmp_path):
     assert os.listdir(tmp_path / "temp") == []
 
 
+def test_ctrl_c_ends_a_trial(tmp_path):
+    def interrupt(batch):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predicted(tmp_path, 128, Functions(interrupt, join, None, None))
+    assert os.listdir(tmp_path / "temp") == []
+
+
 @pytest.mark.cluster
 def test_a_job_is_run_as_predicted(cluster, disk):
     ascot.gen(100_000, to=disk / "a")

@@ -219,6 +219,9 @@ class Output:
 class PairMapper:
     """Maps one chunk after another with the functions of a program."""
 
+    # What a function raises is its fault, whatever it is: nobody presses Ctrl-C in a process of Ray.
+    faults: tuple[type[BaseException], ...] = (BaseException,)
+
     def __init__(
         self,
         options: dict[str, Any],
@@ -309,7 +312,7 @@ class PairMapper:
             return crc32(key) % self._partitions
         try:
             return self._checked(own(key, self._partitions))
-        except (Exception, SystemExit) as error:
+        except self.faults as error:
             raise failure("partition", f"key {key[:60]!r}", error, key=key) from error
 
     def _checked(self, found: Any) -> int:
@@ -330,7 +333,7 @@ class PairMapper:
             pairs: list[Pair] = []
             try:
                 pairs = list(pairs_of(self._functions.map(batch)))
-            except (Exception, SystemExit) as error:
+            except self.faults as error:
                 failed = error
             # After the handler, so that what a single record raises has no other exception as its context.
             if failed is not None:
@@ -343,7 +346,7 @@ class PairMapper:
             try:
                 for _ in pairs_of(self._functions.map(batch.slice(row, 1))):
                     pass
-            except (Exception, SystemExit) as found:
+            except self.faults as found:
                 at = offset + self._records.offset(batch, row)
                 return failure("map", f"{path}, record at byte {at}", found, file=path, offset=at)
         where = f"{path}, {batch.num_rows} records from byte {offset} on"
@@ -368,7 +371,7 @@ class PairMapper:
         for key, values in waiting.items():
             try:
                 found = list(values_of(combine(key, iter(values)), "combine")) if combine else values
-            except (Exception, SystemExit) as error:
+            except self.faults as error:
                 raise failure("combine", f"key {key[:60]!r}", error, key=key) from error
             for value in found:
                 yield key, value
@@ -423,7 +426,9 @@ def reduced(functions: Functions, source: BinaryIO, prefix: int = 0) -> Iterator
     for key, values in groups:
         try:
             yield from values_of(functions.reduce(key, values), "reduce")
-        except (Exception, SystemExit) as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:
             if groups.failed is not None:
                 raise groups.failed from None
             raise failure("reduce", f"key {key[:60]!r}", error, key=key) from error

@@ -170,6 +170,12 @@ def predicted(
     return predict(trial, volume, total, nodes, shape, has_functions=functions is not None, **way)
 
 
+class TrialSpiller(PairSpiller):
+    """Maps in the process of the program, where KeyboardInterrupt is Ctrl-C, and ends the job."""
+
+    faults = (Exception, SystemExit)
+
+
 def _tried(
     job: dict[str, Any], spans: Sequence[Span], functions: Functions | None, parent: str, objects: ObjectFiles
 ) -> Trial:
@@ -180,7 +186,7 @@ def _tried(
     if functions is not None:
         # A partition does not matter for the sizes of pairs.
         one = {**job["shape"], "chunk_bytes": 4 * longest, "partitions": 1}
-        spiller = PairSpiller(options, functions._replace(partition=None), bytes(16), one)
+        spiller = TrialSpiller(options, functions._replace(partition=None), bytes(16), one)
     bounds = _native.uniform_bounds(options, 1)
     read = records = size = 0
     chunks = []
