@@ -1,6 +1,7 @@
 """Measurements, records and checks on the nodes of a cluster: real nodes of Ray on this machine."""
 
 import os
+import re
 import signal
 from itertools import pairwise
 
@@ -23,6 +24,29 @@ def test_all_nodes_meet_in_pairs_once(count):
     for pairs in rounds:
         busy = [node for pair in pairs for node in pair]
         assert len(busy) == len(set(busy)) == count - count % 2
+
+
+@pytest.mark.parametrize(
+    ("measure", "name", "value", "accepted"),
+    [
+        *(("diskbench", name, "10%", "bytes, as a number or a text") for name in ("size", "request", "memory")),
+        *(("netbench", name, "10%", "bytes, as a number or a text") for name in ("size", "block", "memory")),
+        ("diskbench", "size", "1XB", "bytes, as a number or a text such as '512MiB'"),
+        ("diskbench", "size", "1MiB", "at least 8 requests, 33.6 MB"),
+        ("diskbench", "request", 5000, "a multiple of 4 KiB, at most 64 MiB"),
+        ("diskbench", "request", "1GiB", "a multiple of 4 KiB, at most 64 MiB"),
+        ("diskbench", "rounds", 1001, "a number from 1 to 1000"),
+        ("diskbench", "seconds", 0.05, "a number from 0.1 to 1000000"),
+        ("netbench", "size", "1KiB", "64 KiB or more"),
+        ("netbench", "block", "1KiB", "4 KiB to 16 MiB"),
+        ("netbench", "connections", 5, r"numbers from 1 to 4, such as \[1, 2, 4\]"),
+        ("netbench", "connections", [], r"numbers from 1 to 4, such as \[1, 2, 4\]"),
+    ],
+)
+def test_what_every_node_would_refuse_is_refused_before_a_connection(measure, name, value, accepted):
+    with pytest.raises(errors.InvalidRequest, match=f"^{name}={re.escape(repr(value))}: give {accepted}"):
+        # Nothing listens there.
+        getattr(ascot.cluster, measure)(address="127.0.0.1:1", **{name: value})
 
 
 def test_disks_of_all_nodes_are_measured(cluster):

@@ -28,6 +28,17 @@ from ascot.tables import Cell, Table, table_of
 
 __all__ = ["diskbench", "netbench", "rounds_of_pairs"]
 
+KIB, MIB = 1 << 10, 1 << 20
+# The limits of the lab, in which nodes would refuse a number after they were connected.
+PAGE_BYTES = 4 * KIB
+REQUEST_BYTES_MAX, REQUEST_BYTES = 64 * MIB, 4 * MIB
+REQUESTS_MIN = 8
+ROUNDS_MAX = 1000
+SECONDS = (0.1, 1e6)
+NET_BYTES_MIN = 64 * KIB
+BLOCK_BYTES = (4 * KIB, 16 * MIB)
+CONNECTIONS_MAX = 4
+
 
 def diskbench(
     *,
@@ -50,6 +61,7 @@ def diskbench(
     """
     named = [os.path.abspath(path) for path in arguments.paths("temp", temp)]
     options = disk_options([], [], size, request, memory, rounds, seconds)
+    _check_disk_options(options)
     with reporter(progress) as report, helpers(arguments.text("address", address), 1) as made:
         places = made.each(lambda _, actor: actor.directories.remote(named), None, "directories")
         given = {
@@ -62,6 +74,51 @@ def diskbench(
     notices = [f"{what}: {text}" for what, (text, _) in summary.items()]
     facts = {"nodes": reports, "summary": {what: found for what, (_, found) in summary.items()}}
     return table_of(rows, f"disks of {len(reports)} nodes", data=facts, notices=notices)
+
+
+def _check_disk_options(options: dict[str, Any]) -> None:
+    """Refuses before a connection what every node would refuse."""
+    request = _bytes_of(options, "request", REQUEST_BYTES)
+    if request % PAGE_BYTES or request > REQUEST_BYTES_MAX:
+        arguments.wrong_value("request", options["request"], "a multiple of 4 KiB, at most 64 MiB")
+    least = REQUESTS_MIN * request
+    if _bytes_of(options, "size", least) < least:
+        accepted = f"at least {REQUESTS_MIN} requests, {_native.bytes_text(least)}"
+        arguments.wrong_value("size", options["size"], accepted)
+    _bytes_of(options, "memory", 0)
+    if options["rounds"] > ROUNDS_MAX:
+        arguments.wrong_value("rounds", options["rounds"], f"a number from 1 to {ROUNDS_MAX}")
+    least_seconds, most_seconds = SECONDS
+    if options["seconds"] is not None and not least_seconds <= options["seconds"] <= most_seconds:
+        accepted = f"a number from {least_seconds} to {most_seconds:.0f}"
+        arguments.wrong_value("seconds", options["seconds"], accepted)
+
+
+def _check_net_options(options: dict[str, Any]) -> None:
+    """Refuses before a connection what every node would refuse."""
+    if _bytes_of(options, "size", NET_BYTES_MIN) < NET_BYTES_MIN:
+        arguments.wrong_value("size", options["size"], "64 KiB or more")
+    least, most = BLOCK_BYTES
+    if not least <= _bytes_of(options, "block", least) <= most:
+        arguments.wrong_value("block", options["block"], "4 KiB to 16 MiB")
+    _bytes_of(options, "memory", 0)
+    connections = options["connections"]
+    if not connections or max(connections) > CONNECTIONS_MAX:
+        shown = connections[0] if len(connections) == 1 else connections
+        arguments.wrong_value("connections", shown, f"numbers from 1 to {CONNECTIONS_MAX}, such as [1, 2, 4]")
+
+
+def _bytes_of(options: dict[str, Any], name: str, usual: int) -> int:
+    """The bytes of an option, or the usual ones if it is not given. A share is refused: nodes differ."""
+    given = options[name]
+    if given is None:
+        return usual
+    try:
+        if not str(given).rstrip().endswith("%"):
+            return _native.memory_bytes(given)
+    except errors.InvalidRequest:
+        pass
+    arguments.wrong_value(name, given, "bytes, as a number or a text such as '512MiB'")
 
 
 def _disk(options: dict[str, Any]) -> str:
@@ -101,6 +158,7 @@ def netbench(
     the node.
     """
     options = net_options(2, size, block, connections, False, memory)
+    _check_net_options(options)
     with reporter(progress) as report, helpers(arguments.text("address", address), 1) as made:
         nodes = made.nodes
         if len(nodes) < 2:
