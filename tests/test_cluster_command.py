@@ -67,6 +67,11 @@ def test_flags_that_a_cluster_does_not_serve_are_named(flag, disk):
             ["in", "-o", "out", "--cluster", "local"],
             "--cluster local: give 'local:4' for 4 nodes on this machine",
         ),
+        (
+            # Nothing listens there.
+            ["in", "-o", "out", "--cluster", "127.0.0.1:1", "--parts", "40000"],
+            "--parts 40000: a job has 32,768 partitions at most",
+        ),
         (["none", "-o", "out", "--cluster", "local:4"], "none: no such file\n  nothing was started"),
         (["in", "-o", "full", "--cluster", "local:4"], "full is not an empty directory"),
         (["in", "-o", "no/out", "--cluster", "local:4"], "no/out: there is no directory"),

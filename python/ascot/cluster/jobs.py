@@ -18,7 +18,7 @@ from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.functions import Functions
 from ascot.cluster.manifest import JobDirectory, Progress, spans_of
-from ascot.cluster.memory import shape_of
+from ascot.cluster.memory import check_partitions, shape_of
 from ascot.cluster.nodes import START_SECONDS, Node, connected, discover, load_ray
 from ascot.cluster.objects import Stores, absolute, is_url
 from ascot.cluster.parts import remove_parts
@@ -208,6 +208,7 @@ def start(
     directory = directory_of(output) if job is None else os.path.abspath(arguments.path("job", job))
     most_workers = arguments.maybe(arguments.count, "workers_per_node", cluster.workers_per_node, least=1)
     partitions = arguments.maybe(arguments.count, "partitions", cluster.partitions, least=1)
+    check_partitions(partitions)
     cap = arguments.maybe(_bytes, "memory_per_node", cluster.memory_per_node)
     address = arguments.text("address", cluster.address)
     transport = arguments.word("transport", cluster.transport, TRANSPORTS)

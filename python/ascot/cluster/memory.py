@@ -19,7 +19,7 @@ from ascot._native import bytes_text
 from ascot.cluster.settings import USUAL, Settings, changed, size_of
 from ascot.errors import InvalidRequest, MemoryLimit
 
-__all__ = ["Shape", "shape_of"]
+__all__ = ["Shape", "check_partitions", "shape_of"]
 
 MIB = 1 << 20
 # A Python process with Ray and this package, and the usual batches that it receives.
@@ -73,6 +73,14 @@ class Shape:
         return asdict(self)
 
 
+def check_partitions(partitions: int | None) -> None:
+    """Raises InvalidRequest for more partitions than a job has."""
+    if partitions is not None and partitions > PARTITIONS_MAX:
+        raise InvalidRequest(
+            f"partitions={partitions}: a job has {PARTITIONS_MAX:,} partitions at most\n  ask for fewer"
+        )
+
+
 def shape_of(
     total: int,
     nodes: int,
@@ -94,10 +102,7 @@ def shape_of(
     >>> shape.workers, shape.partitions >= 16
     (4, True)
     """
-    if partitions is not None and partitions > PARTITIONS_MAX:
-        raise InvalidRequest(
-            f"partitions={partitions}: a job has {PARTITIONS_MAX:,} partitions at most\n  ask for fewer"
-        )
+    check_partitions(partitions)
     writer = PROCESS_BYTES + _more_of_a_writer(settings)
     free = memory - store - writer
     own = PROCESS_BYTES + OBJECTS_BYTES * objects
