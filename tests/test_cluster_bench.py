@@ -9,11 +9,27 @@ import ascot
 import ascot.cluster
 import pytest
 from ascot import errors
-from ascot.cluster import records
+from ascot.cluster import helpers, records
 from ascot.cluster.bench import rounds_of_pairs
 from ray_machines import NODES, RECORDS, processes_of
 
 pytestmark = pytest.mark.cluster
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("file", "file: it is not a directory"),
+        ("file/x", "file/x: Not a directory"),
+        ("/proc/x", "/proc/x: No such file or directory"),
+    ],
+)
+def test_a_directory_that_a_node_cannot_use_is_told_with_a_remedy(disk, name, told):
+    (disk / "file").touch()
+    found, error = helpers.Helper().directories([str(disk / name)])
+    assert found is None and isinstance(error, errors.FileError)
+    assert str(error).endswith(f"{told}\n  name a directory of each node in which files may be made (temp=)")
+    assert error.filename == str(disk / name)
 
 
 @pytest.mark.parametrize("count", range(2, 12))

@@ -29,6 +29,15 @@ WAIT_SECONDS = 0.5
 STOP_SECONDS = 20.0
 
 
+def _with_temp(error: errors.AscotError | None) -> errors.AscotError | None:
+    """The error of a directory for temporary files, with what to do."""
+    if error is None:
+        return None
+    told = error.message.splitlines()[0].replace(": File exists", ": it is not a directory")
+    advice = "name a directory of each node in which files may be made (temp=)"
+    return type(error)(f"{told}\n  {advice}", **{name: getattr(error, name) for name in type(error)._fields})
+
+
 class Helper:
     """A process on a node. A fault of a call is a result: a pair of None and the exception."""
 
@@ -45,7 +54,8 @@ class Helper:
                 os.makedirs(directory, exist_ok=True)
             return [os.path.abspath(directory) for directory in temp or [usual]]
 
-        return guarded(made)
+        told, error = guarded(made)
+        return told, _with_temp(error)
 
     def run(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """The result of a function of the package."""
