@@ -94,6 +94,10 @@ class Machines:
         """The files in the directories for temporary files of all nodes."""
         return [path for path in self.directory.rglob("*") if path.is_file()]
 
+    def temporary_directories(self):
+        """The directories of jobs in those for temporary files of all nodes."""
+        return list(self.directory.glob("*/temp/ascot-cluster-*"))
+
 
 @contextlib.contextmanager
 def started(directory):

@@ -180,12 +180,20 @@ def test_outputs_and_job_directories_of_others_are_refused(cluster, disk):
     assert_same(cluster, disk, done, disk / "a", layout=RECORDS)
 
 
-def test_a_record_longer_than_what_is_read_is_said_with_the_setting(cluster, disk):
-    (disk / "text").write_bytes(b"b\n" + b"x" * 3 * MIB + b"\na\n")
-    with pytest.raises(errors.Resumable, match=r"text: the record at offset 2 is longer [^\n]*\n[^\n]*\(read_size="):
-        cluster_sort(disk, disk / "text", layout="lines")
-    ascot.cluster.remove(disk / "out.job", address="auto")
-    done = cluster_sort(disk, disk / "text", layout="lines", settings=ascot.cluster.Settings(read_size="4MiB"))
+@pytest.mark.parametrize(
+    ("shuffle", "mebibytes", "remedy"),
+    [("push", 3, r"\(read_size="), ("pull", 12, r"more memory \(memory_per_node=.* shuffle='push' and ")],
+)
+def test_a_record_longer_than_what_a_worker_takes_is_said_with_the_remedy(cluster, disk, shuffle, mebibytes, remedy):
+    (disk / "text").write_bytes(b"b\n" + b"x" * mebibytes * MIB + b"\na\n")
+    told = rf"text: the record at offset 2 is longer [^\n]*\n[^\n]*{remedy}"
+    with pytest.raises(errors.MemoryLimit, match=told) as caught:
+        cluster_sort(disk, disk / "text", layout="lines", shuffle=shuffle)
+    assert " memory=" not in str(caught.value) and "resume" not in str(caught.value)
+    # The record would be too long each time.
+    assert os.listdir(disk) == ["text"] and cluster.left_over() == [] and cluster.temporary_directories() == []
+    settings = ascot.cluster.Settings(read_size="16MiB")
+    done = cluster_sort(disk, disk / "text", layout="lines", settings=settings, memory_per_node="600MiB")
     assert_same(cluster, disk, done, disk / "text", layout="lines")
 
 

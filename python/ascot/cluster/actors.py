@@ -23,7 +23,7 @@ from hashlib import sha256
 from socket import gethostname
 from threading import Lock, Thread
 from time import monotonic, sleep
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 
 from ascot import _native
 from ascot.cluster.chunks import ChunkSet
@@ -41,10 +41,12 @@ __all__ = [
     "Worker",
     "Writer",
     "digest_of",
+    "is_too_long",
     "part_bytes",
     "remove_chunk",
     "remove_files",
     "unfinished_name",
+    "with_remedy",
 ]
 
 # The directory for spills of sorts, beside destinations.
@@ -73,16 +75,27 @@ def guarded(work: Callable[[], Any]) -> tuple[Any, AscotError | None]:
         return None, kind(told, filename=error.filename, errno=error.errno)
 
 
-def with_read_size(error: AscotError | None) -> AscotError | None:
-    """The error of a mapper. The longest record depends on what is read at a time, which has an own setting."""
-    if not isinstance(error, MemoryLimit) or "longer than memory allows" not in error.message:
+def is_too_long(error: BaseException) -> TypeGuard[MemoryLimit]:
+    """Whether a record is longer than a worker may have: it is so each time, whatever nodes do."""
+    return isinstance(error, MemoryLimit) and "longer than memory allows" in error.message
+
+
+def with_remedy(error: AscotError | None, shuffle: str) -> AscotError | None:
+    """The error of a mapper. With push, the longest record depends on what is read at a time, which has an own
+    setting; with pull, on the memory of a worker."""
+    if error is None or not is_too_long(error):
         return error
-    return MemoryLimit(
-        f"{error.message.splitlines()[0]}\n  let workers read more at a time, as the longest record has "
-        "(read_size='64MiB' at most), with memory for it (memory_per_node=), or check the record format (layout=)",
-        given=error.given,
-        needed=error.needed,
+    advice = (
+        "let workers read more at a time, as the longest record has (read_size='64MiB' at most), with memory for it "
+        "(memory_per_node=)"
     )
+    if shuffle == "pull":
+        advice = (
+            "give more memory (memory_per_node=) or fewer workers (workers_per_node=), or sort with shuffle='push' "
+            "and let workers read more at a time (read_size='64MiB' at most)"
+        )
+    told = f"{error.message.splitlines()[0]}\n  {advice}, or check the record format (layout=)"
+    return MemoryLimit(told, given=error.given, needed=error.needed)
 
 
 def digest_of(sizes: Iterable[int]) -> str:
@@ -311,7 +324,7 @@ class Worker:
         """Maps a chunk and pushes its batches to the writers of these destinations, or of all."""
         with doing("grouping"):
             told, error = guarded(lambda: self._map(number, span, self._routes if targets is None else targets))
-        return told, with_read_size(error)
+        return told, with_remedy(error, "push")
 
     def _map(self, number: int, span: dict[str, Any], targets: Iterable[int]) -> dict[str, Any]:
         began = monotonic()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ascot import _native, arguments, errors
 from ascot.cluster import registry
+from ascot.cluster.actors import is_too_long
 from ascot.cluster.checks import check, check_memory, check_unchanged, named, record_bytes, usual_memory
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
@@ -467,6 +468,8 @@ class Attempt(NamedTuple):
         """Whether the job is of no use after an error."""
         if isinstance(error, KeyboardInterrupt):
             return not self.is_kept
+        if is_too_long(error):
+            return True
         is_new = not (self.done.destinations or self.done.spills or self.done.parts)
         return isinstance(error, errors.FunctionFailed) or (isinstance(error, errors.AscotError) and is_new)
 
@@ -508,7 +511,7 @@ def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | Non
     driver = kind(attempt.ray, fleet, attempt.opened, described, done, report, watch)
     try:
         return driver.run(monotonic() - attempt.began)
-    except (errors.FunctionFailed, KeyboardInterrupt) as error:
+    except (errors.AscotError, KeyboardInterrupt) as error:
         if attempt.is_over(error):
             driver.discard()
         raise

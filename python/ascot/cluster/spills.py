@@ -44,6 +44,7 @@ from ascot.cluster.actors import (
     remove_chunk,
     remove_files,
     unfinished_name,
+    with_remedy,
     write_all_of,
 )
 from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
@@ -283,9 +284,9 @@ class SpillWorker(Worker):
             work = {"seconds": monotonic() - began, "fetched_bytes": self._objects.fetched}
             return {**sums, **work, "check": check, "directory": directory}
 
-        result = guarded(spilled)
+        result, error = guarded(spilled)
         self._peaks.look()
-        return result
+        return result, with_remedy(error, "pull")
 
     @cached_property
     def _fetcher(self) -> _native.Fetcher | None:
