@@ -31,7 +31,7 @@ from ascot.cluster.transport import TRANSPORTS
 from ascot.cluster.watching import Watch
 from ascot.cluster.whole import parts_in
 from ascot.jobs import Request
-from ascot.layouts import Fixed, KeyLike, LayoutLike
+from ascot.layouts import Fixed, KeyLike, LayoutLike, Lines
 from ascot.progress import ProgressLike, checked, reporter
 from ascot.sources import PathLike, Source
 
@@ -329,6 +329,11 @@ def map_reduce(
         raise errors.InvalidRequest(
             f"layout={request.layout!r}: functions get lines or records of one length\n  give ascot.Lines() or "
             "ascot.Fixed(LENGTH)"
+        )
+    if isinstance(request.layout, Lines) and request.layout.header:
+        raise errors.InvalidRequest(
+            "layout=Lines(header=True): functions get lines without a header\n  remove the header first, or let map "
+            "leave it out"
         )
     functions = Functions(map, reduce, combine, partition)
     own = _settings(settings)
