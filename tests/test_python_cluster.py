@@ -176,6 +176,11 @@ def test_outputs_and_job_directories_of_others_are_refused(cluster, disk):
         cluster_sort(disk, disk / "a", job=disk / "a" / "job")
     with pytest.raises(FileNotFoundError, match="no directory of a cluster job"):
         ascot.cluster.resume(disk / "job")
+    shutil.copytree(disk / "job", disk / "out.job")
+    (disk / "out.job" / "job.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match=r"out: this is the output of a job[^\n]*\n  name /.*/out\.job$"):
+        ascot.cluster.resume(disk / "out")
+    shutil.rmtree(disk / "out.job")
     done = cluster_sort(disk, disk / "a")
     assert_same(cluster, disk, done, disk / "a", layout=RECORDS)
 

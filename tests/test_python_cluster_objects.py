@@ -214,6 +214,17 @@ def test_wrong_names_are_refused_before_a_cluster_starts(store, disk, inputs, ou
     assert store.names() == before and not list((disk / "state").rglob("*.job"))
 
 
+@pytest.mark.parametrize("call", [ascot.cluster.resume, ascot.cluster.remove])
+def test_a_job_that_is_not_kept_is_named_as_it_was_given(store, call):
+    directory = r"/.*/jobs/out-[0-9a-f]{16}\.job"
+    told = rf"^{OUT}/: no job with this output is kept: it has no directory {directory}\n  if the"
+    with pytest.raises(errors.FileMissing, match=told):
+        call(f"{OUT}/")
+    with pytest.raises(errors.FileMissing, match=r"^the URL with a password: no job") as caught:
+        call(f"s3://{KEY}:{SECRET}@bucket/out")
+    assert SECRET not in str(caught.value)
+
+
 def test_other_formats_and_views_in_a_store_are_refused(store):
     store.put("text", b"a\nb\n")
     packed = store.put("packed", b"\x1f\x8b\x08" + bytes(range(200)))

@@ -21,7 +21,7 @@ from ascot.cluster.functions import Functions
 from ascot.cluster.manifest import JobDirectory, Progress, spans_of
 from ascot.cluster.memory import check_partitions, shape_of
 from ascot.cluster.nodes import START_SECONDS, Node, connected, discover, load_ray
-from ascot.cluster.objects import Stores, absolute, is_url
+from ascot.cluster.objects import PASSWORD, Stores, absolute, is_url
 from ascot.cluster.parts import remove_parts
 from ascot.cluster.prediction import predicted
 from ascot.cluster.pull import PullDriver
@@ -369,7 +369,7 @@ def resume(
     found, report = arguments.path("job", job), checked(progress)
     way = arguments.maybe(arguments.word, "transport", transport, TRANSPORTS)
     stores = stores_of(storage_options)
-    opened, described, done = JobDirectory.open(_directory(found))
+    opened, described, done = _opened(found)
     described["transport"] = way or described.get("transport", TRANSPORTS[0])
     try:
         check_unchanged(described["inputs"], stores)
@@ -390,14 +390,26 @@ def resume(
         opened.close()
 
 
-def _directory(job: str) -> str:
-    """The directory of a job that is named by it, or by the URL of its output."""
-    return directory_of(absolute(job)) if is_url(job) else os.path.abspath(job)
+def _opened(job: str) -> tuple[JobDirectory, dict[str, Any], Progress]:
+    """Opens a job that is named by its directory, or by the URL of its output."""
+    directory = directory_of(absolute(job)) if is_url(job) else os.path.abspath(job)
+    try:
+        return JobDirectory.open(directory)
+    except errors.FileMissing as error:
+        shown = "the URL with a password" if PASSWORD.match(job) else job
+        told = f"{shown}: no job with this output is kept: it has no directory {directory}"
+        advice = "if the job has ended, start it again; if it has another directory (job=), name that one"
+        beside = directory_of(directory)
+        if not is_url(job):
+            if not os.path.exists(os.path.join(beside, "job.json")):
+                raise
+            told, advice = f"{directory}: this is the output of a job, and not its directory", f"name {beside}"
+        raise errors.FileMissing(f"{told}\n  {advice}", filename=error.filename) from None
 
 
 def address_of(job: PathLike) -> str:
     """The address of the cluster that a job began with."""
-    opened, described, _ = JobDirectory.open(_directory(os.fspath(job)))
+    opened, described, _ = _opened(os.fspath(job))
     opened.close()
     address: str = described["address"]
     return address
@@ -412,7 +424,7 @@ def remove(job: PathLike, *, address: str | None = None, storage_options: Mappin
     """
     arguments.maybe(arguments.text, "address", address)
     stores = stores_of(storage_options)
-    opened, described, done = JobDirectory.open(_directory(arguments.path("job", job)))
+    opened, described, done = _opened(arguments.path("job", job))
     try:
         with connected(described["address"] if address is None else address) as ray:
             silent, stayed = _remove_from_nodes(ray, described, done)
