@@ -438,6 +438,21 @@ def test_drivers_that_are_gone_or_silent_are_shown_as_such(kept):
         assert identity in ask(port, "/")[1]
 
 
+def test_a_directory_that_is_not_that_of_a_job_is_refused(disk):
+    environment = {**os.environ, "ASCOT_PYTHON": sys.executable, "PYTHONPATH": package_path()}
+
+    def told(name):
+        return run("dash", "--port", "0", disk / name, expect=2, env=environment, timeout=20).stderr
+
+    advice = "\n  without it, the page has all jobs of this user, also those that have ended\n"
+    assert told("none") == f"ascot: {disk}/none: no such directory{advice}"
+    (disk / "out").mkdir()
+    assert told("out") == f"ascot: {disk}/out: this is no directory of a cluster job{advice}"
+    (disk / "out.job").mkdir()
+    (disk / "out.job" / "job.json").write_text("{}")
+    assert told("out") == f"ascot: {disk}/out: this is no directory of a cluster job\n  name {disk}/out.job\n"
+
+
 def test_a_python_without_the_package_is_refused(disk):
     told = run("dash", expect=2, env={**os.environ, "ASCOT_PYTHON": str(disk / "none")}).stderr
     assert "ascot dash needs Python with Ascot" in told and "pip install 'ascot[cluster]==" in told

@@ -28,6 +28,7 @@ from typing import Any
 from ascot import _native
 from ascot.cluster import live
 from ascot.cluster.control import Control, Refused
+from ascot.cluster.watching import STATUS
 
 __all__ = ["Server", "main"]
 
@@ -216,6 +217,15 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+def _no_job(directory: str) -> str:
+    """The message for a directory that is not that of a job."""
+    what = "this is no directory of a cluster job" if os.path.isdir(directory) else "no such directory"
+    beside = f"{directory.rstrip('/')}.job"
+    if os.path.exists(os.path.join(beside, "job.json")):
+        return f"ascot: {directory}: {what}\n  name {beside}"
+    return f"ascot: {directory}: {what}\n  without it, the page has all jobs of this user, also those that have ended"
+
+
 def main(words: list[str] | None = None) -> int:
     """Serves until it is interrupted."""
     parser = argparse.ArgumentParser(prog="ascot dash", description="Serves a live page of jobs on clusters.")
@@ -224,6 +234,10 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--control", action="store_true", help="also start and stop jobs and measure, with a token")
     given = parser.parse_args(words)
     token = secrets.token_urlsafe(32) if given.control else None
+    for job in given.jobs:
+        if not any(os.path.exists(os.path.join(job, name)) for name in ("job.json", STATUS)):
+            print(_no_job(job), file=sys.stderr)
+            return 2
     try:
         server = Server(given.port, token, [os.path.abspath(job) for job in given.jobs])
     except (OSError, OverflowError) as error:
