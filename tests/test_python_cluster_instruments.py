@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import time
 import ascot
 import ascot.cluster
 import pytest
-from ascot.cluster import manifest, registry, sampling, series, watching
+from ascot.cluster import manifest, pages, registry, reports, sampling, series, watching
 from page_browser import opened
 from ray_machines import MIB, NODES, At, assert_same, cluster_sort, wait_until
 
@@ -108,6 +109,19 @@ def test_a_long_series_keeps_its_means_in_bounded_memory():
 
 
 # ---------------------------------------------------------------- a job
+
+
+def test_the_bytes_of_a_sample_are_keys_and_have_no_rate():
+    share = reports.NodeShare("n", 107_000, 1, {"reading": 0.1, "idle": 0.0})
+    phases = [reports.Phase(name, 0.1, 107_000, (share,)) for name in ("sample", "map and shuffle")]
+    assert phases[0].lines()[0] == "  sample           0.1 s, 107 kB of keys, bound by reading"
+    assert phases[1].lines()[0] == "  map and shuffle  0.1 s, 107 kB, 1.07 MB/s, bound by reading"
+    page = pages.phases_table([phase.to_json() for phase in phases])
+    cells = [re.findall(r">([^<]*)</t[dh]>", row) for row in page.split("<tr>")[2:]]
+    assert [row[:5] for row in cells] == [
+        ["sample", "0.1 s", "107 kB of keys", "", ""],
+        ["map and shuffle", "0.1 s", "107 kB", "1.07 MB/s", "1.07 MB/s"],
+    ]
 
 
 def test_a_report_has_stages_nodes_and_series(cluster, disk):

@@ -14,7 +14,7 @@ from typing import Any
 
 from ascot import _native
 from ascot._native import bytes_text, count_text, seconds_text
-from ascot.cluster.reports import shuffle_of
+from ascot.cluster.reports import SAMPLE, shuffle_of
 
 __all__ = ["charts_of_nodes", "log_of", "notebook", "page", "phases_table", "report_page", "stages_table", "table",
            "use_table"]  # fmt: skip
@@ -86,9 +86,11 @@ def phases_table(phases: Sequence[Mapping[str, Any]], whole: float | None = None
         if one["fastest"] and one["slowest"]:
             ends = [f"{seconds_text(end['seconds'])}, {end['node']}" for end in (one["fastest"], one["slowest"])]
             ends += [seconds_text(one["mean_seconds"]), seconds_text(one["spread_seconds"])]
-        rows.append([one["name"], seconds_text(one["seconds"]), bytes_text(one["bytes"]), _rate(one["bytes_per_s"]),
-                     _rate(one["bytes_per_s"] / nodes), _share(workers), "" if writers is None else _rate(writers),
-                     *ends, one["bound_by"]])  # fmt: skip
+        moved = [bytes_text(one["bytes"]), _rate(one["bytes_per_s"]), _rate(one["bytes_per_s"] / nodes)]
+        if one["name"] == SAMPLE:
+            moved = [f"{bytes_text(one['bytes'])} of keys", "", ""]
+        rows.append([one["name"], seconds_text(one["seconds"]), *moved, _share(workers),
+                     "" if writers is None else _rate(writers), *ends, one["bound_by"]])  # fmt: skip
     if whole is not None:
         rest = max(0.0, whole - sum(one["seconds"] for one in phases))
         rows.append(["other", seconds_text(rest), *[""] * (len(heads) - 2)])

@@ -17,10 +17,11 @@ from ascot._native import bytes_text, count_text, seconds_text
 from ascot.cluster.series import Series
 from ascot.sources import PathLike
 
-__all__ = ["ClusterReport", "NodeShare", "Phase", "Stage", "facts_of", "shuffle_of"]
+__all__ = ["SAMPLE", "ClusterReport", "NodeShare", "Phase", "Stage", "facts_of", "shuffle_of"]
 
 # With more nodes, the text has the fastest and the slowest one of each phase.
 NODES_LISTED = 8
+SAMPLE = "sample"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class NodeShare:
 class Phase:
     """A phase of the job: its time, the bytes that it processed, its nodes, its stages and its bottleneck.
 
-    `began` are seconds from the beginning of the job.
+    The bytes of a sample are those of the keys that were taken, with their places. `began` are seconds from the
+    beginning of the job.
     """
 
     name: str
@@ -165,8 +167,11 @@ class Phase:
 
     def lines(self) -> list[str]:
         """The text of the phase."""
-        rate = f"{bytes_text(self.bytes_per_s)}/s, bound by {self.bound_by}"
-        lines = [f"  {self.name:<16} {seconds_text(self.seconds)}, {bytes_text(self.bytes)}, {rate}"]
+        moved = f"{bytes_text(self.bytes)}, {bytes_text(self.bytes_per_s)}/s"
+        if self.name == SAMPLE:
+            # A rate of what was taken would say nothing about the input.
+            moved = f"{bytes_text(self.bytes)} of keys"
+        lines = [f"  {self.name:<16} {seconds_text(self.seconds)}, {moved}, bound by {self.bound_by}"]
         fastest, slowest = self.fastest, self.slowest
         if fastest is not None and slowest is not None:
             ends = f"{seconds_text(fastest.ended)} ({fastest.node}) to {seconds_text(slowest.ended)} ({slowest.node})"
