@@ -399,6 +399,22 @@ def test_another_cluster_than_the_connected_one_is_refused(monkeypatch):
             raise AssertionError
 
 
+def test_a_cluster_that_is_not_found_is_told_without_the_advice_of_ray(monkeypatch):
+    def init(**_):
+        raise ConnectionError(
+            "Could not find any running Ray instance. Please specify the one to connect to by setting `--address` "
+            "flag or `RAY_ADDRESS` environment variable."
+        )
+
+    monkeypatch.setattr(nodes, "load_ray", lambda: SimpleNamespace(is_initialized=lambda: False, init=init))
+    with pytest.raises(errors.InvalidRequest) as caught, nodes.connected("auto"):
+        raise AssertionError
+    assert str(caught.value) == (
+        "address='auto': no cluster of Ray is found there: Could not find any running Ray instance\n"
+        "  start one (ray start --head), name its address, or give 'local:4' for one on this machine"
+    )
+
+
 def test_an_unfinished_file_of_a_killed_process_is_no_part_of_generated_records(tmp_path, monkeypatch):
     def spread(count, call, report, what):
         for at in range(count):

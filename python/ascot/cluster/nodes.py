@@ -82,7 +82,8 @@ def _connect(ray: Any, address: str) -> None:
         _await_head(address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+        # The next sentence of Ray is advice in the words of Ray.
+        reason = f"{error}\n".splitlines()[0].partition(". ")[0].rstrip(".")
         raise errors.InvalidRequest(
             f"address={address!r}: no cluster of Ray is found there: {reason}\n"
             "  start one (ray start --head), name its address, or give 'local:4' for one on this machine"
