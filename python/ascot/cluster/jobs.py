@@ -398,7 +398,7 @@ def _opened(job: str) -> tuple[JobDirectory, dict[str, Any], Progress]:
     except errors.FileMissing as error:
         shown = "the URL with a password" if PASSWORD.match(job) else job
         told = f"{shown}: no job with this output is kept: it has no directory {directory}"
-        advice = "if the job has ended, start it again; if it has another directory (job=), name that one"
+        advice = "if the job has ended, start it again; if it was given a directory, name that one"
         beside = directory_of(directory)
         if not is_url(job):
             if not os.path.exists(os.path.join(beside, "job.json")):
