@@ -15,7 +15,7 @@ import ascot
 import ascot.cluster
 import pytest
 from ascot import errors
-from ascot.cluster import registry, series, watching
+from ascot.cluster import control, registry, series, watching
 from page_browser import opened
 from ray_machines import NODES, RECORDS, assert_same, cluster_sort
 from support import ascot_binary, run
@@ -378,6 +378,18 @@ def test_pages_answer_to_names_of_the_loopback_alone(kept):
         # It listens on the loopback alone.
         listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         assert f"0100007F:{port:04X}" in listening and f"00000000:{port:04X}" not in listening
+
+
+def test_a_sort_of_the_form_takes_whole_paths_and_urls(monkeypatch):
+    runs = []
+    made = control.Control([])
+    monkeypatch.setattr(made, "_run", lambda title, call, wanted: runs.append((call, wanted)))
+    made.do("start", {"inputs": "s3://bucket/in-*\n/data/in", "output": "s3://bucket/out"})
+    wanted = {"inputs": ["s3://bucket/in-*", "/data/in"], "output": "s3://bucket/out", "layout": "lines"}
+    assert runs == [("sort", wanted)]
+    for name, fields in (("Inputs", ("in", "/out")), ("Output", ("s3://bucket/in", "out"))):
+        with pytest.raises(control.Refused, match=rf"^{name}: (in|out): give whole paths, from / on, or URLs$"):
+            made.do("start", dict(zip(("inputs", "output"), fields, strict=True)))
 
 
 def test_nothing_is_shown_without_the_key(kept):

@@ -21,6 +21,7 @@ from threading import Lock
 from typing import Any, BinaryIO
 
 from ascot.cluster import live, measured
+from ascot.cluster.objects import is_url
 from ascot.cluster.watching import ask
 
 __all__ = ["Control", "Refused"]
@@ -138,10 +139,10 @@ class Control:
         output = fields.get("output", "").strip()
         if not inputs or not output:
             raise Refused("name the inputs and the output")
-        relative = [name for name in (*inputs, output) if not os.path.isabs(name)]
+        relative = [name for name in (*inputs, output) if not (os.path.isabs(name) or is_url(name))]
         if relative:
             name = "Output" if relative[0] == output else "Inputs"
-            raise Refused(f"{name}: {relative[0]}: give whole paths, from / on")
+            raise Refused(f"{name}: {relative[0]}: give whole paths, from / on, or URLs")
         wanted: dict[str, Any] = {"inputs": inputs, "output": output, "layout": fields.get("layout", "lines")}
         if wanted["layout"] == "fixed":
             try:

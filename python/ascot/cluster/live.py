@@ -280,7 +280,7 @@ TOKEN = (
 ANSWER = '<p id="answer" role="status"></p>\n'
 START = f"""<section id="control" aria-label="Control"><h2>Control</h2>
 {TOKEN}<fieldset id="start"><legend>Start a sort</legend>
-<p><label>Inputs, a path or pattern a line <textarea name="inputs" rows="3" cols="60"></textarea></label></p>
+<p><label>Inputs, a path, pattern or URL a line <textarea name="inputs" rows="3" cols="60"></textarea></label></p>
 <p><label>Output <input name="output" size="60"></label></p>
 <p><label>Records <select name="layout"><option value="lines">lines</option>
 <option value="fixed">of one length</option></select></label>
