@@ -399,6 +399,16 @@ def test_another_cluster_than_the_connected_one_is_refused(monkeypatch):
             raise AssertionError
 
 
+@pytest.mark.parametrize(("kind", "more"), [("sort", ""), ("map_reduce", ", with its functions (map=, reduce=)")])
+def test_the_call_that_continues_a_job_has_the_functions_that_it_needs(kind, more):
+    error = jobs.resumable(errors.AscotError("no node is left"), "/a b.job", kind)
+    assert str(error) == (
+        f"no node is left\n  the job is kept: ascot.cluster.resume('/a b.job') continues it{more}; "
+        "ascot.cluster.remove('/a b.job') removes it"
+    )
+    assert error.directory == "/a b.job"
+
+
 def test_a_cluster_that_is_not_found_is_told_without_the_advice_of_ray(monkeypatch):
     def init(**_):
         raise ConnectionError(

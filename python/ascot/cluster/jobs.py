@@ -505,17 +505,22 @@ def _run(attempt: Attempt) -> Finished:
         opened.close()
         if not isinstance(error, errors.AscotError):
             raise
-        where = opened.path
-        raise errors.Resumable(
-            f"{error}\n  the job is kept: ascot.cluster.resume({where!r}) continues it; "
-            f"ascot.cluster.remove({where!r}) removes it",
-            directory=where,
-        ) from error
+        raise resumable(error, opened.path, described["kind"]) from error
     finally:
         fleet.end()
     opened.remove()
     names = (f"part-{number:05}" for number in range(finished.partitions))
     return Finished(finished, tuple(os.path.join(described["output"], name) for name in names), fleet.stores)
+
+
+def resumable(error: errors.AscotError, directory: str, kind: str) -> errors.Resumable:
+    """The error of a job that is kept, with the calls that continue and remove it."""
+    more = ", with its functions (map=, reduce=)" if kind == "map_reduce" else ""
+    return errors.Resumable(
+        f"{error}\n  the job is kept: ascot.cluster.resume({directory!r}) continues it{more}; "
+        f"ascot.cluster.remove({directory!r}) removes it",
+        directory=directory,
+    )
 
 
 def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | None, watch: Watch) -> ClusterReport:
