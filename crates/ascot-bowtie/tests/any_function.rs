@@ -4,9 +4,10 @@
 
 use ascot_bowtie::engine::{Bowtie, Reader, Writer};
 use ascot_bowtie::flow::{Flow, Step, run};
-use ascot_io::{BlockPool, Buf, IoError, VirtualDisk};
+use ascot_io::{BlockPool, Buf, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
+use ascot_testing::virtual_disk::VirtualDisk;
 
 const INPUTS: usize = 3;
 const OUTPUTS: usize = 8;

@@ -9,11 +9,11 @@ use ascot_bowtie::engine::{Bowtie, Reader, Writer};
 use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_io::{
     Action, Backend, BlockPool, Direction, Disk, DiskOptions, Effect, IoError, IoQueue, Ledger, Pool,
-    VirtualDisk,
 };
 use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 use ascot_testing::faults::{FaultPlan, Faults};
+use ascot_testing::virtual_disk::VirtualDisk;
 use proptest::prelude::*;
 
 const BLOCK: usize = 8 << 10;

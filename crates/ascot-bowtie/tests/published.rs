@@ -10,10 +10,11 @@ use ascot_bowtie::engine::{Bowtie, Reader, Writer};
 use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_bowtie::schedule::Split;
 use ascot_bowtie::schedule::{EqualParts, Schedule, Staircase};
-use ascot_io::{BlockPool, Buf, IoError, VirtualDisk};
+use ascot_io::{BlockPool, Buf, IoError};
 use ascot_model::multipass::{DeviceCost, Pass, split};
 use ascot_model::run_length::{Baseline, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
+use ascot_testing::virtual_disk::VirtualDisk;
 
 /// Bytes/s, both ways.
 const SPEED: f64 = 3562e6;

@@ -4,9 +4,10 @@
 use ascot_bowtie::engine::{Bowtie, Reader, Writer};
 use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_bowtie::simulate::{Setup, Skew, simulate};
-use ascot_io::{BlockPool, Buf, IoError, VirtualDisk};
+use ascot_io::{BlockPool, Buf, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
+use ascot_testing::virtual_disk::VirtualDisk;
 
 const BLOCK_BYTES: usize = 512;
 const MEMORY_BLOCKS: usize = 254;

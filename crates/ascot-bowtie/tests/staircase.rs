@@ -16,11 +16,11 @@ use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_bowtie::schedule::{EqualParts, Move, Schedule, SchedulerView, Split, Staircase, Staircases};
 use ascot_io::{
     BlockPool, Buf, FileNumber, IoError, IssuedRequest, Ledger, Occupancies, RequestObserver, SharingStreams,
-    VirtualDisk,
 };
 use ascot_model::random::SplitMix64;
 use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
+use ascot_testing::virtual_disk::VirtualDisk;
 
 const BLOCK_BYTES: usize = 16;
 /// Blocks of memory for each stream of the larger side.

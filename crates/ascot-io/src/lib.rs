@@ -11,7 +11,7 @@
 //!   elements                           a file as a sequence of values, in five ways
 //!   Ledger                             what moved, in how many runs
 //!   Clocks                             what the threads of a job spend their time on
-//!   VirtualDisk                        files in memory, and the time a device would have taken
+//!   VirtualDevice                      the time a device would have taken
 //! ```
 //!
 //! The files:
@@ -22,7 +22,7 @@
 //!   direct, io_queue/, random_access              requests to a device; a file read at any offset
 //!   pipe, program_streams                         streams without offsets
 //!   run/                                          run files: blocks, their index, codecs
-//!   elements/, virtual_disk                       files of values; files in memory
+//!   elements/, virtual_device                     files of values; the clock of a device
 //!   output, removal, emergency                    AtomicOutput; large files that are removed; unfinished files of a
 //!                                                 process that must end at once
 //!   space_reservation, system, error              space on volumes; system calls; errors
@@ -60,7 +60,7 @@ pub mod sync;
 mod system;
 mod thread_time;
 pub mod threads;
-mod virtual_disk;
+mod virtual_device;
 pub mod waits;
 
 pub use ascot_model::codec::{Codec, Compression};
@@ -91,7 +91,7 @@ pub use stream_context::{Effect, FaultHook};
 pub use sync::Unpoisoned;
 pub use system::{begin_writing, cached_and_dirty_bytes, descriptor_limit, random_bytes};
 pub use threads::ThreadError;
-pub use virtual_disk::{TimedStream, VirtualDisk, VirtualRun};
+pub use virtual_device::{VirtualDevice, VirtualStream};
 
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.
 pub const PAGE_BYTES: usize = 4096;

@@ -1,8 +1,9 @@
 //! The engine against the simulator, and flows that are hard to serve.
 
-use ascot_io::{BlockPool, Buf, Direction, IoError, VirtualDisk};
+use ascot_io::{BlockPool, Buf, Direction, IoError};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
+use ascot_testing::virtual_disk::VirtualDisk;
 use proptest::prelude::*;
 
 use super::*;
@@ -85,7 +86,7 @@ fn streams_of(setup: &Setup, disk: &VirtualDisk) -> Streams {
 }
 
 fn steps(disk: &VirtualDisk) -> Vec<(Move, u64)> {
-    let step = |run: ascot_io::VirtualRun| {
+    let step = |run: ascot_testing::virtual_disk::VirtualRun| {
         let index = run.file.split(' ').nth(1).and_then(|k| k.parse().ok()).expect("a number");
         match run.direction {
             Direction::Read => (Move::Read(index), run.bytes),

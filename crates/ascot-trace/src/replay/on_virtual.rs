@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ascot_io::{Direction, TimedStream, VirtualDisk};
+use ascot_io::{Direction, VirtualDevice, VirtualStream};
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
 
@@ -59,12 +59,12 @@ pub fn replay_on_virtual(trace: &TraceReader, profile: &VolumeProfile) -> Result
         replay.perform(next);
         Ok(())
     })?;
-    let seconds = replay.disk.seconds();
+    let seconds = replay.device.seconds();
     Ok(VirtualReplay {
         profile: profile.name.clone(),
         seconds,
         bytes_per_s: if seconds > 0.0 { rounding.bytes as f64 / seconds } else { 0.0 },
-        switches: replay.disk.switches(),
+        switches: replay.device.switches(),
         switches_without_cache: replay.runs,
         streams: replay.most_streams,
         volume_bytes: layout.volume_bytes,
@@ -79,13 +79,13 @@ pub fn replay_on_virtual(trace: &TraceReader, profile: &VolumeProfile) -> Result
 type StreamEnd = (u64, bool);
 
 struct Stream {
-    timed: TimedStream,
+    timed: VirtualStream,
     /// The number of its last request.
     request: u64,
 }
 
 struct Streams {
-    disk: VirtualDisk,
+    device: VirtualDevice,
     cache_bytes: u64,
     heads: HashMap<StreamEnd, Stream>,
     /// The heads by their last request, with the bytes moved until then.
@@ -100,7 +100,7 @@ struct Streams {
 impl Streams {
     fn new(profile: &VolumeProfile) -> Streams {
         Streams {
-            disk: VirtualDisk::new(profile.clone()),
+            device: VirtualDevice::new(profile.clone()),
             cache_bytes: profile.cache_bytes,
             heads: HashMap::new(),
             by_age: BTreeMap::new(),
@@ -120,7 +120,7 @@ impl Streams {
                 self.by_age.remove(&stream.request);
                 stream.timed
             }
-            None => self.disk.open_timed(VOLUME, direction),
+            None => self.device.open(VOLUME, direction),
         };
         timed.request(next.offset, next.bytes);
         self.runs += u64::from(self.position != Some(next.offset));

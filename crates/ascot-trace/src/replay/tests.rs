@@ -4,8 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use ascot_io::{Buf, VirtualDisk};
+use ascot_io::Buf;
 use ascot_model::volume::VolumeProfile;
+use ascot_testing::virtual_disk::VirtualDisk;
 use proptest::prelude::*;
 
 use super::moves::{Move, for_each_move};
