@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Buf, Disk, IoError, ReadStream};
+use ascot_io::{Action, Buf, Disk, During, ReadStream};
 use ascot_record::layout::{FixedFraming, Framing, Layout, LineFraming, PrefixedFraming};
 
 use crate::error::{IndexError, Result};
@@ -140,7 +140,7 @@ impl File {
     ) -> Result<u64> {
         for _ in 0..BLOCKS {
             let buf = Buf::try_heap(BLOCK_BYTES);
-            stream.begin(buf.map_err(|error| IoError::from_os(Action::Read, &self.path, 0, error))?)?;
+            stream.begin(buf.during(Action::Read, &self.path)?)?;
         }
         let mut held: Vec<u8> = Vec::new();
         loop {

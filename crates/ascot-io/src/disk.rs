@@ -23,7 +23,7 @@ use ascot_model::measurement::{Requests, VolumeRequests};
 use crate::backend::{Backend, Calls, SyncRead};
 use crate::clocks::{State, call};
 use crate::direct::{Descriptor, DirectRead, QueuedFile};
-use crate::error::{Action, IoError};
+use crate::error::{Action, During, IoError};
 use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, FileNumber, Ledger, Meter};
 use crate::pipe::{PipeRead, PipeWrite};
@@ -186,8 +186,7 @@ impl Disk {
 
     /// Notes a file that is not written through a stream, or was written by a job that was killed.
     pub fn note_written(&self, path: &Path) -> Result<(), IoError> {
-        let stat =
-            std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+        let stat = std::fs::metadata(path).during(Action::Inspect, path)?;
         self.inner.space.note_stat(&stat);
         Ok(())
     }
@@ -213,9 +212,8 @@ impl Disk {
         offset: u64,
     ) -> Result<(File, Metadata), IoError> {
         self.inject_fault(action, path, offset)?;
-        let failed = |error| IoError::from_os(action, path, offset, error);
-        let file = options.open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
+        let file = options.open(path).during_at(action, path, offset)?;
+        let stat = file.metadata().during_at(action, path, offset)?;
         Ok((file, stat))
     }
 
@@ -252,8 +250,7 @@ impl Disk {
         name: &str,
     ) -> Result<Box<dyn ReadStream>, IoError> {
         let (file, stat) = self.open(OpenOptions::new().read(true), Action::Open, path, range.start)?;
-        let failed = |error| IoError::from_os(Action::Open, path, range.start, error);
-        let size = match size_of(&file, &stat).map_err(failed)? {
+        let size = match size_of(&file, &stat).during_at(Action::Open, path, range.start)? {
             Some(size) => size,
             None if range.start > 0 => {
                 return Err(IoError::Misuse {
@@ -349,7 +346,7 @@ impl Disk {
         name: &str,
     ) -> Result<Box<dyn ReadStream>, IoError> {
         let file = File::from(source.into());
-        let stat = file.metadata().map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+        let stat = file.metadata().during(Action::Inspect, path)?;
         let context = self.context(path, name, &stat, Direction::Read);
         system::widen_pipe(&file);
         Ok(Box::new(PipeRead::start(context, file, peeked)?))
@@ -363,7 +360,7 @@ impl Disk {
         name: &str,
     ) -> Result<Box<dyn WriteStream>, IoError> {
         let file = File::from(sink.into());
-        let stat = file.metadata().map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+        let stat = file.metadata().during(Action::Inspect, path)?;
         let context = self.context(path, name, &stat, Direction::Write);
         let writing = self.context(path, name, &stat, Direction::Write);
         system::widen_pipe(&file);
@@ -403,7 +400,7 @@ impl Disk {
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
         self.inject_fault(Action::Rename, to, 0)?;
         let replaced = std::fs::symlink_metadata(to);
-        std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))?;
+        std::fs::rename(from, to).during(Action::Rename, to)?;
         if let Ok(stat) = replaced {
             self.inner.space.forget(&stat);
         }
@@ -415,8 +412,7 @@ impl Disk {
     pub fn remove_file(&self, path: &Path) -> Result<(), IoError> {
         self.inject_fault(Action::Remove, path, 0)?;
         let stat = std::fs::symlink_metadata(path);
-        call(State::Device, || std::fs::remove_file(path))
-            .map_err(|error| IoError::from_os(Action::Remove, path, 0, error))?;
+        call(State::Device, || std::fs::remove_file(path)).during(Action::Remove, path)?;
         if let Ok(stat) = stat {
             self.inner.space.forget(&stat);
             if stat.nlink() <= 1 {
@@ -456,7 +452,7 @@ impl Disk {
     /// Bytes still free on the volume of `path`, which need not exist yet.
     pub fn free_space(&self, path: &Path) -> Result<u64, IoError> {
         wait_until_freed();
-        system::free_space(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))
+        system::free_space(path).during(Action::Inspect, path)
     }
 
     /// Gives the blocks of `[0, end)` back to the volume; the file keeps its length and reads zeros there. False if

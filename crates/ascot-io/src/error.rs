@@ -325,6 +325,24 @@ impl IoError {
     }
 }
 
+/// What a system call was for, so that its error can name the file.
+pub trait During<T> {
+    /// The call was part of `action` on `path`.
+    fn during(self, action: Action, path: &Path) -> Result<T, IoError>;
+    /// The same at `offset` in the file.
+    fn during_at(self, action: Action, path: &Path, offset: u64) -> Result<T, IoError>;
+}
+
+impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
+    fn during(self, action: Action, path: &Path) -> Result<T, IoError> {
+        self.during_at(action, path, 0)
+    }
+
+    fn during_at(self, action: Action, path: &Path, offset: u64) -> Result<T, IoError> {
+        self.map_err(|error| IoError::from_os(action, path, offset, error.into()))
+    }
+}
+
 /// The error of a write that moved nothing and gave no reason.
 pub(crate) fn nothing_written() -> io::Error {
     io::Error::new(io::ErrorKind::WriteZero, "the system took none of the bytes")

@@ -27,7 +27,7 @@ use crate::backend::Backend;
 use crate::buf::Buf;
 use crate::disk::{Disk, DiskOptions};
 use crate::emergency;
-use crate::error::{Action, IoError};
+use crate::error::{Action, During, IoError};
 use crate::stream::WriteStream;
 use crate::system;
 
@@ -148,8 +148,7 @@ impl AtomicOutput {
     ) -> Result<Self, IoError> {
         let target = resolve(path)?;
         let file = open_own(temporary, |stat| inode.is_none_or(|inode| inode == stat.ino()))?;
-        let failed = |error| IoError::from_os(Action::Open, temporary, offset, error);
-        let copy = file.try_clone().map_err(failed)?;
+        let copy = file.try_clone().during_at(Action::Open, temporary, offset)?;
         let stream = disk.append_to(copy, temporary, offset, name)?;
         // It is not registered: a resumable output stays.
         Ok(Self::at(disk, stream, target, Some((temporary, file))))
@@ -223,7 +222,7 @@ impl AtomicOutput {
         if let (Some(file), Some(temporary)) = (&self.file, &self.temporary)
             && let Some(old) = state(&self.target)?
         {
-            take_over(file, &old).map_err(|error| IoError::from_os(Action::Create, temporary, 0, error))?;
+            take_over(file, &old).during(Action::Create, temporary)?;
         }
         stream.sync()?;
         let bytes = stream.finish()?;
@@ -384,11 +383,10 @@ pub fn name_of_temporary(path: &Path) -> Option<PathBuf> {
 /// Opens and locks the temporary file of a killed job. It must be a file of this user without other names that
 /// `is_the_one`.
 fn open_own(temporary: &Path, is_the_one: impl FnOnce(&Metadata) -> bool) -> Result<File, IoError> {
-    let failed = |error| IoError::from_os(Action::Open, temporary, 0, error);
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(temporary).map_err(failed)?;
-    let stat = file.metadata().map_err(failed)?;
+    let file = options.open(temporary).during(Action::Open, temporary)?;
+    let stat = file.metadata().during(Action::Open, temporary)?;
     let me = rustix::process::geteuid().as_raw();
     let own = stat.is_file() && stat.nlink() == 1 && stat.uid() == me;
     if !own || !is_the_one(&stat) {
@@ -444,8 +442,7 @@ fn temporary_name(target: &Path) -> Result<PathBuf, IoError> {
         let error = io::Error::from_raw_os_error(libc::EISDIR);
         return Err(IoError::from_os(Action::Create, target, 0, error));
     };
-    let random =
-        system::random_bytes::<8>().map_err(|error| IoError::from_os(Action::Create, target, 0, error))?;
+    let random = system::random_bytes::<8>().during(Action::Create, target)?;
     let stem: String = name.to_string_lossy().chars().take(LONGEST_STEM / 4).collect();
     let number = u64::from_ne_bytes(random);
     Ok(directory_of(target).join(format!(".{stem}.ascot-{number:016x}.tmp")))

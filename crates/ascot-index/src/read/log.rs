@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::{Action, Buf, Disk, IoError, RandomAccessFile, RunId, block_checksum, crc32c};
+use ascot_io::{Action, Buf, Disk, During, RandomAccessFile, RunId, block_checksum, crc32c};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::{Entry, FOOTER_BYTES, Footer, LogRange, PAGE, Root};
@@ -200,10 +200,7 @@ fn by_path<R>(disk: &Disk, path: &Path, act: impl FnOnce(&IndexFile<'_>) -> Resu
     let file = RandomAccessFile::open(disk, path, "index read", &Arc::default());
     let file = file.map_err(|error| missing(error, path))?;
     let read = |at, bytes| {
-        let buf = |bytes| {
-            let buf = Buf::try_heap(bytes);
-            buf.map_err(|error| IoError::from_os(Action::Read, path, at, error).into())
-        };
+        let buf = |bytes| Ok(Buf::try_heap(bytes).during_at(Action::Read, path, at)?);
         Ok(complete(begin(&file, at, bytes, buf)?, path)?.bytes().to_vec())
     };
     act(&IndexFile { path, size: file.size(), read: &read })

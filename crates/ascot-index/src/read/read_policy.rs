@@ -11,7 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use ascot_io::{Action, IoError};
+use ascot_io::{Action, During};
 
 use crate::error::{IndexError, Result};
 use crate::format::names::Log;
@@ -138,10 +138,11 @@ impl Directory {
     /// # Errors
     /// A directory that cannot be listed; errors of `missing`.
     pub(crate) fn logs_there(&self, mut missing: impl FnMut(Log) -> Result<()>) -> Result<Vec<Log>> {
-        let failed = |error| IndexError::from(IoError::from_os(Action::Read, &self.path, 0, error));
         let mut there = BTreeSet::new();
-        for entry in std::fs::read_dir(&self.path).map_err(failed)? {
-            there.extend(entry.map_err(failed)?.file_name().to_str().and_then(Log::from_index_name));
+        for entry in std::fs::read_dir(&self.path).during(Action::Read, &self.path)? {
+            there.extend(
+                entry.during(Action::Read, &self.path)?.file_name().to_str().and_then(Log::from_index_name),
+            );
         }
         let mut found = Vec::with_capacity(there.len());
         let mut there = there.into_iter().peekable();

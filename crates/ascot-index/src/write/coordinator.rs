@@ -13,7 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, emergency, random_bytes};
+use ascot_io::{Action, Disk, During, IoError, O_NOFOLLOW, emergency, random_bytes};
 
 use crate::error::{IndexError, Result};
 use crate::format::layout::{Layout, PartitionBy};
@@ -62,12 +62,11 @@ impl Coordinator {
     /// Makes the directory with the number `id`.
     pub(crate) fn create_numbered(disk: &Disk, directory: &Path, layout: Layout, id: u64) -> Result<Self> {
         layout.check()?;
-        let failed = |error| IndexError::from(IoError::from_os(Action::Create, directory, 0, error));
         let made = match std::fs::create_dir(directory) {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::AlreadyExists && holds_nothing(directory) => false,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(directory)),
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(IoError::from_os(Action::Create, directory, 0, error).into()),
         };
         let lock = lock(directory, true)?;
         // Read again under the lock: no other process can change it now.
@@ -162,8 +161,7 @@ impl Coordinator {
 }
 
 fn random_number(directory: &Path) -> Result<u64> {
-    let failed = |error| IoError::from_os(Action::Create, directory, 0, error);
-    Ok(u64::from_le_bytes(random_bytes::<8>().map_err(failed)?))
+    Ok(u64::from_le_bytes(random_bytes::<8>().during(Action::Create, directory)?))
 }
 
 /// Whether a name is that of a temporary manifest.
@@ -234,7 +232,7 @@ fn lock(directory: &Path, made: bool) -> Result<File> {
     // A file in a directory that is not ours is not touched.
     let is_new = made && std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none());
     let opened = options.create(is_new).custom_flags(O_NOFOLLOW).open(&path);
-    let file = opened.map_err(|error| IoError::from_os(Action::Open, &path, 0, error))?;
+    let file = opened.during(Action::Open, &path)?;
     lock_file(&file, &path)?;
     Ok(file)
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_bowtie::engine::{Bowtie, Reader, Writer};
 use ascot_bowtie::schedule::FewestHeld;
-use ascot_io::{Action, BlockPool, Disk, IoError, O_NOFOLLOW, Pool};
+use ascot_io::{Action, BlockPool, Disk, During, IoError, O_NOFOLLOW, Pool};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::PAGE;
@@ -95,11 +95,10 @@ impl Logs {
 
 fn lock(spec: &LogSpec) -> Result<File> {
     let path = &spec.path;
-    let failed = |error| IoError::from_os(Action::Create, path, 0, error);
     // A log that is continued must exist. Symbolic links are not followed.
     let mut options = File::options();
     let options = options.read(true).write(true).create(spec.start == 0).truncate(false);
-    let lock = options.custom_flags(O_NOFOLLOW).open(path).map_err(failed)?;
+    let lock = options.custom_flags(O_NOFOLLOW).open(path).during(Action::Create, path)?;
     lock_file(&lock, path)?;
     Ok(lock)
 }

@@ -9,7 +9,7 @@ use super::Disk;
 use crate::PAGE_BYTES;
 use crate::backend::{Backend, Calls, SyncWrite};
 use crate::direct::{Allocation, DirectWrite};
-use crate::error::{Action, IoError};
+use crate::error::{Action, During, IoError};
 use crate::ledger::Direction;
 use crate::pipe::PipeWrite;
 use crate::stream::WriteStream;
@@ -52,8 +52,7 @@ impl Disk {
         name: &str,
     ) -> Result<(Box<dyn WriteStream>, File), IoError> {
         let (file, stat) = self.open(options.write(true), Action::Create, path, 0)?;
-        let failed = |error| IoError::from_os(Action::Create, path, 0, error);
-        let copy = file.try_clone().map_err(failed)?;
+        let copy = file.try_clone().during(Action::Create, path)?;
         Ok((self.writer(file, &stat, path, 0, name, Allocation::Ahead)?, copy))
     }
 
@@ -72,7 +71,7 @@ impl Disk {
     pub fn open_append(&self, path: &Path, offset: u64, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(path).map_err(|error| IoError::from_os(Action::Open, path, offset, error))?;
+        let file = options.open(path).during_at(Action::Open, path, offset)?;
         self.append_to(file, path, offset, name)
     }
 
@@ -85,8 +84,7 @@ impl Disk {
         name: &str,
     ) -> Result<Box<dyn WriteStream>, IoError> {
         self.inject_fault(Action::Create, path, offset)?;
-        let failed = |error| IoError::from_os(Action::Open, path, offset, error);
-        let stat = file.metadata().map_err(failed)?;
+        let stat = file.metadata().during_at(Action::Open, path, offset)?;
         if !offset.is_multiple_of(PAGE_BYTES as u64) {
             let what = "a file can only be continued at a multiple of 4096 bytes";
             return Err(IoError::Misuse { path: path.to_path_buf(), offset, what });
@@ -98,7 +96,7 @@ impl Disk {
                 expected: offset,
             });
         }
-        file.set_len(offset).map_err(|error| IoError::from_os(Action::Resize, path, offset, error))?;
+        file.set_len(offset).during_at(Action::Resize, path, offset)?;
         self.inner.space.note(&file);
         self.writer(file, &stat, path, offset, name, Allocation::Ahead)
     }

@@ -17,7 +17,7 @@ use super::windows::WindowsToRead;
 use super::{Element, StreamKind};
 use crate::buf::Buf;
 use crate::disk::Disk;
-use crate::error::{Action, IoError};
+use crate::error::{Action, During, IoError};
 use crate::ledger::Direction;
 
 /// Reads the elements of a file forward. Dropping it closes it.
@@ -211,18 +211,17 @@ impl Disk {
         }
         let context = self.context(path, path.to_string_lossy().as_ref(), &stat, Direction::Read);
         let bytes = kind.request_bytes(E::BYTES);
-        let failed = |error| IoError::from_os(Action::Open, path, 0, error);
         let (block, source): (Buf, Box<dyn Source>) = match kind {
             StreamKind::Plain | StreamKind::Buffered | StreamKind::Sized { .. } => {
                 let bytes = bytes.min(usize::try_from(stat.len()).unwrap_or(bytes)).max(1);
-                let block = Buf::try_heap(bytes).map_err(failed)?;
+                let block = Buf::try_heap(bytes).during(Action::Open, path)?;
                 (
                     block,
                     Box::new(BlockCalls::to_read(context, file, kind.request_bytes(E::BYTES), stat.len())),
                 )
             }
             StreamKind::Mapped { .. } => {
-                let block = Buf::try_heap(1).map_err(failed)?;
+                let block = Buf::try_heap(1).during(Action::Open, path)?;
                 (block, Box::new(WindowsToRead::new(context, file, bytes, stat.len())))
             }
             StreamKind::Direct { depth, .. } => {

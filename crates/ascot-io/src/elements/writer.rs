@@ -13,7 +13,7 @@ use super::windows::WindowsToWrite;
 use super::{Element, StreamKind};
 use crate::buf::Buf;
 use crate::disk::Disk;
-use crate::error::{Action, IoError};
+use crate::error::{Action, During, IoError};
 use crate::ledger::Direction;
 
 /// Writes elements to a file forward. A writer must be closed: one that is dropped may lose its last block.
@@ -234,18 +234,17 @@ impl Disk {
         }
         let context = self.context(path, path.to_string_lossy().as_ref(), &stat, Direction::Write);
         let bytes = kind.request_bytes(E::BYTES);
-        let failed = |error| IoError::from_os(Action::Create, path, 0, error);
         let (block, sink): (Buf, Box<dyn Sink>) = match kind {
             StreamKind::Plain | StreamKind::Buffered | StreamKind::Sized { .. } => {
-                let block = Buf::try_heap(bytes).map_err(failed)?;
+                let block = Buf::try_heap(bytes).during(Action::Create, path)?;
                 (block, Box::new(BlockCalls::to_write(context, file, bytes)))
             }
             StreamKind::Mapped { .. } => {
-                let block = Buf::try_heap(1).map_err(failed)?;
+                let block = Buf::try_heap(1).during(Action::Create, path)?;
                 (block, Box::new(WindowsToWrite::new(context, file, bytes)))
             }
             StreamKind::Direct { depth, .. } => {
-                let block = Buf::try_heap(1).map_err(failed)?;
+                let block = Buf::try_heap(1).during(Action::Create, path)?;
                 (block, Box::new(DirectSink::create(self, context, file, &stat, bytes, depth)?))
             }
         };

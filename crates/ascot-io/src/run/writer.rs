@@ -7,7 +7,7 @@ use super::stored_block::{Compressed, RunId, SpillCodec, block_checksum};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::disk::Disk;
-use crate::error::{Action, IoError};
+use crate::error::{Action, During, IoError};
 use crate::stream::WriteStream;
 
 /// The ledger's name for the streams of run files being written.
@@ -118,8 +118,7 @@ impl RunWriter {
     }
 
     fn buffer(&self, len: usize) -> Result<Buf, IoError> {
-        let failed = |error| IoError::from_os(Action::Write, &self.path, self.index.data_end(), error);
-        Buf::try_heap(len).map_err(failed)
+        Buf::try_heap(len).during_at(Action::Write, &self.path, self.index.data_end())
     }
 
     /// Begins to write the index: no more blocks follow.

@@ -338,6 +338,11 @@ pub enum ErrorKind {
 }
 
 impl SortError {
+    /// Error for a view, or for a path that cannot be one.
+    pub(crate) fn view(path: impl Into<PathBuf>, kind: io::ErrorKind, why: impl Into<String>) -> SortError {
+        SortError::View { path: path.into(), kind, why: why.into() }
+    }
+
     /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {

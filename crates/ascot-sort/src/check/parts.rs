@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, IoError};
+use ascot_io::{Action, During};
 
 use crate::api::{Input, SortError};
 use crate::view::manifest::Member;
@@ -37,10 +37,9 @@ pub fn with_files_of_directories(inputs: Vec<Input>) -> Result<Vec<Input>, SortE
 }
 
 fn parts_in(dir: &Path) -> Result<Vec<PathBuf>, SortError> {
-    let failed = |error| IoError::from_os(Action::Read, dir, 0, error);
     let mut found = Vec::new();
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for entry in fs::read_dir(dir).during(Action::Read, dir)? {
+        let path = entry.during(Action::Read, dir)?.path();
         let name = path.file_name().unwrap_or_default();
         if !name.as_bytes().starts_with(b".") && !name.as_bytes().starts_with(b"_") {
             found.push((order_of(name), path));
@@ -67,8 +66,7 @@ fn parts_in(dir: &Path) -> Result<Vec<PathBuf>, SortError> {
 
 /// Whether the directory `below` has runs of views among `parts`.
 fn is_of_views(below: &Path, parts: &[PathBuf]) -> Result<bool, SortError> {
-    let below =
-        fs::canonicalize(below).map_err(|error| IoError::from_os(Action::Inspect, below, 0, error))?;
+    let below = fs::canonicalize(below).during(Action::Inspect, below)?;
     for view in parts.iter().filter(|part| is_view(part)) {
         let dir_of = |member: &Member| view.join(&member.path).parent()?.canonicalize().ok();
         let is_below = |member| dir_of(member).is_some_and(|dir| dir.starts_with(&below));

@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ascot_io::sync::Unpoisoned;
-use ascot_io::{Action, Buf, IoError};
+use ascot_io::{Action, Buf, During};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::api::SortError;
@@ -117,9 +117,8 @@ impl FunctionStreams {
     /// # Errors
     /// The system refuses a descriptor.
     pub fn new(inputs: usize, outputs: usize) -> Result<FunctionStreams, SortError> {
-        let refused =
-            |error: rustix::io::Errno| IoError::from_os(Action::Open, "eventfd".as_ref(), 0, error.into());
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .during(Action::Open, "eventfd".as_ref())?;
         let queues = |count| (0..count).map(|_| Queue::default()).collect();
         let state = State {
             inputs: queues(inputs),

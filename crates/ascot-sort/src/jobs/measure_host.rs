@@ -19,7 +19,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ascot_io::{Action, Compression, IoError};
+use ascot_io::{Action, Compression, During};
 use ascot_model::host::RecordClass;
 use ascot_model::host_measurement::{HostMeasurement, KernelMeasurement};
 use ascot_model::measurement::Figure;
@@ -157,9 +157,8 @@ struct Sorted {
 impl Jobs<'_> {
     /// A file without a name with these records.
     fn input(&self, records: &[u8]) -> Result<File, SortError> {
-        let failed = |error| IoError::from_os(Action::Write, self.directory, 0, error);
-        let mut file = tempfile::tempfile_in(self.directory).map_err(failed)?;
-        file.write_all(records).map_err(failed)?;
+        let mut file = tempfile::tempfile_in(self.directory).during(Action::Write, self.directory)?;
+        file.write_all(records).during(Action::Write, self.directory)?;
         Ok(file)
     }
 

@@ -22,7 +22,7 @@ use std::io::Read;
 use std::path::Path;
 
 use ascot_io::clocks::in_stage;
-use ascot_io::{Action, IoError};
+use ascot_io::{Action, During};
 use ascot_model::account::BufferAccount;
 use ascot_model::report::Report;
 use ascot_model::stages;
@@ -159,11 +159,10 @@ const MEMORY_SHARE: usize = 16;
 fn read_boundaries<R: Records>(job: &Job<'_, R>, path: &Path, parts: u32) -> Result<Vec<Vec<u8>>, SortError> {
     let max_bytes = job.budget.memory / MEMORY_SHARE;
     let refused = |what: String| SortError::Request(format!("{}: {what}", path.display()));
-    let failed = |error| SortError::from(IoError::from_os(Action::Read, path, 0, error));
     // The length of a pipe is not known in advance.
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let file = File::open(path).during(Action::Read, path)?;
+    file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).during(Action::Read, path)?;
     if bytes.len() > max_bytes {
         return Err(refused(
             "boundaries of more than a sixteenth of the memory\n  allow more memory, or name fewer".into(),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ascot_io::{
-    Action, AtomicOutput, BlockPool, Buf, Disk, IoError, PAGE_BYTES, STANDARD_OUTPUT, WriteStream,
+    Action, AtomicOutput, BlockPool, Buf, Disk, During, IoError, PAGE_BYTES, STANDARD_OUTPUT, WriteStream,
 };
 use serde::{Deserialize, Serialize};
 
@@ -273,7 +273,7 @@ impl OutputStream {
             (Output::Stdout, _) => {
                 let name = Path::new(STANDARD_OUTPUT);
                 let fd = std::io::stdout().as_fd().try_clone_to_owned();
-                let fd = fd.map_err(|error| IoError::from_os(Action::Open, name, 0, error))?;
+                let fd = fd.during(Action::Open, name)?;
                 Ok(OutputStream::Pipe(disk.to_writer(fd, name, "output")?))
             }
             (Output::Program, _) => {

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{
-    Action, BlockPool, Buf, Disk, Filled, IoError, Pool, ReadStream, RunId, RunIndex, RunReader, read_index,
+    Action, BlockPool, Buf, Disk, During, Filled, IoError, Pool, ReadStream, RunId, RunIndex, RunReader,
+    read_index,
 };
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -223,12 +224,11 @@ impl InputFile {
 
     /// Opens the input of a request.
     pub fn open(input: &Input) -> Result<InputFile, SortError> {
-        let failed = |path: &Path, error| IoError::from_os(Action::Open, path, 0, error);
         let (name, file) = match input {
             Input::Stdin => {
                 let fd = std::io::stdin().as_fd().try_clone_to_owned();
                 let name = PathBuf::from("standard input");
-                let file = File::from(fd.map_err(|error| failed(&name, error))?);
+                let file = File::from(fd.during(Action::Open, &name)?);
                 match path_of_whole(&file) {
                     Some(path) => (path, file),
                     None => return InputFile::pipe(name, file),
@@ -237,9 +237,9 @@ impl InputFile {
             Input::Program => {
                 return Ok(InputFile { source: Source::Program, size: None, start: 0, crlf: false });
             }
-            Input::Path(path) => (path.clone(), File::open(path).map_err(|error| failed(path, error))?),
+            Input::Path(path) => (path.clone(), File::open(path).during(Action::Open, path)?),
         };
-        let stat = file.metadata().map_err(|error| failed(&name, error))?;
+        let stat = file.metadata().during(Action::Open, &name)?;
         if stat.is_dir() {
             let error = std::io::Error::from_raw_os_error(libc::EISDIR);
             return Err(IoError::from_os(Action::Read, &name, 0, error).into());
@@ -297,17 +297,20 @@ impl InputFile {
 
     /// The first `bytes` bytes, or fewer at its end. A pipe returns them again when it is opened.
     pub fn peek(&self, bytes: usize) -> Result<Vec<u8>, SortError> {
-        let failed = |error| IoError::from_os(Action::Read, self.name_path(), 0, error);
         match &self.source {
             Source::Regular(path) => {
-                let file = File::open(path).map_err(failed)?;
-                Ok(read_at_most(&file, 0, bytes).map_err(failed)?)
+                let file = File::open(path).during(Action::Read, self.name_path())?;
+                Ok(read_at_most(&file, 0, bytes).during(Action::Read, self.name_path())?)
             }
             Source::Pipe { rest, .. } => {
                 let mut rest = rest.lock().unpoisoned();
                 let Some(pipe) = rest.as_mut() else { return Ok(Vec::new()) };
                 let want = bytes.saturating_sub(pipe.peeked.len()) as u64;
-                pipe.file.by_ref().take(want).read_to_end(&mut pipe.peeked).map_err(failed)?;
+                pipe.file
+                    .by_ref()
+                    .take(want)
+                    .read_to_end(&mut pipe.peeked)
+                    .during(Action::Read, self.name_path())?;
                 Ok(pipe.peeked[..bytes.min(pipe.peeked.len())].to_vec())
             }
             Source::Merged(input) => input.peek(bytes),
@@ -318,11 +321,10 @@ impl InputFile {
     /// Up to `bytes` bytes of a file from `offset` on; none of a pipe.
     pub fn sample(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, SortError> {
         let Source::Regular(path) = &self.source else { return Ok(Vec::new()) };
-        let failed = |error| IoError::from_os(Action::Read, path, offset, error);
-        let file = File::open(path).map_err(failed)?;
+        let file = File::open(path).during_at(Action::Read, path, offset)?;
         // A hint, without which the system also reads what follows the sample.
         let _refused = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
-        Ok(read_at_most(&file, offset, bytes).map_err(failed)?)
+        Ok(read_at_most(&file, offset, bytes).during_at(Action::Read, path, offset)?)
     }
 
     /// Opens it for reading from `offset` on; a pipe only once, from its start.
@@ -410,14 +412,13 @@ fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u
 impl Fingerprint {
     /// From its size, its time of change, and a checksum of both ends.
     pub fn from_path(path: &Path) -> Result<Fingerprint, SortError> {
-        let failed = |error| IoError::from_os(Action::Read, path, 0, error);
-        let file = File::open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
-        let mut ends = read_at_most(&file, 0, FINGERPRINT_BYTES as usize).map_err(failed)?;
+        let file = File::open(path).during(Action::Read, path)?;
+        let stat = file.metadata().during(Action::Read, path)?;
+        let mut ends = read_at_most(&file, 0, FINGERPRINT_BYTES as usize).during(Action::Read, path)?;
         let tail_at = stat.len().saturating_sub(FINGERPRINT_BYTES);
-        ends.extend(read_at_most(&file, tail_at, FINGERPRINT_BYTES as usize).map_err(failed)?);
+        ends.extend(read_at_most(&file, tail_at, FINGERPRINT_BYTES as usize).during(Action::Read, path)?);
         // A file without a name has only that of its descriptor.
-        let path = path.canonicalize().or_else(|_| std::path::absolute(path)).map_err(failed)?;
+        let path = path.canonicalize().or_else(|_| std::path::absolute(path)).during(Action::Read, path)?;
         let modified_ns = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
         Ok(Fingerprint { path, size: stat.len(), modified_ns, ends: xxh3_64(&ends) })
     }

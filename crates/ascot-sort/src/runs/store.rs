@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, directory_of, emergency};
+use ascot_io::{Action, Disk, During, IoError, O_NOFOLLOW, directory_of, emergency};
 use ascot_model::units;
 use manifest::OLDEST_VERSION;
 pub use manifest::{
@@ -108,8 +108,7 @@ impl JobDir {
             };
             let mut held = held?.ok_or(SortError::Internal("a new directory is locked"))?;
             if let (true, true, Some(first)) = (at > 0, manifest.is_some(), dirs.first()) {
-                let failed = |error| IoError::from_os(Action::Write, &now.join(LOCK), 0, error);
-                held.write_all(first.as_os_str().as_bytes()).map_err(failed)?;
+                held.write_all(first.as_os_str().as_bytes()).during(Action::Write, &now.join(LOCK))?;
             }
             this.locks.push(held);
         }
@@ -183,19 +182,18 @@ impl JobDir {
     pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
         let new = self.path().join(MANIFEST_NEW);
         let path = self.path().join(MANIFEST);
-        let failed = |error| IoError::from_os(Action::Write, &new, 0, error);
         if self.synced.swap(manifest.next_number, Ordering::Relaxed) != manifest.next_number {
             self.dirs.iter().try_for_each(|dir| self.disk.sync_dir(dir))?;
         }
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).write(true).custom_flags(O_NOFOLLOW);
-        let file = options.open(&new).map_err(failed)?;
+        let file = options.open(&new).during(Action::Write, &new)?;
         if file.metadata().is_ok_and(|stat| stat.len() > 0) {
             // An incomplete manifest of a job that was killed.
-            file.set_len(0).map_err(failed)?;
+            file.set_len(0).during(Action::Write, &new)?;
         }
-        let bytes = manifest.write_to(&file).map_err(failed)?;
-        file.sync_data().map_err(failed)?;
+        let bytes = manifest.write_to(&file).during(Action::Write, &new)?;
+        file.sync_data().during(Action::Write, &new)?;
         self.disk.rename(&new, &path)?;
         self.disk.sync_dir(self.path())?;
         keep_room(&new, 2 * bytes);
@@ -210,9 +208,8 @@ impl JobDir {
     pub fn remove_unnamed(&self, manifest: &Manifest) -> Result<(), SortError> {
         let named = |path: &Path| manifest.spills().any(|run| run.path == path);
         for dir in &self.dirs {
-            let failed = |error| IoError::from_os(Action::Read, dir, 0, error);
-            for entry in fs::read_dir(dir).map_err(failed)? {
-                let path = entry.map_err(failed)?.path();
+            for entry in fs::read_dir(dir).during(Action::Read, dir)? {
+                let path = entry.during(Action::Read, dir)?.path();
                 let of_run = path.extension().is_some_and(|end| end == "run" || end == "keys");
                 let unnamed = of_run && !named(&path.with_extension("run"));
                 let of_view =

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Buf, IoError, Pool};
+use ascot_io::{Action, Buf, During, IoError, Pool};
 use ascot_record::framing::Partial;
 
 use super::Shuffle;
@@ -81,7 +81,7 @@ pub fn check_inputs(shuffle: &Shuffle, request: &SortRequest) -> Result<Vec<(u64
 
 fn modified_ns(path: &Path) -> Result<i128, SortError> {
     use std::os::unix::fs::MetadataExt;
-    let stat = std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+    let stat = std::fs::metadata(path).during(Action::Inspect, path)?;
     Ok(i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()))
 }
 
@@ -137,8 +137,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
         pool: &'a Pool,
         longest: usize,
     ) -> Result<Self, SortError> {
-        let file =
-            File::open(&span.path).map_err(|error| IoError::from_os(Action::Open, &span.path, 0, error))?;
+        let file = File::open(&span.path).during(Action::Open, &span.path)?;
         let (have, used) = (0, 0);
         let (block_at, read_at) = (span.start, span.start);
         let mut reader =

@@ -21,7 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ascot_io::{Action, IoError, O_NOFOLLOW, begin_writing, crc32c};
+use ascot_io::{Action, During, IoError, O_NOFOLLOW, begin_writing, crc32c};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -109,7 +109,7 @@ fn open_private(path: &Path) -> Result<File, IoError> {
         .mode(0o600)
         .custom_flags(O_NOFOLLOW)
         .open(path)
-        .map_err(|error| IoError::from_os(Action::Create, path, 0, error))
+        .during(Action::Create, path)
 }
 
 /// Keeps other processes from writing to the destination of this log, until the file is closed.
@@ -156,15 +156,14 @@ pub(super) fn read_log(
     mut take: impl FnMut(LogEntry),
 ) -> Result<u64, SortError> {
     let path = dir.join(LOG);
-    let failed = |offset, error| IoError::from_os(Action::Read, &path, offset, error);
-    let log = File::open(&path).map_err(|error| failed(0, error))?;
-    let size = log.metadata().map_err(|error| failed(0, error))?.len();
+    let log = File::open(&path).during(Action::Read, &path)?;
+    let size = log.metadata().during(Action::Read, &path)?.len();
     if size == 0 {
         return Ok(0);
     }
     let mut log = BufReader::with_capacity(LOG_BUFFER_BYTES, log);
     let mut own_header = [0; HEADER_BYTES];
-    let whole = read_or_end(&mut log, &mut own_header).map_err(|error| failed(0, error))?;
+    let whole = read_or_end(&mut log, &mut own_header).during(Action::Read, &path)?;
     if !whole || !is_header(&own_header) {
         return Err(damaged(&path, 0, "the log of a destination has no valid header").into());
     }
@@ -177,7 +176,7 @@ pub(super) fn read_log(
     let mut end = HEADER_BYTES as u64;
     let mut bytes = Vec::new();
     while let Some(entry) =
-        next_entry(&mut log, size - end, &mut bytes).map_err(|error| failed(end, error))?
+        next_entry(&mut log, size - end, &mut bytes).during_at(Action::Read, &path, end)?
     {
         end += (FRAME_BYTES + bytes.len()) as u64;
         take(entry);
@@ -238,11 +237,7 @@ impl PartitionFiles {
         destination: u32,
         wait: Duration,
     ) -> Result<PartitionFiles, SortError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(|error| IoError::from_os(Action::Create, dir, 0, error))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).during(Action::Create, dir)?;
         let path = dir.join(LOG);
         let log = open_private(&path)?;
         lock(&log, &path, wait)?;
@@ -257,10 +252,10 @@ impl PartitionFiles {
         })?;
         if log_bytes == 0 {
             let header = header(job, destination);
-            log.write_all_at(&header, 0).map_err(|error| IoError::from_os(Action::Write, &path, 0, error))?;
+            log.write_all_at(&header, 0).during(Action::Write, &path)?;
             log_bytes = header.len() as u64;
         }
-        log.set_len(log_bytes).map_err(|error| IoError::from_os(Action::Resize, &path, 0, error))?;
+        log.set_len(log_bytes).during(Action::Resize, &path)?;
         let mut files = BTreeMap::new();
         for (partition, bytes) in ends {
             // The file of a partition that is done is gone.
@@ -323,9 +318,8 @@ impl PartitionFiles {
             Entry::Vacant(new) => new.insert(OpenFile { file: open_private(&path)?, bytes: 0 }),
         };
         let offset = open.bytes;
-        open.file.write_all_at(bytes, offset).map_err(|error| {
-            IoError::from_os(Action::Write, &path, offset, error).needing(bytes.len() as u64)
-        })?;
+        let written = open.file.write_all_at(bytes, offset).during_at(Action::Write, &path, offset);
+        written.map_err(|error| error.needing(bytes.len() as u64))?;
         open.bytes += bytes.len() as u64;
         open.write_full_blocks(offset, self.write_bytes);
         Ok(StoredPiece { partition: piece.partition, sum: piece.sum, offset, bytes: bytes.len() as u64 })
@@ -346,9 +340,7 @@ impl PartitionFiles {
         framed.extend((entry.len() as u32).to_le_bytes());
         framed.extend(crc32c(&[&entry]).to_le_bytes());
         framed.extend(entry);
-        self.log
-            .write_all_at(&framed, self.log_bytes)
-            .map_err(|error| IoError::from_os(Action::Write, path, self.log_bytes, error))?;
+        self.log.write_all_at(&framed, self.log_bytes).during_at(Action::Write, path, self.log_bytes)?;
         self.log_bytes += framed.len() as u64;
         Ok(())
     }
@@ -370,10 +362,10 @@ impl PartitionFiles {
     pub fn sync(&self) -> Result<(), SortError> {
         for (&partition, open) in &self.files {
             let path = partition_path(&self.dir, partition);
-            open.file.sync_data().map_err(|error| IoError::from_os(Action::Sync, &path, 0, error))?;
+            open.file.sync_data().during(Action::Sync, &path)?;
         }
         let path = self.dir.join(LOG);
-        Ok(self.log.sync_data().map_err(|error| IoError::from_os(Action::Sync, &path, 0, error))?)
+        Ok(self.log.sync_data().during(Action::Sync, &path)?)
     }
 
     /// Removes the file of a partition that is done.

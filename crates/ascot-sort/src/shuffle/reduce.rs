@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use ascot_io::{Action, ByteSource, Crc32c, IoError, ProgramStreams, Unpoisoned};
+use ascot_io::{Action, ByteSource, Crc32c, During, IoError, ProgramStreams, Unpoisoned};
 use ascot_model::report::Report;
 
 use super::batch::{BatchNumber, JobId};
@@ -165,16 +165,15 @@ impl PieceSource {
 }
 
 fn read_exact(file: &mut Option<File>, path: &Path, out: &mut [u8], offset: u64) -> Result<(), IoError> {
-    let failed = |action| move |error| IoError::from_os(action, path, offset, error);
     let file = match file {
         Some(file) => file,
-        None => file.insert(File::open(path).map_err(failed(Action::Open))?),
+        None => file.insert(File::open(path).during_at(Action::Open, path, offset)?),
     };
     match file.read_exact_at(out, offset) {
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             Err(IoError::Truncated { path: path.to_path_buf(), offset, expected: offset + out.len() as u64 })
         }
-        done => done.map_err(failed(Action::Read)),
+        done => done.during_at(Action::Read, path, offset),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use ascot_io::{Action, IoError};
+use ascot_io::{Action, During, IoError};
 use ascot_record::framing::Partial;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -28,8 +28,7 @@ pub fn sample_chunk(
     count: u32,
     cancel: &Cancel,
 ) -> Result<Vec<Place>, SortError> {
-    let file =
-        File::open(&span.path).map_err(|error| IoError::from_os(Action::Open, &span.path, 0, error))?;
+    let file = File::open(&span.path).during(Action::Open, &span.path)?;
     // A hint, without which the system also reads what follows a place.
     let _refused = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
     let bytes = span.end.saturating_sub(span.start);

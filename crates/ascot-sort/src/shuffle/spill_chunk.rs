@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ascot_io::waits::{Need, receive_looking};
-use ascot_io::{Action, ByteSource, Disk, IoError, ProgramStreams, crc32c, directory_of, threads};
+use ascot_io::{Action, ByteSource, Disk, During, IoError, ProgramStreams, crc32c, directory_of, threads};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, bounded};
@@ -172,17 +172,16 @@ pub fn seal_chunk(view: &Path, sizes: &[u64]) -> Result<u32, SortError> {
     bytes.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
     bytes.extend(crc32c(&[&bytes]).to_le_bytes());
     let path = view.join(SIZES);
-    let failed = |action| move |error| IoError::from_os(action, &view.join(SIZES), 0, error);
-    let mut file = File::create(&path).map_err(failed(Action::Create))?;
-    file.write_all(&bytes).map_err(failed(Action::Write))?;
-    file.sync_all().map_err(failed(Action::Sync))?;
+    let mut file = File::create(&path).during(Action::Create, &path)?;
+    file.write_all(&bytes).during(Action::Write, &path)?;
+    file.sync_all().during(Action::Sync, &path)?;
     Disk::default().sync_dir(view)?;
     Ok(crc32c(&[&bytes, &manifest(view)?]))
 }
 
 fn manifest(view: &Path) -> Result<Vec<u8>, IoError> {
     let path = view.join(VIEW_MANIFEST);
-    std::fs::read(&path).map_err(|error| IoError::from_os(Action::Read, &path, 0, error))
+    std::fs::read(&path).during(Action::Read, &path)
 }
 
 /// The bytes of each partition in the chunk of the view `view`, whose check is `check`.
@@ -191,7 +190,7 @@ fn manifest(view: &Path) -> Result<Vec<u8>, IoError> {
 /// [`IoError::Corrupt`] if they or the manifest are not those that were written; those of the file system.
 pub(super) fn partition_sizes(view: &Path, check: u32) -> Result<Vec<u64>, SortError> {
     let path = view.join(SIZES);
-    let bytes = std::fs::read(&path).map_err(|error| IoError::from_os(Action::Read, &path, 0, error))?;
+    let bytes = std::fs::read(&path).during(Action::Read, &path)?;
     let own = parsed(&bytes).filter(|_| manifest(view).is_ok_and(|text| crc32c(&[&bytes, &text]) == check));
     let what = "this chunk is not the one that was written";
     own.ok_or_else(|| IoError::Corrupt { path, offset: 0, block: 0, what }.into())
@@ -225,8 +224,7 @@ pub fn join_chunks(
     let views: Vec<PathBuf> = chunks.iter().map(|(dir, _)| dir.clone()).collect();
     let mut manifest = join_parts(&views, None, view, observer, cancel)?;
     let beside = directory_of(view);
-    let beside =
-        beside.canonicalize().map_err(|error| IoError::from_os(Action::Inspect, beside, 0, error))?;
+    let beside = beside.canonicalize().during(Action::Inspect, beside)?;
     for member in &mut manifest.members {
         if let Ok(inside) = member.path.strip_prefix(&beside) {
             member.path = Path::new("..").join(inside);

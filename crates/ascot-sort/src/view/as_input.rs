@@ -26,10 +26,12 @@ pub fn input_of(dir: &Path) -> Result<InputFile, SortError> {
     for member in &manifest.members {
         member.find(dir)?;
     }
-    let head = manifest.head().ok_or_else(|| SortError::View {
-        path: dir.to_path_buf(),
-        kind: ErrorKind::InvalidData,
-        why: "its manifest has no valid header\n  make the view again".into(),
+    let head = manifest.head().ok_or_else(|| {
+        SortError::view(
+            dir,
+            ErrorKind::InvalidData,
+            "its manifest has no valid header\n  make the view again",
+        )
     })?;
     let header_bytes = head.header.map_or(0, |header| header.len() as u64);
     let bytes = header_bytes + manifest.sum.bytes;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::{Action, Disk, Filled, IoError, RunId, RunIndex, read_range};
+use ascot_io::{Action, Disk, During, Filled, IoError, RunId, RunIndex, read_range};
 
 use crate::api::SortError;
 use crate::read::read_index_of;
@@ -91,7 +91,7 @@ fn index_of(member: &Member, bytes: &[u8], path: &Path) -> Result<Arc<RunIndex>,
 
 /// The same of a member of a view of an older version: they are in files beside its run, and at its end.
 fn beside(member: &Member, disk: &Disk, view: &Path) -> Result<IndexAndKeys, SortError> {
-    let read = |path: &Path| fs::read(path).map_err(|error| IoError::from_os(Action::Read, path, 0, error));
+    let read = |path: &Path| fs::read(path).during(Action::Read, path);
     let path = member.keys_path(view);
     let keys = read(&path)?;
     verify(&keys, member.keys_crc, &path, member)?;
@@ -117,5 +117,5 @@ fn verify(bytes: &[u8], crc: u32, path: &Path, member: &Member) -> Result<(), So
     let why = format!(
         "the index or the keys of {run} have changed since\n  make the view again: it would show wrong records"
     );
-    Err(SortError::View { path: path.to_path_buf(), kind: ErrorKind::InvalidData, why })
+    Err(SortError::view(path, ErrorKind::InvalidData, why))
 }

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError, directory_of};
+use ascot_io::{Action, Disk, During, IoError, directory_of};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::to_hex;
@@ -50,23 +50,18 @@ pub fn check_name(view: &Path) -> Result<(), SortError> {
     if view.symlink_metadata().is_ok() {
         let why = "it exists already, and a view replaces nothing\n  remove it, or name another directory \
                    (--view DIR)";
-        return Err(SortError::View {
-            path: view.to_path_buf(),
-            kind: ErrorKind::AlreadyExists,
-            why: why.into(),
-        });
+        return Err(SortError::view(view, ErrorKind::AlreadyExists, why));
     }
     let parent = directory_of(view).to_path_buf();
     if parent.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         let why = "there is no such directory, so no view can be made in it\n  make it first (mkdir), or \
-                   name another directory (--view DIR)"
-            .into();
-        return Err(SortError::View { path: parent, kind: ErrorKind::NotFound, why });
+                   name another directory (--view DIR)";
+        return Err(SortError::view(parent, ErrorKind::NotFound, why));
     }
-    let stat = fs::metadata(&parent).map_err(|error| IoError::from_os(Action::Inspect, &parent, 0, error))?;
+    let stat = fs::metadata(&parent).during(Action::Inspect, &parent)?;
     if !stat.is_dir() {
-        let why = "no directory: a view cannot be made in it".to_string();
-        return Err(SortError::View { path: parent, kind: ErrorKind::NotADirectory, why });
+        let why = "no directory: a view cannot be made in it";
+        return Err(SortError::view(parent, ErrorKind::NotADirectory, why));
     }
     Ok(())
 }
@@ -147,19 +142,18 @@ fn name_of(request: &SortRequest, view: &Path) -> String {
 /// search permissions of the directory that contains it.
 pub fn give_name(disk: &Disk, dir: &Path, view: &Path) -> Result<(), SortError> {
     let parent = directory_of(view).to_path_buf();
-    let failed = |error| IoError::from_os(Action::Create, view, 0, error);
-    let mode = fs::metadata(&parent).map_err(failed)?.permissions().mode() & 0o755;
+    let mode = fs::metadata(&parent).during(Action::Create, view)?.permissions().mode() & 0o755;
     // Through a descriptor, so that a link put in the directory's place is not followed.
     let mut options = fs::OpenOptions::new();
     let open = options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(dir);
-    let open = open.map_err(failed)?;
-    let stat = open.metadata().map_err(failed)?;
+    let open = open.during(Action::Create, view)?;
+    let stat = open.metadata().during(Action::Create, view)?;
     let me = rustix::process::geteuid().as_raw();
     // A job that was killed here may have changed the mode already.
     if stat.uid() != me || ![0o700, mode | 0o700].contains(&(stat.mode() & 0o777)) {
         return Err(IoError::Replaced { path: dir.to_path_buf() }.into());
     }
-    open.set_permissions(fs::Permissions::from_mode(mode | 0o700)).map_err(failed)?;
+    open.set_permissions(fs::Permissions::from_mode(mode | 0o700)).during(Action::Create, view)?;
     disk.sync_dir(dir)?;
     disk.rename(dir, view)?;
     JobDir::remove_own(disk, view);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError, RunId, RunIndex};
+use ascot_io::{Action, Disk, During, IoError, RunId, RunIndex};
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use serde::{Deserialize, Serialize};
@@ -119,7 +119,7 @@ pub struct Identity {
 
 /// The identity of the file at `path`.
 pub fn identity_of(path: &Path) -> Result<Identity, IoError> {
-    let stat = fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+    let stat = fs::metadata(path).during(Action::Inspect, path)?;
     let modified_ns = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
     Ok(Identity { size: stat.len(), modified_ns, inode: stat.ino() })
 }
@@ -179,7 +179,7 @@ impl Member {
                      here together with the files beside it; if it is lost, make the view again",
                     self.noun()
                 );
-                Err(SortError::View { path, kind: ErrorKind::NotFound, why })
+                Err(SortError::view(path, ErrorKind::NotFound, why))
             }
             found => Ok(found?),
         }
@@ -277,8 +277,7 @@ impl ViewManifest {
     /// Reads the manifest of the view `dir`.
     pub fn load(dir: &Path) -> Result<ViewManifest, SortError> {
         let path = dir.join(VIEW_MANIFEST);
-        let bad =
-            |why: &str| SortError::View { path: path.clone(), kind: ErrorKind::InvalidData, why: why.into() };
+        let bad = |why: &str| SortError::view(&path, ErrorKind::InvalidData, why);
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) => return Err(no_manifest(dir, &path, error)),

@@ -94,11 +94,7 @@ impl OpenView {
         if memory < MIN_MEMORY_BYTES {
             return Err(too_little(memory, MIN_MEMORY_BYTES));
         }
-        let bad = || SortError::View {
-            path: dir.to_path_buf(),
-            kind: ErrorKind::InvalidData,
-            why: "its manifest has no valid header".into(),
-        };
+        let bad = || SortError::view(dir, ErrorKind::InvalidData, "its manifest has no valid header");
         let head = manifest.head().ok_or_else(bad)?;
         let replaces = |found: &&Volumes| found.are_given() || !manifest.request.volumes.are_given();
         if let Some(volumes) = self.volumes.as_ref().filter(replaces) {
@@ -130,11 +126,7 @@ impl OpenView {
                 || index.bytes != member.bytes
             {
                 let why = "this run does not match the view's record of it\n  make the view again";
-                return Err(SortError::View {
-                    path: run.path,
-                    kind: ErrorKind::InvalidData,
-                    why: why.into(),
-                });
+                return Err(SortError::view(run.path, ErrorKind::InvalidData, why));
             }
             Ok(ViewRun::new(run, index, keys, stay_open))
         };
@@ -145,8 +137,8 @@ impl OpenView {
         let bytes = runs.iter().map(|run| run.run.bytes).sum();
         let count: u64 = runs.iter().map(|run| run.run.records).sum();
         if (bytes, count) != (sum.bytes, sum.count) {
-            let why = "the numbers of records of its runs do not add up\n  make the view again".to_string();
-            return Err(SortError::View { path: dir.to_path_buf(), kind: ErrorKind::InvalidData, why });
+            let why = "the numbers of records of its runs do not add up\n  make the view again";
+            return Err(SortError::view(dir, ErrorKind::InvalidData, why));
         }
         let few = EmitThreads::start(&records, &pool, 1, FEW_BLOCKS, FEW_BLOCK_BYTES)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::{Action, Disk, IoError, directory_of};
+use ascot_io::{Action, Disk, During, directory_of};
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::to_hex;
 use ascot_record::layout::Layout;
@@ -32,7 +32,7 @@ pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortEr
     let mut joined: Option<ViewManifest> = None;
     for dir in views {
         let mut one = ViewManifest::load(dir)?;
-        let real = fs::canonicalize(dir).map_err(|error| IoError::from_os(Action::Inspect, dir, 0, error))?;
+        let real = fs::canonicalize(dir).during(Action::Inspect, dir)?;
         one.members = one.members.into_iter().map(|member| member.absolute(&real)).collect();
         let Some(first) = &mut joined else {
             one.name = name.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -42,11 +42,7 @@ pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortEr
         if order_of(&first.request, &first.header) != order_of(&one.request, &one.header) {
             let why = "its order or header differs from that of the first view\n  only views made with the \
                        same format, keys and options can be merged";
-            return Err(SortError::View {
-                path: dir.clone(),
-                kind: ErrorKind::InvalidInput,
-                why: why.into(),
-            });
+            return Err(SortError::view(&dir, ErrorKind::InvalidInput, why));
         }
         let mut sum: RecordSum = first.sum;
         sum.combine(&one.sum);
@@ -77,11 +73,7 @@ pub fn join_parts(
     let (request, head) = match (&basis, request) {
         (Some(basis), given) => {
             given.map_or(Ok(()), |given| same_order(basis, given))?;
-            let bad = || SortError::View {
-                path: view.into(),
-                kind: ErrorKind::InvalidData,
-                why: "a manifest has no valid header".into(),
-            };
+            let bad = || SortError::view(view, ErrorKind::InvalidData, "a manifest has no valid header");
             (basis.request.clone(), basis.head().ok_or_else(bad)?)
         }
         (None, Some(given)) => (given.clone(), open_inputs(given)?.1),
@@ -188,11 +180,7 @@ impl Joining<'_> {
         if path.is_dir() {
             let why = "neither a view nor a file: there is no view.json in it\n  ascot sort FILE... --view \
                        DIR makes a view";
-            return Err(SortError::View {
-                path: path.to_path_buf(),
-                kind: ErrorKind::NotFound,
-                why: why.into(),
-            });
+            return Err(SortError::view(path, ErrorKind::NotFound, why));
         }
         let request = SortRequest { inputs: vec![Input::Path(path.to_path_buf())], ..self.request.clone() };
         let (inputs, head) = open_inputs(&request)?;
@@ -200,11 +188,7 @@ impl Joining<'_> {
         if head.header != self.head.header && !empty {
             let why = "its header differs from that of the first part\n  only files with the same columns \
                        make one sorted file";
-            return Err(SortError::View {
-                path: path.to_path_buf(),
-                kind: ErrorKind::InvalidInput,
-                why: why.into(),
-            });
+            return Err(SortError::view(path, ErrorKind::InvalidInput, why));
         }
         let cut = records.cut(&head.records, usize::MAX);
         let fixed = records.record_bytes().map(|bytes| bytes as f64);

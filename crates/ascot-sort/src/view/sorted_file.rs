@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::{Buf, Codec, Disk, IoError, RunId, RunIndex, block_checksum};
+use ascot_io::{Buf, Codec, Disk, During, RunId, RunIndex, block_checksum};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, SortError, SortRequest};
@@ -66,8 +66,7 @@ impl<R: Records> Taking<'_, R> {
         else {
             return Err(not_a_file());
         };
-        let path = std::fs::canonicalize(&path)
-            .map_err(|error| IoError::from_os(ascot_io::Action::Inspect, &path, 0, error))?;
+        let path = std::fs::canonicalize(&path).during(ascot_io::Action::Inspect, &path)?;
         let identity = identity_of(&path)?;
         let block = block_bytes(mean_bytes, kept_bytes(self.request, mean_bytes), identity.size);
         let mut blocks = Blocks {
@@ -104,8 +103,8 @@ impl<R: Records> Taking<'_, R> {
             before += placed.records as u64;
         }
         if identity_of(&path)? != identity {
-            let why = "it changed while it was read\n  make the view when no program writes to it".into();
-            return Err(SortError::View { path, kind: ErrorKind::Other, why });
+            let why = "it changed while it was read\n  make the view when no program writes to it";
+            return Err(SortError::view(path, ErrorKind::Other, why));
         }
         let tail = std::mem::take(&mut blocks.tail);
         let mut members = vec![self.member(blocks, path, identity, index)?];

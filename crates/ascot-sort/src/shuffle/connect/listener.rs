@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use ascot_io::threads::{Thread, spawn};
-use ascot_io::{Action, IoError, Unpoisoned};
+use ascot_io::{Action, During, Unpoisoned};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::wire::{HANDSHAKE, Secret, is_temporary, let_in, prepare};
@@ -98,11 +98,12 @@ impl<S: Service> Listener<S> {
     /// That of the system if it cannot listen there or start a thread.
     pub fn start(address: IpAddr, secret: Secret, service: S) -> Result<Listener<S>, SortError> {
         let name = format!("a port of {address}");
-        let failed = |error| IoError::from_os(Action::Open, Path::new(&name), 0, error);
-        let listener = TcpListener::bind((address, 0)).map_err(failed)?;
-        rustix::net::listen(&listener, BACKLOG).map_err(io::Error::from).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let port = listener.local_addr().map_err(failed)?.port();
+        let listener = TcpListener::bind((address, 0)).during(Action::Open, Path::new(&name))?;
+        rustix::net::listen(&listener, BACKLOG)
+            .map_err(io::Error::from)
+            .during(Action::Open, Path::new(&name))?;
+        listener.set_nonblocking(true).during(Action::Open, Path::new(&name))?;
+        let port = listener.local_addr().during(Action::Open, Path::new(&name))?.port();
         let shared = Arc::new(Shared {
             secret,
             service,
