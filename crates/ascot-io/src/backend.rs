@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::buf::Buf;
 use crate::clocks::{State, call};
-use crate::error::{Action, IoError, nothing_written};
+use crate::error::{Action, IoError, Result, nothing_written};
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::stream_context::{Effect, StreamContext};
 
@@ -36,7 +36,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     /// Reads at most one call's bytes at `offset` into `to`; 0 bytes mean the end of the file.
-    pub(crate) fn read(&self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError> {
+    pub(crate) fn read(&self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize> {
         let len = to.len().min(self.bytes);
         loop {
             match call(State::Device, || self.file.read_at(&mut to[..len], offset)) {
@@ -47,7 +47,7 @@ impl Calls {
     }
 
     /// Writes at most one call's bytes at `offset`.
-    pub(crate) fn write(&self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError> {
+    pub(crate) fn write(&self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize> {
         let len = from.len().min(self.bytes);
         let result = loop {
             match call(State::Device, || self.file.write_at(&from[..len], offset)) {
@@ -72,7 +72,7 @@ pub(crate) struct SyncRead {
     next: u64,
     end: u64,
     len: u64,
-    done: VecDeque<Result<Filled, IoError>>,
+    done: VecDeque<Result<Filled>>,
 }
 
 impl SyncRead {
@@ -80,7 +80,7 @@ impl SyncRead {
         Self { context, calls, next: start, end, len: end - start, done: VecDeque::new() }
     }
 
-    fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
+    fn fill(&mut self, mut buf: Buf) -> Result<Filled> {
         let at = self.next;
         let wanted = usize::try_from(self.end - at).unwrap_or(usize::MAX).min(buf.len());
         if wanted == 0 {
@@ -107,13 +107,13 @@ impl SyncRead {
 }
 
 impl ReadStream for SyncRead {
-    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+    fn begin(&mut self, buf: Buf) -> Result<()> {
         let filled = self.fill(buf);
         self.done.push_back(filled);
         Ok(())
     }
 
-    fn complete(&mut self) -> Result<Filled, IoError> {
+    fn complete(&mut self) -> Result<Filled> {
         self.done.pop_front().unwrap_or_else(|| Err(self.context.misuse(self.next, NOTHING_BEGUN)))
     }
 
@@ -143,7 +143,7 @@ impl SyncWrite {
         Self { context, calls, next: start, failed: None }
     }
 
-    fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
+    fn append(&mut self, mut buf: Buf, len: usize) -> Result<()> {
         let effect = self.context.inject_fault_of_write(self.next)?;
         let mut halve = effect == Some(Effect::Short);
         let (stored, offset) = apply_effect(effect, &mut buf[..len], self.next);
@@ -164,7 +164,7 @@ impl SyncWrite {
         result
     }
 
-    fn check(&self) -> Result<(), IoError> {
+    fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 }
@@ -184,7 +184,7 @@ pub(crate) fn apply_effect(effect: Option<Effect>, bytes: &mut [u8], offset: u64
 }
 
 impl WriteStream for SyncWrite {
-    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<()> {
         self.check()?;
         if len > buf.len() {
             return Err(self.context.misuse(self.next, TOO_LONG));
@@ -195,16 +195,16 @@ impl WriteStream for SyncWrite {
         self.append(buf, len).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
-    fn drain(&mut self) -> Result<(), IoError> {
+    fn drain(&mut self) -> Result<()> {
         self.check()
     }
 
-    fn sync(&mut self) -> Result<(), IoError> {
+    fn sync(&mut self) -> Result<()> {
         self.check()?;
         self.context.sync(&self.calls.file, self.next)
     }
 
-    fn finish(self: Box<Self>) -> Result<u64, IoError> {
+    fn finish(self: Box<Self>) -> Result<u64> {
         self.check()?;
         self.context.space.note(&self.calls.file);
         Ok(self.next)

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::PAGE_BYTES;
 use crate::backend::{NOTHING_BEGUN, TOO_LONG, apply_effect};
 use crate::buf::Buf;
-use crate::error::{Action, IoError, nothing_written};
+use crate::error::{Action, IoError, Result, nothing_written};
 use crate::io_queue::{IoQueue, Request, Ticket, part_count};
 use crate::ledger::Direction;
 use crate::space_reservation::WriterShare;
@@ -70,7 +70,7 @@ impl QueuedFile {
         offset: u64,
         len: usize,
         halve: bool,
-    ) -> Result<Request, IoError> {
+    ) -> Result<Request> {
         if self.must_leave_direct(&buf, offset, len) {
             system::leave_direct(&self.file)
                 .map_err(|error| self.context.error(Action::Inspect, offset, error))?;
@@ -118,7 +118,7 @@ impl DirectRead {
         Self { base, next: start, end, len: end - start, begun: VecDeque::new() }
     }
 
-    fn ask(&mut self, buf: Buf) -> Result<Begun, IoError> {
+    fn ask(&mut self, buf: Buf) -> Result<Begun> {
         if self.next >= self.end || buf.is_empty() {
             return Ok(Begun::End(buf));
         }
@@ -138,13 +138,13 @@ impl DirectRead {
 }
 
 impl ReadStream for DirectRead {
-    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+    fn begin(&mut self, buf: Buf) -> Result<()> {
         let begun = self.ask(buf).unwrap_or_else(Begun::Failed);
         self.begun.push_back(begun);
         Ok(())
     }
 
-    fn complete(&mut self) -> Result<Filled, IoError> {
+    fn complete(&mut self) -> Result<Filled> {
         let context = &self.base.context;
         match self.begun.pop_front() {
             None => Err(context.misuse(self.next, NOTHING_BEGUN)),
@@ -240,7 +240,7 @@ impl Descriptor {
     }
 
     /// Begins a read of `len` bytes at `offset`; `buf` holds the [pages](pages_of) that contain them.
-    pub(crate) fn begin(&self, offset: u64, len: usize, buf: Buf) -> Result<PendingRead, IoError> {
+    pub(crate) fn begin(&self, offset: u64, len: usize, buf: Buf) -> Result<PendingRead> {
         let pages = pages_of(offset, len as u64) as usize;
         let at = offset - offset % PAGE;
         let start = (offset - at) as usize;
@@ -270,7 +270,7 @@ impl PendingRead {
     ///
     /// # Errors
     /// A failed read, or a file that ends early.
-    pub fn complete(self) -> Result<Filled, IoError> {
+    pub fn complete(self) -> Result<Filled> {
         let Self { base, ticket, start, end, at } = self;
         let (buf, moved) = ticket.wait();
         let context = &lock(&base).context;
@@ -315,18 +315,18 @@ impl DirectWrite {
         system::free_space_of(&self.base.file).unwrap_or(0)
     }
 
-    fn check(&self) -> Result<(), IoError> {
+    fn check(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    fn keep<T>(&mut self, result: Result<T, IoError>) -> Result<T, IoError> {
+    fn keep<T>(&mut self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             self.failed.get_or_insert_with(|| error.clone());
         })
     }
 
     /// Completes the oldest request: waits for it, or only if it has finished.
-    fn finish_oldest(&mut self, wait: bool) -> Result<bool, IoError> {
+    fn finish_oldest(&mut self, wait: bool) -> Result<bool> {
         let Some((ticket, ..)) = self.begun.front() else { return Ok(false) };
         if !wait && !ticket.is_finished() {
             return Ok(false);
@@ -377,7 +377,7 @@ impl DirectWrite {
         result.map(|_| ())
     }
 
-    fn submit(&mut self, buf: Buf, offset: u64, len: usize, halve: bool) -> Result<(), IoError> {
+    fn submit(&mut self, buf: Buf, offset: u64, len: usize, halve: bool) -> Result<()> {
         if self.base.must_leave_direct(&buf, offset, len) {
             // Requests still queued would go through the page cache with it.
             self.drain()?;
@@ -388,7 +388,7 @@ impl DirectWrite {
         Ok(())
     }
 
-    fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
+    fn append(&mut self, mut buf: Buf, len: usize) -> Result<()> {
         let effect = self.base.context.inject_fault_of_write(self.next)?;
         let halve = effect == Some(Effect::Short);
         let (stored, offset) = apply_effect(effect, &mut buf[..len], self.next);
@@ -405,7 +405,7 @@ impl DirectWrite {
         Ok(())
     }
 
-    fn trim(&mut self) -> Result<(), IoError> {
+    fn trim(&mut self) -> Result<()> {
         if self.allocated > self.next {
             let cut = self.base.file.set_len(self.next);
             let cut = cut.map_err(|error| self.base.context.error(Action::Resize, self.next, error));
@@ -427,7 +427,7 @@ impl WriteStream for DirectWrite {
         self.base.file.metadata().ok().map(|stat| stat.dev())
     }
 
-    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<()> {
         self.check()?;
         while self.finish_oldest(false)? {}
         if len > buf.len() {
@@ -440,7 +440,7 @@ impl WriteStream for DirectWrite {
         self.keep(result)
     }
 
-    fn reserve(&mut self, bytes: u64) -> Result<(), IoError> {
+    fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.check()?;
         let end = self.next + bytes;
         let Some(share) = self.share.take_if(|_| end > self.allocated) else { return Ok(()) };
@@ -461,12 +461,12 @@ impl WriteStream for DirectWrite {
         self.begun.len()
     }
 
-    fn complete(&mut self) -> Result<(), IoError> {
+    fn complete(&mut self) -> Result<()> {
         let _ = self.finish_oldest(true);
         self.check()
     }
 
-    fn drain(&mut self) -> Result<(), IoError> {
+    fn drain(&mut self) -> Result<()> {
         while !self.begun.is_empty() {
             // The error is kept in `failed`; the other requests are still waited for.
             let _ = self.finish_oldest(true);
@@ -474,14 +474,14 @@ impl WriteStream for DirectWrite {
         self.check()
     }
 
-    fn sync(&mut self) -> Result<(), IoError> {
+    fn sync(&mut self) -> Result<()> {
         self.drain()?;
         self.trim()?;
         let synced = self.base.context.sync(&self.base.file, self.next);
         self.keep(synced)
     }
 
-    fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
+    fn finish(mut self: Box<Self>) -> Result<u64> {
         self.drain()?;
         self.trim()?;
         Ok(self.next)

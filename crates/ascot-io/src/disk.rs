@@ -23,7 +23,7 @@ use ascot_model::measurement::{Requests, VolumeRequests};
 use crate::backend::{Backend, Calls, SyncRead};
 use crate::clocks::{State, call};
 use crate::direct::{Descriptor, DirectRead, QueuedFile};
-use crate::error::{Action, During, IoError};
+use crate::error::{Action, During, IoError, Result};
 use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, FileNumber, Ledger, Meter};
 use crate::pipe::{PipeRead, PipeWrite};
@@ -185,7 +185,7 @@ impl Disk {
     }
 
     /// Notes a file that is not written through a stream, or was written by a job that was killed.
-    pub fn note_written(&self, path: &Path) -> Result<(), IoError> {
+    pub fn note_written(&self, path: &Path) -> Result<()> {
         let stat = std::fs::metadata(path).during(Action::Inspect, path)?;
         self.inner.space.note_stat(&stat);
         Ok(())
@@ -199,7 +199,7 @@ impl Disk {
         }
     }
 
-    fn inject_fault(&self, action: Action, path: &Path, offset: u64) -> Result<(), IoError> {
+    fn inject_fault(&self, action: Action, path: &Path, offset: u64) -> Result<()> {
         inject_fault(self.inner.options.faults.as_deref(), action, path, offset).map(|_| ())
     }
 
@@ -210,7 +210,7 @@ impl Disk {
         action: Action,
         path: &Path,
         offset: u64,
-    ) -> Result<(File, Metadata), IoError> {
+    ) -> Result<(File, Metadata)> {
         self.inject_fault(action, path, offset)?;
         let file = options.open(path).during_at(action, path, offset)?;
         let stat = file.metadata().during_at(action, path, offset)?;
@@ -243,12 +243,7 @@ impl Disk {
 
     /// Opens a file to read the bytes of `range`, clipped to its size. Pipes and other streams are read from their
     /// current position to their end; the range must then start at 0.
-    pub fn open_read(
-        &self,
-        path: &Path,
-        range: Range<u64>,
-        name: &str,
-    ) -> Result<Box<dyn ReadStream>, IoError> {
+    pub fn open_read(&self, path: &Path, range: Range<u64>, name: &str) -> Result<Box<dyn ReadStream>> {
         let (file, stat) = self.open(OpenOptions::new().read(true), Action::Open, path, range.start)?;
         let size = match size_of(&file, &stat).during_at(Action::Open, path, range.start)? {
             Some(size) => size,
@@ -294,7 +289,7 @@ impl Disk {
 
     /// Opens a descriptor for random reads of a file, through an I/O queue for every back-end. It bypasses the page
     /// cache if `direct` is set, the file is large, and the page cache does not hold most of it.
-    pub(crate) fn open_random(&self, path: &Path, name: &str, direct: bool) -> Result<Descriptor, IoError> {
+    pub(crate) fn open_random(&self, path: &Path, name: &str, direct: bool) -> Result<Descriptor> {
         let (file, stat) = self.open(OpenOptions::new().read(true), Action::Open, path, 0)?;
         let direct =
             direct && self.prefers_direct(&file, 0, stat.len()) && self.enter_direct(&file, path, &stat);
@@ -344,7 +339,7 @@ impl Disk {
         peeked: Vec<u8>,
         path: &Path,
         name: &str,
-    ) -> Result<Box<dyn ReadStream>, IoError> {
+    ) -> Result<Box<dyn ReadStream>> {
         let file = File::from(source.into());
         let stat = file.metadata().during(Action::Inspect, path)?;
         let context = self.context(path, name, &stat, Direction::Read);
@@ -358,7 +353,7 @@ impl Disk {
         sink: impl Into<OwnedFd>,
         path: &Path,
         name: &str,
-    ) -> Result<Box<dyn WriteStream>, IoError> {
+    ) -> Result<Box<dyn WriteStream>> {
         let file = File::from(sink.into());
         let stat = file.metadata().during(Action::Inspect, path)?;
         let context = self.context(path, name, &stat, Direction::Write);
@@ -371,7 +366,7 @@ impl Disk {
     ///
     /// # Errors
     /// The program makes none, or they are being read.
-    pub fn open_program_source(&self, path: &Path, name: &str) -> Result<Box<dyn ReadStream>, IoError> {
+    pub fn open_program_source(&self, path: &Path, name: &str) -> Result<Box<dyn ReadStream>> {
         let context = self.program_context(path, name, Direction::Read);
         match self.inner.options.program.take_source() {
             Some(source) => Ok(Box::new(PipeRead::from_source(context, source)?)),
@@ -383,7 +378,7 @@ impl Disk {
     ///
     /// # Errors
     /// The program takes none.
-    pub fn open_program_sink(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+    pub fn open_program_sink(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>> {
         let context = self.program_context(path, name, Direction::Write);
         match self.inner.options.program.take_sink() {
             Some(sink) => Ok(Box::new(ProgramWrite::new(context, sink))),
@@ -397,7 +392,7 @@ impl Disk {
     }
 
     /// Renames a file within its volume, replacing any file with the new name.
-    pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.inject_fault(Action::Rename, to, 0)?;
         let replaced = std::fs::symlink_metadata(to);
         std::fs::rename(from, to).during(Action::Rename, to)?;
@@ -409,7 +404,7 @@ impl Disk {
     }
 
     /// Removes a file.
-    pub fn remove_file(&self, path: &Path) -> Result<(), IoError> {
+    pub fn remove_file(&self, path: &Path) -> Result<()> {
         self.inject_fault(Action::Remove, path, 0)?;
         let stat = std::fs::symlink_metadata(path);
         call(State::Device, || std::fs::remove_file(path)).during(Action::Remove, path)?;
@@ -436,7 +431,7 @@ impl Disk {
     }
 
     /// Makes the names in a directory durable: files created, renamed and removed in it.
-    pub fn sync_dir(&self, directory: &Path) -> Result<(), IoError> {
+    pub fn sync_dir(&self, directory: &Path) -> Result<()> {
         self.inject_fault(Action::Sync, directory, 0)?;
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         let synced = call(State::Device, || File::open(directory).and_then(|file| file.sync_all()));
@@ -450,14 +445,14 @@ impl Disk {
     }
 
     /// Bytes still free on the volume of `path`, which need not exist yet.
-    pub fn free_space(&self, path: &Path) -> Result<u64, IoError> {
+    pub fn free_space(&self, path: &Path) -> Result<u64> {
         wait_until_freed();
         system::free_space(path).during(Action::Inspect, path)
     }
 
     /// Gives the blocks of `[0, end)` back to the volume; the file keeps its length and reads zeros there. False if
     /// the volume cannot.
-    pub fn punch(&self, path: &Path, end: u64) -> Result<bool, IoError> {
+    pub fn punch(&self, path: &Path, end: u64) -> Result<bool> {
         let failed = |error| IoError::from_os(Action::Resize, path, 0, error);
         let mut options = OpenOptions::new();
         let file = options.write(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(failed)?;

@@ -274,6 +274,9 @@ fn advice_on_length(limit: Option<u64>) -> &'static str {
 /// The name of standard output in errors.
 pub const STANDARD_OUTPUT: &str = "standard output";
 
+/// What operations of this crate return.
+pub type Result<T, E = IoError> = std::result::Result<T, E>;
+
 impl IoError {
     /// Converts a system error to the variant a caller can act on.
     pub fn from_os(action: Action, path: &Path, offset: u64, source: io::Error) -> Self {
@@ -328,17 +331,17 @@ impl IoError {
 /// What a system call was for, so that its error can name the file.
 pub trait During<T> {
     /// The call was part of `action` on `path`.
-    fn during(self, action: Action, path: &Path) -> Result<T, IoError>;
+    fn during(self, action: Action, path: &Path) -> Result<T>;
     /// The same at `offset` in the file.
-    fn during_at(self, action: Action, path: &Path, offset: u64) -> Result<T, IoError>;
+    fn during_at(self, action: Action, path: &Path, offset: u64) -> Result<T>;
 }
 
 impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
-    fn during(self, action: Action, path: &Path) -> Result<T, IoError> {
+    fn during(self, action: Action, path: &Path) -> Result<T> {
         self.during_at(action, path, 0)
     }
 
-    fn during_at(self, action: Action, path: &Path, offset: u64) -> Result<T, IoError> {
+    fn during_at(self, action: Action, path: &Path, offset: u64) -> Result<T> {
         self.map_err(|error| IoError::from_os(action, path, offset, error.into()))
     }
 }

@@ -27,7 +27,7 @@ use crate::backend::Backend;
 use crate::buf::Buf;
 use crate::disk::{Disk, DiskOptions};
 use crate::emergency;
-use crate::error::{Action, During, IoError};
+use crate::error::{Action, During, IoError, Result};
 use crate::stream::WriteStream;
 use crate::system;
 
@@ -53,7 +53,7 @@ pub struct AtomicOutput {
 
 impl AtomicOutput {
     /// Starts an output that will be `path`; `name` is the stream's name in the ledger.
-    pub fn create(disk: &Disk, path: &Path, name: &str) -> Result<Self, IoError> {
+    pub fn create(disk: &Disk, path: &Path, name: &str) -> Result<Self> {
         if let Some(temporary) = Self::name_for(path)? {
             return Self::create_named(disk, path, &temporary, name);
         }
@@ -63,7 +63,7 @@ impl AtomicOutput {
     }
 
     /// A durable output of `bytes` that will be `path`, complete except for its name. It starts no threads.
-    pub fn with_bytes(path: &Path, name: &str, bytes: &[u8]) -> Result<Self, IoError> {
+    pub fn with_bytes(path: &Path, name: &str, bytes: &[u8]) -> Result<Self> {
         let backend = Backend::Sized(BYTES_AT_ONCE);
         let disk = Disk::new(DiskOptions { backend, ..DiskOptions::default() });
         let mut output = Self::create(&disk, path, name)?;
@@ -76,14 +76,14 @@ impl AtomicOutput {
 
     /// A temporary name for an output that will be `path`, to be recorded before the file exists; `None` if the
     /// output is written directly.
-    pub fn name_for(path: &Path) -> Result<Option<PathBuf>, IoError> {
+    pub fn name_for(path: &Path) -> Result<Option<PathBuf>> {
         let target = resolve(path)?;
         let direct = state(&target)?.is_some_and(|old| !old.is_file());
         if direct { Ok(None) } else { temporary_name(&target).map(Some) }
     }
 
     /// Fails early if the directory of `path` does not exist, or cannot have a file of this name.
-    pub fn check_directory(path: &Path) -> Result<(), IoError> {
+    pub fn check_directory(path: &Path) -> Result<()> {
         let target = resolve(path)?;
         state(&target)?;
         match fs::metadata(directory_of(&target)) {
@@ -95,7 +95,7 @@ impl AtomicOutput {
     }
 
     /// Starts an output under a name from [`name_for`](Self::name_for). Bytes left there by a killed job are dropped.
-    pub fn create_named(disk: &Disk, path: &Path, temporary: &Path, name: &str) -> Result<Self, IoError> {
+    pub fn create_named(disk: &Disk, path: &Path, temporary: &Path, name: &str) -> Result<Self> {
         let target = resolve(path)?;
         emergency::register_file(temporary);
         let created = Self::create_registered(disk, path, target, temporary, name);
@@ -108,7 +108,7 @@ impl AtomicOutput {
         target: PathBuf,
         temporary: &Path,
         name: &str,
-    ) -> Result<Self, IoError> {
+    ) -> Result<Self> {
         for _ in 0..ATTEMPTS {
             match disk.create_as(temporary, name, mode(state(&target)?.as_ref())) {
                 Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
@@ -145,7 +145,7 @@ impl AtomicOutput {
         offset: u64,
         inode: Option<u64>,
         name: &str,
-    ) -> Result<Self, IoError> {
+    ) -> Result<Self> {
         let target = resolve(path)?;
         let file = open_own(temporary, |stat| inode.is_none_or(|inode| inode == stat.ino()))?;
         let copy = file.try_clone().during_at(Action::Open, temporary, offset)?;
@@ -156,13 +156,7 @@ impl AtomicOutput {
 
     /// Takes over the complete temporary file of a killed job, for the same `path`: it only needs its name. It must be
     /// the file with inode number `inode` and `bytes` bytes.
-    pub fn resume_sealed(
-        disk: &Disk,
-        path: &Path,
-        temporary: &Path,
-        inode: u64,
-        bytes: u64,
-    ) -> Result<Self, IoError> {
+    pub fn resume_sealed(disk: &Disk, path: &Path, temporary: &Path, inode: u64, bytes: u64) -> Result<Self> {
         let target = resolve(path)?;
         let file = open_own(temporary, |stat| (stat.ino(), stat.len()) == (inode, bytes))?;
         Ok(Self {
@@ -177,7 +171,7 @@ impl AtomicOutput {
     }
 
     /// The stream to write to.
-    pub fn stream(&mut self) -> Result<&mut dyn WriteStream, IoError> {
+    pub fn stream(&mut self) -> Result<&mut dyn WriteStream> {
         match &mut self.stream {
             Some(stream) => Ok(stream.as_mut()),
             None => Err(IoError::Misuse {
@@ -211,7 +205,7 @@ impl AtomicOutput {
 
     /// Makes the output durable and closes it: afterwards only its final name is missing. Returns its length in
     /// bytes.
-    pub fn seal(&mut self) -> Result<u64, IoError> {
+    pub fn seal(&mut self) -> Result<u64> {
         if let Some(bytes) = self.sealed {
             return Ok(bytes);
         }
@@ -236,7 +230,7 @@ impl AtomicOutput {
 
     /// Seals the output and gives it its final name; returns its length in bytes. After an error the old file is
     /// unchanged.
-    pub fn commit(mut self) -> Result<u64, IoError> {
+    pub fn commit(mut self) -> Result<u64> {
         let bytes = self.seal()?;
         if self.place()? {
             self.disk.sync_dir(directory_of(&self.target))?;
@@ -246,7 +240,7 @@ impl AtomicOutput {
 
     /// Commits several outputs in order: all are sealed before the first gets its name, and their directories are
     /// synced once.
-    pub fn commit_all(mut outputs: Vec<AtomicOutput>) -> Result<(), IoError> {
+    pub fn commit_all(mut outputs: Vec<AtomicOutput>) -> Result<()> {
         outputs.iter_mut().try_for_each(|output| output.seal().map(|_| ()))?;
         outputs.iter_mut().try_for_each(|output| output.place().map(|_| ()))?;
         outputs.dedup_by(|a, b| directory_of(&a.target) == directory_of(&b.target));
@@ -254,7 +248,7 @@ impl AtomicOutput {
     }
 
     /// Gives a sealed output its name; false if it was written directly under that name.
-    fn place(&mut self) -> Result<bool, IoError> {
+    fn place(&mut self) -> Result<bool> {
         let Some(temporary) = &self.temporary else { return Ok(false) };
         if !self.has_name(temporary) {
             return Err(IoError::Replaced { path: temporary.clone() });
@@ -382,7 +376,7 @@ pub fn name_of_temporary(path: &Path) -> Option<PathBuf> {
 
 /// Opens and locks the temporary file of a killed job. It must be a file of this user without other names that
 /// `is_the_one`.
-fn open_own(temporary: &Path, is_the_one: impl FnOnce(&Metadata) -> bool) -> Result<File, IoError> {
+fn open_own(temporary: &Path, is_the_one: impl FnOnce(&Metadata) -> bool) -> Result<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = options.open(temporary).during(Action::Open, temporary)?;
@@ -398,7 +392,7 @@ fn open_own(temporary: &Path, is_the_one: impl FnOnce(&Metadata) -> bool) -> Res
 }
 
 /// Follows symbolic links; the last may point to a missing file.
-fn resolve(path: &Path) -> Result<PathBuf, IoError> {
+fn resolve(path: &Path) -> Result<PathBuf> {
     const LINKS_FOLLOWED: usize = 40;
     let mut target = path.to_path_buf();
     for _ in 0..LINKS_FOLLOWED {
@@ -415,7 +409,7 @@ fn resolve(path: &Path) -> Result<PathBuf, IoError> {
 }
 
 /// The metadata of `path`, if it exists.
-fn state(path: &Path) -> Result<Option<Metadata>, IoError> {
+fn state(path: &Path) -> Result<Option<Metadata>> {
     match fs::metadata(path) {
         Ok(stat) if stat.is_dir() => {
             let error = io::Error::from_raw_os_error(libc::EISDIR);
@@ -436,7 +430,7 @@ pub fn directory_of(path: &Path) -> &Path {
 }
 
 /// `.name.ascot-<16 hex digits>.tmp` beside the target, shortened if the name would be too long.
-fn temporary_name(target: &Path) -> Result<PathBuf, IoError> {
+fn temporary_name(target: &Path) -> Result<PathBuf> {
     const LONGEST_STEM: usize = 200;
     let Some(name) = target.file_name() else {
         let error = io::Error::from_raw_os_error(libc::EISDIR);

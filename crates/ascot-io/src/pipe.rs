@@ -23,7 +23,7 @@ use rustix::event::{EventfdFlags, PollFlags};
 use crate::backend::{NOTHING_BEGUN, TOO_LONG};
 use crate::buf::Buf;
 use crate::clocks::{State, call, count};
-use crate::error::{Action, IoError, nothing_written};
+use crate::error::{Action, IoError, Result, nothing_written};
 use crate::program_streams::ByteSource;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::stream_context::{Effect, StreamContext};
@@ -41,7 +41,7 @@ const SOURCE_PATIENCE: Duration = Duration::from_millis(100);
 /// A thread that serves one request after another on a descriptor.
 struct PipeThread<Q, A> {
     requests: Option<Sender<Q>>,
-    answers: Receiver<Result<A, IoError>>,
+    answers: Receiver<Result<A>>,
     in_flight: usize,
     /// Readable once the thread is to stop waiting for the other end.
     stop: Arc<OwnedFd>,
@@ -66,12 +66,12 @@ struct Waits {
 
 impl<Q: Send + 'static, A: Send + 'static> PipeThread<Q, A> {
     /// Starts the thread; `server` makes the function that serves a request.
-    fn start<S: FnMut(Q) -> Result<A, IoError> + Send + 'static>(
+    fn start<S: FnMut(Q) -> Result<A> + Send + 'static>(
         name: &str,
         waits: Waits,
         context: StreamContext,
         server: impl FnOnce(StreamContext, Arc<OwnedFd>) -> S,
-    ) -> Result<Self, IoError> {
+    ) -> Result<Self> {
         let path = context.path.clone();
         let job_stop = context.stop.clone();
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
@@ -100,7 +100,7 @@ impl<Q: Send + 'static, A: Send + 'static> PipeThread<Q, A> {
     }
 
     /// Waits for the next answer; none if the thread has ended.
-    fn answer(&self) -> Option<Result<A, IoError>> {
+    fn answer(&self) -> Option<Result<A>> {
         let mut look = || match &self.job_stop {
             Some(stop) if stop.load(Relaxed) => Err(IoError::Stopped { path: self.path.clone() }),
             _ => Ok(()),
@@ -134,7 +134,7 @@ pub(crate) struct PipeRead {
 
 impl PipeRead {
     /// Starts with the bytes `peeked`, which were read from `file` before.
-    pub(crate) fn start(context: StreamContext, file: File, peeked: Vec<u8>) -> Result<Self, IoError> {
+    pub(crate) fn start(context: StreamContext, file: File, peeked: Vec<u8>) -> Result<Self> {
         let server = |context, stop| {
             let mut source = Source { context, file, peeked, stop, at: 0, ended: false };
             move |buf| source.fill(buf)
@@ -146,7 +146,7 @@ impl PipeRead {
     }
 
     /// Reads the bytes that the program makes.
-    pub(crate) fn from_source(context: StreamContext, source: Box<dyn ByteSource>) -> Result<Self, IoError> {
+    pub(crate) fn from_source(context: StreamContext, source: Box<dyn ByteSource>) -> Result<Self> {
         let server = |context, _stop| {
             let mut bytes = ProgramBytes { context, source, at: 0, ended: false };
             move |buf| bytes.fill(buf)
@@ -172,7 +172,7 @@ struct ProgramBytes {
 }
 
 impl ProgramBytes {
-    fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
+    fn fill(&mut self, mut buf: Buf) -> Result<Filled> {
         let mut end = 0;
         if !self.ended {
             self.context.inject_fault(Action::Read, self.at)?;
@@ -203,7 +203,7 @@ struct Source {
 }
 
 impl Source {
-    fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
+    fn fill(&mut self, mut buf: Buf) -> Result<Filled> {
         let peeked = self.peeked.len().min(buf.len());
         buf[..peeked].copy_from_slice(&self.peeked[..peeked]);
         self.peeked.drain(..peeked);
@@ -252,11 +252,11 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 impl ReadStream for PipeRead {
-    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+    fn begin(&mut self, buf: Buf) -> Result<()> {
         if self.thread.request(buf) { Ok(()) } else { Err(self.misuse()) }
     }
 
-    fn complete(&mut self) -> Result<Filled, IoError> {
+    fn complete(&mut self) -> Result<Filled> {
         if self.thread.in_flight == 0 {
             return Err(self.misuse());
         }
@@ -284,7 +284,7 @@ pub(crate) struct PipeWrite {
 
 impl PipeWrite {
     /// `context` is for the caller, `writing` for the thread.
-    pub(crate) fn start(context: StreamContext, writing: StreamContext, file: File) -> Result<Self, IoError> {
+    pub(crate) fn start(context: StreamContext, writing: StreamContext, file: File) -> Result<Self> {
         let file = Arc::new(file);
         let server = |context, stop| {
             let mut sink = Sink { context, file: Arc::clone(&file), at: 0, stop };
@@ -299,11 +299,11 @@ impl PipeWrite {
         Ok(Self { thread, written: 0, file, failed: None, context })
     }
 
-    fn check(&self) -> Result<(), IoError> {
+    fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    fn note(&mut self, result: Result<(), IoError>) {
+    fn note(&mut self, result: Result<()>) {
         self.thread.in_flight -= 1;
         if let Err(error) = result {
             self.failed.get_or_insert(error);
@@ -324,7 +324,7 @@ struct Sink {
 }
 
 impl Sink {
-    fn write(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+    fn write(&mut self, buf: Buf, len: usize) -> Result<()> {
         let halve = self.context.inject_fault(Action::Write, self.at)? == Some(Effect::Short);
         let receipt = self.context.meter.issue(self.at, len as u64, 1);
         let mut written = 0;
@@ -363,7 +363,7 @@ impl Sink {
 }
 
 impl WriteStream for PipeWrite {
-    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<()> {
         while let Ok(result) = self.thread.answers.try_recv() {
             self.note(result);
         }
@@ -381,7 +381,7 @@ impl WriteStream for PipeWrite {
         Ok(())
     }
 
-    fn drain(&mut self) -> Result<(), IoError> {
+    fn drain(&mut self) -> Result<()> {
         while self.thread.in_flight > 0 {
             match self.thread.answer() {
                 Some(Err(stopped @ IoError::Stopped { .. })) => return Err(stopped),
@@ -392,7 +392,7 @@ impl WriteStream for PipeWrite {
         self.check()
     }
 
-    fn sync(&mut self) -> Result<(), IoError> {
+    fn sync(&mut self) -> Result<()> {
         self.drain()?;
         self.context.inject_fault(Action::Sync, self.written)?;
         match self.file.sync_data() {
@@ -406,7 +406,7 @@ impl WriteStream for PipeWrite {
         }
     }
 
-    fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
+    fn finish(mut self: Box<Self>) -> Result<u64> {
         self.drain()?;
         Ok(self.written)
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::buf::Buf;
 use crate::clocks::count;
-use crate::error::{Action, IoError};
+use crate::error::{Action, IoError, Result};
 use crate::stream::WriteStream;
 use crate::stream_context::StreamContext;
 use crate::sync::Unpoisoned;
@@ -88,7 +88,7 @@ impl ProgramWrite {
 }
 
 impl WriteStream for ProgramWrite {
-    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<()> {
         if len > buf.len() {
             return Err(self.context.misuse(self.written, TOO_LONG));
         }
@@ -103,7 +103,7 @@ impl WriteStream for ProgramWrite {
         Ok(())
     }
 
-    fn drain(&mut self) -> Result<(), IoError> {
+    fn drain(&mut self) -> Result<()> {
         let stop = self.context.stop.clone();
         let _waiting = wait_for("the program to take the output", Need::Idle(State::Memory), None);
         while !self.sink.is_taken(BETWEEN_LOOKS) {
@@ -114,11 +114,11 @@ impl WriteStream for ProgramWrite {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), IoError> {
+    fn sync(&mut self) -> Result<()> {
         self.drain()
     }
 
-    fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
+    fn finish(mut self: Box<Self>) -> Result<u64> {
         self.drain()?;
         Ok(self.written)
     }

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use crate::buf::Buf;
 use crate::direct::{Descriptor, PendingRead, pages_of};
 use crate::disk::Disk;
-use crate::error::IoError;
+use crate::error::Result;
 
 /// Counts the metadata calls made for files: opens and inspections.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl RandomAccessFile {
     ///
     /// # Errors
     /// A file that cannot be opened.
-    pub fn open(disk: &Disk, path: &Path, name: &str, calls: &Arc<MetadataCalls>) -> Result<Self, IoError> {
+    pub fn open(disk: &Disk, path: &Path, name: &str, calls: &Arc<MetadataCalls>) -> Result<Self> {
         let cached = disk.open_random(path, name, false)?;
         calls.count_opened(1);
         calls.count_inspected(1);
@@ -96,7 +96,7 @@ impl RandomAccessFile {
     ///
     /// # Errors
     /// A read that cannot begin.
-    pub fn begin(&self, offset: u64, bytes: usize, buf: Buf) -> Result<PendingRead, IoError> {
+    pub fn begin(&self, offset: u64, bytes: usize, buf: Buf) -> Result<PendingRead> {
         self.direct_for(offset, bytes as u64).unwrap_or(&self.cached).begin(offset, bytes, buf)
     }
 
@@ -120,6 +120,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::error::IoError;
     use crate::{Action, DiskOptions, Effect, FaultHook, Pool};
 
     #[derive(Debug, Default)]

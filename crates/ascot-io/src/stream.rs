@@ -9,7 +9,7 @@
 //! ```
 
 use crate::buf::Buf;
-use crate::error::IoError;
+use crate::error::Result;
 
 /// A buffer with the bytes read into it.
 #[derive(Debug)]
@@ -42,11 +42,11 @@ impl Filled {
 /// A source of bytes, read forward.
 pub trait ReadStream: Send {
     /// Requests the next `buf.len()` bytes, in order; several requests may be begun before the first is completed.
-    fn begin(&mut self, buf: Buf) -> Result<(), IoError>;
+    fn begin(&mut self, buf: Buf) -> Result<()>;
 
     /// Waits for the oldest request begun. Fewer bytes than the buffer holds mean the stream's end (or, if
     /// `start > 0`, a range that starts off a block boundary and is read directly); no bytes follow the end.
-    fn complete(&mut self) -> Result<Filled, IoError>;
+    fn complete(&mut self) -> Result<Filled>;
 
     /// Whether `complete` would not wait.
     fn ready(&mut self) -> bool;
@@ -73,12 +73,12 @@ pub trait WriteStream: Send {
     ///
     /// For direct writes, lengths other than the last should be multiples of 4096: after any other length the stream
     /// continues through the page cache.
-    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError>;
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<()>;
 
     /// Ensures that `bytes` more can be written, before they are handed over. It is an error if the volume is known
     /// to be full, after which the stream can still be synced and finished; if that is unknown, the write itself
     /// reports it.
-    fn reserve(&mut self, bytes: u64) -> Result<(), IoError> {
+    fn reserve(&mut self, bytes: u64) -> Result<()> {
         let _ = bytes;
         Ok(())
     }
@@ -89,7 +89,7 @@ pub trait WriteStream: Send {
     }
 
     /// Waits until the oldest request in flight is written.
-    fn complete(&mut self) -> Result<(), IoError> {
+    fn complete(&mut self) -> Result<()> {
         self.drain()
     }
 
@@ -99,12 +99,12 @@ pub trait WriteStream: Send {
     }
 
     /// Waits until everything begun is written.
-    fn drain(&mut self) -> Result<(), IoError>;
+    fn drain(&mut self) -> Result<()>;
 
     /// Waits as [`drain`](Self::drain) does, then makes the bytes durable.
-    fn sync(&mut self) -> Result<(), IoError>;
+    fn sync(&mut self) -> Result<()>;
 
     /// Waits, trims the file to the bytes written, and returns their number (for a stream opened to append, the
     /// file's length).
-    fn finish(self: Box<Self>) -> Result<u64, IoError>;
+    fn finish(self: Box<Self>) -> Result<u64>;
 }

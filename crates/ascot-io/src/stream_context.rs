@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::clocks::{State, call};
-use crate::error::{Action, IoError};
+use crate::error::{Action, IoError, Result};
 use crate::ledger::Meter;
 use crate::space_reservation::SpaceReservation;
 
@@ -27,12 +27,12 @@ pub(crate) struct StreamContext {
 
 impl StreamContext {
     /// Calls the fault hook for an operation.
-    pub(crate) fn inject_fault(&self, action: Action, offset: u64) -> Result<Option<Effect>, IoError> {
+    pub(crate) fn inject_fault(&self, action: Action, offset: u64) -> Result<Option<Effect>> {
         inject_fault(self.faults.as_deref(), action, &self.path, offset)
     }
 
     /// Calls the fault hook for a write. If the volume is full while files are being removed, it waits for their space.
-    pub(crate) fn inject_fault_of_write(&self, offset: u64) -> Result<Option<Effect>, IoError> {
+    pub(crate) fn inject_fault_of_write(&self, offset: u64) -> Result<Option<Effect>> {
         let result = self.inject_fault(Action::Write, offset);
         if result.as_ref().is_err_and(|error| self.has_space_now(error)) {
             return self.inject_fault(Action::Write, offset);
@@ -41,7 +41,7 @@ impl StreamContext {
     }
 
     /// Makes the bytes of the stream's `file`, written up to `end`, durable.
-    pub(crate) fn sync(&self, file: &File, end: u64) -> Result<(), IoError> {
+    pub(crate) fn sync(&self, file: &File, end: u64) -> Result<()> {
         self.inject_fault(Action::Sync, end)?;
         call(State::Device, || file.sync_data()).map_err(|error| self.error(Action::Sync, end, error))
     }
@@ -99,7 +99,7 @@ pub(crate) fn inject_fault(
     action: Action,
     path: &Path,
     offset: u64,
-) -> Result<Option<Effect>, IoError> {
+) -> Result<Option<Effect>> {
     let Some(faults) = faults else { return Ok(None) };
     faults.before(action, path).map_err(|source| IoError::from_os(action, path, offset, source))
 }

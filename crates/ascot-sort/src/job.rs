@@ -14,7 +14,7 @@ use ascot_model::report::Report;
 use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Caller, Cancel, Observer, Output, Parts, SortError, SortRequest, Volumes};
+use crate::api::{Caller, Cancel, Observer, Output, Parts, Result, SortError, SortRequest, Volumes};
 use crate::merge::EmitThreads;
 use crate::output::{Commit, OutputStream, OutputWriter, RollingFiles};
 use crate::partition::KeySample;
@@ -97,7 +97,7 @@ impl<'a, R: Records> Job<'a, R> {
         budget: Budget,
         inputs: Inputs,
         caller: Caller<'a>,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self> {
         let Caller { observer, cancel } = caller;
         let passes = Passes::new(disk.ledger().clone());
         observer.began(passes.began());
@@ -208,7 +208,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Starts the output with its header, or resumes that of a killed job.
-    pub fn open_output(&mut self) -> Result<OutputWriter<R>, SortError> {
+    pub fn open_output(&mut self) -> Result<OutputWriter<R>> {
         if let Output::Parts(parts) = &self.request.output {
             return self.open_rolling_output(parts, true);
         }
@@ -229,7 +229,7 @@ impl<'a, R: Records> Job<'a, R> {
         Ok(output)
     }
 
-    fn output_blocks(&self) -> Result<BlockPool, SortError> {
+    fn output_blocks(&self) -> Result<BlockPool> {
         let region = self.pool.region(self.budget.output_blocks * self.budget.block, "the output")?;
         Ok(BlockPool::new(region, self.budget.block))
     }
@@ -243,11 +243,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Stores the progress of the output.
-    pub fn store_output(
-        &mut self,
-        output: &mut OutputWriter<R>,
-        state: OutputState,
-    ) -> Result<(), SortError> {
+    pub fn store_output(&mut self, output: &mut OutputWriter<R>, state: OutputState) -> Result<()> {
         // Before the manifest names the file: everything that the manifest of a kept job names must be kept.
         self.adopt(output, &state.durable.temporary);
         self.manifest.output = Some(state);
@@ -255,7 +251,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Starts an output of several files of equal size. `by_key`: equal keys stay together.
-    pub fn open_rolling_output(&self, parts: &Parts, by_key: bool) -> Result<OutputWriter<R>, SortError> {
+    pub fn open_rolling_output(&self, parts: &Parts, by_key: bool) -> Result<OutputWriter<R>> {
         let total = self.inputs.record_bytes().ok_or_else(|| {
             SortError::Request(
                 "parts are cut by size, and the size of a pipe is unknown\n  write it to a file first".into(),
@@ -269,7 +265,7 @@ impl<'a, R: Records> Job<'a, R> {
 
     /// Creates the job's directory. A resumable job that is killed after this can be resumed from it. The manifest
     /// names the unfinished output.
-    pub fn begin_spilling(&mut self) -> Result<(), SortError> {
+    pub fn begin_spilling(&mut self) -> Result<()> {
         if self.resumable
             && self.manifest.temporary.is_none()
             && let Output::Path(path) = &self.request.output
@@ -281,7 +277,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// The job's directory, created when it is first needed.
-    pub fn dir(&mut self) -> Result<&mut JobDir, SortError> {
+    pub fn dir(&mut self) -> Result<&mut JobDir> {
         if self.dir.is_none() {
             if self.resumable {
                 self.manifest.inputs = self.inputs.fingerprints()?;
@@ -298,7 +294,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Counts misfits of the next records of the inputs; an error if the request is strict.
-    pub fn take_in(&mut self, misfits: &Misfits) -> Result<(), SortError> {
+    pub fn take_in(&mut self, misfits: &Misfits) -> Result<()> {
         if misfits.is_empty() {
             return Ok(());
         }
@@ -311,7 +307,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Stores the state of the job, if it can be resumed.
-    pub fn store(&mut self) -> Result<(), SortError> {
+    pub fn store(&mut self) -> Result<()> {
         if !self.resumable {
             return Ok(());
         }
@@ -387,7 +383,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Starts a sorted spill of about `bytes` in the pass `pass`.
-    pub fn new_spill(&mut self, pass: &'static str, bytes: u64) -> Result<Spill<R>, SortError> {
+    pub fn new_spill(&mut self, pass: &'static str, bytes: u64) -> Result<Spill<R>> {
         let dirs = self.spill_dirs()?;
         let numbers = self.new_numbers(dirs.count() as u64);
         let codec = self.compression.of_pass(pass);
@@ -395,7 +391,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Resumes a spill of a killed job: runs that were being merged.
-    pub fn resume_spill(&mut self, state: OpenSpill) -> Result<Spill<R>, SortError> {
+    pub fn resume_spill(&mut self, state: OpenSpill) -> Result<Spill<R>> {
         let dirs = self.spill_dirs()?;
         let numbers = self.new_numbers(dirs.count() as u64);
         let codec = self.compression.of_pass("merge some");
@@ -403,7 +399,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Completes a spill that holds what `merged` counts; returns its runs.
-    pub fn end_spill(&mut self, spill: Spill<R>, merged: &Merged) -> Result<Vec<Run>, SortError> {
+    pub fn end_spill(&mut self, spill: Spill<R>, merged: &Merged) -> Result<Vec<Run>> {
         let runs = spill.finish()?;
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.dropped.combine(&merged.dropped);
@@ -418,7 +414,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// The spill directories, created when they are first needed.
-    pub fn spill_dirs(&mut self) -> Result<SpillDirs, SortError> {
+    pub fn spill_dirs(&mut self) -> Result<SpillDirs> {
         if let Some(dirs) = &self.spill_dirs {
             return Ok(dirs.clone());
         }
@@ -428,7 +424,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Removes the files of merged runs.
-    pub fn remove_runs(&mut self, runs: &[Run]) -> Result<(), SortError> {
+    pub fn remove_runs(&mut self, runs: &[Run]) -> Result<()> {
         let ours = || runs.iter().filter(|run| run.input.is_none());
         let files = ours().map(|run| run.path.clone()).collect();
         let gone = self.unlink.remove(files, ours().map(|run| run.bytes).sum())?;
@@ -438,12 +434,7 @@ impl<'a, R: Records> Job<'a, R> {
 
     /// Seals the output, lets the observer write the report, then gives the output its name. `out` and `dropped` are
     /// the sums of the last pass.
-    pub fn finish(
-        mut self,
-        mut output: impl Commit,
-        out: &RecordSum,
-        dropped: &RecordSum,
-    ) -> Result<Report, SortError> {
+    pub fn finish(mut self, mut output: impl Commit, out: &RecordSum, dropped: &RecordSum) -> Result<Report> {
         let mut accounted = *out;
         accounted.combine(dropped);
         accounted.combine(&self.manifest.dropped);

@@ -33,7 +33,7 @@ use ascot_bowtie::flow::{self, Flow, Step};
 use ascot_io::clocks::in_stage;
 use ascot_model::stages;
 
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result, SortError};
 use crate::records::{Merged, MergedBlock, Records, Rules, Segment, Side};
 use crate::runs::{RunBlock, RunStart};
 pub use threads::{CutRules, EmitThreads, cut_tasks};
@@ -41,18 +41,18 @@ pub use threads::{CutRules, EmitThreads, cut_tasks};
 /// Takes the merged records of a merge, and may store its progress.
 pub trait MergeSink<I: BlockInput, O: BlockOutput = Writer> {
     /// Takes merged records, in order. It may fill the outputs of `streams`, which share the memory of the inputs.
-    fn block(&mut self, block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<(), SortError>;
+    fn block(&mut self, block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<()>;
     /// Maximum bytes of a batch, if records allow.
     fn batch_bytes_max(&self) -> u64 {
         u64::MAX
     }
     /// A batch is done: the sink has all records before the positions that `done` returns. A sink that stores no
     /// progress ignores it.
-    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<(), SortError> {
+    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<()> {
         Ok(())
     }
     /// All records are merged; the outputs end after this.
-    fn end(&mut self, _streams: &mut Bowtie<I, O>) -> Result<(), SortError> {
+    fn end(&mut self, _streams: &mut Bowtie<I, O>) -> Result<()> {
         Ok(())
     }
 }
@@ -89,7 +89,7 @@ impl<'a, R: Records> Merge<'a, R> {
         streams: &mut Bowtie<I, O>,
         starts: Vec<usize>,
         sink: &mut impl MergeSink<I, O>,
-    ) -> Result<Merged, SortError> {
+    ) -> Result<Merged> {
         let cancel = self.cancel;
         let mut held: Vec<VecDeque<Held<R::Bound>>> = starts.iter().map(|_| VecDeque::new()).collect();
         let mut next_block = starts;
@@ -191,7 +191,7 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
         &mut self,
         batch: Vec<Vec<Segment>>,
         inputs: &mut Bowtie<I, O>,
-    ) -> Result<(), SortError>
+    ) -> Result<()>
     where
         S: MergeSink<I, O>,
     {
@@ -214,7 +214,7 @@ impl<R: Records, S> MergeFlow<'_, R, S> {
     }
 
     /// Reports the progress of the merge to the sink.
-    fn report_progress<I: BlockInput, O: BlockOutput>(&mut self) -> Result<(), SortError>
+    fn report_progress<I: BlockInput, O: BlockOutput>(&mut self) -> Result<()>
     where
         S: MergeSink<I, O>,
     {
@@ -264,7 +264,7 @@ where
 {
     type Error = SortError;
 
-    fn step(&mut self, inputs: &mut Bowtie<I, O>) -> Result<Step, SortError> {
+    fn step(&mut self, inputs: &mut Bowtie<I, O>) -> Result<Step> {
         self.gather(inputs);
         if let Some(empty) = (0..inputs.inputs()).find(|&i| self.held[i].is_empty() && !inputs.exhausted(i)) {
             return Ok(Step::Need(empty));

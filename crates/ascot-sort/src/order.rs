@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ascot_io::Pool;
 
-use crate::api::{Cancel, SortError, SortRequest};
+use crate::api::{Cancel, Result, SortRequest};
 use crate::plan::{Budget, RunOptions, default_memory, job_disk};
 use crate::read::{InputPosition, Inputs, RecordReader};
 use crate::records::Records;
@@ -58,7 +58,7 @@ pub(crate) fn reader<R: Records>(
     request: &SortRequest,
     inputs: Inputs,
     cancel: &Cancel,
-) -> Result<RecordReader<R>, SortError> {
+) -> Result<RecordReader<R>> {
     let memory = request.memory_bytes.unwrap_or_else(default_memory);
     let budget = Budget::new(memory, 1, None, false)?;
     let pool = Pool::new(budget.memory);

@@ -25,7 +25,7 @@ use ascot_io::waits::{Need, receive, receive_looking};
 use ascot_model::stages;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result, SortError};
 use crate::read::{PlacedChunk, RecordReader};
 use crate::records::RecordEnds;
 use crate::resources::{ChunkPool, Lease, Role, Seat, Turns};
@@ -59,7 +59,7 @@ enum Message<O> {
     /// The reader waits for memory.
     Starved,
     /// The reader has ended: the number of items.
-    Read(Result<u64, SortError>),
+    Read(Result<u64>),
     /// A worker has panicked.
     Died,
 }
@@ -135,8 +135,8 @@ impl<'a> Pipeline<'a> {
         reader: RecordReader<R>,
         buffers: Option<&ChunkPool>,
         worker: impl Fn() -> W + Sync,
-        sink: impl FnOnce(&mut InOrder<'_, O>) -> Result<T, SortError>,
-    ) -> Result<T, SortError> {
+        sink: impl FnOnce(&mut InOrder<'_, O>) -> Result<T>,
+    ) -> Result<T> {
         self.turns = reader.turns().cloned();
         let cancel = self.cancel;
         self.run(|feed| read_chunks(reader, buffers, feed, cancel), worker, sink)
@@ -146,10 +146,10 @@ impl<'a> Pipeline<'a> {
     /// which works for the stage `write` meanwhile.
     pub fn run<I, O, T, W>(
         self,
-        read: impl FnOnce(&Feed<'_, I, O>) -> Result<(), SortError> + Send,
+        read: impl FnOnce(&Feed<'_, I, O>) -> Result<()> + Send,
         worker: impl Fn() -> W + Sync,
-        sink: impl FnOnce(&mut InOrder<'_, O>) -> Result<T, SortError>,
-    ) -> Result<T, SortError>
+        sink: impl FnOnce(&mut InOrder<'_, O>) -> Result<T>,
+    ) -> Result<T>
     where
         I: Send,
         O: Send,
@@ -207,7 +207,7 @@ fn read_chunks<R: RecordEnds + ?Sized, O>(
     buffers: Option<&ChunkPool>,
     feed: &Feed<'_, ChunkWork, O>,
     cancel: &Cancel,
-) -> Result<(), SortError> {
+) -> Result<()> {
     let seat = reader.seat();
     let starving = || {
         seat.give_back();
@@ -259,16 +259,13 @@ impl<'a, O> InOrder<'a, O> {
     }
 
     /// The next result, waited for; none after the last.
-    pub fn next_result(&mut self) -> Result<Option<O>, SortError> {
+    pub fn next_result(&mut self) -> Result<Option<O>> {
         let cancel = self.cancel;
         self.next_result_or(&mut || cancel.check())
     }
 
     /// Like [`InOrder::next_result`]; calls `idle` at intervals while it waits.
-    pub fn next_result_or(
-        &mut self,
-        idle: &mut dyn FnMut() -> Result<(), SortError>,
-    ) -> Result<Option<O>, SortError> {
+    pub fn next_result_or(&mut self, idle: &mut dyn FnMut() -> Result<()>) -> Result<Option<O>> {
         loop {
             self.cancel.check()?;
             if self.ready > 0 {
@@ -282,12 +279,12 @@ impl<'a, O> InOrder<'a, O> {
     }
 
     /// Waits until something changes: a result arrives, the reader ends or waits for memory.
-    pub fn wait(&mut self) -> Result<(), SortError> {
+    pub fn wait(&mut self) -> Result<()> {
         let cancel = self.cancel;
         self.wait_or(&mut || cancel.check())
     }
 
-    fn wait_or(&mut self, idle: &mut dyn FnMut() -> Result<(), SortError>) -> Result<(), SortError> {
+    fn wait_or(&mut self, idle: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let message = receive_looking(&self.messages, "results of workers", Need::DATA, IDLE_INTERVAL, idle);
         self.cancel.check()?;
         match message?.ok_or_else(died)? {

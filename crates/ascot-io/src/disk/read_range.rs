@@ -6,12 +6,12 @@ use std::path::Path;
 use super::Disk;
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
-use crate::error::{Action, During, IoError};
+use crate::error::{Action, During, IoError, Result};
 use crate::stream::Filled;
 
 /// Reads `range` of the file at `path`, in one request where the device takes one as long. A file that ends before the
 /// range does is an error, and takes no memory.
-pub fn read_range(disk: &Disk, path: &Path, range: Range<u64>, name: &str) -> Result<Filled, IoError> {
+pub fn read_range(disk: &Disk, path: &Path, range: Range<u64>, name: &str) -> Result<Filled> {
     let size = std::fs::metadata(path).during_at(Action::Inspect, path, range.start)?.len();
     let truncated = |offset| IoError::Truncated { path: path.to_path_buf(), offset, expected: range.end };
     if size < range.end {

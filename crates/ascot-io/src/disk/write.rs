@@ -9,7 +9,7 @@ use super::Disk;
 use crate::PAGE_BYTES;
 use crate::backend::{Backend, Calls, SyncWrite};
 use crate::direct::{Allocation, DirectWrite};
-use crate::error::{Action, During, IoError};
+use crate::error::{Action, During, IoError, Result};
 use crate::ledger::Direction;
 use crate::pipe::PipeWrite;
 use crate::stream::WriteStream;
@@ -17,19 +17,19 @@ use crate::stream::WriteStream;
 impl Disk {
     /// Creates a file, or empties an existing one, to write it from the start. Pipes and devices are written as they
     /// are. A link is followed: this is for files that a user names.
-    pub fn create(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+    pub fn create(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>> {
         let mut options = OpenOptions::new();
         self.create_by(options.create(true).truncate(true).mode(0o666), path, name).map(|(stream, _)| stream)
     }
 
     /// Creates a file to write it from the start. It is an error if the name exists, even as a link.
-    pub fn create_new(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+    pub fn create_new(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>> {
         self.create_as(path, name, 0o666).map(|(stream, _)| stream)
     }
 
     /// Like [`create_new`](Self::create_new) for a file of a few MiB: no space is allocated ahead of its data, which
     /// other files that are written at the same time need more.
-    pub fn create_small(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+    pub fn create_small(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>> {
         let (file, stat) = self.open(new_file(0o666).write(true), Action::Create, path, 0)?;
         self.writer(file, &stat, path, 0, name, Allocation::None)
     }
@@ -41,7 +41,7 @@ impl Disk {
         path: &Path,
         name: &str,
         mode: u32,
-    ) -> Result<(Box<dyn WriteStream>, File), IoError> {
+    ) -> Result<(Box<dyn WriteStream>, File)> {
         self.create_by(&mut new_file(mode), path, name)
     }
 
@@ -50,7 +50,7 @@ impl Disk {
         options: &mut OpenOptions,
         path: &Path,
         name: &str,
-    ) -> Result<(Box<dyn WriteStream>, File), IoError> {
+    ) -> Result<(Box<dyn WriteStream>, File)> {
         let (file, stat) = self.open(options.write(true), Action::Create, path, 0)?;
         let copy = file.try_clone().during(Action::Create, path)?;
         Ok((self.writer(file, &stat, path, 0, name, Allocation::Ahead)?, copy))
@@ -58,7 +58,7 @@ impl Disk {
 
     /// Opens a file that is not regular (a pipe, a device) to write to it. A regular file that has replaced it
     /// meanwhile is not touched.
-    pub(crate) fn open_special(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+    pub(crate) fn open_special(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>> {
         let (file, stat) = self.open(OpenOptions::new().write(true), Action::Create, path, 0)?;
         if stat.is_file() {
             return Err(IoError::Replaced { path: path.to_path_buf() });
@@ -68,7 +68,7 @@ impl Disk {
 
     /// Opens a file to continue writing at `offset` (a multiple of 4096, not past its end); bytes after `offset` are
     /// cut off. A link is not followed.
-    pub fn open_append(&self, path: &Path, offset: u64, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+    pub fn open_append(&self, path: &Path, offset: u64, name: &str) -> Result<Box<dyn WriteStream>> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(path).during_at(Action::Open, path, offset)?;
@@ -82,7 +82,7 @@ impl Disk {
         path: &Path,
         offset: u64,
         name: &str,
-    ) -> Result<Box<dyn WriteStream>, IoError> {
+    ) -> Result<Box<dyn WriteStream>> {
         self.inject_fault(Action::Create, path, offset)?;
         let stat = file.metadata().during_at(Action::Open, path, offset)?;
         if !offset.is_multiple_of(PAGE_BYTES as u64) {
@@ -109,7 +109,7 @@ impl Disk {
         start: u64,
         name: &str,
         allocation: Allocation,
-    ) -> Result<Box<dyn WriteStream>, IoError> {
+    ) -> Result<Box<dyn WriteStream>> {
         let context = self.context(path, name, stat, Direction::Write);
         if !stat.is_file() {
             let writing = self.context(path, name, stat, Direction::Write);

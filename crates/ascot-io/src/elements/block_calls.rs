@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::blocks::{PAST_THE_END, Sink, Source};
 use crate::backend::{Calls, apply_effect};
 use crate::buf::Buf;
-use crate::error::{Action, IoError};
+use crate::error::{Action, IoError, Result};
 use crate::stream_context::{Effect, StreamContext};
 
 /// A file whose blocks move by system calls, forward.
@@ -35,7 +35,7 @@ impl BlockCalls {
 }
 
 impl Source for BlockCalls {
-    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError> {
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>> {
         let mut halve = self.context.inject_fault(Action::Read, self.next)? == Some(Effect::Short);
         let wanted = usize::try_from(self.end - self.next).unwrap_or(usize::MAX).min(self.calls.bytes);
         let mut filled = 0;
@@ -62,11 +62,11 @@ impl Source for BlockCalls {
 }
 
 impl Sink for BlockCalls {
-    fn next_block(&mut self, _block: &mut Buf) -> Result<Range<usize>, IoError> {
+    fn next_block(&mut self, _block: &mut Buf) -> Result<Range<usize>> {
         Ok(0..self.calls.bytes)
     }
 
-    fn put(&mut self, block: &mut Buf, filled: Range<usize>) -> Result<(), IoError> {
+    fn put(&mut self, block: &mut Buf, filled: Range<usize>) -> Result<()> {
         let len = filled.len();
         let effect = self.context.inject_fault(Action::Write, self.next)?;
         let mut halve = effect == Some(Effect::Short);
@@ -82,7 +82,7 @@ impl Sink for BlockCalls {
         Ok(())
     }
 
-    fn close(&mut self, durable: bool) -> Result<u64, IoError> {
+    fn close(&mut self, durable: bool) -> Result<u64> {
         if durable {
             self.context.sync(&self.file, self.next)?;
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::StreamKind;
 use crate::buf::Buf;
 use crate::disk::{Disk, DiskOptions};
-use crate::error::IoError;
+use crate::error::{IoError, Result};
 
 pub(super) const PAST_THE_END: &str = "an element was read after the end of the stream";
 
@@ -13,7 +13,7 @@ pub(super) const PAST_THE_END: &str = "an element was read after the end of the 
 pub(super) trait Source: Send {
     /// Replaces `block`, which has been read, by the next one; returns the valid part of it, which is not empty.
     /// It is called only while bytes are unread.
-    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError>;
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>>;
 
     /// Requests made so far: system calls, windows, or requests to the device.
     fn requests(&self) -> u64;
@@ -25,14 +25,14 @@ pub(super) trait Source: Send {
 /// The blocks of a file, written forward.
 pub(super) trait Sink: Send {
     /// Makes `block` an empty block; returns the part of it to fill.
-    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError>;
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>>;
 
     /// Writes the filled part of the block.
-    fn put(&mut self, block: &mut Buf, filled: Range<usize>) -> Result<(), IoError>;
+    fn put(&mut self, block: &mut Buf, filled: Range<usize>) -> Result<()>;
 
     /// Waits until all blocks are written, cuts the file to them, and returns their bytes; if `durable`, they are on
     /// the device.
-    fn close(&mut self, durable: bool) -> Result<u64, IoError>;
+    fn close(&mut self, durable: bool) -> Result<u64>;
 
     /// Requests made so far.
     fn requests(&self) -> u64;

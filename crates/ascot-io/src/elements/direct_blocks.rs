@@ -9,7 +9,7 @@ use super::kind::direct_blocks;
 use crate::buf::{BlockPool, Buf};
 use crate::direct::{Allocation, DirectRead, DirectWrite};
 use crate::disk::Disk;
-use crate::error::{Action, IoError};
+use crate::error::{Action, IoError, Result};
 use crate::ledger::Direction;
 use crate::stream::{ReadStream, WriteStream};
 use crate::stream_context::StreamContext;
@@ -39,7 +39,7 @@ impl DirectBlocks {
         stat: &Metadata,
         block_bytes: usize,
         depth: usize,
-    ) -> Result<(Buf, Self), IoError> {
+    ) -> Result<(Buf, Self)> {
         let end = stat.len();
         let most = direct_blocks(depth) - 1;
         let useful = usize::try_from(end.div_ceil(block_bytes as u64)).unwrap_or(most).clamp(1, most);
@@ -54,7 +54,7 @@ impl DirectBlocks {
         Ok((region, Self { stream, misused, idle, begun_bytes: 0, block_bytes, end, requests: 0 }))
     }
 
-    fn begin(&mut self, block: Buf) -> Result<(), IoError> {
+    fn begin(&mut self, block: Buf) -> Result<()> {
         if self.begun_bytes < self.end {
             self.stream.begin(block)?;
             self.begun_bytes += self.block_bytes as u64;
@@ -65,7 +65,7 @@ impl DirectBlocks {
 }
 
 impl Source for DirectBlocks {
-    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError> {
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>> {
         for idle in std::mem::take(&mut self.idle) {
             self.begin(idle)?;
         }
@@ -111,7 +111,7 @@ impl DirectSink {
         stat: &Metadata,
         block_bytes: usize,
         depth: usize,
-    ) -> Result<Self, IoError> {
+    ) -> Result<Self> {
         let region = Buf::try_heap(block_bytes.saturating_mul(direct_blocks(depth)));
         let region = region.map_err(|error| context.error(Action::Create, 0, error))?;
         let misused = context.misuse(0, CLOSED);
@@ -124,7 +124,7 @@ impl DirectSink {
     }
 
     /// Allocates space for `bytes` more, and for blocks after them.
-    fn reserve(&mut self, bytes: u64) -> Result<(), IoError> {
+    fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.written += bytes;
         // A short file needs no step; its blocks allocate their own space.
         if self.written <= self.reserved || self.written < MIN_STEP_BYTES / 4 {
@@ -138,13 +138,13 @@ impl DirectSink {
         Ok(())
     }
 
-    fn stream(&mut self) -> Result<&mut DirectWrite, IoError> {
+    fn stream(&mut self) -> Result<&mut DirectWrite> {
         self.stream.as_deref_mut().ok_or_else(|| self.misused.clone())
     }
 }
 
 impl Sink for DirectSink {
-    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError> {
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>> {
         let mut free = self.blocks.try_take();
         while free.is_none() {
             self.stream()?.complete()?;
@@ -156,7 +156,7 @@ impl Sink for DirectSink {
         Ok(0..self.blocks.block_bytes())
     }
 
-    fn put(&mut self, block: &mut Buf, filled: Range<usize>) -> Result<(), IoError> {
+    fn put(&mut self, block: &mut Buf, filled: Range<usize>) -> Result<()> {
         let nothing = block.split_to(0);
         let full = std::mem::replace(block, nothing);
         self.requests += 1;
@@ -164,7 +164,7 @@ impl Sink for DirectSink {
         self.stream()?.begin(full, filled.end)
     }
 
-    fn close(&mut self, durable: bool) -> Result<u64, IoError> {
+    fn close(&mut self, durable: bool) -> Result<u64> {
         let mut stream = self.stream.take().ok_or_else(|| self.misused.clone())?;
         if durable {
             stream.sync()?;

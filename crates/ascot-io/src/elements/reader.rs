@@ -17,7 +17,7 @@ use super::windows::WindowsToRead;
 use super::{Element, StreamKind};
 use crate::buf::Buf;
 use crate::disk::Disk;
-use crate::error::{Action, During, IoError};
+use crate::error::{Action, During, IoError, Result};
 use crate::ledger::Direction;
 
 /// Reads the elements of a file forward. Dropping it closes it.
@@ -53,7 +53,7 @@ impl<E: Element> ElementReader<E> {
     ///
     /// # Errors
     /// As [`Disk::read_elements`].
-    pub fn open(path: &Path, kind: StreamKind) -> Result<Self, IoError> {
+    pub fn open(path: &Path, kind: StreamKind) -> Result<Self> {
         disk_for(kind).read_elements(path, kind)
     }
 
@@ -67,7 +67,7 @@ impl<E: Element> ElementReader<E> {
         unsafe_code,
         reason = "a second check of bounds takes a fifth of the time of a loop over elements"
     )]
-    pub fn read_next(&mut self) -> Result<E, IoError> {
+    pub fn read_next(&mut self) -> Result<E> {
         const { assert!(E::BYTES > 0, "an element has at least one byte") };
         if self.start != self.end {
             // SAFETY: whole elements are left up to `end`, which is at most the length of the block (`next_block`
@@ -111,7 +111,7 @@ impl<E: Element> ElementReader<E> {
 impl Blocks {
     /// The element after the whole ones of the block, which end at `end`; returns the whole elements after it.
     #[inline(never)]
-    fn read_across<E: Element>(&mut self, end: usize) -> (Range<usize>, Result<E, IoError>) {
+    fn read_across<E: Element>(&mut self, end: usize) -> (Range<usize>, Result<E>) {
         let left = end..end + std::mem::take(&mut self.tail);
         match self.try_read_across::<E>(left) {
             Ok((rest, element)) => {
@@ -123,7 +123,7 @@ impl Blocks {
     }
 
     /// The element that begins in the bytes `left` of the block, or in the next one; returns the bytes after it.
-    fn try_read_across<E: Element>(&mut self, mut left: Range<usize>) -> Result<(Range<usize>, E), IoError> {
+    fn try_read_across<E: Element>(&mut self, mut left: Range<usize>) -> Result<(Range<usize>, E)> {
         if left.is_empty() {
             left = self.next_block()?;
             let next = left.start + E::BYTES;
@@ -144,7 +144,7 @@ impl Blocks {
     }
 
     /// Replaces the block, which has been read, by the next one; returns its valid bytes.
-    fn next_block(&mut self) -> Result<Range<usize>, IoError> {
+    fn next_block(&mut self) -> Result<Range<usize>> {
         if self.unread == 0 {
             return Err(self.source.past_the_end());
         }
@@ -166,7 +166,7 @@ impl ElementReader<u8> {
     ///
     /// # Errors
     /// As [`read_next`](Self::read_next).
-    pub fn fill(&mut self) -> Result<&[u8], IoError> {
+    pub fn fill(&mut self) -> Result<&[u8]> {
         if self.start == self.end && self.blocks.unread > 0 {
             let Range { start, end } = self.blocks.next_block()?;
             self.start = start;
@@ -193,11 +193,7 @@ impl Disk {
     /// # Errors
     /// The system's, and [`IoError::Misuse`] if the length of the file is not a multiple of the element's, or if
     /// `kind` has an impossible value.
-    pub fn read_elements<E: Element>(
-        &self,
-        path: &Path,
-        kind: StreamKind,
-    ) -> Result<ElementReader<E>, IoError> {
+    pub fn read_elements<E: Element>(&self, path: &Path, kind: StreamKind) -> Result<ElementReader<E>> {
         let misuse = |what| Err(IoError::Misuse { path: path.to_path_buf(), offset: 0, what });
         if let Some(what) = kind.impossible() {
             return misuse(what);

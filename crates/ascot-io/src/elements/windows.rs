@@ -18,7 +18,7 @@ use super::blocks::{PAST_THE_END, Sink, Source};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::clocks::{State, call};
-use crate::error::{Action, IoError};
+use crate::error::{Action, IoError, Result};
 use crate::memory::Mapping;
 use crate::stream_context::StreamContext;
 use crate::system;
@@ -35,7 +35,7 @@ fn map(
     at: u64,
     bytes: usize,
     write: bool,
-) -> Result<(Buf, Range<usize>), IoError> {
+) -> Result<(Buf, Range<usize>)> {
     let start = (at % PAGE) as usize;
     let mapped = (start + bytes).next_multiple_of(PAGE_BYTES);
     let mapping = call(State::Device, || Mapping::window(file, at - start as u64, mapped, write));
@@ -61,7 +61,7 @@ impl WindowsToRead {
 }
 
 impl Source for WindowsToRead {
-    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError> {
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>> {
         self.context.inject_fault(Action::Map, self.next)?;
         let wanted = usize::try_from(self.end - self.next).unwrap_or(usize::MAX).min(self.window_bytes);
         let stat =
@@ -102,7 +102,7 @@ impl WindowsToWrite {
     }
 
     /// Allocates the pages that the next window covers.
-    fn allocate(&mut self) -> Result<(), IoError> {
+    fn allocate(&mut self) -> Result<()> {
         let end = self.next + self.window_bytes as u64;
         if end <= self.allocated {
             return Ok(());
@@ -127,7 +127,7 @@ impl WindowsToWrite {
         Ok(())
     }
 
-    fn trim(&mut self) -> Result<(), IoError> {
+    fn trim(&mut self) -> Result<()> {
         if self.allocated > self.next {
             let cut = self.file.set_len(self.next);
             cut.map_err(|error| self.context.error(Action::Resize, self.next, error))?;
@@ -139,7 +139,7 @@ impl WindowsToWrite {
 }
 
 impl Sink for WindowsToWrite {
-    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>, IoError> {
+    fn next_block(&mut self, block: &mut Buf) -> Result<Range<usize>> {
         self.context.inject_fault(Action::Map, self.next)?;
         self.allocate()?;
         let (window, range) = map(&self.context, &self.file, self.next, self.window_bytes, true)?;
@@ -148,12 +148,12 @@ impl Sink for WindowsToWrite {
         Ok(range)
     }
 
-    fn put(&mut self, _block: &mut Buf, filled: Range<usize>) -> Result<(), IoError> {
+    fn put(&mut self, _block: &mut Buf, filled: Range<usize>) -> Result<()> {
         self.next += filled.len() as u64;
         Ok(())
     }
 
-    fn close(&mut self, durable: bool) -> Result<u64, IoError> {
+    fn close(&mut self, durable: bool) -> Result<u64> {
         self.trim()?;
         if durable {
             self.context.sync(&self.file, self.next)?;

@@ -13,7 +13,7 @@ use super::windows::WindowsToWrite;
 use super::{Element, StreamKind};
 use crate::buf::Buf;
 use crate::disk::Disk;
-use crate::error::{Action, During, IoError};
+use crate::error::{Action, During, IoError, Result};
 use crate::ledger::Direction;
 
 /// Writes elements to a file forward. A writer must be closed: one that is dropped may lose its last block.
@@ -59,7 +59,7 @@ impl<E: Element> ElementWriter<E> {
     ///
     /// # Errors
     /// As [`Disk::write_elements`].
-    pub fn create(path: &Path, kind: StreamKind) -> Result<Self, IoError> {
+    pub fn create(path: &Path, kind: StreamKind) -> Result<Self> {
         disk_for(kind).write_elements(path, kind)
     }
 
@@ -72,7 +72,7 @@ impl<E: Element> ElementWriter<E> {
         unsafe_code,
         reason = "a second check of bounds takes a fifth of the time of a loop over elements"
     )]
-    pub fn write(&mut self, element: E) -> Result<(), IoError> {
+    pub fn write(&mut self, element: E) -> Result<()> {
         let next = self.space.next + E::BYTES;
         if next < self.space.end {
             // SAFETY: `end` is at most the length of the block (`next_block` checks it), which is replaced only when
@@ -97,7 +97,7 @@ impl<E: Element> ElementWriter<E> {
     /// # Errors
     /// The system's.
     #[inline]
-    pub fn close(mut self) -> Result<Written, IoError> {
+    pub fn close(mut self) -> Result<Written> {
         self.blocks.finish(self.space, E::BYTES, false)
     }
 
@@ -106,13 +106,13 @@ impl<E: Element> ElementWriter<E> {
     /// # Errors
     /// The system's.
     #[inline]
-    pub fn sync_and_close(mut self) -> Result<Written, IoError> {
+    pub fn sync_and_close(mut self) -> Result<Written> {
         self.blocks.finish(self.space, E::BYTES, true)
     }
 }
 
 impl Blocks {
-    fn finish(&mut self, space: Space, element_bytes: usize, durable: bool) -> Result<Written, IoError> {
+    fn finish(&mut self, space: Space, element_bytes: usize, durable: bool) -> Result<Written> {
         self.check()?;
         if space.next > space.start {
             self.put(space)?;
@@ -122,23 +122,23 @@ impl Blocks {
     }
 
     /// Writes the filled part of the block. No space is left then.
-    fn put(&mut self, space: Space) -> Result<(), IoError> {
+    fn put(&mut self, space: Space) -> Result<()> {
         let put = self.sink.put(&mut self.block, space.start..space.next);
         put.inspect_err(|error| self.failed = Some(error.clone()))
     }
 
-    fn check(&self) -> Result<(), IoError> {
+    fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
     /// Appends an element that fills the block or does not fit in it; returns the space after it.
     #[inline(never)]
-    fn write_across<E: Element>(&mut self, mut space: Space, element: E) -> (Space, Result<(), IoError>) {
+    fn write_across<E: Element>(&mut self, mut space: Space, element: E) -> (Space, Result<()>) {
         let written = self.try_write_across(&mut space, element);
         (space, written)
     }
 
-    fn try_write_across<E: Element>(&mut self, space: &mut Space, element: E) -> Result<(), IoError> {
+    fn try_write_across<E: Element>(&mut self, space: &mut Space, element: E) -> Result<()> {
         if space.next == space.end {
             *space = self.next_block()?;
         }
@@ -168,7 +168,7 @@ impl Blocks {
         Ok(())
     }
 
-    fn next_block(&mut self) -> Result<Space, IoError> {
+    fn next_block(&mut self) -> Result<Space> {
         self.check()?;
         let next = self.sink.next_block(&mut self.block);
         let Range { start, end } = next.inspect_err(|error| self.failed = Some(error.clone()))?;
@@ -184,7 +184,7 @@ impl ElementWriter<u8> {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn space(&mut self) -> Result<&mut [u8], IoError> {
+    pub fn space(&mut self) -> Result<&mut [u8]> {
         if self.space.next == self.space.end {
             self.space = self.blocks.next_block()?;
         }
@@ -200,7 +200,7 @@ impl ElementWriter<u8> {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn advance(&mut self, bytes: usize) -> Result<(), IoError> {
+    pub fn advance(&mut self, bytes: usize) -> Result<()> {
         let space = &mut self.space;
         space.next = space.end.min(space.next.saturating_add(bytes));
         if space.next == space.end && space.next > space.start {
@@ -216,11 +216,7 @@ impl Disk {
     ///
     /// # Errors
     /// The system's, and [`IoError::Misuse`] if `kind` has an impossible value or the file is not regular.
-    pub fn write_elements<E: Element>(
-        &self,
-        path: &Path,
-        kind: StreamKind,
-    ) -> Result<ElementWriter<E>, IoError> {
+    pub fn write_elements<E: Element>(&self, path: &Path, kind: StreamKind) -> Result<ElementWriter<E>> {
         let misuse = |what| Err(IoError::Misuse { path: path.to_path_buf(), offset: 0, what });
         if let Some(what) = kind.impossible() {
             return misuse(what);

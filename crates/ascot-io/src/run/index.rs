@@ -21,7 +21,7 @@ use super::stored_block::{RunId, crc32c};
 use crate::PAGE_BYTES;
 use crate::direct::pages_of;
 use crate::disk::{Disk, read_range};
-use crate::error::{Action, During, IoError};
+use crate::error::{Action, During, IoError, Result};
 
 /// The first bytes of every footer.
 const MAGIC: [u8; 8] = *b"ASCOTRUN";
@@ -282,7 +282,7 @@ const NAME: &str = "run index";
 const DATA_BYTES_PER_INDEX_BYTE: u64 = 2048;
 
 /// Reads the index at the end of a run file: in one request, unless blocks are unusually short.
-pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
+pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex> {
     let size = std::fs::metadata(path).during(Action::Inspect, path)?.len();
     let bad = |offset, what| IoError::BadIndex { path: path.to_path_buf(), offset, what };
     let Some(footer_at) = size.checked_sub(FOOTER_BYTES as u64) else {

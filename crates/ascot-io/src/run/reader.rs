@@ -21,7 +21,7 @@ use crate::backend::NOTHING_BEGUN;
 use crate::buf::Buf;
 use crate::direct::{Descriptor, PendingRead};
 use crate::disk::Disk;
-use crate::error::IoError;
+use crate::error::{IoError, Result};
 use crate::stream::Filled;
 
 /// The ledger's name for run files being read.
@@ -50,23 +50,17 @@ pub struct PendingBlock {
 
 impl RunFile {
     /// Opens the file of run `id`.
-    pub fn open(disk: &Disk, path: &Path, id: RunId) -> Result<Self, IoError> {
+    pub fn open(disk: &Disk, path: &Path, id: RunId) -> Result<Self> {
         Ok(Self { path: path.to_path_buf(), id, file: disk.open_random(path, NAME, true)? })
     }
 
     /// Begins the read of block `number`, whose index entry is `block`; `buf` must hold [`BlockEntry::buffer_bytes`].
-    pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<PendingBlock, IoError> {
+    pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<PendingBlock> {
         Ok(self.begin_after(0, number, block, buf)?.pending)
     }
 
     /// Begins the read of a block after its first `in_page` bytes; if there are any, without the page that they are in.
-    fn begin_after(
-        &self,
-        in_page: usize,
-        number: usize,
-        block: &BlockEntry,
-        mut buf: Buf,
-    ) -> Result<Begun, IoError> {
+    fn begin_after(&self, in_page: usize, number: usize, block: &BlockEntry, mut buf: Buf) -> Result<Begun> {
         if buf.len() < block.buffer_bytes() {
             let what = "a buffer is smaller than the block to be read";
             return Err(IoError::Misuse { path: self.path.clone(), offset: block.offset, what });
@@ -78,12 +72,12 @@ impl RunFile {
     }
 
     /// Waits for a block, and verifies it: an error if it is not the block in the index.
-    pub fn complete(&self, pending: PendingBlock) -> Result<Filled, IoError> {
+    pub fn complete(&self, pending: PendingBlock) -> Result<Filled> {
         let PendingBlock { read, number, block } = pending;
         self.verify(number, &block, read.complete()?)
     }
 
-    fn verify(&self, number: u64, block: &BlockEntry, filled: Filled) -> Result<Filled, IoError> {
+    fn verify(&self, number: u64, block: &BlockEntry, filled: Filled) -> Result<Filled> {
         let Filled { mut buf, start, .. } = filled;
         let corrupt =
             |what| IoError::Corrupt { path: self.path.clone(), offset: block.offset, block: number, what };
@@ -123,12 +117,12 @@ struct Begun {
 
 impl RunReader {
     /// Opens a run file to read it from block `from_block` on.
-    pub fn open(disk: &Disk, path: &Path, index: Arc<RunIndex>, from_block: usize) -> Result<Self, IoError> {
+    pub fn open(disk: &Disk, path: &Path, index: Arc<RunIndex>, from_block: usize) -> Result<Self> {
         Self::from_file(&Arc::new(RunFile::open(disk, path, index.id)?), index, from_block)
     }
 
     /// Reads an open run file from block `from_block` on.
-    pub fn from_file(file: &Arc<RunFile>, index: Arc<RunIndex>, from_block: usize) -> Result<Self, IoError> {
+    pub fn from_file(file: &Arc<RunFile>, index: Arc<RunIndex>, from_block: usize) -> Result<Self> {
         Ok(Self {
             file: Arc::clone(file),
             next: from_block.min(index.blocks.len()),
@@ -144,7 +138,7 @@ impl RunReader {
     }
 
     /// Requests the next block; `buf` must hold [`BlockEntry::buffer_bytes`].
-    pub fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+    pub fn begin(&mut self, buf: Buf) -> Result<()> {
         let Some(block) = self.index.blocks.get(self.next) else {
             return Err(self.misuse("a block was asked for after the last"));
         };
@@ -169,7 +163,7 @@ impl RunReader {
     }
 
     /// Waits for the oldest block begun and verifies it.
-    pub fn complete(&mut self) -> Result<Filled, IoError> {
+    pub fn complete(&mut self) -> Result<Filled> {
         let number = self.next - self.begun.len();
         let Some(Begun { pending, first_page }) = self.begun.pop_front() else {
             return Err(self.misuse(NOTHING_BEGUN));

@@ -7,7 +7,7 @@ use super::stored_block::{Compressed, RunId, SpillCodec, block_checksum};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::disk::Disk;
-use crate::error::{Action, During, IoError};
+use crate::error::{Action, During, IoError, Result};
 use crate::stream::WriteStream;
 
 /// The ledger's name for the streams of run files being written.
@@ -25,24 +25,14 @@ pub struct RunWriter {
 
 impl RunWriter {
     /// Creates the file, which must not exist yet.
-    pub fn create(
-        disk: &Disk,
-        path: &Path,
-        id: RunId,
-        codec: impl Into<SpillCodec>,
-    ) -> Result<Self, IoError> {
+    pub fn create(disk: &Disk, path: &Path, id: RunId, codec: impl Into<SpillCodec>) -> Result<Self> {
         let stream = disk.create_new(path, NAME)?;
         Ok(Self::new(path, stream, RunIndex::new(id), codec.into()))
     }
 
     /// Continues after the blocks of `index`, from a [`checkpoint`](Self::checkpoint); bytes of the file after them
     /// are cut off.
-    pub fn resume(
-        disk: &Disk,
-        path: &Path,
-        index: RunIndex,
-        codec: impl Into<SpillCodec>,
-    ) -> Result<Self, IoError> {
+    pub fn resume(disk: &Disk, path: &Path, index: RunIndex, codec: impl Into<SpillCodec>) -> Result<Self> {
         let stream = disk.open_append(path, index.data_end(), NAME)?;
         Ok(Self::new(path, stream, index, codec.into()))
     }
@@ -58,7 +48,7 @@ impl RunWriter {
 
     /// Appends `buf[..len]` as a block; `first_record` is the offset in it of the first record that starts in it,
     /// `len` if none does. Writes no block if `len` is 0.
-    pub fn write_block(&mut self, mut buf: Buf, len: usize, first_record: u32) -> Result<(), IoError> {
+    pub fn write_block(&mut self, mut buf: Buf, len: usize, first_record: u32) -> Result<()> {
         let fits = u32::try_from(len).ok().filter(|&raw| len <= buf.len() && raw <= MAX_BLOCK_BYTES);
         let Some(raw) = fits else {
             return Err(self.misuse("a block's length is more than its buffer or 1 GiB hold"));
@@ -87,7 +77,7 @@ impl RunWriter {
     /// Ensures that a block of `len` bytes and the index after it can be written, before the block is handed over. A
     /// full volume is an error here only if it is known to be full; the run can then still be finished with its
     /// blocks so far.
-    pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {
+    pub fn reserve(&mut self, len: usize) -> Result<()> {
         let index = (self.index.blocks.len() + 1) * ENTRY_BYTES + FOOTER_BYTES;
         self.stream.reserve((len.next_multiple_of(PAGE_BYTES) + index) as u64)
     }
@@ -103,7 +93,7 @@ impl RunWriter {
     }
 
     /// Waits until the oldest block in flight is written.
-    pub fn complete(&mut self) -> Result<(), IoError> {
+    pub fn complete(&mut self) -> Result<()> {
         self.stream.complete()
     }
 
@@ -112,17 +102,17 @@ impl RunWriter {
     }
 
     /// Makes all blocks so far durable; returns the index for [`resume`](Self::resume), for the caller to keep.
-    pub fn checkpoint(&mut self) -> Result<RunIndex, IoError> {
+    pub fn checkpoint(&mut self) -> Result<RunIndex> {
         self.stream.sync()?;
         Ok(self.index.clone())
     }
 
-    fn buffer(&self, len: usize) -> Result<Buf, IoError> {
+    fn buffer(&self, len: usize) -> Result<Buf> {
         Buf::try_heap(len).during_at(Action::Write, &self.path, self.index.data_end())
     }
 
     /// Begins to write the index: no more blocks follow.
-    pub fn end(&mut self) -> Result<(), IoError> {
+    pub fn end(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.ended, true) {
             return Ok(());
         }
@@ -133,7 +123,7 @@ impl RunWriter {
     }
 
     /// Writes the index, makes the file durable and closes it.
-    pub fn finish(mut self) -> Result<RunIndex, IoError> {
+    pub fn finish(mut self) -> Result<RunIndex> {
         self.end()?;
         self.stream.sync()?;
         self.stream.finish()?;

@@ -249,6 +249,9 @@ pub enum SortError {
     Internal(&'static str),
 }
 
+/// What jobs return.
+pub type Result<T, E = SortError> = std::result::Result<T, E>;
+
 impl From<IoError> for SortError {
     fn from(error: IoError) -> Self {
         match error {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use ascot_model::report::Report;
 use serde::Serialize;
 
-use crate::api::error::SortError;
+use crate::api::error::{Result, SortError};
 
 /// Progress of a job, reported several times a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -43,7 +43,7 @@ pub trait Observer: Sync {
     fn began(&self, _at: Instant) {}
     /// Called when the output is durable but not yet renamed to its final name. An error here, as in writing the
     /// report, ends the job without an output.
-    fn complete(&self, _report: &Report) -> Result<(), SortError> {
+    fn complete(&self, _report: &Report) -> Result<()> {
         Ok(())
     }
 }
@@ -107,7 +107,7 @@ impl Cancel {
     }
 
     /// [`SortError::Cancelled`] if the job was cancelled.
-    pub fn check(&self) -> Result<(), SortError> {
+    pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(SortError::Cancelled) } else { Ok(()) }
     }
 }

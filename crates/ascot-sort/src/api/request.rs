@@ -18,7 +18,7 @@ use ascot_record::keys::{ByteRangeKey, CsvColumn, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
 use serde::{Deserialize, Serialize};
 
-use crate::api::error::SortError;
+use crate::api::error::{Result, SortError};
 
 /// A source of records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ impl Parts {
     const DIGITS_MAX: usize = 20;
 
     /// `count` files named by `pattern`, or an error if their names would not differ.
-    pub fn new(pattern: &str, count: u32) -> Result<Parts, SortError> {
+    pub fn new(pattern: &str, count: u32) -> Result<Parts> {
         let parts = Parts { pattern: pattern.to_owned(), count };
         if count == 0 {
             return Err(SortError::Request("no parts at all\n  ask for one or more (--parts N)".into()));
@@ -107,7 +107,7 @@ impl Parts {
     }
 
     /// Refuses more than `parts_max` parts, and names of existing devices or directories.
-    pub fn check(&self, parts_max: usize) -> Result<(), SortError> {
+    pub fn check(&self, parts_max: usize) -> Result<()> {
         if self.count as usize > parts_max {
             return Err(SortError::Request(format!(
                 "{} parts need as many open files, and this process may have {parts_max}\n  raise the limit \

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::api::{Cancel, SortError, SortRequest};
+use crate::api::{Cancel, Result, SortError, SortRequest};
 use crate::order::{order_check, reader};
 use crate::read::{Inputs, open_inputs};
 use crate::records::{AnyRecords, Records, with_records};
@@ -26,7 +26,7 @@ pub enum Sortedness {
 }
 
 /// Checks the one input of `request`.
-pub fn is_sorted(request: &SortRequest, cancel: &Cancel) -> Result<Sortedness, SortError> {
+pub fn is_sorted(request: &SortRequest, cancel: &Cancel) -> Result<Sortedness> {
     if request.inputs.len() != 1 {
         return Err(SortError::Request(
             "one input at a time can be checked for order\n  give one file, or none for standard input"
@@ -42,7 +42,7 @@ fn check<R: Records>(
     request: &SortRequest,
     inputs: Inputs,
     cancel: &Cancel,
-) -> Result<Sortedness, SortError> {
+) -> Result<Sortedness> {
     let input = inputs.get(0).map(|input| (input.name(), input.start));
     let (input, mut offset) = input.unwrap_or_default();
     let mut number = u64::from(request.header);

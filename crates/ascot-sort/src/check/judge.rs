@@ -13,7 +13,7 @@ use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::number::to_ordered;
 use ascot_record::order::{LastResort, ProgramOrder, RangeOrder, RecordOrder, WriteKey};
 
-use crate::api::{Keys, SortError};
+use crate::api::{Keys, Result, SortError};
 use crate::read::{Inputs, refuse_different};
 use crate::records::{Cut, RecordEnds, sample_rows};
 
@@ -112,11 +112,7 @@ mod tests;
 const HEAD_BYTES: usize = 256 << 10;
 
 /// The judge of the records of `inputs`, and the inputs without their headers.
-pub(super) fn judge(
-    layout: Layout,
-    keys: &Keys,
-    inputs: Inputs,
-) -> Result<(Arc<dyn Judge>, Inputs), SortError> {
+pub(super) fn judge(layout: Layout, keys: &Keys, inputs: Inputs) -> Result<(Arc<dyn Judge>, Inputs)> {
     let (Layout::Csv { separator, quote }, Keys::Columns(specs)) = (layout, keys) else {
         return Ok((judge_without_header(layout, keys)?, inputs));
     };
@@ -133,19 +129,14 @@ pub(super) fn judge(
     Ok((judge, inputs))
 }
 
-fn csv_key(
-    framing: CsvFraming,
-    specs: &[CsvKeySpec],
-    head: &[u8],
-    has_header: bool,
-) -> Result<KeyProgram, SortError> {
+fn csv_key(framing: CsvFraming, specs: &[CsvKeySpec], head: &[u8], has_header: bool) -> Result<KeyProgram> {
     let rows = sample_rows(framing, head);
     let (header, rows) = rows.split_at(usize::from(has_header).min(rows.len()));
     let header = header.first().copied();
     Ok(compile_csv(specs, header, framing.separator, framing.quote, rows)?)
 }
 
-fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Arc<dyn Judge>, SortError> {
+fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Arc<dyn Judge>> {
     match (layout, keys) {
         (Layout::Fixed { len }, Keys::Ranges(ranges)) => fixed(len, ranges),
         (Layout::Prefixed { width, endian, keyed }, Keys::Ranges(ranges)) => {
@@ -169,7 +160,7 @@ fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Arc<dyn Judge>, S
 }
 
 /// Records of one length, by ranges; if all ascend, with the fast validator.
-fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortError> {
+fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>> {
     if ranges.iter().any(|range| range.descending || range.start >= range.end) {
         return by_ranges(FixedFraming(len), ranges);
     }
@@ -182,7 +173,7 @@ fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortErro
     Ok(Arc::new(Ordered::fixed(len, plain)))
 }
 
-fn by_ranges<F: Framing + 'static>(framing: F, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortError> {
+fn by_ranges<F: Framing + 'static>(framing: F, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>> {
     if ranges.is_empty() {
         return Ok(Arc::new(Ordered::new(framing, RangeOrder::whole(framing, false))));
     }

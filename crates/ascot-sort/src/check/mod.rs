@@ -22,7 +22,7 @@ use ascot_io::{Disk, Pool};
 use ascot_record::gensort::Validation;
 use ascot_record::layout::Layout;
 
-use crate::api::{Cancel, Input, Keys, Observer, SortError};
+use crate::api::{Cancel, Input, Keys, Observer, Result};
 use crate::pipeline::{ChunkWork, Pipeline};
 use crate::read::{InputFile, InputPosition, Inputs, RecordReader, refuse_unless_text};
 use crate::records::InputStart;
@@ -109,11 +109,7 @@ impl fmt::Display for CheckReport {
 }
 
 /// Checks the inputs. Records out of order are not an error but part of the report.
-pub fn check(
-    request: &CheckRequest,
-    observer: &dyn Observer,
-    cancel: &Cancel,
-) -> Result<CheckReport, SortError> {
+pub fn check(request: &CheckRequest, observer: &dyn Observer, cancel: &Cancel) -> Result<CheckReport> {
     let inputs = open(if request.inputs.is_empty() { &[Input::Stdin] } else { &request.inputs })?;
     // Lines are requested explicitly here, so only CSV has to be text.
     if matches!(request.layout, Layout::Csv { .. }) {
@@ -147,7 +143,7 @@ pub fn check(
 }
 
 /// Opens the inputs, files and views.
-fn open(inputs: &[Input]) -> Result<Inputs, SortError> {
+fn open(inputs: &[Input]) -> Result<Inputs> {
     let open = |input: &Input| match input {
         Input::Path(path) if is_view(path) => input_of(path),
         _ => InputFile::open(input),

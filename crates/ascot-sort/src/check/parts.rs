@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_io::{Action, During};
 
-use crate::api::{Input, SortError};
+use crate::api::{Input, Result, SortError};
 use crate::view::manifest::Member;
 use crate::view::{ViewManifest, is_view};
 
@@ -23,7 +23,7 @@ use crate::view::{ViewManifest, is_view};
 ///
 /// # Errors
 /// A directory that cannot be read, has no parts, or has a directory that is no part.
-pub fn with_files_of_directories(inputs: Vec<Input>) -> Result<Vec<Input>, SortError> {
+pub fn with_files_of_directories(inputs: Vec<Input>) -> Result<Vec<Input>> {
     let mut files = Vec::new();
     for input in inputs {
         match &input {
@@ -36,7 +36,7 @@ pub fn with_files_of_directories(inputs: Vec<Input>) -> Result<Vec<Input>, SortE
     Ok(files)
 }
 
-fn parts_in(dir: &Path) -> Result<Vec<PathBuf>, SortError> {
+fn parts_in(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).during(Action::Read, dir)? {
         let path = entry.during(Action::Read, dir)?.path();
@@ -65,7 +65,7 @@ fn parts_in(dir: &Path) -> Result<Vec<PathBuf>, SortError> {
 }
 
 /// Whether the directory `below` has runs of views among `parts`.
-fn is_of_views(below: &Path, parts: &[PathBuf]) -> Result<bool, SortError> {
+fn is_of_views(below: &Path, parts: &[PathBuf]) -> Result<bool> {
     let below = fs::canonicalize(below).during(Action::Inspect, below)?;
     for view in parts.iter().filter(|part| is_view(part)) {
         let dir_of = |member: &Member| view.join(&member.path).parent()?.canonicalize().ok();

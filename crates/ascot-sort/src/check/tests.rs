@@ -8,6 +8,7 @@ use ascot_record::keys::{ByteRangeKey, KeyOptions, parse_csv_keys};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
 
 use super::*;
+use crate::api::SortError;
 use crate::api::observe::Silent;
 use crate::api::request::Output;
 use crate::jobs::generate::{GenerateRequest, generate};

@@ -19,7 +19,7 @@ use ascot_io::clocks::{State, in_state};
 use ascot_io::{Action, AtomicOutput, Buf, Disk, IoError, ReadStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::api::{Cancel, Input, Output, SortError};
+use crate::api::{Cancel, Input, Output, Result, SortError};
 use crate::read::PROGRAM_RECORDS;
 
 /// Time between two attempts to open a named pipe that has no reader yet.
@@ -75,7 +75,7 @@ pub(super) fn output_name(output: &Output) -> PathBuf {
 }
 
 /// Opens an input.
-pub(super) fn open_input(disk: &Disk, input: &Input) -> Result<InputEnd, SortError> {
+pub(super) fn open_input(disk: &Disk, input: &Input) -> Result<InputEnd> {
     let path = match input {
         Input::Path(path) => path,
         Input::Stdin => return open_stdin(disk),
@@ -96,7 +96,7 @@ pub(super) fn open_input(disk: &Disk, input: &Input) -> Result<InputEnd, SortErr
     Ok(InputEnd::File(disk.open_read(path, 0..u64::MAX, "input")?))
 }
 
-fn open_stdin(disk: &Disk) -> Result<InputEnd, SortError> {
+fn open_stdin(disk: &Disk) -> Result<InputEnd> {
     let name = PathBuf::from("standard input");
     let error = failed(Action::Open, &name);
     let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(&error)?);
@@ -107,7 +107,7 @@ fn open_stdin(disk: &Disk) -> Result<InputEnd, SortError> {
     Ok(InputEnd::Pipe(PipeEnd { file, call_bytes: usize::MAX }))
 }
 
-fn connected(path: &Path) -> Result<PipeEnd, SortError> {
+fn connected(path: &Path) -> Result<PipeEnd> {
     let error = failed(Action::Open, path);
     let socket = UnixStream::connect(path).map_err(&error)?;
     socket.set_nonblocking(true).map_err(&error)?;
@@ -138,7 +138,7 @@ pub(super) fn input_bytes(input: &Input) -> Option<u64> {
 }
 
 /// Opens an output. If it is a named pipe, waits until a process has opened it to read.
-pub(super) fn open_output(disk: &Disk, output: &Output, cancel: &Cancel) -> Result<OutputEnd, SortError> {
+pub(super) fn open_output(disk: &Disk, output: &Output, cancel: &Cancel) -> Result<OutputEnd> {
     let path = match output {
         Output::Path(path) if is_file(output) => {
             return Ok(OutputEnd::File(FileWriter::new(AtomicOutput::create(disk, path, "output")?)));
@@ -166,7 +166,7 @@ pub(super) fn open_output(disk: &Disk, output: &Output, cancel: &Cancel) -> Resu
 }
 
 /// Standard output. Others may use it too, so that it must not stop blocking; a pipe is opened again instead.
-fn open_stdout() -> Result<PipeEnd, SortError> {
+fn open_stdout() -> Result<PipeEnd> {
     let error = failed(Action::Open, Path::new("standard output"));
     let file = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(&error)?);
     let kind = file.metadata().map_err(&error)?.file_type();
@@ -217,7 +217,7 @@ impl Relay {
     }
 
     /// Reads what has come from the user into an empty buffer; says whether anything has, or the end.
-    pub(super) fn fetch(&mut self) -> Result<bool, SortError> {
+    pub(super) fn fetch(&mut self) -> Result<bool> {
         if self.ended || self.from < self.to || !is_ready(&self.end.file, PollFlags::IN) {
             return Ok(false);
         }
@@ -242,7 +242,7 @@ impl Relay {
     }
 
     /// Passes bytes on to the user, if they are taken; says whether any were.
-    pub(super) fn deliver(&mut self) -> Result<bool, SortError> {
+    pub(super) fn deliver(&mut self) -> Result<bool> {
         if self.from == self.to || !is_ready(&self.end.file, PollFlags::OUT) {
             return Ok(false);
         }

@@ -24,7 +24,7 @@ use ascot_model::report::FlowStream;
 use ascot_model::units;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result, SortError};
 use crate::flow::ends::{Relay, is_passing};
 use crate::flow::peer::{FromPeer, Peer, ToPeer};
 
@@ -181,7 +181,7 @@ impl Exchange {
     pub(super) fn take_outputs<I: BlockInput, O: BlockOutput>(
         &mut self,
         bowtie: &mut Bowtie<I, O>,
-    ) -> Result<bool, SortError> {
+    ) -> Result<bool> {
         let mut moved = false;
         for at in 0..self.takes.len() {
             moved |= self.take_output(at, bowtie)?;
@@ -194,7 +194,7 @@ impl Exchange {
         &mut self,
         at: usize,
         bowtie: &mut Bowtie<I, O>,
-    ) -> Result<bool, SortError> {
+    ) -> Result<bool> {
         let mut moved = false;
         for _ in 0..TURN_BYTES / self.buffer.len().max(1) {
             let Take { pipe, sink, taken, .. } = &mut self.takes[at];
@@ -240,7 +240,7 @@ impl Exchange {
     }
 
     /// Gives bytes of pipes and sockets to the program; says whether anything moved.
-    fn feed_relays(&mut self) -> Result<bool, SortError> {
+    fn feed_relays(&mut self) -> Result<bool> {
         let mut moved = false;
         for at in 0..self.feeds.len() {
             let feed = &mut self.feeds[at];
@@ -261,7 +261,7 @@ impl Exchange {
     }
 
     /// Gives bytes of files to the program; says whether anything moved.
-    fn feed_streams<I, O>(&mut self, bowtie: &mut Bowtie<I, O>) -> Result<bool, SortError>
+    fn feed_streams<I, O>(&mut self, bowtie: &mut Bowtie<I, O>) -> Result<bool>
     where
         I: BlockInput<Block = Filled>,
         O: BlockOutput,
@@ -291,7 +291,7 @@ impl Exchange {
 
     /// The result of giving bytes to the program: the number taken, 0 if the pipe is full, none if the program has
     /// closed it early.
-    fn given(&mut self, at: usize, given: io::Result<Option<usize>>) -> Result<Option<usize>, SortError> {
+    fn given(&mut self, at: usize, given: io::Result<Option<usize>>) -> Result<Option<usize>> {
         let given = given.map_err(|error| self.program.failure(format!("cannot be written to: {error}")))?;
         if given.is_none() {
             let feed = &mut self.feeds[at];
@@ -330,7 +330,7 @@ impl Exchange {
 
     /// Whether the program has ended and all that it wrote is taken. An error if it failed, is stuck, or has left
     /// something unread.
-    fn is_over(&mut self) -> Result<bool, SortError> {
+    fn is_over(&mut self) -> Result<bool> {
         let ended = self.program.has_ended()?;
         if ended && self.takes.iter().all(Take::is_over) {
             self.refuse_unread()?;
@@ -355,7 +355,7 @@ impl Exchange {
     }
 
     /// Refuses a program that has ended without having read its inputs.
-    fn refuse_unread(&mut self) -> Result<(), SortError> {
+    fn refuse_unread(&mut self) -> Result<()> {
         if self.patience.allow_unread {
             return Ok(());
         }
@@ -459,7 +459,7 @@ impl Exchange {
         mut bytes: &[u8],
         bowtie: &mut Bowtie<I, O>,
         cancel: &Cancel,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         while !bytes.is_empty() {
             cancel.check()?;
             bowtie.pump()?;
@@ -487,7 +487,7 @@ impl Exchange {
         &mut self,
         bowtie: &mut Bowtie<I, O>,
         cancel: &Cancel,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         self.feeds[0].end();
         loop {
             cancel.check()?;
@@ -511,7 +511,7 @@ pub(super) struct ProgramFlow {
 impl Flow<Reader, FileWriter> for ProgramFlow {
     type Error = SortError;
 
-    fn step(&mut self, bowtie: &mut Bowtie<Reader, FileWriter>) -> Result<Step, SortError> {
+    fn step(&mut self, bowtie: &mut Bowtie<Reader, FileWriter>) -> Result<Step> {
         let exchange = &mut self.exchange;
         let mut moved = exchange.feed_streams(bowtie)?;
         moved |= exchange.feed_relays()?;

@@ -21,7 +21,7 @@ use ascot_io::sync::Unpoisoned;
 use ascot_io::{Action, Buf, During};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::api::SortError;
+use crate::api::Result;
 
 /// The streams of a function, as the function uses them. Clones share them.
 #[derive(Clone)]
@@ -116,7 +116,7 @@ impl FunctionStreams {
     ///
     /// # Errors
     /// The system refuses a descriptor.
-    pub fn new(inputs: usize, outputs: usize) -> Result<FunctionStreams, SortError> {
+    pub fn new(inputs: usize, outputs: usize) -> Result<FunctionStreams> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .during(Action::Open, "eventfd".as_ref())?;
         let queues = |count| (0..count).map(|_| Queue::default()).collect();

@@ -12,7 +12,7 @@ use ascot_model::plan::Plan;
 use ascot_model::report::{FlowAccount, Report};
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Cancel, Observer, Output, SortError};
+use crate::api::{Cancel, Observer, Output, Result, SortError};
 use crate::flow::ends::{OutputEnd, Relay, open_output, output_name};
 use crate::flow::exchange::{Exchange, Feed, Patience, Sink, Source, Take};
 use crate::flow::peer::{FromPeer, Peer, ToPeer};
@@ -55,7 +55,7 @@ pub(super) struct Memory {
 
 impl FlowJob<'_> {
     /// Opens the outputs.
-    pub(super) fn open_outputs(&self, pool: &Pool, streams: &mut Streams) -> Result<(), SortError> {
+    pub(super) fn open_outputs(&self, pool: &Pool, streams: &mut Streams) -> Result<()> {
         for output in &self.request.outputs {
             let name = output_name(output);
             let sink = match open_output(&self.disk, output, self.cancel)? {
@@ -90,7 +90,7 @@ impl FlowJob<'_> {
         streams: &mut Streams,
         name: &Path,
         source: Source,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         let number = streams.feeds.len();
         let to_peer = match &self.request.function {
             FlowFunction::Program(_) => {
@@ -113,7 +113,7 @@ impl FlowJob<'_> {
         memory: Memory,
         readers: Vec<I>,
         writers: Vec<FileWriter>,
-    ) -> Result<Bowtie<I, FileWriter>, SortError> {
+    ) -> Result<Bowtie<I, FileWriter>> {
         let Memory { blocks, block } = memory;
         let blocks = BlockPool::new(pool.region(blocks * block, "blocks of streams")?, block);
         let total = blocks.total() as u32;
@@ -135,7 +135,7 @@ impl FlowJob<'_> {
     }
 
     /// Starts the program with the program's ends of `streams`. A function in this process runs already.
-    pub(super) fn start(&self, pool: &Pool, streams: Streams) -> Result<Exchange, SortError> {
+    pub(super) fn start(&self, pool: &Pool, streams: Streams) -> Result<Exchange> {
         let buffer = pool.region(RELAY_BYTES, "bytes from a program")?;
         let peer = match &self.request.function {
             FlowFunction::Program(command) => {
@@ -156,7 +156,7 @@ impl FlowJob<'_> {
         bowtie: Bowtie<I, FileWriter>,
         exchange: &Exchange,
         sum: &RecordSum,
-    ) -> Result<Report, SortError> {
+    ) -> Result<Report> {
         let (pool, memory) = (bowtie.pool(), self.layout.memory);
         let buffers = BufferAccount::new(pool.total(), pool.block_bytes(), memory);
         let facts = PassFacts {

@@ -15,7 +15,7 @@ use ascot_io::sync::Unpoisoned;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Caller, Cancel, SortError};
+use crate::api::{Caller, Cancel, Result, SortError};
 use crate::flow::exchange::{Exchange, Source};
 use crate::flow::job::{FlowJob, Memory, Streams};
 use crate::job::Job;
@@ -38,7 +38,7 @@ struct Ordered<'a, R> {
 }
 
 impl<R: Records, I: BlockInput, O: BlockOutput> MergeSink<I, O> for Ordered<'_, R> {
-    fn block(&mut self, mut block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<(), SortError> {
+    fn block(&mut self, mut block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<()> {
         let bytes = &mut block.buf[..block.len];
         self.records.finish(bytes);
         self.exchange.hand_over(bytes, streams, self.cancel)
@@ -48,24 +48,19 @@ impl<R: Records, I: BlockInput, O: BlockOutput> MergeSink<I, O> for Ordered<'_, 
         self.batch_bytes
     }
 
-    fn end(&mut self, streams: &mut Bowtie<I, O>) -> Result<(), SortError> {
+    fn end(&mut self, streams: &mut Bowtie<I, O>) -> Result<()> {
         self.exchange.end(streams, self.cancel)
     }
 }
 
 impl FlowJob<'_> {
     /// Gives the records of all inputs to the program in order.
-    pub(super) fn run_merged(&self) -> Result<Report, SortError> {
+    pub(super) fn run_merged(&self) -> Result<Report> {
         let (inputs, head) = open_inputs(&self.request.sort)?;
         with_records!(AnyRecords::new(&self.request.sort, &head)?, records => self.merge(records, inputs, head))
     }
 
-    fn merge<R: Records>(
-        &self,
-        records: Arc<R>,
-        inputs: Inputs,
-        head: InputHead,
-    ) -> Result<Report, SortError> {
+    fn merge<R: Records>(&self, records: Arc<R>, inputs: Inputs, head: InputHead) -> Result<Report> {
         let request = &self.request.sort;
         let budget = budget_of(request, inputs.record_bytes())?;
         let budget = Budget { block: budget.block.min(self.layout.block), ..budget };

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::flow::ends::is_passing;
 use crate::flow::function::{FunctionInput, FunctionOutput, FunctionPeer};
 use crate::flow::program::Program;
@@ -41,7 +41,7 @@ impl Peer {
     }
 
     /// Whether it has ended; an error if it has failed. A function that fails cancels the job.
-    pub(super) fn has_ended(&mut self) -> Result<bool, SortError> {
+    pub(super) fn has_ended(&mut self) -> Result<bool> {
         match self {
             Peer::Program(program) => program.has_ended(),
             Peer::Function(function) => Ok(function.has_ended()),

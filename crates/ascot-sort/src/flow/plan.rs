@@ -12,7 +12,7 @@ use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::units;
 use serde::Serialize;
 
-use crate::api::{SortError, Volumes};
+use crate::api::{Result, Volumes};
 use crate::flow::ends::{input_bytes, is_file};
 use crate::flow::request::{FlowFunction, FlowRequest};
 use crate::plan::{Buffers, MIN_MEMORY_BYTES, default_memory, scheduled_switches, too_little};
@@ -48,7 +48,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Divides memory among the streams of a request.
-    pub(super) fn new(request: &FlowRequest) -> Result<Layout, SortError> {
+    pub(super) fn new(request: &FlowRequest) -> Result<Layout> {
         let memory = request.sort.memory_bytes.unwrap_or_else(default_memory);
         let inputs = &request.sort.inputs;
         let inputs = inputs.iter().filter(|input| request.merged || input_bytes(input).is_some()).count();
@@ -184,7 +184,7 @@ pub struct FlowExplanation {
 }
 
 /// Explains a flow without running it.
-pub fn explain_flow(request: &FlowRequest) -> Result<FlowExplanation, SortError> {
+pub fn explain_flow(request: &FlowRequest) -> Result<FlowExplanation> {
     request.check()?;
     let layout = Layout::new(request)?;
     Ok(FlowExplanation {

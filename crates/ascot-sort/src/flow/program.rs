@@ -24,7 +24,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open, set_parent_process_death_signal,
 };
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 
 /// Time that a program has to end by itself after SIGTERM.
 const GRACE: Duration = Duration::from_millis(500);
@@ -80,7 +80,7 @@ pub(super) struct Program {
 
 impl Program {
     /// Starts `command` with its arguments.
-    pub(super) fn start(command: &[OsString], ends: Inherited) -> Result<Program, SortError> {
+    pub(super) fn start(command: &[OsString], ends: Inherited) -> Result<Program> {
         let Inherited { mut inputs, mut outputs, stdout_is_taken } = ends;
         let (program, arguments) =
             command.split_first().ok_or_else(|| SortError::Request("there is no program to run".into()))?;
@@ -118,7 +118,7 @@ impl Program {
     }
 
     /// Whether it has ended; an error if it has failed.
-    pub(super) fn has_ended(&mut self) -> Result<bool, SortError> {
+    pub(super) fn has_ended(&mut self) -> Result<bool> {
         if self.status.is_none() {
             let status = self.child.try_wait();
             self.status = status.map_err(|error| self.failure(format!("cannot be waited for: {error}")))?;

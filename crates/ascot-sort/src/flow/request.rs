@@ -6,7 +6,7 @@ use std::time::Duration;
 use ascot_io::directory_of;
 use ascot_model::run_length::HALF;
 
-use crate::api::{Output, SortError, SortRequest};
+use crate::api::{Output, Result, SortError, SortRequest};
 use crate::flow::function::FunctionStreams;
 
 /// The function in the middle of a flow.
@@ -67,7 +67,7 @@ impl FlowRequest {
     }
 
     /// Refuses a flow without streams or without a program, and outputs of one name.
-    pub(super) fn check(&self) -> Result<(), SortError> {
+    pub(super) fn check(&self) -> Result<()> {
         let refuse = |text: String| Err(SortError::Request(text));
         if matches!(&self.function, FlowFunction::Program(command) if command.is_empty()) {
             return refuse(

@@ -9,7 +9,7 @@ use ascot_io::Pool;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Cancel, Observer, SortError};
+use crate::api::{Cancel, Observer, Result};
 use crate::flow::ends::{InputEnd, Relay, input_name, open_input};
 use crate::flow::exchange::{ProgramFlow, Source};
 use crate::flow::job::{FlowJob, Memory, Streams};
@@ -24,7 +24,7 @@ pub fn run_flow(
     options: &RunOptions,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     // A function in this process learns of every end of the job.
     let _over = match &request.function {
         FlowFunction::Program(_) => None,
@@ -42,7 +42,7 @@ pub fn run_flow(
 
 impl FlowJob<'_> {
     /// Gives each input to the program by itself.
-    fn run(&self) -> Result<Report, SortError> {
+    fn run(&self) -> Result<Report> {
         let mut passes = Passes::new(self.disk.ledger().clone());
         self.observer.began(passes.began());
         let pool = Pool::new(self.layout.memory);
@@ -58,7 +58,7 @@ impl FlowJob<'_> {
         self.finish(&mut passes, bowtie, &flow.exchange, &RecordSum::new())
     }
 
-    fn open_inputs(&self, pool: &Pool, streams: &mut Streams) -> Result<(), SortError> {
+    fn open_inputs(&self, pool: &Pool, streams: &mut Streams) -> Result<()> {
         for input in &self.request.sort.inputs {
             let name = input_name(input);
             let source = match open_input(&self.disk, input)? {

@@ -13,7 +13,7 @@ use ascot_model::volume::VolumeProfile;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::api::{Method, Output, SortError, SortRequest, SplitBy, Volumes};
+use crate::api::{Method, Output, Result, SortError, SortRequest, SplitBy, Volumes};
 use crate::jobs::sort::{Goal, Prepared, prepare, prepare_view};
 use crate::plan::{
     Ahead, RunOptions, Shortage, check_apart, default_memory, disk_is_estimate, free_of_plan, job_disk,
@@ -61,22 +61,14 @@ const ASSUMED_OF_UNIQUE: &str = "the plan assumes that -u drops no records; if k
      plans its merges by the share that sorted runs keep";
 
 /// Explains a sort, or a split if `by` is given, without running it.
-pub fn explain(
-    request: &SortRequest,
-    by: Option<SplitBy>,
-    options: &RunOptions,
-) -> Result<Explanation, SortError> {
+pub fn explain(request: &SortRequest, by: Option<SplitBy>, options: &RunOptions) -> Result<Explanation> {
     check_apart(request, by.is_none())?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     explain_prepared(request, by.map_or(Goal::Sort, Goal::Split), &prepared, options)
 }
 
 /// Explains [`make_view`](crate::make_view) without running it.
-pub fn explain_view(
-    request: &SortRequest,
-    view: &Path,
-    options: &RunOptions,
-) -> Result<Explanation, SortError> {
+pub fn explain_view(request: &SortRequest, view: &Path, options: &RunOptions) -> Result<Explanation> {
     let (request, prepared) = prepare_view(request, view)?;
     explain_prepared(&request, Goal::View(view), &prepared, options)
 }
@@ -96,7 +88,7 @@ pub struct ViewChoice {
 ///
 /// # Errors
 /// An output without a name, and those of [`explain`].
-pub fn choose_view(request: &SortRequest, reads: u64) -> Result<ViewChoice, SortError> {
+pub fn choose_view(request: &SortRequest, reads: u64) -> Result<ViewChoice> {
     let Output::Path(file) = &request.output else {
         return Err(SortError::Request(
             "--view auto needs the name of the output file\n  write: -o FILE --view auto --reads N".into(),
@@ -139,7 +131,7 @@ fn explain_prepared(
     goal: Goal<'_>,
     prepared: &Prepared,
     options: &RunOptions,
-) -> Result<Explanation, SortError> {
+) -> Result<Explanation> {
     let Prepared { inputs, head, budget } = prepared;
     let assumed = request.unique.then(|| ASSUMED_OF_UNIQUE.to_owned());
     let notices = notice_of_unnamed(request, inputs, head)?.into_iter().chain(assumed).collect();
@@ -183,7 +175,7 @@ fn plan_and_view_cost<R: Records>(
     goal: Goal<'_>,
     prepared: &Prepared,
     records: &R,
-) -> Result<(Plan, Option<ViewCost>), SortError> {
+) -> Result<(Plan, Option<ViewCost>)> {
     let mut plan = prepared.plan(request, goal, records)?;
     let size_is_known = plan.input_bytes.is_some();
     let volume = request.volumes.profile();
@@ -404,7 +396,7 @@ impl SortPlan {
     ///
     /// # Errors
     /// A request that does not fit in memory.
-    pub fn new(request: &SortRequest, input_bytes: u64, mean_bytes: f64) -> Result<Self, SortError> {
+    pub fn new(request: &SortRequest, input_bytes: u64, mean_bytes: f64) -> Result<Self> {
         let plan = plan_ahead(request, input_bytes, mean_bytes, Ahead::Sort)?;
         let memory = units::memory(request.memory_bytes.unwrap_or_else(default_memory));
         let chosen = &plan.chosen;

@@ -8,7 +8,7 @@ use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
 use ascot_model::sort_plan::long_run_bytes;
 use ascot_model::volume::VolumeProfile;
 
-use crate::api::{Input, SortError, SortRequest};
+use crate::api::{Input, Result, SortError, SortRequest};
 use crate::methods::{plan_reshape_by, reshape_buffers};
 use crate::plan::{
     Ahead, Budget, Buffers, budget_of, equal_parts_switches, max_parts, merge_buffers, merge_fan_in,
@@ -56,11 +56,7 @@ pub(crate) struct FilesPlan {
 ///
 /// # Errors
 /// A request that does not fit in memory.
-pub(crate) fn plan_files(
-    request: &SortRequest,
-    job: FilesJob,
-    input_bytes: u64,
-) -> Result<FilesPlan, SortError> {
+pub(crate) fn plan_files(request: &SortRequest, job: FilesJob, input_bytes: u64) -> Result<FilesPlan> {
     let budget = budget_of(request, Some(input_bytes))?;
     let record_bytes = Some(RECORD_BYTES as usize);
     let inputs = if let FilesJob::Merge { inputs } | FilesJob::Route { inputs } = job { inputs } else { 1 };

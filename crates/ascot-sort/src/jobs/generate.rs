@@ -15,7 +15,7 @@ use std::time::Duration;
 use ascot_io::{BlockPool, Buf, Disk, Pool, WriteStream};
 use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 
-use crate::api::{Cancel, Observer, Output, SortError};
+use crate::api::{Cancel, Observer, Output, Result, SortError};
 use crate::output::OutputStream;
 use crate::pipeline::{InOrder, Pipeline};
 use crate::report::Watch;
@@ -51,11 +51,7 @@ pub struct GenerateRequest {
 }
 
 /// Writes the requested records and returns their length in bytes.
-pub fn generate(
-    request: &GenerateRequest,
-    observer: &dyn Observer,
-    cancel: &Cancel,
-) -> Result<u64, SortError> {
+pub fn generate(request: &GenerateRequest, observer: &dyn Observer, cancel: &Cancel) -> Result<u64> {
     let total_bytes = request
         .count
         .checked_mul(RECORD_LEN as u64)
@@ -87,7 +83,7 @@ fn make(
     blocks: &BlockPool,
     stream: &mut dyn WriteStream,
     watch: &mut Watch<'_>,
-) -> Result<(), SortError> {
+) -> Result<()> {
     let threads = compute_threads(request.threads).min(blocks.total());
     let cancel = &watch.cancel().clone();
     Pipeline::new("make", threads, cancel).run(
@@ -132,7 +128,7 @@ fn write_in_order(
     stream: &mut dyn WriteStream,
     blocks: &BlockPool,
     watch: &mut Watch<'_>,
-) -> Result<(), SortError> {
+) -> Result<()> {
     // The reader of a pipe may be slow, and the caller may want to stop.
     while let Some(Made { block, len }) = made.next_result_or(&mut || watch.moved(0))? {
         stream.begin(block, len)?;

@@ -20,7 +20,7 @@ use ascot_model::units;
 use ascot_record::layout::Layout;
 use serde::Serialize;
 
-use crate::api::{Keys, Output, Parts, Route, RouteBy, SortError, SortRequest, Volumes};
+use crate::api::{Keys, Output, Parts, Result, Route, RouteBy, SortError, SortRequest, Volumes};
 use crate::jobs::explanation::SortPlan;
 use crate::jobs::files_plan::{FilesJob, plan_files};
 
@@ -140,7 +140,7 @@ impl fmt::Display for JobPlan {
 ///
 /// # Errors
 /// A request that contradicts itself, or does not fit in memory.
-pub fn plan_job(request: &PlanRequest) -> Result<JobPlan, SortError> {
+pub fn plan_job(request: &PlanRequest) -> Result<JobPlan> {
     match &request.job {
         PlannedJob::Bowtie { inputs, outputs, alpha } => {
             let shape = Shape::checked(*inputs, *outputs, *alpha).map_err(refused)?;
@@ -198,7 +198,7 @@ impl PlanRequest {
     }
 
     /// The plan of the job, or of the passes of a user's function.
-    fn plan_of_files(&self, files: &PlannedFiles) -> Result<PassesPlan, SortError> {
+    fn plan_of_files(&self, files: &PlannedFiles) -> Result<PassesPlan> {
         let PlannedFiles { task, inputs, outputs, input_bytes, function } = files;
         if *inputs == 0 || *outputs == 0 {
             return Err(refused(NoEnds));
@@ -247,7 +247,7 @@ impl PlanRequest {
         files: &PlannedFiles,
         job: &FileJob<'_>,
         cost: &DeviceCost<'_>,
-    ) -> Result<PassesPlan, SortError> {
+    ) -> Result<PassesPlan> {
         let PlannedFiles { task, inputs, outputs, .. } = *files;
         let mut request =
             self.request(Layout::Fixed { len: DEFAULT_RECORD_BYTES as usize }, Keys::Ranges(Vec::new()));
@@ -270,7 +270,7 @@ impl PlanRequest {
         Ok(passes.described(job.name(), notes))
     }
 
-    fn plan_of_sort(&self) -> Result<SortPlan, SortError> {
+    fn plan_of_sort(&self) -> Result<SortPlan> {
         let PlannedJob::Sort { input_bytes, layout, keys, record_bytes } = &self.job else {
             return Err(SortError::Internal("the plan of a sort is that of another job"));
         };

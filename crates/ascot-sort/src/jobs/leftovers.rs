@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use ascot_io::{is_temporary, orphaned_outputs, remove_orphan};
 use serde::Serialize;
 
-use crate::api::SortError;
+use crate::api::Result;
 use crate::runs::{LOCK, MANIFEST, Manifest, PREFIX, UNSEEN, hold_dead, is_empty, load, remove_ours};
 
 /// A leftover of a dead job.
@@ -61,7 +61,7 @@ impl Removal {
 
 /// Finds the leftovers of dead jobs in `temps`, which may also name jobs' directories themselves, and their unfinished
 /// outputs, and removes those selected by `removal`.
-pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortError> {
+pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>> {
     let mut found = Vec::new();
     let mut seen = Vec::new();
     let mut outputs = Vec::new();

@@ -30,7 +30,7 @@ use ascot_record::layout::Layout;
 
 use crate::api::observe::Silent;
 use crate::api::request::InputChecks;
-use crate::api::{Cancel, Input, Keys, Method, Output, SortError, SortRequest};
+use crate::api::{Cancel, Input, Keys, Method, Output, Result, SortError, SortRequest};
 use crate::jobs::sort::sort;
 use crate::plan::{RunOptions, budget_of};
 
@@ -93,7 +93,7 @@ pub fn measure_host(
     seconds: f64,
     cancel: &Cancel,
     progress: &dyn Fn(f64),
-) -> Result<MeasuredJobs, SortError> {
+) -> Result<MeasuredJobs> {
     let began = Instant::now();
     let budget = Duration::from_secs_f64(seconds);
     let bytes = if budget < HASTE { BYTES_IN_HASTE } else { BYTES };
@@ -156,7 +156,7 @@ struct Sorted {
 
 impl Jobs<'_> {
     /// A file without a name with these records.
-    fn input(&self, records: &[u8]) -> Result<File, SortError> {
+    fn input(&self, records: &[u8]) -> Result<File> {
         let mut file = tempfile::tempfile_in(self.directory).during(Action::Write, self.directory)?;
         file.write_all(records).during(Action::Write, self.directory)?;
         Ok(file)
@@ -168,7 +168,7 @@ impl Jobs<'_> {
         input: &File,
         memory_bytes: u64,
         method: Method,
-    ) -> Result<SortRequest, SortError> {
+    ) -> Result<SortRequest> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", input.as_raw_fd()));
         let layout =
             subject.format.parse::<Layout>().map_err(|_| SortError::Internal("a format of the probe"))?;
@@ -188,13 +188,7 @@ impl Jobs<'_> {
         })
     }
 
-    fn sort(
-        &self,
-        subject: &Subject,
-        input: &File,
-        memory_bytes: u64,
-        method: Method,
-    ) -> Result<Sorted, SortError> {
+    fn sort(&self, subject: &Subject, input: &File, memory_bytes: u64, method: Method) -> Result<Sorted> {
         let request = self.request(subject, input, memory_bytes, method)?;
         let report = sort(&request, &RunOptions::default(), &Silent, self.cancel)?;
         let block = budget_of(&request, Some(report.bytes_in))?.block;
@@ -283,7 +277,7 @@ fn rate(report: &Report, pass: &str, stage: &str) -> Option<f64> {
 }
 
 impl Subject {
-    fn keys(&self) -> Result<Keys, SortError> {
+    fn keys(&self) -> Result<Keys> {
         let bad = |_| SortError::Internal("keys of the probe");
         Ok(match self.class {
             RecordClass::Number => Keys::Value { descending: false },

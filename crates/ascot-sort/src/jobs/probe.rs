@@ -5,7 +5,7 @@ use std::path::Path;
 use ascot_device::{ProbeError, ProbeRequest, Probed};
 use ascot_model::measured_profile::MeasuredProfile;
 
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result, SortError};
 use crate::jobs::measure_host::{MeasuredJobs, measure_host};
 
 /// The share of the time for measuring the processors.
@@ -25,11 +25,7 @@ pub struct ProbedProfile {
 ///
 /// # Errors
 /// [`SortError::Probe`], those of small sorts in the directory, and [`SortError::Cancelled`].
-pub fn probe(
-    request: &ProbeRequest,
-    cancel: &Cancel,
-    progress: &dyn Fn(f64),
-) -> Result<ProbedProfile, SortError> {
+pub fn probe(request: &ProbeRequest, cancel: &Cancel, progress: &dyn Fn(f64)) -> Result<ProbedProfile> {
     let ProbeRequest { directory, seconds, .. } = request;
     let of_volume = ProbeRequest { seconds: seconds * (1.0 - HOST_SHARE), ..request.clone() };
     let share_of_volume = |done: f64| progress(done * (1.0 - HOST_SHARE));

@@ -6,7 +6,7 @@ use std::path::Path;
 use ascot_model::report::Report;
 use ascot_model::units;
 
-use crate::api::{Caller, Cancel, Input, Observer, SortError, SortRequest};
+use crate::api::{Caller, Cancel, Input, Observer, Result, SortError, SortRequest};
 use crate::job::report_of_finished;
 use crate::jobs::sort::{Execution, Goal, KilledJob, prepare};
 use crate::plan::{Budget, RunOptions, disk_for, view_disk};
@@ -17,12 +17,7 @@ use crate::runs::{JobDir, Manifest};
 use crate::view::make;
 
 /// Resumes the killed job whose directory is `dir`.
-pub fn resume(
-    dir: &Path,
-    options: &RunOptions,
-    observer: &dyn Observer,
-    cancel: &Cancel,
-) -> Result<Report, SortError> {
+pub fn resume(dir: &Path, options: &RunOptions, observer: &dyn Observer, cancel: &Cancel) -> Result<Report> {
     let mut manifest = store::load(dir)?;
     manifest.memory_bytes = options.memory_bytes.unwrap_or(manifest.memory_bytes);
     // There may be less memory now than when the job was started.
@@ -45,7 +40,7 @@ fn resume_within(
     manifest: Manifest,
     options: &RunOptions,
     caller: Caller<'_>,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     let view = manifest.view.as_ref().map(|view| view.path.clone());
     let data_bytes = manifest.inputs.iter().map(|print| print.size).sum();
     let long_runs = manifest.request.volumes.wants_runs(2);
@@ -79,7 +74,7 @@ fn resume_within(
     Execution { request: &request, goal, prepared, disk, caller, killed }.execute()
 }
 
-fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<(), SortError> {
+fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<()> {
     let now = manifest.inputs.iter().map(|print| Fingerprint::from_path(&print.path));
     let now = now.collect::<Result<Vec<_>, _>>()?;
     let Some((changed, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) else {

@@ -10,7 +10,7 @@ use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::layout::Layout;
 
-use crate::api::{Caller, Cancel, Method, Observer, Output, SortError, SortRequest, SplitBy};
+use crate::api::{Caller, Cancel, Method, Observer, Output, Result, SortRequest, SplitBy};
 use crate::job::Job;
 use crate::methods::small;
 use crate::methods::{SmallJob, merge_inputs, plan_reshape_by, reshape_by, split_inputs};
@@ -30,7 +30,7 @@ pub fn sort(
     options: &RunOptions,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     let caller = Caller { observer, cancel };
     let inputs = Inputs::open(&request.inputs)?;
     let Some(memory) = small::memory_of(request, &inputs) else {
@@ -58,7 +58,7 @@ pub(crate) fn sort_large(
     inputs: Inputs,
     options: &RunOptions,
     caller: Caller<'_>,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     check_directory(request)?;
     check_apart(request, true)?;
     let prepared = prepare(request, inputs)?;
@@ -74,7 +74,7 @@ pub fn split(
     options: &RunOptions,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     check_directory(request)?;
     check_apart(request, false)?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
@@ -90,7 +90,7 @@ pub fn make_view(
     options: &RunOptions,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     let (request, prepared) = prepare_view(request, view)?;
     let disk = view_disk(options);
     let caller = Caller { observer, cancel };
@@ -98,7 +98,7 @@ pub fn make_view(
 }
 
 /// Refuses an output whose directory does not exist, before there is anything to write.
-fn check_directory(request: &SortRequest) -> Result<(), SortError> {
+fn check_directory(request: &SortRequest) -> Result<()> {
     match &request.output {
         Output::Path(path) => AtomicOutput::check_directory(path)?,
         Output::Parts(parts) => AtomicOutput::check_directory(&parts.path(0))?,
@@ -139,7 +139,7 @@ impl KilledJob {
 
 impl Execution<'_> {
     /// Executes the job, and returns its report.
-    pub(super) fn execute(self) -> Result<Report, SortError> {
+    pub(super) fn execute(self) -> Result<Report> {
         let is_view = self.goal.is_view();
         let Prepared { inputs, head, .. } = &self.prepared;
         if self.killed.is_none()
@@ -152,7 +152,7 @@ impl Execution<'_> {
         report.map_err(|error| if is_view { explain_view_space(error) } else { error })
     }
 
-    fn execute_with<R: Records>(self, records: Arc<R>) -> Result<Report, SortError> {
+    fn execute_with<R: Records>(self, records: Arc<R>) -> Result<Report> {
         let Execution { request, goal, prepared, disk, caller, mut killed } = self;
         let mut plan = match &killed {
             Some(killed) => {
@@ -226,14 +226,14 @@ pub(super) struct Prepared {
 }
 
 /// Opens the head of `inputs`, and divides the memory of `request`.
-pub(super) fn prepare(request: &SortRequest, inputs: Inputs) -> Result<Prepared, SortError> {
+pub(super) fn prepare(request: &SortRequest, inputs: Inputs) -> Result<Prepared> {
     let (inputs, head) = look_at(request, inputs)?;
     let budget = budget_of(request, inputs.record_bytes())?;
     Ok(Prepared { inputs, head, budget })
 }
 
 /// The request by which the runs of the view `view` are formed, and its inputs.
-pub(super) fn prepare_view(request: &SortRequest, view: &Path) -> Result<(SortRequest, Prepared), SortError> {
+pub(super) fn prepare_view(request: &SortRequest, view: &Path) -> Result<(SortRequest, Prepared)> {
     make::check(request, view)?;
     let request = SortRequest {
         // Runs are written beside the view, and nowhere else.
@@ -250,7 +250,7 @@ pub(super) fn prepare_view(request: &SortRequest, view: &Path) -> Result<(SortRe
 
 impl Prepared {
     /// Divides memory into blocks that suit the runs of a view.
-    pub(super) fn use_view_blocks(&mut self, request: &SortRequest) -> Result<(), SortError> {
+    pub(super) fn use_view_blocks(&mut self, request: &SortRequest) -> Result<()> {
         let records = AnyRecords::new(request, &self.head)?;
         let mean = with_records!(records, records => self.mean_bytes(&*records));
         let kept = kept_bytes(request, mean);
@@ -264,7 +264,7 @@ impl Prepared {
         request: &SortRequest,
         goal: Goal<'_>,
         records: &R,
-    ) -> Result<Plan, SortError> {
+    ) -> Result<Plan> {
         let Prepared { inputs, head, budget } = self;
         let lengths = Lengths::from_head(records, head);
         match goal {

@@ -25,7 +25,7 @@ use ascot_record::layout::{Endian, NumberFormat, NumberType};
 use ascot_record::{number, vsort};
 
 use super::{EmitThreads, Merge, MergeSink};
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result, SortError};
 use crate::records::{MergedBlock, Numbers, Records, Rules};
 use crate::resources::Lease;
 use crate::runs::RunBlock;
@@ -54,7 +54,7 @@ impl ElementMerge {
     ///
     /// # Errors
     /// There is no memory or no thread.
-    pub fn new(fan_in: usize, block_bytes: usize, descending: bool) -> Result<Self, SortError> {
+    pub fn new(fan_in: usize, block_bytes: usize, descending: bool) -> Result<Self> {
         let block_bytes = block_length(block_bytes);
         let format = NumberFormat { kind: NumberType::I32, endian: Endian::Little };
         let records = Arc::new(Numbers::new(format, descending));
@@ -80,7 +80,7 @@ impl ElementMerge {
         streams: Vec<ElementReader<StoredI32>>,
         output: &mut ElementWriter<StoredI32>,
         cancel: &Cancel,
-    ) -> Result<u64, SortError> {
+    ) -> Result<u64> {
         if streams.len() > self.fan_in {
             let given = streams.len();
             return Err(SortError::Request(format!("{given} streams exceed the fan-in of {}", self.fan_in)));
@@ -173,11 +173,7 @@ struct ElementSink<'a> {
 }
 
 impl MergeSink<ElementInput> for ElementSink<'_> {
-    fn block(
-        &mut self,
-        mut block: MergedBlock,
-        _streams: &mut Bowtie<ElementInput>,
-    ) -> Result<(), SortError> {
+    fn block(&mut self, mut block: MergedBlock, _streams: &mut Bowtie<ElementInput>) -> Result<()> {
         let bytes = &mut block.buf[..block.len];
         self.records.finish(bytes);
         for element in bytes.as_chunks().0 {

@@ -17,7 +17,7 @@ use ascot_io::waits::{Need, receive, receive_looking};
 use ascot_io::{BlockPool, Buf, Pool};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result, SortError};
 use crate::records::unchecked::merge_unchecked;
 use crate::records::{Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task};
 
@@ -151,7 +151,7 @@ impl EmitThreads {
         threads: usize,
         blocks: usize,
         block_bytes: usize,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self> {
         let (send, receive) = unbounded::<Order>();
         let threads = threads.max(1);
         let region = || pool.region(blocks * block_bytes, "merged records");
@@ -195,8 +195,8 @@ impl EmitThreads {
         tasks: Vec<Task>,
         rules: Rules,
         cancel: &Cancel,
-        sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
-    ) -> Result<Merged, SortError> {
+        sink: &mut dyn FnMut(MergedBlock) -> Result<()>,
+    ) -> Result<Merged> {
         let stop = StopOnDrop(Arc::default());
         let mut receivers = Vec::with_capacity(tasks.len());
         for task in tasks {
@@ -226,8 +226,8 @@ impl Drop for EmitThreads {
 fn sequence(
     receive: &Receiver<Message>,
     cancel: &Cancel,
-    sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
-) -> Result<Merged, SortError> {
+    sink: &mut dyn FnMut(MergedBlock) -> Result<()>,
+) -> Result<Merged> {
     let what = "blocks of merged records";
     loop {
         // The merging thread may wait for blocks that the reader of a pipe does not take.

@@ -8,7 +8,7 @@
 //! Invariant: `runs` of the manifest are groups and parts in the order of their keys. While there are groups, `groups`
 //! of the manifest says which parts each of `runs` holds; a killed job continues with the groups that are left.
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::job::Job;
 use crate::methods::split_in_passes::{FileRule, children};
 use crate::partition::{Router, files_of_parts};
@@ -30,7 +30,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Pass one of a distribution in several: the inputs into groups of parts.
-    pub(super) fn split_to_groups(&mut self, splitters: &Splitters) -> Result<(), SortError> {
+    pub(super) fn split_to_groups(&mut self, splitters: &Splitters) -> Result<()> {
         let all = SplitNode { first: 0, count: splitters.parts() as u32, pass: 0 };
         if self.manifest.groups.is_empty() {
             let count = self.planned_fan_outs().first().copied().unwrap_or(2);
@@ -43,7 +43,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Further passes: groups into parts.
-    pub(super) fn split_groups(&mut self) -> Result<(), SortError> {
+    pub(super) fn split_groups(&mut self) -> Result<()> {
         while let Some(at) = self.manifest.groups.iter().position(|group| group.count > 1) {
             self.split_group(at)?;
         }
@@ -52,7 +52,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Splits a group into parts, or into smaller groups.
-    fn split_group(&mut self, at: usize) -> Result<(), SortError> {
+    fn split_group(&mut self, at: usize) -> Result<()> {
         let missing = SortError::Internal("a group of parts is missing");
         let (Some(group), Some(run)) = (self.manifest.groups.get(at).copied(), self.manifest.runs.get(at))
         else {

@@ -15,7 +15,7 @@ use ascot_bowtie::engine::{BlockInput, Bowtie};
 use ascot_io::IoError;
 use ascot_model::disk_use::{MIN_STEP_BYTES, step_beside};
 
-use crate::api::SortError;
+use crate::api::Result;
 use crate::job::Job;
 use crate::merge::MergeSink;
 use crate::output::OutputWriter;
@@ -38,7 +38,7 @@ pub enum Destination<'t, R: Records> {
 }
 
 impl<R: Records> Destination<'_, R> {
-    fn write(&mut self, block: MergedBlock) -> Result<(), SortError> {
+    fn write(&mut self, block: MergedBlock) -> Result<()> {
         match self {
             Destination::Output(output) => output.write(block),
             Destination::Spill(spill) => spill.write(block),
@@ -47,7 +47,7 @@ impl<R: Records> Destination<'_, R> {
 }
 
 impl<R: Records, I: BlockInput> MergeSink<I> for Destination<'_, R> {
-    fn block(&mut self, block: MergedBlock, _: &mut Bowtie<I>) -> Result<(), SortError> {
+    fn block(&mut self, block: MergedBlock, _: &mut Bowtie<I>) -> Result<()> {
         self.write(block)
     }
 }
@@ -116,7 +116,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     }
 
     /// Makes the merged records durable, and stores the progress.
-    fn write_down(&mut self, starts: &[RunStart], so_far: &Merged) -> Result<(), SortError> {
+    fn write_down(&mut self, starts: &[RunStart], so_far: &Merged) -> Result<()> {
         let so_far = so_far.clone();
         match &mut self.into {
             Destination::Output(output) => {
@@ -135,7 +135,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     }
 
     /// Frees the blocks before `starts`.
-    fn free(&mut self, starts: &[RunStart]) -> Result<(), SortError> {
+    fn free(&mut self, starts: &[RunStart]) -> Result<()> {
         for (index, start) in starts.iter().enumerate() {
             let run = &self.job.manifest.runs[self.which.start + index];
             let blocks = run.index.as_ref().map_or(&[][..], |index| &index.blocks);
@@ -153,7 +153,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
 }
 
 impl<R: Records, I: BlockInput> MergeSink<I> for FreeingSink<'_, '_, R> {
-    fn block(&mut self, block: MergedBlock, _: &mut Bowtie<I>) -> Result<(), SortError> {
+    fn block(&mut self, block: MergedBlock, _: &mut Bowtie<I>) -> Result<()> {
         self.into.write(block)
     }
 
@@ -161,7 +161,7 @@ impl<R: Records, I: BlockInput> MergeSink<I> for FreeingSink<'_, '_, R> {
         self.left_of_step()
     }
 
-    fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, so_far: &Merged) -> Result<(), SortError> {
+    fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, so_far: &Merged) -> Result<()> {
         // A step cannot end at a key too long to be stored.
         let stores = self.job.resumable;
         if self.left_of_step() > self.every / EARLY_SHARE
@@ -181,7 +181,7 @@ impl<R: Records, I: BlockInput> MergeSink<I> for FreeingSink<'_, '_, R> {
 
 impl<R: Records> Job<'_, R> {
     /// Frees the blocks of a part larger than memory whose records are in durable sorted runs: all before `end`.
-    pub fn free_large_part(&mut self, end: InputPosition) -> Result<(), SortError> {
+    pub fn free_large_part(&mut self, end: InputPosition) -> Result<()> {
         let Some(large) = &self.manifest.large else { return Ok(()) };
         let part = &large.part;
         let index = part.index(&self.disk)?;
@@ -197,7 +197,7 @@ impl<R: Records> Job<'_, R> {
 }
 
 /// Frees the blocks of a spill before `end`.
-fn give_back<R: Records>(job: &Job<'_, R>, run: &Run, end: u64) -> Result<(), SortError> {
+fn give_back<R: Records>(job: &Job<'_, R>, run: &Run, end: u64) -> Result<()> {
     if run.input.is_some() || end == 0 {
         return Ok(());
     }

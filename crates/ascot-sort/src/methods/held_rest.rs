@@ -13,7 +13,7 @@
 //! Invariant: the rest follows the records of all parts in the order of the inputs, so it comes last among equal
 //! records.
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::job::Job;
 use crate::merge::CutRules;
 use crate::output::OutputWriter;
@@ -78,7 +78,7 @@ impl<R: Records> Job<'_, R> {
 
     /// Reads and sorts the rest of the inputs, whose records belong to the parts from `first` on. If it does not fit,
     /// splits it, too.
-    pub(super) fn hold_rest(&mut self, splitters: &Splitters) -> Result<HeldRest, SortError> {
+    pub(super) fn hold_rest(&mut self, splitters: &Splitters) -> Result<HeldRest> {
         // Without parts, all records are in the output.
         let held = self.manifest.held.clone().filter(|_| !self.manifest.runs.is_empty());
         let Some(held) = held else { return Ok(HeldRest::default()) };
@@ -97,7 +97,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Reads and sorts the rest of the inputs; none if it does not fit in memory beside the parts.
-    fn read_rest(&mut self, held: &HeldInput) -> Result<Option<HeldRest>, SortError> {
+    fn read_rest(&mut self, held: &HeldInput) -> Result<Option<HeldRest>> {
         self.manifest.sum_in = held.sum;
         self.manifest.misfits = held.misfits.clone();
         let available = self.pool.available();
@@ -140,9 +140,9 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Continues the parts that are left with the rest of the inputs. Records of the others are in the output.
-    fn split_rest(&mut self, held: HeldInput) -> Result<(), SortError> {
+    fn split_rest(&mut self, held: HeldInput) -> Result<()> {
         self.rest_bytes = 0;
-        let open = |run: Run| -> Result<OpenPart, SortError> {
+        let open = |run: Run| -> Result<OpenPart> {
             let index = encode_index(&*run.index(&self.disk)?);
             Ok(OpenPart { run, index, skip: 0 })
         };
@@ -164,7 +164,7 @@ impl<R: Records> Job<'_, R> {
         held: Vec<Vec<Segment>>,
         output: &mut OutputWriter<R>,
         sums: &mut Merged,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         if held.is_empty() {
             return Ok(());
         }

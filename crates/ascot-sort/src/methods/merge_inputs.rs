@@ -11,7 +11,7 @@ use ascot_io::{BlockPool, Buf, Filled, IoError, Pool, ReadStream};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Output, SortError};
+use crate::api::{Output, Result, SortError};
 use crate::job::Job;
 use crate::merge::Merge;
 use crate::methods::freeing_sink::Destination;
@@ -24,7 +24,7 @@ use crate::resources::{ChunkPool, Lease};
 use crate::runs::RunBlock;
 
 /// Merges the sorted inputs of a job into its output; in several passes if there are too many for one.
-pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError> {
+pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report> {
     if job.request.checks.strict && matches!(job.request.output, Output::Stdout | Output::Program) {
         refuse_misfits_beforehand(&job)?;
     }
@@ -51,7 +51,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
 }
 
 /// Checks all inputs for misfits before a merge to a pipe, whose reader gets records while the merge runs.
-fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortError> {
+fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<()> {
     if !job.inputs.are_files() {
         return Err(SortError::Request(
             "--strict reads what it merges twice where the output is standard output, and a pipe is read once\n  write to a file (-o), or sort"
@@ -75,7 +75,7 @@ fn merge_range<R: Records>(
     range: std::ops::Range<usize>,
     rules: Rules,
     into: &mut Destination<'_, R>,
-) -> Result<Merged, SortError> {
+) -> Result<Merged> {
     let block = job.budget.block;
     let available = job.pool.available();
     let volumes = job.volumes();
@@ -141,11 +141,7 @@ pub(crate) struct RawInput<R> {
 }
 
 /// The memory of records of inputs that are cut by the start of a block, if each has a place beside its block.
-pub(crate) fn straddling(
-    pool: &Pool,
-    share: MergeShare,
-    blocks: usize,
-) -> Result<Option<BlockPool>, SortError> {
+pub(crate) fn straddling(pool: &Pool, share: MergeShare, blocks: usize) -> Result<Option<BlockPool>> {
     if share.straddle_bytes == 0 {
         return Ok(None);
     }
@@ -165,7 +161,7 @@ impl<R: Records> RawInput<R> {
         long_records: &ChunkPool,
         straddling: Option<&BlockPool>,
         fault: &Fault,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self> {
         let from = InputPosition { input: number, ..InputPosition::default() };
         let mut cutter = RecordCutter::new(&job.records, job.inputs.clone(), from, job.cancel);
         cutter.memory_per_length = share.memory_per_length;
@@ -196,12 +192,7 @@ impl<R: Records> RawInput<R> {
 
     /// The whole records in `bytes` of a buffer, if there are any; the rest is the carry. The input lacks the last
     /// `added` bytes.
-    fn segment_of(
-        &mut self,
-        mut lease: Lease,
-        bytes: Range<usize>,
-        added: usize,
-    ) -> Result<Option<Segment>, SortError> {
+    fn segment_of(&mut self, mut lease: Lease, bytes: Range<usize>, added: usize) -> Result<Option<Segment>> {
         let held = bytes.len() - added;
         let start = self.cutter.start_of(held);
         let cut = self.cutter.cut(&lease.bytes()[bytes.clone()], held)?;
@@ -272,7 +263,7 @@ impl<R: Records> RawInput<R> {
         places: &BlockPool,
         buf: Buf,
         bytes: Range<usize>,
-    ) -> Result<Completed<RunBlock>, SortError> {
+    ) -> Result<Completed<RunBlock>> {
         let carry = std::mem::take(&mut self.cutter.carry);
         let rest = bytes.len().min(places.block_bytes() - carry.len());
         let (cut, whole) = (bytes.start..bytes.start + rest, bytes.start + rest..bytes.end);
@@ -296,7 +287,7 @@ impl<R: Records> RawInput<R> {
     }
 
     /// An error for the first misfit of a block.
-    fn refuse_misfits(&self, sorted: &Sorted) -> Result<(), SortError> {
+    fn refuse_misfits(&self, sorted: &Sorted) -> Result<()> {
         let Some(Unchecked { input, before, .. }) = sorted.unchecked else { return Ok(()) };
         let RecordCutter { records, inputs, .. } = &self.cutter;
         let misfits = records.misfits(sorted.record_bytes()).placed(&[InputStart { at: 0, input, before }]);
@@ -306,7 +297,7 @@ impl<R: Records> RawInput<R> {
     }
 
     /// A block of the complete long record, and of the records read after its end.
-    fn block_of_long(&mut self, block: Option<Buf>, added: usize) -> Result<Completed<RunBlock>, SortError> {
+    fn block_of_long(&mut self, block: Option<Buf>, added: usize) -> Result<Completed<RunBlock>> {
         let Some(LongRecord { memory, .. }) = self.cutter.long.take() else { return Ok(Completed::Nothing) };
         let bytes = 0..memory.bytes();
         let segment = self.segment_of(memory.into_lease().holding(block), bytes, added)?;
@@ -319,7 +310,7 @@ impl<R: Records> RawInput<R> {
     }
 
     /// Completes the last record, at the end of the input.
-    fn complete_last(&mut self) -> Result<Completed<RunBlock>, SortError> {
+    fn complete_last(&mut self) -> Result<Completed<RunBlock>> {
         self.ended = true;
         let carry = std::mem::take(&mut self.cutter.carry);
         if self.cutter.long.is_none() {
@@ -333,7 +324,7 @@ impl<R: Records> RawInput<R> {
     }
 
     /// The records of a block that has been read to `bytes` of its buffer.
-    fn cut_block(&mut self, mut buf: Buf, bytes: Range<usize>) -> Result<Completed<RunBlock>, SortError> {
+    fn cut_block(&mut self, mut buf: Buf, bytes: Range<usize>) -> Result<Completed<RunBlock>> {
         if bytes.is_empty() {
             return if self.ended { Ok(Completed::Ended) } else { self.complete_last() };
         }

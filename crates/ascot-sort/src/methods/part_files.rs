@@ -6,7 +6,7 @@ use ascot_io::{AtomicOutput, BlockPool};
 use ascot_model::run_length::Algorithm;
 use ascot_model::sort_plan::long_run_bytes;
 
-use crate::api::SortError;
+use crate::api::Result;
 use crate::job::Job;
 use crate::partition::{PartFile, Parts as OpenParts, open_parts};
 use crate::plan::part_block;
@@ -18,7 +18,7 @@ pub(super) fn open_files<R: Records>(
     job: &Job<'_, R>,
     names: Vec<(PathBuf, Option<PathBuf>)>,
     long_runs: Option<Algorithm>,
-) -> Result<OpenParts<PartFile<R>>, SortError> {
+) -> Result<OpenParts<PartFile<R>>> {
     let count = names.len();
     let (blocks_min, block) = part_block(&job.budget, count)?;
     let blocks = match long_runs {

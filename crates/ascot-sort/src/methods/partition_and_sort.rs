@@ -18,7 +18,7 @@ use ascot_io::sync::Unpoisoned;
 use ascot_model::report::Report;
 use ascot_model::sort_plan::{MAX_PARTS, MAX_READ_BYTES, SamplePlaces, uneven_part_bytes};
 
-use crate::api::error::SortError;
+use crate::api::error::{Result, SortError};
 use crate::job::Job;
 use crate::merge::CutRules;
 use crate::methods::freeing_sink::Destination;
@@ -56,7 +56,7 @@ struct SmallParts<'a> {
 
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs by a partitioned write.
-    pub fn sort_by_distribution(mut self) -> Result<Report, SortError> {
+    pub fn sort_by_distribution(mut self) -> Result<Report> {
         self.begin_spilling()?;
         let mut output = self.open_output()?;
         if !self.manifest.all_read {
@@ -78,7 +78,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Splits the inputs into parts, or into groups of them if the plan has several splits.
-    pub(super) fn distribute(&mut self) -> Result<(), SortError> {
+    pub(super) fn distribute(&mut self) -> Result<()> {
         let several = self.planned_fan_outs().len() > 1 && self.manifest.parts.is_empty();
         if several || !self.manifest.groups.is_empty() {
             let splitters = self.splitters(MAX_PARTS as usize)?;
@@ -107,7 +107,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// The splitters of the killed job, or new ones from a sample, for at most `max_parts` parts.
-    fn splitters(&mut self, max_parts: usize) -> Result<Splitters, SortError> {
+    fn splitters(&mut self, max_parts: usize) -> Result<Splitters> {
         if let StoredMethod::Distribute(keys) = &self.manifest.method {
             return Ok(Splitters::new(keys, self.records.descending()));
         }
@@ -123,7 +123,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Ascending keys that bound `parts` parts of about the same size; frequent keys are doubled.
-    pub fn sampled_bounds(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
+    pub fn sampled_bounds(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>> {
         let mut keys = self.sample_keys(parts, total)?;
         keys.sort_unstable();
         if self.records.descending() {
@@ -133,7 +133,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Sampled keys for `parts` parts, from positions spread evenly over the inputs.
-    fn sample_keys(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
+    fn sample_keys(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>> {
         let record_bytes =
             self.records.record_bytes().map_or_else(|| self.mean_record_bytes(), |bytes| bytes as u64);
         let SamplePlaces { places, bytes: sample_bytes, keys } =
@@ -190,7 +190,7 @@ impl<R: Records> Job<'_, R> {
         rest: &mut HeldRest,
         output: &mut OutputWriter<R>,
         sums: &mut Merged,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         let first = splitters.parts() - self.manifest.runs.len();
         let parts = self.parts_that_fit(splitters, first);
         let mut at = 0;
@@ -241,7 +241,7 @@ impl<R: Records> Job<'_, R> {
         rest: &mut HeldRest,
         output: &mut OutputWriter<R>,
         sums: &mut Merged,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         let SmallParts { first, runs: parts, splitters } = *small;
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::from_files(parts.iter().map(|part| part.as_input(&self.pool)).collect());
@@ -297,7 +297,7 @@ impl<R: Records> Job<'_, R> {
         rest: &mut HeldRest,
         output: &mut OutputWriter<R>,
         sums: &mut Merged,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         let last = small.first + small.runs.len() - 1;
         let held = rest.take_up_to(&*self.records, small.splitters, last);
         sums.last_key = None;
@@ -305,12 +305,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// The first `count` parts are in the output: stores that, then removes them.
-    fn parts_done(
-        &mut self,
-        count: usize,
-        output: &mut OutputWriter<R>,
-        sums: &mut Merged,
-    ) -> Result<(), SortError> {
+    fn parts_done(&mut self, count: usize, output: &mut OutputWriter<R>, sums: &mut Merged) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
@@ -332,7 +327,7 @@ impl<R: Records> Job<'_, R> {
         held: Vec<Vec<Segment>>,
         output: &mut OutputWriter<R>,
         sums: &mut Merged,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         *sums = self.merge_freeing(0..1, Destination::Output(output), sums.clone())?;
         self.held_to_output(held, output, sums)?;
         self.parts_done(1, output, sums)
@@ -346,7 +341,7 @@ impl<R: Records> Job<'_, R> {
         held: Vec<Vec<Segment>>,
         output: &mut OutputWriter<R>,
         sums: &mut Merged,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         if self.manifest.large.is_none() {
             let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
             let part = runs.next().ok_or(SortError::Internal("a part that is not there"))?;
@@ -370,7 +365,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Forms sorted runs of the rest of a large part.
-    fn form_large_part(&mut self, part: &Run) -> Result<(), SortError> {
+    fn form_large_part(&mut self, part: &Run) -> Result<()> {
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::from_files(vec![part.as_input(&self.pool)]);
         let start = self.manifest.read_end;

@@ -26,7 +26,7 @@ use ascot_model::report::Report;
 use ascot_model::run_length::{HALF, Scheme, Shape};
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Output, Route, RouteBy, SortError, SortRequest};
+use crate::api::{Output, Result, Route, RouteBy, SortError, SortRequest};
 use crate::job::Job;
 use crate::merge::{Merge, MergeSink};
 use crate::methods::merge_inputs::{RawInput, straddling};
@@ -45,7 +45,7 @@ const BATCH_SHARE: usize = 32;
 type EachKey = Box<dyn Fn(&[u8], &mut dyn FnMut(Range<usize>, &[u8])) + Send>;
 
 /// Refuses files that cannot be open at once: all inputs and all parts are.
-fn check_descriptors(inputs: usize, parts: usize, open_max: usize) -> Result<(), SortError> {
+fn check_descriptors(inputs: usize, parts: usize, open_max: usize) -> Result<()> {
     let needed = inputs + DESCRIPTORS_PER_FILE * parts;
     if needed <= open_max {
         return Ok(());
@@ -62,11 +62,7 @@ fn check_descriptors(inputs: usize, parts: usize, open_max: usize) -> Result<(),
 }
 
 /// Merges the sorted inputs of a job, and writes each record to the file that its other key names.
-pub fn reshape_by<R: Records>(
-    mut job: Job<'_, R>,
-    route: &Route,
-    head: &InputHead,
-) -> Result<Report, SortError> {
+pub fn reshape_by<R: Records>(mut job: Job<'_, R>, route: &Route, head: &InputHead) -> Result<Report> {
     let Output::Parts(parts) = &job.request.output else {
         return Err(SortError::Internal("a reshape without parts"));
     };
@@ -77,7 +73,7 @@ pub fn reshape_by<R: Records>(
         job.cancel.check()?;
         Ok(PartFile::new(&job.records, AtomicOutput::create(&job.disk, &path, "output")?))
     });
-    let files = files.collect::<Result<Vec<_>, SortError>>()?;
+    let files = files.collect::<Result<Vec<_>>>()?;
     let fault = Arc::new(Mutex::new(None));
     let long_records = ChunkPool::new(&job.pool, job.budget.block, 0, job.pool.budget());
     let scratch = job.pool.region(job.budget.block, "records by file")?;
@@ -132,7 +128,7 @@ fn open_streams<R: Records>(
     inputs: Vec<RawInput<R>>,
     files: Vec<PartFile<R>>,
     blocks: usize,
-) -> Result<Bowtie<RawInput<R>, PartFile<R>>, SortError> {
+) -> Result<Bowtie<RawInput<R>, PartFile<R>>> {
     let block = job.budget.block;
     let scheme = scheme_of(job.request, inputs.len(), files.len(), blocks);
     let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of streams")?, block);
@@ -162,7 +158,7 @@ fn share_of(
 }
 
 /// The function that finds the routing key of each record.
-fn each_key<R: Records>(job: &Job<'_, R>, route: &Route, head: &InputHead) -> Result<EachKey, SortError> {
+fn each_key<R: Records>(job: &Job<'_, R>, route: &Route, head: &InputHead) -> Result<EachKey> {
     let Some(keys) = &route.keys else {
         let records = Arc::clone(&job.records);
         return Ok(Box::new(move |bytes, each| records.each_key(bytes, each)));
@@ -219,7 +215,7 @@ struct Routed<'a, R> {
 }
 
 impl<R: Records, I: BlockInput, O: BlockOutput> MergeSink<I, O> for Routed<'_, R> {
-    fn block(&mut self, block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<(), SortError> {
+    fn block(&mut self, block: MergedBlock, streams: &mut Bowtie<I, O>) -> Result<()> {
         let bytes = &block.buf[..block.len];
         // Blocks hold whole records, or part of one that is longer.
         if self.long.is_none() && self.records.cut(bytes, usize::MAX).bytes == bytes.len() {
@@ -249,7 +245,7 @@ impl<R: Records, I: BlockInput, O: BlockOutput> MergeSink<I, O> for Routed<'_, R
 
 impl<R: Records> Routed<'_, R> {
     /// The file of each record.
-    fn files_of(&mut self, bytes: &[u8]) -> Result<Vec<(usize, Range<usize>)>, SortError> {
+    fn files_of(&mut self, bytes: &[u8]) -> Result<Vec<(usize, Range<usize>)>> {
         let mut files = Vec::new();
         let mut is_lost = false;
         let file_of = &mut self.file_of;
@@ -272,7 +268,7 @@ impl<R: Records> Routed<'_, R> {
         &mut self,
         bytes: &[u8],
         streams: &mut Bowtie<I, O>,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         let records = self.files_of(bytes)?;
         let mut sizes = vec![0; self.file_of.files];
         records.iter().for_each(|(file, range)| sizes[*file] += range.len());

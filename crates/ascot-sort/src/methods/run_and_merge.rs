@@ -19,7 +19,7 @@ use ascot_io::BlockPool;
 use ascot_model::account::BufferAccount;
 use ascot_model::report::Report;
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::job::Job;
 use crate::merge::{CutRules, Merge, cut_tasks};
 use crate::methods::freeing_sink::{Destination, FreeingSink};
@@ -39,7 +39,7 @@ const TASK_BYTES: u64 = 8 << 20;
 
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs; the output gets the result.
-    pub fn sort_by_merge(mut self) -> Result<Report, SortError> {
+    pub fn sort_by_merge(mut self) -> Result<Report> {
         let fits = self.fits_in_memory();
         if !fits {
             self.begin_spilling()?;
@@ -81,7 +81,7 @@ impl<R: Records> Job<'_, R> {
         memory: &SortMemory,
         gather: Gather<'_>,
         mut output: Option<&mut OutputWriter<R>>,
-    ) -> Result<Option<Merged>, SortError> {
+    ) -> Result<Option<Merged>> {
         let records = Arc::clone(&self.records);
         let cancel = self.cancel;
         let mut straight = None;
@@ -120,14 +120,14 @@ impl<R: Records> Job<'_, R> {
         sources: Vec<Vec<Segment>>,
         cut: CutRules,
         output: &mut OutputWriter<R>,
-    ) -> Result<Merged, SortError> {
+    ) -> Result<Merged> {
         let rules = Rules { unique: self.request.unique, sum: true };
         self.merge_run_buffer(sources, rules, cut, &mut |block| output.write(block))
     }
 
     /// Makes runs of a run buffer: one, or several if parts of it are natural runs. A run buffer that memory may hold
     /// stays there if it can. Returns the number of runs written.
-    fn run_buffer_to_runs(&mut self, buffer: RunBuffer, may_hold: bool) -> Result<u64, SortError> {
+    fn run_buffer_to_runs(&mut self, buffer: RunBuffer, may_hold: bool) -> Result<u64> {
         let end = buffer.end;
         let refers = self.inputs.are_files() && self.request.top.is_none() && self.manifest.view.is_none();
         let latest = self.manifest.runs.iter().rev().find(|run| run.input.is_some());
@@ -151,9 +151,9 @@ impl<R: Records> Job<'_, R> {
 
     /// Spills the first chunks of a run buffer, and holds the others if memory allows. Returns the number of runs
     /// written.
-    fn spill_and_hold(&mut self, mut buffer: RunBuffer, first: usize) -> Result<u64, SortError> {
+    fn spill_and_hold(&mut self, mut buffer: RunBuffer, first: usize) -> Result<u64> {
         let mut count = 0;
-        let mut spill = |job: &mut Self, sources: Vec<Vec<Segment>>| -> Result<(), SortError> {
+        let mut spill = |job: &mut Self, sources: Vec<Vec<Segment>>| -> Result<()> {
             let runs = job.spill(sources)?;
             count += runs.len() as u64;
             job.manifest.runs.extend(runs);
@@ -206,7 +206,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Adds runs that refer to the inputs, and spills the records between them.
-    fn refer(&mut self, found: NaturalRuns) -> Result<u64, SortError> {
+    fn refer(&mut self, found: NaturalRuns) -> Result<u64> {
         self.dir()?;
         let mut written = 0;
         let mut runs = found.runs.into_iter().peekable();
@@ -240,7 +240,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Merges sorted sources into a new run, or several if volumes fill up; none if they have no records.
-    pub(super) fn spill(&mut self, sources: Vec<Vec<Segment>>) -> Result<Vec<Run>, SortError> {
+    pub(super) fn spill(&mut self, sources: Vec<Vec<Segment>>) -> Result<Vec<Run>> {
         let bytes = self.bytes_of(&sources);
         if bytes == 0 {
             return Ok(Vec::new());
@@ -264,7 +264,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Adds complete runs to the index of the view that the job makes.
-    pub fn index_of_view(&mut self, runs: &mut [Run]) -> Result<(), SortError> {
+    pub fn index_of_view(&mut self, runs: &mut [Run]) -> Result<()> {
         let dir = self.dir()?.path().to_path_buf();
         let index = self.view_index.get_or_insert_with(|| ViewIndex::new(&self.disk, &dir));
         runs.iter_mut().try_for_each(|run| index.add_run(&*self.records, run, self.cancel).map(|_| ()))
@@ -275,8 +275,8 @@ impl<R: Records> Job<'_, R> {
         sources: Vec<Vec<Segment>>,
         rules: Rules,
         cut: CutRules,
-        sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
-    ) -> Result<Merged, SortError> {
+        sink: &mut dyn FnMut(MergedBlock) -> Result<()>,
+    ) -> Result<Merged> {
         let bytes = self.bytes_of(&sources);
         let tasks = (bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
         let tasks = if bytes < (1 << 20) { 1 } else { tasks as usize };
@@ -317,7 +317,7 @@ impl<R: Records> Job<'_, R> {
 
     /// Merges runs until the rest can be merged at once, or are no more than the plan's factor. Each merge takes
     /// neighbours, the smallest first, and no more of them than needed.
-    pub fn reduce_runs(&mut self) -> Result<(), SortError> {
+    pub fn reduce_runs(&mut self) -> Result<()> {
         if let Some(MergingGroup { first, count, .. }) = self.manifest.merging {
             self.merge_group(first, count)?;
         }
@@ -340,7 +340,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Merges some runs into one, or resumes that merge of a killed job.
-    fn merge_group(&mut self, first: usize, count: usize) -> Result<(), SortError> {
+    fn merge_group(&mut self, first: usize, count: usize) -> Result<()> {
         let begun = self.manifest.merging.clone();
         let group = &self.manifest.runs[first..first + count];
         let mut spill = match &begun {
@@ -358,7 +358,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Merges all runs into the output, or the rest that a killed job left of them.
-    pub fn merge_to_output(&mut self, output: &mut OutputWriter<R>) -> Result<Merged, SortError> {
+    pub fn merge_to_output(&mut self, output: &mut OutputWriter<R>) -> Result<Merged> {
         let so_far = self.manifest.output.as_ref().map(|state| state.so_far.clone()).unwrap_or_default();
         self.merge_freeing(0..self.manifest.runs.len(), Destination::Output(output), so_far)
     }
@@ -370,7 +370,7 @@ impl<R: Records> Job<'_, R> {
         which: Range<usize>,
         into: Destination<'_, R>,
         so_far: Merged,
-    ) -> Result<Merged, SortError> {
+    ) -> Result<Merged> {
         self.load_indexes(which.clone())?;
         let runs = self.manifest.runs[which.clone()].to_vec();
         let is_output = matches!(into, Destination::Output(_));
@@ -397,7 +397,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Reads the indexes of the runs `which` that memory does not hold.
-    fn load_indexes(&mut self, which: Range<usize>) -> Result<(), SortError> {
+    fn load_indexes(&mut self, which: Range<usize>) -> Result<()> {
         for run in self.manifest.runs[which].iter_mut().filter(|run| run.input.is_none()) {
             run.index = Some(run.index(&self.disk)?);
         }
@@ -432,12 +432,7 @@ impl<R: Records> Job<'_, R> {
         self.budget.chunks(&|bytes| self.records.scratch_bytes(bytes)).bytes
     }
 
-    fn open_run(
-        &self,
-        run: &Run,
-        bench: Option<&Arc<Bench<R>>>,
-        long_runs: bool,
-    ) -> Result<AnyRun, SortError> {
+    fn open_run(&self, run: &Run, bench: Option<&Arc<Bench<R>>>, long_runs: bool) -> Result<AnyRun> {
         Ok(match bench.filter(|_| run.input.is_some()) {
             Some(bench) => {
                 let chunks = ChunkInput::new(&self.records, &self.disk, &self.inputs, run, bench);
@@ -448,7 +443,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Opens runs for the engine; their blocks take all memory left.
-    fn open_runs(&self, runs: &[Run]) -> Result<Bowtie<AnyRun>, SortError> {
+    fn open_runs(&self, runs: &[Run]) -> Result<Bowtie<AnyRun>> {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
         let long: usize = runs.iter().map(Run::long_bytes).sum();
         let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();

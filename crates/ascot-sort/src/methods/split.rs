@@ -28,7 +28,7 @@ use ascot_model::report::Report;
 use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Output, Parts, SortError, SplitBy};
+use crate::api::{Output, Parts, Result, SortError, SplitBy};
 use crate::job::Job;
 use crate::methods::part_files::open_files;
 use crate::methods::split_in_passes::split_in_passes;
@@ -44,7 +44,7 @@ use crate::resources::ChunkPool;
 const CHUNKS: usize = 64;
 
 /// Splits the inputs of a job into the parts of its output.
-pub fn split_inputs<R: Records>(job: Job<'_, R>, by: SplitBy) -> Result<Report, SortError> {
+pub fn split_inputs<R: Records>(job: Job<'_, R>, by: SplitBy) -> Result<Report> {
     let Output::Parts(parts) = &job.request.output else {
         return Err(SortError::Internal("a split without parts"));
     };
@@ -71,7 +71,7 @@ pub fn split_inputs<R: Records>(job: Job<'_, R>, by: SplitBy) -> Result<Report, 
 }
 
 /// The first keys of the parts of a split by range, except the first part: the user's, or sampled ones.
-fn bounds_of<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Vec<Vec<u8>>, SortError> {
+fn bounds_of<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Vec<Vec<u8>>> {
     if let Some(path) = job.request.boundaries.as_deref() {
         return read_boundaries(job, path, parts.count);
     }
@@ -87,7 +87,7 @@ fn bounds_of<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Vec<Vec<u8>>
     Ok(bounds)
 }
 
-fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, SortError> {
+fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report> {
     let mut output = job.open_rolling_output(parts, false)?;
     let chunks = chunk_pool(&job);
     let mut reader = job.reader(&chunks);
@@ -112,7 +112,7 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
     job.finish(output, &out, &RecordSum::new())
 }
 
-fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) -> Result<Report, SortError> {
+fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) -> Result<Report> {
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
     let long_runs = partition_in_long_runs(&job.request.volumes, parts.count as usize);
     let names = parts.paths().map(|path| (path, None)).collect();
@@ -156,7 +156,7 @@ fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, buffers: Optio
 const MEMORY_SHARE: usize = 16;
 
 /// The normalised keys of the records in `path`, one fewer than `parts`.
-fn read_boundaries<R: Records>(job: &Job<'_, R>, path: &Path, parts: u32) -> Result<Vec<Vec<u8>>, SortError> {
+fn read_boundaries<R: Records>(job: &Job<'_, R>, path: &Path, parts: u32) -> Result<Vec<Vec<u8>>> {
     let max_bytes = job.budget.memory / MEMORY_SHARE;
     let refused = |what: String| SortError::Request(format!("{}: {what}", path.display()));
     // The length of a pipe is not known in advance.

@@ -17,7 +17,7 @@ use ascot_io::AtomicOutput;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Parts, SortError, SplitBy};
+use crate::api::{Parts, Result, SortError, SplitBy};
 use crate::job::Job;
 use crate::methods::part_files::open_files;
 use crate::partition::{
@@ -37,7 +37,7 @@ pub fn split_in_passes<R: Records>(
     parts: &Parts,
     by: SplitBy,
     bounds: Vec<Vec<u8>>,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     job.resumable = job.inputs.can_be_reopened();
     if job.manifest.split.is_none() {
         let split = new_split(&job, parts, by, bounds)?;
@@ -65,7 +65,7 @@ fn new_split<R: Records>(
     parts: &Parts,
     by: SplitBy,
     bounds: Vec<Vec<u8>>,
-) -> Result<SplitState, SortError> {
+) -> Result<SplitState> {
     let name = |path: std::path::PathBuf| {
         let name = AtomicOutput::name_for(&path)?.ok_or(SortError::Internal("a part that is no file"))?;
         Ok(std::path::absolute(&name).unwrap_or(name))
@@ -74,7 +74,7 @@ fn new_split<R: Records>(
         by,
         bounds,
         factors: job.plan.chosen.factors.clone(),
-        temporaries: parts.paths().map(name).collect::<Result<_, SortError>>()?,
+        temporaries: parts.paths().map(name).collect::<Result<_>>()?,
         nodes: Vec::new(),
         done: Vec::new(),
         out: RecordSum::new(),
@@ -122,12 +122,12 @@ struct Again<'a, P: PartStream> {
 }
 
 impl<R: Records> Job<'_, R> {
-    fn split_state(&mut self) -> Result<&mut SplitState, SortError> {
+    fn split_state(&mut self) -> Result<&mut SplitState> {
         self.manifest.split.as_mut().ok_or(SortError::Internal("a split without its state"))
     }
 
     /// The rule by which `files` get the records of their parts.
-    fn rule_of(&mut self, files: &[SplitNode], parts: u32) -> Result<FileRule, SortError> {
+    fn rule_of(&mut self, files: &[SplitNode], parts: u32) -> Result<FileRule> {
         let descending = self.records.descending();
         let split = self.split_state()?;
         Ok(match split.by {
@@ -146,7 +146,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Number of intermediate files that a file is split into; none if it is split into its parts.
-    fn fan_out(&mut self, node: SplitNode) -> Result<Option<usize>, SortError> {
+    fn fan_out(&mut self, node: SplitNode) -> Result<Option<usize>> {
         let factors = &self.split_state()?.factors;
         let planned = factors.get(node.pass).copied().filter(|_| node.pass + 1 < factors.len());
         let all = self.split_state()?.temporaries.len();
@@ -160,7 +160,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Pass one: the inputs into intermediate files.
-    fn split_inputs(&mut self, parts: u32) -> Result<(), SortError> {
+    fn split_inputs(&mut self, parts: u32) -> Result<()> {
         let split = self.split_state()?;
         let count = split.factors.first().map_or(1, |&factor| factor as usize);
         let files = children(SplitNode { first: 0, count: parts, pass: 0 }, count);
@@ -171,7 +171,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// A further pass over an intermediate file: into smaller ones.
-    fn split_again(&mut self, node: SplitNode, count: usize) -> Result<(), SortError> {
+    fn split_again(&mut self, node: SplitNode, count: usize) -> Result<()> {
         let run = self.first_run()?;
         let parts = self.split_state()?.temporaries.len() as u32;
         let new = children(node, count);
@@ -189,7 +189,7 @@ impl<R: Records> Job<'_, R> {
         rule: &FileRule,
         count: usize,
         pass: &str,
-    ) -> Result<Vec<Run>, SortError> {
+    ) -> Result<Vec<Run>> {
         let long_runs = split_again_in_long_runs(&self.volumes(), count);
         let blocks = self.part_blocks(count, long_runs.is_some())?;
         let sinks = self.new_part_runs(count, run.bytes / count.max(1) as u64)?;
@@ -203,11 +203,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// The last pass over an intermediate file: into its parts. Returns them, complete under their temporary names.
-    fn split_into_parts(
-        &mut self,
-        parts: &Parts,
-        node: SplitNode,
-    ) -> Result<Vec<(u32, AtomicOutput)>, SortError> {
+    fn split_into_parts(&mut self, parts: &Parts, node: SplitNode) -> Result<Vec<(u32, AtomicOutput)>> {
         let run = self.first_run()?;
         let files = children(node, node.count as usize);
         let rule = self.rule_of(&files, parts.count)?;
@@ -239,7 +235,7 @@ impl<R: Records> Job<'_, R> {
         &mut self,
         again: Again<'_, P>,
         after_chunk: AfterChunk<'_, P>,
-    ) -> Result<OpenParts<P>, SortError> {
+    ) -> Result<OpenParts<P>> {
         let Again { run, rule, files, pass } = again;
         let turns = self.turns_of_spills();
         let mut files = files.alternating(turns.is_some());
@@ -262,12 +258,12 @@ impl<R: Records> Job<'_, R> {
         Ok(files)
     }
 
-    fn first_run(&self) -> Result<Run, SortError> {
+    fn first_run(&self) -> Result<Run> {
         self.manifest.runs.first().cloned().ok_or(SortError::Internal("an intermediate file is missing"))
     }
 
     /// The records of the first intermediate file are in other files, which are durable: stores that, then removes it.
-    fn first_run_done(&mut self) -> Result<(), SortError> {
+    fn first_run_done(&mut self) -> Result<()> {
         let gone = self.manifest.runs.remove(0);
         self.split_state()?.nodes.remove(0);
         self.manifest.limit_indexes();
@@ -276,7 +272,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Keeps or removes complete parts together with the job's directory, and names them in the manifest.
-    fn keep_parts(&mut self, files: &mut [(u32, AtomicOutput)]) -> Result<(), SortError> {
+    fn keep_parts(&mut self, files: &mut [(u32, AtomicOutput)]) -> Result<()> {
         if !self.resumable {
             return Ok(());
         }
@@ -296,7 +292,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// The complete parts of a killed job, except those that have got their names already.
-    fn sealed_parts(&mut self, parts: &Parts) -> Result<Vec<(u32, AtomicOutput)>, SortError> {
+    fn sealed_parts(&mut self, parts: &Parts) -> Result<Vec<(u32, AtomicOutput)>> {
         let split = self.split_state()?;
         let temporaries = split.temporaries.clone();
         let done = split.done.clone();

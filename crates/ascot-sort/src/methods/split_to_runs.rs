@@ -11,7 +11,7 @@ use ascot_io::{BlockPool, PAGE_BYTES};
 use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::job::Job;
 use crate::methods::partition_and_sort::PARTS_SHARE;
 use crate::partition::{
@@ -55,12 +55,7 @@ struct Checkpoints {
 
 impl<R: Records> Job<'_, R> {
     /// Pass one, called `name`: writes every record to its part.
-    pub(super) fn split_to_runs(
-        &mut self,
-        name: &str,
-        router: Router<'_>,
-        count: usize,
-    ) -> Result<(), SortError> {
+    pub(super) fn split_to_runs(&mut self, name: &str, router: Router<'_>, count: usize) -> Result<()> {
         let long_runs = partition_in_long_runs(&self.request.volumes, count);
         let blocks = self.part_blocks(count, long_runs.is_some())?;
         let chunks = self.split_chunk_pool(0);
@@ -137,7 +132,7 @@ impl<R: Records> Job<'_, R> {
         checkpoints: &mut Checkpoints,
         grouped: &Grouped,
         between: &mut BetweenChunks<'_, PartRun<R>>,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         self.manifest.sum_in.combine(&grouped.sum);
         self.take_in(&grouped.misfits)?;
         self.manifest.read_end = grouped.end;
@@ -166,7 +161,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Writes all records of the parts, and stores the state of the job.
-    fn store_all_written(&mut self, between: &mut BetweenChunks<'_, PartRun<R>>) -> Result<(), SortError> {
+    fn store_all_written(&mut self, between: &mut BetweenChunks<'_, PartRun<R>>) -> Result<()> {
         let parts = between.checkpoint(PartRun::checkpoint)?.into_iter().zip(between.skips());
         self.manifest.parts = parts.map(|(part, &skip)| OpenPart { skip, ..part }).collect();
         let stored = self.store();
@@ -176,7 +171,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Stores a state from which a resumed job reads the inputs from an earlier position on.
-    fn store_from(&mut self, from: &Boundary, parts: Vec<OpenPart>) -> Result<(), SortError> {
+    fn store_from(&mut self, from: &Boundary, parts: Vec<OpenPart>) -> Result<()> {
         let skipping = |(part, given): (OpenPart, &u64)| OpenPart { skip: part.run.bytes - given, ..part };
         self.manifest.parts = parts.into_iter().zip(&from.given).map(skipping).collect();
         let now = (self.manifest.read_end, self.manifest.sum_in, self.manifest.misfits.clone());
@@ -192,7 +187,7 @@ impl<R: Records> Job<'_, R> {
     /// Blocks of the parts, at least two each: a third is filled while others are written, and long
     /// runs take the memory there is. They are smaller if a resumed job has less memory than the one that
     /// chose the parts.
-    pub(super) fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
+    pub(super) fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool> {
         let memory = self.budget.streams().min(self.pool.available());
         let max_bytes = memory.saturating_sub(MIN_SPLIT_CHUNKS * MIN_SPLIT_CHUNK_BYTES);
         let min_blocks = 2 * parts;
@@ -219,7 +214,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// The `count` parts of pass one, new or as the killed job left them.
-    fn part_runs(&mut self, count: usize) -> Result<Vec<PartRun<R>>, SortError> {
+    fn part_runs(&mut self, count: usize) -> Result<Vec<PartRun<R>>> {
         let stored = std::mem::take(&mut self.manifest.parts);
         if stored.is_empty() {
             self.manifest.read_end = InputPosition::default();
@@ -240,11 +235,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// `count` new parts of about `fair_bytes` each.
-    pub(super) fn new_part_runs(
-        &mut self,
-        count: usize,
-        fair_bytes: u64,
-    ) -> Result<Vec<PartRun<R>>, SortError> {
+    pub(super) fn new_part_runs(&mut self, count: usize, fair_bytes: u64) -> Result<Vec<PartRun<R>>> {
         let codec = self.compression.of_pass("split");
         let mut parts = Vec::with_capacity(count);
         let dirs = self.spill_dirs()?;

@@ -29,7 +29,7 @@ use std::path::Path;
 
 use ascot_io::AtomicOutput;
 
-use crate::api::SortError;
+use crate::api::Result;
 
 /// An output with all its records written, to be sealed and given its name.
 pub trait Commit {
@@ -39,20 +39,20 @@ pub trait Commit {
     }
 
     /// Writes the remaining bytes and makes all durable; afterwards only the final names are missing.
-    fn seal(&mut self) -> Result<(), SortError> {
+    fn seal(&mut self) -> Result<()> {
         Ok(())
     }
 
     /// Gives sealed files their names.
-    fn commit(self) -> Result<(), SortError>;
+    fn commit(self) -> Result<()>;
 }
 
 impl Commit for Vec<AtomicOutput> {
-    fn seal(&mut self) -> Result<(), SortError> {
+    fn seal(&mut self) -> Result<()> {
         Ok(self.iter_mut().try_for_each(|file| file.seal().map(|_| ()))?)
     }
 
-    fn commit(self) -> Result<(), SortError> {
+    fn commit(self) -> Result<()> {
         Ok(AtomicOutput::commit_all(self)?)
     }
 }

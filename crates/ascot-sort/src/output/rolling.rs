@@ -16,7 +16,7 @@ use ascot_io::threads::{Thread, spawn};
 use ascot_io::{AtomicOutput, Disk, IoError, Unpoisoned};
 use ascot_model::stages;
 
-use crate::api::{Cancel, Parts, SortError};
+use crate::api::{Cancel, Parts, Result};
 use crate::records::Records;
 
 /// A thread that seals a file and returns it.
@@ -86,7 +86,7 @@ impl RollingFiles {
     }
 
     /// Creates the open file.
-    pub fn create(&self) -> Result<AtomicOutput, SortError> {
+    pub fn create(&self) -> Result<AtomicOutput> {
         self.cancel.check()?;
         Ok(AtomicOutput::create(&self.disk, &self.parts.path(self.open), "output")?)
     }
@@ -131,7 +131,7 @@ impl RollingFiles {
     }
 
     /// Seals the open file, which is complete, while the next one is written.
-    pub fn complete(&mut self, done: AtomicOutput) -> Result<(), SortError> {
+    pub fn complete(&mut self, done: AtomicOutput) -> Result<()> {
         self.wait()?;
         let file = Arc::new(Mutex::new(Some(done)));
         let shared = Arc::clone(&file);
@@ -144,7 +144,7 @@ impl RollingFiles {
     }
 
     /// Waits until the file before the open one is sealed.
-    fn wait(&mut self) -> Result<(), SortError> {
+    fn wait(&mut self) -> Result<()> {
         let Some(sealing) = self.sealing.take() else { return Ok(()) };
         self.sealed.extend(sealing.join()??);
         Ok(())

@@ -18,7 +18,7 @@ use ascot_io::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Cancel, Output, SortError};
+use crate::api::{Cancel, Output, Result, SortError};
 use crate::output::Commit;
 use crate::output::rolling::RollingFiles;
 use crate::read::PROGRAM_RECORDS;
@@ -75,7 +75,7 @@ impl<R: Records> OutputWriter<R> {
         files: RollingFiles,
         blocks: BlockPool,
         cancel: &Cancel,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self> {
         let first = OutputStream::File(files.create()?);
         let mut this = Self::new(records, first, blocks, cancel);
         this.append(files.header())?;
@@ -91,7 +91,7 @@ impl<R: Records> OutputWriter<R> {
         durable: &DurableOutput,
         blocks: BlockPool,
         cancel: &Cancel,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self> {
         let DurableOutput { temporary, bytes, tail, inode } = durable;
         let file = AtomicOutput::resume(disk, path, temporary, *bytes, *inode, "output")?;
         let mut this = Self::new(records, OutputStream::File(file), blocks, cancel);
@@ -101,7 +101,7 @@ impl<R: Records> OutputWriter<R> {
     }
 
     /// Appends merged records.
-    pub fn write(&mut self, block: MergedBlock) -> Result<(), SortError> {
+    pub fn write(&mut self, block: MergedBlock) -> Result<()> {
         if self.rolling.is_some() {
             return self.write_records(&block.buf[..block.len], block.first_record, block.records > 0);
         }
@@ -114,7 +114,7 @@ impl<R: Records> OutputWriter<R> {
 
     /// Appends records in the form of spills. The first record that starts in `bytes` starts at `first`; the last
     /// one is whole if `whole` is set.
-    pub fn write_records(&mut self, bytes: &[u8], first: usize, whole: bool) -> Result<(), SortError> {
+    pub fn write_records(&mut self, bytes: &[u8], first: usize, whole: bool) -> Result<()> {
         let Some(mut files) = self.rolling.take() else { return self.append(bytes) };
         let records = Arc::clone(&self.records);
         let mut from = 0;
@@ -131,7 +131,7 @@ impl<R: Records> OutputWriter<R> {
     }
 
     /// Completes the open file and opens the next one, if there is one.
-    fn open_next(&mut self, files: &mut RollingFiles) -> Result<(), SortError> {
+    fn open_next(&mut self, files: &mut RollingFiles) -> Result<()> {
         self.flush()?;
         let Some(OutputStream::File(done)) = self.stream.take() else {
             return Err(SortError::Internal("one of several outputs is not a file"));
@@ -145,7 +145,7 @@ impl<R: Records> OutputWriter<R> {
     }
 
     /// Appends bytes of records or of a header.
-    pub fn append(&mut self, mut bytes: &[u8]) -> Result<(), SortError> {
+    pub fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let block = match &mut self.block {
                 Some(block) => block,
@@ -166,7 +166,7 @@ impl<R: Records> OutputWriter<R> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), SortError> {
+    fn flush(&mut self) -> Result<()> {
         let len = std::mem::take(&mut self.len);
         match self.block.take() {
             Some(block) if len > 0 => self.write_block(block, len),
@@ -174,7 +174,7 @@ impl<R: Records> OutputWriter<R> {
         }
     }
 
-    fn write_block(&mut self, mut block: Buf, len: usize) -> Result<(), SortError> {
+    fn write_block(&mut self, mut block: Buf, len: usize) -> Result<()> {
         self.records.finish(&mut block[..len]);
         self.written += len as u64;
         Ok(self.stream()?.begin(block, len)?)
@@ -202,7 +202,7 @@ impl<R: Records> OutputWriter<R> {
     }
 
     /// Makes the whole pages written so far durable; none for a pipe.
-    pub fn checkpoint(&mut self) -> Result<Option<DurableOutput>, SortError> {
+    pub fn checkpoint(&mut self) -> Result<Option<DurableOutput>> {
         let Some(temporary) = self.temporary().map(Path::to_path_buf) else { return Ok(None) };
         let mut tail = Vec::new();
         if let Some(block) = self.block.take() {
@@ -233,7 +233,7 @@ impl<R: Records> Commit for OutputWriter<R> {
         Some((self.temporary()?, self.bytes()))
     }
 
-    fn seal(&mut self) -> Result<(), SortError> {
+    fn seal(&mut self) -> Result<()> {
         self.flush()?;
         if let Some(mut files) = self.rolling.take() {
             // Files that get no records are empty.
@@ -245,7 +245,7 @@ impl<R: Records> Commit for OutputWriter<R> {
         Ok(self.stream.as_mut().map_or(Ok(()), OutputStream::seal)?)
     }
 
-    fn commit(mut self) -> Result<(), SortError> {
+    fn commit(mut self) -> Result<()> {
         self.seal()?;
         if let Some(files) = self.rolling {
             return files.into_sealed().commit();
@@ -264,7 +264,7 @@ pub enum OutputStream {
 
 impl OutputStream {
     /// Starts the output. `temporary`: the temporary name of its file, if one was chosen before.
-    pub fn create(disk: &Disk, output: &Output, temporary: Option<&Path>) -> Result<Self, SortError> {
+    pub fn create(disk: &Disk, output: &Output, temporary: Option<&Path>) -> Result<Self> {
         match (output, temporary) {
             (Output::Path(path), Some(temporary)) => {
                 Ok(OutputStream::File(AtomicOutput::create_named(disk, path, temporary, "output")?))

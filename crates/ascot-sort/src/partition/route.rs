@@ -13,7 +13,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::keys::misfits_written;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result};
 use crate::pipeline::{ChunkWork, InOrder, Pipeline};
 use crate::read::{InputPosition, RecordReader};
 use crate::records::{ChunkMisfits, Misfits, Records, Splitters, groups_of};
@@ -170,8 +170,8 @@ pub fn split_chunks<R: Records>(
     router: Router<'_>,
     threads: usize,
     cancel: &Cancel,
-    take: impl FnOnce(&mut InOrder<'_, Grouped>) -> Result<(), SortError>,
-) -> Result<(), SortError> {
+    take: impl FnOnce(&mut InOrder<'_, Grouped>) -> Result<()>,
+) -> Result<()> {
     Pipeline::new(stages::SPLIT, threads, cancel).run_chunks(
         reader,
         Some(chunks),

@@ -23,7 +23,7 @@ use ascot_bowtie::schedule::{FewestHeld, Schedule, Staircase};
 use ascot_io::{AtomicOutput, BlockPool, Buf, IoError};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result, SortError};
 use crate::partition::route::Grouped;
 use crate::pipeline::InOrder;
 use crate::records::{MergedBlock, Records};
@@ -39,7 +39,7 @@ pub fn open_parts<P: PartStream>(
     streams: Vec<P>,
     blocks: BlockPool,
     long_runs: Option<Algorithm>,
-) -> Result<Parts<P>, SortError> {
+) -> Result<Parts<P>> {
     let outputs = streams.len() as u32;
     let shape = |algorithm| match algorithm {
         Algorithm::A1 => Shape { inputs: 0, outputs, alpha: 0.0 },
@@ -63,7 +63,7 @@ pub fn write_partitioned<R: Records, P: PartStream>(
     parts: &mut Parts<P>,
     cancel: &Cancel,
     after_chunk: AfterChunk<'_, P>,
-) -> Result<(), SortError> {
+) -> Result<()> {
     let open = vec![OpenBlock::default(); parts.outputs()];
     let seat = chunks.writer();
     let skips = (0..parts.outputs()).map(|part| parts.output_stream(part).bytes_to_skip()).collect();
@@ -72,7 +72,7 @@ pub fn write_partitioned<R: Records, P: PartStream>(
 }
 
 /// A callback after each chunk.
-pub type AfterChunk<'a, P> = &'a mut dyn FnMut(&Grouped, &mut BetweenChunks<'_, P>) -> Result<(), SortError>;
+pub type AfterChunk<'a, P> = &'a mut dyn FnMut(&Grouped, &mut BetweenChunks<'_, P>) -> Result<()>;
 
 /// The parts between two chunks.
 pub struct BetweenChunks<'a, P: PartStream> {
@@ -83,10 +83,7 @@ pub struct BetweenChunks<'a, P: PartStream> {
 
 impl<P: PartStream> BetweenChunks<'_, P> {
     /// Writes all blocks, also those that are not full, then calls `checkpoint` for each part.
-    pub fn checkpoint<T>(
-        &mut self,
-        checkpoint: impl FnMut(&mut P) -> Result<T, SortError>,
-    ) -> Result<Vec<T>, SortError> {
+    pub fn checkpoint<T>(&mut self, checkpoint: impl FnMut(&mut P) -> Result<T>) -> Result<Vec<T>> {
         for (part, open) in self.open.iter_mut().enumerate() {
             open.describe(part, self.parts);
         }
@@ -95,10 +92,7 @@ impl<P: PartStream> BetweenChunks<'_, P> {
     }
 
     /// Calls `checkpoint` for each part, which has the blocks written so far.
-    pub fn written<T>(
-        &mut self,
-        mut checkpoint: impl FnMut(&mut P) -> Result<T, SortError>,
-    ) -> Result<Vec<T>, SortError> {
+    pub fn written<T>(&mut self, mut checkpoint: impl FnMut(&mut P) -> Result<T>) -> Result<Vec<T>> {
         (0..self.open.len()).map(|part| checkpoint(self.parts.output_stream(part))).collect()
     }
 
@@ -149,7 +143,7 @@ struct Unwritten {
 impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> {
     type Error = SortError;
 
-    fn step(&mut self, parts: &mut Parts<P>) -> Result<Step, SortError> {
+    fn step(&mut self, parts: &mut Parts<P>) -> Result<Step> {
         self.seat.give_back();
         let next = match self.current.take() {
             Some(current) => Some(current),
@@ -339,7 +333,7 @@ impl<R: Records> PartRun<R> {
     }
 
     /// Makes the blocks written so far durable. Returns the state from which the part can be resumed.
-    pub fn checkpoint(&mut self) -> Result<OpenPart, SortError> {
+    pub fn checkpoint(&mut self) -> Result<OpenPart> {
         let Some(sink) = &mut self.sink else { return Err(SortError::Internal("a part is complete")) };
         let (run, index) = sink.checkpoint()?;
         Ok(OpenPart { run, index: encode_index(&index), skip: 0 })

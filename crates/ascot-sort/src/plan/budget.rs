@@ -11,7 +11,7 @@ use ascot_io::{PAGE_BYTES, codec_bytes};
 use ascot_model::codec::Codec;
 use ascot_model::volume::VolumeProfile;
 
-use crate::api::{SortError, SortRequest, Volumes};
+use crate::api::{Result, SortError, SortRequest, Volumes};
 pub use crate::resources::control_group::MIN_MEMORY_BYTES;
 use crate::resources::{CHUNKS_READ, GroupMemory, descriptors};
 
@@ -97,12 +97,7 @@ impl ChunkShare {
 impl Budget {
     /// Divides `memory` for a job on about `data_bytes` of records, if that is known. `long_runs`: its volume wants
     /// long runs.
-    pub fn new(
-        memory: u64,
-        threads: usize,
-        data_bytes: Option<u64>,
-        long_runs: bool,
-    ) -> Result<Budget, SortError> {
+    pub fn new(memory: u64, threads: usize, data_bytes: Option<u64>, long_runs: bool) -> Result<Budget> {
         if memory < MIN_MEMORY_BYTES {
             return Err(too_little(memory, MIN_MEMORY_BYTES));
         }
@@ -250,7 +245,7 @@ impl MergeShare {
 }
 
 /// Number and bytes of the blocks of `parts` outputs; an error if memory is too small for one block each.
-pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortError> {
+pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize)> {
     let blocks = 2 * parts + budget.output_blocks;
     let share = budget.streams() / PARTS_SHARE;
     let block = (share / blocks).min(budget.block) / BLOCK_BYTES_MIN * BLOCK_BYTES_MIN;
@@ -284,7 +279,7 @@ pub fn intermediate_block(mut block: usize, parts: usize, max_bytes: usize) -> u
 
 /// The memory that leaves `streams` bytes for streams. It is found step by step, because more memory also makes the
 /// blocks of threads and output larger and allows more threads.
-fn min_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
+fn min_memory(streams: usize, budget: &Budget) -> Result<u64> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).max(budget.threads);
     let mut min_bytes = (streams + budget.common()).next_multiple_of(1 << 20);
     loop {

@@ -13,7 +13,7 @@ use ascot_model::units;
 use ascot_record::layout::Layout;
 use serde::Serialize;
 
-use crate::api::{Output, SortError, SortRequest};
+use crate::api::{Output, Result, SortError, SortRequest};
 use crate::plan::planner::output_files;
 use crate::plan::volumes::{output_dir, temp_dirs};
 use crate::resources::device_of;
@@ -108,11 +108,7 @@ pub(crate) fn shortage(request: &SortRequest, plan: &mut Plan, disk: &Disk) -> O
 }
 
 /// Refuses a job that certainly does not fit.
-pub(crate) fn refuse_without_space(
-    request: &SortRequest,
-    plan: &mut Plan,
-    disk: &Disk,
-) -> Result<(), SortError> {
+pub(crate) fn refuse_without_space(request: &SortRequest, plan: &mut Plan, disk: &Disk) -> Result<()> {
     let Some(Shortage { what, needed_bytes, left }) = shortage(request, plan, disk) else { return Ok(()) };
     match (what, &request.output) {
         ("the output", Output::Path(path)) => check_output_space(disk, path, needed_bytes)?,
@@ -145,7 +141,7 @@ pub fn no_space_for_spills(disk: &Disk, dirs: &[PathBuf], needed: u64) -> SortEr
 }
 
 /// Refuses an output of `needed` bytes that does not fit on the volume of `path`, unless `path` is a device or a pipe.
-pub fn check_output_space(disk: &Disk, path: &Path, needed: u64) -> Result<(), SortError> {
+pub fn check_output_space(disk: &Disk, path: &Path, needed: u64) -> Result<()> {
     let is_file = fs::metadata(path).map_or(true, |stat| stat.is_file());
     let dir = directory_of(path);
     let left = disk.free_space(dir).unwrap_or(u64::MAX);

@@ -17,7 +17,7 @@ use ascot_model::sort_plan::{HeldParts, Methods, RecordJob, Shares, SplitShape, 
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
-use crate::api::{Keys, Method, Output, SortError, SortRequest, SplitBy, Volumes};
+use crate::api::{Keys, Method, Output, Result, SortError, SortRequest, SplitBy, Volumes};
 use crate::plan::budget::{
     Budget, ChunkShare, MergeShare, default_memory, intermediate_block, max_intermediates, max_parts,
     merge_fan_in, part_block,
@@ -56,7 +56,7 @@ impl From<&Inputs> for Extent {
 }
 
 /// The budget of a request for `data_bytes` of records.
-pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budget, SortError> {
+pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budget> {
     let memory = request.memory_bytes.unwrap_or_else(default_memory);
     let threads =
         request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
@@ -292,7 +292,7 @@ impl<'a, R: Records> Facts<'a, R> {
         }
     }
 
-    fn sort(&self, method: Method, in_order: bool) -> Result<Plan, SortError> {
+    fn sort(&self, method: Method, in_order: bool) -> Result<Plan> {
         let can_sample = self.extent.are_files
             && self.request.top.is_none()
             && !matches!(self.request.layout, Layout::Prefixed { .. });
@@ -338,7 +338,7 @@ impl<'a, R: Records> Facts<'a, R> {
     }
 
     /// Plans a split of the records by this rule into `parts` parts.
-    fn split(&self, by: SplitBy, parts: u32) -> Result<Plan, SortError> {
+    fn split(&self, by: SplitBy, parts: u32) -> Result<Plan> {
         let budget = self.budget;
         let most = self.request.batch_size.unwrap_or(usize::MAX);
         let uneven = if self.request.boundaries.is_some() { f64::INFINITY } else { UNEVENNESS };
@@ -431,7 +431,7 @@ pub(crate) fn make_plan<R: Records>(
     lengths: &Lengths,
     records: &R,
     holds: bool,
-) -> Result<Plan, SortError> {
+) -> Result<Plan> {
     let facts = Facts { holds, ..Facts::new(request, inputs.into(), budget, lengths, records) };
     if request.merge_only {
         return Ok(facts.merge_inputs());
@@ -458,7 +458,7 @@ pub(crate) fn plan_split<R: Records>(
     lengths: &Lengths,
     records: &R,
     by: SplitBy,
-) -> Result<Plan, SortError> {
+) -> Result<Plan> {
     let Output::Parts(parts) = &request.output else {
         return Err(SortError::Internal("a split without parts"));
     };
@@ -480,12 +480,7 @@ pub enum Ahead {
 
 /// Plans a job on `data_bytes` bytes in files that need not exist. Their records have about `record_bytes` bytes,
 /// unless their layout has a fixed length. The inputs and the output of the request are ignored.
-pub fn plan_ahead(
-    request: &SortRequest,
-    data_bytes: u64,
-    record_bytes: f64,
-    what: Ahead,
-) -> Result<Plan, SortError> {
+pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64, what: Ahead) -> Result<Plan> {
     let budget = budget_of(request, Some(data_bytes))?;
     let inputs = if let Ahead::Merge(inputs) = what { inputs.into() } else { 1 };
     let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs };

@@ -12,7 +12,7 @@ use ascot_io::{
 };
 use ascot_model::measurement::{Requests, VolumeRequests};
 
-use crate::api::{Input, Output, SortError, SortRequest, Volumes};
+use crate::api::{Input, Output, Result, SortError, SortRequest, Volumes};
 use crate::plan::budget::Budget;
 use crate::resources::device_of;
 
@@ -38,7 +38,7 @@ pub fn within_memory(budget: &Budget, volumes: &Volumes) -> Volumes {
 
 /// Refuses inputs that share a volume with the output or the spills although their volume is described separately.
 /// `spills`: the job may write spills.
-pub fn check_apart(request: &SortRequest, spills: bool) -> Result<(), SortError> {
+pub fn check_apart(request: &SortRequest, spills: bool) -> Result<()> {
     if request.volumes.input_volume.is_none() {
         return Ok(());
     }

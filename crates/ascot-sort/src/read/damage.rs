@@ -2,7 +2,7 @@
 
 use ascot_record::framing::Partial;
 
-use crate::api::{Cancel, Missing, SortError};
+use crate::api::{Cancel, Missing, Result, SortError};
 use crate::read::inputs::InputFile;
 use crate::records::{Keyless, RecordEnds};
 
@@ -87,7 +87,7 @@ fn find_end<R: RecordEnds + ?Sized>(
     offset: u64,
     partial: &mut Partial,
     cancel: &Cancel,
-) -> Result<bool, SortError> {
+) -> Result<bool> {
     loop {
         cancel.check()?;
         let part = file.sample(offset + partial.seen, LOOK_BYTES)?;

@@ -16,7 +16,7 @@ use ascot_io::{
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::api::{Input, SortError};
+use crate::api::{Input, Result, SortError};
 use crate::read::merged::MergedInput;
 
 /// All inputs of a job, in order.
@@ -108,7 +108,7 @@ const FINGERPRINT_BYTES: u64 = 64 << 10;
 
 impl Inputs {
     /// Opens the inputs of a request. An empty list means standard input.
-    pub fn open(inputs: &[Input]) -> Result<Inputs, SortError> {
+    pub fn open(inputs: &[Input]) -> Result<Inputs> {
         let files = inputs.iter().map(InputFile::open).collect::<Result<Vec<_>, _>>()?;
         Ok(Inputs { files: Arc::new(files) })
     }
@@ -119,7 +119,7 @@ impl Inputs {
     }
 
     /// The same inputs, with each one's records starting after a header of the length that `header_bytes` returns.
-    pub fn skip_headers(self, header_bytes: &dyn Fn(&[u8]) -> usize) -> Result<Inputs, SortError> {
+    pub fn skip_headers(self, header_bytes: &dyn Fn(&[u8]) -> usize) -> Result<Inputs> {
         let mut files = Arc::try_unwrap(self.files).map_err(|_| SortError::Internal("inputs are in use"))?;
         for file in &mut files {
             let mut peek = 64 << 10;
@@ -137,7 +137,7 @@ impl Inputs {
     }
 
     /// The same inputs with their row ends known; `end_of_row` finds the end of the first row of a head.
-    pub fn with_row_ends(self, end_of_row: &dyn Fn(&[u8]) -> Option<usize>) -> Result<Inputs, SortError> {
+    pub fn with_row_ends(self, end_of_row: &dyn Fn(&[u8]) -> Option<usize>) -> Result<Inputs> {
         let mut files = Arc::try_unwrap(self.files).map_err(|_| SortError::Internal("inputs are in use"))?;
         for (number, file) in files.iter_mut().enumerate() {
             let looked_at = match file.size {
@@ -197,7 +197,7 @@ impl Inputs {
     }
 
     /// Fingerprints of the files.
-    pub fn fingerprints(&self) -> Result<Vec<Fingerprint>, SortError> {
+    pub fn fingerprints(&self) -> Result<Vec<Fingerprint>> {
         self.files.iter().filter_map(InputFile::path).map(Fingerprint::from_path).collect()
     }
 }
@@ -223,7 +223,7 @@ impl InputFile {
     }
 
     /// Opens the input of a request.
-    pub fn open(input: &Input) -> Result<InputFile, SortError> {
+    pub fn open(input: &Input) -> Result<InputFile> {
         let (name, file) = match input {
             Input::Stdin => {
                 let fd = std::io::stdin().as_fd().try_clone_to_owned();
@@ -250,7 +250,7 @@ impl InputFile {
         Ok(InputFile { source: Source::Regular(name), size: Some(stat.len()), start: 0, crlf: false })
     }
 
-    fn pipe(name: PathBuf, file: File) -> Result<InputFile, SortError> {
+    fn pipe(name: PathBuf, file: File) -> Result<InputFile> {
         let rest = Mutex::new(Some(Pipe { file, peeked: Vec::new() }));
         Ok(InputFile { source: Source::Pipe { name, rest }, size: None, start: 0, crlf: false })
     }
@@ -296,7 +296,7 @@ impl InputFile {
     }
 
     /// The first `bytes` bytes, or fewer at its end. A pipe returns them again when it is opened.
-    pub fn peek(&self, bytes: usize) -> Result<Vec<u8>, SortError> {
+    pub fn peek(&self, bytes: usize) -> Result<Vec<u8>> {
         match &self.source {
             Source::Regular(path) => {
                 let file = File::open(path).during(Action::Read, self.name_path())?;
@@ -319,7 +319,7 @@ impl InputFile {
     }
 
     /// Up to `bytes` bytes of a file from `offset` on; none of a pipe.
-    pub fn sample(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, SortError> {
+    pub fn sample(&self, offset: u64, bytes: usize) -> Result<Vec<u8>> {
         let Source::Regular(path) = &self.source else { return Ok(Vec::new()) };
         let file = File::open(path).during_at(Action::Read, path, offset)?;
         // A hint, without which the system also reads what follows the sample.
@@ -328,7 +328,7 @@ impl InputFile {
     }
 
     /// Opens it for reading from `offset` on; a pipe only once, from its start.
-    pub fn stream(&self, disk: &Disk, offset: u64) -> Result<Box<dyn ReadStream>, SortError> {
+    pub fn stream(&self, disk: &Disk, offset: u64) -> Result<Box<dyn ReadStream>> {
         match &self.source {
             Source::Regular(path) => Ok(disk.open_read(path, offset..u64::MAX, "input")?),
             Source::Part { path, number, index, pool } => {
@@ -411,7 +411,7 @@ fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u
 
 impl Fingerprint {
     /// From its size, its time of change, and a checksum of both ends.
-    pub fn from_path(path: &Path) -> Result<Fingerprint, SortError> {
+    pub fn from_path(path: &Path) -> Result<Fingerprint> {
         let file = File::open(path).during(Action::Read, path)?;
         let stat = file.metadata().during(Action::Read, path)?;
         let mut ends = read_at_most(&file, 0, FINGERPRINT_BYTES as usize).during(Action::Read, path)?;
@@ -448,13 +448,7 @@ pub fn part_ahead_bytes(block: usize, memory: usize) -> usize {
 
 impl PartStream {
     /// The records from `offset` on, in bytes of records.
-    fn open(
-        disk: &Disk,
-        path: &Path,
-        index: Arc<RunIndex>,
-        offset: u64,
-        pool: &Pool,
-    ) -> Result<Self, SortError> {
+    fn open(disk: &Disk, path: &Path, index: Arc<RunIndex>, offset: u64, pool: &Pool) -> Result<Self> {
         let mut first_block = 0;
         let mut skip = offset;
         for block in index.blocks.iter() {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ascot_io::ReadStream;
 
-use crate::api::SortError;
+use crate::api::Result;
 
 /// An input whose bytes come from a merge, and can be read again from any offset on.
 pub trait MergedInput: Send + Sync {
@@ -15,7 +15,7 @@ pub trait MergedInput: Send + Sync {
     /// Bytes of the header before its records.
     fn header_bytes(&self) -> u64;
     /// Its first `bytes` bytes, or fewer at its end.
-    fn peek(&self, bytes: usize) -> Result<Vec<u8>, SortError>;
+    fn peek(&self, bytes: usize) -> Result<Vec<u8>>;
     /// The bytes from `offset` on.
-    fn open(&self, offset: u64) -> Result<Box<dyn ReadStream>, SortError>;
+    fn open(&self, offset: u64) -> Result<Box<dyn ReadStream>>;
 }

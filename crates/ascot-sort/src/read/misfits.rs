@@ -7,14 +7,14 @@
 use ascot_model::report::{ColumnAccount, ColumnFallback, ValuePosition};
 use ascot_record::keys::KeyColumn;
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::read::inputs::{InputFile, Inputs};
 use crate::read::open::bearer;
 use crate::records::{KeyMisfits, Misfit, Misfits, fix_of, title};
 
 impl Misfits {
     /// Error for the misfit that comes first in the inputs, if there is any.
-    pub fn refuse(&self, columns: &[KeyColumn], inputs: &Inputs, header: bool) -> Result<(), SortError> {
+    pub fn refuse(&self, columns: &[KeyColumn], inputs: &Inputs, header: bool) -> Result<()> {
         let firsts = self.keys.iter().zip(columns);
         let firsts = firsts.filter_map(|(key, column)| Some((key.first.as_ref()?, column)));
         let Some((misfit, column)) = firsts.min_by_key(|(misfit, _)| (misfit.input, misfit.record)) else {

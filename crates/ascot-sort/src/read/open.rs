@@ -12,7 +12,7 @@ use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming};
 use ascot_record::keys::{HeaderDifference, KeyOptions, header_difference, header_like};
 use ascot_record::layout::Layout;
 
-use crate::api::{Keys, SortError, SortRequest};
+use crate::api::{Keys, Result, SortError, SortRequest};
 use crate::read::inputs::{InputFile, Inputs};
 use crate::records::{InputHead, sample_rows};
 
@@ -20,11 +20,11 @@ use crate::records::{InputHead, sample_rows};
 const HEAD_BYTES: usize = 256 << 10;
 
 /// Opens the inputs and reads as much of the first as keys or a plan need.
-pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, InputHead), SortError> {
+pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, InputHead)> {
     look_at(request, Inputs::open(&request.inputs)?)
 }
 
-pub(crate) fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, InputHead), SortError> {
+pub(crate) fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, InputHead)> {
     refuse_others(request, &inputs)?;
     if keys_need_head(request) {
         return csv_head(request, inputs);
@@ -43,7 +43,7 @@ pub(crate) fn keys_need_head(request: &SortRequest) -> bool {
 }
 
 /// Skips the header of each input, with the layout's record ends.
-pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, InputHead), SortError> {
+pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, InputHead)> {
     let layout = request.layout;
     let csv = match layout {
         Layout::Csv { separator, quote } => Some(CsvFraming { separator, quote }),
@@ -88,7 +88,7 @@ pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs,
 }
 
 /// The format of an input, if it is a known one.
-fn format_of(input: &InputFile) -> Result<Option<FileFormat>, SortError> {
+fn format_of(input: &InputFile) -> Result<Option<FileFormat>> {
     // A file can be read at once; of a pipe only the bytes needed are awaited.
     let mut wanted = if input.path().is_some() { TEXT_BYTES } else { 1 };
     let (size, tail) = match (input.path(), input.size) {
@@ -110,7 +110,7 @@ fn format_of(input: &InputFile) -> Result<Option<FileFormat>, SortError> {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn recognise_file(path: &Path) -> Result<Option<FileFormat>, SortError> {
+pub fn recognise_file(path: &Path) -> Result<Option<FileFormat>> {
     let inputs = Inputs::open(&[crate::api::request::Input::Path(path.to_path_buf())])?;
     inputs.get(0).map_or(Ok(None), format_of)
 }
@@ -119,12 +119,12 @@ pub fn recognise_file(path: &Path) -> Result<Option<FileFormat>, SortError> {
 ///
 /// # Errors
 /// Another format; the file cannot be read.
-pub fn refuse_other_format(path: &Path, layout: Layout) -> Result<(), SortError> {
+pub fn refuse_other_format(path: &Path, layout: Layout) -> Result<()> {
     refuse_unless_text(&Inputs::open(&[crate::api::request::Input::Path(path.to_path_buf())])?, layout)
 }
 
 /// Refuses inputs of another format if text is expected.
-pub(crate) fn refuse_unless_text(inputs: &Inputs, layout: Layout) -> Result<(), SortError> {
+pub(crate) fn refuse_unless_text(inputs: &Inputs, layout: Layout) -> Result<()> {
     let zero_ended = match layout {
         Layout::Lines { delimiter } => delimiter == 0,
         Layout::Csv { .. } => false,
@@ -149,7 +149,7 @@ pub(crate) fn refuse_unless_text(inputs: &Inputs, layout: Layout) -> Result<(), 
 }
 
 /// The same for the inputs of a request, unless it says that they are lines in any case.
-pub(crate) fn refuse_others(request: &SortRequest, inputs: &Inputs) -> Result<(), SortError> {
+pub(crate) fn refuse_others(request: &SortRequest, inputs: &Inputs) -> Result<()> {
     if request.checks.any_format { Ok(()) } else { refuse_unless_text(inputs, request.layout) }
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn bearer(inputs: &Inputs) -> Option<&InputFile> {
 }
 
 /// Refuses `inputs` whose headers, already skipped, name different columns. An empty input has no header and fits any.
-pub(crate) fn refuse_different(inputs: &Inputs, framing: CsvFraming) -> Result<(), SortError> {
+pub(crate) fn refuse_different(inputs: &Inputs, framing: CsvFraming) -> Result<()> {
     let mut with_header = inputs.iter().filter(|input| input.start > 0);
     let Some(first) = with_header.next() else { return Ok(()) };
     let header_of = |input: &InputFile| input.peek(input.start as usize);
@@ -206,7 +206,7 @@ pub(crate) fn notice_of_unnamed(
     request: &SortRequest,
     inputs: &Inputs,
     head: &InputHead,
-) -> Result<Option<String>, SortError> {
+) -> Result<Option<String>> {
     let Some(first) = inputs.get(0).filter(|_| !request.header) else { return Ok(None) };
     let (framing, lines) = match (&request.keys, request.layout) {
         (Keys::Columns(_), Layout::Csv { separator, quote }) => (CsvFraming { separator, quote }, None),

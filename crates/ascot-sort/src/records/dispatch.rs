@@ -10,7 +10,7 @@ use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::order::{LastResort, ProgramOrder, RangeOrder};
 
 use super::{Framed, Numbers};
-use crate::api::{Keys, SortError, SortRequest};
+use crate::api::{Keys, Result, SortError, SortRequest};
 use crate::records::misfits::refuse_fallbacks;
 
 /// The head of the first input, as much of it as keys depend on.
@@ -67,7 +67,7 @@ pub(crate) use with_records;
 
 impl AnyRecords {
     /// The records of `request`, whose first input begins with `head`.
-    pub(crate) fn new(request: &SortRequest, head: &InputHead) -> Result<AnyRecords, SortError> {
+    pub(crate) fn new(request: &SortRequest, head: &InputHead) -> Result<AnyRecords> {
         match (request.layout, &request.keys) {
             (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending)),
             (Layout::Lines { delimiter }, Keys::Command(options)) => lines(request, delimiter, options),
@@ -101,7 +101,7 @@ fn numbers(format: NumberFormat, descending: bool) -> AnyRecords {
     }
 }
 
-fn lines(request: &SortRequest, delimiter: u8, options: &KeyOptions) -> Result<AnyRecords, SortError> {
+fn lines(request: &SortRequest, delimiter: u8, options: &KeyOptions) -> Result<AnyRecords> {
     let framing = LineFraming(delimiter);
     let last_resort = options.last_resort(request.stable, request.unique);
     Ok(match keys::compile(options)? {
@@ -115,7 +115,7 @@ fn lines(request: &SortRequest, delimiter: u8, options: &KeyOptions) -> Result<A
     })
 }
 
-fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
+fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<AnyRecords> {
     if let Some(beyond) = ranges.iter().find(|range| range.end != usize::MAX && range.end > len) {
         return Err(SortError::Request(format!(
             "key {}..{} reaches beyond the record of {len} bytes\n  give a range within 0..{len} (--key), or \
@@ -130,7 +130,7 @@ fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
     })
 }
 
-fn prefixed(framing: PrefixedFraming, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
+fn prefixed(framing: PrefixedFraming, ranges: &[ByteRangeKey]) -> Result<AnyRecords> {
     // A body shorter than a key's end, or its start if the key is unbounded, is an error.
     let reach = |range: &ByteRangeKey| if range.end == usize::MAX { range.start } else { range.end };
     let body_min = ranges.iter().map(reach).max().unwrap_or(0);
@@ -156,16 +156,12 @@ fn one_range<F: Framing + 'static>(framing: F, range: Option<&ByteRangeKey>) -> 
 fn several_ranges<F: Framing + 'static>(
     framing: F,
     ranges: &[ByteRangeKey],
-) -> Result<Framed<F, KeyOrder<F>>, SortError> {
+) -> Result<Framed<F, KeyOrder<F>>> {
     let program = keys::compile_ranges(ranges, framing.fixed_len())?;
     Ok(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None)))
 }
 
-fn csv_columns(
-    framing: CsvFraming,
-    specs: &[CsvKeySpec],
-    head: &InputHead,
-) -> Result<Vec<KeyColumn>, SortError> {
+fn csv_columns(framing: CsvFraming, specs: &[CsvKeySpec], head: &InputHead) -> Result<Vec<KeyColumn>> {
     let header = head.header.as_deref().map(|header| framing.body(header));
     let columns = |specs: &[CsvKeySpec], rows: &[&[u8]]| {
         keys::csv_columns(specs, header, framing.separator, framing.quote, rows)

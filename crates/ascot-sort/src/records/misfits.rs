@@ -4,7 +4,7 @@
 use ascot_record::keys::{CsvType, Fallback, KeyColumn, shown};
 use serde::{Deserialize, Serialize};
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 
 /// Common spellings of null.
 const NULLS: [&str; 14] =
@@ -105,7 +105,7 @@ impl Misfits {
 }
 
 /// Error for a column that was taken for text although most of its values look like another type.
-pub(crate) fn refuse_fallbacks(columns: &[KeyColumn], input: &str, header: bool) -> Result<(), SortError> {
+pub(crate) fn refuse_fallbacks(columns: &[KeyColumn], input: &str, header: bool) -> Result<()> {
     let fallen = columns.iter().find_map(|column| Some((column, column.fallback.as_ref()?)));
     let Some((column, fallback)) = fallen else { return Ok(()) };
     let base = match &fallback.kind {

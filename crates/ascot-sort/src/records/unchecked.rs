@@ -15,7 +15,7 @@
 use ascot_record::keys::misfits_written;
 
 use super::{Emitter, InputStart, Merged, Misfits, Records, Rules, Segment, Sorted, Task};
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::records::emitter::Stopped;
 
 /// The place of a block of records in an input that may not be sorted.
@@ -38,7 +38,7 @@ pub(crate) fn merge_unchecked<R: Records>(
     task: &Task,
     rules: Rules,
     out: &mut Emitter,
-) -> Option<Result<Merged, SortError>> {
+) -> Option<Result<Merged>> {
     let before = misfits_written();
     let merged = if breaks_order(task) { Err(Stopped::Unordered) } else { records.merge(task, rules, out) };
     match merged {
@@ -61,7 +61,7 @@ fn breaks_order(task: &Task) -> bool {
 }
 
 /// The misfits of a task; an error if a record is out of order.
-fn check_task<R: Records>(records: &R, task: &Task) -> Result<Misfits, SortError> {
+fn check_task<R: Records>(records: &R, task: &Task) -> Result<Misfits> {
     let mut misfits = Misfits::default();
     for segment in task.sources.iter().flatten() {
         let sorted = &segment.sorted;
@@ -77,12 +77,7 @@ fn check_task<R: Records>(records: &R, task: &Task) -> Result<Misfits, SortError
 }
 
 /// Error for the first record between two positions that is out of order.
-pub(crate) fn check_order<R: Records>(
-    records: &R,
-    sorted: &Sorted,
-    lo: u32,
-    hi: u32,
-) -> Result<(), SortError> {
+pub(crate) fn check_order<R: Records>(records: &R, sorted: &Sorted, lo: u32, hi: u32) -> Result<()> {
     let Some(place) = &sorted.unchecked else { return Ok(()) };
     let all = sorted.record_bytes();
     let (start, end) = (records.offset_of(lo) as usize, records.offset_of(hi) as usize);

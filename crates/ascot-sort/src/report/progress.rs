@@ -10,7 +10,7 @@ use ascot_model::account::StreamAccount;
 use ascot_model::plan::{PassPlan, Plan};
 use ascot_model::stages::{self, StageAccount, TimeSpent, bottleneck};
 
-use crate::api::{Cancel, Observer, Progress, SortError};
+use crate::api::{Cancel, Observer, Progress, Result};
 use crate::report::account::{JobClocks, processors, stages_of};
 
 /// Time between two progress reports.
@@ -23,8 +23,8 @@ pub fn with_progress<T>(
     ledger: &Ledger,
     moved_before: u64,
     observer: &dyn Observer,
-    work: impl FnOnce() -> Result<T, SortError>,
-) -> Result<T, SortError> {
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
     // The thread that reports must be one of the job's.
     let JobClocks { clocks, entered: _entered } = JobClocks::of_thread();
     threads::scope(|scope| {
@@ -248,7 +248,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Counts `bytes` more. An error if the job is cancelled.
-    pub(crate) fn moved(&mut self, bytes: usize) -> Result<(), SortError> {
+    pub(crate) fn moved(&mut self, bytes: usize) -> Result<()> {
         self.done_bytes += bytes as u64;
         let elapsed = self.since.elapsed();
         if elapsed - self.reported >= WATCH_INTERVAL {

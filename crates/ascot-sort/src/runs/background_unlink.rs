@@ -11,7 +11,7 @@ use ascot_io::threads::{Thread, spawn};
 use ascot_io::{Disk, IoError};
 use ascot_model::stages;
 
-use crate::api::SortError;
+use crate::api::Result;
 
 /// Removes files of a job while the job continues.
 pub struct BackgroundUnlink {
@@ -30,7 +30,7 @@ impl BackgroundUnlink {
 
     /// Removes `files`, of `bytes` bytes. Returns the bytes of removals that have ended since the last call. An error
     /// may be that of an earlier removal.
-    pub fn remove(&mut self, files: Vec<PathBuf>, bytes: u64) -> Result<u64, SortError> {
+    pub fn remove(&mut self, files: Vec<PathBuf>, bytes: u64) -> Result<u64> {
         let gone = self.wait()?;
         let disk = self.disk.clone();
         let files = Arc::new(files);
@@ -53,7 +53,7 @@ impl BackgroundUnlink {
     }
 
     /// Waits for the removal under way, and returns its bytes.
-    pub fn wait(&mut self) -> Result<u64, SortError> {
+    pub fn wait(&mut self) -> Result<u64> {
         let Some((thread, bytes)) = self.under_way.take() else { return Ok(0) };
         thread.join()??;
         Ok(bytes)

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use ascot_io::{Buf, IoError, Pool, Reservation, u32_at, u64_at};
 use ascot_record::order;
 
-use crate::api::SortError;
+use crate::api::Result;
 use crate::records::{MergedBlock, Records, Segment, Side};
 use crate::resources::Lease;
 
@@ -162,13 +162,7 @@ enum Fences {
 
 impl RunKeys {
     /// Reads `bytes`, the file at `path`, which must be of run `id`; memory is reserved from `pool`.
-    pub fn read<R: Records>(
-        records: &R,
-        pool: &Pool,
-        path: &Path,
-        bytes: &[u8],
-        id: u64,
-    ) -> Result<Self, SortError> {
+    pub fn read<R: Records>(records: &R, pool: &Pool, path: &Path, bytes: &[u8], id: u64) -> Result<Self> {
         let memory = pool.reserve(3 * bytes.len(), "the keys of a run")?;
         let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
         let parsed = Parsed::parse(bytes, id).map_err(bad)?;

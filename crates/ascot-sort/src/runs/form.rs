@@ -22,7 +22,7 @@ use ascot_io::clocks;
 use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result, SortError};
 use crate::pipeline::{ChunkWork, InOrder, Pipeline};
 use crate::read::{InputPosition, RecordReader, Span};
 use crate::records::{ChunkMisfits, Misfits, RawChunk, Records, Segment, Sorted, Splitters};
@@ -93,8 +93,8 @@ pub fn sort_run_buffers<R: Records>(
     threads: usize,
     gather: Gather<'_>,
     cancel: &Cancel,
-    take: &mut dyn FnMut(RunBuffer) -> Result<(), SortError>,
-) -> Result<(), SortError> {
+    take: &mut dyn FnMut(RunBuffer) -> Result<()>,
+) -> Result<()> {
     let grouping = if let Gather::ByInput(grouping) = gather { grouping } else { None };
     let copies = records.gathers() || grouping.is_some();
     Pipeline::new(stages::SORT, threads, cancel).queue(QUEUED_CHUNKS).run_chunks(
@@ -174,8 +174,8 @@ impl<R: Records> Collector<'_, R> {
     fn collect(
         &mut self,
         sorted: &mut InOrder<'_, SortedChunk>,
-        take: &mut dyn FnMut(RunBuffer) -> Result<(), SortError>,
-    ) -> Result<(), SortError> {
+        take: &mut dyn FnMut(RunBuffer) -> Result<()>,
+    ) -> Result<()> {
         loop {
             sorted.wait()?;
             self.chunks.extend(std::iter::from_fn(|| sorted.take()));
@@ -193,7 +193,7 @@ impl<R: Records> Collector<'_, R> {
     }
 
     /// Number of chunks that make a run buffer now; none if no run buffer is ready.
-    fn ready(&mut self, sorted: &InOrder<'_, SortedChunk>) -> Result<Option<usize>, SortError> {
+    fn ready(&mut self, sorted: &InOrder<'_, SortedChunk>) -> Result<Option<usize>> {
         // In this order: a reader that has waited for memory and continues has passed on another chunk.
         let waits = self.memory.chunks.starves();
         let starves = waits && sorted.all_arrived();

@@ -10,7 +10,7 @@ use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, RunFile, RunId, Run
 use ascot_record::hex::{from_hex, to_hex};
 use serde::{Deserialize, Serialize};
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::read::{InputFile, Span, read_index_of};
 use crate::records::{Records, Segment, Sorted};
 use crate::resources::Lease;
@@ -33,7 +33,7 @@ pub struct RunInput<R> {
 
 impl<R: Records> RunInput<R> {
     /// Opens a run; buffers for records that span blocks come from `pool`.
-    pub fn open(records: &Arc<R>, disk: &Disk, pool: &Pool, run: &Run) -> Result<Self, SortError> {
+    pub fn open(records: &Arc<R>, disk: &Disk, pool: &Pool, run: &Run) -> Result<Self> {
         let reader = RunReader::open(disk, &run.path, run.index(disk)?, run.start.block)?;
         Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
     }
@@ -45,7 +45,7 @@ impl<R: Records> RunInput<R> {
         run: &Run,
         file: &Arc<RunFile>,
         index: Arc<RunIndex>,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self> {
         let reader = RunReader::from_file(file, index, run.start.block)?;
         Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
     }
@@ -213,7 +213,7 @@ pub fn encode_index(index: &RunIndex) -> String {
 }
 
 /// Decodes the index of an `OpenPart`.
-pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
+pub fn decode_index(text: &str) -> Result<RunIndex> {
     let index = from_hex(text).and_then(|bytes| RunIndex::from_bytes(&bytes).ok());
     index.ok_or_else(|| SortError::CannotResume {
         dir: "the job's manifest".into(),

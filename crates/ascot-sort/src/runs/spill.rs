@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use ascot_io::{Disk, IoError, RunId, RunIndex, RunWriter, SpillCodec};
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::records::{MergedBlock, Records};
 use crate::runs::fence_keys::KeysWriter;
 use crate::runs::run_file::{KeysOfRun, Run, decode_index, encode_index};
@@ -142,7 +142,7 @@ impl<R: Records> Spill<R> {
         mut numbers: Range<u64>,
         codec: SpillCodec,
         expected: u64,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self> {
         let dir = dirs.choose(expected, &[]).ok_or_else(|| dirs.no_space(expected))?;
         let number = next_number(&mut numbers)?;
         let path = dirs.run_path(dir, number);
@@ -162,7 +162,7 @@ impl<R: Records> Spill<R> {
         numbers: Range<u64>,
         codec: SpillCodec,
         state: OpenSpill,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self> {
         let OpenSpill { done, open, expected } = state;
         let dir = dirs.dir_of(&open.run.path);
         let sink = RunSink::resume(records, disk, open.run, decode_index(&open.index)?, &codec)?;
@@ -173,7 +173,7 @@ impl<R: Records> Spill<R> {
     }
 
     /// Makes the records written so far durable. Returns the state from which the spill can be resumed.
-    pub fn checkpoint(&mut self) -> Result<OpenSpill, SortError> {
+    pub fn checkpoint(&mut self) -> Result<OpenSpill> {
         let (run, index) = self.sink.checkpoint()?;
         let open = OpenPart { run, index: encode_index(&index), skip: 0 };
         Ok(OpenSpill { done: self.done.clone(), open, expected: self.expected })
@@ -195,7 +195,7 @@ impl<R: Records> Spill<R> {
     }
 
     /// Appends merged records.
-    pub fn write(&mut self, block: MergedBlock) -> Result<(), SortError> {
+    pub fn write(&mut self, block: MergedBlock) -> Result<()> {
         if let Err(error) = self.sink.writer.reserve(block.len) {
             // No run can start within a record.
             if !error.is_disk_full() || block.first_record > 0 {
@@ -207,7 +207,7 @@ impl<R: Records> Spill<R> {
     }
 
     /// Ends the run, whose volume is full, and starts one on another volume.
-    fn start_next_run(&mut self, bytes: u64) -> Result<(), SortError> {
+    fn start_next_run(&mut self, bytes: u64) -> Result<()> {
         let rest = self.expected.saturating_sub(self.bytes()).max(bytes);
         self.full.push(self.dir);
         loop {
@@ -234,12 +234,12 @@ impl<R: Records> Spill<R> {
     }
 
     /// Completes the runs and makes them durable.
-    pub fn finish(mut self) -> Result<Vec<Run>, SortError> {
+    pub fn finish(mut self) -> Result<Vec<Run>> {
         self.done.push(self.sink.finish()?);
         Ok(self.done)
     }
 }
 
-fn next_number(numbers: &mut Range<u64>) -> Result<u64, SortError> {
+fn next_number(numbers: &mut Range<u64>) -> Result<u64> {
     numbers.next().ok_or(SortError::Internal("a spill has more runs than directories"))
 }

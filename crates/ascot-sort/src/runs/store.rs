@@ -41,7 +41,7 @@ pub use manifest::{
     OpenSpill, OutputState, SealedPart, SplitNode, SplitState, StoredMethod, StoredView,
 };
 
-use crate::api::{Cancel, Output, SortError};
+use crate::api::{Cancel, Output, Result, SortError};
 use crate::runs::view_index::VIEW_INDEX;
 pub(crate) use manifest::check_line;
 
@@ -76,11 +76,7 @@ pub struct JobDir {
 impl JobDir {
     /// Makes a directory with a random name in each of `temps`. With a `manifest`, the first contains it
     /// before it appears under its name, so every job found can be resumed.
-    pub fn create(
-        disk: &Disk,
-        temps: &[PathBuf],
-        manifest: Option<&mut Manifest>,
-    ) -> Result<Self, SortError> {
+    pub fn create(disk: &Disk, temps: &[PathBuf], manifest: Option<&mut Manifest>) -> Result<Self> {
         let name = format!("{PREFIX}{}", random_id());
         let named = temps.iter().map(|temp| temp.join(&name));
         // A job can be resumed from any working directory.
@@ -141,7 +137,7 @@ impl JobDir {
     }
 
     /// Takes over the directories of a job that died.
-    pub fn reopen(disk: &Disk, dirs: &[PathBuf]) -> Result<Self, SortError> {
+    pub fn reopen(disk: &Disk, dirs: &[PathBuf]) -> Result<Self> {
         let mut locks = Vec::new();
         for dir in dirs {
             let Some(file) = lock(dir)? else {
@@ -179,7 +175,7 @@ impl JobDir {
     }
 
     /// Stores the manifest: it is replaced atomically, after the names of all files that it lists are durable.
-    pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
+    pub fn store(&self, manifest: &Manifest) -> Result<()> {
         let new = self.path().join(MANIFEST_NEW);
         let path = self.path().join(MANIFEST);
         if self.synced.swap(manifest.next_number, Ordering::Relaxed) != manifest.next_number {
@@ -205,7 +201,7 @@ impl JobDir {
     }
 
     /// Removes runs that the manifest does not name, and their key files: the job died while writing them.
-    pub fn remove_unnamed(&self, manifest: &Manifest) -> Result<(), SortError> {
+    pub fn remove_unnamed(&self, manifest: &Manifest) -> Result<()> {
         let named = |path: &Path| manifest.spills().any(|run| run.path == path);
         for dir in &self.dirs {
             for entry in fs::read_dir(dir).during(Action::Read, dir)? {
@@ -312,7 +308,7 @@ impl Drop for JobDir {
 }
 
 /// Reads the manifest of a job.
-pub fn load(dir: &Path) -> Result<Manifest, SortError> {
+pub fn load(dir: &Path) -> Result<Manifest> {
     let cannot_for = |kind: ErrorKind, why: &str| SortError::CannotResume {
         dir: dir.to_path_buf(),
         kind,
@@ -351,7 +347,7 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
 }
 
 /// Takes the lock of a job's directory; none if another process holds it.
-fn lock(dir: &Path) -> Result<Option<File>, SortError> {
+fn lock(dir: &Path) -> Result<Option<File>> {
     lock_by(OpenOptions::new().write(true), dir)
 }
 
@@ -368,11 +364,11 @@ fn cannot_make(dir: &Path, error: io::Error) -> SortError {
 }
 
 /// Creates the lock of a job's new directory and takes it.
-fn new_lock(dir: &Path) -> Result<Option<File>, SortError> {
+fn new_lock(dir: &Path) -> Result<Option<File>> {
     lock_by(OpenOptions::new().write(true).create_new(true), dir)
 }
 
-fn lock_by(options: &mut OpenOptions, dir: &Path) -> Result<Option<File>, SortError> {
+fn lock_by(options: &mut OpenOptions, dir: &Path) -> Result<Option<File>> {
     let path = dir.join(LOCK);
     let failed = |error| IoError::from_os(Action::Create, &path, 0, error);
     let file = options.custom_flags(O_NOFOLLOW).open(&path).map_err(failed)?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ascot_io::{Buf, Disk, IoError, PAGE_BYTES, RunIndex, RunReader, WriteStream};
 
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result};
 use crate::records::Records;
 use crate::runs::fence_keys::KeysWriter;
 use crate::runs::run_file::{IndexPlace, KeptIndex, KeysOfRun, Run};
@@ -56,12 +56,7 @@ impl ViewIndex {
     }
 
     /// Adds a complete run, whose keys are read from its blocks if memory does not hold them.
-    pub fn add_run<R: Records>(
-        &mut self,
-        records: &R,
-        run: &mut Run,
-        cancel: &Cancel,
-    ) -> Result<KeptIndex, SortError> {
+    pub fn add_run<R: Records>(&mut self, records: &R, run: &mut Run, cancel: &Cancel) -> Result<KeptIndex> {
         let index = run.index(&self.disk)?;
         let kept = match std::mem::take(&mut run.keys) {
             KeysOfRun::Kept(kept) => kept,
@@ -113,7 +108,7 @@ pub fn read_keys<R: Records>(
     run: &Run,
     index: &Arc<RunIndex>,
     cancel: &Cancel,
-) -> Result<Vec<u8>, SortError> {
+) -> Result<Vec<u8>> {
     let mut reader = RunReader::open(disk, &run.path, Arc::clone(index), 0)?;
     let mut keys = KeysWriter::new(records);
     for (number, block) in index.blocks.iter().enumerate() {

@@ -23,7 +23,7 @@ use ascot_record::order::prefix;
 
 use super::Shuffle;
 use super::entries::Entries;
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::records::{Records, with_records};
 
 /// Maximum number of partitions.
@@ -100,7 +100,7 @@ pub fn encode(places: &[Place]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`SortError::Request`] if these are not the bytes of places, or are damaged.
-pub fn decode(bytes: &[u8]) -> Result<Vec<Place>, SortError> {
+pub fn decode(bytes: &[u8]) -> Result<Vec<Place>> {
     let wrong =
         || SortError::Request("the bounds of the partitions are damaged\n  start the job again".into());
     let mut entries = Entries(bytes);
@@ -142,7 +142,7 @@ impl Bounds {
     ///
     /// # Errors
     /// [`SortError::Request`] if the bytes are damaged or have too many places.
-    pub fn decode(bytes: &[u8]) -> Result<Bounds, SortError> {
+    pub fn decode(bytes: &[u8]) -> Result<Bounds> {
         let places = decode(bytes)?;
         if places.len() >= PARTITIONS_MAX {
             return Err(SortError::Request(format!(

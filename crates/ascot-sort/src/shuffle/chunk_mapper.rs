@@ -23,7 +23,7 @@ use super::batch::{BATCHES_MAX, BatchNumber, JobId, batch_bytes, batch_head, wri
 use super::bounds::Bounds;
 use super::chunk_reader::{ChunkReader, ChunkSpan};
 use super::connect::Frame;
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result, SortError};
 use crate::records::{Records, with_records};
 
 /// Bytes of memory for the ends and the partition of each record of a block, whose records have at least one byte.
@@ -89,7 +89,7 @@ impl ChunkMapper {
         chunk_bytes: usize,
         batch_bytes: usize,
         block_bytes: usize,
-    ) -> Result<ChunkMapper, SortError> {
+    ) -> Result<ChunkMapper> {
         let longest = longest_of(chunk_bytes, block_bytes);
         let pool = Pool::new(memory_bytes(chunk_bytes, bounds.partitions(), block_bytes));
         let out = pool.region(chunk_bytes + longest + 1, "the records of a chunk")?;
@@ -117,7 +117,7 @@ impl ChunkMapper {
     ///
     /// # Errors
     /// Those of reading the file; [`SortError::TooLong`] for a record longer than a quarter of a chunk.
-    pub fn map(&mut self, span: &ChunkSpan, cancel: &Cancel) -> Result<MappedChunk, SortError> {
+    pub fn map(&mut self, span: &ChunkSpan, cancel: &Cancel) -> Result<MappedChunk> {
         let block = match self.block.take() {
             Some(block) => block,
             None => self.pool.region(self.block_bytes, "a block of a chunk")?,
@@ -254,7 +254,7 @@ impl Grouper<'_> {
         reader: &mut ChunkReader<'_, R>,
         span: &ChunkSpan,
         cancel: &Cancel,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         let mut start = 0;
         loop {
             cancel.check()?;

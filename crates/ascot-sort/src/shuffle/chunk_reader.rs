@@ -18,7 +18,7 @@ use ascot_io::{Action, Buf, During, IoError, Pool};
 use ascot_record::framing::Partial;
 
 use super::Shuffle;
-use crate::api::{Cancel, Input, Missing, SortError, SortRequest};
+use crate::api::{Cancel, Input, Missing, Result, SortError, SortRequest};
 use crate::read::{Inputs, refuse_others};
 use crate::records::{RecordEnds, with_records};
 
@@ -49,7 +49,7 @@ pub struct ChunkSpan {
 /// # Errors
 /// Those of opening the files; [`SortError::OtherFormat`] for files that are not text, [`SortError::CutShort`] for
 /// a last record that is cut short, [`SortError::Request`] for pipes.
-pub fn check_inputs(shuffle: &Shuffle, request: &SortRequest) -> Result<Vec<(u64, i128)>, SortError> {
+pub fn check_inputs(shuffle: &Shuffle, request: &SortRequest) -> Result<Vec<(u64, i128)>> {
     let inputs = Inputs::open(&request.inputs)?;
     refuse_others(request, &inputs)?;
     let record_bytes = with_records!(&shuffle.records, records => records.record_bytes());
@@ -79,7 +79,7 @@ pub fn check_inputs(shuffle: &Shuffle, request: &SortRequest) -> Result<Vec<(u64
     Ok(facts)
 }
 
-fn modified_ns(path: &Path) -> Result<i128, SortError> {
+fn modified_ns(path: &Path) -> Result<i128> {
     use std::os::unix::fs::MetadataExt;
     let stat = std::fs::metadata(path).during(Action::Inspect, path)?;
     Ok(i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()))
@@ -97,7 +97,7 @@ pub fn read_chunk(
     longest: usize,
     cancel: &Cancel,
     mut take: impl FnMut(&[u8], u64),
-) -> Result<(), SortError> {
+) -> Result<()> {
     let longest = longest.max(block_bytes);
     let pool = Pool::new(block_bytes + 2 * longest);
     let block = pool.region(block_bytes, "a block of a chunk")?;
@@ -136,7 +136,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
         block: Buf,
         pool: &'a Pool,
         longest: usize,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self> {
         let file = File::open(&span.path).during(Action::Open, &span.path)?;
         let (have, used) = (0, 0);
         let (block_at, read_at) = (span.start, span.start);
@@ -154,7 +154,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
     }
 
     /// Finds the first record that begins in the chunk.
-    fn skip_to_first(&mut self) -> Result<(), SortError> {
+    fn skip_to_first(&mut self) -> Result<()> {
         let mut partial = Partial::default();
         let mut at = self.span.start - 1;
         while at < self.span.end {
@@ -174,7 +174,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
     }
 
     /// Reads up to `bytes` bytes at `offset` to the place `to` of the block; fewer only at the end of the file.
-    fn read(&mut self, offset: u64, bytes: usize, to: usize) -> Result<usize, SortError> {
+    fn read(&mut self, offset: u64, bytes: usize, to: usize) -> Result<usize> {
         let mut done = 0;
         while done < bytes {
             let at = offset + done as u64;
@@ -189,7 +189,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
     }
 
     /// The next whole records, and the offset of the first in the file; none at the end of the chunk.
-    pub fn next_block(&mut self) -> Result<Option<(&mut [u8], u64)>, SortError> {
+    pub fn next_block(&mut self) -> Result<Option<(&mut [u8], u64)>> {
         self.block.copy_within(self.used..self.have, 0);
         self.have -= self.used;
         self.block_at += self.used as u64;
@@ -218,7 +218,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
     }
 
     /// Reads until the block is full, or there is enough beyond the end of the chunk. Returns whether the file ended.
-    fn fill(&mut self) -> Result<bool, SortError> {
+    fn fill(&mut self) -> Result<bool> {
         let inside = self.read_at < self.span.end;
         let stop = if inside { self.span.end } else { self.read_at + BEYOND_BYTES as u64 };
         let wanted = ((stop - self.read_at) as usize).min(self.block.len() - self.have);
@@ -249,7 +249,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
     }
 
     /// Gives the last record of the file its terminator.
-    fn complete(&mut self) -> Result<(), SortError> {
+    fn complete(&mut self) -> Result<()> {
         let Some(byte) = self.records.completion() else {
             let len = self.records.record_bytes().unwrap_or(1) as u64;
             return Err(SortError::CutShort {
@@ -270,7 +270,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
     }
 
     /// Doubles the block for a record that is longer.
-    fn grow(&mut self) -> Result<(), SortError> {
+    fn grow(&mut self) -> Result<()> {
         let bytes = (2 * self.block.len()).min(self.longest);
         if bytes <= self.block.len() {
             return Err(SortError::TooLong {

@@ -54,7 +54,7 @@ pub use spilled_chunks::SpilledChunks;
 use ascot_record::checksum::RecordSum;
 use ascot_record::layout::Layout;
 
-use crate::api::{SortError, SortRequest};
+use crate::api::{Result, SortError, SortRequest};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 
 /// The records of a sort on a cluster.
@@ -66,7 +66,7 @@ pub struct Shuffle {
 ///
 /// # Errors
 /// [`SortError::Request`] if the request has no records of one kind.
-pub fn sum_records(request: &SortRequest, bytes: &[u8]) -> Result<RecordSum, SortError> {
+pub fn sum_records(request: &SortRequest, bytes: &[u8]) -> Result<RecordSum> {
     let mut sum = RecordSum::new();
     let records = AnyRecords::new(request, &InputHead::default())?;
     with_records!(&records, records => records.sum(bytes, &mut sum));
@@ -79,7 +79,7 @@ impl Shuffle {
     /// # Errors
     /// [`SortError::Request`] if records of its layout cannot be found from the middle of a file, or if inputs have
     /// headers.
-    pub fn new(request: &SortRequest) -> Result<Shuffle, SortError> {
+    pub fn new(request: &SortRequest) -> Result<Shuffle> {
         if let layout @ (Layout::Csv { .. } | Layout::Prefixed { .. }) = request.layout {
             return Err(SortError::Request(format!(
                 "records of format {layout} cannot be found from the middle of a file, so nodes cannot share one\n  \

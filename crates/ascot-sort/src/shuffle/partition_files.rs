@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use super::batch::{BATCHES_MAX, Batch, BatchNumber, JobId, Piece};
 use super::entries::Entries;
 use super::received::Received;
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 
 const LOG: &str = "batches";
 const MAGIC: &[u8; 8] = b"ASCOTBAT";
@@ -154,7 +154,7 @@ pub(super) fn read_log(
     job: JobId,
     destination: u32,
     mut take: impl FnMut(LogEntry),
-) -> Result<u64, SortError> {
+) -> Result<u64> {
     let path = dir.join(LOG);
     let log = File::open(&path).during(Action::Read, &path)?;
     let size = log.metadata().during(Action::Read, &path)?.len();
@@ -227,16 +227,11 @@ impl PartitionFiles {
     /// # Errors
     /// Those of the file system, also if another process has the destination open for longer than `LOCK_WAIT`;
     /// [`SortError::Request`] for the directory of another job; [`IoError::Corrupt`] if the log has no header.
-    pub fn open(dir: &Path, job: JobId, destination: u32) -> Result<PartitionFiles, SortError> {
+    pub fn open(dir: &Path, job: JobId, destination: u32) -> Result<PartitionFiles> {
         Self::open_within(dir, job, destination, LOCK_WAIT)
     }
 
-    fn open_within(
-        dir: &Path,
-        job: JobId,
-        destination: u32,
-        wait: Duration,
-    ) -> Result<PartitionFiles, SortError> {
+    fn open_within(dir: &Path, job: JobId, destination: u32, wait: Duration) -> Result<PartitionFiles> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir).during(Action::Create, dir)?;
         let path = dir.join(LOG);
         let log = open_private(&path)?;
@@ -280,7 +275,7 @@ impl PartitionFiles {
     ///
     /// # Errors
     /// The same, and [`IoError::Corrupt`] for a batch that was damaged on its way.
-    pub fn append(&mut self, bytes: &[u8]) -> Result<bool, SortError> {
+    pub fn append(&mut self, bytes: &[u8]) -> Result<bool> {
         let batch = Batch::parse(bytes).map_err(|what| damaged(&self.dir.join(LOG), self.log_bytes, what))?;
         self.append_batch(&batch)
     }
@@ -290,7 +285,7 @@ impl PartitionFiles {
     /// # Errors
     /// [`IoError::Corrupt`] for a batch of another destination, and the errors of the file system. The batch does not
     /// count then, and may be appended again.
-    pub fn append_batch(&mut self, batch: &Batch<'_>) -> Result<bool, SortError> {
+    pub fn append_batch(&mut self, batch: &Batch<'_>) -> Result<bool> {
         let path = self.dir.join(LOG);
         if batch.job != self.job || batch.number.destination != self.destination {
             return Err(damaged(&path, self.log_bytes, "a batch is for another destination").into());
@@ -359,7 +354,7 @@ impl PartitionFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn sync(&self) -> Result<(), SortError> {
+    pub fn sync(&self) -> Result<()> {
         for (&partition, open) in &self.files {
             let path = partition_path(&self.dir, partition);
             open.file.sync_data().during(Action::Sync, &path)?;
@@ -372,7 +367,7 @@ impl PartitionFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn remove_partition(&mut self, partition: u32) -> Result<(), SortError> {
+    pub fn remove_partition(&mut self, partition: u32) -> Result<()> {
         match self.files.remove(&partition) {
             None => Ok(()),
             Some(_) => remove(&partition_path(&self.dir, partition)),
@@ -383,7 +378,7 @@ impl PartitionFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn remove(mut self) -> Result<(), SortError> {
+    pub fn remove(mut self) -> Result<()> {
         while let Some((partition, _)) = self.files.pop_first() {
             remove(&partition_path(&self.dir, partition))?;
         }
@@ -394,7 +389,7 @@ impl PartitionFiles {
     }
 }
 
-fn remove(path: &Path) -> Result<(), SortError> {
+fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(IoError::from_os(Action::Remove, path, 0, error).into())

@@ -20,7 +20,7 @@ use ascot_model::report::Report;
 use super::batch::{BatchNumber, JobId};
 use super::partition_files::{StoredPiece, partition_path, read_log};
 use super::received::Received;
-use crate::api::{Cancel, Observer, SortError, SortRequest};
+use crate::api::{Cancel, Observer, Result, SortError, SortRequest};
 use crate::jobs;
 use crate::plan::RunOptions;
 
@@ -42,7 +42,7 @@ impl PartitionPieces {
         destination: u32,
         partition: u32,
         chunks: u32,
-    ) -> Result<PartitionPieces, SortError> {
+    ) -> Result<PartitionPieces> {
         let mut received = vec![Received::default(); chunks as usize];
         let mut found: Vec<(BatchNumber, StoredPiece)> = Vec::new();
         read_log(dir, job, destination, |entry| {
@@ -81,7 +81,7 @@ pub fn sort_partition(
     pieces: PartitionPieces,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     with_pieces(pieces, |options| jobs::sort::sort(request, options, observer, cancel))
 }
 
@@ -95,15 +95,12 @@ pub fn view_partition(
     view: &Path,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     with_pieces(pieces, |options| jobs::sort::make_view(request, view, options, observer, cancel))
 }
 
 /// Runs a job whose input is a partition.
-fn with_pieces(
-    pieces: PartitionPieces,
-    job: impl FnOnce(&RunOptions) -> Result<Report, SortError>,
-) -> Result<Report, SortError> {
+fn with_pieces(pieces: PartitionPieces, job: impl FnOnce(&RunOptions) -> Result<Report>) -> Result<Report> {
     let failure = Arc::new(Mutex::new(None));
     let source = PieceSource {
         pieces,

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::Shuffle;
 use super::bounds::Place;
 use super::chunk_reader::ChunkSpan;
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result};
 use crate::records::{Records, with_records};
 
 /// Bytes read at a place at first, and at most.
@@ -22,12 +22,7 @@ const READ_BYTES_MAX: usize = 256 << 10;
 ///
 /// # Errors
 /// Those of reading the file.
-pub fn sample_chunk(
-    shuffle: &Shuffle,
-    span: &ChunkSpan,
-    count: u32,
-    cancel: &Cancel,
-) -> Result<Vec<Place>, SortError> {
+pub fn sample_chunk(shuffle: &Shuffle, span: &ChunkSpan, count: u32, cancel: &Cancel) -> Result<Vec<Place>> {
     let file = File::open(&span.path).during(Action::Open, &span.path)?;
     // A hint, without which the system also reads what follows a place.
     let _refused = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
@@ -52,12 +47,7 @@ fn spread(bytes: u64, number: u64, count: u32) -> u64 {
 }
 
 /// The place of the first record that begins at or after `at`, or of the one around it if all have one length.
-fn place_near<R: Records>(
-    records: &R,
-    file: &File,
-    span: &ChunkSpan,
-    at: u64,
-) -> Result<Option<Place>, SortError> {
+fn place_near<R: Records>(records: &R, file: &File, span: &ChunkSpan, at: u64) -> Result<Option<Place>> {
     if let Some(len) = records.record_bytes() {
         let start = at - (at - span.start) % len as u64;
         let bytes = read(file, span, start, len)?;
@@ -92,7 +82,7 @@ fn place_near<R: Records>(
 }
 
 /// Up to `bytes` bytes from `offset` on, not beyond the size of the file when the job began.
-fn read(file: &File, span: &ChunkSpan, offset: u64, bytes: usize) -> Result<Vec<u8>, SortError> {
+fn read(file: &File, span: &ChunkSpan, offset: u64, bytes: usize) -> Result<Vec<u8>> {
     let mut out = vec![0; bytes.min(usize::try_from(span.size.saturating_sub(offset)).unwrap_or(bytes))];
     let mut done = 0;
     while done < out.len() {

@@ -34,7 +34,7 @@ use super::Shuffle;
 use super::bounds::Bounds;
 use super::chunk_reader::{BLOCK_BYTES, ChunkSpan, read_chunk};
 use super::entries::Entries;
-use crate::api::{Cancel, Observer, SortError, SortRequest};
+use crate::api::{Cancel, Observer, Result, SortRequest};
 use crate::jobs;
 use crate::plan::RunOptions;
 use crate::records::{Records, with_records};
@@ -70,7 +70,7 @@ impl SpillChunks<'_> {
     ///
     /// # Errors
     /// Those of reading the chunk, and of making a view.
-    pub fn spill(&self, span: &ChunkSpan, view: &Path) -> Result<(Report, Vec<u64>), SortError> {
+    pub fn spill(&self, span: &ChunkSpan, view: &Path) -> Result<(Report, Vec<u64>)> {
         let (send, receive) = bounded(1);
         // Set if the sort ends before the chunk does.
         let unread = Cancel::new();
@@ -165,7 +165,7 @@ impl ByteSource for Blocks {
 ///
 /// # Errors
 /// Those of the file system.
-pub fn seal_chunk(view: &Path, sizes: &[u64]) -> Result<u32, SortError> {
+pub fn seal_chunk(view: &Path, sizes: &[u64]) -> Result<u32> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
     bytes.extend((sizes.len() as u32).to_le_bytes());
@@ -188,7 +188,7 @@ fn manifest(view: &Path) -> Result<Vec<u8>, IoError> {
 ///
 /// # Errors
 /// [`IoError::Corrupt`] if they or the manifest are not those that were written; those of the file system.
-pub(super) fn partition_sizes(view: &Path, check: u32) -> Result<Vec<u64>, SortError> {
+pub(super) fn partition_sizes(view: &Path, check: u32) -> Result<Vec<u64>> {
     let path = view.join(SIZES);
     let bytes = std::fs::read(&path).during(Action::Read, &path)?;
     let own = parsed(&bytes).filter(|_| manifest(view).is_ok_and(|text| crc32c(&[&bytes, &text]) == check));
@@ -217,7 +217,7 @@ pub fn join_chunks(
     view: &Path,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<RecordSum, SortError> {
+) -> Result<RecordSum> {
     for (dir, check) in chunks {
         partition_sizes(dir, *check)?;
     }
@@ -241,6 +241,7 @@ mod tests {
     use super::super::SpilledChunks;
     use super::super::bounds::{self, Place};
     use super::*;
+    use crate::api::SortError;
     use crate::api::observe::Silent;
     use crate::api::{Input, Keys, Output};
     use crate::view::OpenView;

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use ascot_io::{IoError, Unpoisoned};
 
 use super::spill_chunk::partition_sizes;
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::view::{OpenView, Reading, Stream, View, join_views};
 
 /// Memory of a stream, bytes, if the share of its reader is less.
@@ -42,11 +42,7 @@ impl SpilledChunks {
     ///
     /// # Errors
     /// [`IoError::Corrupt`] if a chunk is not the one that was written; those of opening a view.
-    pub fn open(
-        chunks: &[(PathBuf, u32)],
-        memory_bytes: u64,
-        readers: usize,
-    ) -> Result<SpilledChunks, SortError> {
+    pub fn open(chunks: &[(PathBuf, u32)], memory_bytes: u64, readers: usize) -> Result<SpilledChunks> {
         let mut sizes: Vec<u64> = Vec::new();
         for (dir, check) in chunks {
             let own = partition_sizes(dir, *check)?;
@@ -81,7 +77,7 @@ impl SpilledChunks {
     ///
     /// # Errors
     /// Those of reading a view; the error names the file in the directory of the chunk.
-    pub fn read(&self, partition: u32, offset: u64, len: usize) -> Result<Vec<u8>, SortError> {
+    pub fn read(&self, partition: u32, offset: u64, len: usize) -> Result<Vec<u8>> {
         let left = usize::try_from(self.bytes_of(partition).saturating_sub(offset)).unwrap_or(len);
         let mut bytes = vec![0; len.min(left)];
         self.read_into(partition, offset, &mut bytes)?;
@@ -92,7 +88,7 @@ impl SpilledChunks {
     ///
     /// # Errors
     /// Those of reading a view; the error names the file in the directory of the chunk.
-    pub fn read_into(&self, partition: u32, offset: u64, out: &mut [u8]) -> Result<usize, SortError> {
+    pub fn read_into(&self, partition: u32, offset: u64, out: &mut [u8]) -> Result<usize> {
         let size = self.bytes_of(partition);
         let start = self.starts.get(partition as usize).copied().unwrap_or(self.view.bytes());
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -123,7 +119,7 @@ impl SpilledChunks {
     }
 
     /// A new stream, for which others give their memory up if there is too little.
-    fn stream(&self, from: u64, to: u64) -> Result<Stream, SortError> {
+    fn stream(&self, from: u64, to: u64) -> Result<Stream> {
         loop {
             let available = self.view.pool().available();
             let oldest = || self.streams.lock().unpoisoned().pop_front();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ascot_io::{Action, Buf, Filled, IoError, ReadStream};
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::plan::default_memory;
 use crate::read::{InputFile, MergedInput};
 use crate::view::manifest::ViewManifest;
@@ -21,7 +21,7 @@ use crate::view::stream::{Reading, Stream};
 const MEMORY_BYTES: u64 = 256 << 20;
 
 /// The view in the directory `dir` as an input.
-pub fn input_of(dir: &Path) -> Result<InputFile, SortError> {
+pub fn input_of(dir: &Path) -> Result<InputFile> {
     let manifest = ViewManifest::load(dir)?;
     for member in &manifest.members {
         member.find(dir)?;
@@ -45,7 +45,7 @@ struct ViewInput {
 }
 
 impl ViewInput {
-    fn merge(&self, from: u64, to: u64) -> Result<Stream, SortError> {
+    fn merge(&self, from: u64, to: u64) -> Result<Stream> {
         let usual = default_memory();
         match self.merge_within(from, to, MEMORY_BYTES.min(usual)) {
             Err(SortError::TooLittleMemory { .. }) if usual > MEMORY_BYTES => {
@@ -55,7 +55,7 @@ impl ViewInput {
         }
     }
 
-    fn merge_within(&self, from: u64, to: u64, memory: u64) -> Result<Stream, SortError> {
+    fn merge_within(&self, from: u64, to: u64, memory: u64) -> Result<Stream> {
         let view = OpenView { memory_bytes: Some(memory), ..OpenView::default() }.open(&self.dir)?;
         view.stream(from, to, Reading { memory: view.pool().available(), ..Reading::default() })
     }
@@ -74,7 +74,7 @@ impl MergedInput for ViewInput {
         self.header_bytes
     }
 
-    fn peek(&self, bytes: usize) -> Result<Vec<u8>, SortError> {
+    fn peek(&self, bytes: usize) -> Result<Vec<u8>> {
         let end = self.bytes.min(bytes as u64);
         let mut head = vec![0; end as usize];
         let len = self.merge(0, end)?.read(&mut head)?;
@@ -82,7 +82,7 @@ impl MergedInput for ViewInput {
         Ok(head)
     }
 
-    fn open(&self, offset: u64) -> Result<Box<dyn ReadStream>, SortError> {
+    fn open(&self, offset: u64) -> Result<Box<dyn ReadStream>> {
         let merged = self.merge(offset, self.bytes)?;
         Ok(Box::new(ViewStream { dir: self.dir.clone(), merged, at: offset, begun: VecDeque::new() }))
     }

@@ -11,7 +11,7 @@ use ascot_model::account::{BufferAccount, PassAccount};
 use ascot_model::plan::PassPlan;
 use ascot_model::report::{REPORT_VERSION, Report};
 
-use crate::api::{Cancel, Observer, Output, SortError};
+use crate::api::{Cancel, Observer, Output, Result, SortError};
 use crate::output::OutputStream;
 use crate::plan::{RunOptions, check_output_space, output_disk};
 use crate::report::{PassFacts, Passes, files_of};
@@ -33,7 +33,7 @@ pub fn write_part(
     options: &RunOptions,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<Report, SortError> {
+) -> Result<Report> {
     let started = Instant::now();
     // One ledger for both ends: on the same device, a request of one ends a run of the other.
     let disk = output_disk(options, view.ledger());
@@ -92,7 +92,7 @@ pub(super) struct PartPlan {
 
 impl PartPlan {
     /// The plan of writing the bytes `part` of `view`.
-    pub(super) fn new(view: &dyn View, part: &Range<u64>, output: &Output) -> Result<PartPlan, SortError> {
+    pub(super) fn new(view: &dyn View, part: &Range<u64>, output: &Output) -> Result<PartPlan> {
         let in_turns = matches!(output, Output::Path(path) if view.takes_turns_with(path));
         // Held while the rest is divided, as when the view is read.
         let held = output_blocks(view)?;
@@ -106,7 +106,7 @@ impl PartPlan {
 }
 
 /// The memory of the output. It comes from the view's pool, so that its cap includes the output.
-fn output_blocks(view: &dyn View) -> Result<BlockPool, SortError> {
+fn output_blocks(view: &dyn View) -> Result<BlockPool> {
     let min_bytes = BLOCKS * PAGE_BYTES;
     let bytes = (view.pool().available() / OUTPUT_SHARE).clamp(min_bytes, BLOCKS * BLOCK_BYTES);
     let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;
@@ -121,7 +121,7 @@ fn copy(
     reading: Reading,
     out: &mut dyn WriteStream,
     cancel: &Cancel,
-) -> Result<BufferAccount, SortError> {
+) -> Result<BufferAccount> {
     let blocks = output_blocks(view)?;
     let reading = Reading { memory: view.pool().available(), ..reading };
     let mut stream = view.stream(part.start, part.end, reading)?;

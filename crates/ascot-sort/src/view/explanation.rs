@@ -12,7 +12,7 @@ use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
 
-use crate::api::{Output, SortError};
+use crate::api::{Output, Result};
 use crate::plan::{RunOptions, check_output_space, output_disk};
 use crate::view::copy::PartPlan;
 use crate::view::reader::View;
@@ -55,7 +55,7 @@ pub fn explain_part(
     part: Range<u64>,
     output: &Output,
     options: &RunOptions,
-) -> Result<ReadExplanation, SortError> {
+) -> Result<ReadExplanation> {
     let bytes = part.end - part.start;
     if let Output::Path(path) = output {
         check_output_space(&output_disk(options, view.ledger()), path, bytes)?;

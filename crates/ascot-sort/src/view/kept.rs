@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ascot_io::{Action, Disk, During, Filled, IoError, RunId, RunIndex, read_range};
 
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::read::read_index_of;
 use crate::view::manifest::{Kept, Member, blocks_of};
 
@@ -37,7 +37,7 @@ pub struct Batch<'m> {
 
 impl<'m> Batch<'m> {
     /// Reads the indexes and keys of the first of `members`, as many as lie together; none: there are no members.
-    pub fn first_of(members: &'m [Member], disk: &Disk, view: &Path) -> Result<Option<Self>, SortError> {
+    pub fn first_of(members: &'m [Member], disk: &Disk, view: &Path) -> Result<Option<Self>> {
         let Some(first) = members.first() else { return Ok(None) };
         let Some((path, range)) = first.in_index() else {
             let alone = members.iter().take_while(|member| member.in_index().is_none()).count();
@@ -61,7 +61,7 @@ impl<'m> Batch<'m> {
     }
 
     /// The index and the keys of one of its members, verified.
-    pub fn of(&self, member: &Member, disk: &Disk, view: &Path) -> Result<IndexAndKeys, SortError> {
+    pub fn of(&self, member: &Member, disk: &Disk, view: &Path) -> Result<IndexAndKeys> {
         let Some((_, range)) = member.in_index() else { return beside(member, disk, view) };
         let from = (range.start - self.offset) as usize;
         let bytes = self.bytes.as_ref().map(Filled::bytes).unwrap_or_default();
@@ -76,7 +76,7 @@ impl<'m> Batch<'m> {
 }
 
 /// The index of a member, in the form in which the view keeps it.
-fn index_of(member: &Member, bytes: &[u8], path: &Path) -> Result<Arc<RunIndex>, SortError> {
+fn index_of(member: &Member, bytes: &[u8], path: &Path) -> Result<Arc<RunIndex>> {
     if member.file.is_some() {
         let kept = Kept { number: member.number, bytes: member.bytes, size: member.size };
         return Ok(Arc::new(blocks_of(bytes, kept, path)?));
@@ -90,7 +90,7 @@ fn index_of(member: &Member, bytes: &[u8], path: &Path) -> Result<Arc<RunIndex>,
 }
 
 /// The same of a member of a view of an older version: they are in files beside its run, and at its end.
-fn beside(member: &Member, disk: &Disk, view: &Path) -> Result<IndexAndKeys, SortError> {
+fn beside(member: &Member, disk: &Disk, view: &Path) -> Result<IndexAndKeys> {
     let read = |path: &Path| fs::read(path).during(Action::Read, path);
     let path = member.keys_path(view);
     let keys = read(&path)?;
@@ -109,7 +109,7 @@ fn beside(member: &Member, disk: &Disk, view: &Path) -> Result<IndexAndKeys, Sor
 }
 
 /// Refuses bytes with another checksum than the manifest says.
-fn verify(bytes: &[u8], crc: u32, path: &Path, member: &Member) -> Result<(), SortError> {
+fn verify(bytes: &[u8], crc: u32, path: &Path, member: &Member) -> Result<()> {
     if crc32fast::hash(bytes) == crc {
         return Ok(());
     }

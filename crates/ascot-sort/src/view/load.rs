@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use ascot_bowtie::engine::Completed;
 use ascot_io::{BlockEntry, Disk, PAGE_BYTES, Pool, RunFile, RunId, RunIndex};
 
-use crate::api::SortError;
+use crate::api::Result;
 use crate::records::{Records, Segment};
 use crate::runs::{Assembly, Run, RunBlock, RunKeys, RunStart};
 
@@ -50,7 +50,7 @@ impl ViewRun {
     }
 
     /// Its file, open.
-    pub fn file(&self, disk: &Disk) -> Result<Arc<RunFile>, SortError> {
+    pub fn file(&self, disk: &Disk) -> Result<Arc<RunFile>> {
         if let Some(file) = self.file.get() {
             return Ok(Arc::clone(file));
         }
@@ -118,7 +118,7 @@ impl<'v, R: Records> Loader<'v, R> {
     }
 
     /// Reads these units of these runs, in memory of the pool.
-    pub fn load_all(&mut self, ranges: &[(usize, Range<usize>)]) -> Result<Vec<Loaded>, SortError> {
+    pub fn load_all(&mut self, ranges: &[(usize, Range<usize>)]) -> Result<Vec<Loaded>> {
         let mut all = Vec::with_capacity(ranges.len());
         let at_once = if self.runs.iter().all(|run| run.stays_open) { usize::MAX } else { OPEN_AT_ONCE };
         for some in ranges.chunks(at_once) {
@@ -127,11 +127,7 @@ impl<'v, R: Records> Loader<'v, R> {
         Ok(all)
     }
 
-    fn load_at_once(
-        &mut self,
-        ranges: &[(usize, Range<usize>)],
-        all: &mut Vec<Loaded>,
-    ) -> Result<(), SortError> {
+    fn load_at_once(&mut self, ranges: &[(usize, Range<usize>)], all: &mut Vec<Loaded>) -> Result<()> {
         let runs = self.runs;
         let blocks = || ranges.iter().flat_map(|(run, units)| runs[*run].blocks(units));
         let bytes: usize = blocks().map(BlockEntry::buffer_bytes).sum();

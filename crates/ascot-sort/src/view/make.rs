@@ -17,7 +17,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::hex::to_hex;
 use ascot_record::layout::Layout;
 
-use crate::api::{Input, SortError, SortRequest};
+use crate::api::{Input, Result, SortError, SortRequest};
 use crate::job::Job;
 use crate::output::Commit;
 use crate::plan::Budget;
@@ -27,7 +27,7 @@ use crate::view::block_size::block_bytes;
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
 
 /// Refuses, before anything is read, a request that a view cannot satisfy.
-pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
+pub fn check(request: &SortRequest, view: &Path) -> Result<()> {
     if request.unique {
         return Err(SortError::Request(
             "a view shows all records of its runs, to find any byte in it: --unique needs a file\n  write \
@@ -46,7 +46,7 @@ pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
 }
 
 /// Refuses a name under which no new view can be made.
-pub fn check_name(view: &Path) -> Result<(), SortError> {
+pub fn check_name(view: &Path) -> Result<()> {
     if view.symlink_metadata().is_ok() {
         let why = "it exists already, and a view replaces nothing\n  remove it, or name another directory \
                    (--view DIR)";
@@ -82,7 +82,7 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: O
 
 impl<R: Records> Job<'_, R> {
     /// Forms sorted runs of the inputs, and makes a view of them.
-    pub fn make_view(mut self, view: &Path, head: &[u8]) -> Result<Report, SortError> {
+    pub fn make_view(mut self, view: &Path, head: &[u8]) -> Result<Report> {
         self.resumable = self.inputs.can_be_reopened();
         if self.manifest.view.is_none() {
             let path = std::path::absolute(view).unwrap_or_else(|_| view.to_path_buf());
@@ -140,7 +140,7 @@ fn name_of(request: &SortRequest, view: &Path) -> String {
 
 /// Renames a job's complete directory to `view`. The job's directory is private; the view gets the read and
 /// search permissions of the directory that contains it.
-pub fn give_name(disk: &Disk, dir: &Path, view: &Path) -> Result<(), SortError> {
+pub fn give_name(disk: &Disk, dir: &Path, view: &Path) -> Result<()> {
     let parent = directory_of(view).to_path_buf();
     let mode = fs::metadata(&parent).during(Action::Create, view)?.permissions().mode() & 0o755;
     // Through a descriptor, so that a link put in the directory's place is not followed.
@@ -172,7 +172,7 @@ struct Unnamed {
 }
 
 impl Commit for Unnamed {
-    fn seal(&mut self) -> Result<(), SortError> {
+    fn seal(&mut self) -> Result<()> {
         // A job that failed after this point and was resumed has a manifest already.
         let old = self.dir.join(VIEW_MANIFEST);
         if old.symlink_metadata().is_ok() {
@@ -184,7 +184,7 @@ impl Commit for Unnamed {
         self.manifest.store(&self.disk, &self.dir)
     }
 
-    fn commit(self) -> Result<(), SortError> {
+    fn commit(self) -> Result<()> {
         give_name(&self.disk, &self.dir, &self.view)
     }
 }

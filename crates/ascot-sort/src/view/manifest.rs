@@ -15,7 +15,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{SortError, SortRequest};
+use crate::api::{Result, SortError, SortRequest};
 use crate::records::InputHead;
 use crate::runs::{
     IndexPlace, KeptIndex, KeysOfRun, Run, VIEW_INDEX, VIEW_MANIFEST, check_line, write_whole,
@@ -126,7 +126,7 @@ pub fn identity_of(path: &Path) -> Result<Identity, IoError> {
 
 impl Member {
     /// The member for a complete run, whose index and keys are in the file of the view.
-    pub fn from_run(run: &Run) -> Result<Member, SortError> {
+    pub fn from_run(run: &Run) -> Result<Member> {
         let KeysOfRun::Kept(kept) = &run.keys else {
             return Err(SortError::Internal("a view keeps no keys of a run"));
         };
@@ -169,7 +169,7 @@ impl Member {
     }
 
     /// Finds its file, of the view in the directory `view`.
-    pub fn find(&self, view: &Path) -> Result<Identity, SortError> {
+    pub fn find(&self, view: &Path) -> Result<Identity> {
         let path = view.join(&self.path);
         match identity_of(&path) {
             Err(IoError::Os { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -186,7 +186,7 @@ impl Member {
     }
 
     /// Opens the run and verifies that it is unchanged; `index` is its index.
-    pub fn open(&self, view: &Path, index: &RunIndex) -> Result<Run, SortError> {
+    pub fn open(&self, view: &Path, index: &RunIndex) -> Result<Run> {
         let path = view.join(&self.path);
         let altered = |kind: ErrorKind, why: String| SortError::View {
             path: path.clone(),
@@ -265,7 +265,7 @@ fn no_manifest(dir: &Path, path: &Path, error: std::io::Error) -> SortError {
 
 impl ViewManifest {
     /// Writes the manifest into the directory `dir`, durably.
-    pub fn store(&self, disk: &Disk, dir: &Path) -> Result<(), SortError> {
+    pub fn store(&self, disk: &Disk, dir: &Path) -> Result<()> {
         let mut text =
             serde_json::to_vec(self).map_err(|_| SortError::Internal("a view has no JSON form"))?;
         let sum = check_line(&text);
@@ -275,7 +275,7 @@ impl ViewManifest {
     }
 
     /// Reads the manifest of the view `dir`.
-    pub fn load(dir: &Path) -> Result<ViewManifest, SortError> {
+    pub fn load(dir: &Path) -> Result<ViewManifest> {
         let path = dir.join(VIEW_MANIFEST);
         let bad = |why: &str| SortError::view(&path, ErrorKind::InvalidData, why);
         let text = match fs::read(&path) {
@@ -324,7 +324,7 @@ pub(crate) struct Kept {
 }
 
 /// The index of a member that is a file, from `bytes`, the file of its blocks at `path`.
-pub(crate) fn blocks_of(bytes: &[u8], member: Kept, path: &Path) -> Result<RunIndex, SortError> {
+pub(crate) fn blocks_of(bytes: &[u8], member: Kept, path: &Path) -> Result<RunIndex> {
     let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
     let parsed = Parsed::parse(bytes, member).map_err(bad)?;
     let index = RunIndex::from_ranges(RunId(member.number), parsed.start, parsed.entries());

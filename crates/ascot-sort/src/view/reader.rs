@@ -11,7 +11,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 
-use crate::api::{Cancel, Keys, SortError, SortRequest, Volumes};
+use crate::api::{Cancel, Keys, Result, SortError, SortRequest, Volumes};
 use crate::merge::EmitThreads;
 use crate::plan::{MIN_MEMORY_BYTES, RunOptions, default_memory, host_of, too_little, view_disk};
 use crate::records::{AnyRecords, Records, Rules, Task, with_records};
@@ -32,24 +32,24 @@ pub trait View: Send + Sync {
     /// Name of the file.
     fn name(&self) -> &str;
     /// Offset of record `record`, bytes; the end of the file if there are fewer records.
-    fn offset_of_record(&self, record: u64) -> Result<u64, SortError>;
+    fn offset_of_record(&self, record: u64) -> Result<u64>;
     /// The normalised key for a user's text: hexadecimal after 0x, the text itself, or a number.
-    fn key(&self, text: &str) -> Result<Vec<u8>, SortError>;
+    fn key(&self, text: &str) -> Result<Vec<u8>>;
     /// Offset of the first record with at least this normalised key, bytes.
-    fn offset_of_key(&self, key: &[u8]) -> Result<u64, SortError>;
+    fn offset_of_key(&self, key: &[u8]) -> Result<u64>;
     /// Number of blocks of each run that finding the byte at `offset` reads.
-    fn seek_cost(&self, offset: u64) -> Result<Vec<u64>, SortError>;
+    fn seek_cost(&self, offset: u64) -> Result<Vec<u64>>;
     /// At most `len` bytes from `offset` on, fewer at the end: for short random reads.
-    fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError>;
+    fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>>;
     /// The bytes from `from` to `to` in sequence, merged ahead.
-    fn stream(&self, from: u64, to: u64, reading: Reading) -> Result<Stream, SortError>;
+    fn stream(&self, from: u64, to: u64, reading: Reading) -> Result<Stream>;
     /// Whether reading and writing `output` take turns: both are on one volume, whose switches cost much.
     fn takes_turns_with(&self, output: &Path) -> bool;
     /// The prediction of reading `bytes` bytes, and of writing them to a file on its volume if `writes`.
     fn predicted(&self, bytes: u64, writes: bool, reading: &StreamPlan) -> PassPlan;
     /// How [`stream`](Self::stream) would read the bytes from `from` to `to`. It reads no block, so that the blocks
     /// with which a part begins and ends are estimates.
-    fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan, SortError>;
+    fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan>;
     /// An estimate of [`offset_of_record`](Self::offset_of_record) that reads no block.
     fn about_offset_of_record(&self, record: u64) -> u64;
     /// An estimate of [`offset_of_key`](Self::offset_of_key) that reads no block.
@@ -84,12 +84,12 @@ pub struct OpenView {
 
 impl OpenView {
     /// Opens the view `dir`, and verifies every run against the view's manifest.
-    pub fn open(&self, dir: &Path) -> Result<Arc<dyn View>, SortError> {
+    pub fn open(&self, dir: &Path) -> Result<Arc<dyn View>> {
         self.open_manifest(ViewManifest::load(dir)?, dir)
     }
 
     /// Opens the view that `manifest` describes; `dir` is its directory, or a name for messages.
-    pub fn open_manifest(&self, mut manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>, SortError> {
+    pub fn open_manifest(&self, mut manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>> {
         let memory = self.memory_bytes.unwrap_or_else(default_memory);
         if memory < MIN_MEMORY_BYTES {
             return Err(too_little(memory, MIN_MEMORY_BYTES));
@@ -113,7 +113,7 @@ impl OpenView {
         header: Vec<u8>,
         dir: &Path,
         pool: Pool,
-    ) -> Result<Arc<dyn View>, SortError> {
+    ) -> Result<Arc<dyn View>> {
         let disk = view_disk(&self.options);
         let ViewManifest { name, request, sum, members, .. } = manifest;
         let stay_open = members.len() + OTHER_DESCRIPTORS <= descriptors();
@@ -165,10 +165,7 @@ const OPENED_AT_ONCE: usize = 8;
 const OTHER_DESCRIPTORS: usize = 64;
 
 /// Opens the runs of a view, several at a time: each takes a few small reads that wait for the device.
-fn open_all(
-    members: &[Member],
-    open: &(dyn Fn(&Member) -> Result<ViewRun, SortError> + Sync),
-) -> Result<Vec<ViewRun>, SortError> {
+fn open_all(members: &[Member], open: &(dyn Fn(&Member) -> Result<ViewRun> + Sync)) -> Result<Vec<ViewRun>> {
     let share = members.len().div_ceil(OPENED_AT_ONCE).max(1);
     let open_some = |members: &[Member]| members.iter().map(open).collect::<Vec<_>>();
     threads::scope(|scope| {
@@ -232,7 +229,7 @@ impl<R: Records> Opened<R> {
     }
 
     /// At most `len` bytes of records from `from` on, merged in memory.
-    fn merge_few(&self, from: u64, len: usize) -> Result<Vec<u8>, SortError> {
+    fn merge_few(&self, from: u64, len: usize) -> Result<Vec<u8>> {
         let to = (from + len as u64).min(self.bytes);
         if from >= to {
             return Ok(Vec::new());
@@ -264,7 +261,7 @@ impl<R: Records> Opened<R> {
     }
 
     /// The block of each run at which reading ends for the records before `to`.
-    fn end_blocks(&self, to: u64) -> Result<Vec<usize>, SortError> {
+    fn end_blocks(&self, to: u64) -> Result<Vec<usize>> {
         if to >= self.bytes {
             return Ok(self.runs.iter().map(|run| run.index.blocks.len()).collect());
         }
@@ -293,7 +290,7 @@ impl<R: Records> View for Opened<R> {
         &self.name
     }
 
-    fn offset_of_record(&self, record: u64) -> Result<u64, SortError> {
+    fn offset_of_record(&self, record: u64) -> Result<u64> {
         let bytes = match self.records.record_bytes() {
             _ if record >= self.sum.count => self.bytes,
             Some(len) => record * len as u64,
@@ -302,7 +299,7 @@ impl<R: Records> View for Opened<R> {
         Ok(self.header_bytes() + bytes)
     }
 
-    fn key(&self, text: &str) -> Result<Vec<u8>, SortError> {
+    fn key(&self, text: &str) -> Result<Vec<u8>> {
         let mut record = record_with_key(&self.request, text)?;
         self.records.normalise(&mut record);
         let mut buf = Buf::heap(record.len());
@@ -312,17 +309,17 @@ impl<R: Records> View for Opened<R> {
         Ok(self.records.key_of(&self.records.first(&whole)))
     }
 
-    fn offset_of_key(&self, key: &[u8]) -> Result<u64, SortError> {
+    fn offset_of_key(&self, key: &[u8]) -> Result<u64> {
         Ok(self.header_bytes() + self.bytes_before(&self.loader().select_key(key)?.starts))
     }
 
-    fn seek_cost(&self, offset: u64) -> Result<Vec<u64>, SortError> {
+    fn seek_cost(&self, offset: u64) -> Result<Vec<u64>> {
         let mut loader = self.loader();
         loader.select(offset.saturating_sub(self.header_bytes()), Measure::Bytes)?;
         Ok(loader.blocks_read)
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError> {
+    fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let header = self.header.get(offset as usize..).unwrap_or_default();
         let mut bytes = header[..header.len().min(len)].to_vec();
         let from = (offset + bytes.len() as u64).saturating_sub(self.header_bytes());
@@ -332,7 +329,7 @@ impl<R: Records> View for Opened<R> {
         Ok(bytes)
     }
 
-    fn stream(&self, from: u64, to: u64, reading: Reading) -> Result<Stream, SortError> {
+    fn stream(&self, from: u64, to: u64, reading: Reading) -> Result<Stream> {
         let from = from.min(self.bytes());
         let to = to.min(self.bytes());
         let header_end = to.min(self.header_bytes());
@@ -381,7 +378,7 @@ impl<R: Records> View for Opened<R> {
         )
     }
 
-    fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan, SortError> {
+    fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan> {
         let of_records = |offset: u64| offset.saturating_sub(self.header_bytes()).min(self.bytes);
         let (first, last) = (of_records(from), of_records(to));
         let starts = self.loader().units_near(first, Measure::Bytes).into_iter().map(|units| units.start);
@@ -440,7 +437,7 @@ impl<R: Records> View for Opened<R> {
 
 /// A record with the key that a user wrote, in the layout of the input: hexadecimal digits after 0x, or the text
 /// itself; a number as a number.
-pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, SortError> {
+pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>> {
     let bytes = match text.strip_prefix("0x").map(from_hex) {
         Some(Some(bytes)) if !matches!(request.layout, Layout::Number(_)) => bytes,
         Some(None) if !matches!(request.layout, Layout::Number(_)) => {
@@ -513,7 +510,7 @@ fn number_bytes(format: NumberFormat, text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn too_long(text: &str, have: usize, max_bytes: usize) -> Result<(), SortError> {
+fn too_long(text: &str, have: usize, max_bytes: usize) -> Result<()> {
     if have <= max_bytes {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::hex::to_hex;
 use ascot_record::layout::Layout;
 
-use crate::api::{Cancel, Input, Method, Observer, Output, SortError, SortRequest};
+use crate::api::{Cancel, Input, Method, Observer, Output, Result, SortError, SortRequest};
 use crate::plan::{RunOptions, job_disk};
 use crate::read::open_inputs;
 use crate::records::{AnyRecords, InputHead, Records, with_records};
@@ -28,7 +28,7 @@ pub fn is_view(dir: &Path) -> bool {
 }
 
 /// The manifest of a view of `views`; equal records keep the order of the views.
-pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortError> {
+pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest> {
     let mut joined: Option<ViewManifest> = None;
     for dir in views {
         let mut one = ViewManifest::load(dir)?;
@@ -42,7 +42,7 @@ pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortEr
         if order_of(&first.request, &first.header) != order_of(&one.request, &one.header) {
             let why = "its order or header differs from that of the first view\n  only views made with the \
                        same format, keys and options can be merged";
-            return Err(SortError::view(&dir, ErrorKind::InvalidInput, why));
+            return Err(SortError::view(dir, ErrorKind::InvalidInput, why));
         }
         let mut sum: RecordSum = first.sum;
         sum.combine(&one.sum);
@@ -66,7 +66,7 @@ pub fn join_parts(
     view: &Path,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<ViewManifest, SortError> {
+) -> Result<ViewManifest> {
     check_name(view)?;
     let views: Vec<PathBuf> = parts.iter().filter(|part| is_view(part)).cloned().collect();
     let basis = if views.is_empty() { None } else { Some(join_views(&views, view)?) };
@@ -123,7 +123,7 @@ pub fn join_parts(
 
 /// Refuses a view whose records are not ordered as `given` says. The flags only show whether there is a header,
 /// so its contents are not compared.
-pub fn same_order(view: &ViewManifest, given: &SortRequest) -> Result<(), SortError> {
+pub fn same_order(view: &ViewManifest, given: &SortRequest) -> Result<()> {
     let order = |request: &SortRequest| order_of(request, &request.header.then(String::new));
     if order(given) == order(&view.request) {
         return Ok(());
@@ -148,7 +148,7 @@ struct Joining<'a> {
 }
 
 impl Joining<'_> {
-    fn join<R: Records>(mut self, records: &Arc<R>) -> Result<(Vec<Member>, RecordSum), SortError> {
+    fn join<R: Records>(mut self, records: &Arc<R>) -> Result<(Vec<Member>, RecordSum)> {
         let files = || self.parts.iter().filter(|part| !is_view(part));
         let bytes = files().filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum();
         let mut watch = Watch::new(self.observer, self.cancel, "check order", Some(bytes));
@@ -173,7 +173,7 @@ impl Joining<'_> {
         path: &Path,
         number: u64,
         watch: &mut Watch<'_>,
-    ) -> Result<Vec<Member>, SortError> {
+    ) -> Result<Vec<Member>> {
         if path == Path::new("-") {
             return Err(not_a_file());
         }
@@ -201,12 +201,7 @@ impl Joining<'_> {
     }
 
     /// Adds the members of a view with copies of their indexes and keys, so that all are read at once.
-    fn copy_indexes(
-        &mut self,
-        view: &Path,
-        of_view: Vec<Member>,
-        members: &mut Vec<Member>,
-    ) -> Result<(), SortError> {
+    fn copy_indexes(&mut self, view: &Path, of_view: Vec<Member>, members: &mut Vec<Member>) -> Result<()> {
         let mut rest = &of_view[..];
         while let Some(batch) = Batch::first_of(rest, self.disk, view)? {
             for member in batch.members {

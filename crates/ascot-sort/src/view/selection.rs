@@ -32,7 +32,7 @@ use std::ops::Range;
 
 use ascot_model::random::SplitMix64;
 
-use crate::api::SortError;
+use crate::api::Result;
 use crate::records::{Records, Segment, Side};
 use crate::runs::{FenceKey, Rest, RunStart};
 use crate::view::load::{At, Loaded, Loader, Measure};
@@ -66,7 +66,7 @@ impl Windows {
 
 impl<R: Records> Loader<'_, R> {
     /// The last position with at most `wanted` before it.
-    pub fn select(&mut self, wanted: u64, measure: Measure) -> Result<Selection, SortError> {
+    pub fn select(&mut self, wanted: u64, measure: Measure) -> Result<Selection> {
         if wanted >= self.total(measure) {
             return Ok(Selection { starts: self.ends(), beyond: wanted - self.total(measure), next: 0 });
         }
@@ -79,7 +79,7 @@ impl<R: Records> Loader<'_, R> {
 
     /// Loads, of every run, the units that contain the positions with `wanted` before them, and all units between these
     /// positions. None of the positions is the end.
-    pub fn load_windows(&mut self, wanted: &[u64], measure: Measure) -> Result<Vec<Loaded>, SortError> {
+    pub fn load_windows(&mut self, wanted: &[u64], measure: Measure) -> Result<Vec<Loaded>> {
         let count = self.runs();
         let last = |run| self.keys(run).count().saturating_sub(1);
         let all = Windows { lo: vec![0; count], hi: (0..count).map(last).collect() };
@@ -116,7 +116,7 @@ impl<R: Records> Loader<'_, R> {
     }
 
     /// The position of the first record with at least this normalised key.
-    pub fn select_key(&mut self, key: &[u8]) -> Result<Selection, SortError> {
+    pub fn select_key(&mut self, key: &[u8]) -> Result<Selection> {
         let units: Vec<usize> =
             (0..self.runs()).map(|run| self.keys(run).unit_for_key(self.records, key)).collect();
         let ranges: Vec<_> = units.into_iter().enumerate().map(|(run, unit)| (run, unit..unit + 1)).collect();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use ascot_io::{Buf, Codec, Disk, During, RunId, RunIndex, block_checksum};
 use ascot_record::checksum::RecordSum;
 
-use crate::api::{Cancel, SortError, SortRequest};
+use crate::api::{Cancel, Result, SortError, SortRequest};
 use crate::order::{order_check, reader};
 use crate::read::Inputs;
 use crate::records::{MergedBlock, Records};
@@ -60,7 +60,7 @@ impl<R: Records> Taking<'_, R> {
         watch: &mut Watch<'_>,
         sum: &mut RecordSum,
         index: &mut ViewIndex,
-    ) -> Result<Vec<Member>, SortError> {
+    ) -> Result<Vec<Member>> {
         let Some((path, start)) =
             inputs.get(0).and_then(|file| Some((file.path()?.to_path_buf(), file.start)))
         else {
@@ -120,7 +120,7 @@ impl<R: Records> Taking<'_, R> {
         path: PathBuf,
         identity: Identity,
         kept: &mut ViewIndex,
-    ) -> Result<Member, SortError> {
+    ) -> Result<Member> {
         let Identity { size, modified_ns, inode } = identity;
         let number = blocks.id.0;
         let index = blocks.to_bytes();
@@ -143,7 +143,7 @@ impl<R: Records> Taking<'_, R> {
     }
 
     /// A run with the one record that lacks its terminator in the file.
-    fn last_record(&self, tail: &[u8], number: u64, index: &mut ViewIndex) -> Result<Member, SortError> {
+    fn last_record(&self, tail: &[u8], number: u64, index: &mut ViewIndex) -> Result<Member> {
         let path = self.dir.join(format!("run-{number:06}.run"));
         let mut sink = RunSink::create(self.records, self.disk, path, number, &Codec::None.into())?;
         sink.keep_keys();
@@ -215,7 +215,7 @@ impl<R: Records> Blocks<'_, '_, R> {
     }
 
     /// Cuts whole records into blocks, as they are in the file.
-    fn as_read(&mut self, bytes: &[u8]) -> Result<(), SortError> {
+    fn as_read(&mut self, bytes: &[u8]) -> Result<()> {
         self.watch.moved(bytes.len())?;
         self.cuts.clear();
         let unfinished = self.end + bytes.len() as u64 > self.size;

@@ -18,7 +18,7 @@ use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use serde::Serialize;
 
-use crate::api::{Cancel, SortError, SortRequest};
+use crate::api::{Cancel, Result, SortError, SortRequest};
 use crate::merge::{EmitThreads, Merge as Merging, MergeSink};
 use crate::plan::{Buffers, merge_switches, merges_in_long_runs};
 use crate::records::{Merged, MergedBlock, Records, Rules};
@@ -71,7 +71,7 @@ pub struct Stream {
     current: Current,
     /// Bytes of `current` already returned.
     given: usize,
-    blocks: Option<Receiver<Result<Sent, SortError>>>,
+    blocks: Option<Receiver<Result<Sent>>>,
     cancel: Cancel,
     thread: Option<Thread<()>>,
     /// Bytes to leave out, and bytes to return after those.
@@ -133,7 +133,7 @@ impl Stream {
         pool: &Pool,
         part: ViewRange,
         threads: usize,
-    ) -> Result<Stream, SortError> {
+    ) -> Result<Stream> {
         let skip = part.skip;
         let left = part.bytes;
         let (send, receive) = unbounded();
@@ -150,7 +150,7 @@ impl Stream {
     }
 
     /// The next contiguous bytes; none at the end.
-    pub fn next_bytes(&mut self) -> Result<&[u8], SortError> {
+    pub fn next_bytes(&mut self) -> Result<&[u8]> {
         while self.given >= self.current.bytes().len() {
             let Some(blocks) = self.blocks.as_ref().filter(|_| self.left > 0) else { return Ok(&[]) };
             self.current = Current::Bytes(Vec::new());
@@ -176,7 +176,7 @@ impl Stream {
     }
 
     /// The sum of all records of the runs it was merged from, if it has ended and computes a sum.
-    pub fn sum(&mut self) -> Result<Option<RecordSum>, SortError> {
+    pub fn sum(&mut self) -> Result<Option<RecordSum>> {
         if self.left > 0 {
             return Ok(None);
         }
@@ -201,7 +201,7 @@ impl Stream {
     }
 
     /// Fills `out` while there are bytes. Returns the number of bytes filled.
-    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, SortError> {
+    pub fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < out.len() {
             let bytes = self.next_bytes()?;
@@ -292,7 +292,7 @@ impl StreamPlan {
 
 impl ViewRange {
     /// Decides how the part is read with the memory of `pool` and a number of merging threads.
-    pub(super) fn plan(&self, pool: &Pool, threads: usize) -> Result<StreamPlan, SortError> {
+    pub(super) fn plan(&self, pool: &Pool, threads: usize) -> Result<StreamPlan> {
         let ViewRange { runs, starts, ends, .. } = self;
         let live: Vec<usize> = (0..runs.len()).filter(|&run| starts[run].block < ends[run]).collect();
         let order = ReadOrder::new(self, live.len());
@@ -339,13 +339,7 @@ struct Merge<R: Records> {
 }
 
 impl<R: Records> Merge<R> {
-    fn prepare(
-        records: &Arc<R>,
-        disk: &Disk,
-        pool: &Pool,
-        part: &ViewRange,
-        threads: usize,
-    ) -> Result<Self, SortError> {
+    fn prepare(records: &Arc<R>, disk: &Disk, pool: &Pool, part: &ViewRange, threads: usize) -> Result<Self> {
         let StreamPlan { live, order, blocks, block_bytes, emit_bytes, .. } = part.plan(pool, threads)?;
         let emitters = EmitThreads::start(records, pool, threads, EMIT_BLOCKS, emit_bytes)?;
         let bytes = (blocks * block_bytes).max(1);
@@ -373,7 +367,7 @@ impl<R: Records> Merge<R> {
     fn run(
         self,
         part: ViewRange,
-        send: &Sender<Result<Sent, SortError>>,
+        send: &Sender<Result<Sent>>,
         cancel: &Cancel,
         sum: &Mutex<Option<RecordSum>>,
     ) {
@@ -410,19 +404,19 @@ impl<R: Records> Merge<R> {
 /// Passes blocks to the reader, in the form of the output.
 struct Hand<'s, R: Records> {
     records: &'s R,
-    send: &'s Sender<Result<Sent, SortError>>,
+    send: &'s Sender<Result<Sent>>,
     in_turns: bool,
 }
 
 impl<R: Records, I: BlockInput> MergeSink<I> for Hand<'_, R> {
-    fn block(&mut self, mut block: MergedBlock, _: &mut Bowtie<I>) -> Result<(), SortError> {
+    fn block(&mut self, mut block: MergedBlock, _: &mut Bowtie<I>) -> Result<()> {
         let len = block.len;
         self.records.finish(&mut block.buf[..len]);
         self.send.send(Ok(Sent::Block(block))).map_err(|_| SortError::Cancelled)
     }
 
     /// Where reader and merge take turns, the merge reads on when the batch is written.
-    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<(), SortError> {
+    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<()> {
         if !self.in_turns {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use ascot_io::PoolError;
 use ascot_record::framing::Partial;
 
 use super::{Fill, LongRecord, Patience, PlacedChunk, RecordCutter, RecordReader, carry_bytes};
-use crate::api::SortError;
+use crate::api::Result;
 use crate::read::inputs::{InputPosition, Span};
 use crate::records::{InputStart, RawChunk, RecordEnds};
 use crate::resources::{Long, Starving};
@@ -18,7 +18,7 @@ impl<R: RecordEnds + ?Sized> RecordCutter<R> {
         bytes: &[u8],
         read: usize,
         patience: Patience<'_>,
-    ) -> Result<(), SortError> {
+    ) -> Result<()> {
         let start = self.start_of(bytes.len() + read);
         self.long = Some(LongRecord { memory, start, partial: Partial::default() });
         self.lengthen(bytes, patience)?;
@@ -26,7 +26,7 @@ impl<R: RecordEnds + ?Sized> RecordCutter<R> {
     }
 
     /// Appends to the long record the part of `bytes` that belongs to it; returns where it ends, if it ends there.
-    pub fn lengthen(&mut self, bytes: &[u8], patience: Patience<'_>) -> Result<Option<usize>, SortError> {
+    pub fn lengthen(&mut self, bytes: &[u8], patience: Patience<'_>) -> Result<Option<usize>> {
         let Some(long) = &mut self.long else { return Ok(None) };
         let end = self.records.go_on(bytes, &mut long.partial);
         self.append(&bytes[..end.unwrap_or(bytes.len())], end.is_some(), patience)?;
@@ -34,7 +34,7 @@ impl<R: RecordEnds + ?Sized> RecordCutter<R> {
     }
 
     /// Appends `bytes` to the memory of the long record, whose end has been read if it is `whole`.
-    pub fn append(&mut self, bytes: &[u8], whole: bool, patience: Patience<'_>) -> Result<(), SortError> {
+    pub fn append(&mut self, bytes: &[u8], whole: bool, patience: Patience<'_>) -> Result<()> {
         let Some(long) = &mut self.long else { return Ok(()) };
         let grown = long.memory.append(bytes, patience.held, patience.starving);
         if matches!(grown, Ok(()) | Err(PoolError::Refused { .. })) {
@@ -47,7 +47,7 @@ impl<R: RecordEnds + ?Sized> RecordCutter<R> {
     }
 
     /// Completes the long record at the end of its input; returns the number of bytes added.
-    pub fn complete_long(&mut self, patience: Patience<'_>) -> Result<usize, SortError> {
+    pub fn complete_long(&mut self, patience: Patience<'_>) -> Result<usize> {
         let Some(LongRecord { start, partial, .. }) = &self.long else { return Ok(0) };
         let added = self.completion(partial.last()).unwrap_or_default();
         if self.records.go_on(&added, &mut partial.clone()).is_none() {
@@ -60,7 +60,7 @@ impl<R: RecordEnds + ?Sized> RecordCutter<R> {
 
 impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Starts a long record with the carry, after which `read` more bytes have been read.
-    pub(super) fn start_long(&mut self, read: usize, starving: Starving<'_>) -> Result<(), SortError> {
+    pub(super) fn start_long(&mut self, read: usize, starving: Starving<'_>) -> Result<()> {
         let carry = std::mem::take(&mut self.cutter.carry);
         let patience = self.patience(starving);
         self.cutter.start_long(self.chunks.long()?, &carry, read, patience)
@@ -72,11 +72,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     }
 
     /// Continues the long record; returns it as a chunk once it is whole.
-    pub(super) fn lengthen(
-        &mut self,
-        mut fill: Fill,
-        starving: Starving<'_>,
-    ) -> Result<Option<PlacedChunk>, SortError> {
+    pub(super) fn lengthen(&mut self, mut fill: Fill, starving: Starving<'_>) -> Result<Option<PlacedChunk>> {
         let patience = self.patience(starving);
         let mut end = self.cutter.lengthen(&fill.lease.bytes()[fill.bytes.clone()], patience)?;
         let mut added = 0;

@@ -3,14 +3,14 @@
 use ascot_io::{Filled, PAGE_BYTES};
 
 use super::{Fill, RecordReader, UNKNOWN};
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 use crate::read::inputs::COMPLETION_BYTES;
 use crate::records::RecordEnds;
 use crate::resources::Starving;
 
 impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Fills a chunk from small inputs and pipes. The bytes that continue a long record are not cut yet.
-    pub(super) fn fill_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
+    pub(super) fn fill_small(&mut self, starving: Starving<'_>) -> Result<Fill> {
         let mut fill = self.start_small(starving)?;
         loop {
             let space = (fill.lease.bytes().len() - COMPLETION_BYTES).saturating_sub(fill.bytes.end)
@@ -43,7 +43,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     }
 
     /// A buffer that begins with the carry, unless the carry starts a long record.
-    fn start_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
+    fn start_small(&mut self, starving: Starving<'_>) -> Result<Fill> {
         let carry = self.cutter.carry.len();
         if carry + 2 * PAGE_BYTES > self.chunks.chunk_bytes() {
             self.start_long(0, starving)?;
@@ -55,7 +55,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     }
 
     /// Reads up to `space` bytes after the bytes there are; true if the input has ended.
-    fn read(&mut self, fill: &mut Fill, space: usize) -> Result<bool, SortError> {
+    fn read(&mut self, fill: &mut Fill, space: usize) -> Result<bool> {
         let Some(open) = &mut self.open else { return Ok(true) };
         let Some(area) = fill.lease.lend(fill.bytes.end..fill.bytes.end + space) else {
             return Err(SortError::Internal("a chunk without memory"));

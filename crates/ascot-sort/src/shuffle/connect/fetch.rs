@@ -28,7 +28,7 @@ use super::super::SpilledChunks;
 use super::listener::{Connection, Listener, Service};
 use super::opening::open;
 use super::wire::{HANDSHAKE, LENGTH_BYTES, Secret};
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result};
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -46,11 +46,11 @@ pub trait Partitions: Send + Sync {
     ///
     /// # Errors
     /// Those of reading them.
-    fn read_into(&self, partition: u32, offset: u64, out: &mut [u8]) -> Result<usize, SortError>;
+    fn read_into(&self, partition: u32, offset: u64, out: &mut [u8]) -> Result<usize>;
 }
 
 impl Partitions for SpilledChunks {
-    fn read_into(&self, partition: u32, offset: u64, out: &mut [u8]) -> Result<usize, SortError> {
+    fn read_into(&self, partition: u32, offset: u64, out: &mut [u8]) -> Result<usize> {
         SpilledChunks::read_into(self, partition, offset, out)
     }
 }
@@ -71,7 +71,7 @@ impl FetchServer {
     ///
     /// # Errors
     /// That of the system if it cannot listen there or start a thread.
-    pub fn start(address: IpAddr, secret: Secret) -> Result<FetchServer, SortError> {
+    pub fn start(address: IpAddr, secret: Secret) -> Result<FetchServer> {
         Ok(FetchServer { listener: Listener::start(address, secret, Groups::default())? })
     }
 
@@ -178,7 +178,7 @@ impl Fetcher {
     /// that were written.
     ///
     /// # Errors
-    /// [`SortError::Cancelled`].
+    /// [`SortError::Cancelled`](crate::api::SortError::Cancelled).
     pub fn fetch(
         &self,
         address: SocketAddr,
@@ -186,7 +186,7 @@ impl Fetcher {
         partition: u32,
         out: BorrowedFd<'_>,
         cancel: &Cancel,
-    ) -> Result<(u64, FetchEnd), SortError> {
+    ) -> Result<(u64, FetchEnd)> {
         let kept = self.kept.lock().unpoisoned().get_mut(&address).and_then(Vec::pop);
         let opened = match kept {
             Some(stream) => Ok(stream),
@@ -242,6 +242,7 @@ mod tests {
 
     use super::super::SECRET_BYTES;
     use super::*;
+    use crate::api::SortError;
 
     const OWN: Secret = Secret([7; SECRET_BYTES]);
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -18,7 +18,7 @@ use ascot_io::{Action, During, Unpoisoned};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::wire::{HANDSHAKE, Secret, is_temporary, let_in, prepare};
-use crate::api::SortError;
+use crate::api::Result;
 
 /// Connections that may be in the handshake at once.
 pub(super) const STRANGERS_MAX: usize = 256;
@@ -96,7 +96,7 @@ impl<S: Service> Listener<S> {
     ///
     /// # Errors
     /// That of the system if it cannot listen there or start a thread.
-    pub fn start(address: IpAddr, secret: Secret, service: S) -> Result<Listener<S>, SortError> {
+    pub fn start(address: IpAddr, secret: Secret, service: S) -> Result<Listener<S>> {
         let name = format!("a port of {address}");
         let listener = TcpListener::bind((address, 0)).during(Action::Open, Path::new(&name))?;
         rustix::net::listen(&listener, BACKLOG)

@@ -11,18 +11,18 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use super::wire::{GREETING_BYTES, Nonces, PAUSE, PROOF_BYTES, Secret, Side, is_temporary, prepare};
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result};
 
 /// Opens a connection within `time`.
 ///
 /// # Errors
-/// [`SortError::Cancelled`].
+/// [`SortError::Cancelled`](crate::api::SortError::Cancelled).
 pub(super) fn open(
     address: &SocketAddr,
     secret: &Secret,
     time: Duration,
     cancel: &Cancel,
-) -> Result<io::Result<TcpStream>, SortError> {
+) -> Result<io::Result<TcpStream>> {
     let (mut stream, mut opening) = match Opening::begin(address, time) {
         Ok(begun) => begun,
         Err(error) => return Ok(Err(error)),
@@ -153,6 +153,7 @@ mod tests {
     use super::super::SECRET_BYTES;
     use super::super::wire::{ENTRY_BYTES, MAGIC};
     use super::*;
+    use crate::api::SortError;
 
     const OWN: Secret = Secret([7; SECRET_BYTES]);
 

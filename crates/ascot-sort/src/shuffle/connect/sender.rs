@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use super::lane::{Fault, Frame, Lane, Sent, Target, wait};
 use super::wire::{HANDSHAKE, Secret};
-use crate::api::{Cancel, SortError};
+use crate::api::{Cancel, Result};
 
 /// Sends the batches of one chunk after another.
 pub struct BatchSender {
@@ -57,13 +57,13 @@ impl BatchSender {
     /// the batch of that number.
     ///
     /// # Errors
-    /// [`SortError::Cancelled`]. The faults of destinations are in the result.
+    /// [`SortError::Cancelled`](crate::api::SortError::Cancelled). The faults of destinations are in the result.
     pub fn send<'a>(
         &mut self,
         targets: &[Target],
         mut frame: impl FnMut(usize, u32) -> Frame<'a>,
         cancel: &Cancel,
-    ) -> Result<Sent, SortError> {
+    ) -> Result<Sent> {
         let mut sent = Sent::default();
         let mut later = self.order(targets);
         let mut lanes: Vec<Lane<'a>> = Vec::new();
@@ -148,6 +148,7 @@ mod tests {
     use super::super::wire::{Answer, LENGTH_BYTES, let_in};
     use super::super::{BatchServer, SECRET_BYTES};
     use super::*;
+    use crate::api::SortError;
     use crate::shuffle::PartitionFiles;
 
     const JOB: [u8; 16] = [5; 16];

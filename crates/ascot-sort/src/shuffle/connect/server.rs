@@ -18,7 +18,7 @@ use super::super::PartitionFiles;
 use super::super::batch::{Batch, longest_batch};
 use super::listener::{Connection, Listener, Service};
 use super::wire::{Answer, LENGTH_BYTES, Secret};
-use crate::api::SortError;
+use crate::api::{Result, SortError};
 
 /// Buffers of a server unless it is told otherwise: one batch is received while another is written, on each of two
 /// processors.
@@ -50,12 +50,7 @@ impl BatchServer {
     ///
     /// # Errors
     /// That of the system if it cannot listen there or start a thread.
-    pub fn start(
-        address: IpAddr,
-        secret: Secret,
-        batch_bytes: usize,
-        buffers: usize,
-    ) -> Result<BatchServer, SortError> {
+    pub fn start(address: IpAddr, secret: Secret, batch_bytes: usize, buffers: usize) -> Result<BatchServer> {
         let batches = Batches {
             longest: longest_batch(batch_bytes),
             destinations: Mutex::default(),
