@@ -31,6 +31,13 @@ pub(super) struct HeldRest {
     sources: Vec<Vec<Segment>>,
 }
 
+/// What the last pass reads beside the parts, and what it writes.
+pub(super) struct LastPass<R> {
+    pub(super) rest: HeldRest,
+    pub(super) output: OutputWriter<R>,
+    pub(super) sums: Merged,
+}
+
 impl HeldRest {
     /// Takes the records up to the end of a part.
     pub(super) fn take_up_to<R: Records>(
@@ -158,19 +165,14 @@ impl<R: Records> Job<'_, R> {
         self.distribute()
     }
 
-    /// Merges records that memory held into the output. They follow those in `sums`, and may have equal keys.
-    pub(super) fn held_to_output(
-        &mut self,
-        held: Vec<Vec<Segment>>,
-        output: &mut OutputWriter<R>,
-        sums: &mut Merged,
-    ) -> Result<()> {
+    /// Merges records that memory held into the output. They follow those in its sums, and may have equal keys.
+    pub(super) fn held_to_output(&mut self, held: Vec<Vec<Segment>>, pass: &mut LastPass<R>) -> Result<()> {
         if held.is_empty() {
             return Ok(());
         }
-        let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-        let cut = CutRules { previous: sums.last_key.take(), limit, keeps_key: false };
-        sums.add(self.sources_to_output(held, cut, output)?);
+        let limit = self.request.top.map(|top| top.saturating_sub(pass.sums.out.count));
+        let cut = CutRules { previous: pass.sums.last_key.take(), limit, keeps_key: false };
+        pass.sums.add(self.sources_to_output(held, cut, &mut pass.output)?);
         Ok(())
     }
 }

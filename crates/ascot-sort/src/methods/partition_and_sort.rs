@@ -22,14 +22,12 @@ use crate::api::error::{Result, SortError};
 use crate::job::Job;
 use crate::merge::CutRules;
 use crate::methods::freeing_sink::Destination;
-use crate::methods::held_rest::HeldRest;
-use crate::output::writer::OutputWriter;
+use crate::methods::held_rest::{HeldRest, LastPass};
 use crate::partition::key_sample::KeySample;
 use crate::partition::route::Router;
 use crate::plan::planner::part_count;
 use crate::read::inputs::{InputPosition, Inputs, part_ahead_bytes};
 use crate::read::record_reader::{CARRY_BYTES_MIN, RecordReader};
-use crate::records::emitter::Merged;
 use crate::records::{Records, Segment, Splitters};
 use crate::report::account::PassFacts;
 use crate::runs::form::{Gather, Grouping, RunBuffer, sort_run_buffers};
@@ -58,7 +56,7 @@ impl<R: Records> Job<'_, R> {
     /// Sorts the inputs by a partitioned write.
     pub fn sort_by_distribution(mut self) -> Result<Report> {
         self.begin_spilling()?;
-        let mut output = self.open_output()?;
+        let output = self.open_output()?;
         if !self.manifest.all_read {
             self.distribute()?;
         }
@@ -67,14 +65,15 @@ impl<R: Records> Job<'_, R> {
             return Err(SortError::Internal("parts without splitters"));
         };
         let splitters = Splitters::new(keys, self.records.descending());
-        let mut sums = self.manifest.output.as_ref().map(|state| state.so_far.clone()).unwrap_or_default();
+        let sums = self.manifest.output.as_ref().map(|state| state.so_far.clone()).unwrap_or_default();
+        let mut pass = LastPass { rest: HeldRest::default(), output, sums };
         if self.manifest.large.is_some() {
             // Its runs hold what memory held of it.
-            self.sort_large_part(Vec::new(), &mut output, &mut sums)?;
+            self.sort_large_part(Vec::new(), &mut pass)?;
         }
-        let mut rest = self.hold_rest(&splitters)?;
-        self.sort_parts(&splitters, &mut rest, &mut output, &mut sums)?;
-        self.finish(output, &sums.out, &sums.dropped)
+        pass.rest = self.hold_rest(&splitters)?;
+        self.sort_parts(&splitters, &mut pass)?;
+        self.finish(pass.output, &pass.sums.out, &pass.sums.dropped)
     }
 
     /// Splits the inputs into parts, or into groups of them if the plan has several splits.
@@ -184,13 +183,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Pass two: sorts one part after another.
-    fn sort_parts(
-        &mut self,
-        splitters: &Splitters,
-        rest: &mut HeldRest,
-        output: &mut OutputWriter<R>,
-        sums: &mut Merged,
-    ) -> Result<()> {
+    fn sort_parts(&mut self, splitters: &Splitters, pass: &mut LastPass<R>) -> Result<()> {
         let first = splitters.parts() - self.manifest.runs.len();
         let parts = self.parts_that_fit(splitters, first);
         let mut at = 0;
@@ -199,14 +192,14 @@ impl<R: Records> Job<'_, R> {
             if normal > 0 {
                 let group: Vec<Run> = parts[at..at + normal].iter().map(|(run, _)| run.clone()).collect();
                 let parts = SmallParts { first: first + at, runs: &group, splitters };
-                self.sort_small_parts(&parts, rest, output, sums)?;
+                self.sort_small_parts(&parts, pass)?;
                 at += normal;
             } else {
-                let held = rest.take_up_to(&*self.records, splitters, first + at);
+                let held = pass.rest.take_up_to(&*self.records, splitters, first + at);
                 if splitters.all_equal(first + at) && self.records.keys_decide() {
-                    self.append_equal_part(held, output, sums)?;
+                    self.append_equal_part(held, pass)?;
                 } else {
-                    self.sort_large_part(held, output, sums)?;
+                    self.sort_large_part(held, pass)?;
                 }
                 at += 1;
             }
@@ -235,13 +228,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Sorts parts that fit in memory.
-    fn sort_small_parts(
-        &mut self,
-        small: &SmallParts<'_>,
-        rest: &mut HeldRest,
-        output: &mut OutputWriter<R>,
-        sums: &mut Merged,
-    ) -> Result<()> {
+    fn sort_small_parts(&mut self, small: &SmallParts<'_>, pass: &mut LastPass<R>) -> Result<()> {
         let SmallParts { first, runs: parts, splitters } = *small;
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::from_files(parts.iter().map(|part| part.as_input(&self.pool)).collect());
@@ -266,24 +253,24 @@ impl<R: Records> Job<'_, R> {
             }
             let end = buffer.input + 1;
             let last = buffer.last || end == parts.len();
-            let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
+            let limit = self.request.top.map(|top| top.saturating_sub(pass.sums.out.count));
             // With the held records of empty parts before this one.
-            let held = rest.take_up_to(&*self.records, splitters, first + buffer.input);
+            let held = pass.rest.take_up_to(&*self.records, splitters, first + buffer.input);
             let sources = buffer.sources.into_iter().chain(held).collect();
             let cut = CutRules { limit, ..CutRules::default() };
-            sums.add(self.sources_to_output(sources, cut, output)?);
+            pass.sums.add(self.sources_to_output(sources, cut, &mut pass.output)?);
             if last && end < parts.len() {
-                self.last_held(small, rest, output, sums)?;
+                self.last_held(small, pass)?;
             }
             // Parts without records are removed together with the one after them.
             let freed = if last { parts.len() - done } else { end - done };
             done += freed;
-            self.parts_done(freed, output, sums)
+            self.parts_done(freed, pass)
         })?;
         if done < parts.len() {
-            self.last_held(small, rest, output, sums)?;
+            self.last_held(small, pass)?;
         }
-        self.parts_done(parts.len() - done, output, sums)?;
+        self.parts_done(parts.len() - done, pass)?;
         self.key_sample = key_sample.and_then(|sample| sample.into_inner().ok());
         let facts = PassFacts { inputs: parts.len() as u64, outputs: 1, buffers: None };
         self.passes.done("sort parts", facts);
@@ -291,57 +278,41 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Merges the held records of the last parts, which are empty on disk, into the output.
-    fn last_held(
-        &mut self,
-        small: &SmallParts<'_>,
-        rest: &mut HeldRest,
-        output: &mut OutputWriter<R>,
-        sums: &mut Merged,
-    ) -> Result<()> {
+    fn last_held(&mut self, small: &SmallParts<'_>, pass: &mut LastPass<R>) -> Result<()> {
         let last = small.first + small.runs.len() - 1;
-        let held = rest.take_up_to(&*self.records, small.splitters, last);
-        sums.last_key = None;
-        self.held_to_output(held, output, sums)
+        let held = pass.rest.take_up_to(&*self.records, small.splitters, last);
+        pass.sums.last_key = None;
+        self.held_to_output(held, pass)
     }
 
     /// The first `count` parts are in the output: stores that, then removes them.
-    fn parts_done(&mut self, count: usize, output: &mut OutputWriter<R>, sums: &mut Merged) -> Result<()> {
+    fn parts_done(&mut self, count: usize, pass: &mut LastPass<R>) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
         // The next part has other keys.
-        sums.last_key = None;
+        pass.sums.last_key = None;
         let gone: Vec<Run> = self.manifest.runs.drain(..count).collect();
         if self.resumable
-            && let Some(durable) = output.checkpoint()?
+            && let Some(durable) = pass.output.checkpoint()?
         {
-            self.store_output(output, OutputState { durable, so_far: sums.clone() })?;
+            self.store_output(&mut pass.output, OutputState { durable, so_far: pass.sums.clone() })?;
         }
         self.remove_runs(&gone)
     }
 
     /// Appends a part of equal keys, which is a sorted run already, and its `held` records. It is freed as it is
     /// copied, so the manifest stores the progress.
-    fn append_equal_part(
-        &mut self,
-        held: Vec<Vec<Segment>>,
-        output: &mut OutputWriter<R>,
-        sums: &mut Merged,
-    ) -> Result<()> {
-        *sums = self.merge_freeing(0..1, Destination::Output(output), sums.clone())?;
-        self.held_to_output(held, output, sums)?;
-        self.parts_done(1, output, sums)
+    fn append_equal_part(&mut self, held: Vec<Vec<Segment>>, pass: &mut LastPass<R>) -> Result<()> {
+        pass.sums = self.merge_freeing(0..1, Destination::Output(&mut pass.output), pass.sums.clone())?;
+        self.held_to_output(held, pass)?;
+        self.parts_done(1, pass)
     }
 
     /// Sorts the first part, or the one of the killed job, by runs and merges, as it is larger than memory. The part is
     /// freed while its runs are formed, and the runs while they are merged, so its size does not matter to the disk.
     /// Its `held` records become runs first: then a resumed job needs no memory for them.
-    fn sort_large_part(
-        &mut self,
-        held: Vec<Vec<Segment>>,
-        output: &mut OutputWriter<R>,
-        sums: &mut Merged,
-    ) -> Result<()> {
+    fn sort_large_part(&mut self, held: Vec<Vec<Segment>>, pass: &mut LastPass<R>) -> Result<()> {
         if self.manifest.large.is_none() {
             let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
             let part = runs.next().ok_or(SortError::Internal("a part that is not there"))?;
@@ -356,12 +327,12 @@ impl<R: Records> Job<'_, R> {
         }
         self.reduce_runs()?;
         let runs = 0..self.manifest.runs.len();
-        *sums = self.merge_freeing(runs, Destination::Output(output), sums.clone())?;
+        pass.sums = self.merge_freeing(runs, Destination::Output(&mut pass.output), pass.sums.clone())?;
         let Some(LargePart { part, later, .. }) = self.manifest.large.take() else { return Ok(()) };
         self.manifest.runs.push(part);
         let done = self.manifest.runs.len();
         self.manifest.runs.extend(later);
-        self.parts_done(done, output, sums)
+        self.parts_done(done, pass)
     }
 
     /// Forms sorted runs of the rest of a large part.
