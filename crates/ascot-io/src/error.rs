@@ -346,6 +346,11 @@ impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
     }
 }
 
+/// Whether a system call has to be repeated, now or later.
+pub fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
 /// The error of a write that moved nothing and gave no reason.
 pub(crate) fn nothing_written() -> io::Error {
     io::Error::new(io::ErrorKind::WriteZero, "the system took none of the bytes")

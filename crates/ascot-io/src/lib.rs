@@ -68,7 +68,7 @@ pub use backend::Backend;
 pub use buf::{BlockPool, Buf};
 pub use direct::PendingRead;
 pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, read_range};
-pub use error::{Action, During, IoError, STANDARD_OUTPUT};
+pub use error::{Action, During, IoError, STANDARD_OUTPUT, is_passing};
 pub use growable::Growable;
 pub use io_queue::{IoQueue, PendingTransfer};
 pub use ledger::{

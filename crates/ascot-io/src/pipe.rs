@@ -23,7 +23,7 @@ use rustix::event::{EventfdFlags, PollFlags};
 use crate::backend::{NOTHING_BEGUN, TOO_LONG};
 use crate::buf::Buf;
 use crate::clocks::{State, call, count};
-use crate::error::{Action, IoError, Result, nothing_written};
+use crate::error::{Action, IoError, Result, is_passing, nothing_written};
 use crate::program_streams::ByteSource;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::stream_context::{Effect, StreamContext};
@@ -245,10 +245,6 @@ impl Source {
             Err(error) => Err(error),
         }
     }
-}
-
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
 impl ReadStream for PipeRead {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ascot_bowtie::engine::FileWriter;
 use ascot_io::clocks::{State, in_state};
-use ascot_io::{Action, AtomicOutput, Buf, Disk, IoError, ReadStream};
+use ascot_io::{Action, AtomicOutput, Buf, Disk, IoError, ReadStream, is_passing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::api::{Cancel, Input, Output, Result, SortError};
@@ -257,11 +257,6 @@ impl Relay {
             Err(error) => Err(IoError::from_os(Action::Write, &self.path, self.moved, error).into()),
         }
     }
-}
-
-/// Whether a call has to be repeated later.
-pub(super) fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 fn is_ready(file: &File, flags: PollFlags) -> bool {

@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie, FileWriter, Reader};
 use ascot_bowtie::flow::{Flow, Step};
 use ascot_io::clocks::{State, in_state};
-use ascot_io::{Buf, Filled};
+use ascot_io::{Buf, Filled, is_passing};
 use ascot_model::report::FlowStream;
 use ascot_model::units;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::api::{Cancel, Result, SortError};
-use crate::flow::ends::{Relay, is_passing};
+use crate::flow::ends::Relay;
 use crate::flow::peer::{FromPeer, Peer, ToPeer};
 
 /// Time for which the program may run after it has closed a stream early; then this is an error.

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ascot_io::is_passing;
+
 use crate::api::{Result, SortError};
-use crate::flow::ends::is_passing;
 use crate::flow::function::{FunctionInput, FunctionOutput, FunctionPeer};
 use crate::flow::program::Program;
 

@@ -128,6 +128,21 @@ pub(super) struct ChunkReader<'a, R> {
     read_at: u64,
 }
 
+/// Fills `out` with the bytes at `offset`; with fewer only at the end of the file.
+pub(super) fn read_full(file: &File, path: &Path, out: &mut [u8], offset: u64) -> Result<usize, IoError> {
+    let mut done = 0;
+    while done < out.len() {
+        let at = offset + done as u64;
+        match file.read_at(&mut out[done..], at) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(IoError::from_os(Action::Read, path, at, error)),
+        }
+    }
+    Ok(done)
+}
+
 impl<'a, R: RecordEnds> ChunkReader<'a, R> {
     /// A reader that uses `block`, and a larger one from `pool` for longer records, up to `longest` bytes.
     pub fn open(
@@ -175,17 +190,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
 
     /// Reads up to `bytes` bytes at `offset` to the place `to` of the block; fewer only at the end of the file.
     fn read(&mut self, offset: u64, bytes: usize, to: usize) -> Result<usize> {
-        let mut done = 0;
-        while done < bytes {
-            let at = offset + done as u64;
-            match self.file.read_at(&mut self.block[to + done..to + bytes], at) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(IoError::from_os(Action::Read, &self.span.path, at, error).into()),
-            }
-        }
-        Ok(done)
+        Ok(read_full(&self.file, &self.span.path, &mut self.block[to..to + bytes], offset)?)
     }
 
     /// The next whole records, and the offset of the first in the file; none at the end of the chunk.

@@ -2,7 +2,6 @@
 //! bytes, as partitions do.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 use ascot_io::{Action, During, IoError};
 use ascot_record::framing::Partial;
@@ -10,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Shuffle;
 use super::bounds::Place;
-use super::chunk_reader::ChunkSpan;
+use super::chunk_reader::{ChunkSpan, read_full};
 use crate::api::{Cancel, Result};
 use crate::records::{Records, with_records};
 
@@ -84,18 +83,10 @@ fn place_near<R: Records>(records: &R, file: &File, span: &ChunkSpan, at: u64) -
 /// Up to `bytes` bytes from `offset` on, not beyond the size of the file when the job began.
 fn read(file: &File, span: &ChunkSpan, offset: u64, bytes: usize) -> Result<Vec<u8>> {
     let mut out = vec![0; bytes.min(usize::try_from(span.size.saturating_sub(offset)).unwrap_or(bytes))];
-    let mut done = 0;
-    while done < out.len() {
-        let at = offset + done as u64;
-        match file.read_at(&mut out[done..], at) {
-            Ok(0) => {
-                let path = span.path.clone();
-                return Err(IoError::Truncated { path, offset: at, expected: span.size }.into());
-            }
-            Ok(count) => done += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(IoError::from_os(Action::Read, &span.path, at, error).into()),
-        }
+    let done = read_full(file, &span.path, &mut out, offset)?;
+    if done < out.len() {
+        let path = span.path.clone();
+        return Err(IoError::Truncated { path, offset: offset + done as u64, expected: span.size }.into());
     }
     Ok(out)
 }

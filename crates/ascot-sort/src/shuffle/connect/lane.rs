@@ -9,10 +9,11 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use ascot_io::is_passing;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::opening::Opening;
-use super::wire::{ANSWERS_BYTES_MAX, Answer, LENGTH_BYTES, PAUSE, Secret, is_temporary};
+use super::wire::{ANSWERS_BYTES_MAX, Answer, LENGTH_BYTES, PAUSE, Secret};
 
 /// Slices of one call of the system.
 const SLICES_MAX: usize = 256;
@@ -187,7 +188,7 @@ impl<'a> Lane<'a> {
         match self.stream.read(&mut bytes) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => self.answers.extend(&bytes[..read]),
-            Err(error) if is_temporary(&error) => {}
+            Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
         if self.answers.len() > ANSWERS_BYTES_MAX {
@@ -247,7 +248,7 @@ impl<'a> Writing<'a> {
             }
             let written = match stream.write_vectored(&slices) {
                 Ok(written) => written,
-                Err(error) if is_temporary(&error) => return Ok(false),
+                Err(error) if is_passing(&error) => return Ok(false),
                 Err(error) => return Err(error),
             };
             self.pass(written);

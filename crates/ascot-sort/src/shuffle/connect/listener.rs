@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use ascot_io::threads::{Thread, spawn};
-use ascot_io::{Action, During, Unpoisoned};
+use ascot_io::{Action, During, Unpoisoned, is_passing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::wire::{HANDSHAKE, Secret, is_temporary, let_in, prepare};
+use super::wire::{HANDSHAKE, Secret, let_in, prepare};
 use crate::api::Result;
 
 /// Connections that may be in the handshake at once.
@@ -190,7 +190,7 @@ fn next<S>(listener: &TcpListener, shared: &Shared<S>) -> io::Result<Option<TcpS
     let _ = poll(&mut polled, Some(&PAUSE));
     match listener.accept() {
         Ok((stream, _)) => Ok(Some(stream)),
-        Err(error) if is_temporary(&error) || error.kind() == io::ErrorKind::ConnectionAborted => Ok(None),
+        Err(error) if is_passing(&error) || error.kind() == io::ErrorKind::ConnectionAborted => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -6,11 +6,12 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use ascot_io::is_passing;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
-use super::wire::{GREETING_BYTES, Nonces, PAUSE, PROOF_BYTES, Secret, Side, is_temporary, prepare};
+use super::wire::{GREETING_BYTES, Nonces, PAUSE, PROOF_BYTES, Secret, Side, prepare};
 use crate::api::{Cancel, Result};
 
 /// Opens a connection within `time`.
@@ -130,7 +131,7 @@ impl Opening {
                 self.came.extend(&buffer[..read]);
                 Ok(self.came.len() == bytes)
             }
-            Err(error) if is_temporary(&error) => Ok(false),
+            Err(error) if is_passing(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }

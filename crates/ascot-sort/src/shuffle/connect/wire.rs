@@ -20,6 +20,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use ascot_io::is_passing;
 use hmac::{Hmac, Mac};
 use rustix::event::Timespec;
 use rustix::net::sockopt;
@@ -155,16 +156,11 @@ fn read_until(mut stream: &TcpStream, bytes: &mut [u8], until: Instant) -> io::R
         match stream.read(left) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => left = &mut left[read..],
-            Err(error) if is_temporary(&error) => {}
+            Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
-}
-
-/// Whether a call of the system may work when it is repeated.
-pub(super) fn is_temporary(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// The answer to a batch.
