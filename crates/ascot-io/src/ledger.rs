@@ -12,7 +12,6 @@
 //! [`Ledger::account`] gives the counts by stream name, [`Ledger::files`] by file. A [`RequestObserver`] sees every
 //! request.
 
-mod direction;
 mod files;
 mod observer;
 mod pace;
@@ -25,10 +24,9 @@ use std::time::{Duration, Instant};
 
 use ascot_model::volume_pace::VolumePace;
 
-pub use direction::Direction;
 pub use files::FileAccount;
 use files::{Files, Row};
-pub use observer::{FileNumber, IssuedRequest, Occupancies, RequestObserver, SharingStreams};
+pub use observer::{Direction, FileNumber, IssuedRequest, Occupancies, RequestObserver, SharingStreams};
 use pace::DevicePace;
 
 /// The bytes moved by one stream (all streams of one name, direction and device).

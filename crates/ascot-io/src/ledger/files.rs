@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_model::account::StreamAccount;
 
-use super::direction::Direction;
+use super::observer::Direction;
 
 /// Files of a kind that have an account of their own: enough to list each file of a usual job, and little memory
 /// (some 200 KiB) if a job has hundreds of thousands. For each file beyond, only a number that identifies it is kept.

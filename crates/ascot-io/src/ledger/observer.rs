@@ -7,7 +7,14 @@ use std::time::Instant;
 
 use ascot_model::bucket_steps::Steps;
 
-use super::Direction;
+/// The direction in which a stream moves bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+}
 
 /// A file, whatever its name. After it is removed, another file may have the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

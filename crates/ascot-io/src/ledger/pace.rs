@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ascot_model::volume_pace::{Pace, VolumePace};
 
-use super::direction::Direction;
+use super::observer::Direction;
 
 /// The requests in flight to one device, and the time of those that ended.
 #[derive(Debug, Default)]

@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::{Input, Result, SortError};
-use crate::read::merged::MergedInput;
 
 /// All inputs of a job, in order.
 #[derive(Clone)]
@@ -60,6 +59,20 @@ enum Source {
         pool: Pool,
     },
     Merged(Arc<dyn MergedInput>),
+}
+
+/// An input whose bytes come from a merge, and can be read again from any offset on.
+pub trait MergedInput: Send + Sync {
+    /// Its name for messages.
+    fn path(&self) -> &Path;
+    /// Its bytes.
+    fn bytes(&self) -> u64;
+    /// Bytes of the header before its records.
+    fn header_bytes(&self) -> u64;
+    /// Its first `bytes` bytes, or fewer at its end.
+    fn peek(&self, bytes: usize) -> Result<Vec<u8>>;
+    /// The bytes from `offset` on.
+    fn open(&self, offset: u64) -> Result<Box<dyn ReadStream>>;
 }
 
 struct Pipe {

@@ -7,17 +7,15 @@
 
 pub mod damage;
 pub mod inputs;
-mod merged;
 pub mod misfits;
 pub mod open;
 pub mod record_reader;
 
 pub(crate) use damage::RecordStart;
 pub(crate) use inputs::{
-    COMPLETION_BYTES, Fingerprint, InputFile, InputPosition, Inputs, PART_BLOCKS, PROGRAM_RECORDS, Span,
-    part_ahead_bytes, read_index_of,
+    COMPLETION_BYTES, Fingerprint, InputFile, InputPosition, Inputs, MergedInput, PART_BLOCKS,
+    PROGRAM_RECORDS, Span, part_ahead_bytes, read_index_of,
 };
-pub(crate) use merged::MergedInput;
 pub(crate) use open::{
     csv_head, keys_need_head, look_at, notice_of_unnamed, open_inputs, refuse_different, refuse_others,
     refuse_unless_text,
