@@ -77,8 +77,8 @@ def test_disks_of_all_nodes_are_measured(cluster):
         assert facts["fastest"] in set(found["node"]) and facts["relative_spread"] >= 0
     assert "fastest" in str(found) and "<table" in found._repr_html_()
     assert cluster.left_over() == []
-    with pytest.raises(errors.AscotError, match=r"node 127\.0\.\d\.\d+ .*:"):
-        ascot.cluster.diskbench(address=cluster.address, temp="/proc/none", size="2MiB")
+    with pytest.raises(errors.AscotError, match=r"node 127\.0\.\d\.\d+ .*: No such .*\n .*\(temp=\)"):
+        ascot.cluster.diskbench(address=cluster.address, temp="/proc/none", size="2MiB", request="256KiB")
 
 
 def test_the_network_is_measured_between_all_pairs(cluster):
