@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::thread::{self, ThreadId};
 
@@ -114,6 +115,8 @@ pub struct BatchStream {
     reads: Mutex<Option<ThreadId>>,
     /// Stops the work for the stream.
     cancel: Cancel,
+    /// Whether `close` was called: the read that it interrupts then fails as those that follow.
+    closed: AtomicBool,
     /// The process whose threads work for the stream.
     process: u32,
 }
@@ -135,6 +138,7 @@ impl BatchStream {
             reader: Mutex::new(State::Open(reader)),
             reads: Mutex::default(),
             cancel: cancel.clone(),
+            closed: AtomicBool::new(false),
             process: process::id(),
         }
     }
@@ -154,17 +158,27 @@ impl BatchStream {
             State::Open(reader) => reader,
             State::Ended => return Ok(None),
             State::HandedOver => return Err(used("another library reads these batches")),
-            State::Closed => return Err(used("the batches are closed")),
+            State::Closed => return Err(used(CLOSED)),
         };
         *self.reads.lock().unpoisoned() = Some(own);
         let next = reader.next(look);
         *self.reads.lock().unpoisoned() = None;
-        if !matches!(next, Ok(Some(_))) {
-            *state = State::Ended;
+        if matches!(next, Ok(Some(_))) {
+            return next;
         }
-        next
+        if !self.closed.load(Ordering::Acquire) {
+            *state = State::Ended;
+            return next;
+        }
+        *state = State::Closed;
+        match next {
+            Ok(_) | Err(Failure::Exception(_)) => next,
+            Err(_) => Err(used(CLOSED)),
+        }
     }
 }
+
+const CLOSED: &str = "the batches are closed";
 
 fn used(text: &str) -> Failure {
     Failure::Request(text.to_owned())
@@ -211,7 +225,7 @@ impl BatchStream {
             State::Open(reader) => Some(reader),
             State::Ended => None,
             State::HandedOver => return Err(used("another library reads these batches").into()),
-            State::Closed => return Err(used("the batches are closed").into()),
+            State::Closed => return Err(used(CLOSED).into()),
         };
         let exported = Exported { reader, schema: SchemaRef::clone(&self.schema), process: self.process };
         stream_capsule(py, Box::new(exported))
@@ -223,6 +237,7 @@ impl BatchStream {
             return;
         }
         py.detach(|| {
+            self.closed.store(true, Ordering::Release);
             self.cancel.cancel();
             let mut state = self.reader.lock().unpoisoned();
             if let State::Open(_) = &*state {
