@@ -280,7 +280,8 @@ impl<'a, R: Records> Job<'a, R> {
     pub fn dir(&mut self) -> Result<&mut JobDir> {
         if self.dir.is_none() {
             if self.resumable {
-                self.manifest.inputs = self.inputs.fingerprints()?;
+                // A merge has many inputs, of which each would cost two switches more.
+                self.manifest.inputs = self.inputs.fingerprints(!self.request.merge_only)?;
             }
             let temps = temp_dirs(&self.manifest.request);
             let manifest = self.resumable.then_some(&mut self.manifest);

@@ -6,20 +6,22 @@ use clap::{Arg, Command};
 use super::sort::{job, layouts, memory_and_disks, ordering, output, records, resources};
 use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, file_option, files, help_flag, option};
 
-/// Flags of `ascot sort` that only sorting needs.
-const SORTING_ONLY: &[&str] = &["resume", "keep-on-interrupt", "method", "compress-program", "debug"];
+/// Flags of `ascot sort` that a merge does not use.
+const NOT_OF_MERGE: &[&str] = &["resume", "method", "compress-program", "debug"];
+/// Flags of `ascot sort` that a reshape does not use: it cannot be resumed.
+const NOT_OF_RESHAPE: &[&str] = &["resume", "keep-on-interrupt", "method", "compress-program", "debug"];
 /// Flags of `ascot sort` that a split does not use.
 const NOT_OF_SPLIT: &[&str] =
     &["resume", "method", "compress-program", "debug", "unique", "stable", "top", "batch-size"];
 
 /// `ascot merge`.
 pub fn merge() -> Command {
-    moving("merge", "FILE...", SORTING_ONLY)
+    moving("merge", "FILE...", NOT_OF_MERGE)
         .about("Merge sorted files of any number into one")
         .long_about(
             "Merge FILEs that are sorted by the given keys into one. The number of files is not limited: if \
              memory or the limit of open files does not allow all of them at once, they are merged in \
-             several passes. A record out of order is an error that names its file and number, and nothing \
+             several passes; ascot sort --resume continues such a merge into one file after a kill. A record out of order is an error that names its file and number, and nothing \
              is written. Equal records keep the order of their files.",
         )
         .before_help("Files must be sorted by the same keys; a record out of order is an error.")
@@ -34,7 +36,7 @@ pub fn merge() -> Command {
 
 /// `ascot reshape`.
 pub fn reshape() -> Command {
-    moving("reshape", "FILE... --parts N -o PATTERN", SORTING_ONLY)
+    moving("reshape", "FILE... --parts N -o PATTERN", NOT_OF_RESHAPE)
         .about("Turn n sorted files into m sorted ones")
         .long_about(
             "Merge FILEs that are sorted already and write the result as N sorted files. --by range, the default: \

@@ -10,7 +10,7 @@ use crate::api::{Caller, Cancel, Input, Observer, Result, SortError, SortRequest
 use crate::job::report_of_finished;
 use crate::jobs::sort::{Execution, Goal, KilledJob, prepare};
 use crate::plan::{Budget, RunOptions, disk_for, view_disk};
-use crate::read::{Fingerprint, Inputs};
+use crate::read::Inputs;
 use crate::resources::LoweredCap;
 use crate::runs::store;
 use crate::runs::{JobDir, Manifest};
@@ -75,17 +75,17 @@ fn resume_within(
 }
 
 fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<()> {
-    let now = manifest.inputs.iter().map(|print| Fingerprint::from_path(&print.path));
-    let now = now.collect::<Result<Vec<_>, _>>()?;
-    let Some((changed, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) else {
-        return Ok(());
-    };
-    let why = format!(
-        "{} has changed since\n  ascot clean {}  removes the job's files; then sort again",
-        changed.path.display(),
-        units::in_shell(dir)
-    );
-    Err(SortError::CannotResume { dir: dir.to_path_buf(), kind: ErrorKind::Other, why })
+    for input in &manifest.inputs {
+        if !input.holds()? {
+            let why = format!(
+                "{} has changed since\n  ascot clean {}  removes the job's files; then sort again",
+                input.path.display(),
+                units::in_shell(dir)
+            );
+            return Err(SortError::CannotResume { dir: dir.to_path_buf(), kind: ErrorKind::Other, why });
+        }
+    }
+    Ok(())
 }
 
 /// The request of a killed job, with its new memory cap.

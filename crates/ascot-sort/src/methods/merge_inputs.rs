@@ -23,31 +23,48 @@ use crate::records::{Index, InputStart, Merged, Misfits, Records, Rules, Segment
 use crate::resources::{ChunkPool, Lease};
 use crate::runs::RunBlock;
 
-/// Merges the sorted inputs of a job into its output; in several passes if there are too many for one.
+/// Merges the sorted inputs of a job into its output; in several passes if there are too many for one. A merge of files
+/// in several passes into one file can be resumed.
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report> {
     if job.request.checks.strict && matches!(job.request.output, Output::Stdout | Output::Program) {
         refuse_misfits_beforehand(&job)?;
     }
-    let mut output = job.open_output()?;
     let count = job.inputs.iter().count();
     let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor());
-    if count <= fan_in {
+    let in_one_pass = count <= fan_in && job.manifest.runs.is_empty();
+    if !in_one_pass && matches!(job.request.output, Output::Path(_)) {
+        job.resumable = job.inputs.can_be_reopened();
+        job.begin_spilling()?;
+    }
+    let mut output = job.open_output()?;
+    if in_one_pass {
         let rules = Rules { unique: job.request.unique, sum: true };
         let sums = merge_range(&mut job, "merge", 0..count, rules, &mut Destination::Output(&mut output))?;
         return job.finish(output, &sums.out, &sums.dropped);
     }
-    for first in (0..count).step_by(fan_in) {
-        let group = first..(first + fan_in).min(count);
-        let bytes = group.clone().filter_map(|index| job.inputs.get(index)?.size).sum();
-        let mut spill = job.new_spill("merge some", bytes)?;
-        let rules = Rules { unique: job.request.unique, sum: false };
-        let sums = merge_range(&mut job, "merge some", group, rules, &mut Destination::Spill(&mut spill))?;
-        let runs = job.end_spill(spill, &sums)?;
-        job.manifest.runs.extend(runs);
-    }
+    merge_to_runs(&mut job, count, fan_in)?;
     job.reduce_runs()?;
     let sums = job.merge_to_output(&mut output)?;
     job.finish(output, &sums.out, &sums.dropped)
+}
+
+/// Merges groups of `fan_in` of the `count` inputs into runs, from the first input on that no run contains.
+fn merge_to_runs<R: Records>(job: &mut Job<'_, R>, count: usize, fan_in: usize) -> Result<()> {
+    for first in (job.manifest.read_end.input..count).step_by(fan_in) {
+        let group = first..(first + fan_in).min(count);
+        let end = group.end;
+        let bytes = group.clone().filter_map(|index| job.inputs.get(index)?.size).sum();
+        let mut spill = job.new_spill("merge some", bytes)?;
+        let rules = Rules { unique: job.request.unique, sum: false };
+        let sums = merge_range(job, "merge some", group, rules, &mut Destination::Spill(&mut spill))?;
+        let runs = job.end_spill(spill, &sums)?;
+        job.manifest.runs.extend(runs);
+        job.manifest.read_end = InputPosition { input: end, ..InputPosition::default() };
+        job.manifest.all_read = end == count;
+        job.manifest.limit_indexes();
+        job.store()?;
+    }
+    Ok(())
 }
 
 /// Checks all inputs for misfits before a merge to a pipe, whose reader gets records while the merge runs.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, Metadata};
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -88,7 +88,8 @@ pub struct Fingerprint {
     /// Its size at that time, bytes.
     pub size: u64,
     modified_ns: i128,
-    ends: u64,
+    /// The checksum of its ends; none if they were not read.
+    ends: Option<u64>,
 }
 
 /// A position between two records of the inputs.
@@ -209,9 +210,10 @@ impl Inputs {
         self.are_files() && !self.files.iter().filter_map(InputFile::path).any(is_own)
     }
 
-    /// Fingerprints of the files.
-    pub fn fingerprints(&self) -> Result<Vec<Fingerprint>> {
-        self.files.iter().filter_map(InputFile::path).map(Fingerprint::from_path).collect()
+    /// Fingerprints of the files, `with_ends` or without.
+    pub fn fingerprints(&self, with_ends: bool) -> Result<Vec<Fingerprint>> {
+        let paths = self.files.iter().filter_map(InputFile::path);
+        paths.map(|path| Fingerprint::from_path(path, with_ends)).collect()
     }
 }
 
@@ -423,18 +425,33 @@ fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u
 }
 
 impl Fingerprint {
-    /// From its size, its time of change, and a checksum of both ends.
-    pub fn from_path(path: &Path) -> Result<Fingerprint> {
+    /// From its size, its time of change, and, `with_ends`, a checksum of both ends, which costs two switches.
+    fn from_path(path: &Path, with_ends: bool) -> Result<Fingerprint> {
         let file = File::open(path).during(Action::Read, path)?;
         let stat = file.metadata().during(Action::Read, path)?;
-        let mut ends = read_at_most(&file, 0, FINGERPRINT_BYTES as usize).during(Action::Read, path)?;
-        let tail_at = stat.len().saturating_sub(FINGERPRINT_BYTES);
-        ends.extend(read_at_most(&file, tail_at, FINGERPRINT_BYTES as usize).during(Action::Read, path)?);
+        let ends = if with_ends { Some(sum_of_ends(&file, stat.len())) } else { None };
+        let ends = ends.transpose().during(Action::Read, path)?;
         // A file without a name has only that of its descriptor.
         let path = path.canonicalize().or_else(|_| std::path::absolute(path)).during(Action::Read, path)?;
         let modified_ns = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
-        Ok(Fingerprint { path, size: stat.len(), modified_ns, ends: xxh3_64(&ends) })
+        Ok(Fingerprint { path, size: stat.len(), modified_ns, ends })
     }
+
+    /// Whether the file is the same now.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub fn holds(&self) -> Result<bool> {
+        Ok(*self == Fingerprint::from_path(&self.path, self.ends.is_some())?)
+    }
+}
+
+/// The checksum of the first and the last bytes of a file of `size` bytes.
+fn sum_of_ends(file: &File, size: u64) -> io::Result<u64> {
+    let mut ends = read_at_most(file, 0, FINGERPRINT_BYTES as usize)?;
+    let tail_at = size.saturating_sub(FINGERPRINT_BYTES);
+    ends.extend(read_at_most(file, tail_at, FINGERPRINT_BYTES as usize)?);
+    Ok(xxh3_64(&ends))
 }
 
 /// The records of a part, as one stream: the contents of its blocks without the block headers.

@@ -325,7 +325,7 @@ pub fn load(dir: &Path) -> Result<Manifest> {
                 ));
             }
             return Err(cannot(
-                "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
+                "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged in one pass, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
             ));
         }
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
