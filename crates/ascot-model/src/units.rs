@@ -102,17 +102,7 @@ pub fn plural_form(value: u64, one: &str, several: &str) -> String {
 
 /// Text for a page of HTML: letters that HTML gives a meaning are escaped.
 pub fn in_html(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            _ => out.push(letter),
-        }
-    }
-    out
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A path for a shell: in quotes if it has any special character.

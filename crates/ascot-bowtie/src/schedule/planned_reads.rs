@@ -90,11 +90,6 @@ impl PlannedReads {
         let runs = planner.fewest_runs();
         PlannedReads { runs, current: 0, ahead: vec![0; positions.len()] }
     }
-
-    /// Runs that are not yet read to their end.
-    pub fn runs_left(&self) -> usize {
-        self.runs.len() - self.current
-    }
 }
 
 /// What is known before the merge.
@@ -313,7 +308,7 @@ mod tests {
             let bound = if memory >= 8 * inputs as u32 { 1.10 } else { 1.13 };
             for keys in [uniform(&lengths, 3), by_chance(&lengths, 1), by_chance(&lengths, 2)] {
                 let mut schedule = PlannedReads::new(&keys, memory);
-                let planned = schedule.runs_left() as u32;
+                let planned = (schedule.runs.len() - schedule.current) as u32;
                 let runs = play(&mut schedule, &keys, memory).reads;
                 assert_eq!(runs, planned, "{inputs} inputs");
                 assert!(
