@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ from ascot.cluster import Settings, actors, fleet, functions, jobs, manifest, me
 from ascot.cluster.nodes import discover
 from ascot.cluster.settings import LIMITS, USUAL, settings_of
 from ray_machines import MIB, RECORDS, assert_same, cluster_sort
+from support import enter_cgroup, memory_cgroup
 
 KIB = 1 << 10
 JOB = bytes(16)
@@ -39,6 +42,17 @@ def test_sizes_are_numbers_or_texts_and_settings_are_kept_as_numbers():
         Settings(batch="much")
     with pytest.raises(dataclasses.FrozenInstanceError):
         settings.ahead = 3
+
+
+def test_sizes_of_nodes_are_not_limited_by_the_memory_of_the_driver():
+    program = (
+        "from ascot.cluster import Settings, jobs\n"
+        "print(jobs._bytes('memory_per_node', '8GiB'), Settings(write_size='1GiB').write_size)"
+    )
+    with memory_cgroup(256 * MIB) as group:
+        command, limited = [sys.executable, "-c", program], enter_cgroup(group)
+        done = subprocess.run(command, preexec_fn=limited, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(8 << 30), str(1 << 30)]
 
 
 def sort(disk, **options):

@@ -38,6 +38,12 @@ pub fn memory_bytes(memory_cap: Bytes) -> PyResult<u64> {
     Ok(bytes.ok_or_else(|| Failure::Request("memory: give bytes, such as '512MiB'".into()))?)
 }
 
+/// The bytes of an argument that no memory of this machine limits: a number, or a text such as `8GiB`.
+#[pyfunction]
+pub fn size_bytes(argument: &str, bytes: Bytes) -> PyResult<u64> {
+    Ok(bytes.count(argument)?)
+}
+
 /// The records to make.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]

@@ -114,11 +114,9 @@ def _bytes_of(options: dict[str, Any], name: str, usual: int) -> int:
     if given is None:
         return usual
     try:
-        if not str(given).rstrip().endswith("%"):
-            return _native.memory_bytes(given)
+        return _native.size_bytes(name, given)
     except errors.InvalidRequest:
-        pass
-    arguments.wrong_value(name, given, "bytes, as a number or a text such as '512MiB'")
+        arguments.wrong_value(name, given, "bytes, as a number or a text such as '512MiB'")
 
 
 def _disk(options: dict[str, Any]) -> str:

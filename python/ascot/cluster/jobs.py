@@ -175,10 +175,8 @@ def _bytes(name: str, value: Any) -> int:
             f"{name}={given!r} is not a share on a cluster: nodes differ from this machine\n"
             f"  give the memory of each node: {name}='8GiB'; by default a job takes half of it"
         )
-    try:
-        return _native.memory_bytes(given)
-    except errors.InvalidRequest as error:
-        raise errors.InvalidRequest(f"{name}{str(error).removeprefix('memory')}") from None
+    # This process may have less memory than a node.
+    return _native.size_bytes(name, given)
 
 
 def _settings(settings: Settings | None) -> Settings:

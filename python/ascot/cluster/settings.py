@@ -72,7 +72,8 @@ def _checked(name: str, value: int | str) -> int:
     if name in SIZES:
         accepted = f"a size from {least // KIB} KiB to {most // MIB} MiB, as bytes or a text such as '4MiB'"
     try:
-        number = _native.memory_bytes(arguments.size(name, value)) if name in SIZES else arguments.count(name, value)
+        is_size = name in SIZES
+        number = _native.size_bytes(name, arguments.size(name, value)) if is_size else arguments.count(name, value)
     except InvalidRequest:
         number = -1
     if not least <= number <= most:
