@@ -4,17 +4,12 @@ use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command};
 
 use super::{
-    dir_operand, dir_option, file_option, files, help_flag, monitor, operand, option, repeated, switch,
+    base, dir_operand, dir_option, file_option, files, help_flag, monitor, operand, option, repeated, switch,
 };
 
 /// The settings that all commands except `ascot sort` share.
 pub fn tool(name: &'static str) -> Command {
-    Command::new(name)
-        .disable_help_flag(true)
-        .disable_version_flag(true)
-        .args_override_self(true)
-        .infer_long_args(true)
-        .arg(help_flag(Some('h')))
+    base(name).arg(help_flag(Some('h')))
 }
 
 /// `ascot gen`.
