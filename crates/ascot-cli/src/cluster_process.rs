@@ -45,7 +45,7 @@ const KEPT_BYTES: usize = 4096;
 #[serde(rename_all = "snake_case")]
 enum Line {
     Hello(Versions),
-    Progress(ProgressLine),
+    Progress(#[serde(with = "ProgressLine")] Progress),
     Notice(String),
     Done(Done),
     Failed(String),
@@ -58,34 +58,18 @@ struct Versions {
     ray: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
+#[serde(remote = "Progress")]
 struct ProgressLine {
     phase: String,
     done_bytes: u64,
     total_bytes: Option<u64>,
-    bytes_per_s: f64,
+    #[serde(rename = "bytes_per_s")]
+    rate_bytes_per_s: f64,
     detail: String,
     bound_by: String,
     seconds_left: Option<f64>,
     fraction: Option<f64>,
-}
-
-impl From<ProgressLine> for Progress {
-    fn from(line: ProgressLine) -> Progress {
-        let ProgressLine { phase, done_bytes, total_bytes, bytes_per_s, .. } = line;
-        let ProgressLine { detail, bound_by, seconds_left, fraction, .. } = line;
-        let rate_bytes_per_s = bytes_per_s;
-        Progress {
-            phase,
-            done_bytes,
-            total_bytes,
-            rate_bytes_per_s,
-            detail,
-            bound_by,
-            seconds_left,
-            fraction,
-        }
-    }
 }
 
 /// The result of a request.
@@ -125,7 +109,7 @@ pub fn run(request: &Value, screen: &Screen, cancel: &Cancel) -> Result<Ending, 
             process.interrupt();
         }
         match process.lines.recv_timeout(POLL) {
-            Ok(Line::Progress(progress)) => screen.progress(&progress.into()),
+            Ok(Line::Progress(progress)) => screen.progress(&progress),
             Ok(Line::Notice(text)) => screen.notice(&text),
             Ok(Line::Hello(_)) | Err(RecvTimeoutError::Timeout) => {}
             Ok(Line::Done(done)) => return Ok(Ending::Done(done)),
