@@ -62,7 +62,7 @@ pub enum Failure {
     Store(#[from] StoreError),
     /// A study failed.
     #[error(transparent)]
-    Lab(ascot_lab::LabError),
+    Lab(#[from] ascot_lab::LabError),
     /// A file the command itself reads or writes.
     #[error("{}: {doing}: {source}", path.display())]
     File {

@@ -43,4 +43,4 @@ pub mod whole;
 pub mod work_dir;
 
 pub use error::LabError;
-pub use observe::{Observer, Planned, Progress, Stop};
+pub use observe::{Finished, Observer, Planned, Progress, Stop};

@@ -34,6 +34,19 @@ pub struct Planned {
     pub space_bytes: u64,
 }
 
+/// A finished study.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished<R> {
+    /// Results of all its cells, in their order.
+    pub results: Vec<R>,
+    /// Measurements made now; the others were finished before.
+    pub measured: usize,
+    /// Seconds predicted before the first measurement.
+    pub predicted_s: f64,
+    /// Seconds taken.
+    pub taken_s: f64,
+}
+
 /// Shows the progress of a study.
 pub trait Observer {
     /// Called once, before the first measurement.

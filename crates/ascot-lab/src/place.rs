@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ascot_io::Disk;
+
 use crate::error::LabError;
 
 /// The file system type of memory that looks like a volume (tmpfs).
@@ -25,6 +27,15 @@ pub fn notice(work: &Path) -> Option<String> {
     let stat = rustix::fs::statfs(work).ok()?;
     let is_memory = stat.f_type as i64 == TMPFS_MAGIC;
     is_memory.then(|| format!("{} is memory: there, a cold cache is a warm one", work.display()))
+}
+
+/// Checks that files of `needed_bytes` fit into `path`, the directory of `flag`.
+pub(crate) fn check_free(path: &Path, flag: &'static str, needed_bytes: u64) -> Result<(), LabError> {
+    let free_bytes = Disk::default().free_space(path)?;
+    if needed_bytes > free_bytes {
+        return Err(LabError::Space { path: path.to_path_buf(), flag, needed_bytes, free_bytes });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! The whole study of Heinrich et al.: streams, then merge sorts, with one prediction and one page.
 
 use crate::error::LabError;
-use crate::observe::{Observer, Planned, Progress, Stop};
-use crate::sorts::{FinishedSorts, SortCell, SortGrid, SortStudy, Source, StreamChoice};
+use crate::observe::{Finished, Observer, Planned, Progress, Stop};
+use crate::sorts::results::SortResult;
+use crate::sorts::{SortCell, SortGrid, SortStudy, Source, StreamChoice};
 use crate::streams::grid::CACHES;
-use crate::streams::{Backend, Cache, Finished, Grid, StreamStudy};
+use crate::streams::measure::Measured;
+use crate::streams::{Backend, Cache, Grid, StreamStudy};
 
 /// The exponent of B of the streams that merge sorts read and write (Heinrich et al., section 3.6).
 const SORT_EXPONENT: u8 = 16;
@@ -75,9 +77,9 @@ fn grid(elements: &[u64], memory: &[u64], fan_in: &[u32], loops: u32) -> SortGri
 #[derive(Debug, Clone, PartialEq)]
 pub struct WholeResults {
     /// Streams.
-    pub streams: Finished,
+    pub streams: Finished<Measured>,
     /// Merge sorts.
-    pub sorts: FinishedSorts,
+    pub sorts: Finished<SortResult>,
     /// Seconds predicted before the first measurement.
     pub predicted_s: f64,
 }

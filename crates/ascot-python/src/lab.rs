@@ -89,12 +89,8 @@ impl StreamsOptions {
             let backend: Backend = word
                 .parse()
                 .map_err(|()| unknown("backend", word, "plain, buffered, sized, mapped, direct"))?;
-            let exponents = match backend.has_blocks() {
-                true => {
-                    parsed("exponents", &self.exponents, |text| parameters::exponents_from(text, backend))?
-                }
-                false => 0..=0,
-            };
+            let exponents = |text: &str| parameters::exponents_from(text, backend);
+            let exponents = parsed("exponents", &self.exponents, exponents)?;
             Ok(Row { backend, elements: elements.clone(), streams: streams.clone(), exponents, loops })
         };
         self.backends.iter().map(row).collect()
@@ -199,17 +195,14 @@ impl SortsOptions {
     fn streams(&self) -> Result<Vec<(StreamChoice, StreamChoice)>, Failure> {
         let read = parsed("read_stream", &self.read_stream, sort_parameters::backend)?;
         let write = parsed("write_stream", &self.write_stream, sort_parameters::backend)?;
-        let range = |argument: &str, text: &str, backend: Backend| match backend.has_blocks() {
-            true => parsed(argument, text, |text| parameters::exponents(text, backend)),
-            false => Ok(0..=0),
+        let range = |text: &str, backend: Backend| {
+            parsed("exponents", text, |text| parameters::exponents(text, backend))
         };
-        let reads = range("exponents", &self.read_exponents, read)?;
-        let writes = range("exponents", &self.write_exponents, write)?;
-        if self.all_exponents {
-            return Ok(sort_parameters::all_blocks((read, &reads), (write, &writes)));
-        }
-        let both = if read.has_blocks() { reads } else { writes };
-        Ok(sort_parameters::same_blocks(read, write, &both))
+        let reads = (read, range(&self.read_exponents, read)?);
+        let writes = (write, range(&self.write_exponents, write)?);
+        let pairs =
+            if self.all_exponents { sort_parameters::all_blocks } else { sort_parameters::same_blocks };
+        Ok(pairs(reads, writes))
     }
 }
 

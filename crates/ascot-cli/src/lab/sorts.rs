@@ -1,10 +1,7 @@
 //! `ascot lab sort`.
 
-use std::ops::RangeInclusive;
-
-use ascot_lab::sorts::{
-    FinishedSorts, SortCell, SortGrid, SortStudy, Source, StreamChoice, parameters, summary,
-};
+use ascot_lab::Finished;
+use ascot_lab::sorts::{SortCell, SortGrid, SortStudy, Source, StreamChoice, parameters, summary};
 use ascot_lab::streams::parameters::{element_list, exponents};
 use ascot_lab::streams::{Backend, Cache};
 use ascot_sort::plan::budget::default_memory;
@@ -13,7 +10,7 @@ use clap::ArgMatches;
 use super::directories::{out_directory, work_directory};
 use super::pages::{self, Run};
 use super::screen::Screen;
-use super::streams::caches;
+use super::streams::{caches, parsed};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::sys::print;
@@ -44,60 +41,39 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let study = SortStudy { cells, out: out.to_path_buf(), work, memory_bytes, volumes, faults: None };
     let screen = Screen::new(matches.get_flag("quiet"));
     let (finished, used) = screen.watch(matches, &out, |screen, stop| study.run(screen, stop))?;
-    let FinishedSorts { results, measured, predicted_s, taken_s } = &finished;
+    let Finished { results, measured, predicted_s, taken_s } = &finished;
     let run = Run { measured: *measured, predicted_s: *predicted_s, taken_s: *taken_s, used };
     let page = pages::write(matches, &study.out, &study.work, &run)?;
     print(format!("{}\n{}", summary::text(results), run.closing_line(results.len(), &page)))?;
     Ok(0)
 }
 
-/// The value of a flag, parsed.
-fn parsed<T>(
-    matches: &ArgMatches,
-    id: &str,
-    default: &str,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<T, Failure> {
-    let text = values::word(matches, id).unwrap_or(default);
-    let wrong = |problem| {
-        Failure::usage(format!("--{id} '{text}' {problem}"), "ascot lab sort --help shows the form")
-    };
-    parse(text).map_err(wrong)
-}
-
 fn grid_of_flags(matches: &ArgMatches, caches: &[Cache]) -> Result<SortGrid, Failure> {
     let seed = |text: &str| text.parse::<u64>().map_err(|_| "is not a whole number".to_owned());
-    let seed = parsed(matches, "seed", DEFAULT_SEED, seed)?;
-    let elements = parsed(matches, "n", DEFAULT_ELEMENTS, element_list)?;
+    let seed = parsed("sort", matches, "seed", DEFAULT_SEED, seed)?;
+    let elements = parsed("sort", matches, "n", DEFAULT_ELEMENTS, element_list)?;
     Ok(SortGrid {
         sources: elements.into_iter().map(|elements| (elements, Source::Random(seed))).collect(),
-        memory: parsed(matches, "memory", DEFAULT_MEMORY, parameters::memory_list)?,
-        fan_in: parsed(matches, "fan-in", DEFAULT_FAN_IN, parameters::fan_in_list)?,
+        memory: parsed("sort", matches, "memory", DEFAULT_MEMORY, parameters::memory_list)?,
+        fan_in: parsed("sort", matches, "fan-in", DEFAULT_FAN_IN, parameters::fan_in_list)?,
         streams: streams_of_flags(matches)?,
         descending: matches.get_flag("descending"),
         caches: caches.to_vec(),
-        loops: parsed(matches, "loops", DEFAULT_LOOPS, parameters::loops)?,
+        loops: parsed("sort", matches, "loops", DEFAULT_LOOPS, parameters::loops)?,
         output: None,
     })
 }
 
 /// The pairs of streams: with one B for both, or with all combinations of two ranges of B.
 fn streams_of_flags(matches: &ArgMatches) -> Result<Vec<(StreamChoice, StreamChoice)>, Failure> {
-    let backend = |id| parsed(matches, id, DEFAULT_STREAM, parameters::backend);
+    let backend = |id| parsed("sort", matches, id, DEFAULT_STREAM, parameters::backend);
     let (read, write) = (backend("stream-read")?, backend("stream-write")?);
-    let range = |id: &str, backend: Backend| -> Result<RangeInclusive<u8>, Failure> {
-        if !backend.has_blocks() {
-            return Ok(0..=0);
-        }
-        parsed(matches, id, DEFAULT_EXPONENT, |text| exponents(text, backend))
+    let range = |id: &str, backend: Backend| {
+        let exponents = parsed("sort", matches, id, DEFAULT_EXPONENT, |text| exponents(text, backend))?;
+        Ok::<_, Failure>((backend, exponents))
     };
     if values::is_given(matches, "b-read") || values::is_given(matches, "b-write") {
-        let (reads, writes) = (range("b-read", read)?, range("b-write", write)?);
-        return Ok(parameters::all_blocks((read, &reads), (write, &writes)));
+        return Ok(parameters::all_blocks(range("b-read", read)?, range("b-write", write)?));
     }
-    let both = if read.has_blocks() { range("b", read)? } else { range("b", write)? };
-    if read.has_blocks() && write.has_blocks() {
-        range("b", write)?;
-    }
-    Ok(parameters::same_blocks(read, write, &both))
+    Ok(parameters::same_blocks(range("b", read)?, range("b", write)?))
 }

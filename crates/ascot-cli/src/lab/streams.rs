@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use ascot_io::Direction;
-use ascot_lab::LabError;
-use ascot_lab::page;
 use ascot_lab::sorts::{SortStudy, summary};
 use ascot_lab::streams::grid::{CACHES, DIRECTIONS};
 use ascot_lab::streams::parameters::{self, Row};
-use ascot_lab::streams::{Backend, Cache, Cell, Finished, StreamStudy};
+use ascot_lab::streams::{Backend, Cache, Cell, StreamStudy};
 use ascot_lab::whole::{WholeGrid, WholeResults, WholeStudy};
+use ascot_lab::{Finished, page};
 use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
 
@@ -113,25 +112,28 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
 
 /// The rows of parameters that flags define.
 fn rows_of_flags(matches: &ArgMatches) -> Result<Vec<Row>, Failure> {
-    let text = |id: &str, default: &'static str| values::word(matches, id).unwrap_or(default).to_owned();
-    let wrong = |id: &str, text: &str, problem: String| {
-        Failure::usage(format!("--{id} '{text}' {problem}"), "ascot lab streams --help shows the form")
+    let elements = parsed("streams", matches, "n", DEFAULT_ELEMENTS, parameters::element_list)?;
+    let streams = parsed("streams", matches, "k", DEFAULT_STREAMS, parameters::stream_list)?;
+    let loops = parsed("streams", matches, "loops", DEFAULT_LOOPS, parameters::loops)?;
+    let row = |backend| {
+        let exponents = |text: &str| parameters::exponents_from(text, backend);
+        let exponents = parsed("streams", matches, "b", DEFAULT_EXPONENTS, exponents)?;
+        Ok(Row { backend, elements: elements.clone(), streams: streams.clone(), exponents, loops })
     };
-    let named = |id: &'static str, default| (id, text(id, default));
-    let (n, k) = (named("n", DEFAULT_ELEMENTS), named("k", DEFAULT_STREAMS));
-    let (b, loops) = (named("b", DEFAULT_EXPONENTS), named("loops", DEFAULT_LOOPS));
-    let elements = parameters::element_list(&n.1).map_err(|problem| wrong(n.0, &n.1, problem))?;
-    let streams = parameters::stream_list(&k.1).map_err(|problem| wrong(k.0, &k.1, problem))?;
-    let loops = parameters::loops(&loops.1).map_err(|problem| wrong("loops", &loops.1, problem))?;
-    let mut rows = Vec::new();
-    for backend in backends(matches)? {
-        let exponents = match backend.has_blocks() {
-            true => parameters::exponents_from(&b.1, backend).map_err(|problem| wrong(b.0, &b.1, problem))?,
-            false => 0..=0,
-        };
-        rows.push(Row { backend, elements: elements.clone(), streams: streams.clone(), exponents, loops });
-    }
-    Ok(rows)
+    backends(matches)?.into_iter().map(row).collect()
+}
+
+/// The value of a flag of a study, parsed.
+pub(super) fn parsed<T>(
+    study: &str,
+    matches: &ArgMatches,
+    id: &str,
+    default: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, Failure> {
+    let text = values::word(matches, id).unwrap_or(default);
+    let help = format!("ascot lab {study} --help shows the form");
+    parse(text).map_err(|problem| Failure::usage(format!("--{id} '{text}' {problem}"), help))
 }
 
 fn backends(matches: &ArgMatches) -> Result<Vec<Backend>, Failure> {
@@ -145,10 +147,4 @@ fn backends(matches: &ArgMatches) -> Result<Vec<Backend>, Failure> {
         })
     };
     text.split(',').map(one).collect()
-}
-
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Self {
-        Self::Lab(error)
-    }
 }

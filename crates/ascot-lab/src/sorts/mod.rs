@@ -29,4 +29,4 @@ mod tests;
 pub use cell::{SortCell, Source, StreamChoice};
 pub use parameters::SortGrid;
 pub use results::{PlannedSort, SortResult, read_results};
-pub use study::{FinishedSorts, SortStudy};
+pub use study::SortStudy;

@@ -97,26 +97,26 @@ fn product<A: Copy, B: Copy>(first: &[A], second: &[B]) -> impl Iterator<Item = 
     first.iter().flat_map(move |&a| second.iter().map(move |&b| (a, b)))
 }
 
-/// The pairs of streams of two back-ends with the same B; one B suffices for a back-end without B.
+/// The pairs of streams of two back-ends with the same B, that of the stream that is read if it has one; one B
+/// suffices for a back-end without B.
 pub fn same_blocks(
-    read: Backend,
-    write: Backend,
-    exponents: &RangeInclusive<u8>,
+    (read, of_read): (Backend, RangeInclusive<u8>),
+    (write, of_write): (Backend, RangeInclusive<u8>),
 ) -> Vec<(StreamChoice, StreamChoice)> {
+    let exponents = if read.has_blocks() { of_read } else { of_write };
     let pair = |exponent| (StreamChoice::new(read, exponent), StreamChoice::new(write, exponent));
-    let mut pairs: Vec<_> = exponents.clone().map(pair).collect();
+    let mut pairs: Vec<_> = exponents.map(pair).collect();
     pairs.dedup();
     pairs
 }
 
 /// The pairs of streams of two back-ends, each with all of its B.
 pub fn all_blocks(
-    read: (Backend, &RangeInclusive<u8>),
-    write: (Backend, &RangeInclusive<u8>),
+    read: (Backend, RangeInclusive<u8>),
+    write: (Backend, RangeInclusive<u8>),
 ) -> Vec<(StreamChoice, StreamChoice)> {
-    let choices = |(backend, exponents): (Backend, &RangeInclusive<u8>)| {
-        let mut choices: Vec<_> =
-            exponents.clone().map(|exponent| StreamChoice::new(backend, exponent)).collect();
+    let choices = |(backend, exponents): (Backend, RangeInclusive<u8>)| {
+        let mut choices: Vec<_> = exponents.map(|exponent| StreamChoice::new(backend, exponent)).collect();
         choices.dedup();
         choices
     };
@@ -257,15 +257,10 @@ fn row(line: &str, number: usize, path: &Path, caches: &[Cache]) -> Result<SortG
 
 /// The pairs of streams of a range of exponents, or of two.
 fn pairs(read: Backend, write: Backend, text: &str) -> Result<Vec<(StreamChoice, StreamChoice)>, String> {
-    let range = |text: &str, backend: Backend| match backend.has_blocks() {
-        true => exponents(text, backend),
-        false => Ok(0..=0),
-    };
     if let Some((reads, writes)) = text.split_once('/') {
-        return Ok(all_blocks((read, &range(reads, read)?), (write, &range(writes, write)?)));
+        return Ok(all_blocks((read, exponents(reads, read)?), (write, exponents(writes, write)?)));
     }
-    let (reads, writes) = (range(text, read)?, range(text, write)?);
-    Ok(same_blocks(read, write, if read.has_blocks() { &reads } else { &writes }))
+    Ok(same_blocks((read, exponents(text, read)?), (write, exponents(text, write)?)))
 }
 
 /// N and the source of an input.
@@ -488,10 +483,10 @@ mod tests {
             loops: 3,
             output: Some("Test".into()),
         };
-        let mut cells = of_file(all_blocks((sized, &(3..=5)), (mapped, &(16..=17)))).cells();
-        cells.extend(of_file(same_blocks(sized, Backend::Plain, &(0..=7))).cells());
-        cells.extend(of_file(same_blocks(Backend::Buffered, Backend::Direct, &(12..=13))).cells());
-        cells.extend(of_file(same_blocks(Backend::Buffered, Backend::Plain, &(12..=13))).cells());
+        let mut cells = of_file(all_blocks((sized, 3..=5), (mapped, 16..=17))).cells();
+        cells.extend(of_file(same_blocks((sized, 0..=7), (Backend::Plain, 0..=7))).cells());
+        cells.extend(of_file(same_blocks((Backend::Buffered, 12..=13), (Backend::Direct, 12..=13))).cells());
+        cells.extend(of_file(same_blocks((Backend::Buffered, 12..=13), (Backend::Plain, 12..=13))).cells());
         // One combination is missing, so that they are not a product.
         cells.retain(|cell| (cell.memory_elements, cell.fan_in) != (100, 30));
         cells.extend(WholeGrid::published().sorts);
@@ -507,10 +502,10 @@ mod tests {
     #[test]
     fn streams_are_paired() {
         let (sized, mapped) = (Backend::Sized, Backend::Mapped);
-        assert_eq!(same_blocks(sized, mapped, &(12..=14)).len(), 3);
-        assert_eq!(same_blocks(Backend::Plain, Backend::Buffered, &(12..=14)).len(), 1);
-        assert_eq!(all_blocks((sized, &(12..=14)), (mapped, &(16..=17))).len(), 6);
-        assert_eq!(all_blocks((Backend::Plain, &(12..=14)), (mapped, &(16..=17))).len(), 2);
+        assert_eq!(same_blocks((sized, 12..=14), (mapped, 12..=14)).len(), 3);
+        assert_eq!(same_blocks((Backend::Plain, 12..=14), (Backend::Buffered, 12..=14)).len(), 1);
+        assert_eq!(all_blocks((sized, 12..=14), (mapped, 16..=17)).len(), 6);
+        assert_eq!(all_blocks((Backend::Plain, 12..=14), (mapped, 16..=17)).len(), 2);
         assert!(fan_in_list("10,1").is_err() && memory_list("1e3,0").is_err() && loops("1001").is_err());
     }
 }

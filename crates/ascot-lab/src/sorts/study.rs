@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ascot_io::{Disk, FaultHook};
+use ascot_io::FaultHook;
 use ascot_sort::request::Volumes;
 
 use super::cell::{SortCell, Source};
@@ -16,7 +16,7 @@ use super::measure::Measurement;
 use super::parameters;
 use super::results::{self, SortResult};
 use crate::error::LabError;
-use crate::observe::{Observer, Planned, Progress, Stop};
+use crate::observe::{Finished, Observer, Planned, Progress, Stop};
 use crate::place;
 use crate::streams::Backend;
 use crate::table::SEPARATOR;
@@ -44,26 +44,13 @@ pub struct SortStudy {
     pub faults: Option<Arc<dyn FaultHook>>,
 }
 
-/// A finished study.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FinishedSorts {
-    /// Results of all its cells, in their order.
-    pub results: Vec<SortResult>,
-    /// Measurements made now; the others were finished before.
-    pub measured: usize,
-    /// Seconds predicted before the first measurement.
-    pub predicted_s: f64,
-    /// Seconds taken.
-    pub taken_s: f64,
-}
-
 impl SortStudy {
     /// Measures the cells that the table of results does not have yet.
     ///
     /// # Errors
     /// Too little memory or space for a cell, before anything is written; those of the streams and of sorts; and
     /// [`LabError::Stopped`]. Rows of finished cells stay.
-    pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<FinishedSorts, LabError> {
+    pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<Finished<SortResult>, LabError> {
         let place = place::name_of(&self.work)?;
         let (cells, left) = self.cells_left(&place)?;
         let space_bytes = left.iter().map(space_bytes).max().unwrap_or(0);
@@ -97,7 +84,7 @@ impl SortStudy {
         let taken_s = began.elapsed().as_secs_f64();
         let result_of = |cell: &SortCell| finished.iter().find(|result| result.cell == *cell).cloned();
         let results = cells.iter().filter_map(result_of).collect();
-        Ok(FinishedSorts { results, measured: left.len(), predicted_s, taken_s })
+        Ok(Finished { results, measured: left.len(), predicted_s, taken_s })
     }
 
     /// Checks that all cells can be measured; makes no file.
@@ -229,19 +216,11 @@ impl SortStudy {
         let device =
             |path: &Path| fs::metadata(path).map(|stat| stat.dev()).map_err(LabError::file("look for", path));
         if kept_bytes > 0 && device(&self.out)? != device(&self.work)? {
-            check_free(&self.out, "--out", kept_bytes)?;
-            return check_free(&self.work, "--work", sorted_bytes);
+            place::check_free(&self.out, "--out", kept_bytes)?;
+            return place::check_free(&self.work, "--work", sorted_bytes);
         }
-        check_free(&self.work, "--work", sorted_bytes.saturating_add(kept_bytes))
+        place::check_free(&self.work, "--work", sorted_bytes.saturating_add(kept_bytes))
     }
-}
-
-fn check_free(path: &Path, flag: &'static str, needed_bytes: u64) -> Result<(), LabError> {
-    let free_bytes = Disk::default().free_space(path)?;
-    if needed_bytes > free_bytes {
-        return Err(LabError::Space { path: path.to_path_buf(), flag, needed_bytes, free_bytes });
-    }
-    Ok(())
 }
 
 /// Bytes of the files of a cell that exist at once at most: the input, if it is made; the files of one pass; those of

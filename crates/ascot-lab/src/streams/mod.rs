@@ -24,4 +24,4 @@ pub use analysis::Analysis;
 pub use cell::{Backend, Cache, Cell};
 pub use grid::Grid;
 pub use measure::Measured;
-pub use study::{Finished, StreamStudy};
+pub use study::StreamStudy;

@@ -139,11 +139,17 @@ pub fn bounded_list(text: &str, range: RangeInclusive<u32>, what: &str) -> Resul
     Ok(list_of(text, one)?.into_iter().filter_map(|number| u32::try_from(number).ok()).collect())
 }
 
-/// A range of exponents of B: `12`, `0,20` as Heinrich et al. print it, or `0..20`; both ends belong to it.
+/// A range of exponents of B: `12`, `0,20` as Heinrich et al. print it, or `0..20`; both ends belong to it. Back-ends
+/// without B ignore the text, as in Heinrich et al.
 ///
 /// # Errors
 /// The problem.
 pub fn exponents(text: &str, backend: Backend) -> Result<RangeInclusive<u8>, String> {
+    if backend.has_blocks() { checked_exponents(text, backend) } else { Ok(0..=0) }
+}
+
+/// Like [`exponents`]; a back-end without B does not ignore the text.
+pub(super) fn checked_exponents(text: &str, backend: Backend) -> Result<RangeInclusive<u8>, String> {
     let ends = text.split_once("..").or_else(|| text.split_once(',')).unwrap_or((text, text));
     let one = |part: &str| match part.trim().parse::<u8>() {
         Ok(exponent) if exponent <= MAX_EXPONENT => Ok(exponent),
@@ -169,6 +175,9 @@ pub fn exponents(text: &str, backend: Backend) -> Result<RangeInclusive<u8>, Str
 /// # Errors
 /// The problem.
 pub fn exponents_from(text: &str, backend: Backend) -> Result<RangeInclusive<u8>, String> {
+    if !backend.has_blocks() {
+        return Ok(0..=0);
+    }
     let all = exponents(text, Backend::Sized)?;
     let first = (*all.start()).max(backend.min_exponent());
     if first > *all.end() { exponents(text, backend) } else { Ok(first..=*all.end()) }
@@ -288,11 +297,7 @@ fn row(line: &str, number: usize, path: &Path) -> Result<Row, LabError> {
     })?;
     let elements = element_list(fields[1]).map_err(|problem| wrong(1, problem))?;
     let streams = stream_list(fields[2]).map_err(|problem| wrong(2, problem))?;
-    // Back-ends without B ignore the column, as in Heinrich et al.
-    let exponents = match backend.has_blocks() {
-        true => exponents(fields[3], backend).map_err(|problem| wrong(3, problem))?,
-        false => 0..=0,
-    };
+    let exponents = exponents(fields[3], backend).map_err(|problem| wrong(3, problem))?;
     let loops = loops(fields[4]).map_err(|problem| wrong(4, problem))?;
     Ok(Row { backend, elements, streams, exponents, loops })
 }

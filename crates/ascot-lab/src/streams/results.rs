@@ -109,7 +109,7 @@ fn measured_of(fields: &[String]) -> Result<Measured, usize> {
     let elements = parameters::elements(&fields[2]).map_err(|_| 2_usize)?;
     let streams = fields[3].parse().map_err(|_| 3_usize)?;
     let exponent = match fields[4].strip_prefix("2^") {
-        Some(text) => *parameters::exponents(text, backend).map_err(|_| 4_usize)?.start(),
+        Some(text) => *parameters::checked_exponents(text, backend).map_err(|_| 4_usize)?.start(),
         None => 0,
     };
     let cache = Cache::of_word(&fields[5]).ok_or(5_usize)?;

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ascot_io::{Direction, Disk};
+use ascot_io::Direction;
 
 use super::cell::{Backend, Cell};
 use super::forecast::Forecast;
 use super::measure::{InputFiles, Measured, Measurement};
 use super::results;
 use crate::error::LabError;
-use crate::observe::{Observer, Planned, Progress, Stop};
+use crate::observe::{Finished, Observer, Planned, Progress, Stop};
 use crate::place;
 use crate::work_dir::WorkDir;
 
@@ -31,26 +31,13 @@ pub struct StreamStudy {
     pub memory_bytes: u64,
 }
 
-/// A finished study.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Finished {
-    /// Results of all its cells, in their order.
-    pub results: Vec<Measured>,
-    /// Measurements made now; the others were finished before.
-    pub measured: usize,
-    /// Seconds predicted before the first measurement.
-    pub predicted_s: f64,
-    /// Seconds taken.
-    pub taken_s: f64,
-}
-
 impl StreamStudy {
     /// Measures the cells that the table of results does not have yet.
     ///
     /// # Errors
     /// Too little memory or space for a cell, before anything is written; those of the streams; and
     /// [`LabError::Stopped`]. Rows of finished cells stay.
-    pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<Finished, LabError> {
+    pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<Finished<Measured>, LabError> {
         self.check_memory()?;
         let cells = self.different_cells();
         let place = place::name_of(&self.work)?;
@@ -128,7 +115,7 @@ impl StreamStudy {
         let here = found.iter().filter(|measured| measured.place == place);
         let known: HashSet<Cell> = here.map(|measured| measured.cell).collect();
         let left: Vec<Cell> = cells.iter().filter(|cell| !known.contains(cell)).copied().collect();
-        self.check_space(space_bytes(&left))?;
+        place::check_free(&self.work, "--work", space_bytes(&left))?;
         Ok(left)
     }
 
@@ -143,15 +130,6 @@ impl StreamStudy {
             let (needed_bytes, memory_bytes) = (cell.memory_bytes(), self.memory_bytes);
             Err(LabError::Memory { what: cell.to_string(), needed_bytes, memory_bytes })
         })
-    }
-
-    fn check_space(&self, needed_bytes: u64) -> Result<(), LabError> {
-        let free_bytes = Disk::default().free_space(&self.work)?;
-        if needed_bytes > free_bytes {
-            let (path, flag) = (self.work.clone(), "--work");
-            return Err(LabError::Space { path, flag, needed_bytes, free_bytes });
-        }
-        Ok(())
     }
 }
 
