@@ -12,7 +12,7 @@ use arrow_array::types::{
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, ArrayAccessor, RecordBatch};
 use arrow_schema::{DataType, Schema, TimeUnit};
 use ascot_record::framing::CsvFraming;
 
@@ -95,30 +95,12 @@ fn cell_of(array: &dyn Array, framing: CsvFraming) -> Option<Cell<'_>> {
             let array = array.as_boolean();
             Box::new(move |row, out| out.extend_from_slice(if array.value(row) { b"true" } else { b"false" }))
         }
-        DataType::Utf8 => {
-            let array = array.as_string::<i32>();
-            Box::new(move |row, out| text(framing, array.value(row).as_bytes(), out))
-        }
-        DataType::LargeUtf8 => {
-            let array = array.as_string::<i64>();
-            Box::new(move |row, out| text(framing, array.value(row).as_bytes(), out))
-        }
-        DataType::Utf8View => {
-            let array = array.as_string_view();
-            Box::new(move |row, out| text(framing, array.value(row).as_bytes(), out))
-        }
-        DataType::Binary => {
-            let array = array.as_binary::<i32>();
-            Box::new(move |row, out| text(framing, array.value(row), out))
-        }
-        DataType::LargeBinary => {
-            let array = array.as_binary::<i64>();
-            Box::new(move |row, out| text(framing, array.value(row), out))
-        }
-        DataType::BinaryView => {
-            let array = array.as_binary_view();
-            Box::new(move |row, out| text(framing, array.value(row), out))
-        }
+        DataType::Utf8 => text_cell(array.as_string::<i32>(), framing),
+        DataType::LargeUtf8 => text_cell(array.as_string::<i64>(), framing),
+        DataType::Utf8View => text_cell(array.as_string_view(), framing),
+        DataType::Binary => text_cell(array.as_binary::<i32>(), framing),
+        DataType::LargeBinary => text_cell(array.as_binary::<i64>(), framing),
+        DataType::BinaryView => text_cell(array.as_binary_view(), framing),
         DataType::Dictionary(..) => {
             let array = array.as_any_dictionary_opt()?;
             let keys = if array.values().is_empty() { Vec::new() } else { array.normalized_keys() };
@@ -127,6 +109,13 @@ fn cell_of(array: &dyn Array, framing: CsvFraming) -> Option<Cell<'_>> {
         }
         _ => return number_cell(array),
     })
+}
+
+fn text_cell<'a, A>(array: A, framing: CsvFraming) -> Cell<'a>
+where
+    A: ArrayAccessor<Item: AsRef<[u8]>> + 'a,
+{
+    Box::new(move |row, out| text(framing, array.value(row).as_ref(), out))
 }
 
 /// The cells of a column of numbers, dates or times.

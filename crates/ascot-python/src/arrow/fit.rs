@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    BinaryBuilder, BinaryViewBuilder, LargeBinaryBuilder, LargeStringBuilder, StringBuilder,
-    StringViewBuilder,
-};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::iterator::ArrayIter;
+use arrow_array::{
+    Array, ArrayAccessor, ArrayRef, BinaryArray, BinaryViewArray, LargeBinaryArray, LargeStringArray,
+    RecordBatch, StringArray, StringViewArray,
+};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use ascot_columns::type_name;
 
@@ -78,43 +78,35 @@ fn is_same_value(one: &DataType, other: &DataType) -> bool {
 
 /// A column of text or bytes as an array of another type of the same.
 fn copied(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
-    macro_rules! copy {
-        ($builder:ident, $values:expr) => {{
-            let mut out = $builder::new();
-            $values.iter().for_each(|value| out.append_option(value));
-            Arc::new(out.finish()) as ArrayRef
-        }};
-    }
-    macro_rules! to {
-        ($values:expr, $one:ident, $large:ident, $view:ident) => {
-            match wanted {
-                DataType::Utf8 | DataType::Binary => copy!($one, $values),
-                DataType::LargeUtf8 | DataType::LargeBinary => copy!($large, $values),
-                _ => copy!($view, $values),
-            }
-        };
-    }
     if matches!(wanted, DataType::Utf8 | DataType::Binary) && bytes_of(column) > i32::MAX as usize {
         return Err(format!("a column of type {} has more than 2 GiB", type_name(column.data_type())));
     }
     Ok(match column.data_type() {
-        DataType::Utf8 => {
-            to!(column.as_string::<i32>(), StringBuilder, LargeStringBuilder, StringViewBuilder)
-        }
-        DataType::LargeUtf8 => {
-            to!(column.as_string::<i64>(), StringBuilder, LargeStringBuilder, StringViewBuilder)
-        }
-        DataType::Utf8View => {
-            to!(column.as_string_view(), StringBuilder, LargeStringBuilder, StringViewBuilder)
-        }
-        DataType::Binary => {
-            to!(column.as_binary::<i32>(), BinaryBuilder, LargeBinaryBuilder, BinaryViewBuilder)
-        }
-        DataType::LargeBinary => {
-            to!(column.as_binary::<i64>(), BinaryBuilder, LargeBinaryBuilder, BinaryViewBuilder)
-        }
-        _ => to!(column.as_binary_view(), BinaryBuilder, LargeBinaryBuilder, BinaryViewBuilder),
+        DataType::Utf8 => texts(column.as_string::<i32>(), wanted),
+        DataType::LargeUtf8 => texts(column.as_string::<i64>(), wanted),
+        DataType::Utf8View => texts(column.as_string_view(), wanted),
+        DataType::Binary => bytes(column.as_binary::<i32>(), wanted),
+        DataType::LargeBinary => bytes(column.as_binary::<i64>(), wanted),
+        _ => bytes(column.as_binary_view(), wanted),
     })
+}
+
+fn texts<'a>(values: impl ArrayAccessor<Item = &'a str>, wanted: &DataType) -> ArrayRef {
+    let values = ArrayIter::new(values);
+    match wanted {
+        DataType::Utf8 => Arc::new(StringArray::from_iter(values)),
+        DataType::LargeUtf8 => Arc::new(LargeStringArray::from_iter(values)),
+        _ => Arc::new(StringViewArray::from_iter(values)),
+    }
+}
+
+fn bytes<'a>(values: impl ArrayAccessor<Item = &'a [u8]>, wanted: &DataType) -> ArrayRef {
+    let values = ArrayIter::new(values);
+    match wanted {
+        DataType::Binary => Arc::new(BinaryArray::from_iter(values)),
+        DataType::LargeBinary => Arc::new(LargeBinaryArray::from_iter(values)),
+        _ => Arc::new(BinaryViewArray::from_iter(values)),
+    }
 }
 
 /// Bytes of all values of a column of text or bytes.
