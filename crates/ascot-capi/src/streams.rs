@@ -70,6 +70,13 @@ fn locked<T>(stream: &Mutex<T>) -> Result<MutexGuard<'_, T>, Fault> {
     }
 }
 
+/// # Safety
+/// `stream` is null or a stream.
+unsafe fn stream_of<'s, S>(stream: *mut S) -> Result<&'s mut S, Fault> {
+    // SAFETY: null or a stream, as the caller promises.
+    unsafe { stream.as_mut() }.ok_or_else(|| Fault::invalid("the stream is NULL"))
+}
+
 /// The bytes that C has left of `lent`; an error if it moved `next` out of its block.
 fn left_of(next: *const u8, end: *const u8, lent: usize) -> Result<usize, Fault> {
     let left = end.addr().checked_sub(next.addr()).filter(|left| *left <= lent);
@@ -134,9 +141,7 @@ pub unsafe extern "C" fn ascot_stream_next_in(
 ) -> c_int {
     guard(|| {
         // SAFETY: null or a stream, as the caller promises.
-        let Some(stream) = (unsafe { stream.as_mut() }) else {
-            return Err(Fault::invalid("the stream is NULL"));
-        };
+        let stream = unsafe { stream_of(stream)? };
         let shelved = IN.get(stream.handle)?;
         let mut open = locked(&shelved)?;
         let In { reader, element_bytes, lent } = &mut *open;
@@ -180,9 +185,7 @@ pub unsafe extern "C" fn ascot_stream_next_in(
 pub unsafe extern "C" fn ascot_stream_close_in(stream: *mut StreamIn, requests: *mut u64) -> c_int {
     guard(|| {
         // SAFETY: null or a stream, as the caller promises.
-        let Some(stream) = (unsafe { stream.as_mut() }) else {
-            return Err(Fault::invalid("the stream is NULL"));
-        };
+        let stream = unsafe { stream_of(stream)? };
         let open = IN.take(stream.handle)?;
         (stream.next, stream.end) = (std::ptr::null(), std::ptr::null());
         let open = open.into_inner().map_err(|_| Fault::invalid("the stream failed before"))?;
@@ -233,9 +236,7 @@ pub unsafe extern "C" fn ascot_stream_create(
 pub unsafe extern "C" fn ascot_stream_next_out(stream: *mut StreamOut, element: *const c_void) -> c_int {
     guard(|| {
         // SAFETY: null or a stream, as the caller promises.
-        let Some(stream) = (unsafe { stream.as_mut() }) else {
-            return Err(Fault::invalid("the stream is NULL"));
-        };
+        let stream = unsafe { stream_of(stream)? };
         let shelved = OUT.get(stream.handle)?;
         let mut open = locked(&shelved)?;
         open.take_back(stream)?;
@@ -284,9 +285,7 @@ pub unsafe extern "C" fn ascot_stream_close_out(
 ) -> c_int {
     guard(|| {
         // SAFETY: null or a stream, as the caller promises.
-        let Some(stream) = (unsafe { stream.as_mut() }) else {
-            return Err(Fault::invalid("the stream is NULL"));
-        };
+        let stream = unsafe { stream_of(stream)? };
         let open = OUT.take(stream.handle)?;
         let mut open = open.into_inner().map_err(|_| Fault::invalid("the stream failed before"))?;
         open.take_back(stream)?;
