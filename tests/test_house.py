@@ -250,6 +250,18 @@ def test_examples_in_comments_are_run():
                 assert not others, f"{name_of(path)} has an example; crates/{crate}/Cargo.toml does not run it"
 
 
+# ---------------------------------------------------------------- how statements are written
+
+
+def test_every_value_is_bound_by_a_statement_of_its_own():
+    """`let (a, b) = (f(), g());` hides what is bound to which name, and changes to either show both."""
+    packed = re.compile(r"let \((?:(?:mut )?[a-z_]\w*(?:, ?)?)+\) =\s*\((?!\*)")
+    for path in (ROOT / "crates").rglob("src/**/*.rs"):
+        if not TEST_FILE.search(path.name):
+            found = packed.search(without_tests(path.read_text()))
+            assert not found, f"{name_of(path)} has `{found.group()}`"
+
+
 # ---------------------------------------------------------------- how files open, and forbidden words
 
 

@@ -335,7 +335,8 @@ impl Rates {
 
     /// Shares in proportion to `lengths` if they differ, to be corrected within a memory.
     pub fn expect(&mut self, lengths: &[u64]) {
-        let (shortest, longest) = (lengths.iter().min(), lengths.iter().max());
+        let shortest = lengths.iter().min();
+        let longest = lengths.iter().max();
         if shortest
             .zip(longest)
             .is_none_or(|(&shortest, &longest)| longest <= shortest + shortest / EVEN_PART)

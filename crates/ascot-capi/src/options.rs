@@ -56,7 +56,9 @@ pub fn reader_memory(text: &str) -> Result<usize, Fault> {
 
 /// The kind of a stream of elements of `element_bytes`.
 pub fn stream_kind(text: &str, element_bytes: usize) -> Result<StreamKind, Fault> {
-    let (mut kind, mut block, mut depth) = ("buffered", None, None);
+    let mut kind = "buffered";
+    let mut block = None;
+    let mut depth = None;
     for (name, value) in words(text)? {
         match name {
             "kind" => kind = value,

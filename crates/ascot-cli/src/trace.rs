@@ -103,7 +103,8 @@ fn recorded_text(output: &Path, recorded: &Recorded, by_strace: bool) -> String 
 
 fn run_convert(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = values::path(matches, "directory").unwrap_or_else(|| PathBuf::from("/"));
-    let (log, output) = (input(path(matches, "log")), path(matches, "output"));
+    let log = input(path(matches, "log"));
+    let output = path(matches, "output");
     refuse_same(std::slice::from_ref(&log), &output)?;
     let converted = convert_log(&log, &directory, &output)?;
     if converted.events == 0 {

@@ -238,7 +238,8 @@ impl Decoder {
         let damaged =
             |reason: String| ColumnsError::Corrupt { offset, reason: format!("in its batch: {reason}") };
         let columns = columns.map_err(|error| damaged(error.to_string()))?;
-        let (mut first, mut count) = (0, rows);
+        let mut first = 0;
+        let mut count = rows;
         while first < rows {
             count = count.min(rows - first);
             match self.restore(&columns, first, count) {

@@ -89,7 +89,8 @@ impl Encoder {
     ) -> Result<usize, ColumnsError> {
         self.plan.check(batch)?;
         let base = out.len();
-        let (mut row, mut block) = (first_row, BLOCK_ROWS);
+        let mut row = first_row;
+        let mut block = BLOCK_ROWS;
         while row < batch.num_rows() && out.len() - base < bytes {
             let rows = block.min(batch.num_rows() - row);
             let encoded = self.block(batch, row, rows, out).inspect_err(|_| out.truncate(base))?;

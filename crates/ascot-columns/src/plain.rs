@@ -98,7 +98,8 @@ pub(crate) fn to_plain(array: &ArrayRef, plain: &DataType) -> Result<ArrayRef, A
         (T::FixedSizeList(..), T::FixedSizeList(field, size)) => {
             let list = array.as_fixed_size_list();
             let values = to_plain(list.values(), field.data_type())?;
-            let (field, nulls) = (Arc::clone(field), list.nulls().cloned());
+            let field = Arc::clone(field);
+            let nulls = list.nulls().cloned();
             Ok(Arc::new(FixedSizeListArray::try_new_with_length(field, *size, values, nulls, list.len())?))
         }
         (T::Struct(_), T::Struct(fields)) => {
@@ -142,7 +143,8 @@ fn list_of<O: OffsetSizeTrait>(
     nulls: Option<arrow_buffer::NullBuffer>,
     field: &FieldRef,
 ) -> Result<ArrayRef, ArrowError> {
-    let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+    let first = offsets[0];
+    let last = offsets[offsets.len() - 1];
     let values = values.slice(first.as_usize(), (last - first).as_usize());
     let offsets: Vec<O> = offsets.iter().map(|offset| *offset - first).collect();
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));

@@ -83,17 +83,20 @@ impl Plan {
 
     /// Refuses a batch with other columns than the schema has.
     pub(crate) fn check(&self, batch: &RecordBatch) -> Result<(), ColumnsError> {
-        let (expected, found) = (self.schema.fields(), batch.schema_ref().fields());
+        let expected = self.schema.fields();
+        let found = batch.schema_ref().fields();
         if expected.len() != found.len() {
             return Err(ColumnsError::ColumnCount { expected: expected.len(), found: found.len() });
         }
         for (at, (expected, found)) in expected.iter().zip(found).enumerate() {
             if expected.name() != found.name() {
-                let (expected, found) = (expected.name().clone(), found.name().clone());
+                let expected = expected.name().clone();
+                let found = found.name().clone();
                 return Err(ColumnsError::ColumnName { position: at + 1, expected, found });
             }
             if !expected.data_type().equals_datatype(found.data_type()) {
-                let (column, found) = (expected.name().clone(), found.data_type().clone());
+                let column = expected.name().clone();
+                let found = found.data_type().clone();
                 return Err(ColumnsError::ColumnType {
                     column,
                     expected: expected.data_type().clone(),

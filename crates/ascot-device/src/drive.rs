@@ -168,7 +168,8 @@ impl Driver {
     ) -> Result<Vec<Moved>, ProbeError> {
         let course = Course { stop: AtomicBool::new(false), cancel, seconds, done: Default::default() };
         let coupled = lanes.len() == 2;
-        let (queue, of_lanes) = (&self.queue, lanes.iter().copied().zip(blocks).enumerate());
+        let queue = &self.queue;
+        let of_lanes = lanes.iter().copied().zip(blocks).enumerate();
         let track = |(number, (lane, blocks))| Track {
             number,
             lane,

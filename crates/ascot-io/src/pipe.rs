@@ -105,7 +105,8 @@ impl<Q: Send + 'static, A: Send + 'static> PipeThread<Q, A> {
             Some(stop) if stop.load(Relaxed) => Err(IoError::Stopped { path: self.path.clone() }),
             _ => Ok(()),
         };
-        let (what, need) = ("the thread of a pipe", Need::Blocked(self.caller));
+        let what = "the thread of a pipe";
+        let need = Need::Blocked(self.caller);
         receive_looking(&self.answers, what, need, BETWEEN_LOOKS, &mut look)
             .unwrap_or_else(|stopped| Some(Err(stopped)))
     }

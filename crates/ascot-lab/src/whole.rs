@@ -103,7 +103,8 @@ impl WholeStudy {
     /// Those of the studies; rows of finished measurements stay.
     pub fn run(&self, observer: &dyn Observer, stop: &Stop) -> Result<WholeResults, LabError> {
         self.check()?;
-        let (streams, sorts) = (self.streams.predict(stop)?, self.sorts.predict(stop)?);
+        let streams = self.streams.predict(stop)?;
+        let sorts = self.sorts.predict(stop)?;
         observer.planned(&Planned {
             measurements: streams.measurements + sorts.measurements,
             finished_before: streams.finished_before + sorts.finished_before,

@@ -136,7 +136,8 @@ impl ResourceUse {
                 continue;
             };
             let slice_of = |second: f64| second / end * count as f64;
-            let (first, last) = (slice_of(since).floor() as usize, slice_of(until).ceil() as usize);
+            let first = slice_of(since).floor() as usize;
+            let last = slice_of(until).ceil() as usize;
             for (number, slice) in slices.iter_mut().enumerate().take(last).skip(first) {
                 let bound = |number: usize| end * number as f64 / count as f64;
                 let seconds = until.min(bound(number + 1)) - f64::max(since, bound(number));
@@ -178,7 +179,8 @@ fn plain_line(column: &ResourceColumn) -> Option<Line<'_>> {
     if quantity.measure == Measure::PeakResident {
         return None;
     }
-    let (mean, most) = (column.mean?, column.maximum?);
+    let mean = column.mean?;
+    let most = column.maximum?;
     let extreme = match quantity.measure {
         Measure::Available => ("least", column.minimum?),
         _ => ("most", most),

@@ -296,10 +296,13 @@ impl Series {
     fn halve(&mut self) {
         let columns = self.quantities.len();
         for pair in 0..self.len() / 2 {
-            let (one, other) = (2 * pair, 2 * pair + 1);
-            let (one_seconds, other_seconds) = (self.duration(one), self.duration(other));
+            let one = 2 * pair;
+            let other = 2 * pair + 1;
+            let one_seconds = self.duration(one);
+            let other_seconds = self.duration(other);
             for column in 0..columns {
-                let (a, b) = (self.values[one * columns + column], self.values[other * columns + column]);
+                let a = self.values[one * columns + column];
+                let b = self.values[other * columns + column];
                 self.values[pair * columns + column] = mean_of_two(a, one_seconds, b, other_seconds);
             }
         }

@@ -340,7 +340,9 @@ pub fn sort_partition(
     let FilledDestination { directory: dir, job, number: destination, chunks } = destination;
     let finished = run(py, None, |observer, cancel| -> Result<_, Failure> {
         let pieces = PartitionPieces::open(&dir, job, destination, partition, chunks)?;
-        let (inputs, output, records) = (vec![Input::Program], options.output()?, options.records.records()?);
+        let inputs = vec![Input::Program];
+        let output = options.output()?;
+        let records = options.records.records()?;
         let request = options.request_with(inputs, output.clone(), records, Writes::SpillsAndOutput)?;
         Ok(match output {
             Output::Path(view) if as_view => {

@@ -34,7 +34,8 @@ pub fn spill_chunk(
         let records = options.records.records()?;
         let writes = Writes::View(&view);
         let request = options.request_with(vec![Input::Program], options.output()?, records, writes)?;
-        let (shuffle, bounds) = (Shuffle::new(&request)?, Bounds::decode(&bounds)?);
+        let shuffle = Shuffle::new(&request)?;
+        let bounds = Bounds::decode(&bounds)?;
         let job =
             SpillChunks { shuffle: &shuffle, request: &request, bounds: &bounds, longest, observer, cancel };
         let (report, sizes) = job.spill(&span, &view)?;

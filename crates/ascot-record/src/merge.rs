@@ -278,7 +278,8 @@ impl<'c, 'a, 'o, F: Framing, O: RecordOrder> Tree<'c, 'a, 'o, F, O> {
     #[cold]
     #[inline(never)]
     fn decide(&mut self, a: Head, b: Head) -> (Head, Head) {
-        let (at, bt) = (a.source as usize, b.source as usize);
+        let at = a.source as usize;
+        let bt = b.source as usize;
         let current = |at: usize| self.cursors.get(at).and_then(SliceCursor::current);
         let (record_a, record_b) = match (current(at), current(bt)) {
             (Some(record_a), Some(record_b)) => (record_a, record_b),

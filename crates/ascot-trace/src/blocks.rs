@@ -73,7 +73,8 @@ impl Extent {
             return self.arrive(low, high, &mut each);
         }
         let gap = if low > last { (last, low) } else { (high, first) };
-        let (mut low, mut high) = (low, high);
+        let mut low = low;
+        let mut high = high;
         let mut between: Vec<(u64, u64)> = self.held.within(gap.0, gap.1).collect();
         // A part that touches the request is one range with it.
         if let Some((start, _)) = between.pop_if(|(_, end)| *end == low) {

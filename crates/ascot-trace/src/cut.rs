@@ -33,7 +33,8 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
     let mut count = 0;
     for event in trace.events_between(from_ns, last_ns) {
         let event = event?;
-        let (file, process) = (files.of(event.file), processes.of(event.process));
+        let file = files.of(event.file);
+        let process = processes.of(event.process);
         writer.push(&Event { time_ns: event.time_ns - from_ns, file, process, ..event })?;
         count += 1;
     }

@@ -175,7 +175,8 @@ impl RequestObserver for JobTrace {
     fn renamed(&self, from: &Path, to: &Path) {
         let mut state = self.state.lock().unpoisoned();
         let State { files, numbers, .. } = &mut *state;
-        let (from, to) = (path_of_name(from), path_of_name(to));
+        let from = path_of_name(from);
+        let to = path_of_name(to);
         let at = |path: &[u8]| {
             numbers.iter().find(|(_, index)| files[**index as usize].path == path).map(|(file, _)| *file)
         };
@@ -234,7 +235,8 @@ impl RequestObserver for JobTrace {
 
     fn occupied(&self, buckets: &Occupancies<'_>) {
         let Occupancies { at, sharing, next, input_steps, output_steps, bytes } = *buckets;
-        let (time_ns, bytes) = (self.time_ns(at), bytes.to_vec());
+        let time_ns = self.time_ns(at);
+        let bytes = bytes.to_vec();
         let turn = Turn { time_ns, bowtie: sharing, next, input_steps, output_steps, bytes };
         let mut state = self.state.lock().unpoisoned();
         let State { writer, failed, .. } = &mut *state;

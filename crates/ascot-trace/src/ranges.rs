@@ -12,7 +12,9 @@ pub struct RangeSet(BTreeMap<u64, u64>);
 impl RangeSet {
     /// Adds a range; `fresh` gets its parts that were not in the set.
     pub fn insert(&mut self, low: u64, high: u64, mut fresh: impl FnMut(u64, u64)) {
-        let (mut start, mut end, mut at) = (low, high, low);
+        let mut start = low;
+        let mut end = high;
+        let mut at = low;
         if let Some((&before, &its_end)) = self.0.range(..=low).next_back()
             && its_end >= low
         {

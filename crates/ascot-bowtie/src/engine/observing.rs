@@ -13,7 +13,8 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Lets the observer of the job's requests, if it has one, see the buckets. `name`: the work, such as `merge`.
     #[must_use]
     pub fn observing(mut self, ledger: &Ledger, name: &str) -> Self {
-        let (inputs, outputs) = (self.inputs.len(), self.outputs.len());
+        let inputs = self.inputs.len();
+        let outputs = self.outputs.len();
         if let Some(observer) = ledger.observer().filter(|_| inputs + outputs <= MAX_OBSERVED) {
             let streams = SharingStreams {
                 name,

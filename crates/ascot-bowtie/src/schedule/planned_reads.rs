@@ -126,7 +126,8 @@ struct Progress {
 impl Progress {
     /// Reads an input until `end` of its blocks are read.
     fn read(&mut self, positions: &[Vec<u32>], input: usize, end: usize) {
-        let (blocks, before) = (&positions[input], self.read[input]);
+        let blocks = &positions[input];
+        let before = self.read[input];
         if end <= before {
             return;
         }
@@ -249,7 +250,8 @@ impl<'a> Planner<'a> {
     /// The most blocks of `input` that may be read before the next run: memory must hold all of them, and the first
     /// block of the next run, when another input runs out.
     fn most_blocks(&self, progress: &Progress, input: usize) -> usize {
-        let (blocks, read) = (&self.positions[input], progress.read[input]);
+        let blocks = &self.positions[input];
+        let read = progress.read[input];
         let Some(&(next, _)) = progress.by_run_out.iter().find(|&&(_, other)| other != input) else {
             return blocks.len();
         };

@@ -67,7 +67,8 @@ fn grid_of_flags(matches: &ArgMatches, caches: &[Cache]) -> Result<SortGrid, Fai
 /// The pairs of streams: with one B for both, or with all combinations of two ranges of B.
 fn streams_of_flags(matches: &ArgMatches) -> Result<Vec<(StreamChoice, StreamChoice)>, Failure> {
     let backend = |id| parsed("sort", matches, id, DEFAULT_STREAM, parameters::backend);
-    let (read, write) = (backend("stream-read")?, backend("stream-write")?);
+    let read = backend("stream-read")?;
+    let write = backend("stream-write")?;
     let range = |id: &str, backend: Backend| {
         let exponents = parsed("sort", matches, id, DEFAULT_EXPONENT, |text| exponents(text, backend))?;
         Ok::<_, Failure>((backend, exponents))

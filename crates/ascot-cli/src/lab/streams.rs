@@ -58,7 +58,8 @@ pub(super) fn caches(matches: &ArgMatches) -> &'static [Cache] {
 pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
     let grid = if matches.get_flag("quick") { WholeGrid::quick() } else { WholeGrid::published() };
     let Places { out, work, memory_bytes } = places(matches)?;
-    let (cells, volumes) = (grid.streams.cells(), volume::of_directory(matches, &work)?.unwrap_or_default());
+    let cells = grid.streams.cells();
+    let volumes = volume::of_directory(matches, &work)?.unwrap_or_default();
     let streams = StreamStudy { cells, out: out.to_path_buf(), work: work.clone(), memory_bytes };
     let sorts = SortStudy {
         cells: grid.sorts,

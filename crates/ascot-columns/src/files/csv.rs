@@ -75,7 +75,8 @@ impl CsvColumns {
     pub fn to_batch(&self, bytes: &[u8], before: u64) -> Result<RecordBatch, ColumnsError> {
         let mut columns: Vec<Column> =
             self.schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
-        let (mut at, mut rows) = (0, 0);
+        let mut at = 0;
+        let mut rows = 0;
         while at < bytes.len() {
             let end = self.framing.end(bytes, at).unwrap_or(bytes.len());
             let row = self.framing.body(&bytes[at..end]);
@@ -203,7 +204,8 @@ impl Column {
             Values::Numbers(numbers) => return Ok(Arc::new(Float64Array::new(numbers.into(), nulls))),
             Values::Text { ends, bytes } => (ends, bytes),
         };
-        let (offsets, bytes) = (OffsetBuffer::new(ScalarBuffer::from(ends)), Buffer::from_vec(bytes));
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
+        let bytes = Buffer::from_vec(bytes);
         if *field.data_type() == DataType::Binary {
             return Ok(Arc::new(BinaryArray::try_new(offsets, bytes, nulls)?));
         }

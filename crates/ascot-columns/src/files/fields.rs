@@ -109,7 +109,8 @@ impl FixedFields {
         let columns = self.columns_of(batch)?;
         for ((field, _), array) in self.fields.iter().zip(&columns) {
             if *array.data_type() != field.data_type {
-                let (expected, found) = (field.data_type.clone(), array.data_type().clone());
+                let expected = field.data_type.clone();
+                let found = array.data_type().clone();
                 return Err(ColumnsError::ColumnType { column: field.name.clone(), expected, found });
             }
             if array.null_count() > 0 {

@@ -150,7 +150,8 @@ impl Part {
         out: &mut [u8],
         cursors: &mut [usize],
     ) {
-        let (values, flip) = (values.as_chunks::<W>().0.iter(), self.flip);
+        let values = values.as_chunks::<W>().0.iter();
+        let flip = self.flip;
         match order {
             ValueOrder::Unsigned => {
                 write_fixed(
@@ -180,7 +181,8 @@ impl Part {
     fn write_bytes(&self, values: &VarValues, lengths: &[usize], out: &mut [u8], cursors: &mut [usize]) {
         let PartKind::Bytes { open } = self.kind else { return };
         values.for_each(|row, value| {
-            let (cursor, length) = (cursors[row], lengths[row]);
+            let cursor = cursors[row];
+            let length = lengths[row];
             let slot = &mut out[cursor..cursor + length];
             match open {
                 true => slot.copy_from_slice(value),

@@ -49,7 +49,8 @@ pub(super) fn append_text(closed: &[u8], flip: u8, out: &mut Vec<u8>) -> Option<
         text.iter_mut().for_each(|byte| *byte ^= flip);
     }
     let Some(first) = memchr2(0, 1, text) else { return Some(()) };
-    let (mut from, mut to) = (first, first);
+    let mut from = first;
+    let mut to = first;
     while from < text.len() {
         if text[from] == 1 {
             from += 1;

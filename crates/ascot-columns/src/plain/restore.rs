@@ -62,13 +62,15 @@ pub(crate) fn from_plain(array: &ArrayRef, target: &DataType) -> Result<ArrayRef
         T::Map(field, ordered) => {
             let list = array.as_list::<i32>();
             let entries = from_plain(list.values(), field.data_type())?.as_struct().clone();
-            let (field, nulls) = (Arc::clone(field), list.nulls().cloned());
+            let field = Arc::clone(field);
+            let nulls = list.nulls().cloned();
             Ok(Arc::new(MapArray::try_new(field, list.offsets().clone(), entries, nulls, *ordered)?))
         }
         T::FixedSizeList(field, size) => {
             let list = array.as_fixed_size_list();
             let values = from_plain(list.values(), field.data_type())?;
-            let (field, nulls) = (Arc::clone(field), list.nulls().cloned());
+            let field = Arc::clone(field);
+            let nulls = list.nulls().cloned();
             Ok(Arc::new(FixedSizeListArray::try_new_with_length(field, *size, values, nulls, list.len())?))
         }
         T::Struct(fields) => {
@@ -94,7 +96,8 @@ pub(crate) fn from_plain(array: &ArrayRef, target: &DataType) -> Result<ArrayRef
 fn list<O: OffsetSizeTrait>(array: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
     let list = array.as_list::<O>();
     let values = from_plain(list.values(), field.data_type())?;
-    let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
+    let offsets = list.offsets().clone();
+    let nulls = list.nulls().cloned();
     Ok(Arc::new(GenericListArray::<O>::try_new(Arc::clone(field), offsets, values, nulls)?))
 }
 
@@ -104,7 +107,8 @@ fn list_view<O: OffsetSizeTrait>(array: &ArrayRef, field: &FieldRef) -> Result<A
     let ends = list.offsets();
     let offsets: Vec<O> = ends.iter().take(list.len()).copied().collect();
     let sizes: Vec<O> = ends.windows(2).map(|ends| ends[1] - ends[0]).collect();
-    let (offsets, sizes) = (ScalarBuffer::from(offsets), ScalarBuffer::from(sizes));
+    let offsets = ScalarBuffer::from(offsets);
+    let sizes = ScalarBuffer::from(sizes);
     let nulls = list.nulls().cloned();
     Ok(Arc::new(GenericListViewArray::<O>::try_new(Arc::clone(field), offsets, sizes, values, nulls)?))
 }
@@ -119,7 +123,8 @@ fn comparable(plain: &ArrayRef) -> Result<Rows> {
 fn dictionary(plain: &ArrayRef, values: &ArrayRef, keys: &DataType) -> Result<ArrayRef> {
     let rows = comparable(plain)?;
     let nulls = plain.logical_nulls();
-    let (mut numbers, mut firsts) = (HashMap::new(), Vec::new());
+    let mut numbers = HashMap::new();
+    let mut firsts = Vec::new();
     let mut indices = Vec::with_capacity(values.len());
     for (row, bytes) in rows.iter().enumerate() {
         if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
@@ -159,7 +164,8 @@ fn runs<R: RunEndIndexType>(plain: &ArrayRef, values: &ArrayRef, target: &DataTy
         return Ok(new_empty_array(target));
     }
     let rows = comparable(plain)?;
-    let (mut ends, mut firsts) = (Vec::new(), vec![0]);
+    let mut ends = Vec::new();
+    let mut firsts = vec![0];
     for row in 1..values.len() {
         if rows.row(row - 1) != rows.row(row) {
             ends.push(row);

@@ -153,7 +153,8 @@ impl ColumnBuilder {
     /// # Errors
     /// Values that the type excludes, such as strings that are not UTF-8.
     pub(crate) fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
-        let (rows, nulls) = (std::mem::take(&mut self.rows), self.nulls.finish());
+        let rows = std::mem::take(&mut self.rows);
+        let nulls = self.nulls.finish();
         let data = ArrayData::builder(self.data_type.clone()).len(rows).nulls(nulls.clone());
         let data = match &mut self.values {
             Values::Null => return Ok(Arc::new(NullArray::new(rows))),

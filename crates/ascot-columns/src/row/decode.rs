@@ -103,7 +103,8 @@ impl Block<'_> {
 
     fn nulls(&self, column: &Column, builder: &mut ColumnBuilder) {
         let Some(bit) = column.bit else { return builder.append_valid(self.rows.len()) };
-        let (byte, mask) = (bit / 8, 1u8 << (bit % 8));
+        let byte = bit / 8;
+        let mask = 1u8 << (bit % 8);
         let any = self.rows.iter().fold(0, |any, row| any | self.bytes[row.start + byte]);
         if any & mask == 0 {
             return builder.append_valid(self.rows.len());

@@ -55,9 +55,11 @@ impl RowFormat {
     /// The rows of one column, back to back, and the offset of each. Rows of different lengths follow their lengths.
     fn encode_column(&self, array: &ArrayRef) -> Result<(Vec<usize>, Vec<u8>), ColumnsError> {
         let prefix = if self.fixed_len().is_some() { 0 } else { LENGTH };
-        let (mut offsets, mut out) = (Vec::with_capacity(array.len() + 1), Vec::new());
+        let mut offsets = Vec::with_capacity(array.len() + 1);
+        let mut out = Vec::new();
         offsets.push(0);
-        let (mut starts, mut cursors) = (Vec::new(), Vec::new());
+        let mut starts = Vec::new();
+        let mut cursors = Vec::new();
         for first in (0..array.len()).step_by(CHILD_ROWS) {
             let rows = CHILD_ROWS.min(array.len() - first);
             let values = self.gather([&array.slice(first, rows)], rows)?;

@@ -142,7 +142,8 @@ impl<'a> Bench<'a> {
         let sink = is_handed.then_some(sender);
         let source = || if is_handed { Source::Handed(receiver.clone()) } else { Source::Free };
         let result = threads::scope(|scope| {
-            let (course, stop) = (&course, &stop);
+            let course = &course;
+            let stop = &stop;
             let mut readers = Vec::new();
             for lane in reads {
                 let sink = sink.clone();

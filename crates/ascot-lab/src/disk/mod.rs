@@ -224,7 +224,8 @@ fn within_seconds(request: &DiskRequest, sizes: &Sizes, predicted: f64) -> Optio
 /// An error if a device lacks the space for its files.
 fn check_space(shares: &[DeviceShare]) -> Result<(), DiskError> {
     for share in shares {
-        let (needed, free) = (share.needed_bytes(), share.first.free_bytes()?);
+        let needed = share.needed_bytes();
+        let free = share.first.free_bytes()?;
         if free < needed {
             return Err(DiskError::NoSpace { path: share.first.directory.clone(), needed, free });
         }
@@ -274,7 +275,8 @@ fn pilot(
         let lane = moved.read.first().or(moved.written.first()).copied().unwrap_or_default();
         Ok::<_, DiskError>(lane.rate().max(1.0))
     };
-    let (read, write) = (rate(Directions::Reading)?, rate(Directions::Writing)?);
+    let read = rate(Directions::Reading)?;
+    let write = rate(Directions::Writing)?;
     Ok(VolumeProfile::simple(&volume.name, read, write, 0.0))
 }
 

@@ -145,7 +145,8 @@ impl Coordinator<'_> {
             Event::Message(ToFirst::Parameters(parameters)) => {
                 let own = &self.seat.parameters;
                 if let Some(what) = parameters.difference(own) {
-                    let (peer, first) = (self.seat.name(rank), self.seat.name(self.seat.rank));
+                    let peer = self.seat.name(rank);
+                    let first = self.seat.name(self.seat.rank);
                     return Err(NetError::Parameters { peer, first, what: displayed(&what) });
                 }
                 present.iter_mut().skip(at).take(1).for_each(|place| *place = true);

@@ -46,7 +46,8 @@ impl Door {
         data: Sender<Caller>,
     ) -> Result<Door, ThreadError> {
         let halt = Halt::new(&Arc::default());
-        let (own, seat) = (halt.clone(), Arc::clone(seat));
+        let own = halt.clone();
+        let seat = Arc::clone(seat);
         let thread = spawn("door", move || stand(&seat, &own, &control, &data))?;
         Ok(Door { halt, thread: Some(thread) })
     }
@@ -74,8 +75,11 @@ fn stand(seat: &Arc<Seat>, halt: &Halt, control: &Sender<Caller>, data: &Sender<
             continue;
         };
         open.fetch_add(1, Ordering::Relaxed);
-        let (seat, halt, counted) = (Arc::clone(seat), halt.clone(), Arc::clone(&open));
-        let (control, data) = (control.clone(), data.clone());
+        let seat = Arc::clone(seat);
+        let halt = halt.clone();
+        let counted = Arc::clone(&open);
+        let control = control.clone();
+        let data = data.clone();
         let begun = spawn("handshake", move || {
             shake(&seat, &halt, stream, &control, &data);
             counted.fetch_sub(1, Ordering::Relaxed);

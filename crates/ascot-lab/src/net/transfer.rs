@@ -111,7 +111,8 @@ impl<'a> Transfer<'a> {
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => continue,
                 Err(_) => {
                     let missing = expected.keys().map(|(peer, _)| *peer).min().unwrap_or_default();
-                    let (from, peer) = (seat.name(missing), seat.name(seat.rank));
+                    let from = seat.name(missing);
+                    let peer = seat.name(seat.rank);
                     let what = "it opened no connection for the round".to_owned();
                     return Err(NetError::Unreachable { from, peer, what });
                 }

@@ -158,7 +158,8 @@ pub(super) fn write_both(
     body: &[u8],
     patience: &mut Patience<'_>,
 ) -> Result<(), WireError> {
-    let (mut head, mut body) = (head, body);
+    let mut head = head;
+    let mut body = body;
     while !head.is_empty() || !body.is_empty() {
         match stream.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
             Ok(0) => return Err(WireError::Ended),

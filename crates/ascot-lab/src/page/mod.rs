@@ -140,7 +140,8 @@ fn section_of(
 }
 
 fn table_of_times(id: &str, series: Series, by: &str, table: &HtmlTable) -> String {
-    let (backend, cache) = (series.backend.word(), series.cache.word());
+    let backend = series.backend.word();
+    let cache = series.cache.word();
     let title =
         format!("{backend} streams, {cache}: ms by {by} (I/Os by formula, and counted if not the same)");
     format!("<div id=\"{id}\"><h3>{}</h3>{}</div>\n", escaped(&title), table.html())
@@ -248,8 +249,10 @@ pub fn measurements_text(results: &[Measured]) -> String {
     let mut text =
         format!("{:<60} {:>10} {:>15} {:>12}\n", "measurement", "ms", "I/Os by formula", "counted");
     for measured in results {
-        let (name, time) = (measured.cell.to_string(), tables::ms(measured.mean_ms()));
-        let (formula, counted) = (measured.cell.predicted_ios(), measured.counted_ios);
+        let name = measured.cell.to_string();
+        let time = tables::ms(measured.mean_ms());
+        let formula = measured.cell.predicted_ios();
+        let counted = measured.counted_ios;
         let _ = writeln!(text, "{name:<60} {time:>10} {formula:>15} {counted:>12}");
     }
     text
@@ -282,7 +285,8 @@ pub fn ios_text(results: &[Measured]) -> String {
         one.counted_ios.abs_diff(expected) as f64 / expected.max(1) as f64
     };
     let others: Vec<f64> = results.iter().map(deviation).filter(|deviation| *deviation > 0.0).collect();
-    let (all, equal) = (results.len(), results.len() - others.len());
+    let all = results.len();
+    let equal = results.len() - others.len();
     match others.into_iter().reduce(f64::max) {
         None if all == 0 => String::new(),
         None => {

@@ -109,7 +109,9 @@ const PUBLISHED_ELEMENTS: u64 = 1_000_000;
 
 /// Figures 30 to 33: the influence of d, of M and of N.
 fn figures(group: &Group<'_>) -> Vec<(u32, String, Chart)> {
-    let (elements, memory, fan_in) = (group.elements(), group.memory(), group.fan_in());
+    let elements = group.elements();
+    let memory = group.memory();
+    let fan_in = group.fan_in();
     let [Some(&smallest), Some(&largest)] = [memory.first(), memory.last()] else { return Vec::new() };
     // The largest N that was sorted with every M, as far as there is one.
     let full = |n: &&u64| memory.iter().all(|&m| fan_in.iter().any(|&d| group.mean_ms(**n, m, d).is_some()));
@@ -132,7 +134,8 @@ fn figures(group: &Group<'_>) -> Vec<(u32, String, Chart)> {
     };
     let axis = |name, scale| Axis::new(name, scale);
     let time = |scale| Axis::new("ms", scale);
-    let (linear, log) = (Scale::Linear, Scale::Logarithmic);
+    let linear = Scale::Linear;
+    let log = Scale::Logarithmic;
     let d_of_m = fan_in.iter().copied().find(|d| *d >= 30).unwrap_or(d);
     vec![
         (

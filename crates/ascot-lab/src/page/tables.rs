@@ -34,7 +34,8 @@ pub fn series_words(series: Series) -> String {
 /// The time and the I/Os of a result: `3.00 (15)`, or `3.00 (15, counted 17)` where the I/Os counted are not those of
 /// the formula.
 fn time_and_ios(measured: &Measured) -> String {
-    let (time, formula) = (ms(measured.mean_ms()), measured.cell.predicted_ios());
+    let time = ms(measured.mean_ms());
+    let formula = measured.cell.predicted_ios();
     match measured.counted_ios {
         counted if counted == formula => format!("{time} ({formula})"),
         counted => format!("{time} ({formula}, counted {counted})"),

@@ -54,7 +54,8 @@ struct Parts {
 impl Parts {
     fn of(cell: &SortCell) -> Self {
         let model = cell.model();
-        let (elements, merged) = (cell.elements as f64, model.merged_elements() as f64);
+        let elements = cell.elements as f64;
+        let merged = model.merged_elements() as f64;
         let runs = cell.memory_elements.min(cell.elements).max(2) as f64;
         Self {
             files: (model.runs().max(1) + model.merges()) as f64,
@@ -191,9 +192,11 @@ fn rates_of(cell: &SortCell, compare_s: f64, measurement: &mut Measurement<'_>) 
     let whole_s = measurement.calibration_s(&calibration)?;
     let tiny_s = measurement.calibration_s(&tiny_runs)?;
     // Two equations: the comparisons are known.
-    let (whole, tiny) = (Parts::of(&calibration), Parts::of(&tiny_runs));
+    let whole = Parts::of(&calibration);
+    let tiny = Parts::of(&tiny_runs);
     let rest = |seconds: f64, parts: &Parts| (seconds - parts.comparisons * compare_s).max(0.0);
-    let (whole_s, tiny_s) = (rest(whole_s, &whole), rest(tiny_s, &tiny));
+    let whole_s = rest(whole_s, &whole);
+    let tiny_s = rest(tiny_s, &tiny);
     let determinant = whole.files * tiny.moves - tiny.files * whole.moves;
     let move_s =
         ((whole.files * tiny_s - tiny.files * whole_s) / determinant).clamp(0.0, whole_s / whole.moves);

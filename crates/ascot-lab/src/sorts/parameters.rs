@@ -224,7 +224,8 @@ fn refuse_other_contents<'r>(
 fn row(line: &str, number: usize, path: &Path, caches: &[Cache]) -> Result<SortGrid, LabError> {
     let fields: Vec<&str> = line.split(';').map(str::trim).collect();
     let wrong = |column: usize| {
-        let (value, path) = (fields.get(column).copied().unwrap_or_default().to_owned(), path.to_path_buf());
+        let value = fields.get(column).copied().unwrap_or_default().to_owned();
+        let path = path.to_path_buf();
         let name = COLUMNS.get(column).copied().unwrap_or("a column too many");
         move |problem| LabError::Parameter { path, row: number, column: column + 1, name, value, problem }
     };
@@ -308,7 +309,8 @@ struct Key {
 impl Key {
     /// The key of a cell, and the exponent of B that its streams have in common.
     fn of(cell: &SortCell) -> (Self, Option<u8>) {
-        let (read, write) = (cell.read, cell.write);
+        let read = cell.read;
+        let write = cell.write;
         let common = match [read, write].map(|choice| choice.backend.has_blocks()) {
             [true, true] => (read.exponent == write.exponent).then_some(read.exponent),
             [true, false] => Some(read.exponent),
@@ -343,7 +345,9 @@ impl Key {
         };
         let output = self.output.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         let [read, write] = [name(self.backends.0), name(self.backends.1)];
-        let (all_d, all_m, loops) = (list(all_d), list(all_m), self.loops);
+        let all_d = list(all_d);
+        let all_m = list(all_m);
+        let loops = self.loops;
         format!("{read};{write};{all_d};{all_m};{blocks};{loops};{input};{output};{}\n", !self.descending)
     }
 }

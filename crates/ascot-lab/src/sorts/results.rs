@@ -223,7 +223,9 @@ fn result_of(fields: &[String]) -> Result<SortResult, usize> {
         memory_bytes: number(23)?,
     };
     let in_memory_ms = if fields[20].is_empty() { None } else { Some(ms(20)?) };
-    let (reads, writes, place) = (number(14)?, number(16)?, fields[25].clone());
+    let reads = number(14)?;
+    let writes = number(16)?;
+    let place = fields[25].clone();
     Ok(SortResult { cell, place, loops_ns, reads, writes, in_memory_ms, planned })
 }
 

@@ -166,7 +166,8 @@ impl SortStudy {
         let needed = |cell: &SortCell| cell.run_bytes().max(cell.stream_bytes());
         let too_large = self.cells.iter().find(|cell| needed(cell) > self.memory_bytes);
         too_large.map_or(Ok(()), |cell| {
-            let (needed_bytes, memory_bytes) = (needed(cell), self.memory_bytes);
+            let needed_bytes = needed(cell);
+            let memory_bytes = self.memory_bytes;
             Err(LabError::SortMemory { what: cell.to_string(), needed_bytes, memory_bytes })
         })
     }

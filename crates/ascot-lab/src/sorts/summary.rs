@@ -117,7 +117,8 @@ impl Group<'_> {
     /// time of the smallest value that the largest saves, on average over all N and the other parameter. Only cells
     /// that form more than one run with their smallest M count.
     pub fn gains(&self) -> (Option<f64>, Option<f64>) {
-        let (memory, fan_in) = (self.memory(), self.fan_in());
+        let memory = self.memory();
+        let fan_in = self.fan_in();
         let ends = |a: Option<f64>, b: Option<f64>| Some((a?, b?));
         let mut by_fan_in = Vec::new();
         let mut by_memory = Vec::new();
@@ -186,7 +187,8 @@ fn gains_text(group: &Group<'_>) -> String {
         ),
     };
     let mut text = String::new();
-    let (fan_in, memory) = (group.fan_in(), group.memory());
+    let fan_in = group.fan_in();
+    let memory = group.memory();
     if let (Some(gain), Some(first), Some(last)) = (by_fan_in, fan_in.first(), fan_in.last()) {
         text += &change("d", first.to_string(), last.to_string(), gain);
     }

@@ -155,7 +155,8 @@ pub(super) fn checked_exponents(text: &str, backend: Backend) -> Result<RangeInc
         Ok(exponent) if exponent <= MAX_EXPONENT => Ok(exponent),
         _ => Err(format!("is not a range of exponents from 0 to {MAX_EXPONENT}, such as 0,20")),
     };
-    let (first, last) = (one(ends.0)?, one(ends.1)?);
+    let first = one(ends.0)?;
+    let last = one(ends.1)?;
     let min = backend.min_exponent();
     if first > last {
         return Err("ends before it begins".into());

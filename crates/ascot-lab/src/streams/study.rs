@@ -127,7 +127,8 @@ impl StreamStudy {
     fn check_memory(&self) -> Result<(), LabError> {
         let too_large = self.cells.iter().find(|cell| cell.memory_bytes() > self.memory_bytes);
         too_large.map_or(Ok(()), |cell| {
-            let (needed_bytes, memory_bytes) = (cell.memory_bytes(), self.memory_bytes);
+            let needed_bytes = cell.memory_bytes();
+            let memory_bytes = self.memory_bytes;
             Err(LabError::Memory { what: cell.to_string(), needed_bytes, memory_bytes })
         })
     }

@@ -169,7 +169,8 @@ impl ClusterRequest {
             &[("input, output and intermediate files", "data_disk_bytes", 3.0, node.data_disk_bytes)]
         };
         for &(what, disks, copies, space) in copies {
-            let (needed, there) = (copies * self.bytes_per_node(), space * USABLE_SPACE);
+            let needed = copies * self.bytes_per_node();
+            let there = space * USABLE_SPACE;
             if needed > there {
                 let nodes = (copies * self.input_bytes / there).ceil() as u64;
                 return Err(DoesNotFit::Space { what, disks, needed, there, nodes });
@@ -283,8 +284,8 @@ impl Display for ClusterPlan {
                 phase.bound_by
             )?;
             for stage in &phase.stages {
-                let (mean, slowest) =
-                    (units::rate(stage.bytes_per_s), units::rate(stage.slowest_bytes_per_s));
+                let mean = units::rate(stage.bytes_per_s);
+                let slowest = units::rate(stage.slowest_bytes_per_s);
                 writeln!(f, "          {} {mean} a node, the slowest {slowest}", stage.name)?;
             }
         }

@@ -70,7 +70,8 @@ impl ArrowOptions {
             (None, Layout::Csv { separator, quote }) => {
                 let FirstRow { bytes, header, keys } = first;
                 let framing = CsvFraming { separator, quote };
-                let (numbers, nulls) = (number_columns(keys), nulls(keys));
+                let numbers = number_columns(keys);
+                let nulls = nulls(keys);
                 FileColumns::Csv(CsvColumns::new(framing, bytes, header, self.text(), &numbers, nulls)?)
             }
             (None, Layout::Prefixed { .. }) => FileColumns::One { layout, text: TextType::Binary },

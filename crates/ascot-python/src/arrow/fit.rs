@@ -46,7 +46,8 @@ fn difference(
     found: &Schema,
     is_same: impl Fn(&DataType, &DataType) -> bool,
 ) -> Option<String> {
-    let (wanted, given) = (expected.fields(), found.fields());
+    let wanted = expected.fields();
+    let given = found.fields();
     if wanted.len() != given.len() {
         return Some(format!("{} columns instead of {}", given.len(), wanted.len()));
     }
@@ -56,7 +57,8 @@ fn difference(
         }
         let same = is_same(wanted.data_type(), given.data_type());
         (!same).then(|| {
-            let (name, wanted) = (wanted.name(), type_name(wanted.data_type()));
+            let name = wanted.name();
+            let wanted = type_name(wanted.data_type());
             format!("column '{name}' has type {} instead of {wanted}: cast it", type_name(given.data_type()))
         })
     })

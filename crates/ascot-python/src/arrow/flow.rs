@@ -196,7 +196,8 @@ pub fn begin_flow(
     let mut files = Vec::new();
     for (number, file) in options.outputs.iter().enumerate() {
         let Records { layout, header, .. } = file.records.records()?;
-        let (name, fields) = (file.path.display().to_string(), file.arrow.fields(layout)?);
+        let name = file.path.display().to_string();
+        let fields = file.arrow.fields(layout)?;
         files.push(FlowOutput::new(number, name, layout, fields, header));
     }
     // Wrong fields are refused before the job begins.
@@ -223,7 +224,8 @@ pub fn begin_flow(
     };
     let mut batches = Vec::new();
     for (number, (file, kind)) in inputs.iter().zip(&kinds).enumerate() {
-        let (name, kind) = (file.path.display().to_string(), (kind, &file.arrow));
+        let name = file.path.display().to_string();
+        let kind = (kind, &file.arrow);
         let opened = py.detach(|| {
             FlowInput::open(engine.clone(), number, &name, kind, (limits, record_bytes_max), &mut || {
                 Python::attach(|py| flow.look(py))

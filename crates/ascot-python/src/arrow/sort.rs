@@ -110,7 +110,9 @@ fn files_to_batches(
     progress: Option<&Py<PyAny>>,
 ) -> PyResult<(BatchStream, StreamJob)> {
     let records = options.records.records()?;
-    let (layout, header, keys) = (records.layout, records.header, records.keys.clone());
+    let layout = records.layout;
+    let header = records.header;
+    let keys = records.keys.clone();
     let mut request =
         options.request_with(options.paths(), Output::Program, records, Writes::SpillsAndOutput)?;
     let shares = Shares::divide(&mut request)?;

@@ -50,7 +50,8 @@ impl<T: Sortable> Heads<T> {
             return Some(last);
         }
         // The first sample fits, the last one does not.
-        let (mut fitting, mut too_many) = (0, self.samples.len() - 1);
+        let mut fitting = 0;
+        let mut too_many = self.samples.len() - 1;
         while fitting + 1 < too_many {
             let at = fitting.midpoint(too_many);
             let value = self.samples[at];

@@ -157,7 +157,8 @@ impl FlowJob<'_> {
         exchange: &Exchange,
         sum: &RecordSum,
     ) -> Result<Report> {
-        let (pool, memory) = (bowtie.pool(), self.layout.memory);
+        let pool = bowtie.pool();
+        let memory = self.layout.memory;
         let buffers = BufferAccount::new(pool.total(), pool.block_bytes(), memory);
         let facts = PassFacts {
             inputs: u64::from(self.layout.shape.inputs),

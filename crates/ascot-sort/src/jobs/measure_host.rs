@@ -282,7 +282,8 @@ impl Subject {
         Ok(match self.class {
             RecordClass::Number => Keys::Value { descending: false },
             RecordClass::Fixed => {
-                let (start, end) = (FIXED_KEY.start, FIXED_KEY.end);
+                let start = FIXED_KEY.start;
+                let end = FIXED_KEY.end;
                 Keys::Ranges(vec![ByteRangeKey { start, end, descending: false }])
             }
             RecordClass::Line => Keys::Command(KeyOptions::default()),

@@ -283,7 +283,8 @@ impl<R: Records> RawInput<R> {
     ) -> Result<Completed<RunBlock>> {
         let carry = std::mem::take(&mut self.cutter.carry);
         let rest = bytes.len().min(places.block_bytes() - carry.len());
-        let (cut, whole) = (bytes.start..bytes.start + rest, bytes.start + rest..bytes.end);
+        let cut = bytes.start..bytes.start + rest;
+        let whole = bytes.start + rest..bytes.end;
         let mut place =
             places.try_take().ok_or(SortError::Internal("no place for a record cut by a block"))?;
         place[..carry.len()].copy_from_slice(&carry);

@@ -233,7 +233,8 @@ impl InputFile {
 
     /// An input that is merged as it is read.
     pub fn from_merged(input: Arc<dyn MergedInput>) -> InputFile {
-        let (size, start) = (Some(input.bytes()), input.header_bytes());
+        let size = Some(input.bytes());
+        let start = input.header_bytes();
         InputFile { source: Source::Merged(input), size, start, crlf: false }
     }
 

@@ -506,7 +506,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 
     fn sum(&self, bytes: &[u8], sum: &mut RecordSum) -> usize {
-        let (mut start, mut longest) = (0, 0);
+        let mut start = 0;
+        let mut longest = 0;
         while let Some(end) = self.framing.end(bytes, start) {
             sum.add(&bytes[start..end]);
             longest = longest.max(end - start);

@@ -68,7 +68,8 @@ fn check_task<R: Records>(records: &R, task: &Task) -> Result<Misfits> {
         let Some(place) = &sorted.unchecked else { continue };
         check_order(records, sorted, segment.lo, segment.hi)?;
         let all = sorted.record_bytes();
-        let (lo, hi) = (records.offset_of(segment.lo) as usize, records.offset_of(segment.hi) as usize);
+        let lo = records.offset_of(segment.lo) as usize;
+        let hi = records.offset_of(segment.hi) as usize;
         let before = place.before + records.cut(&all[..lo], usize::MAX).records as u64;
         let start = InputStart { at: 0, input: place.input, before };
         misfits.combine(&records.misfits(&all[lo..hi]).placed(&[start]));
@@ -80,7 +81,8 @@ fn check_task<R: Records>(records: &R, task: &Task) -> Result<Misfits> {
 pub(crate) fn check_order<R: Records>(records: &R, sorted: &Sorted, lo: u32, hi: u32) -> Result<()> {
     let Some(place) = &sorted.unchecked else { return Ok(()) };
     let all = sorted.record_bytes();
-    let (start, end) = (records.offset_of(lo) as usize, records.offset_of(hi) as usize);
+    let start = records.offset_of(lo) as usize;
+    let end = records.offset_of(hi) as usize;
     let unordered = match lo {
         0 if place.breaks_order => Some(0),
         _ => first_unordered(records, None, &all[start..end]),

@@ -166,8 +166,10 @@ fn header(bytes: &[u8]) -> Option<(BatchNumber, JobId, u32)> {
         return None;
     }
     let job = fields.take(16)?.try_into().ok()?;
-    let (chunk, destination) = (fields.u32()?, fields.u32()?);
-    let (number, last) = (fields.u32()?, fields.u32()? != 0);
+    let chunk = fields.u32()?;
+    let destination = fields.u32()?;
+    let number = fields.u32()?;
+    let last = fields.u32()? != 0;
     Some((BatchNumber { chunk, destination, number, last }, job, fields.u32()?))
 }
 

@@ -173,7 +173,8 @@ impl Bounds {
             let by_prefix = if descending { by_prefix.reverse() } else { by_prefix };
             by_prefix.then_with(|| self.places[at].order(records, record, key, position)) == Ordering::Greater
         };
-        let (mut low, mut high) = (0, self.places.len());
+        let mut low = 0;
+        let mut high = self.places.len();
         while low < high {
             let middle = low.midpoint(high);
             if is_after(middle) { high = middle } else { low = middle + 1 }

@@ -202,7 +202,8 @@ impl ChunkMapper {
 
     /// The places in memory of a partition, in the order of the input.
     fn ranges(&self, partition: u32) -> impl Iterator<Item = Range<usize>> + '_ {
-        let (all, partition) = (self.bounds.partitions(), partition as usize);
+        let all = self.bounds.partitions();
+        let partition = partition as usize;
         let blocks = self.ends.chunks_exact(all).zip(&self.starts);
         blocks.filter_map(move |(ends, &start)| {
             let end = *ends.get(partition)? as usize;
@@ -282,7 +283,8 @@ impl Grouper<'_> {
         let block = self.ends.len();
         self.ends.resize(block + self.bounds.partitions(), 0);
         let sizes = &mut self.ends[block..];
-        let (parts, record_ends) = (&mut *self.parts, &mut *self.record_ends);
+        let parts = &mut *self.parts;
+        let record_ends = &mut *self.record_ends;
         parts.clear();
         record_ends.clear();
         records.each_key(bytes, &mut |range, key| {

@@ -64,7 +64,8 @@ pub fn check_inputs(shuffle: &Shuffle, request: &SortRequest) -> Result<Vec<(u64
         if let Some(len) = record_bytes.map(|len| len as u64)
             && size % len != 0
         {
-            let (record, offset) = (size / len + 1, size / len * len);
+            let record = size / len + 1;
+            let offset = size / len * len;
             let missing = Missing::BytesOf(len);
             return Err(SortError::CutShort {
                 input: input.name(),
@@ -153,8 +154,10 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
         longest: usize,
     ) -> Result<Self> {
         let file = File::open(&span.path).during(Action::Open, &span.path)?;
-        let (have, used) = (0, 0);
-        let (block_at, read_at) = (span.start, span.start);
+        let have = 0;
+        let used = 0;
+        let block_at = span.start;
+        let read_at = span.start;
         let mut reader =
             ChunkReader { records, span, file, pool, longest, block, have, used, block_at, read_at };
         if span.start > 0 && records.record_bytes().is_none() {

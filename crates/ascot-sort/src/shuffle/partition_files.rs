@@ -69,7 +69,8 @@ impl OpenFile {
     /// Starts to write the blocks of `block_bytes` that became full since the file had `before` bytes.
     fn write_full_blocks(&self, before: u64, block_bytes: u64) {
         let full = |bytes: u64| bytes - bytes % block_bytes;
-        let (begun, end) = (full(before), full(self.bytes));
+        let begun = full(before);
+        let end = full(self.bytes);
         if begun < end {
             begin_writing(&self.file, begun, end - begun);
         }
@@ -209,7 +210,10 @@ fn next_entry(log: &mut impl Read, left: u64, bytes: &mut Vec<u8>) -> std::io::R
 
 fn entry_of(bytes: &[u8]) -> Option<LogEntry> {
     let mut entry = Entries(bytes);
-    let (chunk, number, last, count) = (entry.u32()?, entry.u32()?, entry.u32()?, entry.u32()?);
+    let chunk = entry.u32()?;
+    let number = entry.u32()?;
+    let last = entry.u32()?;
+    let count = entry.u32()?;
     if number >= BATCHES_MAX || entry.0.len() != (count as usize).checked_mul(PIECE_BYTES)? {
         return None;
     }
@@ -261,7 +265,8 @@ impl PartitionFiles {
                 );
             }
         }
-        let (dir, write_bytes) = (dir.to_path_buf(), WRITE_BYTES);
+        let dir = dir.to_path_buf();
+        let write_bytes = WRITE_BYTES;
         Ok(PartitionFiles { dir, job, destination, log, log_bytes, files, chunks, write_bytes })
     }
 

@@ -144,8 +144,8 @@ impl PieceSource {
             filled += wanted;
             if self.done == piece.bytes {
                 if std::mem::take(&mut self.sum).finish() != piece.sum {
-                    let (path, what) =
-                        (self.pieces.path.clone(), "its bytes are not those that were written");
+                    let path = self.pieces.path.clone();
+                    let what = "its bytes are not those that were written";
                     return Err(IoError::Corrupt {
                         path,
                         offset: piece.offset,

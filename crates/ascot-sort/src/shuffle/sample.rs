@@ -29,7 +29,8 @@ pub fn sample_chunk(shuffle: &Shuffle, span: &ChunkSpan, count: u32, cancel: &Ca
     let mut places = Vec::new();
     for number in 0..u64::from(count) {
         cancel.check()?;
-        let (from, to) = (spread(bytes, number, count), spread(bytes, number + 1, count));
+        let from = spread(bytes, number, count);
+        let to = spread(bytes, number + 1, count);
         if from < to {
             // Within the stretch, a place that depends on its position alone: no period of the data is met.
             let at = span.start + from + xxh3_64(&(span.position + from).to_le_bytes()) % (to - from);

@@ -60,7 +60,8 @@ impl SpilledChunks {
             Some(*end)
         }));
         if starts.last() != Some(&view.bytes()) {
-            let (path, what) = (first.clone(), "the partitions of these chunks do not add up to them");
+            let path = first.clone();
+            let what = "the partitions of these chunks do not add up to them";
             return Err(IoError::Corrupt { path, offset: 0, block: 0, what }.into());
         }
         let stream_bytes = (view.pool().available() / readers.max(1)).max(STREAM_BYTES_MIN);
@@ -97,7 +98,8 @@ impl SpilledChunks {
         if out.is_empty() {
             return Ok(0);
         }
-        let (from, to) = (start + offset, start + size);
+        let from = start + offset;
+        let to = start + size;
         let mut stream = match self.waiting_at(from) {
             Some(stream) => stream,
             None => self.stream(from, to)?,

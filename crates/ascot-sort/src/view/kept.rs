@@ -70,7 +70,8 @@ impl<'m> Batch<'m> {
         let path = member.keys_path(view);
         verify(index, member.index_crc, &path, member)?;
         verify(keys, member.keys_crc, &path, member)?;
-        let (index_bytes, keys) = (index.to_vec(), keys.to_vec());
+        let index_bytes = index.to_vec();
+        let keys = keys.to_vec();
         Ok(IndexAndKeys { index: index_of(member, &index_bytes, &path)?, index_bytes, keys })
     }
 }

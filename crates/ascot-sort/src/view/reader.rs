@@ -380,7 +380,8 @@ impl<R: Records> View for Opened<R> {
 
     fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan> {
         let of_records = |offset: u64| offset.saturating_sub(self.header_bytes()).min(self.bytes);
-        let (first, last) = (of_records(from), of_records(to));
+        let first = of_records(from);
+        let last = of_records(to);
         let starts = self.loader().units_near(first, Measure::Bytes).into_iter().map(|units| units.start);
         let ends = self.loader().units_near(last, Measure::Bytes).into_iter().map(|units| units.end);
         let block = |(run, unit): (&ViewRun, usize)| run.keys.unit(unit).block;

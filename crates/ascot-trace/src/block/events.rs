@@ -119,7 +119,8 @@ impl Events {
                 }
                 let rwbs = *fields.get(3)?;
                 let (writes, metadata) = direction(data.get(rwbs.offset..rwbs.offset + rwbs.size)?)?;
-                let (sector, sectors) = (value(1)?, value(2)? as u32);
+                let sector = value(1)?;
+                let sectors = value(2)? as u32;
                 (sectors > 0).then_some(Seen::Issue(Issue {
                     device,
                     sector,
@@ -137,7 +138,8 @@ impl Events {
             }),
             Kind::Exec => {
                 let location = value(0)?;
-                let (from, length) = ((location & 0xFFFF) as usize, (location >> 16) as usize);
+                let from = (location & 0xFFFF) as usize;
+                let length = (location >> 16) as usize;
                 let name = data.get(from..from.checked_add(length)?)?;
                 let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
                 Some(Seen::Exec { task: value(1)? as u32, path: name[..end].to_vec() })

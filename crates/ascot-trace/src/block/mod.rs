@@ -135,7 +135,8 @@ pub fn record(
     if let Some((error, trace)) = opened.zip(other) {
         return Err(TraceError::NamedOtherwise { error: Box::new(error), trace });
     }
-    let (without_extents, alive) = (observed.without_extents, observed.alive);
+    let without_extents = observed.without_extents;
+    let alive = observed.alive;
     Ok(BlockRecorded { status, events, files: seen, trace_bytes, recording, without_extents, alive })
 }
 

@@ -72,7 +72,8 @@ impl Opens {
         let mut rest = &block[..bytes];
         while rest.len() >= EVENT_BYTES {
             let length = (u32_at(rest, 0) as usize).clamp(EVENT_BYTES, rest.len());
-            let (mask, descriptor) = (u64_at(rest, 8), u32_at(rest, 16) as i32);
+            let mask = u64_at(rest, 8);
+            let descriptor = u32_at(rest, 16) as i32;
             let pid = u32_at(rest, 20);
             rest = &rest[length..];
             if descriptor >= 0 {

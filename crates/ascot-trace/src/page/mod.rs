@@ -283,7 +283,9 @@ fn seeks(prepared: &[Prepared<'_>]) -> String {
 /// The rates, the buckets and the runs of traces.
 fn below(prepared: &[Prepared<'_>]) -> String {
     let scale = prepared.iter().fold(RateScale::default(), |scale, one| scale.with(&one.overview.rates));
-    let (mut files, mut rates, mut buckets) = (String::new(), String::new(), String::new());
+    let mut files = String::new();
+    let mut rates = String::new();
+    let mut buckets = String::new();
     for (at, one) in prepared.iter().enumerate() {
         let Compared { trace, census, .. } = one.shown.compared;
         let name = escaped(trace);

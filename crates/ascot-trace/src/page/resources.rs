@@ -53,7 +53,8 @@ fn chart(used: &ResourceUse, column: &ResourceColumn) -> String {
     let mut is_known = false;
     for (to, value) in used.seconds.iter().zip(&column.samples) {
         if let Some(value) = value {
-            let (from, to) = (before / end * WIDTH, to / end * WIDTH);
+            let from = before / end * WIDTH;
+            let to = to / end * WIDTH;
             let y = HEIGHT - value / full * HEIGHT;
             let _ = write!(path, "{}{from:.1} {y:.1}H{to:.1}", if is_known { 'L' } else { 'M' });
         }

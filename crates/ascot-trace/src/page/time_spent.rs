@@ -131,7 +131,8 @@ fn chart(report: &Report) -> String {
     let mut bars = String::new();
     let mut top = 0.0;
     for pass in &report.passes {
-        let (from, to) = (place(pass.began_seconds), place(pass.ended_seconds));
+        let from = place(pass.began_seconds);
+        let to = place(pass.ended_seconds);
         bar(&mut bars, "pass", from, to, top);
         label(&mut bars, "name", &pass.name, top);
         top += ROW;

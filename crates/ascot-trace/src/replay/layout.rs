@@ -78,7 +78,9 @@ impl Layout {
         for event in trace.events() {
             places.apply(&event?);
         }
-        let (end, files, pieces) = (places.space.end, places.files_placed, places.pieces_placed);
+        let end = places.space.end;
+        let files = places.files_placed;
+        let pieces = places.pieces_placed;
         (layout.volume_bytes, layout.files, layout.pieces) = (end, files, pieces);
         Ok(layout)
     }
@@ -290,7 +292,8 @@ impl Places<'_> {
                     self.space.reserve(kept.start, Reserved { file, logical: from, bytes: kept.bytes });
                 }
             }
-            let (from, to) = (logical.max(low), end.min(high));
+            let from = logical.max(low);
+            let to = end.min(high);
             self.space.give_back(piece.start + (from - logical), to - from);
         }
     }

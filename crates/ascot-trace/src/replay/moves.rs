@@ -92,7 +92,9 @@ pub fn for_each_move(
     layout: &Layout,
     mut each: impl FnMut(Move) -> Result<(), TraceError>,
 ) -> Result<Rounding, TraceError> {
-    let (mut places, mut scans, mut rounding) = (layout.places(), Scans::default(), Rounding::default());
+    let mut places = layout.places();
+    let mut scans = Scans::default();
+    let mut rounding = Rounding::default();
     for event in trace.events() {
         let event = event?;
         places.apply(&event);

@@ -294,7 +294,8 @@ impl State {
 
 /// The directories of two names of one file, without the names that both end with; none if the last names differ.
 fn different_directories<'p>(named: &'p [u8], real: &'p [u8]) -> Option<(&'p [u8], &'p [u8])> {
-    let (mut one, mut other) = (named, real);
+    let mut one = named;
+    let mut other = real;
     loop {
         let slashes = memchr::memrchr(b'/', one).zip(memchr::memrchr(b'/', other));
         match slashes.filter(|(slash, of_other)| one[*slash..] == other[*of_other..]) {

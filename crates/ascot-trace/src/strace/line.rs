@@ -177,7 +177,10 @@ impl<'a> Call<'a> {
 /// Divides `a, b, c) rest`: the arguments and the rest. Commas in quotes, names and brackets do not divide.
 fn split_arguments(text: &[u8]) -> Option<([&[u8]; MAX_ARGUMENTS], &[u8])> {
     let mut arguments = [&[][..]; MAX_ARGUMENTS];
-    let (mut count, mut start, mut depth, mut at) = (0, 0, 0_u32, 0);
+    let mut count = 0;
+    let mut start = 0;
+    let mut depth = 0_u32;
+    let mut at = 0;
     loop {
         match *text.get(at)? {
             b'"' => at = end_of_quotes(text, at + 1)?,

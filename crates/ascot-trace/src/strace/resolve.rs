@@ -63,7 +63,8 @@ fn for_each_line(
 ) -> Result<Option<Vec<u8>>, TraceError> {
     let mut file = File::open(path).map_err(|source| IoError::from_os(Action::Open, path, 0, source))?;
     let mut block = vec![0; BLOCK_BYTES];
-    let (mut filled, mut offset) = (0, 0);
+    let mut filled = 0;
+    let mut offset = 0;
     let mut first = None;
     loop {
         if filled == block.len() {
@@ -239,7 +240,8 @@ impl<'a> Resolver<'a> {
     /// Adds a thread or a process that `maker` made by the call in `text`.
     fn add_thread(&mut self, maker: u32, thread: u32, text: &[u8]) {
         let Some(state) = self.threads.get(&maker) else { return };
-        let (process, table) = (state.process, state.table);
+        let process = state.process;
+        let table = state.table;
         let has = |flag: &[u8]| memchr::memmem::find(text, flag).is_some();
         let table = if has(b"CLONE_FILES") {
             self.calls.descriptors.share(table);
@@ -318,7 +320,8 @@ impl<'a> Resolver<'a> {
     }
 
     fn close_all(&mut self, thread: &Thread, time_ns: u64, closed: Vec<u32>) -> Result<(), TraceError> {
-        let (process, table) = (thread.process, thread.table);
+        let process = thread.process;
+        let table = thread.table;
         let time_ns = time_ns.saturating_sub(self.start_ns);
         for file in closed {
             self.calls.ended(Caller { process, table, directory: &[], time_ns }, Some(file))?;
@@ -376,7 +379,8 @@ impl<'a> Resolver<'a> {
             state.table = own;
         }
         closed.extend(self.calls.descriptors.exec(state.table));
-        let (process, table) = (state.process, state.table);
+        let process = state.process;
+        let table = state.table;
         self.close_all(&Thread { process, table, running: None }, time_ns, closed)
     }
 

@@ -108,7 +108,9 @@ pub(super) struct Lane<'a> {
 impl<'a> Lane<'a> {
     /// A lane over an idle connection.
     pub fn over(number: usize, target: Target, stream: TcpStream) -> Lane<'a> {
-        let (opening, writing, answers) = (None, None, Vec::new());
+        let opening = None;
+        let writing = None;
+        let answers = Vec::new();
         Lane { number, target, stream, opening, was_idle: true, next: 0, unanswered: 0, writing, answers }
     }
 
@@ -150,7 +152,8 @@ impl<'a> Lane<'a> {
     /// # Errors
     /// Those of [`Lane::opening`].
     pub fn again(self, time: Duration) -> Result<Lane<'a>, Fault> {
-        let (number, target) = (self.number, self.target);
+        let number = self.number;
+        let target = self.target;
         // Its connection is closed first.
         drop(self);
         Lane::opening(number, target, time)
