@@ -17,7 +17,7 @@ use clap_complete::Shell;
 /// Bytes of a file read to find its header.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
 
-use crate::request::sort_words;
+use crate::request::SORT_WORDS;
 
 const FORMATS: &[&str] = &[
     "lines",
@@ -130,7 +130,7 @@ pub fn values(flag: &str, word: &str, words: &[String]) -> Vec<String> {
     let values = match flag {
         "--format" => all(FORMATS),
         "--memory" | "--buffer-size" | "-S" => all(SIZES),
-        "--sort" => sort_words().map(|(word, _)| word.to_owned()).collect(),
+        "--sort" => SORT_WORDS.iter().map(|(word, _)| (*word).to_owned()).collect(),
         _ => return keys(word, words),
     };
     values.into_iter().filter(|value| value.starts_with(word)).collect()

@@ -21,8 +21,6 @@ mod views;
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
-pub use sort::ORDERS;
-
 /// Orders of lines; shown in columns.
 pub const ORDERING: &str = "Ordering lines";
 /// The records and their keys.
@@ -148,15 +146,6 @@ fn frame() -> Command {
         .disable_version_flag(true)
         .arg(help_flag(Some('h')))
         .arg(version_flag().short('V'))
-}
-
-/// The settings that commands share.
-fn base(name: &'static str) -> Command {
-    Command::new(name)
-        .disable_help_flag(true)
-        .disable_version_flag(true)
-        .args_override_self(true)
-        .infer_long_args(true)
 }
 
 /// `--help`, with a short form if the letter is free.

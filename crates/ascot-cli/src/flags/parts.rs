@@ -4,7 +4,7 @@
 use clap::{Arg, Command};
 
 use super::sort::{job, layouts, memory_and_disks, ordering, output, records, resources};
-use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, base, choice, file_option, files, help_flag, option};
+use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, file_option, files, help_flag, option};
 
 /// Flags of `ascot sort` that a merge does not use.
 const NOT_OF_MERGE: &[&str] = &["resume", "method", "compress-program", "debug"];
@@ -120,8 +120,12 @@ fn moving(name: &'static str, operands: &str, omitted: &[&str]) -> Command {
     let kept = |flags: Vec<Arg>| -> Vec<Arg> {
         flags.into_iter().filter(|flag| !omitted.contains(&flag.get_id().as_str())).collect()
     };
-    base(name)
+    Command::new(name)
         .override_usage(format!("ascot {name} [OPTION]... {operands}"))
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .args_override_self(true)
+        .infer_long_args(true)
         .next_help_heading(ORDERING)
         .args(kept(ordering()))
         .next_help_heading(RECORDS)

@@ -5,8 +5,8 @@ use clap::{Arg, ArgAction, Command};
 
 use super::theory::volume;
 use super::{
-    JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, base, choice, dir_option, file_option, files, help_flag,
-    monitor, option, repeated, switch, trace, version_flag,
+    JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, dir_option, file_option, files, help_flag, monitor,
+    option, repeated, switch, trace, version_flag,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -17,7 +17,7 @@ All flags in full: man ascot-sort (ascot man sort | man -l -)";
 
 /// `ascot sort`.
 pub fn command() -> Command {
-    base("sort")
+    Command::new("sort")
         .about("Sort or merge files of any size within a fixed memory")
         .long_about(
             "Sort the records of all FILEs together and write the result to standard output, or to the file \
@@ -29,6 +29,10 @@ pub fn command() -> Command {
         .override_usage("ascot sort [OPTION]... [FILE]...\nascot sort --resume DIR")
         .before_help("Lines are ordered by their bytes (LC_ALL=C). The sort command's flags work.")
         .after_help(EXAMPLES)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .args_override_self(true)
+        .infer_long_args(true)
         .next_help_heading(ORDERING)
         .args(ordering())
         .next_help_heading(RECORDS)
@@ -62,7 +66,7 @@ pub fn command() -> Command {
 }
 
 /// Name, letter, and the two texts of each order.
-pub const ORDERS: &[(&str, char, &str, &str)] = &[
+const ORDERS: &[(&str, char, &str, &str)] = &[
     ("ignore-leading-blanks", 'b', "skip leading blanks", "Ignore blanks at the start of a key."),
     ("dictionary-order", 'd', "dictionary order", "Compare only blanks, letters and digits."),
     ("ignore-case", 'f', "fold case", "Compare lower-case letters (a to z) as upper-case."),

@@ -4,12 +4,17 @@ use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command};
 
 use super::{
-    base, dir_operand, dir_option, file_option, files, help_flag, monitor, operand, option, repeated, switch,
+    dir_operand, dir_option, file_option, files, help_flag, monitor, operand, option, repeated, switch,
 };
 
 /// The settings that all commands except `ascot sort` share.
 pub fn tool(name: &'static str) -> Command {
-    base(name).arg(help_flag(Some('h')))
+    Command::new(name)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .args_override_self(true)
+        .infer_long_args(true)
+        .arg(help_flag(Some('h')))
 }
 
 /// `ascot gen`.

@@ -49,7 +49,7 @@ fn record() -> Command {
              \x20 sudo ascot trace record --block -o run.trace -- sort -S 1G big.txt -o out.txt\n\
              \x20 ascot trace record -o run.trace -- sh -c 'gzip -k big.txt && rm big.txt'",
         )
-        .arg(output("trace", "TRACE").required(true))
+        .arg(trace_output())
         .arg(switch(
             "keep-log",
             "keep the log of strace as TRACE.log",
@@ -102,7 +102,7 @@ fn convert() -> Command {
             "where the program started (default: /)",
             "Directory in which the program started, for names that are relative to it; / if not given.",
         ))
-        .arg(output("trace", "TRACE").required(true))
+        .arg(trace_output())
 }
 
 fn show() -> Command {
@@ -137,7 +137,7 @@ fn plot() -> Command {
         .override_usage("ascot trace plot TRACE -o PAGE")
         .after_help("Examples:\n\x20 ascot trace plot run.trace -o seeks.html")
         .arg(trace_file())
-        .arg(output("page", "PAGE").required(true))
+        .arg(page_output().required(true))
 }
 
 fn compare() -> Command {
@@ -159,7 +159,7 @@ fn compare() -> Command {
                 .required(true)
                 .num_args(1..),
         )
-        .arg(output("page", "PAGE"))
+        .arg(page_output())
         .arg(path(
             option(
                 "on",
@@ -202,7 +202,7 @@ fn cut() -> Command {
             "end of the range, excluded",
             "End of the range, which is excluded. The end of the recording if not given.",
         ))
-        .arg(output("trace", "TRACE").required(true))
+        .arg(trace_output())
 }
 
 fn replay() -> Command {
@@ -301,11 +301,18 @@ fn trace_file() -> Arg {
     path(operand("trace", "TRACE", "the trace", "The trace."), ValueHint::FilePath)
 }
 
-/// The trace or the page that a command writes.
-fn output(what: &str, value: &'static str) -> Arg {
-    let output = Arg::new("output").short('o').long("output").action(ArgAction::Set).value_name(value);
-    let output = output
-        .help(format!("the {what} to write"))
-        .long_help(format!("The {what} to write. It appears when it is complete."));
+/// The trace that a command writes.
+fn trace_output() -> Arg {
+    let output = Arg::new("output").short('o').long("output").action(ArgAction::Set).value_name("TRACE");
+    let output =
+        output.help("the trace to write").long_help("The trace to write. It appears when it is complete.");
+    path(output, ValueHint::FilePath).required(true)
+}
+
+/// The page that a command writes.
+fn page_output() -> Arg {
+    let output = Arg::new("output").short('o').long("output").action(ArgAction::Set).value_name("PAGE");
+    let output =
+        output.help("the page to write").long_help("The page to write. It appears when it is complete.");
     path(output, ValueHint::FilePath)
 }

@@ -29,7 +29,7 @@ use crate::volume;
 
 pub use cluster::{cluster_request, remove_request, resume_request};
 pub use flow::flow_request;
-pub use records::{are_text_by_name, named_records, sort_words};
+pub use records::{SORT_WORDS, are_text_by_name, named_records};
 pub use resources::{
     is_compression_program, keeps_on_interrupt, lowered_cap, memory_of_resumed, memory_or, threads,
     usual_temp_dirs,

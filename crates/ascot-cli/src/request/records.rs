@@ -23,7 +23,6 @@ use clap::ArgMatches;
 
 use super::{one_of, random};
 use crate::failure::Failure;
-use crate::flags::ORDERS;
 use crate::values;
 
 /// Layout, keys and header.
@@ -41,10 +40,29 @@ pub struct Records {
     pub route: Option<Route>,
 }
 
+/// Flags that order lines: identifier, letter.
+const ORDERS: &[(&str, char)] = &[
+    ("ignore-leading-blanks", 'b'),
+    ("dictionary-order", 'd'),
+    ("ignore-case", 'f'),
+    ("general-numeric-sort", 'g'),
+    ("human-numeric-sort", 'h'),
+    ("ignore-nonprinting", 'i'),
+    ("month-sort", 'M'),
+    ("numeric-sort", 'n'),
+    ("random-sort", 'R'),
+    ("version-sort", 'V'),
+];
+
 /// Orders by name, for `--sort`, and their letters.
-pub fn sort_words() -> impl Iterator<Item = (&'static str, char)> {
-    ORDERS.iter().filter_map(|(id, letter, ..)| Some((id.strip_suffix("-sort")?, *letter)))
-}
+pub const SORT_WORDS: &[(&str, char)] = &[
+    ("general-numeric", 'g'),
+    ("human-numeric", 'h'),
+    ("month", 'M'),
+    ("numeric", 'n'),
+    ("random", 'R'),
+    ("version", 'V'),
+];
 
 /// The flags' definition of records; the names of inputs may decide the layout.
 pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failure> {
@@ -279,12 +297,12 @@ fn quote(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
 
 /// Letters of the orders that apply to all keys.
 pub(super) fn order_letters(matches: &ArgMatches) -> Result<Vec<char>, Failure> {
-    let given = ORDERS.iter().filter(|(id, ..)| matches.get_flag(id)).map(|(_, letter, ..)| *letter);
+    let given = ORDERS.iter().filter(|(id, _)| matches.get_flag(id)).map(|(_, letter)| *letter);
     let mut letters: Vec<char> = given.collect();
     for word in matches.get_many::<String>("sort-word").into_iter().flatten() {
-        let words: Vec<&str> = sort_words().map(|(word, _)| word).collect();
+        let words: Vec<&str> = SORT_WORDS.iter().map(|(word, _)| *word).collect();
         let word = one_of("--sort", word, &words)?;
-        letters.extend(sort_words().filter(|(known, _)| *known == word).map(|(_, letter)| letter));
+        letters.extend(SORT_WORDS.iter().filter(|(known, _)| *known == word).map(|(_, letter)| *letter));
     }
     Ok(letters)
 }
