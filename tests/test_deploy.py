@@ -1,7 +1,10 @@
 """The files of deploy/: what can be checked without other machines and without Docker."""
 
+import json
+import os
 import re
 import shlex
+import subprocess
 
 import pytest
 import yaml
@@ -39,6 +42,29 @@ def test_the_image_is_built_by_commands_that_exist():
     assert f'requires-python = ">={python}"' in project and "\ncluster = [" in project
     installs = [line for name, line in found[stages[1] :] if name == "RUN" and "pip install" in line]
     assert len(installs) == 1 and "'ascot[cluster]'" in installs[0]
+
+
+@pytest.mark.parametrize(
+    ("tag", "fails"),
+    [
+        ("manylinux_2_28_x86_64", False),
+        ("manylinux_2_17_aarch64", False),
+        ("manylinux_2_5_x86_64", False),
+        ("manylinux_2_34_x86_64", True),
+        ("musllinux_1_2_x86_64", True),
+        ("linux_x86_64", True),
+    ],
+)
+def test_a_wheel_that_needs_a_newer_system_is_an_error(tag, fails, disk):
+    told = json.dumps({"wheel": "a.whl", "overall_tag": tag, "sym_tag": "manylinux_2_5_x86_64"})
+    auditwheel = disk / "auditwheel"
+    auditwheel.write_text(f"#!/bin/sh\necho {shlex.quote(told)}\n")
+    auditwheel.chmod(0o755)
+    script = (ROOT / "dev").read_text().rpartition("\ncommand=")[0]
+    (disk / "dev").write_text(f'{script}\naudit_wheel "$1"\n')
+    environment = {**os.environ, "PATH": f"{disk}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", disk / "dev", "a.whl"], capture_output=True, text=True, env=environment)
+    assert (done.returncode != 0) == fails and tag in done.stdout + done.stderr, done
 
 
 def test_what_the_image_is_built_from_is_not_ignored():
