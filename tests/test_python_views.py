@@ -1,6 +1,7 @@
 """The Python package: views and indexed directories as objects, and the memory of a session."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -100,20 +101,38 @@ def test_a_part_is_written_as_a_file(view, made, disk):
     assert (disk / "part").read_bytes() == made[1][10_000:20_000]
 
 
+def drop_from_cache(directory):
+    """Makes the next reads of the files of a directory come from the disk."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 @pytest.mark.parametrize("records", [1000, 15_000])
 def test_a_slice_reads_no_more_than_the_command(records, made):
+    """Both counts include the opening of the view; that of Python begins after its modules are loaded."""
     script = f"""
 import ascot
 def read():
     return int(open("/proc/self/io").read().split("read_bytes: ")[1].split()[0])
-view = ascot.view({str(made[0])!r})
+open_view = ascot.view
 before = read()
+view = open_view({str(made[0])!r})
+opened = read()
 bytes(view[10_000:10_000 + {records}])
-print(read() - before)
+print(opened - before, read() - before)
 """
+    command = ("view", made[0], "--range", f"1000000..{1_000_000 + 100 * records}")
+    # The pages of the command itself are in memory for the next run.
+    measure(*command)
+    drop_from_cache(made[0])
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    by_command = measure("view", made[0], "--range", f"1000000..{1_000_000 + 100 * records}").read_bytes
-    assert 0 < int(told) <= by_command
+    drop_from_cache(made[0])
+    by_command = measure(*command).read_bytes
+    by_opening, by_python = map(int, told.split())
+    assert 0 < by_opening < by_python <= by_command
 
 
 def test_readers_in_threads_share_a_view(view, made):
