@@ -26,6 +26,7 @@ from support import leftovers
 
 MIB = 1 << 20
 TABLE = pyarrow.table({"k": [3, 1, None, 2], "s": ["c", "a", "z", "b"]})
+OBJECTS = pandas.Series(["c", "a", "z", "b"], dtype=object)
 
 
 def rows(batches):
@@ -69,6 +70,9 @@ SOURCES = {
     "polars chunks": lambda: polars.concat([polars.DataFrame(TABLE[:1]), polars.DataFrame(TABLE[1:])], rechunk=False),
     "generator of frames": lambda: (polars.DataFrame(TABLE[at : at + 1]) for at in range(4)),
     "pandas": lambda: TABLE.to_pandas(types_mapper=pandas.ArrowDtype),
+    "pandas default types": lambda: pandas.DataFrame({"k": [3, 1, None, 2], "s": list("cazb")}),
+    "pandas objects": lambda: pandas.DataFrame({"k": numpy.array([3, 1, numpy.nan, 2]), "s": OBJECTS}),
+    "pandas rows of a frame": lambda: pandas.DataFrame({"k": [0, 3, 1, None, 2], "s": list("-cazb")})[1:],
     "duckdb": lambda: duckdb.from_arrow(TABLE),
     "ascot": lambda: ascot.sort(TABLE, key="s"),
     "ascot batches": lambda: list(ascot.sort(TABLE, key="s")),
