@@ -105,6 +105,19 @@ def limit_file_size(number_bytes):
     return apply
 
 
+def assert_acts_within_200_ms(attempt):
+    """Makes up to three attempts, each of which returns the seconds from Ctrl-C to its exception.
+
+    The guide promises 200 ms. One of three is within that, for other programs may keep a thread from its processor;
+    each is within a second.
+    """
+    times = []
+    while not times or (times[-1] >= 0.2 and len(times) < 3):
+        times.append(attempt())
+        assert times[-1] < 1, times
+    assert times[-1] < 0.2, times
+
+
 def leftovers(directory):
     """Everything below a directory, as sorted relative names."""
     return sorted(path.relative_to(directory).as_posix() for path in Path(directory).rglob("*"))

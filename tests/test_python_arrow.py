@@ -22,7 +22,7 @@ import pytest
 from ascot import errors
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import leftovers
+from support import assert_acts_within_200_ms, leftovers
 
 MIB = 1 << 20
 TABLE = pyarrow.table({"k": [3, 1, None, 2], "s": ["c", "a", "z", "b"]})
@@ -465,11 +465,6 @@ def test_other_jobs_refuse_batches(disk):
 # ---------------------------------------------------------------- Ctrl-C
 
 
-# Longest time from Ctrl-C to the exception, seconds. The guide promises 200 ms; on top comes the time that threads
-# wait for a processor: with a load of 13 on two cores half of 55 runs took 0.1 s, and the slowest 0.37 s.
-MOST_SECONDS = 0.5
-
-
 @pytest.mark.alone
 @pytest.mark.parametrize("moment", ["generator", "sorting", "consuming"])
 def test_ctrl_c_stops_within_200_ms(moment, disk):
@@ -511,10 +506,16 @@ def test_ctrl_c_stops_within_200_ms(moment, disk):
         took = max(took, time.monotonic() - at)
         print(took, left)
     """.replace("            del stream\n", "            stream = None\n")
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    took, left = done.stdout.split(maxsplit=1)
-    assert left.strip() == "[]" and float(took) < MOST_SECONDS
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+
+    def attempt():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        took, left = done.stdout.split(maxsplit=1)
+        assert left.strip() == "[]"
+        return float(took)
+
+    assert_acts_within_200_ms(attempt)
 
 
 @pytest.mark.alone
@@ -545,9 +546,15 @@ def test_ctrl_c_does_not_wait_for_a_foreign_stream(disk):
             print(time.monotonic() - at, flush=True)
             os._exit(0)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and float(done.stdout) < MOST_SECONDS, done.stderr
-    assert leftovers(disk) == []
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+
+    def attempt():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert leftovers(disk) == []
+        return float(done.stdout)
+
+    assert_acts_within_200_ms(attempt)
 
 
 def test_the_error_of_a_foreign_stream_is_told():

@@ -277,13 +277,15 @@ def test_interrupts_of_a_job_do_not_wait_for_the_release_of_its_stream(disk):
                 ascot.sort(StreamOf(stream), key="k", temp={str(disk)!r})
             except KeyboardInterrupt:
                 times.append(time.monotonic() - began)
-        print(len(times), min(times), max(times), os.listdir({str(disk)!r}))
+        print(*times, os.listdir({str(disk)!r}))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    count, least, greatest, left = done.stdout.split(maxsplit=3)
-    # A job that waits for such a thread gives up after 100 ms.
-    assert (count, left) == ("12", "[]\n") and float(least) < 0.08 and float(greatest) < 0.3, done.stdout
+    *words, left = done.stdout.split()
+    times = sorted(map(float, words))
+    assert len(times) == 12 and left == "[]", done.stdout
+    # A job that waits for such a thread gives up after 100 ms. Other programs may delay two of twelve.
+    assert times[0] < 0.08 and times[-3] < 0.2 and times[-1] < 0.3, times
 
 
 # ---------------------------------------------------------------- batches that outlive their job

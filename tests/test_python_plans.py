@@ -14,7 +14,7 @@ import ascot
 import pytest
 from ascot import errors
 from ascot.wording import in_python
-from support import leftovers, run, small_disk
+from support import assert_acts_within_200_ms, leftovers, run, small_disk
 from test_plans_of_clusters import NODE
 
 FLASH = {"volume": "flash"}
@@ -257,15 +257,20 @@ def test_memory_may_be_a_share_of_the_machine(disk):
 )
 def test_ctrl_c_stops_what_takes_long_while_other_threads_run(call, disk):
     command = [sys.executable, "-X", "dev", "-c", textwrap.dedent(LONG).format(call=call), disk]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "runs\n", process.communicate()
-    time.sleep(0.5)
-    began = time.time()
-    process.send_signal(signal.SIGINT)
-    word, when = process.stdout.readline().split()
-    assert word == "interrupted" and float(when) - began < 1
-    assert process.communicate(timeout=10)[1] == "" and process.returncode == 0
-    assert leftovers(disk) == []
+
+    def attempt():
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "runs\n", process.communicate()
+        time.sleep(0.5)
+        began = time.time()
+        process.send_signal(signal.SIGINT)
+        word, when = process.stdout.readline().split()
+        assert word == "interrupted"
+        assert process.communicate(timeout=10)[1] == "" and process.returncode == 0
+        assert leftovers(disk) == []
+        return float(when) - began
+
+    assert_acts_within_200_ms(attempt)
 
 
 @pytest.mark.alone
