@@ -228,7 +228,10 @@ class Profile(Told):
     text: str = field(repr=False)
 
     def write(self, path: PathLike) -> None:
-        """Writes the profile to a file, for the argument `volume` of jobs and plans."""
+        """Writes the profile to a file, for the argument `volume` of jobs and plans.
+
+        Raises the subclasses of FileError.
+        """
         with of_system(), open(arguments.path("path", path), "w", encoding="utf-8") as file:
             file.write(self.profile)
 

@@ -65,7 +65,9 @@ def writer(
     `hash` or `range`, `scheme` is `records`, `pointers` or `ranks`. `rollback` is the number of epochs to keep of a
     directory that is continued. `memory` is the cap, by default 64 MiB.
 
-    Raises FileExistsError if `path` exists and `mode` is `create`.
+    Raises FileExistsError if `path` exists and `mode` is `create`, FileNotFoundError if it is not an indexed
+    directory and `mode` is `append`, InvalidRequest for lengths or epochs that it does not have, MemoryLimit and
+    Damaged.
     """
     maybe = arguments.maybe
     name = arguments.path("path", path)
@@ -83,7 +85,10 @@ def writer(
 
 
 class Index(Leased[_native.Index]):
-    """An indexed directory open for reading. Any number of threads may query it at once."""
+    """An indexed directory open for reading. Any number of threads may query it at once.
+
+    All but `close` raise InvalidRequest once it is closed.
+    """
 
     __slots__ = ()
     _noun = "index"
@@ -106,6 +111,8 @@ class Index(Leased[_native.Index]):
 
         The records come in the order of the keys, those of a key by epoch. `epoch` selects one epoch. A key that was
         never written has no records.
+
+        Raises SchemaMismatch for a key of another length than the index has, Damaged and MemoryLimit.
         """
         native = self._open()
         found = [Record(*record) for record in native.get(_keys(keys), _epoch(epoch))]
@@ -117,7 +124,8 @@ class Index(Leased[_native.Index]):
     ) -> Iterator[Record]:
         """The records with keys from `start` to `stop`, which is not included, by key and epoch.
 
-        Keys are compared by their bytes. The records are read while the iterator is used.
+        Keys are compared by their bytes. The records are read while the iterator is used, which raises Damaged and
+        MemoryLimit.
         """
         native, _lease = self._open(), self._lease
         for batch in native.range(_key("start", start) or b"", _key("stop", stop), _epoch(epoch)):
@@ -128,7 +136,8 @@ class Index(Leased[_native.Index]):
     def get_batch(self, keys: bytes | Sequence[bytes] | Any, *, epoch: int | None = None) -> Batch:
         """The records of keys as an Arrow batch: `key`, `epoch` (64 bits) and `value` (binary).
 
-        Keys are fixed-size binary if the index has keys of one length, else binary. Otherwise as `get`.
+        Keys are fixed-size binary if the index has keys of one length, else binary. Otherwise as `get`. Raises the
+        exceptions of `get`.
         """
         native = self._open()
         found = _native.index_get(native, _keys(keys), _epoch(epoch))
@@ -136,7 +145,10 @@ class Index(Leased[_native.Index]):
         return found
 
     def batches(self, start: bytes | None = None, stop: bytes | None = None, *, epoch: int | None = None) -> Batches:
-        """The records of `range` as a stream of Arrow batches with the columns of `get_batch`."""
+        """The records of `range` as a stream of Arrow batches with the columns of `get_batch`.
+
+        Reading the stream raises Damaged and MemoryLimit.
+        """
         native = self._open()
         first, last = _key("start", start) or b"", _key("stop", stop)
         return Batches(_native.index_range(native, first, last, _epoch(epoch)), held=self._lease)
@@ -216,19 +228,28 @@ class Writer:
 
         Keys and values are lists of bytes, or contiguous arrays of any type with the buffer protocol: the rows along
         the first dimension are the keys and values, as their bytes in memory.
+
+        Raises InvalidRequest if there are more of one than of the other or the writer is closed, SchemaMismatch for
+        a key or value of another length than the directory has, NoSpace and the subclasses of FileError.
         """
         count = self._native.append(keys, values)
         self._appended += count
         return count
 
     def end_epoch(self) -> int:
-        """Ends the epoch: it is durable and complete. Returns the number of complete epochs."""
+        """Ends the epoch: it is durable and complete. Returns the number of complete epochs.
+
+        Raises InvalidRequest if the writer is closed, NoSpace and the subclasses of FileError.
+        """
         epochs = self._native.end_epoch()
         self._appended = 0
         return epochs
 
     def close(self) -> None:
-        """Closes the directory. Records since the last epoch become an epoch."""
+        """Closes the directory. Records since the last epoch become an epoch.
+
+        Raises the exceptions of `end_epoch`, unless it is closed already.
+        """
         self._native.close()
         self._lease, self._appended = None, 0
 

@@ -220,6 +220,14 @@ def merge(
 
     The arguments are those of `sort`, with the same `settings` (`ascot.Settings`). Raises NotSorted, with the file
     and the record, if an input is not in order, and the exceptions of `sort`.
+
+    >>> import ascot, tempfile, pathlib
+    >>> directory = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (directory / "a").write_text("ape\\ncow\\n")
+    >>> _ = (directory / "b").write_text("bee\\n")
+    >>> job = ascot.merge([directory / "a", directory / "b"], to=directory / "all")
+    >>> (directory / "all").read_text().split()
+    ['ape', 'bee', 'cow']
     """
     request = Request(sources, layout, key, reverse, settings, "sources")
     request.set_rows(unique, top, stable=stable)
@@ -272,6 +280,13 @@ def split(
     (`ascot.Settings`).
 
     Raises the exceptions of `sort`.
+
+    >>> import ascot, tempfile, pathlib
+    >>> directory = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (directory / "words").write_text("ape\\nbee\\ncow\\ndog\\n")
+    >>> job = ascot.split(directory / "words", to=directory / "part-{}", parts=2, by="size")
+    >>> (directory / "part-1").read_text().split()
+    ['cow', 'dog']
     """
     request = Request(source, layout, key, reverse, settings)
     rule = request.split(by, boundaries)
@@ -283,6 +298,9 @@ def resume(directory: PathLike, *, memory: int | str | None = None, progress: Pr
     """Continues a job that was killed, or that raised `Resumable`, from its `directory`.
 
     `memory` is a new cap; by default the job keeps its own.
+
+    Raises FileNotFoundError if there is no such directory, InvalidRequest if it has no job to continue, Resumable if
+    the job fails again and is kept, and the exceptions of the job.
     """
     path = arguments.path("directory", directory)
     cap = arguments.maybe(arguments.memory, "memory", memory)

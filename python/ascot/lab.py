@@ -91,6 +91,8 @@ def sort(
     `elements` are sorted in runs of `memory_elements`, which are merged `fan_in` at once. Streams read and write in
     blocks of 2**`exponents` bytes; with `write_exponents`, all combinations of both ranges are measured. `memory` is
     the cap of one sort. The other arguments are those of `streams`.
+
+    Raises InvalidRequest, MemoryLimit, NoSpace and the subclasses of OSError.
     """
     options = {
         "elements": _numbers("elements", elements),
@@ -148,6 +150,8 @@ def disk(
     `size` are the bytes of each input (1 GiB), `request` those of a request (4 MiB). A rate is the median of the
     `rounds`; `seconds` shortens the inputs to fit. A row is the rate of one volume in one pass, in bytes per second;
     `data` has all facts, as in the JSON of `ascot lab disk`.
+
+    Raises InvalidRequest, AscotError if memory or space do not suffice, and the subclasses of FileError.
     """
     options = disk_options(inputs, outputs, size, request, memory, rounds, seconds)
     from json import loads
@@ -192,6 +196,8 @@ def net(
     `size` are the bytes from each peer to each other (1 GiB), `block` those of a block, `connections` the numbers of
     connections of a pair, each of which makes a round; `sweep` adds rounds with fewer peers. A row is the rate of one
     peer in one round, in bytes per second. `ascot lab net` measures several machines; `read_net` reads its report.
+
+    Raises InvalidRequest, and AscotError if memory does not suffice or a peer fails.
     """
     options = net_options(peers, size, block, connections, sweep, memory)
     from json import loads
@@ -229,22 +235,34 @@ def _counts(name: str, given: int | Sequence[int]) -> list[int]:
 
 
 def read_streams(path: PathLike) -> Table:
-    """The results of `streams` or of `ascot lab streams` in the directory `path`, or in its file `streams.csv`."""
+    """The results of `streams` or of `ascot lab streams` in the directory `path`, or in its file `streams.csv`.
+
+    Raises SchemaMismatch for a file that is not such a table, and the subclasses of FileError.
+    """
     return Table(_native.read_lab_streams(arguments.path("path", path)), "streams")
 
 
 def read_sorts(path: PathLike) -> Table:
-    """The results of `sort` or of `ascot lab sort` in the directory `path`, or in its file `sorts.csv`."""
+    """The results of `sort` or of `ascot lab sort` in the directory `path`, or in its file `sorts.csv`.
+
+    Raises SchemaMismatch for a file that is not such a table, and the subclasses of FileError.
+    """
     return Table(_native.read_lab_sorts(arguments.path("path", path)), "merge sorts")
 
 
 def read_disk(path: PathLike) -> Table:
-    """The result in a file that `ascot lab disk --report` wrote."""
+    """The result in a file that `ascot lab disk --report` wrote.
+
+    Raises SchemaMismatch for a file that is not such a report, and the subclasses of FileError.
+    """
     return _read(path, _disk_table)
 
 
 def read_net(path: PathLike) -> Table:
-    """The result in a file that `ascot lab net --report` wrote."""
+    """The result in a file that `ascot lab net --report` wrote.
+
+    Raises SchemaMismatch for a file that is not such a report, and the subclasses of FileError.
+    """
     return _read(path, _net_table)
 
 

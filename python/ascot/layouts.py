@@ -81,12 +81,12 @@ KeyLike: TypeAlias = "str | int | slice | Key | Sequence[str | int | slice | Key
 
 
 def asc(target: str | int | slice | Key, *, nulls: str | None = None) -> Key:
-    """The key with the least first. `nulls` is `first` or `last`, the default."""
+    """The key with the least first. `nulls` is `first` or `last`, the default. Raises InvalidRequest for others."""
     return _directed(target, False, nulls)
 
 
 def desc(target: str | int | slice | Key, *, nulls: str | None = None) -> Key:
-    """The key with the greatest first. `nulls` is `first` or `last`, the default.
+    """The key with the greatest first. `nulls` is `first` or `last`, the default. Raises InvalidRequest for others.
 
     >>> desc("ts")
     desc('ts')
@@ -104,7 +104,7 @@ def column(target: str | int, *, type: str | None = None, descending: bool = Fal
     """A column of CSV, by its name or by its number from 1.
 
     `type` is `text`, `number`, `date`, `number(,)` for a decimal comma, or `date(FORMAT)`; without one it is inferred
-    from the first rows. `nulls` is `first` or `last`, the default.
+    from the first rows. `nulls` is `first` or `last`, the default. Raises InvalidRequest for others.
 
     >>> column("price", type="number", descending=True)
     column('price', type='number', descending=True, nulls=None)

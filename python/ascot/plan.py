@@ -97,6 +97,8 @@ def sort(source: Source | None = None, **arguments: Any) -> Plan:
     (by default records of `record_bytes`, 100 bytes), `record_bytes` is their mean length, `memory` the cap (1 GiB),
     and `most_streams` limits the files at once.
 
+    Raises InvalidRequest, MemoryLimit, and for the sample SchemaMismatch and the subclasses of FileError.
+
     >>> import ascot, tempfile, pathlib
     >>> records = pathlib.Path(tempfile.mkdtemp(), "records")
     >>> _ = ascot.gen(1000, to=records)
@@ -179,7 +181,8 @@ def split(
 def split(source: Source | None = None, **arguments: Any) -> Plan | FilesPlan:
     """The plan of a split: `split(source, ...)` with the arguments of `ascot.split`, or `split(size=BYTES, parts=N)`.
 
-    The arguments of the second are those of `merge`.
+    The arguments of the second are those of `merge`. Raises the exceptions of `sort`, and InvalidRequest if the files
+    do not fit in the memory.
     """
     return _split_of_size(**arguments) if source is None else _split_of_files(source, **arguments)
 
@@ -250,7 +253,7 @@ def merge(sources: Source | None = None, **arguments: Any) -> Plan | FilesPlan:
     `memory` are the bytes of the buffers, by default 1 GiB, and `most_streams` limits the files at once. `alpha` or
     `growth` plan a function of your own instead, which does not write what it reads: `alpha` is the share of bytes
     that is read in the pass with one file, `growth` the bytes that passes leave: `0.8`, or `"1:0.3,50:0.8"` for 1 and
-    50 files. Raises InvalidRequest for a merge that does not fit.
+    50 files. Raises the exceptions of `sort`, and InvalidRequest for a merge that does not fit.
 
     >>> import ascot
     >>> plan = ascot.plan.merge(inputs=100, size="1TB", memory="1GiB", volume="flash")
@@ -328,7 +331,8 @@ def reshape(sources: Source | None = None, **arguments: Any) -> Plan | FilesPlan
     The second is that of `inputs` sorted files of `size` bytes in all to `parts` files.
 
     `by` decides on the file of a record, as in `ascot.reshape`; `growth_out` is the `growth` of the passes after the
-    one with one file. The other arguments are those of `merge`.
+    one with one file. The other arguments are those of `merge`. Raises the exceptions of `sort`, and InvalidRequest
+    if the files do not fit in the memory.
 
     >>> import ascot
     >>> plan = ascot.plan.reshape(inputs=4, parts=3, size="1TB", by="hash", memory="2GiB", volume="flash")

@@ -84,7 +84,7 @@ class Trace:
         """The events from second `start` to second `stop` of the recording, a row for each.
 
         `kind` selects `read`, `write`, `open`, `close`, `seek`, `resize` or `delete`. All rows are in memory, about
-        60 bytes each.
+        60 bytes each. Raises InvalidRequest for another kind or a time that no recording has, and Damaged.
         """
         first = _nanoseconds("start", start)
         last = (1 << 64) - 1 if stop is None else _nanoseconds("stop", stop)
@@ -140,6 +140,9 @@ def compare(paths: Iterable[PathLike], *, size: int | str | None = None, volume:
 
     With the `size` of the data, `passes` is the number of times that it was read and written. With a `volume` (a
     profile, or a kind such as `rotational`) the requests are replayed on a virtual disk: `replay_seconds`.
+
+    Raises InvalidRequest without a trace or for an unknown volume, SchemaMismatch for a file that is not a trace,
+    Damaged, and the subclasses of FileError.
     """
     names = arguments.paths("paths", paths)
     if not names:

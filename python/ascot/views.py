@@ -46,7 +46,10 @@ def view(path: PathLike, *, memory: int | str | None = None, threads: int | None
 
 
 class View(Leased[_native.View]):
-    """An open view. Close it with `close`, or use it in a `with` statement."""
+    """An open view. Close it with `close`, or use it in a `with` statement.
+
+    All but `close` and `closed` raise InvalidRequest once it is closed.
+    """
 
     __slots__ = ()
     _noun = "view"
@@ -82,7 +85,10 @@ class View(Leased[_native.View]):
         return self._open().records
 
     def __getitem__(self, index: int | slice) -> Part:
-        """The records of a slice with step 1, or one record."""
+        """The records of a slice with step 1, or one record.
+
+        Raises InvalidRequest for another step, and IndexError for a record that the view does not have.
+        """
         native, count = self._open(), len(self)
         if isinstance(index, slice):
             first, last, step = index.indices(count)
@@ -106,6 +112,7 @@ class View(Leased[_native.View]):
         """The records with keys from `start` to `stop`, which is not included.
 
         A key is text, bytes, or a number for a view of numbers. With a descending order `start` is the greater one.
+        Raises InvalidRequest for a range that ends before it begins, or a key that the view cannot have, and Damaged.
         """
         native = self._open()
         first = native.header_bytes if start is None else native.offset_of_key(_key_text("start", start))
@@ -115,19 +122,28 @@ class View(Leased[_native.View]):
         return Part(self, first, last)
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
-        """The whole view as a binary file that can be read and sought. Sequential reads are merged ahead."""
+        """The whole view as a binary file that can be read and sought. Sequential reads are merged ahead.
+
+        Raises InvalidRequest for another mode. Reading it raises Damaged.
+        """
         native = self._open()
         return Part(self, 0, native.nbytes).open(mode)
 
     def batches(self, *, layout: LayoutLike | None = None) -> Batches:
-        """The whole view as a stream of Arrow batches; `layout` may name fields, or read text as bytes."""
+        """The whole view as a stream of Arrow batches; `layout` may name fields, or read text as bytes.
+
+        Raises the exceptions of `Part.batches`.
+        """
         return self[:].batches(layout=layout)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def write(self, to: PathLike, *, progress: Any = None) -> Report:
-        """Writes the whole view to the file `to`, checks its checksum, and returns the report."""
+        """Writes the whole view to the file `to`, checks its checksum, and returns the report.
+
+        Raises Damaged, NoSpace and the subclasses of FileError.
+        """
         native = self._open()
         return Part(self, 0, native.nbytes).write(to, progress=progress)
 
@@ -165,7 +181,10 @@ class Part:
         return self.view._open().read(self.start, self.stop)
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
-        """The part as a binary file that can be read and sought."""
+        """The part as a binary file that can be read and sought.
+
+        Raises InvalidRequest for another mode. Reading it raises Damaged.
+        """
         if arguments.text("mode", mode, "'rb'") not in ("rb", "br"):
             raise InvalidRequest(f"mode={mode!r}: a view is read only, as bytes: give 'rb'")
         reader = self.view._open().reader()
@@ -175,7 +194,8 @@ class Part:
         """The records as a stream of Arrow batches, merged while they are read.
 
         Their columns are those of a sorted file of this layout (`ascot.sort`). `layout` is the layout of the view
-        with named fields, or with `binary=True`.
+        with named fields, or with `binary=True`. Raises InvalidRequest for another layout, and MemoryLimit. Reading
+        the stream raises Damaged, and SchemaMismatch for records that are not as described.
 
         >>> import ascot, tempfile, pathlib
         >>> directory = pathlib.Path(tempfile.mkdtemp())
@@ -198,7 +218,10 @@ class Part:
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def write(self, to: PathLike, *, progress: Any = None) -> Report:
-        """Writes the part to the file `to`, and returns the report, which does not count the records of `keys`."""
+        """Writes the part to the file `to`, and returns the report, which does not count the records of `keys`.
+
+        Raises Damaged, NoSpace and the subclasses of FileError.
+        """
         path = output_path(to, remedy="write the batches of its batches() with pyarrow.parquet.ParquetWriter")
         with reporter(progress) as report:
             told, text, _ = self.view._open().write(self.start, self.stop, self._records, path, report)

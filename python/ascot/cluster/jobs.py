@@ -50,7 +50,10 @@ class Finished:
         self.report, self.outputs, self._stores = report, outputs, stores
 
     def open(self) -> BufferedReader:
-        """All outputs, one after another, as one binary file that can be read and sought."""
+        """All outputs, one after another, as one binary file that can be read and sought.
+
+        Raises FileMissing if they are gone.
+        """
         return parts_in(os.path.dirname(self.outputs[0]), self._stores)
 
     def __repr__(self) -> str:
@@ -418,7 +421,10 @@ def remove(job: PathLike, *, address: str | None = None, storage_options: Mappin
 
     The job is named by its directory, or by the URL of its output; `storage_options` are those of `sort`.
     `address` is that of the cluster, by default the one that the job began with. Files on nodes that are gone stay
-    there. If the disk of a node does not let go of files, FileError names the node once all others are removed.
+    there.
+
+    Raises FileMissing if there is no such job, AscotError if a node does not answer, and, once all others are
+    removed, FileError with the node whose disk does not let go of files.
     """
     arguments.maybe(arguments.text, "address", address)
     stores = stores_of(storage_options)

@@ -297,8 +297,10 @@ class ClusterReport:
         return report_page(self.to_json())
 
     def save_html(self, path: PathLike) -> None:
-        """Writes the report to `path` as a page that needs nothing else: tables, and charts of each node over
-        time."""
+        """Writes the report to `path` as a page that needs nothing else: tables, and charts of each node over time.
+
+        Raises OSError if it cannot be written.
+        """
         whole, target = self.to_html(), arguments.path("path", path)
         made = f"{target}.{os.getpid()}.new"
         try:
