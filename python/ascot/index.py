@@ -192,6 +192,9 @@ def _epoch(epoch: int | None) -> int | None:
 class Writer:
     """A writer of an indexed directory. An epoch is complete, and visible to readers, once `end_epoch` returns.
 
+    An epoch is any number of calls of `append`, and then one of `end_epoch`. An epoch of one call is one line:
+    `writer.append(keys, values); writer.end_epoch()`.
+
     As a context manager it is closed at the end; if an exception ends the block, the records since the last epoch are
     dropped. So are they, with a ResourceWarning, if a writer is no longer used before `close` was called.
     """
