@@ -74,6 +74,7 @@ def test_the_package_and_its_examples_are_typed(disk):
     for path in EXAMPLES:
         (disk / path.name).write_text(path.read_text())
     wrong = "import ascot\nascot.sort('a', to='b', memori=1)\nascot.sort(1, to='b').report.frob\n"
+    wrong += "ascot.flow('a', None, lambda inputs: inputs[0].frob)\n"
     (disk / "wrong.py").write_text(wrong)
     check = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(disk / "cache")]
     done = subprocess.run([*check, "-p", "ascot"], capture_output=True, text=True, cwd=disk)
@@ -81,7 +82,7 @@ def test_the_package_and_its_examples_are_typed(disk):
     names = [path.name for path in EXAMPLES]
     done = subprocess.run([*check, *names, "wrong.py"], capture_output=True, text=True, cwd=disk)
     found = set(re.findall(r"^(\w+\.py):\d+: error", done.stdout, re.MULTILINE))
-    assert found == {"wrong.py"} and len(re.findall(r": error", done.stdout)) == 3, done.stdout
+    assert found == {"wrong.py"} and len(re.findall(r": error", done.stdout)) == 4, done.stdout
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -9,7 +9,6 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import ascot
 import polars
@@ -27,7 +26,7 @@ def make_readings(directory: Path, readings: int) -> list[Path]:
     return files
 
 
-def means(inputs: list[Any]) -> Iterator[tuple[int, polars.DataFrame]]:
+def means(inputs: list[ascot.FlowInput]) -> Iterator[tuple[int, polars.DataFrame]]:
     """Yields the mean of each sensor once the next sensor begins."""
     (readings,) = inputs
     left = polars.DataFrame(schema={"sensor": polars.UInt32, "value": polars.Float64, "readings": polars.Int64})

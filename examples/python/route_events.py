@@ -6,7 +6,6 @@ Usage: python route_events.py DIRECTORY [EVENTS]
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import ascot
 import polars
@@ -24,7 +23,7 @@ def make_days(directory: Path, events: int) -> list[Path]:
     return days
 
 
-def route(inputs: list[Any]) -> Iterator[tuple[str, polars.DataFrame]]:
+def route(inputs: list[ascot.FlowInput]) -> Iterator[tuple[str, polars.DataFrame]]:
     """Yields the events with a load of 50 or more, for the output that has the name of their tenant."""
     for day in inputs:
         for batch in day:

@@ -54,7 +54,7 @@ class FlowInput(Batches):
 def flow(
     inputs: FlowSource | Sequence[FlowSource],
     outputs: Outputs,
-    fn: Callable[[list[Any]], Yielded],
+    fn: Callable[[list[FlowInput]], Yielded],
     *,
     layout: LayoutLike | Sequence[LayoutLike] | None = None,
     output_layout: LayoutLike | Sequence[LayoutLike] | None = None,
@@ -124,7 +124,7 @@ def flow(
 
 
 def _flow(
-    fn: Callable[[list[Any]], Yielded],
+    fn: Callable[[list[FlowInput]], Yielded],
     sources: _Inputs,
     sinks: list[tuple[str, Any]],
     layouts: tuple[Any, Any],
@@ -160,7 +160,7 @@ def _flow(
 
 
 def _run(
-    fn: Any,
+    fn: Callable[[list[FlowInput]], Yielded],
     arrange: Callable[[list[Any]], list[Any]],
     sinks: list[tuple[str, Any]],
     begun: tuple[_native.Flow, list[_native.BatchStream]],
@@ -174,7 +174,7 @@ def _run(
     names = {name: number for number, (name, _) in enumerate(sinks)}
     items: Iterator[Any] = iter(())
     try:
-        pairs = fn([FlowInput(stream, running.poll) for stream in arrange(streams)])
+        pairs: Any = fn([FlowInput(stream, running.poll) for stream in arrange(streams)])
         if pairs is None and not sinks:
             pairs = ()
         try:
