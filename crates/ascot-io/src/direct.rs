@@ -19,7 +19,6 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::PAGE_BYTES;
@@ -32,7 +31,7 @@ use crate::space_reservation::WriterShare;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::stream_context::{Effect, StreamContext};
 use crate::sync::Unpoisoned;
-use crate::system;
+use crate::system::{self, device_of};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -178,7 +177,7 @@ impl ReadStream for DirectRead {
     }
 
     fn channel(&self) -> Option<u64> {
-        self.base.file.metadata().ok().map(|stat| stat.dev())
+        self.base.file.metadata().ok().map(|stat| device_of(&stat))
     }
 }
 
@@ -424,7 +423,7 @@ fn is_full(error: &io::Error) -> bool {
 
 impl WriteStream for DirectWrite {
     fn channel(&self) -> Option<u64> {
-        self.base.file.metadata().ok().map(|stat| stat.dev())
+        self.base.file.metadata().ok().map(|stat| device_of(&stat))
     }
 
     fn begin(&mut self, buf: Buf, len: usize) -> Result<()> {

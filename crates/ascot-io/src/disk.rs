@@ -33,7 +33,8 @@ use crate::space_reservation::SpaceReservation;
 use crate::stream::{ReadStream, WriteStream};
 use crate::stream_context::{FaultHook, StreamContext, inject_fault};
 use crate::sync::Unpoisoned;
-use crate::{system, threads};
+use crate::system::{self, device_of};
+use crate::threads;
 
 /// Smaller files are read through the page cache: setting up direct access costs more.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
@@ -98,11 +99,6 @@ struct Inner {
     noticed: Mutex<HashSet<(u64, &'static str)>>,
     /// Dropped last: as long as it holds a file, no thread of a queue frees its blocks.
     removed: Mutex<RemovedFiles>,
-}
-
-/// The device that holds a file's bytes.
-fn device_of(stat: &Metadata) -> u64 {
-    if stat.file_type().is_block_device() { stat.rdev() } else { stat.dev() }
 }
 
 impl Default for Disk {

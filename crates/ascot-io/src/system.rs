@@ -1,14 +1,20 @@
 //! System calls for which the standard library has no function.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use rustix::event::PollFlags;
 use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::clocks::{State, call, in_state};
+
+/// The number of the device that holds a file's bytes: a block device is its own.
+pub fn device_of(stat: &Metadata) -> u64 {
+    if stat.file_type().is_block_device() { stat.rdev() } else { stat.dev() }
+}
 
 /// Bytes an unprivileged user may still write on the volume of `path` or, if it does not exist yet, of its directory.
 pub(crate) fn free_space(path: &Path) -> io::Result<u64> {
@@ -153,4 +159,21 @@ pub(crate) fn enter_direct(file: &File) -> io::Result<()> {
 pub(crate) fn widen_pipe(file: &File) {
     const PIPE_BYTES: usize = 1 << 20;
     let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_BYTES);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_device_is_its_own_device() {
+        let stat = std::fs::metadata(".").unwrap();
+        assert_eq!(device_of(&stat), stat.dev());
+        // Containers may have no devices.
+        let entries = std::fs::read_dir("/dev").unwrap().map(|entry| entry.unwrap().path());
+        let devices = entries.filter_map(|path| path.metadata().ok());
+        for stat in devices.filter(|stat| stat.file_type().is_block_device()) {
+            assert_ne!(device_of(&stat), stat.dev(), "not the device of /dev");
+        }
+    }
 }

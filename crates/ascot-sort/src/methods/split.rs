@@ -176,7 +176,7 @@ fn read_boundaries<R: Records>(job: &Job<'_, R>, path: &Path, parts: u32) -> Res
     if whole < bytes.len() {
         return Err(refused(format!("its last boundary, at offset {whole}, is cut short")));
     }
-    if job.records.keyless(&bytes).is_some() {
+    if job.records.cut_keyed(&bytes).1.is_some() {
         return Err(refused("a boundary ends before its key does".into()));
     }
     job.records.normalise(&mut bytes);

@@ -32,7 +32,7 @@ use ascot_record::framing::Partial;
 use crate::api::{Cancel, SortError};
 use crate::read::damage::RecordStart;
 use crate::read::inputs::{InputFile, InputPosition, Inputs, Span};
-use crate::records::{Cut, InputStart, RawChunk, RecordEnds};
+use crate::records::{Cut, InputStart, Keyless, RawChunk, RecordEnds};
 use crate::resources::{CHUNKS_READ, ChunkPool, Lease, Long, Role, Seat, Starving, Turns};
 
 /// Bytes before a page-aligned read, for the carry: a longer one makes its record a long record.
@@ -138,16 +138,22 @@ impl<R: RecordEnds + ?Sized> RecordCutter<R> {
 
     /// Cuts the whole records off `bytes`, the last `held` bytes read of the input and what completes them.
     pub fn cut(&mut self, bytes: &[u8], held: usize) -> Result<Cut, SortError> {
-        let cut = self.records.cut(bytes, usize::MAX);
-        self.check_keys(&bytes[..cut.bytes], || self.start_of(held))?;
+        let (cut, keyless) = self.cut_keyed(bytes);
+        if let Some(keyless) = keyless {
+            return Err(self.start_of(held).keyless(keyless));
+        }
         self.at.record += cut.records as u64;
         Ok(cut)
     }
 
+    /// Records of spills have their keys.
+    fn cut_keyed(&self, bytes: &[u8]) -> (Cut, Option<Keyless>) {
+        if self.spilled { (self.records.cut(bytes, usize::MAX), None) } else { self.records.cut_keyed(bytes) }
+    }
+
     /// An error if one of the whole records that begin at `start` is shorter than its key.
     pub fn check_keys(&self, bytes: &[u8], start: impl FnOnce() -> RecordStart) -> Result<(), SortError> {
-        let keyless = if self.spilled { None } else { self.records.keyless(bytes) };
-        match keyless {
+        match self.cut_keyed(bytes).1 {
             Some(keyless) => Err(start().keyless(keyless)),
             None => Ok(()),
         }

@@ -292,25 +292,24 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O>
         self.framing.completes()
     }
 
-    fn keyless(&self, bytes: &[u8]) -> Option<Keyless> {
+    fn cut_keyed(&self, bytes: &[u8]) -> (Cut, Option<Keyless>) {
         let states_body = self.framing.states_body();
         if self.min_body == 0 && !states_body {
-            return None;
+            return (self.cut(bytes, usize::MAX), None);
         }
-        let mut before = 0;
-        let mut offset = 0;
-        while let Some(end) = self.framing.end(bytes, offset) {
-            let record = &bytes[offset..end];
+        let mut cut = Cut::default();
+        while let Some(end) = self.framing.end(bytes, cut.bytes) {
+            let record = &bytes[cut.bytes..end];
             let have = self.framing.body(record).len();
             let stated = if states_body { self.framing.stated_body(record) } else { 0 };
             let needed = self.min_body.max(stated);
             if have < needed {
-                return Some(Keyless { before, offset, have, needed });
+                let Cut { records: before, bytes: offset } = cut;
+                return (cut, Some(Keyless { before, offset, have, needed }));
             }
-            before += 1;
-            offset = end;
+            cut = Cut { records: cut.records + 1, bytes: end };
         }
-        None
+        (cut, None)
     }
 }
 

@@ -188,9 +188,9 @@ pub trait RecordEnds: Send + Sync + 'static {
     fn record_bytes(&self) -> Option<usize>;
     /// The byte that completes a last record without a terminator; none: such a record is cut short.
     fn completion(&self) -> Option<u8>;
-    /// The first of some whole records that ends before its key does.
-    fn keyless(&self, _bytes: &[u8]) -> Option<Keyless> {
-        None
+    /// Cuts off all whole records up to the first that ends before its key does, which is returned, too.
+    fn cut_keyed(&self, bytes: &[u8]) -> (Cut, Option<Keyless>) {
+        (self.cut(bytes, usize::MAX), None)
     }
 }
 

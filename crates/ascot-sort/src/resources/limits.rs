@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::num::NonZero;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Peak resident memory of this process, bytes, as counted by the kernel.
@@ -21,9 +20,9 @@ pub fn descriptors() -> usize {
     ascot_io::descriptor_limit().min(1 << 20).saturating_sub(32).max(4)
 }
 
-/// The number of the device that `path` is on; none if the path cannot be inspected.
+/// The number of the device that holds the bytes of `path`; none if the path cannot be inspected.
 pub fn device_of(path: &Path) -> Option<u64> {
-    std::fs::metadata(path).ok().map(|stat| stat.dev())
+    std::fs::metadata(path).ok().map(|stat| ascot_io::device_of(&stat))
 }
 
 /// The number of compute threads: `asked`, at least one; or one per core.

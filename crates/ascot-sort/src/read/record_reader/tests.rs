@@ -31,15 +31,16 @@ impl RecordEnds for Lines {
         Some(b'\n')
     }
 
-    fn keyless(&self, bytes: &[u8]) -> Option<Keyless> {
+    fn cut_keyed(&self, bytes: &[u8]) -> (Cut, Option<Keyless>) {
         let mut offset = 0;
         for (before, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
-            if line.len() == 1 {
-                return Some(Keyless { before, offset, have: 0, needed: 1 });
+            if line == b"\n" {
+                let cut = Cut { records: before, bytes: offset };
+                return (cut, Some(Keyless { before, offset, have: 0, needed: 1 }));
             }
             offset += line.len();
         }
-        None
+        (self.cut(bytes, usize::MAX), None)
     }
 }
 
