@@ -23,6 +23,9 @@ _TEST_MODULE = re.compile(
     r"(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*"
 )
 
+_LET_TUPLE = re.compile(r"(?<!if )(?<!while )(?<!&& )\blet \(")
+_EQUALS = re.compile(r"(?:\s*:[^=;{}]+)?\s*=\s*\(")
+
 
 @dataclass(frozen=True)
 class Function:
@@ -85,6 +88,37 @@ def _body_start(code, after_name):
         elif depth == 0 and char == "{":
             return at
     return None
+
+
+def _elements(code, opening):
+    """The elements of the tuple or parentheses that open at `opening`, and the place after them."""
+    depth, start, elements = 0, opening + 1, []
+    for at in range(opening, len(code)):
+        if code[at] in "([{":
+            depth += 1
+        elif code[at] in ")]}":
+            depth -= 1
+        if depth == 0 or (depth == 1 and code[at] == ","):
+            elements.append(code[start:at].strip())
+            start = at + 1
+        if depth == 0:
+            return [element for element in elements if element], at + 1
+    return [], len(code)
+
+
+def packed_lets(code):
+    """Statements `let (a, b) = (f(), g())` of code without literals, with any types and any patterns inside.
+
+    A tuple whose patterns can all fail is matched as a whole: `let (Some(a), Some(b)) = (f(), g()) else`. A pattern can
+    fail if it names a variant, which begins with a capital.
+    """
+    for mark in _LET_TUPLE.finditer(code):
+        patterns, at = _elements(code, mark.end() - 1)
+        equals = _EQUALS.match(code, at)
+        if equals and any(not re.search(r"\b[A-Z]", pattern) for pattern in patterns):
+            values, end = _elements(code, equals.end() - 1)
+            if len(values) > 1 and re.match(r";| else\b", re.sub(r"\s+", " ", code[end : end + 80])):
+                yield code[mark.start() : end]
 
 
 def functions(source):

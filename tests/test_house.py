@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 from rust_imports import TEST_FILE, Crate, circles
-from rust_source import Function, code_only, functions, without_tests
+from rust_source import Function, code_only, functions, packed_lets, without_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "tests" / "house_baseline.json"
@@ -255,11 +255,32 @@ def test_examples_in_comments_are_run():
 
 def test_every_value_is_bound_by_a_statement_of_its_own():
     """`let (a, b) = (f(), g());` hides what is bound to which name, and changes to either show both."""
-    packed = re.compile(r"let \((?:(?:mut )?[a-z_]\w*(?:, ?)?)+\) =\s*\((?!\*)")
     for path in (ROOT / "crates").rglob("src/**/*.rs"):
         if not TEST_FILE.search(path.name):
-            found = packed.search(without_tests(path.read_text()))
-            assert not found, f"{name_of(path)} has `{found.group()}`"
+            found = list(packed_lets(without_tests(path.read_text())))
+            assert not found, f"{name_of(path)} has {found}"
+
+
+def test_packed_values_are_found_with_types_and_nested_patterns():
+    packed = [
+        "let (a, b) = (f(), g());",
+        "let (mut keys, mut bytes): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);",
+        "let ([_, high], [low, _]) = (quantiles(below)?, quantiles(above)?);",
+        "let (segment, &lo) =\n    (segment.as_ref()?, starts.get(number)?);",
+        "let (Some(first), rest) = (all.first(), all.get(1..)) else { return };",
+    ]
+    others = [
+        "let (Some(a), Some(b)) = (f(), g()) else { return };",
+        "if let (Some(a), b) = (f(), g()) {}",
+        "if a && let (Some(a), b) = (f(), g()) {}",
+        "let (count, of) = (*now)?;",
+        "let (order, others): (Vec<u8>, Vec<u8>) = (0..n).chain(0..m).partition(even);",
+        "let (a, b) = f(g(), h());",
+    ]
+    for source in packed:
+        assert list(packed_lets(source)) == [source.split(" else")[0].rstrip(";")], source
+    for source in others:
+        assert not list(packed_lets(source)), source
 
 
 # ---------------------------------------------------------------- how files open, and forbidden words

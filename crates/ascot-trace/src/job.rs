@@ -180,7 +180,8 @@ impl RequestObserver for JobTrace {
         let at = |path: &[u8]| {
             numbers.iter().find(|(_, index)| files[**index as usize].path == path).map(|(file, _)| *file)
         };
-        let (Some(file), replaced) = (at(&from), at(&to)) else { return };
+        let Some(file) = at(&from) else { return };
+        let replaced = at(&to);
         if let Some(replaced) = replaced.filter(|replaced| *replaced != file)
             && let Some(index) = numbers.remove(&replaced)
         {

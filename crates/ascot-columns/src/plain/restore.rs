@@ -182,12 +182,12 @@ fn runs<R: RunEndIndexType>(plain: &ArrayRef, values: &ArrayRef, target: &DataTy
 }
 
 fn union(array: &StructArray, fields: &UnionFields, mode: UnionMode) -> Result<ArrayRef> {
-    let (Some(numbers), children) = (array.columns().first(), array.columns().iter().skip(1)) else {
+    let [numbers, children @ ..] = array.columns() else {
         return Err(ArrowError::InvalidArgumentError("a union without types".into()).into());
     };
     let numbers = numbers.as_primitive::<Int8Type>().values().clone();
     let children =
-        children.zip(fields.iter()).map(|(child, (_, field))| from_plain(child, field.data_type()));
+        children.iter().zip(fields.iter()).map(|(child, (_, field))| from_plain(child, field.data_type()));
     let children = children.collect::<Result<Vec<_>>>()?;
     if mode == UnionMode::Sparse {
         return Ok(Arc::new(UnionArray::try_new(fields.clone(), numbers, None, children)?));

@@ -139,7 +139,8 @@ impl<R: Records> Job<'_, R> {
             SamplePlaces::new(parts as u64, total, record_bytes);
         let sample_bytes = sample_bytes as usize;
         let mut keys_per_place = keys as usize;
-        let (mut keys, mut bytes_kept): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut bytes_kept = 0;
         let bytes_of = |key: &Vec<u8>| key.len() + KEY_OVERHEAD_BYTES;
         for file in self.inputs.iter() {
             let size = file.size.unwrap_or(0).saturating_sub(file.start);

@@ -196,7 +196,8 @@ impl RunKeys {
         let rest = match &self.fences {
             Fences::Keys(..) => Rest::Key(self.key(number).to_vec()),
             Fences::Records(segment, starts) => {
-                let (segment, &lo) = (segment.as_ref()?, starts.get(number)?);
+                let segment = segment.as_ref()?;
+                let lo = *starts.get(number)?;
                 Rest::Record(records.first(&Segment { lo, ..segment.clone() }))
             }
         };

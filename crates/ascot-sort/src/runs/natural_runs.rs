@@ -232,7 +232,8 @@ fn cut_between<R: Records>(
     if records.compare_keys(&last, &first).is_le() {
         return Some(Some(first));
     }
-    let ([_, high], [low, _]) = (quantiles(records, below)?, quantiles(records, above)?);
+    let [_, high] = quantiles(records, below)?;
+    let [low, _] = quantiles(records, above)?;
     records.compare_keys(&high, &low).is_le().then_some(Some(low))
 }
 
