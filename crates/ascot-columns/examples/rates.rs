@@ -13,15 +13,13 @@ use arrow_buffer::OffsetBuffer;
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, Field};
 use ascot_columns::{BatchLimits, ColumnsError, Encoder, SortColumn};
+use rustix::time::{ClockId, clock_gettime};
 
 const ROWS: usize = 64 << 10;
 
 /// Processor time of this thread.
-#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 fn processor_seconds() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes to the time it is given.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 

@@ -15,6 +15,7 @@ use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::number::{merge_numbers, to_ordered};
 use ascot_record::order::{LastResort, RangeOrder, RecordOrder};
 use ascot_record::vsort::sort;
+use rustix::time::{ClockId, clock_gettime};
 
 const RECORD: usize = 100;
 const RECORDS: FixedFraming = FixedFraming(RECORD);
@@ -45,11 +46,8 @@ impl Bench {
 }
 
 /// Processor time of this thread.
-#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 fn processor_seconds() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes to the time it is given.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
