@@ -1,7 +1,5 @@
 //! The arguments of C functions other than handles: strings and bytes, checked as far as C allows.
 
-#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
-
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -12,6 +10,7 @@ use crate::fault::Fault;
 ///
 /// # Safety
 /// `text` is null or a C string.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 pub unsafe fn path_of(text: *const c_char) -> Result<PathBuf, Fault> {
     if text.is_null() {
         return Err(Fault::invalid("the path is NULL"));
@@ -25,6 +24,7 @@ pub unsafe fn path_of(text: *const c_char) -> Result<PathBuf, Fault> {
 ///
 /// # Safety
 /// `text` is null or a C string that lives for `'a`.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 pub unsafe fn options_of<'a>(text: *const c_char) -> Result<&'a str, Fault> {
     if text.is_null() {
         return Ok("");
@@ -37,6 +37,7 @@ pub unsafe fn options_of<'a>(text: *const c_char) -> Result<&'a str, Fault> {
 ///
 /// # Safety
 /// `bytes` is null or points to `length` bytes that live for `'a`.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 pub unsafe fn bytes_of<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], Fault> {
     // SAFETY: as the caller promises.
     unsafe { slice_of(bytes.cast(), length) }
@@ -46,6 +47,7 @@ pub unsafe fn bytes_of<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u
 ///
 /// # Safety
 /// `first` is null or points to `count` aligned values that live for `'a`.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 pub unsafe fn slice_of<'a, T>(first: *const T, count: usize) -> Result<&'a [T], Fault> {
     if count == 0 {
         return Ok(&[]);
@@ -65,6 +67,7 @@ pub unsafe fn slice_of<'a, T>(first: *const T, count: usize) -> Result<&'a [T], 
 ///
 /// # Safety
 /// `place` is null or points to memory for a `T`.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 pub unsafe fn put<T>(
     place: *mut T,
     what: &str,
@@ -83,6 +86,7 @@ pub unsafe fn put<T>(
 ///
 /// # Safety
 /// `place` is null or points to memory for a `T`.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 pub unsafe fn put_if<T>(place: *mut T, answer: T) {
     // SAFETY: null or memory for a `T`, as the caller promises.
     if let Some(place) = unsafe { place.as_mut() } {

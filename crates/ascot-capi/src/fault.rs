@@ -1,7 +1,5 @@
 //! Errors for C: a code, and a text per thread.
 
-#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
-
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -179,12 +177,14 @@ fn route_code(error: &RouteError) -> Code {
 }
 
 /// `ascot_error_text`.
+#[expect(unsafe_code, reason = "C finds it by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_error_text() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// `ascot_code_name`.
+#[expect(unsafe_code, reason = "C finds it by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_code_name(code: c_int) -> *const c_char {
     let name = usize::try_from(code).ok().and_then(|code| NAMES.get(code));
@@ -192,6 +192,7 @@ pub extern "C" fn ascot_code_name(code: c_int) -> *const c_char {
 }
 
 /// `ascot_version`.
+#[expect(unsafe_code, reason = "C finds it by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_version() -> *const c_char {
     const VERSION: &CStr =
@@ -206,6 +207,7 @@ pub extern "C" fn ascot_version() -> *const c_char {
 mod tests {
     use super::*;
 
+    #[expect(unsafe_code, reason = "a test reads strings as C does")]
     fn text() -> String {
         // SAFETY: the text is this thread's and a C string.
         unsafe { CStr::from_ptr(ascot_error_text()) }.to_string_lossy().into_owned()
@@ -221,6 +223,7 @@ mod tests {
         assert_eq!(text(), "");
     }
 
+    #[expect(unsafe_code, reason = "a test reads strings as C does")]
     #[test]
     fn codes_have_the_names_of_the_header() {
         let header = include_str!("../include/ascot.h");

@@ -9,8 +9,6 @@
 //! Invariants: a number is used only once in a process, whatever its kind; nothing that C passes is dereferenced as a
 //! handle. So a handle that is closed, of another kind, or made up is an error, never undefined behaviour.
 
-#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
@@ -82,6 +80,7 @@ impl<T> Shelf<T> {
 ///
 /// # Safety
 /// `place` is null or points to memory for a handle.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 pub unsafe fn give<T, H>(
     shelf: &Shelf<T>,
     place: *mut *mut H,

@@ -1,7 +1,5 @@
 //! Reading from C.
 
-#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
-
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex};
 
@@ -58,6 +56,7 @@ impl Found {
 ///
 /// # Safety
 /// `key` has `key_length` bytes; `values` is null or points to memory for a handle.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 unsafe fn give_found(
     reader: *const Reader,
     key: *const c_void,
@@ -117,6 +116,7 @@ pub type ValueFn = unsafe extern "C" fn(*mut c_void, usize, u64, *const c_void, 
 ///
 /// # Safety
 /// C strings; `reader` is null or points to memory for a handle.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_open(
     directory: *const c_char,
@@ -139,6 +139,7 @@ pub unsafe extern "C" fn ascot_reader_open(
 ///
 /// # Safety
 /// `epochs` is null or points to a number.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_epochs(reader: *const Reader, epochs: *mut u64) -> c_int {
     guard(|| {
@@ -152,6 +153,7 @@ pub unsafe extern "C" fn ascot_epochs(reader: *const Reader, epochs: *mut u64) -
 ///
 /// # Safety
 /// Each answer is null or points to memory for it.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_warnings(
     reader: *const Reader,
@@ -180,6 +182,7 @@ pub unsafe extern "C" fn ascot_reader_warnings(
 ///
 /// # Safety
 /// `key` has `key_length` bytes; `values` is null or points to memory for a handle.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_get(
     reader: *const Reader,
@@ -195,6 +198,7 @@ pub unsafe extern "C" fn ascot_get(
 ///
 /// # Safety
 /// As `ascot_get`.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_get_at(
     reader: *const Reader,
@@ -208,6 +212,7 @@ pub unsafe extern "C" fn ascot_get_at(
 }
 
 /// `ascot_values_count`.
+#[expect(unsafe_code, reason = "C finds it by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_values_count(values: *const Values) -> usize {
     VALUES.get(values).map_or(0, |found| found.values.len())
@@ -217,6 +222,7 @@ pub extern "C" fn ascot_values_count(values: *const Values) -> usize {
 ///
 /// # Safety
 /// Each answer is null or points to memory for it.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_values_at(
     values: *const Values,
@@ -255,6 +261,7 @@ fn left_in_files(number: usize, value: &StoredValue) -> Fault {
 ///
 /// # Safety
 /// `key` has `key_length` bytes; `values` is null or points to memory for a handle.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_find(
     reader: *const Reader,
@@ -276,6 +283,7 @@ const ALL_EPOCHS: u64 = u64::MAX;
 ///
 /// # Safety
 /// `into` has `capacity` bytes; `read` is null or points to a number.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_value_read(
     values: *const Values,
@@ -304,6 +312,7 @@ pub unsafe extern "C" fn ascot_value_read(
 }
 
 /// `ascot_values_free`.
+#[expect(unsafe_code, reason = "C finds it by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_values_free(values: *mut Values) -> c_int {
     guard(|| VALUES.free(values))
@@ -328,6 +337,7 @@ fn handing_over(
 ///
 /// # Safety
 /// `each` may be called with the context.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 unsafe fn hand_records(
     reader: *const Reader,
     scan: &Scan,
@@ -352,6 +362,7 @@ unsafe fn hand_records(
 ///
 /// # Safety
 /// `each` may be called with the context.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_iterate(
     reader: *const Reader,
@@ -366,6 +377,7 @@ pub unsafe extern "C" fn ascot_iterate(
 ///
 /// # Safety
 /// Keys have the given lengths; `each` may be called with the context.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_range(
     reader: *const Reader,
@@ -388,6 +400,7 @@ pub unsafe extern "C" fn ascot_reader_range(
 ///
 /// # Safety
 /// Keys have the given lengths; `each` may be called with the context.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_range_parts(
     reader: *const Reader,
@@ -427,6 +440,7 @@ pub unsafe extern "C" fn ascot_reader_range_parts(
 ///
 /// # Safety
 /// Keys have the given lengths.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 unsafe fn range_of(
     from: *const c_void,
     from_length: usize,
@@ -443,6 +457,7 @@ unsafe fn range_of(
 ///
 /// # Safety
 /// `count` keys with their lengths; `each` may be called with the context.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_get_many(
     reader: *const Reader,
@@ -475,6 +490,7 @@ pub unsafe extern "C" fn ascot_reader_get_many(
 }
 
 /// `ascot_reader_close`.
+#[expect(unsafe_code, reason = "C finds it by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_reader_close(reader: *mut Reader) -> c_int {
     guard(|| READERS.free(reader))

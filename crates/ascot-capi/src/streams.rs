@@ -11,8 +11,6 @@
 //! which is checked; a block stays valid until the next call with its stream. An element that spans two blocks is put
 //! together here.
 
-#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
-
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -72,6 +70,7 @@ fn locked<T>(stream: &Mutex<T>) -> Result<MutexGuard<'_, T>, Fault> {
 
 /// # Safety
 /// `stream` is null or a stream.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 unsafe fn stream_of<'s, S>(stream: *mut S) -> Result<&'s mut S, Fault> {
     // SAFETY: null or a stream, as the caller promises.
     unsafe { stream.as_mut() }.ok_or_else(|| Fault::invalid("the stream is NULL"))
@@ -96,6 +95,7 @@ fn checked_bytes(element_bytes: usize) -> Result<usize, Fault> {
 ///
 /// # Safety
 /// `path` is a C string, `options` null or a C string, `stream` null or memory for a stream.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_stream_open(
     path: *const c_char,
@@ -133,6 +133,7 @@ pub unsafe extern "C" fn ascot_stream_open(
 ///
 /// # Safety
 /// `stream` is null or a stream that `ascot_stream_open` made; `element` has its bytes; `ended` is null or an int.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_stream_next_in(
     stream: *mut StreamIn,
@@ -181,6 +182,7 @@ pub unsafe extern "C" fn ascot_stream_next_in(
 ///
 /// # Safety
 /// `stream` is null or a stream that `ascot_stream_open` made; `requests` is null or a number.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_stream_close_in(stream: *mut StreamIn, requests: *mut u64) -> c_int {
     guard(|| {
@@ -199,6 +201,7 @@ pub unsafe extern "C" fn ascot_stream_close_in(stream: *mut StreamIn, requests: 
 ///
 /// # Safety
 /// As `ascot_stream_open`.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_stream_create(
     path: *const c_char,
@@ -232,6 +235,7 @@ pub unsafe extern "C" fn ascot_stream_create(
 ///
 /// # Safety
 /// `stream` is null or a stream that `ascot_stream_create` made; `element` has its bytes.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_stream_next_out(stream: *mut StreamOut, element: *const c_void) -> c_int {
     guard(|| {
@@ -277,6 +281,7 @@ impl Out {
 ///
 /// # Safety
 /// `stream` is null or a stream that `ascot_stream_create` made; `requests` is null or a number.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_stream_close_out(
     stream: *mut StreamOut,

@@ -4,8 +4,6 @@
 //! taken. The same holds for the buffer of each lane into which the host may have started to write an incomplete
 //! batch. If the host leaves in disorder, neither is ever freed: other code may still read or write it.
 
-#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
-
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::Duration;
@@ -66,6 +64,7 @@ pub struct Brought {
 // SAFETY: the header says that a writer may be used by any thread, by one at a time, and that its functions call the
 // transport in that thread; the provider of a transport promises that it permits this. Nothing here is bound to a
 // thread.
+#[expect(unsafe_code, reason = "a writer may be used by any thread, which the header demands of a transport")]
 unsafe impl std::marker::Send for Brought {}
 
 impl Host {
@@ -74,6 +73,7 @@ impl Host {
     /// # Safety
     /// `table` is null or points to a table whose functions may be called with its state, and whose `node_of_rank` is
     /// null or has `size` numbers.
+    #[expect(unsafe_code, reason = "it takes raw pointers of C")]
     pub unsafe fn new(table: *const Table) -> Result<Self, Fault> {
         if table.is_null() {
             return Ok(Self::Alone);
@@ -114,6 +114,7 @@ impl Host {
 }
 
 impl Brought {
+    #[expect(unsafe_code, reason = "it calls functions that the program brings")]
     fn failed(&self) -> TransportError {
         let text = self.table.error.map(|error| {
             // SAFETY: the host promises that its functions may be called with its state.
@@ -145,6 +146,7 @@ impl Transport for Host {
         }
     }
 
+    #[expect(unsafe_code, reason = "it calls functions that the program brings")]
     fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), TransportError> {
         let Self::Brought(host) = self else { return Err(TransportError::PeerGone { rank: to }) };
         let ticket = host.next_ticket;
@@ -157,6 +159,7 @@ impl Transport for Host {
         if code < 0 { Err(host.failed()) } else { Ok(()) }
     }
 
+    #[expect(unsafe_code, reason = "it calls functions that the program brings")]
     fn sent(&mut self) -> Result<Option<Sent>, TransportError> {
         let Self::Brought(host) = self else { return Ok(None) };
         if host.under_way.is_empty() {
@@ -171,6 +174,7 @@ impl Transport for Host {
         }
     }
 
+    #[expect(unsafe_code, reason = "it calls functions that the program brings")]
     fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
         let Self::Brought(host) = self else { return Ok(None) };
         let lane_at = lane as usize;
@@ -200,6 +204,7 @@ impl Transport for Host {
         }
     }
 
+    #[expect(unsafe_code, reason = "it calls functions that the program brings")]
     fn wait(&mut self, timeout: Duration) -> Result<(), TransportError> {
         let Self::Brought(host) = self else { return Ok(()) };
         let microseconds = u32::try_from(timeout.as_micros()).unwrap_or(u32::MAX);
@@ -216,6 +221,7 @@ impl Transport for Host {
 }
 
 impl Drop for Brought {
+    #[expect(unsafe_code, reason = "it calls functions that the program brings")]
     fn drop(&mut self) {
         if let Some(release) = self.table.release {
             // SAFETY: this is the last call with this state.

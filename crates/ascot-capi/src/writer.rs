@@ -1,7 +1,5 @@
 //! Writing from C.
 
-#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
-
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::{Mutex, TryLockError};
@@ -64,6 +62,7 @@ fn with<R>(
 ///
 /// # Safety
 /// As the header says: C strings, a table or null, and memory for the handle.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_writer_open(
     directory: *const c_char,
@@ -94,6 +93,7 @@ pub unsafe extern "C" fn ascot_writer_open(
 ///
 /// # Safety
 /// C strings.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
 unsafe fn asked(
     directory: *const c_char,
     options: *const c_char,
@@ -111,6 +111,7 @@ unsafe fn asked(
 ///
 /// # Safety
 /// Key and value have the given lengths.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_append(
     writer: *mut Writer,
@@ -127,6 +128,7 @@ pub unsafe extern "C" fn ascot_append(
 }
 
 /// `ascot_progress`.
+#[expect(unsafe_code, reason = "C finds it by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_progress(writer: *mut Writer) -> c_int {
     guard(|| with(writer, |writer| Ok(writer.progress()?)))
@@ -136,6 +138,7 @@ pub extern "C" fn ascot_progress(writer: *mut Writer) -> c_int {
 ///
 /// # Safety
 /// `records` is null or points to a number.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_end_epoch(writer: *mut Writer, records: *mut u64) -> c_int {
     guard(|| {
@@ -150,6 +153,7 @@ pub unsafe extern "C" fn ascot_end_epoch(writer: *mut Writer, records: *mut u64)
 ///
 /// # Safety
 /// `epochs` is null or points to a number.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_writer_epochs(writer: *const Writer, epochs: *mut u64) -> c_int {
     guard(|| {
@@ -163,6 +167,7 @@ pub unsafe extern "C" fn ascot_writer_epochs(writer: *const Writer, epochs: *mut
 ///
 /// # Safety
 /// `stats` is null or points to memory for the counts.
+#[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_writer_stats(writer: *const Writer, stats: *mut Stats) -> c_int {
     guard(|| {
@@ -189,6 +194,7 @@ pub unsafe extern "C" fn ascot_writer_stats(writer: *const Writer, stats: *mut S
 }
 
 /// `ascot_writer_close`.
+#[expect(unsafe_code, reason = "C finds it by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_writer_close(writer: *mut Writer) -> c_int {
     guard(|| {
@@ -201,6 +207,7 @@ pub extern "C" fn ascot_writer_close(writer: *mut Writer) -> c_int {
 }
 
 /// `ascot_writer_abandon`.
+#[expect(unsafe_code, reason = "C finds it by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_writer_abandon(writer: *mut Writer) -> c_int {
     guard(|| WRITERS.free(writer))

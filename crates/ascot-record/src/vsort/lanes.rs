@@ -1,7 +1,5 @@
 //! Vectors of integers: the few operations that sorting needs.
 
-#![expect(unsafe_code, reason = "vector instructions that the processor has")]
-
 use std::arch::x86_64::{
     __m512i, __mmask8, __mmask16, _mm_loadl_epi64, _mm512_cmple_epu32_mask, _mm512_cmple_epu64_mask,
     _mm512_cmplt_epu32_mask, _mm512_cmplt_epu64_mask, _mm512_cvtepu8_epi64, _mm512_loadu_si512,
@@ -17,6 +15,7 @@ use std::arch::x86_64::{
 /// # Safety
 /// Every method needs AVX-512F: call them only from functions compiled for it. Methods that take
 /// pointers touch exactly the elements they name; the rest of the vector may lie outside memory.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 pub(super) trait Lanes: Copy {
     /// The integer.
     type Item: Copy + Ord;
@@ -93,6 +92,7 @@ pub(super) struct U64x8(__m512i);
 
 // SAFETY of the intrinsics below: the trait's rule provides AVX-512F, and memory is touched
 // through the caller's pointers only, in the lanes that the masks name.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[expect(clippy::undocumented_unsafe_blocks, reason = "one reason for all, just above")]
 impl Lanes for U64x8 {
     type Item = u64;
@@ -188,6 +188,7 @@ impl Lanes for U64x8 {
 pub(super) struct U32x16(__m512i);
 
 // SAFETY of the intrinsics below: as above.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[expect(clippy::undocumented_unsafe_blocks, reason = "one reason for all, just above")]
 impl Lanes for U32x16 {
     type Item = u32;

@@ -11,8 +11,6 @@
 //! Merging is bitonic: the one half is compared with the other read backwards (rows reversed and
 //! lanes flipped), then distances halve, first across lanes, then down rows.
 
-#![expect(unsafe_code, reason = "vector instructions that the processor has")]
-
 use super::lanes::{Lanes, first_lanes};
 
 /// Rows that registers hold.
@@ -22,6 +20,7 @@ pub(super) const ROWS_MAX: usize = 16;
 ///
 /// # Safety
 /// AVX-512F, and `v[..n]` is valid.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline]
 #[target_feature(enable = "avx512f,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) unsafe fn sort_small<L: Lanes>(v: *mut L::Item, n: usize) {
@@ -39,6 +38,7 @@ pub(super) unsafe fn sort_small<L: Lanes>(v: *mut L::Item, n: usize) {
 
 /// # Safety
 /// AVX-512F, and `v[..n]` is valid, `n <= R * L::COUNT`.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline]
 #[target_feature(enable = "avx512f,bmi1,bmi2,popcnt,lzcnt")]
 unsafe fn sort_rows<L: Lanes, const R: usize>(v: *mut L::Item, n: usize) {
@@ -71,6 +71,7 @@ macro_rules! exchanges {
 
 /// # Safety
 /// AVX-512F, here and below.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline(always)]
 unsafe fn exchange<L: Lanes, const R: usize>(rows: &mut [L; R], low: usize, high: usize) {
     // SAFETY: the caller guarantees it.
@@ -78,6 +79,7 @@ unsafe fn exchange<L: Lanes, const R: usize>(rows: &mut [L; R], low: usize, high
 }
 
 /// Sorts every column: the networks with the fewest exchanges known.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline(always)]
 unsafe fn sort_columns<L: Lanes, const R: usize>(rows: &mut [L; R]) {
     // SAFETY: the caller guarantees it.
@@ -108,6 +110,7 @@ unsafe fn sort_columns<L: Lanes, const R: usize>(rows: &mut [L; R]) {
 }
 
 /// Merges sorted columns to one sequence down column after column.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline(always)]
 unsafe fn merge_columns<L: Lanes, const R: usize>(rows: &mut [L; R]) {
     // SAFETY: the caller guarantees it.
@@ -122,6 +125,7 @@ unsafe fn merge_columns<L: Lanes, const R: usize>(rows: &mut [L; R]) {
 }
 
 /// Merges the sequences in groups of `2^BIT` columns in pairs.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline(always)]
 unsafe fn merge_halves<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R]) {
     // SAFETY: the caller guarantees it.
@@ -151,6 +155,7 @@ unsafe fn merge_halves<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; 
 }
 
 /// Compares columns whose numbers differ in `BIT`.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline(always)]
 unsafe fn clean_lanes<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R]) {
     // SAFETY: the caller guarantees it.
@@ -163,6 +168,7 @@ unsafe fn clean_lanes<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R
 }
 
 /// Compares rows at distances R/2, R/4, .., 1: sorts bitonic columns.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline(always)]
 unsafe fn clean_rows<L: Lanes, const R: usize>(rows: &mut [L; R]) {
     // SAFETY: the caller guarantees it.
@@ -189,6 +195,7 @@ unsafe fn clean_rows<L: Lanes, const R: usize>(rows: &mut [L; R]) {
 ///
 /// Element i is in lane `i / R`, row `i % R`: the bits of i are the lane's over the row's. Each
 /// step trades one bit of the lane for one of the row.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline(always)]
 unsafe fn transpose<L: Lanes, const R: usize>(rows: &mut [L; R]) {
     if R == 1 {
@@ -206,6 +213,7 @@ unsafe fn transpose<L: Lanes, const R: usize>(rows: &mut [L; R]) {
 }
 
 /// Trades bit `BIT` of the lane for the row's bit of that number, counted round.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline(always)]
 unsafe fn trade_bit<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R]) {
     let distance = 1 << (BIT % R.ilog2());

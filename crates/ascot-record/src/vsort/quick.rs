@@ -10,8 +10,6 @@
 //! wrong side fall into free space and are overwritten later. The first and last block and the remainder are set
 //! aside at the start, which makes the free space, and are partitioned last.
 
-#![expect(unsafe_code, reason = "vector instructions that the processor has, on slices split before")]
-
 use std::mem::MaybeUninit;
 
 use super::lanes::{Lanes, first_lanes};
@@ -33,6 +31,7 @@ pub(super) fn available() -> bool {
 ///
 /// # Safety
 /// [`available`] has returned true.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[target_feature(enable = "avx512f,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) unsafe fn sort<L: Lanes>(v: &mut [L::Item]) {
     let depth = 2 * v.len().max(1).ilog2() + 4;
@@ -42,6 +41,7 @@ pub(super) unsafe fn sort<L: Lanes>(v: &mut [L::Item]) {
 
 /// # Safety
 /// AVX-512F.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[target_feature(enable = "avx512f,bmi1,bmi2,popcnt,lzcnt")]
 unsafe fn sort_to_depth<L: Lanes>(mut v: &mut [L::Item], mut depth: u32) {
     // SAFETY: the caller guarantees it; lengths are checked against the callees' requirements.
@@ -72,6 +72,7 @@ unsafe fn sort_to_depth<L: Lanes>(mut v: &mut [L::Item], mut depth: u32) {
 ///
 /// # Safety
 /// AVX-512F, and `v` is longer than `ROWS_MAX` vectors.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline]
 #[target_feature(enable = "avx512f,bmi1,bmi2,popcnt,lzcnt")]
 unsafe fn choose_pivot<L: Lanes>(v: &[L::Item]) -> L::Item {
@@ -108,6 +109,7 @@ impl<T> Sides<T> {
     ///
     /// # Safety
     /// AVX-512F; the free space between the sides holds a vector.
+    #[expect(unsafe_code, reason = "vector instructions that the processor has")]
     #[inline(always)]
     unsafe fn put_whole<L: Lanes<Item = T>, const STRICT: bool>(&mut self, lanes: L, pivot: L) {
         // SAFETY: of the two stores, the one keeps the small lanes and the other the rest.
@@ -126,6 +128,7 @@ impl<T> Sides<T> {
     ///
     /// # Safety
     /// AVX-512F; the free space between the sides holds the `count` first lanes.
+    #[expect(unsafe_code, reason = "vector instructions that the processor has")]
     #[inline(always)]
     unsafe fn put<L: Lanes<Item = T>, const STRICT: bool>(&mut self, lanes: L, pivot: L, count: usize) {
         // SAFETY: stores exactly `count` elements into the free space between the sides.
@@ -149,6 +152,7 @@ impl<T> Sides<T> {
 ///
 /// # Safety
 /// AVX-512F, and `v` has two blocks or more.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline]
 #[target_feature(enable = "avx512f,bmi1,bmi2,popcnt,lzcnt")]
 unsafe fn partition<L: Lanes, const STRICT: bool>(v: &mut [L::Item], pivot: L::Item) -> usize {
@@ -187,6 +191,7 @@ unsafe fn partition<L: Lanes, const STRICT: bool>(v: &mut [L::Item], pivot: L::I
 ///
 /// # Safety
 /// AVX-512F; the range is whole blocks, with at least a block of free space on either side of it.
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 #[inline(always)]
 unsafe fn partition_blocks<L: Lanes, const STRICT: bool>(
     sides: &mut Sides<L::Item>,
