@@ -17,14 +17,11 @@
 
 use ascot_model::run_length::Shape;
 
-use crate::constants::{LENGTH_MEMORIES, MIN_RATE, MIN_RATE_SHARE, RATE_WINDOW_MEMORIES};
+use crate::constants::{EVEN_PART, LENGTH_MEMORIES, MIN_RATE, MIN_RATE_SHARE, RATE_WINDOW_MEMORIES};
 use crate::schedule::{BlockedOn, SchedulerView, Split};
 
 /// The least number of blocks to come that stands for a length that is not known.
 pub const UNKNOWN_BLOCKS: u32 = u32::MAX / 2;
-
-/// Lengths that differ by no more than this inverse part are taken to be equal.
-const EVEN_PART: u64 = 50;
 
 /// What streams hold.
 #[derive(Clone, Debug)]

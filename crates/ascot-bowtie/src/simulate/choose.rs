@@ -8,18 +8,9 @@
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 use super::{Setup, Skew, simulate};
-
-/// Memories of data that a simulation moves before its runs count.
-const BEGINNING_MEMORIES: f64 = 4.0;
-/// Memories of data, and runs, over which schemes are compared: whichever takes longer.
-const COMPARED_MEMORIES: f64 = 24.0;
-const COMPARED_RUNS: f64 = 300.0;
-/// Blocks of memory above which whole blocks no longer matter, and a simulation would take long.
-const MAX_MEMORY_BLOCKS: u32 = 1 << 14;
-/// Blocks of memory for a stream below which real functions, which consume and fill their streams unevenly, differ more
-/// from the simulation than the schemes do from one another. Measured on a reshape of 8 x 8 with 12 blocks for each:
-/// the scheme chosen by simulation took 411 switches of 363, that of the formula 421 of 400.
-const MIN_BLOCKS_PER_STREAM: u32 = 64;
+use crate::constants::{
+    BEGINNING_MEMORIES, COMPARED_MEMORIES, COMPARED_RUNS, MAX_COMPARED_BLOCKS, MIN_BLOCKS_PER_STREAM,
+};
 
 /// The best scheme for a bowtie whose memory has `memory_blocks` blocks.
 #[must_use]
@@ -29,7 +20,7 @@ pub fn best_scheme(shape: Shape, memory_blocks: u32) -> Scheme {
     if !is_interconnect || memory_blocks / shape.streams() < MIN_BLOCKS_PER_STREAM {
         return best;
     }
-    let blocks = memory_blocks.min(MAX_MEMORY_BLOCKS);
+    let blocks = memory_blocks.min(MAX_COMPARED_BLOCKS);
     let schemes = Algorithm::ALL.into_iter().filter_map(|algorithm| Scheme::best_of(shape, algorithm));
     let simulated = schemes.flat_map(neighbours).filter_map(|scheme| {
         let run = run_blocks(scheme, blocks)?;
