@@ -109,8 +109,8 @@ def _elements(code, opening):
 def packed_lets(code):
     """Statements `let (a, b) = (f(), g())` of code without literals, with any types and any patterns inside.
 
-    A tuple whose patterns can all fail is matched as a whole: `let (Some(a), Some(b)) = (f(), g()) else`. A pattern can
-    fail if it names a variant, which begins with a capital.
+    A tuple whose patterns can all fail is matched as a whole: `let (Some(a), Some(b)) = (f(), g()) else`. A pattern
+    can fail if it names a variant, which begins with a capital.
     """
     for mark in _LET_TUPLE.finditer(code):
         patterns, at = _elements(code, mark.end() - 1)
