@@ -81,8 +81,8 @@ def is_too_long(error: BaseException) -> TypeGuard[MemoryLimit]:
 
 
 def with_remedy(error: AscotError | None, shuffle: str) -> AscotError | None:
-    """The error of a mapper. With push, the longest record depends on what is read at a time, which has an own
-    setting; with pull, on the memory of a worker."""
+    """The error of a mapper. The length of a record is limited by the bytes that are read at a time, which have a
+    setting, if it pushes, and by the memory of a worker if it pulls."""
     if error is None or not is_too_long(error):
         return error
     advice = (

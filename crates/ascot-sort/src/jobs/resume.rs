@@ -78,7 +78,7 @@ fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<()> {
     for input in &manifest.inputs {
         if !input.holds()? {
             let why = format!(
-                "{} has changed since\n  ascot clean {}  removes the job's files; then sort again",
+                "{} has changed since\n  ascot clean {}  removes the job's files; then start it again",
                 input.path.display(),
                 units::in_shell(dir)
             );
