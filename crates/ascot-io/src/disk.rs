@@ -153,9 +153,10 @@ impl Disk {
     }
 
     /// Once `flag` is set, streams opened after this call stop waiting for the other end of a pipe: waits end with
-    /// [`IoError::Stopped`]. Only the first call has an effect.
+    /// [`IoError::Stopped`]. A disk belongs to one job, and has one flag.
     pub fn stop_when(&self, flag: Arc<AtomicBool>) {
-        let _ = self.inner.stop.set(flag);
+        let first = self.inner.stop.get_or_init(|| Arc::clone(&flag));
+        assert!(Arc::ptr_eq(first, &flag), "a disk has one flag that stops it");
     }
 
     /// The options this disk was made with.

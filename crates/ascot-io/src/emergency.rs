@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
@@ -44,9 +44,9 @@ pub type End = fn(usize) -> !;
 
 static END: OnceLock<End> = OnceLock::new();
 
-/// Sets the function that ends the process when required memory is refused. Only the first call has an effect.
+/// Sets the function that ends the process when required memory is refused; called once at most.
 pub fn end_by(end: End) {
-    let _ = END.set(end);
+    assert!(END.set(end).is_ok(), "the function that ends the process is set once");
 }
 
 /// Ends the process because required memory was refused: by the function set with [`end_by`], else as the standard
@@ -76,10 +76,16 @@ fn register(path: &Path, is_ours: Option<IsOurs>) {
     }
 }
 
+/// The lock of all changes. It never panics, since files have to be registered and forgotten while a process ends. A
+/// panic of another thread leaves the list whole: each change of it is one atomic store.
+fn changing() -> MutexGuard<'static, ()> {
+    CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn link(path: &Path, is_ours: Option<IsOurs>) {
     // A path with a NUL in it names nothing.
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return };
-    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _changing = changing();
     let path = path.into_raw();
     // Directories are few: their slots are not reused, since a slot keeps its `is_ours`.
     for slot in slots().filter(|slot| is_ours.is_none() && slot.is_ours.is_none()) {
@@ -103,7 +109,7 @@ pub fn forget(path: &Path) {
 
 #[expect(unsafe_code, reason = "an abort reads the list without a lock")]
 fn clear_slot(path: &Path) {
-    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _changing = changing();
     for slot in slots() {
         let held = slot.path.load(SeqCst);
         // SAFETY: a path that is not null is a C string, and is freed only below, under the lock that we hold.

@@ -259,7 +259,8 @@ impl Watch {
     /// Waits for the end of the job, or for a pause; returns whether the job has ended.
     fn wait(&self) -> bool {
         let waited = self.ended.wait_timeout_while(self.state(), PAUSE, |state| !state.ended);
-        waited.map_or_else(|poisoned| poisoned.into_inner().0.ended, |(state, _)| state.ended)
+        let (state, _) = waited.unpoisoned();
+        state.ended
     }
 
     /// The latest progress, if it was not reported yet.

@@ -333,8 +333,7 @@ fn line_keys(
 ) -> Result<Keys, Failure> {
     let mut global = KeyFlags { reverse, ..KeyFlags::default() };
     for letter in letters {
-        // Every letter of the tables above is a valid flag.
-        let _ = global.set(*letter);
+        assert!(global.set(*letter), "every letter of the orders is an option of keys");
     }
     let keys = texts.iter().map(|text| line_key(text)).collect::<Result<_, _>>()?;
     let separator = separator(matches)?;
