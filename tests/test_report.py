@@ -3,10 +3,14 @@
 import json
 import os
 import re
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from support import FIXED, METHODS, MIB, ROOT, clean_environment, measure, run, start
+
+PROGRAM = Path(__file__).with_name("flow_program.py")
 
 
 @pytest.fixture(scope="module")
@@ -258,6 +262,57 @@ def test_other_verbs_report_stages_and_limits(verb, disk):
         for stream in step["streams"]:
             for way in ("read", "written"):
                 assert (stream[f"{way}_bytes"] > 0) == (stream[f"{way}_runs"] > 0), stream
+
+
+def stages_on_the_page():
+    """The stages that the page lists for each pass, with the further ones that any pass may have."""
+    section = (ROOT / "docs" / "report.md").read_text().split("\n## Passes and stages\n")[1].split("\n## ")[0]
+    further = set(re.findall(r"`([\w ]+)`", section.split("Passes may have further stages:")[1].split("\n\n")[0]))
+    listed = {}
+    for line in section.splitlines():
+        cells = line.split("|")
+        if len(cells) > 4:
+            for name in re.findall(r"`([\w ]+)`", cells[1]):
+                listed[name] = further | set(re.findall(r"`([\w ]+)`", cells[3]))
+    return listed
+
+
+SORT = ["sort", "in", "--key", "0..10", "--temp", "."]
+VIEW = ["sort", "in", "--key", "0..10", "--view", "made.view"]
+# Each job reads what the one before it wrote; the last one has a report.
+KINDS = {
+    **{verb: [[*words, *([] if "size" in verb else ["--key", "0..10"])]] for verb, words in VERBS.items()},
+    **{f"sort, {method}": [[*SORT, "--method", method, "-o", "out"]] for method in METHODS},
+    "sort in memory": [["sort", "sorted-0", "--key", "0..10", "--memory", "64MiB", "-o", "out"]],
+    "small sort": [["sort", "few", "--key", "0..10", "-o", "out"]],
+    "sort in several merges": [[*SORT, "--method", "merge", "--batch-size", "2", "-o", "out"]],
+    "sort to parts": [[*SORT, "--parts", "3", "-o", "part-{}"]],
+    "sort of a pipe": [[*SORT[:1], "-", *SORT[2:]]],
+    "split by range": [["split", "in", "--by", "range", "--key", "0..10", "--parts", "3", "-o", "range-{}"]],
+    "view": [VIEW],
+    "read of a view": [VIEW, ["view", "made.view", "-o", "out"]],
+    "flow": [["flow", "--inputs", "in", "few", "--outputs", "out", "--", sys.executable, PROGRAM, "1"]],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_lists_the_stages_of_every_job(kind, disk):
+    run("gen", "600k", "-o", disk / "in")
+    run("gen", "100", "-o", disk / "few")
+    for number in range(2):
+        run("gen", "200k", "--start", str(number * 200_000), "-o", disk / f"sorted-{number}")
+        run("sort", disk / f"sorted-{number}", "--format", "fixed:100", "--key", "0..10", "-o", disk / f"sorted-{number}")
+    for words in KINDS[kind]:
+        flags = [] if words[0] in ("view", "flow") else ["--format", "fixed:100"]
+        flags += [] if "--memory" in words else ["--memory", "16MiB"]
+        source = (disk / "in").read_bytes() if "-" in words else b""
+        run(words[0], "--report", "run.json", *flags, *words[1:], cwd=disk, stdin=source)
+    report = json.loads((disk / "run.json").read_text())
+    listed = stages_on_the_page()
+    assert report["passes"]
+    for step in report["passes"]:
+        others = {stage["name"] for stage in step["stages"]} - listed[step["name"]]
+        assert not others, f"docs/report.md does not list {others} for '{step['name']}'"
 
 
 FIGURES = ["read_bytes", "read_runs", "written_bytes", "written_runs", "switches"]

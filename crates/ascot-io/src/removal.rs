@@ -19,6 +19,8 @@ use std::path::Path;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use ascot_model::stages;
+
 use crate::sync::Unpoisoned;
 use crate::system::descriptor_limit;
 use crate::threads::spawn;
@@ -113,7 +115,7 @@ impl Drop for RemovedFiles {
         if !files.is_empty() {
             let freeing = Freeing::begin();
             // Without a thread, the files are closed with the function that it was to run.
-            let _ = spawn("free", move || {
+            let _ = spawn(stages::REMOVE, move || {
                 let _freeing = freeing;
                 drop(files);
             });

@@ -72,7 +72,7 @@ pub const WRITE: &str = "write";
 pub const PIPE_OUT: &str = "pipe out";
 /// Performs requests to devices.
 pub const DEVICE: &str = "device";
-/// Removes files that are consumed.
+/// Removes files that are consumed, and frees their blocks.
 pub const REMOVE: &str = "remove";
 /// Syncs and names files that are complete, while others are written.
 pub const SEAL: &str = "seal";

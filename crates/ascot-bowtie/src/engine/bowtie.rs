@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use ascot_io::clocks::{State, call, in_stage};
 use ascot_io::{BlockPool, Buf, IoError};
 use ascot_model::run_length::{Scheme, Shape};
+use ascot_model::stages;
 
 use crate::constants::{DEFAULT_DEPTH, MIN_DEVICE_DEPTH};
 use crate::engine::adaption::Adaption;
@@ -369,7 +370,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Waits until what the flow is blocked on may have changed.
     pub(crate) fn wait(&mut self, blocked_on: BlockedOn) -> Result<(), IoError> {
         let is_input = matches!(blocked_on, BlockedOn::Input(_) | BlockedOn::InputInFlight(_));
-        let _stage = in_stage(if is_input { "read" } else { "write" });
+        let _stage = in_stage(if is_input { stages::READ } else { stages::WRITE });
         let mut result = self.wait_for(blocked_on);
         while self.alternating && result.is_ok() {
             let Some(step) = self.first_with_room() else { break };

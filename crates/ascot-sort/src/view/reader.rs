@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{Buf, Disk, Ledger, Pool, directory_of, threads};
 use ascot_model::plan::{Moved, PassPlan};
+use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
@@ -169,7 +170,7 @@ fn open_all(members: &[Member], open: &(dyn Fn(&Member) -> Result<ViewRun> + Syn
     let share = members.len().div_ceil(OPENED_AT_ONCE).max(1);
     let open_some = |members: &[Member]| members.iter().map(open).collect::<Vec<_>>();
     threads::scope(|scope| {
-        let start = |members| (members, scope.spawn("open", move || open_some(members)));
+        let start = |members| (members, scope.spawn(stages::READ, move || open_some(members)));
         let started: Vec<_> = members.chunks(share).map(start).collect();
         let mut runs = Vec::with_capacity(members.len());
         for (members, thread) in started {

@@ -14,6 +14,7 @@ use ascot_io::threads::{Thread, spawn};
 use ascot_io::waits::{Need, receive};
 use ascot_io::{BlockEntry, BlockPool, Disk, Ledger, PAGE_BYTES, Pool};
 use ascot_model::account::BufferAccount;
+use ascot_model::stages;
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use serde::Serialize;
@@ -142,7 +143,7 @@ impl Stream {
         this.buffers = merge.buffers(pool);
         let cancel = this.cancel.clone();
         let sum = Arc::clone(&this.sum);
-        this.thread = Some(spawn("view", move || merge.run(part, &send, &cancel, &sum))?);
+        this.thread = Some(spawn(stages::READ, move || merge.run(part, &send, &cancel, &sum))?);
         this.blocks = Some(receive);
         this.skip = skip;
         this.left = left;
