@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use ascot_record::hex::from_hex;
+
 const PIECE_BYTES: usize = 4 << 20;
 
 type Failed = Box<dyn Error + Send + Sync>;
@@ -21,9 +23,7 @@ fn main() -> Result<(), Failed> {
     let [folder, key, record_bytes] = words.as_slice() else {
         return Err("scan FOLDER KEY RECORD_BYTES".into());
     };
-    let key = (0..key.len() / 2)
-        .map(|at| u8::from_str_radix(&key[2 * at..2 * at + 2], 16))
-        .collect::<Result<Vec<u8>, _>>()?;
+    let key = from_hex(key).ok_or("KEY is not hexadecimal")?;
     let record_bytes: usize = record_bytes.parse()?;
     let since = Instant::now();
     let paths = std::fs::read_dir(folder)?

@@ -71,7 +71,7 @@ impl Job {
         let place = Place::new();
         let data = data(kind, Shape::Random, bytes, 6);
         let wanted = expected(kind, &data.records(), Wanted::default());
-        let mut random = Random(7);
+        let mut random = Random::new(7);
         let mut files: Vec<Vec<&[u8]>> = vec![Vec::new(); 5];
         data.records().into_iter().for_each(|record| files[random.below(5) as usize].push(record));
         let mut inputs = Vec::new();

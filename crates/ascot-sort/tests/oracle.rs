@@ -105,12 +105,12 @@ fn check(place: &Place, kind: &Kind, case: &Case, request: &SortRequest, records
 fn sort_case(kind: &Kind, case: &Case) {
     let place = Place::new();
     let data = data(kind, case.shape, case.bytes, case.seed);
-    let inputs = write_inputs(&place, kind, &data, case.inputs, &mut Random(case.seed));
+    let inputs = write_inputs(&place, kind, &data, case.inputs, &mut Random::new(case.seed));
     check(&place, kind, case, &request(&place, kind, case, inputs), &data.records());
 }
 
 fn sort_all(kinds: &[Kind], stream: u64) {
-    let mut random = Random(stream ^ (seed() << 32));
+    let mut random = Random::new(stream ^ (seed() << 32));
     for kind in kinds {
         for shape in SHAPES {
             sort_case(kind, &spilling(shape, &mut random));
@@ -120,7 +120,7 @@ fn sort_all(kinds: &[Kind], stream: u64) {
 
 /// One shape in `one_in` for each kind, which ones going round.
 fn sort_some(kinds: &[Kind], stream: u64, one_in: usize) {
-    let mut random = Random(stream ^ (seed() << 32));
+    let mut random = Random::new(stream ^ (seed() << 32));
     for (number, kind) in kinds.iter().enumerate() {
         let first = (number + seed() as usize) % one_in;
         for shape in SHAPES.into_iter().skip(first).step_by(one_in) {
@@ -147,7 +147,7 @@ fn numbers_larger_than_memory() {
 #[test]
 fn small_inputs_of_every_kind() {
     let kinds: Vec<Kind> = text_kinds().into_iter().chain(binary_kinds()).chain(number_kinds()).collect();
-    let mut random = Random(4 ^ (seed() << 32));
+    let mut random = Random::new(4 ^ (seed() << 32));
     for kind in &kinds {
         for shape in SHAPES {
             for method in [Method::Auto, Method::Merge, Method::Distribute] {
@@ -164,7 +164,7 @@ fn small_inputs_of_every_kind() {
 fn merge_case(kind: &Kind, case: &Case) {
     let place = Place::new();
     let data = data(kind, case.shape, case.bytes, case.seed);
-    let mut random = Random(case.seed);
+    let mut random = Random::new(case.seed);
     let mut files: Vec<Vec<&[u8]>> = vec![Vec::new(); case.inputs];
     // The last file stays empty.
     let last = (case.inputs as u64 - 1).max(1);
@@ -182,7 +182,7 @@ fn merge_case(kind: &Kind, case: &Case) {
 #[test]
 fn merges_of_sorted_inputs() {
     let kinds: Vec<Kind> = text_kinds().into_iter().chain(binary_kinds()).chain(number_kinds()).collect();
-    let mut random = Random(5 ^ (seed() << 32));
+    let mut random = Random::new(5 ^ (seed() << 32));
     for kind in &kinds {
         for shape in [Shape::Random, Shape::AllEqual, Shape::Zipf] {
             let case = spilling(shape, &mut random);
@@ -195,7 +195,7 @@ fn merges_of_sorted_inputs() {
 
 #[test]
 fn merges_of_large_sorted_inputs() {
-    let mut random = Random(6 ^ (seed() << 32));
+    let mut random = Random::new(6 ^ (seed() << 32));
     let kinds: Vec<Kind> = text_kinds().into_iter().chain(binary_kinds()).chain(number_kinds()).collect();
     for kind in kinds.iter().skip(seed() as usize % 3).step_by(3) {
         let case = spilling(random.of(&SHAPES), &mut random);

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use ascot_io::Compression;
+use ascot_model::random::SplitMix64;
 use ascot_model::report::Report;
 use ascot_record::keys::{ByteRangeKey, KeyOptions};
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
@@ -38,17 +39,6 @@ struct Case {
     method: Method,
 }
 
-struct Mix(u64);
-
-impl Mix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-}
-
 /// Brings random keys into a shape.
 fn shaped(mut keys: Vec<u64>, shape: Shape) -> Vec<u64> {
     let count = keys.len();
@@ -59,9 +49,9 @@ fn shaped(mut keys: Vec<u64>, shape: Shape) -> Vec<u64> {
         Shape::Sorted | Shape::Displaced => keys.sort_unstable(),
     }
     if shape == Shape::Displaced {
-        let mut mix = Mix(7);
+        let mut random = SplitMix64(7);
         for _ in 0..count / 200 {
-            let (one, two) = (mix.next() as usize % count, mix.next() as usize % count);
+            let (one, two) = (random.next_u64() as usize % count, random.next_u64() as usize % count);
             keys.swap(one, two);
         }
     }
@@ -70,8 +60,8 @@ fn shaped(mut keys: Vec<u64>, shape: Shape) -> Vec<u64> {
 
 /// `count` keys, about `repeats` of each value.
 fn keys(count: usize, repeats: u64) -> Vec<u64> {
-    let mut mix = Mix(count as u64);
-    (0..count).map(|_| mix.next() % (count as u64 / repeats).max(1)).collect()
+    let mut random = SplitMix64(count as u64);
+    (0..count).map(|_| random.next_u64() % (count as u64 / repeats).max(1)).collect()
 }
 
 fn run(dir: &Path, case: &Case, input: &[u8]) -> (Vec<u8>, Report) {

@@ -39,7 +39,7 @@ impl Job {
     fn new(name: &'static str, kind: &Kind, by: Option<SplitBy>, merge_only: bool) -> Job {
         let place = Place::new();
         let data = data(kind, Shape::Random, 600 << 10, 11);
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         let mut files: Vec<Vec<&[u8]>> = vec![Vec::new(); 3];
         data.records().into_iter().for_each(|record| files[random.below(3) as usize].push(record));
         let mut inputs: Vec<Input> = Vec::new();

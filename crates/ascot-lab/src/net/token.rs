@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use ascot_record::hex::to_hex;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -93,8 +94,7 @@ impl Token {
     pub fn random() -> Result<Token, TokenError> {
         // The hexadecimal digits have no white space at their ends.
         let digits = nonce().map_err(|error| TokenError::Make(error.to_string()))?;
-        let text: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
-        Token::new(text.as_bytes())
+        Token::new(to_hex(&digits).as_bytes())
     }
 
     /// The proof of a role over the bytes of a handshake.

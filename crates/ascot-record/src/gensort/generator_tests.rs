@@ -2,6 +2,7 @@
 
 use super::super::{Validator, lcg};
 use super::*;
+use crate::hex::to_hex;
 
 fn generate(encoding: Encoding, skewed: bool, start: u128, count: usize) -> Vec<u8> {
     let mut records = vec![0; count * RECORD_LEN];
@@ -11,10 +12,6 @@ fn generate(encoding: Encoding, skewed: bool, start: u128, count: usize) -> Vec<
 
 fn checksum(encoding: Encoding, skewed: bool, start: u128, count: usize) -> u128 {
     validator().validate(&generate(encoding, skewed, start, count)).checksum
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A binary record as the benchmark defines it.
@@ -52,7 +49,7 @@ fn checksums_are_the_published_ones() {
 #[test]
 fn first_records_are_the_published_ones() {
     let binary = generate(Encoding::Binary, false, 0, 1);
-    assert_eq!(hex(&binary[..16]), "4a696d4772617952495065080060836b");
+    assert_eq!(to_hex(&binary[..16]), "4a696d4772617952495065080060836b");
     let ascii = generate(Encoding::Ascii, false, 0, 3);
     let keys: Vec<&[u8]> = ascii.chunks(RECORD_LEN).map(|record| &record[..KEY_LEN]).collect();
     assert_eq!(keys, [b"AsfAGHM5om", b"~sHd0jDv6X", b"uI^EYm8s=|"]);
@@ -61,7 +58,7 @@ fn first_records_are_the_published_ones() {
 #[test]
 fn a_far_range_is_the_published_one() {
     let records = generate(Encoding::Binary, false, 1_000_000_000, 2);
-    assert_eq!(hex(&records[..10]), "46df6d7a85582021cfd7");
+    assert_eq!(to_hex(&records[..10]), "46df6d7a85582021cfd7");
     assert_eq!(validator().validate(&records).checksum, 0x1_c9a4_4bc5);
 }
 

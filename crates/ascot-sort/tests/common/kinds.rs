@@ -43,7 +43,7 @@ fn body(line: &[u8]) -> &[u8] {
 }
 
 fn filler(serial: u64, most: u64, out: &mut Vec<u8>) {
-    let mut random = Random(serial);
+    let mut random = Random::new(serial);
     let len = random.below(most);
     out.extend((0..len).map(|_| b'a' + random.below(26) as u8));
 }
@@ -199,7 +199,7 @@ pub fn fixed(len: usize, ranges: &[(usize, usize, bool)]) -> Kind {
     let make = move |key: u64, serial: u64, out: &mut Vec<u8>| {
         let start = out.len();
         out.extend_from_slice(&key.to_be_bytes());
-        let mut random = Random(serial);
+        let mut random = Random::new(serial);
         while out.len() < start + len {
             out.extend_from_slice(&random.next().to_be_bytes());
         }

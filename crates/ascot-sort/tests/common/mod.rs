@@ -15,6 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use ascot_io::Compression;
+use ascot_model::random::SplitMix64;
 use ascot_model::report::Report;
 use ascot_sort::{Cancel, Input, Output, RunOptions, Silent, SortError, SortRequest, sort};
 use ascot_testing::faults::Faults;
@@ -24,21 +25,21 @@ use kinds::Kind;
 /// No job of these tests takes nearly as long on a machine that is not stuck.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// A small generator of random numbers.
+/// Random numbers that are the same in every run.
 #[derive(Clone)]
-pub struct Random(pub u64);
+pub struct Random(SplitMix64);
 
 impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(SplitMix64(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
+        self.0.below(limit)
     }
 
     pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {

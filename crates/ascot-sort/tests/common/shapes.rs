@@ -41,7 +41,7 @@ impl Shape {
             Shape::TwoKeys => random.of(&[0x4142_4344_4546_4748, 0xc142_4344_0000_0001]),
             Shape::Zipf => {
                 let rank = 1000f64.powf(random.below(1 << 20) as f64 / f64::from(1 << 20)) as u64;
-                Random(rank).next()
+                Random::new(rank).next()
             }
             Shape::Skewed => {
                 let shared = random.below(9);
@@ -55,7 +55,7 @@ impl Shape {
 
 /// About `bytes` of records.
 pub fn data(kind: &Kind, shape: Shape, bytes: usize, seed: u64) -> Data {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut data = Data::default();
     let mut record = Vec::new();
     while data.bytes.len() < bytes {

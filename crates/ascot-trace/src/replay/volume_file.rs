@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ascot_io::{Buf, Pool};
+use ascot_model::random::SplitMix64;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -73,12 +74,9 @@ impl VolumeFile {
 
     /// Writes bytes that do not compress.
     fn fill(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = SplitMix64::default();
         for word in self.buffer.chunks_exact_mut(8) {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
+            word.copy_from_slice(&random.next_u64().to_le_bytes());
         }
         let mut offset = 0;
         while offset < self.bytes && !stop.load(Ordering::Relaxed) {
