@@ -185,7 +185,7 @@ proptest! {
         };
         let route = if direct { Route::Direct } else { Route::ThreeHop };
         let traffic = Traffic { messages: 200, longest, skew, epochs: 2, slow: 0 };
-        check(&topology, Order::Turns { seed }, &settings(route, batch_bytes, spare), &traffic);
+        check(&topology, Order::OneAtATime { seed }, &settings(route, batch_bytes, spare), &traffic);
     }
 }
 
@@ -200,7 +200,7 @@ fn slow_receivers_hold_others_back_without_growing() {
 
 #[test]
 fn a_rank_that_dies_is_an_error_for_all_others() {
-    for order in [Order::Free, Order::Turns { seed: 3 }] {
+    for order in [Order::Free, Order::OneAtATime { seed: 3 }] {
         for route in [Route::Direct, Route::ThreeHop] {
             let results = on_ranks(&Topology::even(8, 2), order, |end| {
                 let rank = end.rank();
@@ -296,7 +296,7 @@ impl Transport for Blind {
 #[test]
 fn a_rank_that_leaves_right_behind_an_agreement_is_told_to_all() {
     for leaving in [0, 1, 2, 6] {
-        let results = on_ranks(&Topology::even(7, 3), Order::Turns { seed: 11 }, |end| {
+        let results = on_ranks(&Topology::even(7, 3), Order::OneAtATime { seed: 11 }, |end| {
             let rank = end.rank();
             let blind = Blind(end);
             let mut router =
@@ -403,7 +403,7 @@ fn a_slow_wire_takes_its_time() {
     let speed = WireSpeed { bytes_per_second: 1e6, latency_seconds: 1e-3 };
     let run = || {
         let wire = Wire::new(&topology, speed);
-        let counts = on_ranks(&topology, Order::Turns { seed: 1 }, |end| {
+        let counts = on_ranks(&topology, Order::OneAtATime { seed: 1 }, |end| {
             let limited = Limited::new(end, &wire);
             let mut router =
                 Router::new(limited, settings(Route::ThreeHop, 1024, 4), &Pool::new(8 << 20)).unwrap();

@@ -218,7 +218,7 @@ impl Clocks {
         let mut book = self.book();
         let mut threads = std::mem::take(&mut book.ended);
         let now = Instant::now();
-        book.settle(now);
+        book.count_until(now);
         book.running.iter().for_each(|clock| clock.run().take_into(&mut threads));
         let times = Times { until: now, threads, device: self.device().take(now) };
         book.taken.add(&times);
@@ -229,7 +229,7 @@ impl Clocks {
     pub fn so_far(&self) -> Times {
         let book = self.book();
         let now = Instant::now();
-        book.settle(now);
+        book.count_until(now);
         let Taken { mut threads, device } = book.taken.clone();
         add_all(&mut threads, &book.ended);
         book.running.iter().for_each(|clock| add_all(&mut threads, &clock.run().stages));
@@ -256,11 +256,11 @@ fn stage_of(thread: &str) -> &str {
 
 impl Book {
     /// Counts the intervals of running threads up to `now`.
-    fn settle(&self, now: Instant) {
+    fn count_until(&self, now: Instant) {
         for clock in &self.running {
             // The thread cannot end meanwhile: it would need the book.
             let processor = clock.processor.and_then(ProcessorClock::read);
-            clock.run().settle(now, processor);
+            clock.run().count_until(now, processor);
         }
     }
 
@@ -395,7 +395,7 @@ impl Run {
     }
 
     /// Counts the intervals up to `now`. `processor`: the processor time of the thread, if it is known.
-    fn settle(&mut self, now: Instant, processor: Option<Duration>) {
+    fn count_until(&mut self, now: Instant, processor: Option<Duration>) {
         self.end_state(now);
         let processor = processor.unwrap_or(self.processor);
         self.end_stage(now, processor);
@@ -428,7 +428,7 @@ impl Drop for Entered {
         book.running.retain(|clock| !Arc::ptr_eq(clock, &self.clock));
         let mut run = self.clock.run();
         let state = run.state;
-        run.settle(now, Some(thread_time::own()));
+        run.count_until(now, Some(thread_time::own()));
         run.take_into(&mut book.ended);
         drop(run);
         drop(book);

@@ -19,7 +19,7 @@ use ascot_sort::runs::store::{Manifest, load};
 use ascot_sort::{Cancel, Method, RunOptions, Silent, SortError, SortRequest, resume, sort};
 use common::kinds::{Kind, fixed, lines, numbers};
 use common::shapes::{Shape, data};
-use common::{Place, Wanted, assert_same, expected};
+use common::{JobDirs, Wanted, assert_same, expected};
 
 const REQUEST: &str = "ASCOT_TEST_REQUEST";
 
@@ -33,11 +33,11 @@ fn child() {
 
 /// Starts the job and kills it once its manifest is as `enough` wants it. None: it was done before.
 fn kill(
-    place: &Place,
+    dirs: &JobDirs,
     request: &SortRequest,
     enough: &dyn Fn(&Manifest) -> bool,
 ) -> Option<(PathBuf, Manifest)> {
-    let path = place.path().join("in-request");
+    let path = dirs.path().join("in-request");
     fs::write(&path, serde_json::to_vec(request).unwrap()).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child"])
@@ -48,7 +48,7 @@ fn kill(
     let since = Instant::now();
     let killed = loop {
         assert!(since.elapsed() < Duration::from_secs(60), "the job hangs");
-        let dir = fs::read_dir(place.temp()).unwrap().next().map(|entry| entry.unwrap().path());
+        let dir = fs::read_dir(dirs.temp()).unwrap().next().map(|entry| entry.unwrap().path());
         if dir.and_then(|dir| load(&dir).ok()).is_some_and(|manifest| enough(&manifest)) {
             child.kill().unwrap();
             break true;
@@ -59,7 +59,7 @@ fn kill(
         std::thread::sleep(Duration::from_millis(1));
     };
     child.wait().unwrap();
-    let dir = fs::read_dir(place.temp()).unwrap().next()?.unwrap().path();
+    let dir = fs::read_dir(dirs.temp()).unwrap().next()?.unwrap().path();
     assert!(killed);
     let manifest = load(&dir).unwrap();
     Some((dir, manifest))
@@ -165,8 +165,8 @@ struct Case {
 
 impl Case {
     /// Kills the job, damages a spill, resumes.
-    fn suffer(&self, place: &Place, request: &SortRequest, name: &str, damage: Damage) -> bool {
-        let Some((dir, manifest)) = kill(place, request, &self.enough) else { return false };
+    fn suffer(&self, dirs: &JobDirs, request: &SortRequest, name: &str, damage: Damage) -> bool {
+        let Some((dir, manifest)) = kill(dirs, request, &self.enough) else { return false };
         let files = damage(&manifest);
         let what = format!("{} {:?}: {name}", self.kind.name, self.method);
         let error = match go_on(&dir) {
@@ -175,36 +175,36 @@ impl Case {
         };
         let named = files.iter().any(|path| error.contains(path.to_str().unwrap()));
         assert!(named, "{what}: the error does not name the file: {error}");
-        assert!(!place.out().exists(), "{what}: there is an output");
+        assert!(!dirs.out().exists(), "{what}: there is an output");
         true
     }
 
     fn run(&self) {
-        let place = Place::new();
+        let dirs = JobDirs::new();
         let data = data(&self.kind, self.shape, 48 << 20, 9);
         let wanted = expected(&self.kind, &data.records(), Wanted::default());
-        let inputs = vec![place.input(0, &[&data.bytes])];
-        let request = place.request(&self.kind, inputs, 8 << 20);
+        let inputs = vec![dirs.input(0, &[&data.bytes])];
+        let request = dirs.request(&self.kind, inputs, 8 << 20);
         let request = SortRequest { method: self.method, batch_size: Some(4), ..request };
         let mut killed = 0;
         for (name, damage) in DAMAGES {
-            killed += u32::from(self.suffer(&place, &request, name, damage));
-            clear(&place);
+            killed += u32::from(self.suffer(&dirs, &request, name, damage));
+            clear(&dirs);
         }
-        if let Some((dir, _)) = kill(&place, &request, &self.enough) {
+        if let Some((dir, _)) = kill(&dirs, &request, &self.enough) {
             go_on(&dir).unwrap_or_else(|error| panic!("{}: {error}", self.kind.name));
             killed += 1;
         }
         assert!(killed >= 3, "{}: hardly ever killed in time", self.kind.name);
-        assert_same(&fs::read(place.out()).unwrap(), &wanted, &self.kind.name);
-        assert!(place.litter().is_empty(), "{:?}", place.litter());
+        assert_same(&fs::read(dirs.out()).unwrap(), &wanted, &self.kind.name);
+        assert!(dirs.litter().is_empty(), "{:?}", dirs.litter());
     }
 }
 
 /// Leaves nothing of an earlier job.
-fn clear(place: &Place) {
-    let _ = fs::remove_file(place.out());
-    for path in place.litter() {
+fn clear(dirs: &JobDirs) {
+    let _ = fs::remove_file(dirs.out());
+    for path in dirs.litter() {
         let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
     }
 }

@@ -13,7 +13,7 @@ use ascot_record::layout::Endian;
 use ascot_sort::{Input, Method, Output, SortRequest};
 use common::kinds::{Kind, csv, fixed, lines, lines_by_fields, lines_nul, numbers, prefixed};
 use common::shapes::{Shape, data};
-use common::{Data, Place, Wanted, assert_same, expected, run};
+use common::{Data, JobDirs, Wanted, assert_same, expected, run};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -90,27 +90,27 @@ fn written(files: &[File], end: u8) -> (Data, Vec<Vec<u8>>) {
 }
 
 fn sorted(kind: &Kind, files: &[File], end: u8, method: Method, wanted: Wanted) -> TestCaseResult {
-    let place = Place::new();
+    let dirs = JobDirs::new();
     let (data, contents) = written(files, end);
-    let inputs = contents.iter().enumerate().map(|(number, bytes)| place.input(number, &[bytes])).collect();
+    let inputs = contents.iter().enumerate().map(|(number, bytes)| dirs.input(number, &[bytes])).collect();
     let request = SortRequest {
         method,
         unique: wanted.unique,
         stable: wanted.stable,
         top: wanted.top.map(|top| top as u64),
-        ..place.request(kind, inputs, MEMORY)
+        ..dirs.request(kind, inputs, MEMORY)
     };
     let report = run(&request, None);
     prop_assert!(report.is_ok(), "{}", report.unwrap_err());
-    let found = fs::read(place.out()).unwrap();
+    let found = fs::read(dirs.out()).unwrap();
     prop_assert!(found == expected(kind, &data.records(), wanted), "wrong output of {} bytes", found.len());
-    prop_assert!(place.litter().is_empty(), "{:?}", place.litter());
+    prop_assert!(dirs.litter().is_empty(), "{:?}", dirs.litter());
     Ok(())
 }
 
 /// The same files, each sorted before it is merged with the others.
 fn merged(kind: &Kind, files: &[File], end: u8, wanted: Wanted, batch: usize) -> TestCaseResult {
-    let place = Place::new();
+    let dirs = JobDirs::new();
     let mut all = Data::default();
     let mut inputs = Vec::new();
     for (number, file) in files.iter().enumerate() {
@@ -121,7 +121,7 @@ fn merged(kind: &Kind, files: &[File], end: u8, wanted: Wanted, batch: usize) ->
         if file.1 && records.last().is_some_and(|last| last.len() > 1) {
             content.pop();
         }
-        inputs.push(place.input(number, &[&content]));
+        inputs.push(dirs.input(number, &[&content]));
         records.iter().for_each(|record| all.push(record));
     }
     let request = SortRequest {
@@ -130,13 +130,13 @@ fn merged(kind: &Kind, files: &[File], end: u8, wanted: Wanted, batch: usize) ->
         stable: wanted.stable,
         top: wanted.top.map(|top| top as u64),
         batch_size: Some(batch),
-        ..place.request(kind, inputs, MEMORY)
+        ..dirs.request(kind, inputs, MEMORY)
     };
     let report = run(&request, None);
     prop_assert!(report.is_ok(), "{}", report.unwrap_err());
-    let found = fs::read(place.out()).unwrap();
+    let found = fs::read(dirs.out()).unwrap();
     prop_assert!(found == expected(kind, &all.records(), wanted), "wrong output of {} bytes", found.len());
-    prop_assert!(place.litter().is_empty(), "{:?}", place.litter());
+    prop_assert!(dirs.litter().is_empty(), "{:?}", dirs.litter());
     Ok(())
 }
 
@@ -172,15 +172,15 @@ fn few_records_of_every_layout() {
     ];
     for kind in &kinds {
         for (count, method) in (0..4).flat_map(|count| [(count, Method::Auto), (count, Method::Distribute)]) {
-            let place = Place::new();
+            let dirs = JobDirs::new();
             let all = data(kind, Shape::TwoKeys, 40_000, count as u64);
             let some = Data::of(&all.records()[..count]);
-            let inputs = vec![place.input(0, &[kind.header.unwrap_or_default(), &some.bytes])];
-            let request = SortRequest { method, ..place.request(kind, inputs, MEMORY) };
+            let inputs = vec![dirs.input(0, &[kind.header.unwrap_or_default(), &some.bytes])];
+            let request = SortRequest { method, ..dirs.request(kind, inputs, MEMORY) };
             let what = format!("{} records, {}, {method:?}", count, kind.name);
             run(&request, None).unwrap_or_else(|error| panic!("{what}: {error}"));
             let wanted = expected(kind, &some.records(), Wanted::default());
-            assert_same(&fs::read(place.out()).unwrap(), &wanted, &what);
+            assert_same(&fs::read(dirs.out()).unwrap(), &wanted, &what);
         }
     }
 }
@@ -196,13 +196,13 @@ fn records_cut_short() {
     for kind in &kinds {
         for (bytes, merge_only) in [(40_000, false), (40_000, true), (12 << 20, false), (12 << 20, true)] {
             for method in [Method::Merge, Method::Distribute] {
-                let place = Place::new();
+                let dirs = JobDirs::new();
                 let data = data(kind, Shape::Presorted, bytes, 3);
-                let inputs = vec![place.input(0, &[&data.bytes[..data.bytes.len() - 3]])];
-                let request = SortRequest { method, merge_only, ..place.request(kind, inputs, MEMORY) };
+                let inputs = vec![dirs.input(0, &[&data.bytes[..data.bytes.len() - 3]])];
+                let request = SortRequest { method, merge_only, ..dirs.request(kind, inputs, MEMORY) };
                 let error = run(&request, None).expect_err(&kind.name).to_string();
                 assert!(error.contains("in-000") && error.contains("cut short"), "{}: {error}", kind.name);
-                assert!(!place.out().exists() && place.litter().is_empty(), "{:?}", place.litter());
+                assert!(!dirs.out().exists() && dirs.litter().is_empty(), "{:?}", dirs.litter());
             }
         }
     }
@@ -218,9 +218,9 @@ fn fifo(path: &Path) {
 fn pipes_of_any_size() {
     for kind in [lines(false), csv(false), fixed(100, &[(0, 10, false)])] {
         for bytes in [0, 1, 300_000, 7 << 20, 20 << 20] {
-            let place = Place::new();
+            let dirs = JobDirs::new();
             let data = data(&kind, Shape::Random, bytes, 8);
-            let path = place.path().join("in-pipe");
+            let path = dirs.path().join("in-pipe");
             fifo(&path);
             let content = [kind.header.unwrap_or_default(), &data.bytes].concat();
             let into = path.clone();
@@ -228,12 +228,12 @@ fn pipes_of_any_size() {
                 let mut pipe = fs::OpenOptions::new().write(true).open(into).unwrap();
                 content.chunks(10_007).try_for_each(|chunk| pipe.write_all(chunk))
             });
-            let request = place.request(&kind, vec![Input::Path(path)], MEMORY);
+            let request = dirs.request(&kind, vec![Input::Path(path)], MEMORY);
             run(&request, None).unwrap_or_else(|error| panic!("{} {bytes}: {error}", kind.name));
             writer.join().unwrap().unwrap();
             let wanted = expected(&kind, &data.records(), Wanted::default());
-            assert_same(&fs::read(place.out()).unwrap(), &wanted, &format!("{} {bytes}", kind.name));
-            assert!(place.litter().is_empty());
+            assert_same(&fs::read(dirs.out()).unwrap(), &wanted, &format!("{} {bytes}", kind.name));
+            assert!(dirs.litter().is_empty());
         }
     }
 }
@@ -242,11 +242,11 @@ fn pipes_of_any_size() {
 fn the_output_may_be_an_input() {
     let kind = lines(false);
     for method in [Method::Merge, Method::Distribute] {
-        let place = Place::new();
+        let dirs = JobDirs::new();
         let data = data(&kind, Shape::Random, 12 << 20, 8);
-        let first = place.input(0, &[&data.bytes]);
+        let first = dirs.input(0, &[&data.bytes]);
         let Input::Path(path) = first.clone() else { panic!() };
-        let request = place.request(&kind, vec![first.clone(), first], MEMORY);
+        let request = dirs.request(&kind, vec![first.clone(), first], MEMORY);
         let request = SortRequest { output: Output::Path(path.clone()), method, ..request };
         run(&request, None).unwrap();
         let records = [data.records(), data.records()].concat();
@@ -259,7 +259,7 @@ fn the_output_may_be_an_input() {
 fn long_lines_among_short_ones_larger_than_memory() {
     for kind in [lines(false), lines_by_fields(false)] {
         for (method, batch_size) in [(Method::Merge, Some(2)), (Method::Distribute, None)] {
-            let place = Place::new();
+            let dirs = JobDirs::new();
             let mut all = Data::default();
             for (number, record) in data(&kind, Shape::Random, 14 << 20, 8).records().into_iter().enumerate()
             {
@@ -271,11 +271,11 @@ fn long_lines_among_short_ones_larger_than_memory() {
                     all.push(&long);
                 }
             }
-            let inputs = vec![place.input(0, &[&all.bytes])];
-            let request = SortRequest { method, batch_size, ..place.request(&kind, inputs, MEMORY) };
+            let inputs = vec![dirs.input(0, &[&all.bytes])];
+            let request = SortRequest { method, batch_size, ..dirs.request(&kind, inputs, MEMORY) };
             run(&request, None).unwrap_or_else(|error| panic!("{} {method:?}: {error}", kind.name));
             let wanted = expected(&kind, &all.records(), Wanted::default());
-            assert_same(&fs::read(place.out()).unwrap(), &wanted, &format!("{} {method:?}", kind.name));
+            assert_same(&fs::read(dirs.out()).unwrap(), &wanted, &format!("{} {method:?}", kind.name));
         }
     }
 }

@@ -21,7 +21,7 @@ use ascot_sort::{Method, SortError, SortRequest};
 use ascot_testing::faults::{FaultPlan, Faults};
 use common::kinds::{Kind, csv, fixed, lines, lines_by_fields, numbers, prefixed};
 use common::shapes::{Shape, data, sort};
-use common::{Place, Random, Wanted, assert_same, expected, run};
+use common::{JobDirs, Random, Wanted, assert_same, expected, run};
 
 const MIB: usize = 1 << 20;
 const OLD: &[u8] = b"the old output\n";
@@ -33,7 +33,7 @@ const LASTING: [Action; 6] =
 /// A job with its inputs on disk and the output it should have.
 struct Job {
     name: &'static str,
-    place: Place,
+    dirs: JobDirs,
     request: SortRequest,
     wanted: Vec<u8>,
     operations: u64,
@@ -41,8 +41,8 @@ struct Job {
 }
 
 impl Job {
-    fn new(name: &'static str, place: Place, request: SortRequest, wanted: Vec<u8>) -> Job {
-        let mut job = Job { name, place, request, wanted, operations: 0, spill_writes: 0 };
+    fn new(name: &'static str, dirs: JobDirs, request: SortRequest, wanted: Vec<u8>) -> Job {
+        let mut job = Job { name, dirs, request, wanted, operations: 0, spill_writes: 0 };
         let faults = Faults::counting();
         job.check(&faults, run(&job.request, Some(faults.clone())), "no fault");
         job.operations = faults.counted();
@@ -56,19 +56,19 @@ impl Job {
 
     /// Inputs of a sort.
     fn sorting(name: &'static str, kind: &Kind, shape: Shape, bytes: usize, method: Method) -> Job {
-        let place = Place::new();
+        let dirs = JobDirs::new();
         let data = data(kind, shape, bytes, 5);
         let wanted = expected(kind, &data.records(), Wanted::default());
         let header = kind.header.unwrap_or_default();
-        let inputs = vec![place.input(0, &[header, &data.bytes])];
-        let request = place.request(kind, inputs, 8 * MIB as u64);
+        let inputs = vec![dirs.input(0, &[header, &data.bytes])];
+        let request = dirs.request(kind, inputs, 8 * MIB as u64);
         let request = SortRequest { method, batch_size: Some(2), ..request };
-        Job::new(name, place, request, wanted)
+        Job::new(name, dirs, request, wanted)
     }
 
     /// Sorted inputs, merged two at a time.
     fn merging(name: &'static str, kind: &Kind, bytes: usize) -> Job {
-        let place = Place::new();
+        let dirs = JobDirs::new();
         let data = data(kind, Shape::Random, bytes, 6);
         let wanted = expected(kind, &data.records(), Wanted::default());
         let mut random = Random::new(7);
@@ -77,24 +77,24 @@ impl Job {
         let mut inputs = Vec::new();
         for (number, file) in files.iter_mut().enumerate() {
             sort(kind, file);
-            inputs.push(place.input(number, &[&file.concat()]));
+            inputs.push(dirs.input(number, &[&file.concat()]));
         }
-        let request = place.request(kind, inputs, 8 * MIB as u64);
+        let request = dirs.request(kind, inputs, 8 * MIB as u64);
         let request = SortRequest { merge_only: true, batch_size: Some(2), ..request };
-        Job::new(name, place, request, wanted)
+        Job::new(name, dirs, request, wanted)
     }
 
     /// Runs the job over an old output with faults, and judges what came of it.
     fn suffer(&self, plan: FaultPlan) -> Result<(), SortError> {
         let what = format!("{plan:?}");
-        fs::write(self.place.out(), OLD).unwrap();
+        fs::write(self.dirs.out(), OLD).unwrap();
         let faults = Faults::new(plan);
         let result = run(&self.request, Some(faults.clone())).map(|_| ());
         match &result {
             Ok(()) => self.check(&faults, Ok::<_, SortError>(()), &what),
             Err(error) => self.check_failed(&faults, error, &what),
         }
-        let litter = self.place.litter();
+        let litter = self.dirs.litter();
         assert!(litter.is_empty(), "{} {what}: left behind: {litter:?}", self.name);
         result
     }
@@ -104,15 +104,15 @@ impl Job {
             panic!("{} {what}: {error}", self.name);
         }
         let name = format!("{} {what}", self.name);
-        assert_same(&fs::read(self.place.out()).unwrap(), &self.wanted, &name);
+        assert_same(&fs::read(self.dirs.out()).unwrap(), &self.wanted, &name);
     }
 
     fn check_failed(&self, faults: &Faults, error: &SortError, what: &str) {
         let (name, text) = (self.name, error.to_string());
         assert!(faults.fired() > 0, "{name} {what}: fails by itself: {text}");
-        let named = text.contains(self.place.path().to_str().unwrap());
+        let named = text.contains(self.dirs.path().to_str().unwrap());
         assert!(named, "{name} {what}: the error names no file: {text}");
-        let found = fs::read(self.place.out()).unwrap();
+        let found = fs::read(self.dirs.out()).unwrap();
         // Only the directory's sync comes after the rename.
         assert!(found == OLD || found == self.wanted, "{name} {what}: the old output is gone: {text}");
     }
@@ -253,7 +253,7 @@ fn in_turns() {
 fn names_are_durable_before_the_manifest_has_them() {
     for (method, bytes) in [(Method::Merge, 14 * MIB), (Method::Distribute, 14 * MIB)] {
         let mut job = Job::sorting("durable", &records(), Shape::Random, bytes, method);
-        let temps = ["one", "other"].map(|name| job.place.path().join(name));
+        let temps = ["one", "other"].map(|name| job.dirs.path().join(name));
         temps.iter().for_each(|temp| fs::create_dir(temp).unwrap());
         job.request.temp_dirs = temps.to_vec();
         let faults = Faults::recording();

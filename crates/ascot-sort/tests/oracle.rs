@@ -13,7 +13,7 @@ use ascot_io::Compression;
 use ascot_sort::{Input, Method, SortRequest};
 use common::kinds::{Kind, binary_kinds, number_kinds, text_kinds};
 use common::shapes::{SHAPES, Shape, data, sort};
-use common::{Data, Place, Random, Wanted, assert_same, expected, run};
+use common::{Data, JobDirs, Random, Wanted, assert_same, expected, run};
 
 const MIB: u64 = 1 << 20;
 
@@ -66,7 +66,7 @@ fn spilling(shape: Shape, random: &mut Random) -> Case {
 }
 
 /// The inputs of a case: records dealt out in stretches, some files without any.
-fn write_inputs(place: &Place, kind: &Kind, data: &Data, inputs: usize, random: &mut Random) -> Vec<Input> {
+fn write_inputs(dirs: &JobDirs, kind: &Kind, data: &Data, inputs: usize, random: &mut Random) -> Vec<Input> {
     let header = kind.header.unwrap_or_default();
     let count = data.ends.len();
     let mut cuts: Vec<usize> = (1..inputs).map(|_| random.below(count as u64 + 1) as usize).collect();
@@ -74,10 +74,10 @@ fn write_inputs(place: &Place, kind: &Kind, data: &Data, inputs: usize, random: 
     cuts.sort_unstable();
     let offset = |record: usize| if record == 0 { 0 } else { data.ends[record - 1] };
     let stretch = |pair: &[usize]| &data.bytes[offset(pair[0])..offset(pair[1])];
-    cuts.windows(2).enumerate().map(|(number, pair)| place.input(number, &[header, stretch(pair)])).collect()
+    cuts.windows(2).enumerate().map(|(number, pair)| dirs.input(number, &[header, stretch(pair)])).collect()
 }
 
-fn request(place: &Place, kind: &Kind, case: &Case, inputs: Vec<Input>) -> SortRequest {
+fn request(dirs: &JobDirs, kind: &Kind, case: &Case, inputs: Vec<Input>) -> SortRequest {
     SortRequest {
         unique: case.wanted.unique,
         stable: case.wanted.stable,
@@ -86,27 +86,27 @@ fn request(place: &Place, kind: &Kind, case: &Case, inputs: Vec<Input>) -> SortR
         batch_size: case.batch_size,
         compression: case.compression,
         threads: Some(case.threads),
-        ..place.request(kind, inputs, case.memory)
+        ..dirs.request(kind, inputs, case.memory)
     }
 }
 
 /// Runs a request and compares its output, its account and what it leaves behind.
-fn check(place: &Place, kind: &Kind, case: &Case, request: &SortRequest, records: &[&[u8]]) {
+fn check(dirs: &JobDirs, kind: &Kind, case: &Case, request: &SortRequest, records: &[&[u8]]) {
     let what = format!("{} {case:?} {}", kind.name, if request.merge_only { "merge only" } else { "" });
     let report = run(request, None).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let found = fs::read(place.out()).unwrap();
+    let found = fs::read(dirs.out()).unwrap();
     let wanted = expected(kind, records, case.wanted);
     assert_same(&found, &wanted, &what);
     assert_eq!(report.records_in, records.len() as u64, "{what}");
     assert_eq!(report.records_in, report.records_out + report.records_dropped, "{what}");
-    assert_eq!(place.litter(), Vec::<std::path::PathBuf>::new(), "{what}");
+    assert_eq!(dirs.litter(), Vec::<std::path::PathBuf>::new(), "{what}");
 }
 
 fn sort_case(kind: &Kind, case: &Case) {
-    let place = Place::new();
+    let dirs = JobDirs::new();
     let data = data(kind, case.shape, case.bytes, case.seed);
-    let inputs = write_inputs(&place, kind, &data, case.inputs, &mut Random::new(case.seed));
-    check(&place, kind, case, &request(&place, kind, case, inputs), &data.records());
+    let inputs = write_inputs(&dirs, kind, &data, case.inputs, &mut Random::new(case.seed));
+    check(&dirs, kind, case, &request(&dirs, kind, case, inputs), &data.records());
 }
 
 fn sort_all(kinds: &[Kind], stream: u64) {
@@ -162,7 +162,7 @@ fn small_inputs_of_every_kind() {
 
 /// Sorted inputs of a kind, merged; ties keep the order of the inputs.
 fn merge_case(kind: &Kind, case: &Case) {
-    let place = Place::new();
+    let dirs = JobDirs::new();
     let data = data(kind, case.shape, case.bytes, case.seed);
     let mut random = Random::new(case.seed);
     let mut files: Vec<Vec<&[u8]>> = vec![Vec::new(); case.inputs];
@@ -173,10 +173,10 @@ fn merge_case(kind: &Kind, case: &Case) {
     let mut inputs = Vec::new();
     for (number, file) in files.iter_mut().enumerate() {
         sort(kind, file);
-        inputs.push(place.input(number, &[header, &file.concat()]));
+        inputs.push(dirs.input(number, &[header, &file.concat()]));
     }
-    let request = SortRequest { merge_only: true, ..request(&place, kind, case, inputs) };
-    check(&place, kind, case, &request, &files.concat());
+    let request = SortRequest { merge_only: true, ..request(&dirs, kind, case, inputs) };
+    check(&dirs, kind, case, &request, &files.concat());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use ascot_sort::{Cancel, Input, Output, RunOptions, Silent, SortError, SortReque
 use ascot_testing::faults::{FaultPlan, Faults};
 use common::kinds::{Kind, fixed, lines};
 use common::shapes::{Shape, data, sort as in_order};
-use common::{Place, Random};
+use common::{JobDirs, Random};
 
 const MIB: usize = 1 << 20;
 const PARTS: u32 = 5;
@@ -29,7 +29,7 @@ const OPERATIONS: [Action; 5] = [Action::Open, Action::Create, Action::Read, Act
 
 struct Job {
     name: &'static str,
-    place: Place,
+    dirs: JobDirs,
     request: SortRequest,
     by: Option<SplitBy>,
     wanted: Vec<Vec<u8>>,
@@ -37,7 +37,7 @@ struct Job {
 
 impl Job {
     fn new(name: &'static str, kind: &Kind, by: Option<SplitBy>, merge_only: bool) -> Job {
-        let place = Place::new();
+        let dirs = JobDirs::new();
         let data = data(kind, Shape::Random, 600 << 10, 11);
         let mut random = Random::new(3);
         let mut files: Vec<Vec<&[u8]>> = vec![Vec::new(); 3];
@@ -47,12 +47,12 @@ impl Job {
             if merge_only {
                 in_order(kind, file);
             }
-            inputs.push(place.input(number, &[&file.concat()]));
+            inputs.push(dirs.input(number, &[&file.concat()]));
         }
-        let pattern = place.path().join("part-{}");
+        let pattern = dirs.path().join("part-{}");
         let output = Output::Parts(Parts::new(pattern.to_str().unwrap(), PARTS).unwrap());
-        let request = SortRequest { output, merge_only, ..place.request(kind, inputs, 8 * MIB as u64) };
-        let mut job = Job { name, place, request, by, wanted: Vec::new() };
+        let request = SortRequest { output, merge_only, ..dirs.request(kind, inputs, 8 * MIB as u64) };
+        let mut job = Job { name, dirs, request, by, wanted: Vec::new() };
         job.run(None).unwrap();
         job.wanted = job.found();
         let bytes: usize = job.wanted.iter().map(Vec::len).sum();
@@ -61,7 +61,7 @@ impl Job {
     }
 
     fn paths(&self) -> Vec<PathBuf> {
-        (0..PARTS).map(|number| self.place.path().join(format!("part-{number}"))).collect()
+        (0..PARTS).map(|number| self.dirs.path().join(format!("part-{number}"))).collect()
     }
 
     fn found(&self) -> Vec<Vec<u8>> {
@@ -94,7 +94,7 @@ impl Job {
         if let Err(error) = &result {
             let text = error.to_string();
             assert!(faults.fired() > 0, "{what}: fails by itself: {text}");
-            let named = text.contains(self.place.path().to_str().unwrap());
+            let named = text.contains(self.dirs.path().to_str().unwrap());
             assert!(named, "{what}: the error names no file: {text}");
             if renaming {
                 let whole = |(found, wanted): (&Vec<u8>, &Vec<u8>)| found == OLD || found == wanted;
@@ -108,7 +108,7 @@ impl Job {
             assert!(found == self.wanted, "{what}: done, but other than it should be");
         }
         let litter: Vec<PathBuf> = self
-            .place
+            .dirs
             .litter()
             .into_iter()
             .filter(|path| !path.file_name().unwrap().to_string_lossy().starts_with("part-"))

@@ -18,7 +18,7 @@ pub enum Order {
     /// As the system schedules them.
     Free,
     /// One at a time.
-    Turns {
+    OneAtATime {
         /// Determines the next rank.
         seed: u64,
     },
@@ -49,7 +49,7 @@ struct State {
     taken: Vec<VecDeque<Sent>>,
     presence: Vec<Presence>,
     changes: u64,
-    turns: Option<Turns>,
+    turns: Option<Interleaving>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,8 @@ enum Presence {
     Gone,
 }
 
-struct Turns {
+/// The ranks run one at a time, in an order by chance.
+struct Interleaving {
     running: u32,
     random: SplitMix64,
     /// The last change at the last turn, and the turns since.
@@ -72,7 +73,9 @@ pub fn in_process(topology: &Topology, order: Order) -> Vec<Endpoint> {
     let size = topology.size() as usize;
     let turns = match order {
         Order::Free => None,
-        Order::Turns { seed } => Some(Turns { running: 0, random: SplitMix64(seed), changes: 0, idle: 0 }),
+        Order::OneAtATime { seed } => {
+            Some(Interleaving { running: 0, random: SplitMix64(seed), changes: 0, idle: 0 })
+        }
     };
     let state = State {
         queues: (0..size).map(|_| Default::default()).collect(),

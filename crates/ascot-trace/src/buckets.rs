@@ -57,7 +57,7 @@ pub struct Turn {
 
 /// One side of a bowtie at a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Side<'a> {
+pub struct SideBuckets<'a> {
     /// Bytes of its buckets.
     pub bytes: &'a [u64],
     /// Its staircase.
@@ -67,7 +67,7 @@ pub struct Side<'a> {
 /// From this share of its memory on, a side counts as full.
 const FULL_SHARE: f64 = 0.9;
 
-impl Side<'_> {
+impl SideBuckets<'_> {
     /// The distance from its staircase, if it keeps one and is full: the theorems describe a full memory.
     pub fn distance(&self) -> Option<f64> {
         let held = self.bytes.iter().sum::<u64>() as f64;
@@ -78,8 +78,11 @@ impl Side<'_> {
 
 impl Turn {
     /// Both sides: inputs, outputs.
-    pub fn sides(&self, bowtie: &TracedBowtie) -> [Side<'_>; 2] {
+    pub fn sides(&self, bowtie: &TracedBowtie) -> [SideBuckets<'_>; 2] {
         let (inputs, outputs) = self.bytes.split_at((bowtie.inputs as usize).min(self.bytes.len()));
-        [Side { bytes: inputs, steps: self.input_steps }, Side { bytes: outputs, steps: self.output_steps }]
+        [
+            SideBuckets { bytes: inputs, steps: self.input_steps },
+            SideBuckets { bytes: outputs, steps: self.output_steps },
+        ]
     }
 }

@@ -2,7 +2,7 @@
 
 use super::fixed::ValueOrder;
 use super::text::{append_text, find_closed};
-use super::{KeyFormat, Part, PartKind};
+use super::{KeyFormat, KeyPart, KeyPartKind};
 use crate::row::{ColumnBuilder, Malformed, Span};
 
 /// Positions and texts of a block of keys.
@@ -51,10 +51,10 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn decode(&mut self, part: &Part, builder: &mut ColumnBuilder) -> Result<(), Malformed> {
+    fn decode(&mut self, part: &KeyPart, builder: &mut ColumnBuilder) -> Result<(), Malformed> {
         self.markers(part, builder)?;
         match part.kind {
-            PartKind::Bool => {
+            KeyPartKind::Bool => {
                 let mut values = self.fixed::<1>()?;
                 values.iter_mut().zip(&self.scratch.valid).for_each(|([value], valid)| {
                     *value = if *valid { *value ^ part.flip } else { 0 };
@@ -65,7 +65,7 @@ impl Block<'_> {
                 builder.append_bools(values.iter().map(|[value]| *value == 1));
                 Ok(())
             }
-            PartKind::Fixed { width, order } => match width {
+            KeyPartKind::Fixed { width, order } => match width {
                 1 => self.values::<1>(order, part.flip, builder),
                 2 => self.values::<2>(order, part.flip, builder),
                 4 => self.values::<4>(order, part.flip, builder),
@@ -74,8 +74,8 @@ impl Block<'_> {
                 32 => self.values::<32>(order, part.flip, builder),
                 _ => self.slices(width, part.flip, builder),
             },
-            PartKind::Bytes { open } => self.texts(open, part.flip, builder),
-            PartKind::Nested(_) => Ok(()),
+            KeyPartKind::Bytes { open } => self.texts(open, part.flip, builder),
+            KeyPartKind::Nested(_) => Ok(()),
         }
     }
 
@@ -84,7 +84,7 @@ impl Block<'_> {
     }
 
     /// Reads the markers of a part, and notes which rows have a value.
-    fn markers(&mut self, part: &Part, builder: &mut ColumnBuilder) -> Result<(), Malformed> {
+    fn markers(&mut self, part: &KeyPart, builder: &mut ColumnBuilder) -> Result<(), Malformed> {
         let rows = self.keys.len();
         self.scratch.valid.clear();
         let Some(marker) = part.marker else {

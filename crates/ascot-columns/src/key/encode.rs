@@ -7,13 +7,13 @@ use arrow_row::Rows;
 
 use super::fixed::ValueOrder;
 use super::text::{closed_len, write_closed};
-use super::{KeyFormat, Part, PartKind};
+use super::{KeyFormat, KeyPart, KeyPartKind};
 use crate::error::ColumnsError;
 use crate::row::{VarValues, fixed_values};
 
 /// The parts of the keys of a block of rows, ready to be written.
 pub(crate) struct KeyValues<'f> {
-    parts: Vec<(&'f Part, PartValues)>,
+    parts: Vec<(&'f KeyPart, PartValues)>,
 }
 
 struct PartValues {
@@ -38,12 +38,12 @@ impl KeyFormat {
 }
 
 impl PartValues {
-    fn new(part: &Part, array: &ArrayRef) -> Result<PartValues, ColumnsError> {
+    fn new(part: &KeyPart, array: &ArrayRef) -> Result<PartValues, ColumnsError> {
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
         let values = match &part.kind {
-            PartKind::Bool => Values::Bool(array.as_boolean().values().clone()),
-            PartKind::Fixed { width, .. } => Values::Fixed(fixed_values(array, *width)),
-            PartKind::Bytes { open } => {
+            KeyPartKind::Bool => Values::Bool(array.as_boolean().values().clone()),
+            KeyPartKind::Fixed { width, .. } => Values::Fixed(fixed_values(array, *width)),
+            KeyPartKind::Bytes { open } => {
                 let values = VarValues::of_array(array);
                 let mut lengths = vec![0; array.len()];
                 values.for_each(|row, value| {
@@ -56,7 +56,7 @@ impl PartValues {
                 });
                 Values::Bytes(values, lengths)
             }
-            PartKind::Nested(converter) => {
+            KeyPartKind::Nested(converter) => {
                 Values::Nested(converter.convert_columns(std::slice::from_ref(array))?)
             }
         };
@@ -109,7 +109,7 @@ impl KeyValues<'_> {
     }
 }
 
-impl Part {
+impl KeyPart {
     fn write_markers(&self, nulls: Option<&NullBuffer>, out: &mut [u8], cursors: &mut [usize]) {
         let Some(marker) = self.marker else { return };
         for (row, cursor) in cursors.iter_mut().enumerate() {
@@ -120,7 +120,7 @@ impl Part {
     }
 
     fn write_fixed(&self, values: &[u8], nulls: Option<&NullBuffer>, out: &mut [u8], cursors: &mut [usize]) {
-        let PartKind::Fixed { width, order } = self.kind else { return };
+        let KeyPartKind::Fixed { width, order } = self.kind else { return };
         match width {
             1 => self.write_width::<1>(order, values, nulls, out, cursors),
             2 => self.write_width::<2>(order, values, nulls, out, cursors),
@@ -179,7 +179,7 @@ impl Part {
     }
 
     fn write_bytes(&self, values: &VarValues, lengths: &[usize], out: &mut [u8], cursors: &mut [usize]) {
-        let PartKind::Bytes { open } = self.kind else { return };
+        let KeyPartKind::Bytes { open } = self.kind else { return };
         values.for_each(|row, value| {
             let cursor = cursors[row];
             let length = lengths[row];

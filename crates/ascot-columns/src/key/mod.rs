@@ -45,14 +45,14 @@ pub(crate) use decode::KeyScratch;
 /// The encoding of the key of a row.
 #[derive(Debug)]
 pub(crate) struct KeyFormat {
-    parts: Vec<Part>,
+    parts: Vec<KeyPart>,
     /// Parts from the first on that can be decoded.
     decodable: usize,
 }
 
 /// The encoding of one key column.
 #[derive(Debug)]
-struct Part {
+struct KeyPart {
     /// Position in the schema.
     column: usize,
     name: String,
@@ -60,7 +60,7 @@ struct Part {
     marker: Option<Marker>,
     /// What the bytes of a value are combined with: all ones if the greatest come first.
     flip: u8,
-    kind: PartKind,
+    kind: KeyPartKind,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ struct Marker {
 }
 
 #[derive(Debug)]
-enum PartKind {
+enum KeyPartKind {
     Bool,
     Fixed {
         width: usize,
@@ -99,13 +99,13 @@ impl KeyFormat {
             }
             // All values of a column of nulls are equal.
             if *field.data_type() != DataType::Null {
-                parts.push(Part::new(column, field, key)?);
+                parts.push(KeyPart::new(column, field, key)?);
             }
         }
-        if let Some(Part { kind: PartKind::Bytes { open }, flip: 0, .. }) = parts.last_mut() {
+        if let Some(KeyPart { kind: KeyPartKind::Bytes { open }, flip: 0, .. }) = parts.last_mut() {
             *open = true;
         }
-        let nested = parts.iter().position(|part| matches!(part.kind, PartKind::Nested(_)));
+        let nested = parts.iter().position(|part| matches!(part.kind, KeyPartKind::Nested(_)));
         Ok(KeyFormat { decodable: nested.unwrap_or(parts.len()), parts })
     }
 
@@ -116,35 +116,35 @@ impl KeyFormat {
 
     /// Bytes of every key, if they have one length.
     pub(crate) fn fixed_len(&self) -> Option<usize> {
-        self.parts.iter().map(Part::fixed_len).sum()
+        self.parts.iter().map(KeyPart::fixed_len).sum()
     }
 }
 
-impl Part {
-    fn new(column: usize, field: &Field, key: &SortColumn) -> Result<Part, ColumnsError> {
+impl KeyPart {
+    fn new(column: usize, field: &Field, key: &SortColumn) -> Result<KeyPart, ColumnsError> {
         let marker = match (field.is_nullable(), key.nulls_first) {
             (false, _) => None,
             (true, true) => Some(Marker { null: 0, value: 1 }),
             (true, false) => Some(Marker { null: 1, value: 0 }),
         };
         let flip = if key.descending { 0xff } else { 0 };
-        let part = |marker, flip, kind| Part { column, name: key.name.clone(), marker, flip, kind };
+        let part = |marker, flip, kind| KeyPart { column, name: key.name.clone(), marker, flip, kind };
         Ok(match field.data_type() {
-            DataType::Boolean => part(marker, flip, PartKind::Bool),
+            DataType::Boolean => part(marker, flip, KeyPartKind::Bool),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-                part(marker, flip, PartKind::Bytes { open: false })
+                part(marker, flip, KeyPartKind::Bytes { open: false })
             }
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
-                part(marker, flip, PartKind::Bytes { open: false })
+                part(marker, flip, KeyPartKind::Bytes { open: false })
             }
             other => match (fixed_width(other), ValueOrder::of(other)) {
-                (Some(width), Some(order)) => part(marker, flip, PartKind::Fixed { width, order }),
+                (Some(width), Some(order)) => part(marker, flip, KeyPartKind::Fixed { width, order }),
                 _ => {
                     let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
                     let converter =
                         RowConverter::new(vec![SortField::new_with_options(other.clone(), options)])?;
                     // The converter encodes nulls and direction.
-                    part(None, 0, PartKind::Nested(Arc::new(converter)))
+                    part(None, 0, KeyPartKind::Nested(Arc::new(converter)))
                 }
             },
         })
@@ -153,9 +153,9 @@ impl Part {
     fn fixed_len(&self) -> Option<usize> {
         let marker = usize::from(self.marker.is_some());
         match self.kind {
-            PartKind::Bool => Some(marker + 1),
-            PartKind::Fixed { width, .. } => Some(marker + width),
-            PartKind::Bytes { .. } | PartKind::Nested(_) => None,
+            KeyPartKind::Bool => Some(marker + 1),
+            KeyPartKind::Fixed { width, .. } => Some(marker + width),
+            KeyPartKind::Bytes { .. } | KeyPartKind::Nested(_) => None,
         }
     }
 }

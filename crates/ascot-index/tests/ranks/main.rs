@@ -77,7 +77,7 @@ fn written(path: &Path, scheme: Scheme, route: Route, per_rank: u64, disk_rate: 
     let topology = Topology::even(RANKS, RANKS_PER_NODE);
     let speed = WireSpeed { bytes_per_second: disk_rate / 4.0, latency_seconds: 2e-6 };
     let wire = Wire::new(&topology, speed);
-    let results = on_ranks(Order::Turns { seed: 5 }, |end| {
+    let results = on_ranks(Order::OneAtATime { seed: 5 }, |end| {
         let disk = Disk::default();
         let rank = ascot_index::routing::Transport::rank(&end);
         let limited = Limited::new(end, &wire);

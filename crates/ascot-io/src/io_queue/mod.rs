@@ -112,7 +112,7 @@ fn whole_pages(part_bytes: usize) -> usize {
 }
 
 impl Request {
-    fn into_parts(self) -> (Ticket, Vec<Part>) {
+    fn into_parts(self) -> (Ticket, Vec<TransferPart>) {
         let part_bytes = whole_pages(self.part_bytes);
         let len = self.len.min(self.buf.len());
         let count = part_count(len, part_bytes);
@@ -137,7 +137,15 @@ impl Request {
             let at = number * part_bytes;
             let len = part_bytes.min(len - at);
             let halve = self.halve && number == 0;
-            Part { transfer: Arc::clone(&transfer), at, len, done: 0, delays: 0, halve, closed: false }
+            TransferPart {
+                transfer: Arc::clone(&transfer),
+                at,
+                len,
+                done: 0,
+                delays: 0,
+                halve,
+                closed: false,
+            }
         };
         let parts = (0..count).map(part).collect();
         (Ticket { transfer }, parts)
@@ -204,7 +212,7 @@ impl Ticket {
 }
 
 /// Moves a part completely on the calling thread.
-fn perform(part: Part) {
+fn perform(part: TransferPart) {
     let mut next = Some(part);
     while let Some(part) = next {
         let result = clocks::call(State::Device, || system_call(&part));
@@ -217,7 +225,7 @@ fn perform(part: Part) {
 
 /// Reads or writes once; says how many bytes moved.
 #[expect(unsafe_code, reason = "the system writes to a part of a shared buffer")]
-fn system_call(part: &Part) -> io::Result<usize> {
+fn system_call(part: &TransferPart) -> io::Result<usize> {
     let offset =
         libc::off_t::try_from(part.offset()).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
     let (memory, len) = part.memory();
@@ -234,7 +242,7 @@ fn system_call(part: &Part) -> io::Result<usize> {
 }
 
 /// A part of a transfer on its way through the queue.
-struct Part {
+struct TransferPart {
     transfer: Arc<Transfer>,
     at: usize,
     len: usize,
@@ -244,7 +252,7 @@ struct Part {
     closed: bool,
 }
 
-impl Part {
+impl TransferPart {
     fn direction(&self) -> Direction {
         self.transfer.direction
     }
@@ -337,7 +345,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for TransferPart {
     /// A part that is dropped before it ends fails its transfer: its thread died, and a caller may be waiting for the
     /// transfer.
     fn drop(&mut self) {
@@ -362,7 +370,7 @@ struct PartQueue {
 #[derive(Default)]
 struct Waiting {
     /// By direction.
-    parts: [VecDeque<Part>; 2],
+    parts: [VecDeque<TransferPart>; 2],
     closed: bool,
     /// A thread that performed parts has died.
     abandoned: bool,
@@ -383,7 +391,7 @@ impl PartQueue {
         }
     }
 
-    fn push(&self, parts: Vec<Part>) {
+    fn push(&self, parts: Vec<TransferPart>) {
         let mut waiting = self.lock();
         if waiting.abandoned {
             // Dropped parts fail.
@@ -418,7 +426,7 @@ impl PartQueue {
 
     /// For the ring: takes up to `most` parts of each direction in turn; true if the queue is closed and empty. The
     /// next push rings the bell.
-    fn take(&self, mut most: [usize; 2], into: &mut Vec<Part>) -> bool {
+    fn take(&self, mut most: [usize; 2], into: &mut Vec<TransferPart>) -> bool {
         let mut waiting = self.lock();
         loop {
             let before = into.len();
@@ -442,17 +450,17 @@ impl PartQueue {
 /// The queue on io_uring: what its one thread owns.
 struct Ring {
     ring: IoUring,
-    slots: Vec<Option<Part>>,
+    slots: Vec<Option<TransferPart>>,
     vacant: Vec<usize>,
     /// Most parts in flight, by direction.
     depth: [usize; 2],
     /// Parts in flight, by direction.
     in_flight: [usize; 2],
     bell_polled: bool,
-    taken: Vec<Part>,
+    taken: Vec<TransferPart>,
     reaped: Vec<(u64, i32)>,
     /// Parts that have left the ring, with their results, until their callers are notified.
-    ended: Vec<(Part, io::Result<usize>)>,
+    ended: Vec<(TransferPart, io::Result<usize>)>,
 }
 
 impl Ring {
@@ -511,7 +519,7 @@ impl Ring {
     }
 
     #[expect(unsafe_code, reason = "io_uring takes raw memory")]
-    fn submit(&mut self, part: Part) {
+    fn submit(&mut self, part: TransferPart) {
         // `take` requested no more parts than there are vacant slots.
         let Some(slot) = self.vacant.pop() else {
             perform(part);
@@ -569,7 +577,7 @@ impl Ring {
         self.ended.push((part, result));
     }
 
-    fn record(&mut self, part: Part, result: io::Result<usize>) {
+    fn record(&mut self, part: TransferPart, result: io::Result<usize>) {
         // The kernel cancels a request if it cannot start a worker for it: the process limit is reached.
         if matches!(&result, Err(error) if error.raw_os_error() == Some(libc::ECANCELED)) {
             perform(part);

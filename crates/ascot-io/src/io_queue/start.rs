@@ -7,7 +7,7 @@ use ascot_model::stages;
 use io_uring::{IoUring, Probe, opcode};
 use rustix::event::EventfdFlags;
 
-use super::{Inner, IoQueue, Part, PartQueue, Ring, perform};
+use super::{Inner, IoQueue, PartQueue, Ring, TransferPart, perform};
 use crate::ledger::Direction;
 use crate::sync::Unpoisoned;
 use crate::threads::{Thread, ThreadError, spawn};
@@ -102,7 +102,7 @@ impl PartQueue {
     }
 
     /// For threads: waits for the next part of a direction; `None` once closed and empty.
-    pub(super) fn wait(&self, direction: Direction) -> Option<Part> {
+    pub(super) fn wait(&self, direction: Direction) -> Option<TransferPart> {
         let mut waiting = self.lock();
         loop {
             if let Some(part) = waiting.parts[direction as usize].pop_front() {

@@ -37,7 +37,7 @@ use super::export::BatchStream;
 use super::flow_engine::{Engine, QUEUE_BYTES};
 use super::flow_input::FlowInput;
 use super::flow_output::FlowOutput;
-use super::import::{Part, no_batches};
+use super::import::{Exported, no_batches};
 use super::job::{JobHandle, Shared, Until};
 use super::records::RECORDS_BYTES;
 use crate::errors::Failure;
@@ -265,7 +265,7 @@ impl Flow {
         self.refuse_fork()?;
         let subject =
             || format!("what the function yields for output {number}, of type {}, has", type_name(object));
-        let part = Part::new(object)?.ok_or_else(|| no_batches(&subject(), object))?;
+        let exported = Exported::new(object)?.ok_or_else(|| no_batches(&subject(), object))?;
         let put = |batch: &_| {
             // A thread that waited for the lock would hold the interpreter.
             let mut outputs = self
@@ -278,9 +278,9 @@ impl Flow {
                 .ok_or_else(|| Failure::Request(format!("there is no output {number}")))?;
             file.put(batch, &self.engine, records, &mut || Python::attach(|py| self.look(py)))
         };
-        let result = py.detach(|| match part {
-            Part::Batch(batch) => put(&batch),
-            Part::Stream(mut stream) => {
+        let result = py.detach(|| match exported {
+            Exported::Batch(batch) => put(&batch),
+            Exported::Stream(mut stream) => {
                 // A stream without batches has columns, too.
                 let mut next = Some(RecordBatch::new_empty(SchemaRef::clone(stream.schema())));
                 while let Some(batch) = next {

@@ -18,30 +18,30 @@ use super::capsule::{ForeignStream, batch_from_capsules, schema_from_capsule, ty
 use super::fit::fitted;
 use crate::errors::Failure;
 
-/// An object with batches.
-pub enum Part {
+/// What an object exports by the protocol of Arrow.
+pub enum Exported {
     /// One batch.
     Batch(RecordBatch),
     /// A stream of batches.
     Stream(ForeignStream),
 }
 
-impl Part {
-    /// The part that is `object`; none if it is no part, perhaps an iterator of some.
-    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Part>> {
+impl Exported {
+    /// What `object` exports; none if it exports nothing, and is perhaps an iterator of objects that do.
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Option<Exported>> {
         if let Some(export) = object.getattr_opt("__arrow_c_stream__")? {
-            return Ok(Some(Part::Stream(ForeignStream::from_capsule(&export.call0()?)?)));
+            return Ok(Some(Exported::Stream(ForeignStream::from_capsule(&export.call0()?)?)));
         }
         if let Some(export) = object.getattr_opt("__arrow_c_array__")? {
-            return Ok(Some(Part::Batch(batch_from_capsules(&export.call0()?)?)));
+            return Ok(Some(Exported::Batch(batch_from_capsules(&export.call0()?)?)));
         }
         Ok(None)
     }
 
     fn schema(&self) -> SchemaRef {
         match self {
-            Part::Batch(batch) => batch.schema(),
-            Part::Stream(stream) => SchemaRef::clone(stream.schema()),
+            Exported::Batch(batch) => batch.schema(),
+            Exported::Stream(stream) => SchemaRef::clone(stream.schema()),
         }
     }
 }
@@ -49,25 +49,25 @@ impl Part {
 /// A stream of batches of one schema, from a Python object.
 pub struct Source {
     schema: SchemaRef,
-    /// The part being read.
-    part: Option<Part>,
-    /// The parts after it.
+    /// The export being read.
+    exported: Option<Exported>,
+    /// The items after it.
     items: Option<Py<PyIterator>>,
-    /// Number of parts begun.
-    parts: u64,
+    /// Number of exports begun.
+    begun: u64,
 }
 
 impl Source {
-    /// The stream of `object`. The first part of an iterator is taken at once, as it has the schema.
+    /// The stream of `object`. The first item of an iterator is taken at once, as it has the schema.
     ///
     /// # Errors
     /// An object without batches, or the exception that it raises.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Source> {
         // A reader of pyarrow.
         let reads = object.hasattr("read_next_batch")?;
-        let part = if reads { None } else { Part::new(object)? };
-        if let Some(part) = part {
-            return Ok(Source { schema: part.schema(), part: Some(part), items: None, parts: 1 });
+        let exported = if reads { None } else { Exported::new(object)? };
+        if let Some(exported) = exported {
+            return Ok(Source { schema: exported.schema(), exported: Some(exported), items: None, begun: 1 });
         }
         let no_items = object.is_instance_of::<PyString>()
             || object.is_instance_of::<PyBytes>()
@@ -79,11 +79,12 @@ impl Source {
             Some(schema) => Some(schema_from_capsule(&schema.call_method0("__arrow_c_schema__")?)?),
             None => None,
         };
-        let mut source = Source { schema: Schema::empty().into(), part: None, items: Some(items), parts: 0 };
+        let mut source =
+            Source { schema: Schema::empty().into(), exported: None, items: Some(items), begun: 0 };
         match schema {
             Some(schema) => source.schema = schema,
-            None if source.next_part(object.py())? => {
-                source.schema = source.part.as_ref().map_or(source.schema, Part::schema);
+            None if source.next_item(object.py())? => {
+                source.schema = source.exported.as_ref().map_or(source.schema, Exported::schema);
             }
             None => {
                 let text = "the source has no batches, so its columns are unknown\n  give at least one batch, which \
@@ -101,10 +102,10 @@ impl Source {
 
     /// The stream itself, if the interpreter is not needed to read it. The source is empty afterwards.
     pub fn take_stream(&mut self) -> Option<ForeignStream> {
-        match (&self.items, self.part.take()) {
-            (None, Some(Part::Stream(stream))) => Some(stream),
-            (_, part) => {
-                self.part = part;
+        match (&self.items, self.exported.take()) {
+            (None, Some(Exported::Stream(stream))) => Some(stream),
+            (_, exported) => {
+                self.exported = exported;
                 None
             }
         }
@@ -116,16 +117,16 @@ impl Source {
     /// The exception of an iterator, the error of a stream, a batch that contradicts itself, or one of another schema.
     pub fn next(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         loop {
-            let batch = match self.part.take() {
-                Some(Part::Batch(batch)) => Some(batch),
-                Some(Part::Stream(mut stream)) => {
+            let batch = match self.exported.take() {
+                Some(Exported::Batch(batch)) => Some(batch),
+                Some(Exported::Stream(mut stream)) => {
                     let batch = py.detach(|| stream.next())?;
                     if batch.is_some() {
-                        self.part = Some(Part::Stream(stream));
+                        self.exported = Some(Exported::Stream(stream));
                     }
                     batch
                 }
-                None if self.next_part(py)? => None,
+                None if self.next_item(py)? => None,
                 None => return Ok(None),
             };
             if let Some(batch) = batch {
@@ -134,18 +135,18 @@ impl Source {
         }
     }
 
-    /// Begins the next part; `false` if there is none.
-    fn next_part(&mut self, py: Python<'_>) -> PyResult<bool> {
+    /// Begins the next item; `false` if there is none.
+    fn next_item(&mut self, py: Python<'_>) -> PyResult<bool> {
         let Some(items) = &self.items else { return Ok(false) };
         let Some(item) = items.bind(py).clone().next().transpose()? else {
             self.items = None;
             return Ok(false);
         };
-        self.parts += 1;
-        let part = Part::new(&item)?;
-        self.part = Some(part.ok_or_else(|| {
+        self.begun += 1;
+        let exported = Exported::new(&item)?;
+        self.exported = Some(exported.ok_or_else(|| {
             no_batches(
-                &format!("item {} of the source, of type {}, has", self.parts, type_name(&item)),
+                &format!("item {} of the source, of type {}, has", self.begun, type_name(&item)),
                 &item,
             )
         })?);
@@ -155,7 +156,7 @@ impl Source {
     /// The batch with the columns of the first; refuses others.
     fn fitted(&self, batch: &RecordBatch) -> Result<RecordBatch, Failure> {
         fitted(&self.schema, batch).map_err(|text| {
-            Failure::Batch(format!("item {} of the source has another schema: {text}", self.parts))
+            Failure::Batch(format!("item {} of the source has another schema: {text}", self.begun))
         })
     }
 }

@@ -37,7 +37,7 @@ const VERSION: u32 = 1;
 
 /// A place in the order of all records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SortPosition {
     /// A normalised key.
     pub key: Vec<u8>,
     /// The record, if records of equal keys are ordered by their bytes; none: before all records of this key.
@@ -46,16 +46,16 @@ pub struct Place {
     pub position: u64,
 }
 
-impl Place {
+impl SortPosition {
     /// The place of a record.
-    pub(super) fn new<R: Records>(records: &R, record: &[u8], key: &[u8], position: u64) -> Place {
+    pub(super) fn new<R: Records>(records: &R, record: &[u8], key: &[u8], position: u64) -> SortPosition {
         let ordered_further = !records.keys_decide();
         if key.len() > PLACE_BYTES_MAX || (ordered_further && record.len() > PLACE_BYTES_MAX) {
             let key = key[..key.len().min(PLACE_BYTES_MAX)].to_vec();
-            return Place { key, record: None, position: 0 };
+            return SortPosition { key, record: None, position: 0 };
         }
         let record = ordered_further.then(|| record.to_vec());
-        Place { key: key.to_vec(), record, position }
+        SortPosition { key: key.to_vec(), record, position }
     }
 
     /// Its order relative to a record.
@@ -79,9 +79,9 @@ impl Place {
 }
 
 /// Writes places.
-pub fn encode(places: &[Place]) -> Vec<u8> {
+pub fn encode(places: &[SortPosition]) -> Vec<u8> {
     let mut entries = Vec::new();
-    for Place { key, record, position } in places {
+    for SortPosition { key, record, position } in places {
         entries.extend(position.to_le_bytes());
         entries.extend((key.len() as u32).to_le_bytes());
         entries.extend(record.as_ref().map_or(0, |record| record.len() as u32 + 1).to_le_bytes());
@@ -100,7 +100,7 @@ pub fn encode(places: &[Place]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`SortError::Request`] if these are not the bytes of places, or are damaged.
-pub fn decode(bytes: &[u8]) -> Result<Vec<Place>> {
+pub fn decode(bytes: &[u8]) -> Result<Vec<SortPosition>> {
     let wrong =
         || SortError::Request("the bounds of the partitions are damaged\n  start the job again".into());
     let mut entries = Entries(bytes);
@@ -117,7 +117,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Place>> {
     if entries.0.is_empty() { Ok(places) } else { Err(wrong()) }
 }
 
-fn place(entries: &mut Entries<'_>) -> Option<Place> {
+fn place(entries: &mut Entries<'_>) -> Option<SortPosition> {
     let position = entries.u64()?;
     let key_bytes = entries.u32()? as usize;
     let record_bytes = (entries.u32()? as usize).checked_sub(1);
@@ -126,13 +126,13 @@ fn place(entries: &mut Entries<'_>) -> Option<Place> {
         Some(bytes) => Some(entries.take(bytes)?.to_vec()),
         None => None,
     };
-    Some(Place { key, record, position })
+    Some(SortPosition { key, record, position })
 }
 
 /// The places at which all partitions but the first begin, ascending in the order of the sort.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    places: Vec<Place>,
+    places: Vec<SortPosition>,
     /// The prefixes of their keys.
     prefixes: Vec<u64>,
 }
@@ -185,26 +185,26 @@ impl Bounds {
 
 /// Bounds that divide the sampled `places` into at most `partitions` equal shares; there are fewer if there are fewer
 /// different places.
-pub fn choose(shuffle: &Shuffle, mut places: Vec<Place>, partitions: usize) -> Vec<Place> {
+pub fn choose(shuffle: &Shuffle, mut places: Vec<SortPosition>, partitions: usize) -> Vec<SortPosition> {
     with_records!(&shuffle.records, records => {
         places.sort_by(|a, b| a.order(&**records, b.record.as_deref().unwrap_or_default(), &b.key, b.position));
     });
     let count = places.len();
     let partitions = partitions.clamp(1, PARTITIONS_MAX);
-    let mut chosen: Vec<Place> =
+    let mut chosen: Vec<SortPosition> =
         (1..partitions).filter_map(|at| places.get(count * at / partitions).cloned()).collect();
     chosen.dedup();
     chosen
 }
 
 /// Bounds for keys whose first eight bytes are spread evenly over all values.
-pub fn uniform(shuffle: &Shuffle, partitions: usize) -> Vec<Place> {
+pub fn uniform(shuffle: &Shuffle, partitions: usize) -> Vec<SortPosition> {
     let partitions = partitions.clamp(1, PARTITIONS_MAX) as u128;
     let place = |at: u128| {
         let key = (((at << 64) / partitions) as u64).to_be_bytes().to_vec();
-        Place { key, record: None, position: 0 }
+        SortPosition { key, record: None, position: 0 }
     };
-    let mut places: Vec<Place> = (1..partitions).map(place).collect();
+    let mut places: Vec<SortPosition> = (1..partitions).map(place).collect();
     if with_records!(&shuffle.records, records => records.descending()) {
         places.reverse();
     }
@@ -245,7 +245,7 @@ mod tests {
         let mut places = Vec::new();
         with_records!(&shuffle.records, records => {
             records.each_key(file, &mut |range, key| {
-                places.push(Place::new(&**records, &file[range.clone()], key, range.start as u64));
+                places.push(SortPosition::new(&**records, &file[range.clone()], key, range.start as u64));
             });
         });
         Bounds::decode(&encode(&choose(shuffle, places, count))).expect("bounds")
@@ -290,7 +290,8 @@ mod tests {
 
     #[test]
     fn damaged_bounds_are_an_error_and_never_a_panic() {
-        let places = vec![Place { key: b"key".to_vec(), record: Some(b"key\n".to_vec()), position: 7 }];
+        let places =
+            vec![SortPosition { key: b"key".to_vec(), record: Some(b"key\n".to_vec()), position: 7 }];
         let bytes = encode(&places);
         assert_eq!(decode(&bytes).expect("whole"), places);
         for end in 0..bytes.len() {

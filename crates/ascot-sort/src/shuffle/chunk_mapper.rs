@@ -314,7 +314,7 @@ impl Grouper<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::batch::Batch;
-    use super::super::bounds::{self, Place};
+    use super::super::bounds::{self, SortPosition};
     use super::super::chunk_reader::BLOCK_BYTES;
     use super::*;
     use crate::api::{Input, Keys, Output, SortRequest};
@@ -327,8 +327,8 @@ mod tests {
     }
 
     fn mapper(request: &SortRequest, keys: &[&[u8]], batch_bytes: usize) -> ChunkMapper {
-        let place = |key: &&[u8]| Place { key: key.to_vec(), record: None, position: 0 };
-        let places: Vec<Place> = keys.iter().map(place).collect();
+        let place = |key: &&[u8]| SortPosition { key: key.to_vec(), record: None, position: 0 };
+        let places: Vec<SortPosition> = keys.iter().map(place).collect();
         let bounds = Bounds::decode(&bounds::encode(&places)).expect("bounds");
         let shuffle = Shuffle::new(request).expect("records");
         ChunkMapper::new(shuffle, bounds, [1; 16], 4 << 20, batch_bytes, BLOCK_BYTES).expect("memory")

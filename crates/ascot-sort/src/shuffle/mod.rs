@@ -42,7 +42,7 @@ pub mod spill_chunk;
 pub mod spilled_chunks;
 
 pub use batch::{BatchNumber, JobId};
-pub use bounds::{Bounds, Place};
+pub use bounds::{Bounds, SortPosition};
 pub use chunk_mapper::{ChunkMapper, MappedChunk};
 pub use chunk_reader::{ChunkSpan, check_inputs, read_chunk};
 pub use partition_files::PartitionFiles;

@@ -8,7 +8,7 @@ use ascot_record::framing::Partial;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Shuffle;
-use super::bounds::Place;
+use super::bounds::SortPosition;
 use super::chunk_reader::{ChunkSpan, read_full};
 use crate::api::{Cancel, Result};
 use crate::records::{Records, with_records};
@@ -21,7 +21,12 @@ const READ_BYTES_MAX: usize = 256 << 10;
 ///
 /// # Errors
 /// Those of reading the file.
-pub fn sample_chunk(shuffle: &Shuffle, span: &ChunkSpan, count: u32, cancel: &Cancel) -> Result<Vec<Place>> {
+pub fn sample_chunk(
+    shuffle: &Shuffle,
+    span: &ChunkSpan,
+    count: u32,
+    cancel: &Cancel,
+) -> Result<Vec<SortPosition>> {
     let file = File::open(&span.path).during(Action::Open, &span.path)?;
     // A hint, without which the system also reads what follows a place.
     let _refused = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
@@ -47,7 +52,12 @@ fn spread(bytes: u64, number: u64, count: u32) -> u64 {
 }
 
 /// The place of the first record that begins at or after `at`, or of the one around it if all have one length.
-fn place_near<R: Records>(records: &R, file: &File, span: &ChunkSpan, at: u64) -> Result<Option<Place>> {
+fn place_near<R: Records>(
+    records: &R,
+    file: &File,
+    span: &ChunkSpan,
+    at: u64,
+) -> Result<Option<SortPosition>> {
     if let Some(len) = records.record_bytes() {
         let start = at - (at - span.start) % len as u64;
         let bytes = read(file, span, start, len)?;
@@ -92,12 +102,17 @@ fn read(file: &File, span: &ChunkSpan, offset: u64, bytes: usize) -> Result<Vec<
     Ok(out)
 }
 
-fn place_of<R: Records>(records: &R, mut record: Vec<u8>, span: &ChunkSpan, start: u64) -> Option<Place> {
+fn place_of<R: Records>(
+    records: &R,
+    mut record: Vec<u8>,
+    span: &ChunkSpan,
+    start: u64,
+) -> Option<SortPosition> {
     records.normalise(&mut record);
     let position = span.position + (start - span.start);
     let mut place = None;
     records.each_key(&record, &mut |range, key| {
-        place = Some(Place::new(records, &record[range], key, position));
+        place = Some(SortPosition::new(records, &record[range], key, position));
     });
     place
 }
@@ -109,7 +124,13 @@ mod tests {
     use ascot_record::keys::{KeyOptions, parse_ranges};
     use ascot_record::layout::Layout;
 
-    fn sampled(layout: Layout, keys: Keys, content: &[u8], span: (u64, u64), count: u32) -> Vec<Place> {
+    fn sampled(
+        layout: Layout,
+        keys: Keys,
+        content: &[u8],
+        span: (u64, u64),
+        count: u32,
+    ) -> Vec<SortPosition> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), content).expect("a disk");
         let (start, end) = span;

@@ -239,7 +239,7 @@ pub fn join_chunks(
 #[cfg(test)]
 mod tests {
     use super::super::SpilledChunks;
-    use super::super::bounds::{self, Place};
+    use super::super::bounds::{self, SortPosition};
     use super::*;
     use crate::api::SortError;
     use crate::api::observe::Silent;
@@ -265,7 +265,12 @@ mod tests {
     }
 
     /// The chunks of a file with these records, each with its check.
-    fn spilled(dir: &Path, content: &[u8], chunk_bytes: usize, places: &[Place]) -> Vec<(PathBuf, u32)> {
+    fn spilled(
+        dir: &Path,
+        content: &[u8],
+        chunk_bytes: usize,
+        places: &[SortPosition],
+    ) -> Vec<(PathBuf, u32)> {
         std::fs::write(dir.join("in"), content).expect("a disk");
         let request = request();
         let shuffle = Shuffle::new(&request).expect("records");
@@ -293,8 +298,8 @@ mod tests {
         starts.map(spill).collect()
     }
 
-    fn places() -> Vec<Place> {
-        let place = |key: u8, position| Place { key: vec![key], record: None, position };
+    fn places() -> Vec<SortPosition> {
+        let place = |key: u8, position| SortPosition { key: vec![key], record: None, position };
         // The frequent key has two partitions.
         vec![place(b'e', 0), place(b'k', 1_000_000), place(b'q', 0)]
     }

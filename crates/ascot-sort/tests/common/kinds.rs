@@ -25,16 +25,16 @@ pub struct Kind {
     pub make: Box<Make>,
     /// Order of the keys.
     pub order: Order,
-    /// Whether equal keys are settled by the records' bytes.
+    /// Whether records of equal keys are ordered by their bytes.
     pub last_resort: bool,
     /// How.
-    pub settle: Order,
+    pub tie_break: Order,
 }
 
 fn kind(name: impl Into<String>, layout: Layout, keys: Keys, order: Order) -> Kind {
     let make = Box::new(|_, _, _: &mut Vec<u8>| ());
-    let settle: Order = Box::new(|a, b| body(a).cmp(body(b)));
-    Kind { name: name.into(), layout, keys, header: None, make, order, last_resort: false, settle }
+    let tie_break: Order = Box::new(|a, b| body(a).cmp(body(b)));
+    Kind { name: name.into(), layout, keys, header: None, make, order, last_resort: false, tie_break }
 }
 
 /// A line without its end, whatever byte that is.
@@ -110,10 +110,10 @@ pub fn lines_by_fields(reverse: bool) -> Kind {
         out.push(b'\n');
     };
     // `-r` turns the last resort round, and keys without flags of their own: there are none here.
-    let settle: Order =
+    let tie_break: Order =
         Box::new(move |a, b| if reverse { body(b).cmp(body(a)) } else { body(a).cmp(body(b)) });
     let name = if reverse { "lines -t, -k2,2n -k3,3r -r" } else { "lines -t, -k2,2n -k3,3r" };
-    Kind { make: Box::new(make), last_resort: true, settle, ..kind(name, Layout::LINES, keys, order) }
+    Kind { make: Box::new(make), last_resort: true, tie_break, ..kind(name, Layout::LINES, keys, order) }
 }
 
 /// CSV with a header, quoted newlines and separators: `tenant`, then `t,s` as a number, largest first

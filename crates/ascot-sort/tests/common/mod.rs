@@ -85,7 +85,7 @@ pub fn expected(kind: &Kind, records: &[&[u8]], wanted: Wanted) -> Vec<u8> {
     let mut records = records.to_vec();
     let resort = kind.last_resort && !wanted.unique && !wanted.stable;
     if resort {
-        records.sort_by(|a, b| (kind.order)(a, b).then_with(|| (kind.settle)(a, b)));
+        records.sort_by(|a, b| (kind.order)(a, b).then_with(|| (kind.tie_break)(a, b)));
     } else {
         records.sort_by(|a, b| (kind.order)(a, b));
     }
@@ -97,15 +97,15 @@ pub fn expected(kind: &Kind, records: &[&[u8]], wanted: Wanted) -> Vec<u8> {
 }
 
 /// A directory for a job: `in-*` inputs, `out` output, `temp` for spills.
-pub struct Place {
+pub struct JobDirs {
     dir: tempfile::TempDir,
 }
 
-impl Place {
-    pub fn new() -> Place {
+impl JobDirs {
+    pub fn new() -> JobDirs {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("temp")).unwrap();
-        Place { dir }
+        JobDirs { dir }
     }
 
     pub fn path(&self) -> &Path {

@@ -90,7 +90,7 @@ pub fn data(kind: &Kind, shape: Shape, bytes: usize, seed: u64) -> Data {
 /// Into the order of the kind, ties as its sort settles them.
 pub fn sort(kind: &Kind, records: &mut [&[u8]]) {
     records.sort_by(|a, b| {
-        let settled = || if kind.last_resort { (kind.settle)(a, b) } else { std::cmp::Ordering::Equal };
-        (kind.order)(a, b).then_with(settled)
+        let tie = || if kind.last_resort { (kind.tie_break)(a, b) } else { std::cmp::Ordering::Equal };
+        (kind.order)(a, b).then_with(tie)
     });
 }

@@ -34,8 +34,8 @@ pub struct Attribution {
     pub counts: BlockCounts,
 }
 
-/// A part of a request.
-struct Part {
+/// The part of a request that is in one file.
+struct FilePart {
     file: u32,
     offset: u64,
     bytes: u64,
@@ -116,7 +116,7 @@ impl Attribution {
     }
 
     /// Counts the bytes of a request that are not in its parts. A request without parts counts once.
-    fn count(&mut self, disk: u32, issuer: Issuer, metadata: bool, bytes: u64, parts: &[Part]) {
+    fn count(&mut self, disk: u32, issuer: Issuer, metadata: bool, bytes: u64, parts: &[FilePart]) {
         let attributed: u64 = parts.iter().map(|part| part.bytes).sum();
         let counts = &mut self.counts;
         if attributed > 0 {
@@ -139,7 +139,7 @@ impl Attribution {
     }
 
     /// The parts of a request that lie in files, in the order of the disk.
-    fn parts(&self, disk: u32, start: u64, bytes: u64, at_ns: u64) -> Vec<Part> {
+    fn parts(&self, disk: u32, start: u64, bytes: u64, at_ns: u64) -> Vec<FilePart> {
         let end = start.saturating_add(bytes);
         let buckets = start / BUCKET_BYTES..=end.saturating_sub(1) / BUCKET_BYTES;
         let numbers = buckets.filter_map(|bucket| self.buckets.get(&(disk, bucket))).flatten();
@@ -156,7 +156,7 @@ impl Attribution {
             .collect();
         bounds.sort_unstable();
         bounds.dedup();
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<FilePart> = Vec::new();
         for range in bounds.windows(2) {
             let covers =
                 |placed: &Placed| placed.physical <= range[0] && range[1] <= placed.physical + placed.length;
@@ -169,7 +169,7 @@ impl Attribution {
             let bytes = range[1] - range[0];
             match parts.last_mut() {
                 Some(last) if last.file == *file && last.offset + last.bytes == offset => last.bytes += bytes,
-                _ => parts.push(Part { file: *file, offset, bytes }),
+                _ => parts.push(FilePart { file: *file, offset, bytes }),
             }
         }
         parts

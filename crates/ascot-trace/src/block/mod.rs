@@ -113,7 +113,7 @@ pub fn record(
         spool,
         requeued: HashSet::new(),
         page: vec![0; rustix::param::page_size()],
-        settled_ns: 0,
+        spooled_ns: 0,
         looked_ns: 0,
     };
     observer.inherited(first_ns);
@@ -180,7 +180,7 @@ struct Observer {
     requeued: HashSet<(u32, u64)>,
     page: Vec<u8>,
     /// All requests before this time are in the spool.
-    settled_ns: u64,
+    spooled_ns: u64,
     looked_ns: u64,
 }
 
@@ -237,8 +237,8 @@ impl Observer {
         let mut opened = Vec::new();
         let more = self.opens.read(|open| opened.push(open))?;
         self.read_events()?;
-        self.spool.settle(self.settled_ns)?;
-        self.settled_ns = now;
+        self.spool.write_before(self.spooled_ns)?;
+        self.spooled_ns = now;
         for open in opened {
             let Some(process) = self.processes.of(open.pid) else { continue };
             let Some(file) = self.held.opened(open.file, now_ns()) else { continue };

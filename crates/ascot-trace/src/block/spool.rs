@@ -85,10 +85,10 @@ impl Spool {
     }
 
     /// Writes the records before a time, after which none of an earlier time comes.
-    pub fn settle(&mut self, before_ns: u64) -> Result<(), TraceError> {
+    pub fn write_before(&mut self, before_ns: u64) -> Result<(), TraceError> {
         self.pending.sort_by_key(|record| record.time_ns);
-        let settled = self.pending.partition_point(|record| record.time_ns < before_ns);
-        for record in self.pending.drain(..settled) {
+        let complete = self.pending.partition_point(|record| record.time_ns < before_ns);
+        for record in self.pending.drain(..complete) {
             self.file
                 .write_all(&to_bytes(&record))
                 .map_err(|source| IoError::from_os(Action::Write, &self.directory, self.bytes, source))?;
@@ -102,7 +102,7 @@ impl Spool {
         mut self,
         mut each: impl FnMut(Record) -> Result<(), TraceError>,
     ) -> Result<(), TraceError> {
-        self.settle(u64::MAX)?;
+        self.write_before(u64::MAX)?;
         let failed = |source| IoError::from_os(Action::Read, &self.directory, 0, source);
         let mut file = self.file.into_inner().map_err(|error| failed(error.into_error()))?;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
@@ -178,7 +178,7 @@ mod tests {
         let mut spool = Spool::create(directory.path()).unwrap();
         spool.push(expected[2]);
         spool.push(expected[0]);
-        spool.settle(2).unwrap();
+        spool.write_before(2).unwrap();
         spool.push(expected[3]);
         spool.push(expected[1]);
         let mut found = Vec::new();

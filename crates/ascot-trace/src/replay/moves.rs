@@ -48,37 +48,37 @@ pub struct Rounding {
 const MAX_SCANS: usize = 1 << 18;
 
 /// Where a scan stands: its file, whether it writes, and the byte after its last request.
-type Head = (u32, bool, u64);
+type ScanPosition = (u32, bool, u64);
 
 /// The scans that may go on. Two that stand at the same byte are two.
 #[derive(Default)]
 struct Scans {
-    /// The numbers of the last requests of the scans at a head, the latest last.
-    heads: HashMap<Head, Vec<u64>>,
-    by_age: BTreeMap<u64, Head>,
+    /// The numbers of the last requests of the scans at a position, the latest last.
+    by_position: HashMap<ScanPosition, Vec<u64>>,
+    by_age: BTreeMap<u64, ScanPosition>,
     requests: u64,
 }
 
 impl Scans {
     /// A request goes on from `from` to `to`; whether it continues a scan.
-    fn goes_on(&mut self, from: Head, to: Head) -> bool {
-        let continued = self.heads.get_mut(&from).and_then(Vec::pop);
+    fn goes_on(&mut self, from: ScanPosition, to: ScanPosition) -> bool {
+        let continued = self.by_position.get_mut(&from).and_then(Vec::pop);
         if let Some(request) = continued {
             self.by_age.remove(&request);
         }
-        if self.heads.get(&from).is_some_and(Vec::is_empty) {
-            self.heads.remove(&from);
+        if self.by_position.get(&from).is_some_and(Vec::is_empty) {
+            self.by_position.remove(&from);
         }
         self.requests += 1;
-        self.heads.entry(to).or_default().push(self.requests);
+        self.by_position.entry(to).or_default().push(self.requests);
         self.by_age.insert(self.requests, to);
         if self.by_age.len() > MAX_SCANS
-            && let Some((request, head)) = self.by_age.pop_first()
-            && let Some(requests) = self.heads.get_mut(&head)
+            && let Some((request, position)) = self.by_age.pop_first()
+            && let Some(requests) = self.by_position.get_mut(&position)
         {
             requests.retain(|other| *other != request);
             if requests.is_empty() {
-                self.heads.remove(&head);
+                self.by_position.remove(&position);
             }
         }
         continued.is_some()

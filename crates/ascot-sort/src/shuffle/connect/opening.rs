@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
-use super::wire::{GREETING_BYTES, Nonces, PAUSE, PROOF_BYTES, Secret, Side, prepare};
+use super::wire::{GREETING_BYTES, Nonces, PAUSE, PROOF_BYTES, Role, Secret, prepare};
 use crate::api::{Cancel, Result};
 
 /// Opens a connection within `time`.
@@ -110,7 +110,7 @@ impl Opening {
             State::Proof(nonces) => {
                 let nonces = nonces.clone();
                 if self.has_come(stream, PROOF_BYTES)? {
-                    if !secret.accepts(Side::Writer, &nonces, &self.came) {
+                    if !secret.accepts(Role::Writer, &nonces, &self.came) {
                         return Err(io::Error::other(
                             "another program listens there: it does not have the secret of the job",
                         ));

@@ -60,9 +60,9 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// The side that gives a proof.
+/// The role of the process that gives a proof.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Side {
+pub(super) enum Role {
     Worker,
     Writer,
 }
@@ -75,27 +75,27 @@ pub(super) struct Nonces {
 }
 
 impl Secret {
-    fn mac(&self, side: Side, nonces: &Nonces) -> io::Result<Hmac<Sha256>> {
+    fn mac(&self, role: Role, nonces: &Nonces) -> io::Result<Hmac<Sha256>> {
         let mut mac =
             <Hmac<Sha256> as Mac>::new_from_slice(&self.0).map_err(|_| io::ErrorKind::InvalidInput)?;
         mac.update(b"batches of a cluster job");
-        mac.update(match side {
-            Side::Worker => b"worker",
-            Side::Writer => b"writer",
+        mac.update(match role {
+            Role::Worker => b"worker",
+            Role::Writer => b"writer",
         });
         mac.update(&nonces.writer);
         mac.update(&nonces.worker);
         Ok(mac)
     }
 
-    /// The proof of a side.
-    fn proof(&self, side: Side, nonces: &Nonces) -> io::Result<[u8; PROOF_BYTES]> {
-        Ok(self.mac(side, nonces)?.finalize().into_bytes().into())
+    /// The proof of a role over both nonces.
+    fn proof(&self, role: Role, nonces: &Nonces) -> io::Result<[u8; PROOF_BYTES]> {
+        Ok(self.mac(role, nonces)?.finalize().into_bytes().into())
     }
 
-    /// Whether a proof is that of the side; compares in constant time.
-    pub(super) fn accepts(&self, side: Side, nonces: &Nonces, proof: &[u8]) -> bool {
-        self.mac(side, nonces).is_ok_and(|mac| mac.verify_slice(proof).is_ok())
+    /// Whether a proof is that of the role; compares in constant time.
+    pub(super) fn accepts(&self, role: Role, nonces: &Nonces, proof: &[u8]) -> bool {
+        self.mac(role, nonces).is_ok_and(|mac| mac.verify_slice(proof).is_ok())
     }
 
     /// The worker's answer to the greeting of a writer, and the nonces of the connection.
@@ -105,7 +105,7 @@ impl Secret {
             return Err(io::Error::other("another program, or another version of Ascot, listens there"));
         };
         let nonces = Nonces { writer, worker: nonce()? };
-        let proof = self.proof(Side::Worker, &nonces)?;
+        let proof = self.proof(Role::Worker, &nonces)?;
         let entry = [nonces.worker, proof].concat();
         Ok((nonces, entry))
     }
@@ -137,10 +137,10 @@ pub(super) fn let_in(mut stream: &TcpStream, secret: &Secret, until: Instant) ->
     let mut nonces = Nonces { writer: own, worker: [0; NONCE_BYTES] };
     let (worker, proof) = entry.split_at(NONCE_BYTES);
     nonces.worker.copy_from_slice(worker);
-    if !secret.accepts(Side::Worker, &nonces, proof) {
+    if !secret.accepts(Role::Worker, &nonces, proof) {
         return Ok(false);
     }
-    stream.write_all(&secret.proof(Side::Writer, &nonces)?)?;
+    stream.write_all(&secret.proof(Role::Writer, &nonces)?)?;
     Ok(true)
 }
 
@@ -239,15 +239,15 @@ mod tests {
     fn a_proof_is_that_of_one_secret_one_side_and_two_nonces() {
         let (own, other) = (Secret([1; SECRET_BYTES]), Secret([2; SECRET_BYTES]));
         let nonces = Nonces { writer: [3; NONCE_BYTES], worker: [4; NONCE_BYTES] };
-        let proof = own.proof(Side::Worker, &nonces).expect("a proof");
-        assert!(own.accepts(Side::Worker, &nonces, &proof));
-        assert!(!other.accepts(Side::Worker, &nonces, &proof));
-        assert!(!own.accepts(Side::Writer, &nonces, &proof));
+        let proof = own.proof(Role::Worker, &nonces).expect("a proof");
+        assert!(own.accepts(Role::Worker, &nonces, &proof));
+        assert!(!other.accepts(Role::Worker, &nonces, &proof));
+        assert!(!own.accepts(Role::Writer, &nonces, &proof));
         for nonces in [
             Nonces { writer: [5; NONCE_BYTES], ..nonces.clone() },
             Nonces { worker: [5; NONCE_BYTES], ..nonces },
         ] {
-            assert!(!own.accepts(Side::Worker, &nonces, &proof));
+            assert!(!own.accepts(Role::Worker, &nonces, &proof));
         }
     }
 
