@@ -82,7 +82,7 @@ def flags(**values: Any) -> dict[str, bool]:
 
 
 def count(name: str, value: Any, *, least: int = 0, bits: int = 32) -> int:
-    """A whole number of so many bits, at least `least`; also one of numpy."""
+    """A whole number of `bits` bits, at least `least`; also one of numpy."""
     number = _whole(value)
     if number is None:
         wrong_type(name, value, f"a number{_from(least)}")

@@ -471,7 +471,7 @@ def cheapest_cluster(
     connections: int = 1,
     uniform: bool = False,
 ) -> CheapestCluster:
-    """The cheapest cluster that sorts `size` bytes `within` so many seconds, of at most `most_nodes` nodes.
+    """The cheapest cluster of at most `most_nodes` nodes that sorts `size` bytes in at most `within` seconds.
 
     It compares the `node_types`, by default all that are known. The other arguments are those of `cluster`. Raises
     InvalidRequest if no cluster meets the deadline.

@@ -172,7 +172,7 @@ impl Job {
         let mut bowtie = bowtie.unwrap_or_else(|few| panic!("{few}")).depth(self.depth);
         let result = run(&mut bowtie, &mut Deal { turn: 0, portion: Vec::new() }, || Ok(()));
         drop(bowtie);
-        // After a failure the device is still at requests that nobody waits for.
+        // After a failure the device still performs requests that were abandoned.
         let patience = Instant::now() + Duration::from_secs(10);
         while pool.free() < pool.total() && result.is_err() && Instant::now() < patience {
             std::thread::yield_now();

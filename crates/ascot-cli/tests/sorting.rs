@@ -116,7 +116,7 @@ fn lists_of_files_and_memory_from_the_environment() {
 fn signals_end_a_waiting_sort_by_the_signal() {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         let dir = tempfile::tempdir().unwrap();
-        // Whoever runs the tests in the background has them ignore interrupts, and a sort would too.
+        // Tests in the background ignore interrupts, and a sort would too.
         let mut child = Command::new("env")
             .args(["--default-signal=INT,TERM", ASCOT, "sort", "-o", "out"])
             .current_dir(dir.path())

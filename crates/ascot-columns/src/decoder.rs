@@ -110,8 +110,8 @@ impl Decoder {
         &self.plan.schema
     }
 
-    /// Decodes the next part of the records, until a batch is complete; returns how many bytes were used. If that are
-    /// fewer than there are, the caller takes the [next batch](Self::next_batch) and pushes the rest.
+    /// Decodes the next part of the records, until a batch is complete; returns how many bytes were used. If bytes are
+    /// left, the caller takes the [next batch](Self::next_batch) and pushes the rest.
     ///
     /// # Errors
     /// A malformed record. The decoder is then unusable: its rows are lost.

@@ -31,7 +31,7 @@ const MIB: u64 = 1 << 20;
 /// Request sizes and numbers in flight to try; together at most [`BUFFER_BYTES`].
 const REQUESTS: [u64; 3] = [256 * KIB, MIB, 4 * MIB];
 const DEPTHS: [usize; 3] = [1, 4, 16];
-/// Requests of the rates: jobs keep at least so many bytes in flight, in requests of at most this size.
+/// Requests for measuring rates: jobs keep at least `JOB_BYTES` in flight, in requests of at most `JOB_REQUEST_BYTES`.
 const JOB_BYTES: usize = 8 << 20;
 const JOB_REQUEST_BYTES: u64 = MIB;
 /// Maximum number of requests in flight in one direction.

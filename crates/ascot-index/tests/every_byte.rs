@@ -13,7 +13,7 @@ use ascot_testing::faults::{FaultPlan, Faults};
 const MEMORY: usize = 4 << 20;
 const EPOCHS: u64 = 3;
 const PAGE: usize = 4096;
-/// Set to look at every byte, which takes minutes; otherwise at those around the bounds of pages and at one in so many.
+/// Set to look at every byte, which takes minutes; otherwise at those around the bounds of pages and at one in `STEP`.
 const ALL: &str = "ASCOT_TEST_EVERY_BYTE";
 const STEP: usize = 151;
 

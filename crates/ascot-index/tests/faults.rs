@@ -87,7 +87,7 @@ fn short_writes_go_on_by_themselves() {
     assert_eq!(check(&scratch.path().join("run.dir"), 2), 2);
 }
 
-/// Writes that lie are found out by whoever reads.
+/// Readers find writes that were reported done and were not.
 #[test]
 fn lies_of_the_volume_are_found() {
     for effect in [Effect::Torn, Effect::Zeroed, Effect::Misdirected] {

@@ -1,6 +1,5 @@
-//! Memory is the cap: whatever a writer allocates while it works, counted at the allocator, and all that was resident,
-//! regions of the pool among it, as the system counts it. Each case is a process of its own, whose most is nobody
-//! else's.
+//! A writer keeps within its memory: the bytes that it allocates, counted at the allocator, and its resident memory,
+//! regions of the pool included, counted by the system. Each case is a process of its own and has a maximum of its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 

@@ -164,9 +164,9 @@ fn emulated_nodes_are_those_asked_for() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// All send to all with hardly any memory: nobody waits for ever, nothing is lost.
+    /// All send to all with hardly any memory: no rank waits for ever, nothing is lost.
     #[test]
-    fn nothing_is_lost_and_nobody_waits_for_ever(
+    fn nothing_is_lost_and_no_rank_waits_for_ever(
         size in 1u32..13,
         ranks_per_node in 1u32..6,
         shuffled in any::<bool>(),
@@ -250,7 +250,7 @@ fn a_rank_that_gives_up_says_why() {
     assert!(results.iter().any(|text| text.contains("no room left")));
 }
 
-/// A transport that tells nobody who is gone, as MPI does not.
+/// A transport that does not report ranks that are gone; MPI does not either.
 struct Blind(Endpoint);
 
 impl Transport for Blind {
@@ -319,7 +319,7 @@ fn a_rank_that_leaves_right_behind_an_agreement_is_told_to_all() {
     }
 }
 
-/// Those that wait for it by way of others, too: nobody is named that is there.
+/// Ranks that wait for it through others name it, too; no rank that answers is named.
 #[test]
 fn a_rank_that_is_silent_is_named_by_all_others() {
     thread::scope(|scope| {

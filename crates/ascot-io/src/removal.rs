@@ -1,6 +1,6 @@
 //! Removes large files at once: their names go first, their blocks after the call.
 //!
-//! A file system needs a third of a second to free a gigabyte, and whoever stops a job should not wait for that.
+//! A file system needs a third of a second to free a gigabyte, and a user who stops a job should not wait for that.
 //!
 //! ```text
 //!   open ─▶ remove the name ─▶ [ thread: close, and the blocks are free ]
@@ -9,8 +9,8 @@
 //! On other file systems than those of a disk, such as NFS, an open file keeps a hidden name, and its directory cannot be
 //! removed: there both go at once.
 //!
-//! Invariants: a file whose name could be removed is freed at the latest when the process ends, however it ends. Whoever
-//! asks for the free space of a volume waits for the files that are being freed.
+//! Invariants: a file whose name could be removed is freed at the latest when the process ends, however it ends. A
+//! caller that asks for the free space of a volume waits for the files that are being freed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

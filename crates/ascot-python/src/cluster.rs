@@ -106,7 +106,7 @@ pub fn count_partitions(bounds: &[u8]) -> PyResult<usize> {
     Ok(Bounds::decode(bounds).map_err(Failure::from)?.partitions())
 }
 
-/// Memory of a mapper of chunks of so many bytes, read in blocks of `read_bytes`, bytes.
+/// Bytes of memory of a mapper of chunks of `chunk_bytes`, read in blocks of `read_bytes`.
 #[pyfunction]
 #[pyo3(signature = (chunk_bytes, partitions, read_bytes=BLOCK_BYTES))]
 pub fn mapper_bytes(chunk_bytes: usize, partitions: usize, read_bytes: usize) -> usize {

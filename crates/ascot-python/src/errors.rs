@@ -63,8 +63,8 @@ pub enum Failure {
     First(FirstFailure),
 }
 
-/// The first failure of some work. Whoever asks is told the same, and without the interpreter: a library that waits
-/// for the work may hold that.
+/// The first failure of some work. Every caller gets the same one, without the interpreter: a library that waits for
+/// the work may hold that.
 #[derive(Clone, Debug, Default)]
 pub struct FirstFailure {
     told: Arc<Mutex<Told>>,

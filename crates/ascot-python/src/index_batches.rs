@@ -93,7 +93,7 @@ impl Filling {
         let failed = batch.is_err();
         let sent = self.send.send(batch);
         if failed || sent.is_err() {
-            return Err(IndexError::Request("nobody reads this range any more".into()));
+            return Err(IndexError::Request("the reader of this range is gone".into()));
         }
         Ok(())
     }

@@ -154,7 +154,7 @@ impl Batch {
         }
         self.bytes = 0;
         let rows = std::mem::take(&mut self.rows);
-        self.send.send(Ok(rows)).map_err(|_| IndexError::Request("nobody reads this range any more".into()))
+        self.send.send(Ok(rows)).map_err(|_| IndexError::Request("the reader of this range is gone".into()))
     }
 
     /// Hands over the rest, or the error of the scan. A reader that has gone needs neither.

@@ -81,7 +81,7 @@ mod _native {
     #[pymodule_export]
     use super::views::{OpenedView, ViewReader, open_view};
 
-    /// Jobs of threads that nobody waits for end before the interpreter does.
+    /// Jobs without a waiting caller end before the interpreter does.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let stop_all = module.getattr("stop_all")?;

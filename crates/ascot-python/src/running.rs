@@ -4,9 +4,10 @@
 //! runs the handlers of signals that came, and reports progress. If a handler or the callback raises an exception
 //! (Ctrl-C raises `KeyboardInterrupt`), the job is cancelled and removes its files, and then the exception is raised.
 //!
-//! What only reads or computes, such as a plan, ends by itself after an interruption: nobody waits for it.
+//! Work that only reads or computes, such as a plan, ends by itself after an interruption, without a waiting thread.
 //!
-//! Jobs that still run when the interpreter ends, in threads that nobody waits for, are cancelled, and remove their files.
+//! Jobs that still run when the interpreter ends, in threads without a waiting caller, are cancelled and remove their
+//! files.
 //!
 //! A process that is forked while a job runs has the job's locks, but not its threads. It is refused further jobs.
 
@@ -86,7 +87,7 @@ pub fn run_aside<T: Send + 'static, E: Into<Failure>>(
     let (send, receive) = sync_channel(1);
     threads::spawn("plan", move || {
         let _running = running;
-        // Nobody receives the result of work that was interrupted.
+        // The result of interrupted work has no receiver.
         let _ = send.send(work().map_err(Into::into));
     })
     .map_err(Failure::from)?;

@@ -233,7 +233,7 @@ fn csv_and_prefixed_records() {
     }
 }
 
-/// On a volume where reading and writing take turns, whoever fails gives its turn back.
+/// On a volume where reading and writing take turns, a thread that fails gives its turn back.
 #[test]
 fn in_turns() {
     for (name, method, bytes) in

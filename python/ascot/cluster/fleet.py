@@ -135,7 +135,7 @@ class Fleet:
                 self._volumes.append(Volume(node.id, len(node.temp) - 1, told["host"], device, free))
 
     def check_space(self, needed: int) -> None:
-        """Raises NoSpace if the volumes for temporary files do not hold so many bytes."""
+        """Raises NoSpace if the volumes for temporary files do not hold `needed` bytes."""
         free = self._free_bytes()
         if free < needed:
             raise errors.NoSpace(

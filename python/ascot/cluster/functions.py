@@ -219,7 +219,7 @@ class Output:
 class PairMapper:
     """Maps one chunk after another with the functions of a program."""
 
-    # What a function raises is its fault, whatever it is: nobody presses Ctrl-C in a process of Ray.
+    # Every exception of a function is its fault: no user presses Ctrl-C in a process of Ray.
     faults: tuple[type[BaseException], ...] = (BaseException,)
 
     def __init__(

@@ -34,7 +34,7 @@ BLOCK_BYTES = 4 * MIB
 REQUESTS = 4
 # What is read beyond the end of a chunk at first, to find the end of its last record.
 BEYOND_BYTES = 64 << 10
-# A chunk is sampled in so many places, each with several records. Lines that are longer are found by a second try.
+# A chunk is sampled in `WINDOWS` places, each with several records. A second try finds longer lines.
 WINDOWS = 16
 WINDOW_BYTES = 64 << 10
 LONG_WINDOW_BYTES = MIB

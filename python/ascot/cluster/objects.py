@@ -37,7 +37,7 @@ VERSIONS = ("etag", "generation", "content_md5", "md5hash", "checksum", "mtime",
 SECRET = re.compile("secret|key|token|pass|sas|cred|auth", re.IGNORECASE)
 # Requests for facts of objects at a time.
 ASKED = 16
-# An upload in parts has so many of them at a time, each at least so long. Stores take at most 10,000 parts.
+# Bytes of each part of an upload at least, and parts at a time. Stores take at most 10,000 parts.
 PART_BYTES = 8 * MIB
 PARTS_AT_A_TIME = 4
 PARTS_MAX = 9_000

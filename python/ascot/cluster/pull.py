@@ -290,7 +290,7 @@ class PullDriver(Driver):
         return are_open
 
     def _check_memory(self, groups: int) -> None:
-        """Raises MemoryLimit if a worker cannot fetch from so many groups at once."""
+        """Raises MemoryLimit if a worker cannot fetch from `groups` groups at once."""
         share = self._job["shape"]["sort_bytes"]
         # Half of the memory of workers belongs to the servers.
         missing = 2 * groups * SOURCE_BYTES - share

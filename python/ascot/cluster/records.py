@@ -108,7 +108,7 @@ def _generate(options: dict[str, Any]) -> int:
 
 
 def shares_of(count: int, shares: int) -> list[tuple[int, int]]:
-    """Equal shares of so many records: the first record of each, and the end.
+    """Equal shares of `count` records: the first record of each, and the end.
 
     >>> shares_of(10, 3)
     [(0, 3), (3, 6), (6, 10)]

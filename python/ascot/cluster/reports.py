@@ -72,7 +72,7 @@ class NodeShare:
         return self.written_bytes / self.written_seconds if self.written_seconds > 0 else None
 
     def bound_by(self, elapsed: float) -> str:
-        """The bottleneck in a phase of so many seconds."""
+        """The bottleneck in a phase of `elapsed` seconds."""
         times = self.seconds
         whole = max(elapsed * self.workers, 1e-9)
         if "grouping" not in times and "sorting" not in times:

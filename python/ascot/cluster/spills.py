@@ -152,7 +152,7 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 def reserve_descriptors(wanted: int) -> None:
-    """Raises the limit of open files of this process until so many more can be open. AscotError if it may not."""
+    """Raises the limit of open files of this process for `wanted` more files. AscotError if it may not."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = len(os.listdir("/proc/self/fd")) + wanted
     if soft != resource.RLIM_INFINITY and needed > soft:

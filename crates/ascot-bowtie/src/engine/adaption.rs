@@ -57,7 +57,7 @@ impl Adaption {
 }
 
 /// The scheme for another share of reading. The algorithm and the groups stay unless others have clearly longer runs:
-/// to change them costs switches. Whoever chose A5 wants no rounds.
+/// to change them costs switches. A caller that chose A5 wants no rounds.
 fn following(scheme: &Scheme, shape: Shape) -> Scheme {
     let regrouped = Scheme::best_of(shape, scheme.algorithm);
     let best = regrouped.filter(|_| scheme.algorithm == Algorithm::A5).unwrap_or_else(|| Scheme::best(shape));

@@ -562,8 +562,8 @@ fn a_busy_device_is_not_waited_for_in_writing() {
     ] {
         let (waiting, (going_on, worked)) = one(keys, schedule);
         println!("{name}: waiting {waiting:.3} s, going on {going_on:.3} s, at work {worked:.2} of it");
-        // In long runs a device has nothing to do while no output of its is full; that none is idle which has,
-        // the engine asserts whenever it waits.
+        // In long runs a device is idle while none of its outputs is full. Whenever the engine waits, it asserts that
+        // no device with a full output is idle.
         let least = if name.ends_with("blocks") { 0.9 } else { 0.6 };
         assert!(worked > least, "{name}: devices worked {worked} of the time");
         assert!(going_on < most * waiting, "{name}: {going_on} s, waiting {waiting} s");

@@ -16,8 +16,8 @@
 //! The run of an input is as long as theorem 6 asks: the input then runs out one step after all others. A step is what
 //! the input gives in a cycle, in which each input has one run. A longer cycle has fewer runs and needs more memory; if
 //! it needs more than there is, runs are cut short and the steps become uneven. Where inputs have few blocks in memory,
-//! the rounding to whole blocks makes steps uneven as well. So many orders are tried, with other cycles and with steps
-//! that vary at random, and the one with the fewest runs is taken.
+//! the rounding to whole blocks makes steps uneven as well. Therefore many orders are tried, with other cycles and with
+//! steps that vary at random, and the one with the fewest runs is taken.
 //!
 //! Invariant: the order is followed whenever memory has room for the next block, so the number of runs does not depend
 //! on the timing of requests. If the merge waits for another input than planned, which equal prefixes of keys or blocks

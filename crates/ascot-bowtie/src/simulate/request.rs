@@ -118,7 +118,7 @@ pub enum SimulationError {
         /// Blocks that the streams need.
         min: u64,
     },
-    /// So many blocks would take too long.
+    /// Simulating this number of blocks would take too long.
     #[error(
         "{} blocks are too many to simulate\n  give larger blocks (--block), or less data (--total)",
         units::count(*.0)

@@ -140,7 +140,7 @@ pub fn dash() -> Command {
             "control",
             "print a token to stop and start jobs with",
             "Print a token. With it, the page stops jobs, excludes nodes, resumes and starts jobs, and runs \
-             DiskBench and NetBench on a cluster. Whoever has the token does so with the rights of this user.",
+             DiskBench and NetBench on a cluster. Everyone with the token acts with the rights of this user.",
         ))
         .arg(option("port", "N", "the port (default 7817)", "The port, 7817 if not given; 0 is any free one."))
 }

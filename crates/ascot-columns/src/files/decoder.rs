@@ -129,8 +129,8 @@ impl FileDecoder {
         &self.schema
     }
 
-    /// Takes the next part of the bytes, until a batch is complete; returns how many bytes were used. If that are fewer
-    /// than there are, the caller takes the [next batch](Self::next_batch) and pushes the rest.
+    /// Takes the next part of the bytes, until a batch is complete; returns how many bytes were used. If bytes are
+    /// left, the caller takes the [next batch](Self::next_batch) and pushes the rest.
     ///
     /// # Errors
     /// Records that do not have the types of the columns, or are too long.

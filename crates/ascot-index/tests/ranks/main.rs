@@ -132,7 +132,7 @@ fn on_a_slow_wire_ranks_slow_writing_down_far_less_than_records() {
     }
 }
 
-/// A disk that is full after so many writes.
+/// A disk that is full after `writes` writes.
 fn full_after(writes: u64) -> Disk {
     let plan = FaultPlan {
         at: writes,

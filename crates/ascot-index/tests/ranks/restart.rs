@@ -11,7 +11,7 @@ use ascot_index::routing::{Route, Topology};
 use ascot_index::{Directory, Manifest, OpenMode, PartitionBy, Scheme};
 use ascot_testing::in_process::{Order, in_process};
 
-/// Writes the epochs of a range with so many ranks, which go on with what is there, of which the epochs before stay.
+/// Writes the epochs of a range with `ranks` ranks. They continue an existing directory and keep its earlier epochs.
 fn write_with(path: &Path, ranks: u32, scheme: Scheme, by: PartitionBy, epochs: std::ops::Range<u64>) {
     let topology = Topology::even(ranks, 2);
     thread::scope(|scope| {

@@ -81,7 +81,7 @@ impl PartQueue {
     }
 
     /// Ends the queue once no caller has it. Reads that have not begun fail: a job that is stopped has asked for many, and
-    /// nobody takes their bytes. Writes are performed.
+    /// does not take their bytes. Writes are performed.
     pub(super) fn close(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;

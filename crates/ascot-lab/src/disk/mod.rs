@@ -215,7 +215,7 @@ fn sizes(request: &DiskRequest, inputs: usize, outputs: usize) -> Result<Sizes, 
 fn within_seconds(request: &DiskRequest, sizes: &Sizes, predicted: f64) -> Option<Sizes> {
     let allowed = request.seconds.filter(|allowed| predicted > *allowed)?;
     let requests = (sizes.input_requests as f64 * allowed / predicted) as u64;
-    // So many that every output has the minimum, too.
+    // Enough requests for the minimum of every output.
     let least = (MIN_REQUESTS * sizes.outputs).div_ceil(sizes.inputs).max(MIN_REQUESTS);
     Some(Sizes { input_requests: requests.max(least), ..*sizes })
         .filter(|shorter| shorter.input_requests < sizes.input_requests)

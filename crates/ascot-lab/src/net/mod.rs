@@ -107,7 +107,7 @@ pub enum Peers {
         /// The shared secret.
         token: Token,
     },
-    /// So many peers in this process, on the loopback of this machine.
+    /// This number of peers in this process, on the loopback of this machine.
     Local(u32),
 }
 

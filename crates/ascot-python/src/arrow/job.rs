@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The calling thread begins the job, passes batches to it and polls signals until the first block of the output comes
-//! or the job ends. It then returns, and whoever reads the output drives the rest: the job waits while nobody takes
-//! its blocks. From then on no thread of the job needs the interpreter.
+//! or the job ends. It then returns, and the reader of the output drives the rest: the job waits while no block is
+//! taken. From then on no thread of the job needs the interpreter.
 //!
 //! Invariants: the slot and the source hold at most two batches; every block belongs to the memory of the job. The job
 //! has ended and removed its files when its [`JobHandle`] has been dropped, unless it waits for a foreign stream.

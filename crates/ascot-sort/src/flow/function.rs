@@ -32,7 +32,7 @@ pub struct FunctionStreams {
 /// The result of reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// So many bytes were moved, at least one.
+    /// This number of bytes was moved, at least one.
     Bytes(usize),
     /// The time is over, and nothing could be moved.
     Nothing,
@@ -112,7 +112,7 @@ impl Queue {
 }
 
 impl FunctionStreams {
-    /// The streams of a function with so many inputs and outputs, whose job has not begun.
+    /// The streams of a function with `inputs` inputs and `outputs` outputs, whose job has not begun.
     ///
     /// # Errors
     /// The system refuses a descriptor.

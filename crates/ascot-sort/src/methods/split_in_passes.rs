@@ -1,4 +1,4 @@
-//! Splits inputs into so many files that several passes are faster, or that memory does not allow all of them at once.
+//! Splits inputs into many files, where several passes are faster or memory does not allow all files at once.
 //!
 //! ```text
 //!   pass 1   inputs ─▶ run 0: parts 0..22 │ run 1: parts 23..45 │ ...     intermediate files in the job's directory

@@ -450,7 +450,7 @@ pub(crate) fn make_plan<R: Records>(
     Ok(merging)
 }
 
-/// Plans a split; an error if so many files cannot be open.
+/// Plans a split; an error if its files cannot be open at once.
 pub(crate) fn plan_split<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,

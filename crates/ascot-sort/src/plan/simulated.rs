@@ -71,7 +71,7 @@ fn simulated_runs(scheme: &Scheme, buffers: Buffers, bytes: u64, equal_parts: bo
     Some(outcome.runs + (left / run.max(1.0)) as u64)
 }
 
-/// The switches of a merge in long runs of so many `inputs`; without an output on their volume `written_bytes` is 0.
+/// The switches of a merge of `inputs` inputs in long runs; without an output on their volume `written_bytes` is 0.
 pub(crate) fn merge_switches(
     inputs: u64,
     read_bytes: u64,

@@ -238,7 +238,7 @@ impl<R: Records> Collector<'_, R> {
         if self.chunks.len() >= full { Some(full.min(over.unwrap_or(full))) } else { over }
     }
 
-    /// Number of the first chunks that together have `bytes` of records, if so many are ready.
+    /// Number of the first chunks that together have `bytes` of records, if these are ready.
     fn chunks_of(&self, bytes: u64) -> Option<usize> {
         let mut sum = 0;
         let before = self.chunks.iter().position(|chunk| {

@@ -67,8 +67,8 @@ fn longest_of(chunk_bytes: usize, block_bytes: usize) -> usize {
     (chunk_bytes / 4).max(block_bytes)
 }
 
-/// Memory of a mapper of chunks of `chunk_bytes`, read in blocks of `block_bytes`, for so many partitions, bytes. A batch
-/// comes on top.
+/// Bytes of memory of a mapper of chunks of `chunk_bytes`, read in blocks of `block_bytes`, for a number of partitions. A
+/// batch comes on top.
 pub fn memory_bytes(chunk_bytes: usize, partitions: usize, block_bytes: usize) -> usize {
     let longest = longest_of(chunk_bytes, block_bytes);
     // Each block is filled by more than half, except that a long record may follow.

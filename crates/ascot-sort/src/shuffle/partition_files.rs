@@ -270,7 +270,7 @@ impl PartitionFiles {
         Ok(PartitionFiles { dir, job, destination, log, log_bytes, files, chunks, write_bytes })
     }
 
-    /// The same, whose blocks go to the device when they have so many bytes.
+    /// The same, whose blocks go to the device when they have `write_bytes`.
     #[must_use]
     pub fn with_blocks_of(self, write_bytes: u64) -> PartitionFiles {
         PartitionFiles { write_bytes: write_bytes.max(1), ..self }

@@ -258,7 +258,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Moves on by so many bytes, and over slices without bytes.
+    /// Moves on by `bytes` bytes, and over slices without bytes.
     fn pass(&mut self, bytes: usize) {
         self.done += bytes;
         while let Some(length) = self.slice(self.slice).map(<[u8]>::len)

@@ -22,7 +22,7 @@ use crate::api::Result;
 
 /// Connections that may be in the handshake at once.
 pub(super) const STRANGERS_MAX: usize = 256;
-/// With so many, the oldest one is ended after this time: the handshake of a worker takes milliseconds.
+/// If there are `STRANGERS_MAX`, the oldest one is ended after this time: the handshake of a worker takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Interval at which the server then looks whether there is space again.
 const CROWDED: Duration = Duration::from_millis(10);

@@ -11,7 +11,7 @@
 //!   wire      the handshake, and the answers to batches
 //! ```
 //!
-//! Invariants: nobody without the secret of the job is heard or sent batches, and the secret is not sent. A batch that
+//! Invariants: batches are exchanged only with holders of the job's secret, and the secret is not sent. A batch that
 //! has no answer when a connection ends counts as not appended; the chunk is mapped again, and batches that were appended
 //! all the same are known then.
 
