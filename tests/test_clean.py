@@ -110,7 +110,10 @@ def test_the_searched_directories_are_named(disk):
     told = clean(disk, cwd=disk)
     assert told == f"no leftover files in {disk}\n"
     told = run("clean", disk / "missing", disk, expect=2).stderr
-    assert f"{disk / 'missing'}: cannot be searched: No such file" in told
+    assert told == (
+        f"ascot: {disk / 'missing'}: cannot be searched: No such file or directory; nothing was removed\n"
+        "  a job that has ended has removed its directory; ascot clean --dry-run lists jobs that were stopped\n"
+    )
 
 
 def test_a_running_job_is_reported_as_running(records, disk):

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -137,11 +138,22 @@ fn refuse_other_formats(inputs: &[Input]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The failure for a directory that cannot be searched. One that is not there may be that of a job that has ended.
+fn not_searched(dir: &Path, error: io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::NotFound {
+        return Failure::usage(
+            format!("{}: cannot be searched: No such file or directory; nothing was removed", dir.display()),
+            "a job that has ended has removed its directory; ascot clean --dry-run lists jobs that were stopped",
+        );
+    }
+    Failure::file(dir, "cannot be searched")(error)
+}
+
 /// `ascot clean`.
 pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     let named = values::paths(matches, "dirs");
     for dir in &named {
-        fs::read_dir(dir).map_err(Failure::file(dir, "cannot be searched"))?;
+        fs::read_dir(dir).map_err(|error| not_searched(dir, error))?;
         if ascot_sort::is_running(dir) {
             return Err(Failure::usage(
                 format!("{}: its job is running", dir.display()),
