@@ -67,8 +67,9 @@ def test_the_cheapest_cluster_meets_its_deadline(disk):
         (["--nodes", "9", "--node-type", "node.toml", "--within", "1h"], "give --cheapest, too"),
         (["--cheapest", "--within", "soon"], "--within 'soon' is not a time"),
         (["--nodes", "9", "--node-type", "node.toml", "--memory", "1GiB"], "--memory does not apply"),
-        (["--nodes", "0", "--node-type", "node.toml"], "a cluster needs nodes"),
-        (["--nodes", "9", "--node-type", "node.toml", "--connections", "0"], "a connection for each pair"),
+        (["--nodes", "0", "--node-type", "node.toml"], "--nodes 0 is not a number of nodes\n  give at least 1"),
+        (["--nodes", "0", "--cheapest"], "--nodes 0 is not a number of nodes\n  give at least 1"),
+        (["--nodes", "9", "--node-type", "node.toml", "--connections", "0"], "--connections 0 is not a number of"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(words, told, disk):
