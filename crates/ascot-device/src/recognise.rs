@@ -9,7 +9,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use ascot_model::volume_kind::VolumeKind;
@@ -78,13 +78,25 @@ impl System {
         System { root: root.to_path_buf(), mounts: Mounts::read(root) }
     }
 
-    /// The volume of a file or directory, or of the nearest directory above one that does not exist; `None` if the
-    /// system does not tell.
+    /// The volume of a file or directory, or of the nearest directory above one that does not exist; that of a block
+    /// device is the device itself. `None` if the system does not tell.
     pub fn volume_of(&self, path: &Path) -> Option<RecognisedVolume> {
         let path = std::path::absolute(path).ok()?;
         let real = path.ancestors().find_map(|above| fs::canonicalize(above).ok())?;
-        let device = fs::metadata(&real).ok()?.dev();
-        self.volume_at(&real, Some((libc::major(device), libc::minor(device))), MAX_DEPTH)
+        let stat = fs::metadata(&real).ok()?;
+        let device = ascot_io::device_of(&stat);
+        let number = (libc::major(device), libc::minor(device));
+        if stat.file_type().is_block_device() {
+            return self.raw_device(&real, number);
+        }
+        self.volume_at(&real, Some(number), MAX_DEPTH)
+    }
+
+    /// The volume of the block device `number`, whose file is `path`.
+    fn raw_device(&self, path: &Path, number: (u32, u32)) -> Option<RecognisedVolume> {
+        let mount = self.mounts.of(path, None)?;
+        let device = Sysfs { root: &self.root }.by_number(number)?;
+        Some(self.on_device(device, mount, MAX_DEPTH))
     }
 
     /// The volume of an absolute path without links on `device`; volumes below volumes are followed `depth` times.
@@ -231,6 +243,16 @@ mod tests {
         let tree = Tree::new(&mount("8:1", "/d", "ext4", "/dev/sda", "rw"));
         tree.disk("pci0/virtio3/block/sda", "8:1", &[spins]);
         assert_eq!(tree.kind("/d"), VolumeKind::Virtual);
+    }
+
+    #[test]
+    fn a_block_device_is_not_the_file_system_of_its_name() {
+        let tree = Tree::new(&mount("0:6", "/dev", "devtmpfs", "udev", "rw"));
+        let spins = ("queue/rotational", "1\n");
+        tree.disk("pci0/block/sdb", "8:16", &[spins, ("device/model", "WDC WD40EFRX-68\n")]);
+        let found = System::below(tree.0.path()).raw_device(Path::new("/dev/sdb"), (8, 16));
+        assert_eq!(found.map(|volume| volume.kind), Some(VolumeKind::Rotational));
+        assert_ne!(tree.kind("/dev/sdb"), VolumeKind::Rotational);
     }
 
     #[test]
