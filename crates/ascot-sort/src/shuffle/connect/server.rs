@@ -41,7 +41,40 @@ struct Batches {
     buffers: Mutex<Vec<Vec<u8>>>,
     given_back: Condvar,
     bytes: AtomicU64,
-    writing_ns: AtomicU64,
+    appending: Mutex<Appending>,
+}
+
+/// The time in which at least one batch was being appended: what several threads do at once counts once, so that it is
+/// never more than the time that passed.
+#[derive(Default)]
+struct Appending {
+    threads: usize,
+    /// When the first of these threads began, or the time was taken last.
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl Appending {
+    fn begin(&mut self, now: Instant) {
+        self.threads += 1;
+        self.since.get_or_insert(now);
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.threads -= 1;
+        if self.threads == 0 {
+            self.total += self.since.take().map_or(Duration::ZERO, |since| now - since);
+        }
+    }
+
+    /// The time since it was taken last.
+    fn take(&mut self, now: Instant) -> Duration {
+        if let Some(since) = &mut self.since {
+            self.total += now.saturating_duration_since(*since);
+            *since = now;
+        }
+        std::mem::take(&mut self.total)
+    }
 }
 
 impl BatchServer {
@@ -57,7 +90,7 @@ impl BatchServer {
             buffers: Mutex::new(vec![Vec::new(); buffers.max(1)]),
             given_back: Condvar::new(),
             bytes: AtomicU64::new(0),
-            writing_ns: AtomicU64::new(0),
+            appending: Mutex::default(),
         };
         Ok(BatchServer { listener: Listener::start(address, secret, batches)? })
     }
@@ -85,10 +118,11 @@ impl BatchServer {
         self.listener.strangers()
     }
 
-    /// Bytes received and time spent appending them since the last call.
+    /// Bytes received, and the time in which batches were appended, since the last call.
     pub fn account(&self) -> (u64, Duration) {
         let own = self.listener.service();
-        (own.bytes.swap(0, Relaxed), Duration::from_nanos(own.writing_ns.swap(0, Relaxed)))
+        let appending = own.appending.lock().unpoisoned().take(Instant::now());
+        (own.bytes.swap(0, Relaxed), appending)
     }
 }
 
@@ -121,10 +155,10 @@ impl Batches {
         }
         let bytes = &mut buffer.bytes[..length];
         stream.read_exact(bytes)?;
-        let began = Instant::now();
+        self.appending.lock().unpoisoned().begin(Instant::now());
         let answer = self.append(bytes);
+        self.appending.lock().unpoisoned().end(Instant::now());
         self.bytes.fetch_add(length as u64, Relaxed);
-        self.writing_ns.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
         Ok(answer)
     }
 
@@ -168,5 +202,26 @@ impl Drop for Buffer<'_> {
     fn drop(&mut self) {
         self.owner.buffers.lock().unpoisoned().push(std::mem::take(&mut self.bytes));
         self.owner.given_back.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_that_are_appended_at_the_same_time_count_once() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut appending = Appending::default();
+        appending.begin(at(0));
+        appending.begin(at(10));
+        appending.end(at(30));
+        assert_eq!(appending.take(at(40)), Duration::from_millis(40), "one still appends");
+        appending.end(at(50));
+        appending.begin(at(70));
+        appending.end(at(75));
+        assert_eq!(appending.take(at(100)), Duration::from_millis(15));
+        assert_eq!(appending.take(at(200)), Duration::ZERO);
     }
 }
