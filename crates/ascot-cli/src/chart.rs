@@ -1,5 +1,6 @@
 //! The charts of commands: `ascot probe --plot` draws the cost of a switch by number of files, and `ascot simulate
-//! --plot` draws the bytes that each stream holds. Nothing is below zero: a cost smaller than the spread counts as zero.
+//! --plot` draws the bytes that each stream holds. Nothing is below zero: a cost smaller than the spread counts as
+//! zero.
 
 use ascot_bowtie::simulate::SimulationReport;
 use ascot_lab::page::chart::{Axis, Chart, Line, Marks, Scale};

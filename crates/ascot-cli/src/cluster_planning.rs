@@ -1,4 +1,5 @@
-//! `ascot plan cluster`: predicts the phases, the time and the cost of a sort on a cluster, or finds the cheapest cluster.
+//! `ascot plan cluster`: predicts the phases, the time and the cost of a sort on a cluster, or finds the cheapest
+//! cluster.
 
 use std::ffi::OsString;
 
@@ -69,7 +70,10 @@ pub fn run(matches: &ArgMatches, input_bytes: u64) -> Result<u8, Failure> {
 fn count(matches: &ArgMatches, id: &str) -> Result<Option<u32>, Failure> {
     let count = numbers::whole(matches, id)?;
     if count == Some(0) {
-        return Err(Failure::usage(format!("--{id} 0 is not a number of {id}"), "give at least 1, such as 8"));
+        return Err(Failure::usage(
+            format!("--{id} 0 is not a number of {id}"),
+            "give at least 1, such as 8",
+        ));
     }
     Ok(count.map(|count| u32::try_from(count).unwrap_or(u32::MAX)))
 }

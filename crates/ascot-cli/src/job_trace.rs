@@ -45,7 +45,8 @@ impl RequestedTrace {
         }
     }
 
-    /// Starts the trace of a command that reads `inputs` and works in the directory `dir`: it must be none of their files.
+    /// Starts the trace of a command that reads `inputs` and works in the directory `dir`: it must be none of their
+    /// files.
     pub fn start_beside(matches: &ArgMatches, inputs: &[PathBuf], dir: &Path) -> Result<Self, Failure> {
         if let Some(path) = values::path(matches, "trace") {
             refuse_same(inputs, &path)?;

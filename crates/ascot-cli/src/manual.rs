@@ -36,8 +36,8 @@ const STATUS_OF_ERRORS: (&str, &str) = ("2", "An error, named on standard error 
 const STATUS_OF_SIGNALS: (&str, &str) = (
     "129, 130, 143",
     "Stopped by SIGHUP, SIGINT or SIGTERM, after temporary files were removed, or what is kept was made safe. A second \
-     signal ends the process at once and leaves its files: ascot clean removes those of jobs, and the next study in the \
-     same directory those of a study (ascot lab).",
+     signal ends the process at once and leaves its files: ascot clean removes those of jobs, and the next study in \
+     the same directory those of a study (ascot lab).",
 );
 
 const NOTES: &str = "Order is that of bytes, whatever the locale: the order of the sort command under \

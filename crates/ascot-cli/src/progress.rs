@@ -1,7 +1,7 @@
 //! Progress of a command on standard error: one redrawn line, JSON objects, or nothing.
 //!
 //! ```text
-//!   form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        device binds      10 s left
+//!   form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs     device binds   10 s left
 //! ```
 //!
 //! Invariants: at most one line of the terminal is in use, and it is cleared before anything else is written; the

@@ -155,8 +155,8 @@ impl ReportFile {
     }
 }
 
-/// Writes the report of a job to the file, if one is requested, when the job's output lacks only its name. `trace`: that
-/// of a page.
+/// Writes the report of a job to the file, if one is requested, when the job's output lacks only its name. `trace`:
+/// that of a page.
 pub fn complete(
     file: &Mutex<Option<ReportFile>>,
     report: &Report,

@@ -15,9 +15,9 @@
 //! `plan` is what an encoder and its decoder share, `plain` converts columns to the types of rows, and `files` reads
 //! files of records as Arrow arrays.
 //!
-//! The engine compares only key bytes, so that a stable sort keeps the order of rows with equal keys. [`Encoder::layout`]
-//! and [`Encoder::keys`] state the layout and the place of the key. The page of `key` draws the encoding of keys, the
-//! page of `row` the encoding of rows.
+//! The engine compares only key bytes, so that a stable sort keeps the order of rows with equal keys.
+//! [`Encoder::layout`] and [`Encoder::keys`] state the layout and the place of the key. The page of `key` draws the
+//! encoding of keys, the page of `row` the encoding of rows.
 //!
 //! Invariants: two keys compare as bytes as their rows compare in Arrow's order (floats in IEEE 754 total order), equal
 //! keys have equal bytes, and decoding gives the values that were encoded. Neither direction allocates per row. A

@@ -85,7 +85,8 @@ fn main() -> Result<(), Failed> {
     }
     let written = bytes_written()?;
     println!(
-        "{{\"seconds\":{seconds},\"raw_bytes\":{raw},\"stored_bytes\":{stored},\"written_bytes\":{written},\"peak_bytes_of_a_rank\":{peak}}}"
+        "{{\"seconds\":{seconds},\"raw_bytes\":{raw},\"stored_bytes\":{stored},\
+         \"written_bytes\":{written},\"peak_bytes_of_a_rank\":{peak}}}"
     );
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Finds the records of many keys at once, several times: what `./dev bench python` holds the Python package against.
 //!
-//! Usage: `get DIRECTORY KEYS KEY_BYTES TIMES`; the file KEYS has the keys one after the other. One line of JSON tells the
-//! records found and the seconds of each time.
+//! Usage: `get DIRECTORY KEYS KEY_BYTES TIMES`; the file KEYS has the keys one after the other. One line of JSON tells
+//! the records found and the seconds of each time.
 
 use std::error::Error;
 use std::path::Path;

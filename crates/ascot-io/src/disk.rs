@@ -414,7 +414,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes the name of a file. Blocks of a large one are freed on a thread of their own after this disk was dropped.
+    /// Removes the name of a file. Blocks of a large one are freed on a thread of their own after this disk was
+    /// dropped.
     ///
     /// # Errors
     /// The name could not be removed.

@@ -1,5 +1,5 @@
-//! Pipes, terminals and other descriptors without offsets, and bytes that the program makes: each has a thread that moves
-//! its bytes, so a slow partner does not block the caller.
+//! Pipes, terminals and other descriptors without offsets, and bytes that the program makes: each has a thread that
+//! moves its bytes, so a slow partner does not block the caller.
 //!
 //! ```text
 //!   begin --bufs--> [ thread: poll, read until full or end ] --filled--> complete

@@ -1,4 +1,5 @@
-//! Streams whose other end is in this process: bytes that the program makes as they are needed, and blocks that it takes.
+//! Streams whose other end is in this process: bytes that the program makes as they are needed, and blocks that it
+//! takes.
 //!
 //! ```text
 //!   ByteSource ─fill─▶ [ thread of the stream ] ─▶ complete        a job's input
@@ -27,8 +28,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// Makes the bytes of an input.
 pub trait ByteSource: Send {
-    /// Fills `out`; returns the number of bytes, fewer only at the end. None: the program has failed, and the job stops.
-    /// Once the job is cancelled, it returns soon.
+    /// Fills `out`; returns the number of bytes, fewer only at the end. None: the program has failed, and the job
+    /// stops. Once the job is cancelled, it returns soon.
     fn fill(&mut self, out: &mut [u8]) -> Option<usize>;
 }
 

@@ -6,8 +6,8 @@
 //!   open ─▶ remove the name ─▶ [ thread: close, and the blocks are free ]
 //! ```
 //!
-//! On other file systems than those of a disk, such as NFS, an open file keeps a hidden name, and its directory cannot be
-//! removed: there both go at once.
+//! On other file systems than those of a disk, such as NFS, an open file keeps a hidden name, and its directory cannot
+//! be removed: there both go at once.
 //!
 //! Invariants: a file whose name could be removed is freed at the latest when the process ends, however it ends. A
 //! caller that asks for the free space of a volume waits for the files that are being freed.

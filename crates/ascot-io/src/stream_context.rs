@@ -1,5 +1,5 @@
-//! The context of a stream: the path for its errors, its meter, the space reservation, and the fault hook, by which tests
-//! see every operation on files before it happens and can make it fail or store wrong bytes.
+//! The context of a stream: the path for its errors, its meter, the space reservation, and the fault hook, by which
+//! tests see every operation on files before it happens and can make it fail or store wrong bytes.
 
 use std::fmt::Debug;
 use std::fs::File;

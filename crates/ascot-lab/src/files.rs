@@ -21,8 +21,8 @@ pub const CHARTS: &str = "charts";
 pub(crate) const STREAMS_HEADER: &str =
     "Stream Type;Total integers per file;Nr of streams;Buffer size range;Nr Loops";
 /// The header of the parameters of merge sorts.
-pub(crate) const SORTS_HEADER: &str = "Read Stream Type;Write Stream Type;Nr of streams;Nr Integers in Memory;Buffer size range;Nr Loops;Input file;\
-     Output file;Ascending";
+pub(crate) const SORTS_HEADER: &str = "Read Stream Type;Write Stream Type;Nr of streams;\
+     Nr Integers in Memory;Buffer size range;Nr Loops;Input file;Output file;Ascending";
 
 /// All of them.
 pub(crate) const ALL: [&str; 6] =

@@ -204,7 +204,8 @@ mod tests {
         ) {
             let blocks = |elements: u64, block: u64| (4 * elements).div_ceil(block);
             let mut expected = Ios { reads: blocks(elements, read), writes: 0 };
-            let mut files: Vec<u64> = (0..elements.div_ceil(memory)).map(|run| memory.min(elements - run * memory)).collect();
+            let run_length = |run: u64| memory.min(elements - run * memory);
+            let mut files: Vec<u64> = (0..elements.div_ceil(memory)).map(run_length).collect();
             expected.writes = files.iter().map(|&file| blocks(file, write)).sum();
             let (mut passes, mut merges, mut moved) = (0, 0, 0);
             while files.len() > 1 {

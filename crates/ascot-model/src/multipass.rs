@@ -177,8 +177,8 @@ impl<'a> Table<'a> {
         self.passes(factor, &|at| self.best.get(&at).map(|&(_, near)| near), cost)
     }
 
-    /// The passes of a merge or split by `at` files, in order. `near` chooses the factor at the narrow end, where a merge
-    /// ends and a split starts.
+    /// The passes of a merge or split by `at` files, in order. `near` chooses the factor at the narrow end, where a
+    /// merge ends and a split starts.
     fn passes(&self, mut at: u32, near: &dyn Fn(u32) -> Option<u32>, cost: &dyn PassCost) -> Vec<Pass> {
         let mut passes = Vec::new();
         while at > 1 {

@@ -250,8 +250,8 @@ impl PartitionFiles {
     }
 }
 
-/// The records of a chunk: whole records of about `read_bytes` at a time, each with the offset of the first in the file.
-/// Records have at most `longest` bytes.
+/// The records of a chunk: whole records of about `read_bytes` at a time, each with the offset of the first in the
+/// file. Records have at most `longest` bytes.
 #[pyfunction]
 #[pyo3(signature = (options, span, longest, read_bytes=BLOCK_BYTES))]
 pub fn read_chunk(
@@ -310,8 +310,8 @@ pub fn sum_records(
     Ok((sum.count, sum.bytes, sum.to_string()))
 }
 
-/// Removes what killed sorts left in some directories: spills, and outputs that are not complete. Those of running sorts
-/// stay.
+/// Removes what killed sorts left in some directories: spills, and outputs that are not complete. Those of running
+/// sorts stay.
 #[pyfunction]
 pub fn remove_leftovers(py: Python<'_>, dirs: Vec<PathBuf>) -> PyResult<()> {
     py.detach(|| ascot_sort::clean(&dirs, Removal::Everything)).map_err(Failure::from)?;

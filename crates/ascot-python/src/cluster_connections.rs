@@ -1,4 +1,5 @@
-//! Connections between the workers and the writers of a cluster, or the servers of chunks (`ascot_sort::shuffle::connect`).
+//! Connections between the workers and the writers of a cluster, or the servers of chunks
+//! (`ascot_sort::shuffle::connect`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, RawFd};

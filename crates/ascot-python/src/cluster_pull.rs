@@ -1,5 +1,5 @@
-//! The native half of a shuffle that pulls (`ascot_sort::shuffle`) for the actors of `ascot.cluster`. Every call releases
-//! the interpreter while it moves bytes.
+//! The native half of a shuffle that pulls (`ascot_sort::shuffle`) for the actors of `ascot.cluster`. Every call
+//! releases the interpreter while it moves bytes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,7 +51,8 @@ pub fn seal_chunk(py: Python<'_>, view: PathBuf, sizes: Vec<u64>) -> PyResult<u3
     Ok(py.detach(|| shuffle::seal_chunk(&view, &sizes)).map_err(Failure::from)?)
 }
 
-/// Makes the new view `view` of chunks, each with its check, by reference. Returns number, bytes and sum of its records.
+/// Makes the new view `view` of chunks, each with its check, by reference. Returns number, bytes and sum of its
+/// records.
 #[pyfunction]
 pub fn join_chunks(
     py: Python<'_>,

@@ -37,7 +37,8 @@ mod views;
 
 use pyo3::pymodule;
 
-/// The functions that the package calls. All classes are `frozen`, and so `Sync`, which needs no lock of the interpreter.
+/// The functions that the package calls. All classes are `frozen`, and so `Sync`, which needs no lock of the
+/// interpreter.
 #[pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;

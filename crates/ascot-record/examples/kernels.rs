@@ -262,7 +262,8 @@ fn merges(bench: &Bench) {
     }
 }
 
-/// Merges rows with a key of eight bytes, as those of tables: the length of the row, that of the key, the key, the rest.
+/// Merges rows with a key of eight bytes, as those of tables: the length of the row, that of the key, the key, the
+/// rest.
 fn merges_of_rows(bench: &Bench) {
     const ROW: usize = 60;
     let noise = &mut Noise(6);

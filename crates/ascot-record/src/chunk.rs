@@ -25,8 +25,8 @@ use crate::order::{LastResort, RecordOrder, prefix};
 use crate::prefetch::{LINE, RECORD_BYTES_MAX, prefetch_byte, prefetch_range};
 use crate::vsort;
 
-/// Groups up to this size are sorted by comparison: larger ones read each record once for a deeper code, instead of once
-/// for each comparison. Times in logs make groups of a few dozen, which sort twice as fast by codes.
+/// Groups up to this size are sorted by comparison: larger ones read each record once for a deeper code, instead of
+/// once for each comparison. Times in logs make groups of a few dozen, which sort twice as fast by codes.
 const SMALL_GROUP: usize = 6;
 
 /// Codes examined at a time; records in groups are prefetched that many codes ahead.

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Both conversions are bijections on all bit patterns, work in place, and are one vectorised pass. This module also
-//! merges sorted numbers, selects the smallest of them, and groups numbers by part; see [`merge_numbers`], [`Heads`] and
-//! [`group_by_part`].
+//! merges sorted numbers, selects the smallest of them, and groups numbers by part; see [`merge_numbers`], [`Heads`]
+//! and [`group_by_part`].
 
 use crate::layout::{Endian, NumberFormat, NumberType};
 

@@ -96,8 +96,8 @@ pub fn compare<O: RecordOrder + ?Sized>(
     by_key.then_with(|| order.last_resort(a, b))
 }
 
-/// The number of elements at the start of `slice` that satisfy `belongs`, found in doubling steps: few of them are looked
-/// at if it is small compared with the slice.
+/// The number of elements at the start of `slice` that satisfy `belongs`, found in doubling steps: few of them are
+/// looked at if it is small compared with the slice.
 pub fn head_len<T>(slice: &[T], mut belongs: impl FnMut(&T) -> bool) -> usize {
     let mut low = 0;
     let mut step = 1;

@@ -141,7 +141,12 @@ fn merged(kind: &Kind, files: &[File], end: u8, wanted: Wanted, batch: usize) ->
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        max_shrink_iters: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn random_lines(files in files(300_000), (method, wanted, reverse) in options()) {

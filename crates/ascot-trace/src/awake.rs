@@ -1,9 +1,9 @@
 //! Keeps idle processors awake while strace records.
 //!
-//! At every call that is recorded, the program waits for strace, and strace for the program. If the processor of the one
-//! that is woken sleeps, it must first wake up itself, which takes up to fifty microseconds on a virtual machine: longer
-//! than all that strace does. The kernel has a request for this, PM QoS: as long as `/dev/cpu_dma_latency` is open and
-//! holds 0, idle processors wait in a loop. The request ends with the process, however that ends.
+//! At every call that is recorded, the program waits for strace, and strace for the program. If the processor of the
+//! one that is woken sleeps, it must first wake up itself, which takes up to fifty microseconds on a virtual machine:
+//! longer than all that strace does. The kernel has a request for this, PM QoS: as long as `/dev/cpu_dma_latency` is
+//! open and holds 0, idle processors wait in a loop. The request ends with the process, however that ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,9 +1,9 @@
 //! Blocks that files take on a volume, and the live data of a trace.
 //!
 //! A file takes the blocks that its requests touch, from then on until they are given back: by its end, by a shorter
-//! length, or by a hole. Blocks that held data when the trace began and lie between those that were touched are there as
-//! well: a program that skips them seeks. All other gaps are holes and take nothing. So the live data of a trace are what
-//! a volume for its requests needs.
+//! length, or by a hole. Blocks that held data when the trace began and lie between those that were touched are there
+//! as well: a program that skips them seeks. All other gaps are holes and take nothing. So the live data of a trace are
+//! what a volume for its requests needs.
 //!
 //! Invariant: the ranges of an [`Extent`] begin and end at blocks.
 
@@ -62,9 +62,9 @@ impl Extent {
         Extent { apart: true, ..Extent::of(file) }
     }
 
-    /// Calls `each` with the ranges that are there because of an event that moves bytes: the blocks that it touches, and
-    /// those that hold data between them and the ones that were touched before. Parts of them may have been there; returns
-    /// the bytes that were not.
+    /// Calls `each` with the ranges that are there because of an event that moves bytes: the blocks that it touches,
+    /// and those that hold data between them and the ones that were touched before. Parts of them may have been there;
+    /// returns the bytes that were not.
     pub fn touch(&mut self, event: &Event, mut each: impl FnMut(u64, u64)) -> u64 {
         let (low, high) = blocks(event.offset, event.end());
         let (first, last) = self.touched.unwrap_or((low, high));

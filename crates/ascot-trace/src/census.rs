@@ -1,8 +1,8 @@
 //! The census of a trace: what a program asked of its files, and in how many runs.
 //!
 //! A *run* is a sequence of requests of which each begins where the previous request of the trace ended: in the same
-//! file, at the next byte, whichever process or descriptor made it, reading or writing. A *switch* is the beginning of a
-//! run. An *attempt* is a call that moved the position of a descriptor, or a request at an offset at which its
+//! file, at the next byte, whichever process or descriptor made it, reading or writing. A *switch* is the beginning of
+//! a run. An *attempt* is a call that moved the position of a descriptor, or a request at an offset at which its
 //! descriptor did not stand; not every attempt ends a run (Stella and Loguinov, sections VI.C and VII.A).
 //!
 //! Memory grows with the number of files and of the pieces that requests touch of them, not with that of events.
@@ -82,8 +82,8 @@ pub struct Census {
     pub processes: u64,
     /// Files with events.
     pub files: u64,
-    /// Events: opens, closes, seeks, requests, changes of length, holes and ends of files. A call that copies has two, and
-    /// one that changes none of these has none.
+    /// Events: opens, closes, seeks, requests, changes of length, holes and ends of files. A call that copies has two,
+    /// and one that changes none of these has none.
     pub events: u64,
     /// Bytes of live data at the worst moment, in whole blocks: what requests touched and was not given back.
     pub peak_live_bytes: u64,

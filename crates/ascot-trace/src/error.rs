@@ -24,15 +24,18 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The trace is a directory.
-    #[error("{}: this is a directory, not a trace\n  name a file that ascot trace record or --trace made", path.display())]
+    #[error(
+        "{}: this is a directory, not a trace\n  name a file that ascot trace record or --trace made",
+        path.display()
+    )]
     TraceIsDirectory {
         /// The directory.
         path: PathBuf,
     },
     /// The trace has another version.
     #[error(
-        "{}: the trace has version {found}, and this ascot reads versions up to {known}\n  a newer ascot made it: update \
-         this one",
+        "{}: the trace has version {found}, and this ascot reads versions up to {known}\n  \
+         a newer ascot made it: update this one",
         path.display()
     )]
     Version {
@@ -44,7 +47,10 @@ pub enum TraceError {
         known: u32,
     },
     /// A part of the trace is damaged.
-    #[error("{}: the trace is damaged at byte {offset}: {what}\n  record it again, or restore the file", path.display())]
+    #[error(
+        "{}: the trace is damaged at byte {offset}: {what}\n  record it again, or restore the file",
+        path.display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -69,7 +75,10 @@ pub enum TraceError {
         program: String,
     },
     /// The program to record is there, but cannot run.
-    #[error("{}: this is not a program that can be executed\n  check its mode (chmod +x), or name another one", path.display())]
+    #[error(
+        "{}: this is not a program that can be executed\n  check its mode (chmod +x), or name another one",
+        path.display()
+    )]
     NotExecutable {
         /// Its file.
         path: PathBuf,
@@ -81,8 +90,8 @@ pub enum TraceError {
     LogWithoutName,
     /// The volume of the log of strace is full.
     #[error(
-        "not enough space on the volume of {} for the log of strace, which had {}: there is no trace\n  write the trace to \
-         a volume with more space (-o FILE), or record a part of the job",
+        "not enough space on the volume of {} for the log of strace, which had {}: there is no trace\n  \
+         write the trace to a volume with more space (-o FILE), or record a part of the job",
         path.display(), units::memory(*log_bytes)
     )]
     LogVolumeFull {
@@ -160,7 +169,8 @@ pub enum TraceError {
     },
     /// The trace is a file of the program.
     #[error(
-        "{}: the trace would replace {what} of the program\n  give the trace another name: -o FILE; the program did not run",
+        "{}: the trace would replace {what} of the program\n  \
+         give the trace another name: -o FILE; the program did not run",
         path.display()
     )]
     OfProgram {
@@ -210,13 +220,19 @@ pub enum TraceError {
         output: PathBuf,
     },
     /// A cut has no event.
-    #[error("no event is in that range; the trace has {}\n  nothing was written", units::seconds(*length_ns as f64 / 1e9))]
+    #[error(
+        "no event is in that range; the trace has {}\n  nothing was written",
+        units::seconds(*length_ns as f64 / 1e9)
+    )]
     NothingToCut {
         /// The time of the last event.
         length_ns: u64,
     },
     /// A line of the log is too long to be one of strace.
-    #[error("{}: a line at byte {offset} is too long for a log of strace\n  the log is damaged: record again", path.display())]
+    #[error(
+        "{}: a line at byte {offset} is too long for a log of strace\n  the log is damaged: record again",
+        path.display()
+    )]
     LongLine {
         /// The log.
         path: PathBuf,
@@ -234,8 +250,8 @@ pub enum TraceError {
     },
     /// The volume cannot hold the files of a trace.
     #[error(
-        "not enough space on the volume of {}: the files of the trace need {}, {} are free\n  name a larger volume, or cut \
-         a phase out of the trace; nothing was written",
+        "not enough space on the volume of {}: the files of the trace need {}, {} are free\n  \
+         name a larger volume, or cut a phase out of the trace; nothing was written",
         path.display(), units::bytes(*needed), units::bytes(*free)
     )]
     VolumeTooSmall {
@@ -257,8 +273,8 @@ pub enum TraceError {
     },
     /// Without direct access, the page cache would be measured.
     #[error(
-        "{}: its file system does not allow direct access ({source})\n  name a directory on a file system with O_DIRECT, \
-         such as ext4, xfs or btrfs",
+        "{}: its file system does not allow direct access ({source})\n  \
+         name a directory on a file system with O_DIRECT, such as ext4, xfs or btrfs",
         path.display()
     )]
     NoDirect {
@@ -268,7 +284,10 @@ pub enum TraceError {
         source: io::Error,
     },
     /// The volume file could not be made, read or written.
-    #[error("cannot {doing} a file in {}: {source}\n  name a directory on a volume that works, where files may be made", path.display())]
+    #[error(
+        "cannot {doing} a file in {}: {source}\n  name a directory on a volume that works, where files may be made",
+        path.display()
+    )]
     Volume {
         /// `make`, `write`, ...
         doing: &'static str,
@@ -306,7 +325,10 @@ pub enum TraceError {
         program: String,
     },
     /// A directory for fio whose name its logs cannot contain.
-    #[error("{}: fio cannot read names with spaces from a log\n  choose another directory with --fio-dir", path.display())]
+    #[error(
+        "{}: fio cannot read names with spaces from a log\n  choose another directory with --fio-dir",
+        path.display()
+    )]
     NameForFio {
         /// The directory.
         path: PathBuf,

@@ -46,8 +46,8 @@ pub fn csv(trace: &TraceReader, output: &Path) -> Result<u64, TraceError> {
 }
 
 /// Writes the buckets at all turns as CSV with a header, a line for each stream. `predicted_bytes` is the size of a
-/// bucket at its place among those of its side, the fullest first; empty if the schedule keeps no staircase. Returns the
-/// number of turns.
+/// bucket at its place among those of its side, the fullest first; empty if the schedule keeps no staircase. Returns
+/// the number of turns.
 pub fn buckets_csv(trace: &TraceReader, output: &Path) -> Result<u64, TraceError> {
     let mut output = Output::create(output, "csv")?;
     output.append(b"time_ns,turn,bowtie,name,stream,next,bytes,predicted_bytes\n")?;

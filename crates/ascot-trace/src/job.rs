@@ -98,7 +98,8 @@ impl JobTrace {
         })
     }
 
-    /// Completes a trace without a name, and opens it. Outputs that are not named yet get the names that they will have.
+    /// Completes a trace without a name, and opens it. Outputs that are not named yet get the names that they will
+    /// have.
     ///
     /// # Errors
     /// The trace could not be written, or has a name.

@@ -14,8 +14,8 @@ use std::path::Path;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// Bytes that are allocated ahead, but at most half of those that are free: strace takes longer to write them than a busy
-/// machine keeps this program waiting.
+/// Bytes that are allocated ahead, but at most half of those that are free: strace takes longer to write them than a
+/// busy machine keeps this program waiting.
 const AHEAD_BYTES: u64 = 4 << 20;
 /// Bytes with which the volume still counts as not full, twice the least that stay allocated ahead.
 const LEAST_AHEAD_BYTES: u64 = 256 << 10;

@@ -193,8 +193,8 @@ fn volume_full(space: &LogSpace, output: &Path) -> Option<TraceError> {
 }
 
 /// Records what disks see of a program: its requests and those of the kernel for its files. `signal` returns signals
-/// to pass on to it. `gives_up` gets the error when a recording is given up and the program goes on; the same error is the
-/// result after its end.
+/// to pass on to it. `gives_up` gets the error when a recording is given up and the program goes on; the same error is
+/// the result after its end.
 pub fn record_block(
     request: &BlockRequest,
     signal: &dyn Fn() -> Option<i32>,

@@ -11,7 +11,8 @@
 //! Files, each using only those before it: `device_loads.rs` (the requests of each device), `adaption.rs` (a share of
 //! reading that is learned), `observed.rs` (what an observer sees of the buckets), `streams.rs` (streams of blocks, and
 //! files as such streams), `bowtie.rs` (asks the schedule, moves blocks, waits, and gives the flow its blocks),
-//! `consume.rs` and `produce.rs` (the flow's bytes, out of inputs and into outputs), `observing.rs` (sets the observer).
+//! `consume.rs` and `produce.rs` (the flow's bytes, out of inputs and into outputs), `observing.rs` (sets the
+//! observer).
 
 mod adaption;
 mod bowtie;

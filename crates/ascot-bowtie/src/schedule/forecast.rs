@@ -9,8 +9,9 @@ use crate::constants::LOOK_AHEAD_BLOCKS;
 /// needs a block when everything smaller than its first key has been consumed, so this is the order of the first
 /// keys.
 ///
-/// Prefixes of keys tell no order if keys share a head, such as the date of a log. Among blocks whose prefixes are equal,
-/// the input that holds the fewest blocks is read: in the order of inputs, the first one would take all of the memory.
+/// Prefixes of keys tell no order if keys share a head, such as the date of a log. Among blocks whose prefixes are
+/// equal, the input that holds the fewest blocks is read: in the order of inputs, the first one would take all of the
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// Inputs in the order in which their blocks are needed; those of equal prefixes take turns.
@@ -57,7 +58,8 @@ impl Forecast {
         }
     }
 
-    /// Of the inputs whose next block has the prefix of the next one in the order, the one that holds the fewest blocks.
+    /// Of the inputs whose next block has the prefix of the next one in the order, the one that holds the fewest
+    /// blocks.
     fn fewest_held(&self, view: &SchedulerView<'_>) -> Option<usize> {
         let left =
             (0..view.held.len()).filter(|&input| self.equal_left[input] > 0 && view.remaining[input] > 0);

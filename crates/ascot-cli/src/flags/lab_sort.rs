@@ -134,8 +134,8 @@ fn streams() -> [Arg; 5] {
             "b",
             "RANGE",
             "exponents of B: 16 (default), 12..20",
-            "Range of exponents of B, of which both ends belong to it: 12..20 means blocks of 4 KiB to 1 MiB; 16 if not \
-             given. Streams that are read and streams that are written have the same B.",
+            "Range of exponents of B, of which both ends belong to it: 12..20 means blocks of 4 KiB to 1 MiB; 16 if \
+             not given. Streams that are read and streams that are written have the same B.",
         ),
         option(
             "b-read",

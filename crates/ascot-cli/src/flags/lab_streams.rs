@@ -60,7 +60,11 @@ pub fn all() -> Command {
              continues where it was interrupted. --quick measures smaller files in two minutes.",
         )
         .override_usage("ascot lab all --out DIR [--quick] [OPTION]...")
-        .after_help("Examples:\n\x20 ascot lab all --out results/ --quick\n\x20 ascot lab all --out results/ --work /data")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot lab all --out results/ --quick\n\
+             \x20 ascot lab all --out results/ --work /data",
+        )
         .next_help_heading(JOB)
         .arg(switch(
             "quick",
@@ -131,8 +135,8 @@ pub fn shared() -> Vec<Arg> {
             "memory",
             "SIZE",
             "memory for the streams of a measurement",
-            "Memory that the streams of one measurement, or one merge sort, may take; half of the memory that is free if not \
-             given.",
+            "Memory that the streams of one measurement, or one merge sort, may take; half of the memory that is free \
+             if not given.",
         )
         .alias("memory-limit")
         .help_heading(RESOURCES),

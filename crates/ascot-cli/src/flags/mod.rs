@@ -239,9 +239,9 @@ fn monitor() -> Arg {
         "TIME",
         "sample processors, memory, disks, network: =0.5s",
         "Sample the use of resources every TIME while the job runs, and show it at the end, on standard error and in \
-         the report (of a study: on its page): how busy each core was, the memory and the processor time of the process, the bytes of each disk \
-         and network interface. TIME is 0.5s, 100ms, 1m and the like, at least 50ms; one second if it is left out. \
-         With --quiet only the report shows it.",
+         the report (of a study: on its page): how busy each core was, the memory and the processor time of the \
+         process, the bytes of each disk and network interface. TIME is 0.5s, 100ms, 1m and the like, at least 50ms; \
+         one second if it is left out. With --quiet only the report shows it.",
     )
     .num_args(0..=1)
     .require_equals(true)

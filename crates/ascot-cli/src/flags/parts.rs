@@ -21,8 +21,9 @@ pub fn merge() -> Command {
         .long_about(
             "Merge FILEs that are sorted by the given keys into one. The number of files is not limited: if \
              memory or the limit of open files does not allow all of them at once, they are merged in \
-             several passes; ascot sort --resume continues such a merge into one file after a kill. A record out of order is an error that names its file and number, and nothing \
-             is written. Equal records keep the order of their files.",
+             several passes; ascot sort --resume continues such a merge into one file after a kill. A record out of \
+             order is an error that names its file and number, and nothing is written. Equal records keep the order of \
+             their files.",
         )
         .before_help("Files must be sorted by the same keys; a record out of order is an error.")
         .after_help(

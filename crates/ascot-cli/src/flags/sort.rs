@@ -403,8 +403,8 @@ pub(super) fn resources() -> Vec<Arg> {
             "volume-in",
             "the profile of another volume that inputs are on",
             "File with the profile of the volume of the inputs, or a kind as for --volume, if that is not \
-             the volume of spills and output. Reading inputs and writing then do not slow each other, and the plan counts the slower \
-             of the two.",
+             the volume of spills and output. Reading inputs and writing then do not slow each other, and the plan \
+             counts the slower of the two.",
         )
         .hide_short_help(true),
         option(
@@ -441,16 +441,18 @@ fn cluster() -> [Arg; 6] {
              the result, and ascot check DIR checks them. Every node reads the inputs and writes the output under the \
              same names: they are on shared storage. Records are lines without a header, of fixed length, or numbers. \
              --memory is the cap of each node (half of its memory by default), --temp names directories on each node, \
-             --threads is the most processes on a node that map and sort, and --parts the number of files. The job keeps its state in the directory of the \
-             output with .job at the end: a job that an error ended is continued with --resume and removed with ascot \
-             clean. With --resume, ADDRESS is another cluster than the one that the job began with. Needs Python with \
-             pip install 'ascot[cluster]'; the variable ASCOT_PYTHON names one that is not python3.",
+             --threads is the most processes on a node that map and sort, and --parts the number of files. The job \
+             keeps its state in the directory of the output with .job at the end: a job that an error ended is \
+             continued with --resume and removed with ascot clean. With --resume, ADDRESS is another cluster than the \
+             one that the job began with. Needs Python with pip install 'ascot[cluster]'; the variable ASCOT_PYTHON \
+             names one that is not python3.",
         )
         .hide_short_help(true),
         switch(
             "uniform",
             "--cluster: keys are spread evenly; take no sample",
-            "With --cluster: the first eight bytes of keys are spread evenly over all values, so that no sample is taken.",
+            "With --cluster: the first eight bytes of keys are spread evenly over all values, so that no sample is \
+             taken.",
         )
         .hide_short_help(true),
         choice(
@@ -459,8 +461,8 @@ fn cluster() -> [Arg; 6] {
             ["direct", "ray"],
             "--cluster: direct (default) or ray",
             "With --cluster: the way of records from node to node. direct, the default: connections from port to port. \
-             ray: calls of Ray, where nodes may not open connections to each other. With --resume, the job goes on that \
-             way.",
+             ray: calls of Ray, where nodes may not open connections to each other. With --resume, the job goes on \
+             that way.",
         )
         .hide_short_help(true),
         choice(
@@ -468,20 +470,20 @@ fn cluster() -> [Arg; 6] {
             "HOW",
             ["push", "pull", "auto"],
             "--cluster: push (default), pull or auto",
-            "With --cluster: where records wait. push, the default: they are sent to the node of their part as they are \
-             read, and sorted there. pull: they are sorted where they are read, and merged when they are fetched; parts \
-             need no memory of their size. auto: the one that is predicted to take less time.",
+            "With --cluster: where records wait. push, the default: they are sent to the node of their part as they \
+             are read, and sorted there. pull: they are sorted where they are read, and merged when they are fetched; \
+             parts need no memory of their size. auto: the one that is predicted to take less time.",
         )
         .hide_short_help(true),
         repeated(
             "setting",
             "NAME=VALUE",
             "--cluster: how records are read, sent and written",
-            "With --cluster: how records are read, sent and written, one setting at a time. spare_cores: processors of a \
-             node that get no worker. batch: size of what is sent at once. ahead: the most batches for a node that wait \
-             for an answer. connections: the most that a worker has open at a time. read_size: what a worker reads at \
-             once. write_size: what is written before the disk gets it. write_depth: the most batches that a node \
-             receives or writes at a time. A job that is resumed keeps them.",
+            "With --cluster: how records are read, sent and written, one setting at a time. spare_cores: processors of \
+             a node that get no worker. batch: size of what is sent at once. ahead: the most batches for a node that \
+             wait for an answer. connections: the most that a worker has open at a time. read_size: what a worker \
+             reads at once. write_size: what is written before the disk gets it. write_depth: the most batches that a \
+             node receives or writes at a time. A job that is resumed keeps them.",
         )
         .hide_short_help(true),
         choice(
@@ -489,8 +491,8 @@ fn cluster() -> [Arg; 6] {
             "FORM",
             ["files", "views"],
             "--cluster: files (default) or views",
-            "With --cluster: the form of the result. files, the default. views: sorted runs, which are merged when they \
-             are read (ascot view, ascot mount).",
+            "With --cluster: the form of the result. files, the default. views: sorted runs, which are merged when \
+             they are read (ascot view, ascot mount).",
         )
         .hide_short_help(true),
     ]
@@ -510,9 +512,9 @@ pub(super) fn output() -> Vec<Arg> {
         file_option(
             "report",
             "write plan, account and timings as JSON or .html",
-            "When the job is done, write its plan, account and timings to FILE as JSON; or, if its name ends in .html, as \
-             a page, with all requests to files, the memory of each stream, and the use of resources. With --cluster \
-             the page has the phases, the nodes over time and what was done again.",
+            "When the job is done, write its plan, account and timings to FILE as JSON; or, if its name ends in .html, \
+             as a page, with all requests to files, the memory of each stream, and the use of resources. With \
+             --cluster the page has the phases, the nodes over time and what was done again.",
         ),
         trace(),
         monitor().hide_short_help(true),

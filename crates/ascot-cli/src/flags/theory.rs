@@ -14,8 +14,8 @@ pub fn plan() -> Command {
             "Compute the best way to move data between many files on a volume whose speeds and switch cost \
              are given: for one bowtie of n inputs and m outputs, the schedule, its group sizes, its \
              division of memory, and the resulting run length and rate; for a merge, a split, a change from \
-             n sorted files to m, or a sort, the passes and the number of files in each; for a sort on a cluster, its phases \
-             and its cost.",
+             n sorted files to m, or a sort, the passes and the number of files in each; for a sort on a cluster, its \
+             phases and its cost.",
         )
         .override_usage("ascot plan bowtie|merge|split|reshape|sort|cluster [OPTION]...")
         .after_help(
@@ -99,8 +99,8 @@ fn of_a_cluster() -> [Arg; 7] {
             "TYPE",
             "of a cluster: a file, or gce-n1-standard-32",
             "For a cluster: the speeds, space and price of a node, as docs/formats/node-type.md describes the file, or \
-             a published type: gce-n1-standard-32 or ec2-i2.8xlarge. --cheapest takes several, and these two if none is \
-             given.",
+             a published type: gce-n1-standard-32 or ec2-i2.8xlarge. --cheapest takes several, and these two if none \
+             is given.",
         )
         .value_parser(OsStringValueParser::new()),
         switch(

@@ -12,8 +12,8 @@ pub fn trace() -> Command {
         .about("Record what a program does to its files, and count it")
         .long_about(
             "Record the I/O of any program and its children in a trace: every request with its file, its offset and \
-             its bytes. Show the runs and switches of a trace, draw them, compare them with those of other programs, cut \
-             a phase out of a trace, replay it, or export it for other tools.",
+             its bytes. Show the runs and switches of a trace, draw them, compare them with those of other programs, \
+             cut a phase out of a trace, replay it, or export it for other tools.",
         )
         .override_usage("ascot trace COMMAND [ARGUMENT]...")
         .subcommand_required(true)
@@ -33,11 +33,11 @@ fn record() -> Command {
         .long_about(
             "Run a program under strace, with its children, and write a trace. The program has the input, the outputs \
              and the directory of this command; its exit status is that of this command, and if a signal ended it, \
-             this command ends by that signal. The trace is written in all of these cases. It replaces no file that the \
-             program names or opens; with -o -, the program writes its output to standard error. Only calls that succeeded \
-             count, with the bytes that they moved. Pipes, sockets and terminals are left out; so are mapped files and \
-             requests through io_uring, which strace does not see. With --block, the trace has the requests that disks \
-             get instead, which the kernel reports to root.",
+             this command ends by that signal. The trace is written in all of these cases. It replaces no file that \
+             the program names or opens; with -o -, the program writes its output to standard error. Only calls that \
+             succeeded count, with the bytes that they moved. Pipes, sockets and terminals are left out; so are mapped \
+             files and requests through io_uring, which strace does not see. With --block, the trace has the requests \
+             that disks get instead, which the kernel reports to root.",
         )
         .override_usage(
             "ascot trace record -o TRACE [--keep-log] -- PROGRAM [ARGUMENT]...\n\
@@ -58,16 +58,16 @@ fn record() -> Command {
         .arg(switch(
             "block",
             "record what disks see (needs root)",
-            "Record the requests that disks get instead of calls: also those of mapped files, io_uring and libaio, reads \
-             ahead, and the writing of dirty pages, which the kernel does for the program. They are attributed to the \
-             files that the program opens. It needs root, and neither strace nor other tools.",
+            "Record the requests that disks get instead of calls: also those of mapped files, io_uring and libaio, \
+             reads ahead, and the writing of dirty pages, which the kernel does for the program. They are attributed \
+             to the files that the program opens. It needs root, and neither strace nor other tools.",
         ))
         .arg(option(
             "buffer",
             "SIZE",
             "kernel memory for each processor (default: 2MiB)",
-            "Memory of the kernel for each processor, in which it keeps requests until they are read; 2MiB if not given. \
-             If it is too small, the trace says how many events are lost.",
+            "Memory of the kernel for each processor, in which it keeps requests until they are read; 2MiB if not \
+             given. If it is too small, the trace says how many events are lost.",
         ).requires("block"))
         .arg(
             operand(
@@ -131,8 +131,8 @@ fn plot() -> Command {
         .about("Draw the requests of a trace on an HTML page")
         .long_about(
             "Draw the offset of every request against its number or its time on an HTML page that needs nothing else: \
-             zoom and move it in a browser. The page also has the rates over time, the counts of ascot trace show, and the \
-             runs of each file.",
+             zoom and move it in a browser. The page also has the rates over time, the counts of ascot trace show, and \
+             the runs of each file.",
         )
         .override_usage("ascot trace plot TRACE -o PAGE")
         .after_help("Examples:\n\x20 ascot trace plot run.trace -o seeks.html")
@@ -144,9 +144,10 @@ fn compare() -> Command {
     tool("compare")
         .about("Compare traces: a table, and a page with all seek charts")
         .long_about(
-            "Compare traces: bytes, events, files, switches attempted and taken, and the mean run, a column for each trace. \
-             With a profile, also the time and the rate of a replay on the virtual disk; with the size of the data, also \
-             the number of passes. The page has the seek charts of all traces side by side, with equal scales or with those of each trace.",
+            "Compare traces: bytes, events, files, switches attempted and taken, and the mean run, a column for each \
+             trace. With a profile, also the time and the rate of a replay on the virtual disk; with the size of the \
+             data, also the number of passes. The page has the seek charts of all traces side by side, with equal \
+             scales or with those of each trace.",
         )
         .override_usage("ascot trace compare TRACE... [-o PAGE] [OPTION]...")
         .after_help(
@@ -165,8 +166,8 @@ fn compare() -> Command {
                 "on",
                 "PROFILE",
                 "replay on the virtual disk of a profile",
-                "Also replay on the virtual disk. PROFILE is a file (docs/formats/volume.md) or a kind of volume, such as \
-                 rotational or flash.",
+                "Also replay on the virtual disk. PROFILE is a file (docs/formats/volume.md) or a kind of volume, such \
+                 as rotational or flash.",
             ),
             ValueHint::FilePath,
         ))
@@ -209,10 +210,10 @@ fn replay() -> Command {
     tool("replay")
         .about("Replay a trace on a volume, or on the virtual disk")
         .long_about(
-            "Replay the requests of a trace. All files of the trace lie on one volume, each of them contiguous; deleted \
-             files leave their space to others. With a directory, one preallocated file without a name is the volume; \
-             requests are rounded outward to whole blocks, bypass the page cache, and follow one after the other. With a \
-             profile, the virtual disk computes the time and the switches of a device that is not there.",
+            "Replay the requests of a trace. All files of the trace lie on one volume, each of them contiguous; \
+             deleted files leave their space to others. With a directory, one preallocated file without a name is the \
+             volume; requests are rounded outward to whole blocks, bypass the page cache, and follow one after the \
+             other. With a profile, the virtual disk computes the time and the switches of a device that is not there.",
         )
         .override_usage("ascot trace replay TRACE --on DIR|PROFILE [OPTION]...")
         .after_help(
@@ -272,19 +273,27 @@ fn export() -> Command {
              \x20 ascot trace export run.trace --fio timed.log --timing recorded",
         )
         .arg(trace_file())
-        .arg(file_option("csv", "write all events to FILE (-: standard output)", "Write all events to FILE as CSV; - is standard output."))
+        .arg(file_option(
+            "csv",
+            "write all events to FILE (-: standard output)",
+            "Write all events to FILE as CSV; - is standard output.",
+        ))
         .arg(file_option(
             "buckets",
             "write the memory of each stream to FILE as CSV",
             "Write the bytes that each stream of a job of Ascot holds in memory to FILE as CSV, a line for each stream \
              at each turn, beside the size that theory predicts for its place; - is standard output.",
         ))
-        .arg(file_option("fio", "write the requests to FILE as a log of fio", "Write the requests to FILE as a log of fio."))
+        .arg(file_option(
+            "fio",
+            "write the requests to FILE as a log of fio",
+            "Write the requests to FILE as a log of fio.",
+        ))
         .arg(dir_option(
             "fio-dir",
             "files for fio (default: FILE.files)",
-            "Directory of the files that the log names; FILE.files if not given. It is made, and gets a sparse file for \
-             each file of the trace, as long as the requests reach.",
+            "Directory of the files that the log names; FILE.files if not given. It is made, and gets a sparse file \
+             for each file of the trace, as long as the requests reach.",
         ))
         .arg(choice(
             "timing",

@@ -104,10 +104,10 @@ fn volume() -> Arg {
     file_option(
         "volume",
         "the volume's profile (default: the stored one)",
-        "File with the profile of the view's volume, as ascot probe -o writes it, or one of rotational, flash, network, \
-         fuse, memory and virtual. The length of runs follows it. If not given: ASCOT_VOLUME, or the volume that was \
-         given when the view was made, or the profile that ascot probe stored for the view's volume, or one for its \
-         kind.",
+        "File with the profile of the view's volume, as ascot probe -o writes it, or one of rotational, flash, \
+         network, fuse, memory and virtual. The length of runs follows it. If not given: ASCOT_VOLUME, or the volume \
+         that was given when the view was made, or the profile that ascot probe stored for the view's volume, or one \
+         for its kind.",
     )
 }
 

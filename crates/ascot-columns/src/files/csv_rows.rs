@@ -265,7 +265,8 @@ mod tests {
             ),
         ];
         let expected = "\"a,b\",view,kind,n,f,g,yes,day,at,money\n\
-                        \"x\"\"y\",plain,red,-9223372036854775808,3,0.1,true,1970-01-01,1970-01-01 00:00:00.001,123.45\n\
+                        \"x\"\"y\",plain,red,-9223372036854775808,3,0.1,true,1970-01-01,\
+                        1970-01-01 00:00:00.001,123.45\n\
                         ,\"two\nlines\",blue,7,1e300,NaN,false,2024-01-01,1970-01-02 00:00:00,-0.05\n";
         assert_eq!(csv(columns).unwrap(), expected);
     }
@@ -283,7 +284,9 @@ mod tests {
             let column = |pick: fn(&(String, String)) -> Option<&str>| -> ArrayRef {
                 Arc::new(rows.iter().map(pick).collect::<StringArray>())
             };
-            let columns = [column(|row| Some(&row.0)), column(|row| Some(row.1.as_str()).filter(|text| !text.is_empty()))];
+            let filled = column(|row| Some(&row.0));
+            let optional = column(|row| Some(row.1.as_str()).filter(|text| !text.is_empty()));
+            let columns = [filled, optional];
             let batch = RecordBatch::try_from_iter([("a", columns[0].clone()), ("b", columns[1].clone())]).unwrap();
             let mut out = Vec::new();
             CsvRows::new(FRAMING, false).to_bytes(&batch, 0..rows.len(), &mut out).unwrap();

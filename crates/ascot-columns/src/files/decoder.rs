@@ -254,10 +254,10 @@ mod tests {
                                               limit in 1..60usize) {
             let bytes: String = lines.iter().map(|line| format!("{line}\n")).collect();
             let batches = decoded("lines", bytes.as_bytes(), step, limit);
-            let found: Vec<String> = batches
-                .iter()
-                .flat_map(|batch| batch.column(0).as_string::<i32>().iter().flatten().map(str::to_owned).collect::<Vec<_>>())
-                .collect();
+            let lines_of = |batch: &RecordBatch| -> Vec<String> {
+                batch.column(0).as_string::<i32>().iter().flatten().map(str::to_owned).collect()
+            };
+            let found: Vec<String> = batches.iter().flat_map(lines_of).collect();
             prop_assert_eq!(found, lines);
             prop_assert!(batches.iter().all(|batch| batch.num_rows() > 0));
         }

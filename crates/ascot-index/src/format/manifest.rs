@@ -222,9 +222,8 @@ mod tests {
         assert_eq!(Manifest::read(directory.path()).unwrap(), manifest);
         manifest.version = VERSION_OF_SHAPES + 1;
         manifest.write(&Disk::default(), directory.path()).unwrap();
-        assert!(
-            matches!(Manifest::read(directory.path()), Err(IndexError::Newer { version, .. }) if version == VERSION_OF_SHAPES + 1)
-        );
+        let read = Manifest::read(directory.path());
+        assert!(matches!(read, Err(IndexError::Newer { version, .. }) if version == VERSION_OF_SHAPES + 1));
         let path = directory.path().join(MANIFEST);
         let bytes = std::fs::read(&path).unwrap();
         for at in 0..bytes.len() {

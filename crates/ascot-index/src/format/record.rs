@@ -93,7 +93,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_come_back(key in proptest::collection::vec(any::<u8>(), 0..300), value in proptest::collection::vec(any::<u8>(), 0..300), fixed_key: bool, fixed_value: bool) {
+        fn records_come_back(
+            key in proptest::collection::vec(any::<u8>(), 0..300),
+            value in proptest::collection::vec(any::<u8>(), 0..300),
+            fixed_key: bool,
+            fixed_value: bool,
+        ) {
             let form = RecordForm {
                 key: fixed_key.then_some(key.len() as u32),
                 value: fixed_value.then_some(value.len() as u32),

@@ -80,8 +80,8 @@ impl PartQueue {
         Abandon { queue: self }
     }
 
-    /// Ends the queue once no caller has it. Reads that have not begun fail: a job that is stopped has asked for many, and
-    /// does not take their bytes. Writes are performed.
+    /// Ends the queue once no caller has it. Reads that have not begun fail: a job that is stopped has asked for many,
+    /// and does not take their bytes. Writes are performed.
     pub(super) fn close(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;

@@ -30,7 +30,8 @@ pub fn section(results: &[SortResult]) -> Option<Section> {
         // Identifiers belong to the first group: a page has each of them once.
         html += &group_html(group, number);
     }
-    html += "<p>The planner's choice has the memory of the cell, or the least in which a sort works where that is more.</p>\n";
+    html += "<p>The planner's choice has the memory of the cell, or the least in which a sort works where that is \
+             more.</p>\n";
     let _ = write!(html, "<details><summary>All sorts</summary>{}</details>", every_sort(results).html());
     (!groups.is_empty()).then(|| Section { id: "sorts".into(), title: "Merge sorts".into(), html })
 }

@@ -3,13 +3,14 @@
 //! One loop of a cell takes
 //!
 //! ```text
-//!   files * file + integers moved * move + comparisons * compare       seconds, each rate by pair of streams and state of the cache
+//!   files * file + integers moved * move + comparisons * compare       seconds
 //! ```
 //!
-//! Each run and each merged file is made, opened and removed once. Integers are moved by run formation and by every
-//! merge; the I/Os of one kind of streams are in proportion to them. Runs take N log2 M comparisons and each pass of
-//! merges N log2 d. The calibration sorts a few thousand integers with large runs and with tiny ones. Cells that were
-//! measured correct those that follow: the ratio of taken to predicted time of the same streams and M, or of all.
+//! Each pair of streams and state of the cache has rates of its own. Each run and each merged file is made, opened and
+//! removed once. Integers are moved by run formation and by every merge; the I/Os of one kind of streams are in
+//! proportion to them. Runs take N log2 M comparisons and each pass of merges N log2 d. The calibration sorts a few
+//! thousand integers with large runs and with tiny ones. Cells that were measured correct those that follow: the ratio
+//! of taken to predicted time of the same streams and M, or of all.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

@@ -1,8 +1,8 @@
 //! The tables of Heinrich et al. (section 4.4 and the appendix) from results, as text.
 //!
-//! Results of the same streams, order and state of the cache belong together. The best M and d of each N are table 9; a table of M against
-//! d for each N is that of the appendix, whose rows are figures 30 and 31 and whose columns are figure 32; times of all
-//! N are figure 33.
+//! Results of the same streams, order and state of the cache belong together. The best M and d of each N are table 9; a
+//! table of M against d for each N is that of the appendix, whose rows are figures 30 and 31 and whose columns are
+//! figure 32; times of all N are figure 33.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

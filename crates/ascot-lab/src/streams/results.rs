@@ -1,7 +1,8 @@
 //! The table of results of a study of streams.
 //!
 //! ```text
-//!   Direction;Stream;N;k;B;Cache;Loops;Mean ms;Min ms;Max ms;Deviation ms;I/Os by formula;I/Os counted;ns of loops;Place
+//!   Direction;Stream;N;k;B;Cache;Loops;Mean ms;Min ms;Max ms;Deviation ms;I/Os by formula;I/Os counted;
+//!     ns of loops;Place
 //!   write;buffered;1000;1;;warm;6;0.031;0.029;0.035;0.002;1;1;31022,29811,...;host:/data
 //!   read;sized;1000;1;2^12;cold;6;...
 //! ```

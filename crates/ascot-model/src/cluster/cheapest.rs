@@ -34,8 +34,8 @@ pub struct Cheapest {
     pub plan: ClusterPlan,
     /// The cheapest cluster of each other type that meets the deadline.
     pub others: Vec<ClusterPlan>,
-    /// The types of which no cluster meets the deadline, with the seconds of the fastest; none: no number of nodes holds
-    /// the data.
+    /// The types of which no cluster meets the deadline, with the seconds of the fastest; none: no number of nodes
+    /// holds the data.
     pub too_slow: Vec<TooSlow>,
 }
 

@@ -159,8 +159,9 @@ impl NodeType {
         }
     }
 
-    /// The machine of the published sort of 100 TB for 299.45 dollars: Amazon's i2.8xlarge, whose price follows from the
-    /// cost of 178 nodes for 888 seconds (section 7.1), with half of its eight disks of 800 GB for intermediate files.
+    /// The machine of the published sort of 100 TB for 299.45 dollars: Amazon's i2.8xlarge, whose price follows from
+    /// the cost of 178 nodes for 888 seconds (section 7.1), with half of its eight disks of 800 GB for intermediate
+    /// files.
     pub fn published_i2_8xlarge() -> NodeType {
         NodeType {
             name: "ec2-i2.8xlarge".into(),

@@ -8,8 +8,8 @@
 //! `sort` runs jobs whose input or output are batches: `records` makes records of batches, `job` passes both on between
 //! the threads, and `stream` makes batches of records. `columns` says which columns the records of files have.
 //!
-//! `flow` runs a function of the program on files: `flow_input` gives it their batches, `flow_output` writes those that it
-//! yields, and `passed` are batches of its other sources. `fit` lets batches of several libraries share an output.
+//! `flow` runs a function of the program on files: `flow_input` gives it their batches, `flow_output` writes those that
+//! it yields, and `passed` are batches of its other sources. `fit` lets batches of several libraries share an output.
 //!
 //! No data is copied on the way in and out: the libraries hand over pointers in capsules, and the memory lives as long
 //! as one of them uses it.

@@ -259,26 +259,35 @@ fn spelled(hundredths: i64, group: Option<char>, decimal: char) -> String {
 proptest! {
     #[test]
     fn numbers_with_any_marks_order_by_value(
-        a in -10_000_000_000i64..10_000_000_000, b in -100_000i64..100_000, marks in prop::sample::select(vec![",", ".,", " ,", ",.", "'.", "."]),
+        a in -10_000_000_000i64..10_000_000_000,
+        b in -100_000i64..100_000,
+        marks in prop::sample::select(vec![",", ".,", " ,", ",.", "'.", "."]),
         grouped in any::<[bool; 2]>(),
     ) {
         let specs = parse_csv_keys(&format!("#1:number({marks})")).unwrap();
         let program = compile_csv(&specs, None, b';', b'"', &[]).unwrap();
         let decimal = marks.chars().last().unwrap();
         let group = marks.chars().next().filter(|_| marks.len() > 1);
-        let written = |value: i64, grouped: bool| key(&program, spelled(value, group.filter(|_| grouped), decimal).as_bytes());
+        let written = |value: i64, grouped: bool| {
+            let text = spelled(value, group.filter(|_| grouped), decimal);
+            key(&program, text.as_bytes())
+        };
         prop_assert_eq!(written(a, grouped[0]).cmp(&written(b, grouped[1])), a.cmp(&b));
         prop_assert_eq!(written(b, true), written(b, false));
         prop_assert!(written(a, grouped[0])[0] != crate::keys::numeric::TEXT);
     }
 
     #[test]
-    fn text_is_a_number_with_marks_or_kept_as_it_is(text in "[0-9.,' e+-]{0,12}", marks in prop::sample::select(vec![",", ".,", " ,", "'."])) {
+    fn text_is_a_number_with_marks_or_kept_as_it_is(
+        text in "[0-9.,' e+-]{0,12}",
+        marks in prop::sample::select(vec![",", ".,", " ,", "'."]),
+    ) {
         let specs = parse_csv_keys(&format!("#1:number({marks})")).unwrap();
         let program = compile_csv(&specs, None, b';', b'"', &[]).unwrap();
         let (group, decimal) = (marks.chars().next().filter(|_| marks.len() > 1), marks.chars().last().unwrap());
         // The same in plain marks; a number in plain marks that are not its own is not accepted.
-        let plain: String = text.chars().filter(|c| Some(*c) != group).map(|c| if c == decimal { '.' } else { c }).collect();
+        let ungrouped = text.chars().filter(|c| Some(*c) != group);
+        let plain: String = ungrouped.map(|c| if c == decimal { '.' } else { c }).collect();
         let foreign = text.contains('.') && decimal != '.' && group != Some('.');
         let mut found = 0;
         program.misfits(text.as_bytes(), &mut |_, _| found += 1);

@@ -100,22 +100,71 @@ fn a_format_is_stored_as_its_text() {
 proptest! {
     #[test]
     fn every_date_is_read_as_it_was_written(
-        year in 0i64..10_000, month in 1usize..13, day in 1i64..32, clock in 0i64..86_400, nanoseconds in 0u32..1_000_000_000,
-        zone in -1_439i64..1_440, form in 0usize..6,
+        year in 0i64..10_000, month in 1usize..13, day in 1i64..32, clock in 0i64..86_400,
+        nanoseconds in 0u32..1_000_000_000, zone in -1_439i64..1_440, form in 0usize..6,
     ) {
         let date = format!("{year:04}-{month:02}-{day:02}");
         let (hour, minute, second) = (clock / 3_600, clock / 60 % 60, clock % 60);
         let half = if hour < 12 { "AM" } else { "pm" };
         let (sign, ahead) = (if zone < 0 { '-' } else { '+' }, zone.abs());
         let (format, text) = [
-            ("%d.%m.%Y %H:%M:%S.%f %z", format!("{day}.{month}.{year:04} {hour}:{minute}:{second}.{nanoseconds:09} {sign}{:02}{:02}", ahead / 60, ahead % 60)),
-            ("%Y%m%d%H%M%S%f%z", format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{nanoseconds:09}{sign}{:02}:{:02}", ahead / 60, ahead % 60)),
-            ("%B %d, %Y %I:%M:%S%.f %p%z", format!("{} {day}, {year:04} {}:{minute:02}:{second:02}.{nanoseconds:09} {half}{sign}{:02}{:02}", MONTHS[month - 1], (hour + 11) % 12 + 1, ahead / 60, ahead % 60)),
-            ("%z %T%.f %e-%b-%Y", format!("{sign}{:02}{:02} {hour:02}:{minute:02}:{second:02},{nanoseconds:09} {day:2}-{}-{year:04}", ahead / 60, ahead % 60, &MONTHS[month - 1][..3].to_uppercase())),
-            ("%F%z%n%T%.f", format!("{date}{sign}{:02}:{:02} \t{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}", ahead / 60, ahead % 60)),
-            ("%m/%d/%Y %k.%M.%S%.f %z", format!("{month}/{day}/{year:04} {hour:2}.{minute:02}.{second:02}.{nanoseconds:09} {sign}{:02}{:02}", ahead / 60, ahead % 60)),
+            (
+                "%d.%m.%Y %H:%M:%S.%f %z",
+                format!(
+                    "{day}.{month}.{year:04} {hour}:{minute}:{second}.{nanoseconds:09} {sign}{:02}{:02}",
+                    ahead / 60,
+                    ahead % 60
+                ),
+            ),
+            (
+                "%Y%m%d%H%M%S%f%z",
+                format!(
+                    "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{nanoseconds:09}{sign}{:02}:{:02}",
+                    ahead / 60,
+                    ahead % 60
+                ),
+            ),
+            (
+                "%B %d, %Y %I:%M:%S%.f %p%z",
+                format!(
+                    "{} {day}, {year:04} {}:{minute:02}:{second:02}.{nanoseconds:09} {half}{sign}{:02}{:02}",
+                    MONTHS[month - 1],
+                    (hour + 11) % 12 + 1,
+                    ahead / 60,
+                    ahead % 60
+                ),
+            ),
+            (
+                "%z %T%.f %e-%b-%Y",
+                format!(
+                    "{sign}{:02}{:02} {hour:02}:{minute:02}:{second:02},{nanoseconds:09} {day:2}-{}-{year:04}",
+                    ahead / 60,
+                    ahead % 60,
+                    &MONTHS[month - 1][..3].to_uppercase()
+                ),
+            ),
+            (
+                "%F%z%n%T%.f",
+                format!(
+                    "{date}{sign}{:02}:{:02} \t{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}",
+                    ahead / 60,
+                    ahead % 60
+                ),
+            ),
+            (
+                "%m/%d/%Y %k.%M.%S%.f %z",
+                format!(
+                    "{month}/{day}/{year:04} {hour:2}.{minute:02}.{second:02}.{nanoseconds:09} {sign}{:02}{:02}",
+                    ahead / 60,
+                    ahead % 60
+                ),
+            ),
         ][form].clone();
-        let same = format!("{date}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}{sign}{:02}:{:02}", ahead / 60, ahead % 60);
+        let same = format!(
+            "{date}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}{sign}{:02}:{:02}",
+            ahead / 60,
+            ahead % 60
+        );
         prop_assert_eq!(parse(format, &text), Moment::parse(same.as_bytes()), "{} {}", format, text);
     }
 

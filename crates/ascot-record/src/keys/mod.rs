@@ -184,7 +184,10 @@ mod tests {
     proptest! {
         #[test]
         fn every_record_has_a_key_that_is_appended(
-            record in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"0159.-ex+, \"~:TZ".to_vec())], 0..40)
+            record in prop::collection::vec(
+                prop_oneof![any::<u8>(), prop::sample::select(b"0159.-ex+, \"~:TZ".to_vec())],
+                0..40,
+            ),
         ) {
             for program in programs() {
                 let mut alone = Vec::new();

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The engine never waits in here: it polls a descriptor that becomes readable when the function has done
-//! something ([`FunctionPeer::event`]). The function waits for at most the time that it gives, so that it can look at signals.
+//! something ([`FunctionPeer::event`]). The function waits for at most the time that it gives, so that it can look at
+//! signals.
 //!
 //! Invariants: the queues belong to the memory of the job; after the job has ended the function finds all of its
 //! streams over; bytes leave a queue in the order in which they came.

@@ -7,8 +7,9 @@
 //!
 //! In reading order: `function.rs` (the queues of a function in this process, which replace the pipes), `request.rs`
 //! (what is run), `ends.rs` (files and pipes of the user), `program.rs` (the process), `peer.rs` (the program or
-//! function, and the ways to it), `exchange.rs` (bytes between both), `plan.rs` (memory, schedule and predicted switches), `job.rs` (what both
-//! kinds of jobs share), `merged.rs` (inputs merged into one), `run.rs` (each input by itself).
+//! function, and the ways to it), `exchange.rs` (bytes between both), `plan.rs` (memory, schedule and predicted
+//! switches), `job.rs` (what both kinds of jobs share), `merged.rs` (inputs merged into one), `run.rs` (each input by
+//! itself).
 
 mod ends;
 mod exchange;

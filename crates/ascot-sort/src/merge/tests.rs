@@ -241,8 +241,10 @@ proptest! {
             let digits = line.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
             digits.to_ne_bytes().to_vec()
         };
-        let numbers: Vec<Vec<Vec<Vec<u8>>>> =
-            lines.iter().map(|blocks| blocks.iter().map(|block| block.iter().map(number).collect()).collect()).collect();
+        let numbers_of = |blocks: &Vec<Vec<Vec<u8>>>| -> Vec<Vec<Vec<u8>>> {
+            blocks.iter().map(|block| block.iter().map(number).collect()).collect()
+        };
+        let numbers: Vec<Vec<Vec<Vec<u8>>>> = lines.iter().map(numbers_of).collect();
         check(Numbers::<u64>::new(U64, false), &numbers, tasks);
     }
 }

@@ -1,5 +1,5 @@
-//! The threads of merges: a batch of sorted sources is cut into tasks by key range, and each thread merges one task at a
-//! time.
+//! The threads of merges: a batch of sorted sources is cut into tasks by key range, and each thread merges one task at
+//! a time.
 //!
 //! ```text
 //!   source 0  [  .  |  .  |  .  ]      .: samples, at another place of each source

@@ -71,7 +71,8 @@ fn merge_to_runs<R: Records>(job: &mut Job<'_, R>, count: usize, fan_in: usize) 
 fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<()> {
     if !job.inputs.are_files() {
         return Err(SortError::Request(
-            "--strict reads what it merges twice where the output is standard output, and a pipe is read once\n  write to a file (-o), or sort"
+            "--strict reads what it merges twice where the output is standard output, and a pipe is read once\n  \
+             write to a file (-o), or sort"
                 .into(),
         ));
     }

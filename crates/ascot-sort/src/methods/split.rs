@@ -77,7 +77,8 @@ fn bounds_of<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Vec<Vec<u8>>
     }
     let total = job.inputs.record_bytes().filter(|_| job.inputs.are_files()).ok_or_else(|| {
         SortError::Request(
-            "ranges of keys are sampled, and what comes through a pipe is read only once\n  write it to a file first, or split --by hash"
+            "ranges of keys are sampled, and what comes through a pipe is read only once\n  \
+             write it to a file first, or split --by hash"
                 .into(),
         )
     })?;

@@ -123,9 +123,9 @@ impl Budget {
         })
     }
 
-    /// With runs as long as memory allows, if reading and writing alternate in the first pass: then no second run buffer
-    /// is read while one is written. An input that is not a file (`from_files`) or has a volume of its own is read
-    /// meanwhile, so its run buffers have half of the memory.
+    /// With runs as long as memory allows, if reading and writing alternate in the first pass: then no second run
+    /// buffer is read while one is written. An input that is not a file (`from_files`) or has a volume of its own is
+    /// read meanwhile, so its run buffers have half of the memory.
     #[must_use]
     pub fn with_run_buffers(self, volumes: &Volumes, from_files: bool) -> Budget {
         let whole_runs = self.long_runs && from_files && volumes.input_volume.is_none();

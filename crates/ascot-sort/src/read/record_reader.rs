@@ -11,8 +11,9 @@
 //! leaves at the end of the bytes is the carry, which goes before the next bytes read or, if it is too long for that,
 //! starts a long record (`long_record.rs`): that grows in memory of its own and is a chunk of its own.
 //!
-//! The reader requests several chunks of a large input ahead, so that neither a device nor the other end of a pipe waits
-//! for a chunk to be cut; small inputs share chunks (`small_inputs.rs`). A pipe is large once it has filled a chunk.
+//! The reader requests several chunks of a large input ahead, so that neither a device nor the other end of a pipe
+//! waits for a chunk to be cut; small inputs share chunks (`small_inputs.rs`). A pipe is large once it has filled a
+//! chunk.
 //!
 //! Invariants: chunks never split records; `RecordCutter::at` is the position after the bytes read, and counts the
 //! records cut off, so that every error names the record and its offset.

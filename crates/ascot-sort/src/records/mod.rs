@@ -7,9 +7,9 @@
 //!   Task     a key range of several sources, to be merged into consecutive output
 //! ```
 //!
-//! [`Framed`] records have a framing and keys; [`Numbers`] are their own keys. `dispatch` chooses between them, `emitter`
-//! collects merged records into blocks, `splitters` bound parts, `misfits` are values of another type than their column,
-//! and `unchecked` inputs may not be sorted.
+//! [`Framed`] records have a framing and keys; [`Numbers`] are their own keys. `dispatch` chooses between them,
+//! `emitter` collects merged records into blocks, `splitters` bound parts, `misfits` are values of another type than
+//! their column, and `unchecked` inputs may not be sorted.
 //!
 //! Positions inside a [`Sorted`] are ordinals for numbers, byte offsets for all other records. Only the
 //! [`Records`] that made a `Sorted` interprets them.
@@ -277,8 +277,8 @@ pub trait Records: RecordEnds {
     fn first(&self, segment: &Segment) -> Self::Bound;
     /// The last record of a segment, which must not be empty.
     fn last(&self, segment: &Segment) -> Self::Bound;
-    /// About `count` records spread evenly over a segment. `phase`, from 0 to 1 without 1: their place in their `count`th
-    /// of the segment.
+    /// About `count` records spread evenly over a segment. `phase`, from 0 to 1 without 1: their place in their
+    /// `count`th of the segment.
     fn sample(&self, segment: &Segment, count: usize, phase: f64, out: &mut Vec<Self::Bound>);
     /// Order of two records, with the tie-breaking of the sort for equal keys.
     fn compare(&self, a: &Self::Bound, b: &Self::Bound) -> Ordering;

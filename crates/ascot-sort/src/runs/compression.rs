@@ -4,8 +4,8 @@
 //! left with each, and takes the fastest. While it writes it compares what it measures with what it assumed:
 //!
 //! ```text
-//!   volume       its profile, corrected by the requests so far, unless the user gave it; and the time for which the job
-//!                waited for it with each codec, beside the time that the profile predicts for the same bytes
+//!   volume       its profile, corrected by the requests so far, unless the user gave it; and the time for which the
+//!                job waited for it with each codec, beside the time that the profile predicts for the same bytes
 //!   processors   the time of this process so far, without codecs, and the time in which it did not wait for the volume
 //!   data         the blocks written since the last review, and a sample for the codecs not in use
 //! ```

@@ -321,11 +321,17 @@ pub fn load(dir: &Path) -> Result<Manifest> {
             if fs::symlink_metadata(dir).is_err() {
                 return Err(cannot_for(
                     ErrorKind::NotFound,
-                    "there is no such directory\n  a job that is done, or was stopped, has removed its own; 'ascot clean --dry-run' lists what can go on",
+                    "there is no such directory\n  \
+                     a job that is done, or was stopped, has removed its own; 'ascot clean --dry-run' lists what can \
+                     go on",
                 ));
             }
             return Err(cannot(
-                "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged in one pass, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
+                "there is no manifest in it\n  \
+                 the job read a pipe, wrote to standard output or several parts, or merged in one pass, and such jobs \
+                 cannot go on; or it died\n  \
+                 before it had anything to keep; or this is not the job's first directory\n  \
+                 'ascot clean' lists what can go on, and removes what cannot",
             ));
         }
         Err(error) if error.kind() == ErrorKind::NotADirectory => {

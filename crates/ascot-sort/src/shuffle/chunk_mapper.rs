@@ -9,8 +9,8 @@
 //! A block is grouped while it is in the cache. The records of a destination are those of its partitions, one after
 //! another; they are cut into batches of about equal length.
 //!
-//! Invariants: the memory is that of `memory_bytes`, whatever the records are. The same chunk, bounds and partitions make
-//! the same batches.
+//! Invariants: the memory is that of `memory_bytes`, whatever the records are. The same chunk, bounds and partitions
+//! make the same batches.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -67,8 +67,8 @@ fn longest_of(chunk_bytes: usize, block_bytes: usize) -> usize {
     (chunk_bytes / 4).max(block_bytes)
 }
 
-/// Bytes of memory of a mapper of chunks of `chunk_bytes`, read in blocks of `block_bytes`, for a number of partitions. A
-/// batch comes on top.
+/// Bytes of memory of a mapper of chunks of `chunk_bytes`, read in blocks of `block_bytes`, for a number of partitions.
+/// A batch comes on top.
 pub fn memory_bytes(chunk_bytes: usize, partitions: usize, block_bytes: usize) -> usize {
     let longest = longest_of(chunk_bytes, block_bytes);
     // Each block is filled by more than half, except that a long record may follow.
@@ -77,8 +77,8 @@ pub fn memory_bytes(chunk_bytes: usize, partitions: usize, block_bytes: usize) -
 }
 
 impl ChunkMapper {
-    /// A mapper for chunks of at most `chunk_bytes`, which reads and groups blocks of `block_bytes` and makes batches of
-    /// about `batch_bytes`.
+    /// A mapper for chunks of at most `chunk_bytes`, which reads and groups blocks of `block_bytes` and makes batches
+    /// of about `batch_bytes`.
     ///
     /// # Errors
     /// [`SortError::Memory`] if the system has not so much memory.

@@ -86,8 +86,8 @@ fn modified_ns(path: &Path) -> Result<i128> {
     Ok(i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()))
 }
 
-/// Calls `take` with the records of a chunk, whole records of about `block_bytes` at a time, and the offset of the first in
-/// the file. Records have at most `longest` bytes.
+/// Calls `take` with the records of a chunk, whole records of about `block_bytes` at a time, and the offset of the
+/// first in the file. Records have at most `longest` bytes.
 ///
 /// # Errors
 /// Those of reading the file; [`SortError::TooLong`] for a longer record.

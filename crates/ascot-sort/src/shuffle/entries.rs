@@ -1,6 +1,7 @@
 //! Reads the integers of the small binary formats of this folder. All integers are little-endian.
 //!
-//! Invariant: nothing is read beyond the end, and a length is checked against the bytes that are there before it is used.
+//! Invariant: nothing is read beyond the end, and a length is checked against the bytes that are there before it is
+//! used.
 
 /// Bytes that are read from the front.
 pub(super) struct Entries<'a>(pub &'a [u8]);

@@ -20,9 +20,9 @@
 //!   spilled_chunks   consecutive chunks of a node as one merged sequence, any part of any partition of which is read
 //! ```
 //!
-//! A *chunk* is a byte range of an input, a *destination* a set of partitions kept in one directory of one node. Batches
-//! are numbered (chunk, destination, number), and the same chunk always makes the same batches, so that a chunk may be
-//! mapped again after a fault.
+//! A *chunk* is a byte range of an input, a *destination* a set of partitions kept in one directory of one node.
+//! Batches are numbered (chunk, destination, number), and the same chunk always makes the same batches, so that a chunk
+//! may be mapped again after a fault.
 //!
 //! Invariants: a record belongs to the chunk in which it begins. Partitions are ranges of the order of the sort, which
 //! the position in the inputs completes, so that also equal keys are divided, and parts one after another are the

@@ -5,8 +5,8 @@
 //!                                                                                 partitions
 //! ```
 //!
-//! Partitions are ranges of the order of the sort, so each is a range of bytes of the merged view. The file `partitions`
-//! has their lengths:
+//! Partitions are ranges of the order of the sort, so each is a range of bytes of the merged view. The file
+//! `partitions` has their lengths:
 //!
 //! ```text
 //!   0   magic "ASCOTPAR", version 1, number of partitions     8 + 4 + 4
@@ -207,8 +207,8 @@ fn parsed(bytes: &[u8]) -> Option<Vec<u64>> {
     Some(std::iter::from_fn(|| entries.u64()).collect())
 }
 
-/// Makes the new view `view` of the views of chunks, in this order. No record is read or written: the view refers to the
-/// chunks, which are in directories beside it or in those, and may be moved together with it. Returns its records.
+/// Makes the new view `view` of the views of chunks, in this order. No record is read or written: the view refers to
+/// the chunks, which are in directories beside it or in those, and may be moved together with it. Returns its records.
 ///
 /// # Errors
 /// [`IoError::Corrupt`] if a chunk is not the one that was written; those of joining views.

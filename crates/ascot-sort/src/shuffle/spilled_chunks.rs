@@ -6,12 +6,12 @@
 //!   chunk-00006  p0 | p1 | p2      ╱
 //! ```
 //!
-//! The chunks follow one another in the inputs. So equal keys of the sequence are in the order of the inputs, and several
-//! sequences, merged in the order of their chunks, are the result of a sort on one machine.
+//! The chunks follow one another in the inputs. So equal keys of the sequence are in the order of the inputs, and
+//! several sequences, merged in the order of their chunks, are the result of a sort on one machine.
 //!
-//! Bytes are asked for by partition and offset, again if need be. A reader that goes on where its last request ended gets
-//! them from a stream that merges ahead. Streams have equal shares of the memory; if too many partitions are read at once,
-//! the one that was used least recently gives its share up, and begins anew when its reader comes back.
+//! Bytes are asked for by partition and offset, again if need be. A reader that goes on where its last request ended
+//! gets them from a stream that merges ahead. Streams have equal shares of the memory; if too many partitions are read
+//! at once, the one that was used least recently gives its share up, and begins anew when its reader comes back.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -55,7 +55,9 @@ fn keys_are_those_of_the_blocks_of_a_run() {
         for (member, kept) in manifest.members.iter().zip(kept(&view, &disk)) {
             let run = member.open(&view, &kept.index).expect("a run");
             let records = AnyRecords::new(&manifest.request, &head).expect("records");
-            let read = with_records!(records, records => read_keys(&*records, &disk, &run, &kept.index, &Cancel::new()));
+            let cancel = Cancel::new();
+            let read =
+                with_records!(records, records => read_keys(&*records, &disk, &run, &kept.index, &cancel));
             assert!(read.expect("keys") == kept.keys, "{layout:?} {}", member.number);
         }
         fs::remove_dir_all(&view).expect("removed");

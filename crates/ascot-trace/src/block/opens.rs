@@ -51,8 +51,8 @@ impl Opens {
         Ok(Opens { group: File::from(group), lost: 0 })
     }
 
-    /// Passes files that were opened since the last call to `each`, at most [`EVENTS_AT_ONCE`]. Returns whether more may
-    /// wait.
+    /// Passes files that were opened since the last call to `each`, at most [`EVENTS_AT_ONCE`]. Returns whether more
+    /// may wait.
     pub fn read(&mut self, mut each: impl FnMut(Opened)) -> Result<bool, TraceError> {
         let mut block = [0; EVENT_BYTES * EVENTS_AT_ONCE];
         let bytes = loop {

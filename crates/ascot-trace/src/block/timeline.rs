@@ -147,7 +147,9 @@ mod tests {
         /// Each look is a list of (block in the file, block on the disk); at the time of a look exactly its blocks are
         /// there for certain.
         #[test]
-        fn every_look_is_kept(looks in prop::collection::vec(prop::collection::btree_map(0_u64..12, 0_u64..4, 0..10), 1..8)) {
+        fn every_look_is_kept(
+            looks in prop::collection::vec(prop::collection::btree_map(0_u64..12, 0_u64..4, 0..10), 1..8),
+        ) {
             let mut timeline = Timeline::default();
             for (at, look) in looks.iter().enumerate() {
                 let mut extents: Vec<MappedExtent> = Vec::new();

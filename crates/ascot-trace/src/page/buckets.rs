@@ -1,5 +1,5 @@
-//! The buckets of bowties on a page: a table of all bowties, and of some of them the occupancy at chosen turns beside the
-//! staircase that theory predicts.
+//! The buckets of bowties on a page: a table of all bowties, and of some of them the occupancy at chosen turns beside
+//! the staircase that theory predicts.
 //!
 //! Invariants: a page has at most [`MAX_BOWTIES`] bowties with at most [`MAX_CELLS`] occupancies each, whatever the
 //! length of the trace. It says so: the turns of a longer bowtie are every k-th one. The page computes no staircase; it

@@ -274,7 +274,8 @@ fn seeks(prepared: &[Prepared<'_>]) -> String {
         );
     }
     format!(
-        "<section id=\"seeks\"><h2>Offset of every request</h2>\n{CONTROLS}{}{KEYS}<div class=\"charts\">\n{charts}</div>\n\
+        "<section id=\"seeks\"><h2>Offset of every request</h2>\n{CONTROLS}{}{KEYS}\
+         <div class=\"charts\">\n{charts}</div>\n\
          </section>\n",
         if prepared.len() > 1 { SCALES } else { "" }
     )

@@ -161,7 +161,8 @@ fn streams(report: &Report) -> String {
         })
         .collect();
     format!(
-        "<section id=\"streams\"><h2>Bytes and runs</h2>\n{}<details><summary>Each file</summary>{}</details></section>\n",
+        "<section id=\"streams\"><h2>Bytes and runs</h2>\n{}\
+         <details><summary>Each file</summary>{}</details></section>\n",
         table("by-pass", "Bytes and runs of each pass", &[&["stream"], &header[1..]].concat(), &by_pass),
         table("by-file", "Bytes and runs of each file", &[&["file"], &header[1..]].concat(), &by_file)
     )

@@ -63,8 +63,8 @@ fn chart(used: &ResourceUse, column: &ResourceColumn) -> String {
     }
     let name = escaped(&column.quantity.to_string());
     format!(
-        "<figure><svg viewBox=\"-2 -14 {} {}\" role=\"img\" aria-label=\"{name} over time; the table below has its mean, \
-         least and most\"><path class=\"axis\" d=\"M0 0V{HEIGHT}H{WIDTH}\"/><path class=\"course\" d=\"{path}\"/>\
+        "<figure><svg viewBox=\"-2 -14 {} {}\" role=\"img\" aria-label=\"{name} over time; the table below has its \
+         mean, least and most\"><path class=\"axis\" d=\"M0 0V{HEIGHT}H{WIDTH}\"/><path class=\"course\" d=\"{path}\"/>\
          <text x=\"2\" y=\"-3\">{}</text><text x=\"{WIDTH}\" y=\"{}\" text-anchor=\"end\">{end:.2} s</text></svg>\
          <figcaption>{name}</figcaption></figure>\n",
         WIDTH + 4.0,

@@ -47,8 +47,8 @@ pub fn section(report: &Report) -> String {
         })
         .collect();
     format!(
-        "<section id=\"time\"><h2>Time</h2>\n<figure class=\"timeline\">{}<figcaption>Passes from their beginning to their \
-         end; below each, its stages, with the shares of their threads' time: {keys}</figcaption></figure>\n{}{}\
+        "<section id=\"time\"><h2>Time</h2>\n<figure class=\"timeline\">{}<figcaption>Passes from their beginning to \
+         their end; below each, its stages, with the shares of their threads' time: {keys}</figcaption></figure>\n{}{}\
          <details><summary>Each thread</summary>{}</details></section>\n",
         chart(report),
         table(

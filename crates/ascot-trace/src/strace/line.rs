@@ -9,9 +9,9 @@
 //!   4712 1795501672.258601 execve("/bin/cat", ... <pid changed to 4711 ...>
 //! ```
 //!
-//! A thread has its number in the namespace of strace; as a result of a call it has that of its own namespace, and after
-//! it the other one, if they differ. A thread that is not the first of its process takes the number of the first one by
-//! an exec.
+//! A thread has its number in the namespace of strace; as a result of a call it has that of its own namespace, and
+//! after it the other one, if they differ. A thread that is not the first of its process takes the number of the first
+//! one by an exec.
 //!
 //! Paths are escaped as in C. `<` and `>` inside the name of a descriptor are escaped too, so the first `>` ends it.
 

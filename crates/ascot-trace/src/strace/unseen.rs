@@ -42,8 +42,8 @@ impl Unseen {
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.asynchronous {
-            let text = "the program uses io_uring or the kernel's asynchronous I/O, whose requests strace does not see; \
-                        --block records them";
+            let text = "the program uses io_uring or the kernel's asynchronous I/O, whose requests strace does not \
+                        see; --block records them";
             remarks.push(text.to_owned());
         }
         if let Some((file, _)) = &self.mapped {

@@ -6,8 +6,8 @@
 //!            at the end: 0, or FAILED if the partition cannot be read       4
 //! ```
 //!
-//! The server sends a partition as fast as the worker takes it. The worker moves it from the connection to a pipe without
-//! looking at it; the merge at the other end of the pipe checks the records.
+//! The server sends a partition as fast as the worker takes it. The worker moves it from the connection to a pipe
+//! without looking at it; the merge at the other end of the pipe checks the records.
 //!
 //! Invariants: a connection has one block in memory, and a server [`FETCHES_MAX`] connections. A fetch that did not end
 //! with a 0 was not whole, and its caller knows how much of it came.
@@ -32,7 +32,8 @@ use crate::api::{Cancel, Result};
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Connections that a server serves at once; together they have 16 MiB. A further one is closed, and its worker fetches by calls.
+/// Connections that a server serves at once; together they have 16 MiB. A further one is closed, and its worker fetches
+/// by calls.
 const FETCHES_MAX: usize = 64;
 /// Length of the name of a group at most.
 const NAME_BYTES_MAX: usize = 64;

@@ -1,9 +1,9 @@
 //! A server of a node: takes connections, and serves those of processes that have the secret, each in a thread with one
 //! descriptor.
 //!
-//! Invariants: at most [`STRANGERS_MAX`] connections have not proven the secret; further ones wait until they have, or are
-//! ended. When no descriptor is left, a connection that has been idle for [`IDLE_MIN`] is ended in favour of one that
-//! waits: idle connections of some workers do not keep others out.
+//! Invariants: at most [`STRANGERS_MAX`] connections have not proven the secret; further ones wait until they have, or
+//! are ended. When no descriptor is left, a connection that has been idle for [`IDLE_MIN`] is ended in favour of one
+//! that waits: idle connections of some workers do not keep others out.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -8,14 +8,14 @@
 //!                           ──▶               worker, so that workers do not visit the same writers
 //! ```
 //!
-//! Each worker sends to a *group* of destinations at once, for which it has connections; one that has all of its answers
-//! makes way for the next destination. The next chunk begins with the destinations whose connections are still open. A
-//! connection that was idle and ends without an answer is opened once more, and the batches are sent from the first one
-//! on: its writer may have ended it in favour of others, and ignores batches that it has.
+//! Each worker sends to a *group* of destinations at once, for which it has connections; one that has all of its
+//! answers makes way for the next destination. The next chunk begins with the destinations whose connections are still
+//! open. A connection that was idle and ends without an answer is opened once more, and the batches are sent from the
+//! first one on: its writer may have ended it in favour of others, and ignores batches that it has.
 //!
 //! Invariants: at most `connections` are open at any time, and a destination has at most `window` batches without an
-//! answer. A destination that failed gets no further batches of this chunk, and its connection is closed: what came of an
-//! unfinished batch does not count.
+//! answer. A destination that failed gets no further batches of this chunk, and its connection is closed: what came of
+//! an unfinished batch does not count.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};

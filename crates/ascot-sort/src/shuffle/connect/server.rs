@@ -1,7 +1,7 @@
 //! The writer's end: receives batches from all workers, and appends them to the files of their destinations.
 //!
-//! A thread reads a batch only with one of a few buffers, so that memory does not grow with the number of workers: those
-//! that wait hold back their senders.
+//! A thread reads a batch only with one of a few buffers, so that memory does not grow with the number of workers:
+//! those that wait hold back their senders.
 //!
 //! Invariants: a batch is appended whole before it is answered. A connection that sends nothing holds no buffer.
 

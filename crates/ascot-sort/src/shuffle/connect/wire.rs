@@ -9,9 +9,9 @@
 //!   writer   for each batch: kind of the answer, length of the text, the text                1 + 2 + length
 //! ```
 //!
-//! A proof is the HMAC-SHA-256, with the secret of the job, of a text, of the side that gives it, and of both nonces, the
-//! writer's first. The side is part of it, so that no side can send back what it got. Integers are little-endian. Answers
-//! come in the order of the batches.
+//! A proof is the HMAC-SHA-256, with the secret of the job, of a text, of the side that gives it, and of both nonces,
+//! the writer's first. The side is part of it, so that no side can send back what it got. Integers are little-endian.
+//! Answers come in the order of the batches.
 //!
 //! The proofs keep out processes without the secret, and nothing else: what follows is neither encrypted nor
 //! authenticated.
