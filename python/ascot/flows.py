@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ascot import _native, arguments
@@ -119,42 +120,57 @@ def flow(
     arguments.flags(merge=merge, reverse=reverse)
     arguments.function("fn", fn, "a function of a list of inputs")
     sources, sinks = _inputs_of(inputs), _outputs_of(outputs, parts)
-    order = (merge or merge_by is not None, merge_by, reverse)
-    return _flow(fn, sources, sinks, (layout, output_layout), order, settings, progress)
+    order = _Order(merged=merge or merge_by is not None, key=merge_by, reverse=reverse)
+    return _flow(fn, sources, sinks, _Layouts(inputs=layout, outputs=output_layout), order, settings, progress)
+
+
+@dataclass(frozen=True)
+class _Layouts:
+    """The layouts as the caller gave them: one, a list with one for each file, or none."""
+
+    inputs: Any
+    outputs: Any
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Whether the inputs are merged into one, by which key, and whether they are in descending order."""
+
+    merged: bool
+    key: KeyLike | None
+    reverse: bool
 
 
 def _flow(
     fn: Callable[[list[FlowInput]], Yielded],
     sources: _Inputs,
     sinks: list[tuple[str, Any]],
-    layouts: tuple[Any, Any],
-    order: tuple[bool, KeyLike | None, bool],
+    layouts: _Layouts,
+    order: _Order,
     settings: dict[str, Any],
     progress: ProgressLike,
 ) -> Job:
-    merged, key, reverse = order
-    if reverse and not merged:
+    if order.reverse and not order.merged:
         raise InvalidRequest("reverse=True is of sorted inputs: give merge=True or merge_by=KEY")
     files = [one for one in sources if isinstance(one, str)]
-    if merged and len(files) < len(sources):
+    if order.merged and len(files) < len(sources):
         raise InvalidRequest("merged inputs are sorted files: write batches to a file first, or leave out merge")
     written = [sink for _, sink in sinks if isinstance(sink, str)]
     if not files and not written:
         raise InvalidRequest("no input and no output is a file: call the function itself")
-    layout, output_layout = layouts
-    read = _files(files, _layouts(files, layout, None, "layout"), key, reverse)
-    if merged and any(file["records"] != read[0]["records"] for file in read):
+    read = _files(files, _layouts(files, layouts.inputs, None, "layout"), order.key, order.reverse)
+    if order.merged and any(file["records"] != read[0]["records"] for file in read):
         raise InvalidRequest("merged inputs have one layout: give layout=")
-    usual = layout_of(layout) if isinstance(layout, Layout | str) else None
+    usual = layout_of(layouts.inputs) if isinstance(layouts.inputs, Layout | str) else None
     options = {
         "name": getattr(fn, "__qualname__", None) or type(fn).__qualname__,
         "inputs": read,
-        "outputs": _files(written, _layouts(written, output_layout, usual, "output_layout"), None, False),
-        "merged": merged,
+        "outputs": _files(written, _layouts(written, layouts.outputs, usual, "output_layout"), None, False),
+        "merged": order.merged,
         **settings,
     }
     with reporter(progress) as report:
-        told, text, warnings = _run(fn, sources.arranged(merged), sinks, _native.begin_flow(options, report))
+        told, text, warnings = _run(fn, sources.arranged(order.merged), sinks, _native.begin_flow(options, report))
     warn(warnings)
     return Job(report_of(told, text), plan_of_report(told), written)
 

@@ -79,9 +79,18 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct Books {
     streams: Vec<Entry>,
-    by_key: HashMap<(String, u64, Direction), usize>,
+    by_key: HashMap<StreamKey, usize>,
     devices: Vec<Device>,
     files: Files,
+}
+
+/// All streams of one name, device and direction share an account.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct StreamKey {
+    name: String,
+    /// The device's number (`st_dev`).
+    device: u64,
+    direction: Direction,
 }
 
 #[derive(Debug)]
@@ -158,7 +167,7 @@ impl Ledger {
         direction: Direction,
     ) -> Meter {
         let mut books = self.lock();
-        let key = (name.to_owned(), device, direction);
+        let key = StreamKey { name: name.to_owned(), device, direction };
         let stream = match books.by_key.get(&key) {
             Some(at) => *at,
             None => books.open(key),
@@ -233,8 +242,8 @@ impl Ledger {
 }
 
 impl Books {
-    fn open(&mut self, key: (String, u64, Direction)) -> usize {
-        let (name, number, direction) = key.clone();
+    fn open(&mut self, key: StreamKey) -> usize {
+        let number = key.device;
         let device_at = match self.devices.iter().position(|device| device.number == number) {
             Some(at) => at,
             None => {
@@ -245,9 +254,9 @@ impl Books {
             }
         };
         let account = StreamAccount {
-            name,
+            name: key.name.clone(),
             device: number,
-            direction,
+            direction: key.direction,
             streams: 0,
             bytes: 0,
             requests: 0,

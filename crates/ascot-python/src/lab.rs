@@ -8,7 +8,7 @@ use ascot_lab::disk::{self, DiskObserver, DiskRequest};
 use ascot_lab::net::{self, NetObserver, NetRequest, Peers, Token};
 use ascot_lab::observe::{self, Planned, Stop};
 use ascot_lab::sorts::parameters as sort_parameters;
-use ascot_lab::sorts::{SortCell, SortGrid, SortResult, SortStudy, Source, StreamChoice};
+use ascot_lab::sorts::{SortCell, SortGrid, SortResult, SortStudy, Source, StreamChoice, StreamRange};
 use ascot_lab::streams::cell::direction_word;
 use ascot_lab::streams::grid::{CACHES, DIRECTIONS};
 use ascot_lab::streams::parameters::{self, Row};
@@ -196,10 +196,11 @@ impl SortsOptions {
         let read = parsed("read_stream", &self.read_stream, sort_parameters::backend)?;
         let write = parsed("write_stream", &self.write_stream, sort_parameters::backend)?;
         let range = |text: &str, backend: Backend| {
-            parsed("exponents", text, |text| parameters::exponents(text, backend))
+            let exponents = parsed("exponents", text, |text| parameters::exponents(text, backend))?;
+            Ok::<_, Failure>(StreamRange::new(backend, exponents))
         };
-        let reads = (read, range(&self.read_exponents, read)?);
-        let writes = (write, range(&self.write_exponents, write)?);
+        let reads = range(&self.read_exponents, read)?;
+        let writes = range(&self.write_exponents, write)?;
         let pairs =
             if self.all_exponents { sort_parameters::all_blocks } else { sort_parameters::same_blocks };
         Ok(pairs(reads, writes))

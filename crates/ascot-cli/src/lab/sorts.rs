@@ -1,7 +1,9 @@
 //! `ascot lab sort`.
 
 use ascot_lab::Finished;
-use ascot_lab::sorts::{SortCell, SortGrid, SortStudy, Source, StreamChoice, parameters, summary};
+use ascot_lab::sorts::{
+    SortCell, SortGrid, SortStudy, Source, StreamChoice, StreamRange, parameters, summary,
+};
 use ascot_lab::streams::parameters::{element_list, exponents};
 use ascot_lab::streams::{Backend, Cache};
 use ascot_sort::plan::budget::default_memory;
@@ -71,7 +73,7 @@ fn streams_of_flags(matches: &ArgMatches) -> Result<Vec<(StreamChoice, StreamCho
     let write = backend("stream-write")?;
     let range = |id: &str, backend: Backend| {
         let exponents = parsed("sort", matches, id, DEFAULT_EXPONENT, |text| exponents(text, backend))?;
-        Ok::<_, Failure>((backend, exponents))
+        Ok::<_, Failure>(StreamRange::new(backend, exponents))
     };
     if values::is_given(matches, "b-read") || values::is_given(matches, "b-write") {
         return Ok(parameters::all_blocks(range("b-read", read)?, range("b-write", write)?));

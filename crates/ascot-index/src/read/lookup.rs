@@ -103,8 +103,8 @@ impl Directory {
         }
         let memory = self.pool.reserve(wants.len() * size_of::<Want>(), "keys to be found")?;
         let mut search = Search { directory: self, keys, hashes, inline, found: Vec::new(), memory };
-        for (segments, wants) in self.batches(wants)? {
-            search.tables(&segments, &wants)?;
+        for batch in self.batches(wants)? {
+            search.tables(&batch)?;
         }
         let Search { mut found, mut memory, .. } = search;
         if self.layout().scheme == Scheme::Pointers {
@@ -144,12 +144,12 @@ impl Directory {
         for same in wants.chunk_by(|one, other| (one.log, one.epoch) == (other.log, other.epoch)) {
             let log = self.log(same[0].log)?;
             for entry in log.of_epoch(same[0].epoch) {
-                if batches.last().is_none_or(|(segments, _)| segments.len() == SEGMENTS_AT_ONCE) {
+                if batches.last().is_none_or(|batch| batch.segments.len() == SEGMENTS_AT_ONCE) {
                     batches.push(Batch::default());
                 }
-                if let Some((segments, wants)) = batches.last_mut() {
-                    segments.push((Arc::clone(&log), *entry));
-                    wants.push(same.iter().map(|want| want.key).collect());
+                if let Some(batch) = batches.last_mut() {
+                    batch.segments.push((Arc::clone(&log), *entry));
+                    batch.keys.push(same.iter().map(|want| want.key).collect());
                 }
             }
         }
@@ -159,12 +159,12 @@ impl Directory {
     /// The writers that auxiliary tables name for each want.
     fn named(&self, wants: Vec<Want>, hashes: &[u64]) -> Result<Vec<Want>> {
         let mut named = Vec::new();
-        for (entries, wants) in self.batches(wants)? {
-            let segments = self.segments(&entries)?;
-            let regions = Regions::new(&segments, &wants, |key| hash_of(hashes[key]));
+        for batch in self.batches(wants)? {
+            let segments = self.segments(&batch.segments)?;
+            let regions = Regions::new(&segments, &batch.keys, |key| hash_of(hashes[key]));
             self.files.count(|counts| counts.auxiliary_reads += regions.byte_ranges.len() as u64);
             self.files.fetch_all(&regions.byte_ranges, |number, bytes| {
-                let (segment, region, keys) = &regions.wanted[number];
+                let WantedRegion { segment, region, keys } = &regions.wanted[number];
                 let epoch = segments[*segment].head.facts.epoch;
                 let whole = self.is_whole(&segments[*segment], region, bytes);
                 for &key in keys {
@@ -212,14 +212,15 @@ impl Directory {
 }
 
 impl Search<'_> {
-    fn tables(&mut self, entries: &[(Arc<LogReader>, Entry)], wants: &[Vec<usize>]) -> Result<()> {
+    /// Finds values in the tables of a batch of segments.
+    fn tables(&mut self, batch: &Batch) -> Result<()> {
         let Self { directory, keys, ref hashes, .. } = *self;
-        let segments = directory.segments(entries)?;
-        let regions = Regions::new(&segments, wants, |key| hashes[key]);
+        let segments = directory.segments(&batch.segments)?;
+        let regions = Regions::new(&segments, &batch.keys, |key| hashes[key]);
         directory.files.count(|counts| counts.filter_reads += regions.byte_ranges.len() as u64);
         let mut candidates = Vec::new();
         directory.files.fetch_all(&regions.byte_ranges, |number, bytes| {
-            let (segment, region, wanted) = &regions.wanted[number];
+            let WantedRegion { segment, region, keys: wanted } = &regions.wanted[number];
             let segment = &segments[*segment];
             let whole = directory.is_whole(segment, region, bytes);
             for &key in wanted {
@@ -325,8 +326,13 @@ impl Search<'_> {
     }
 }
 
-/// Segments, and for each the keys to look for.
-type Batch = (Vec<(Arc<LogReader>, Entry)>, Vec<Vec<usize>>);
+/// Segments that are searched at once.
+#[derive(Default)]
+struct Batch {
+    segments: Vec<(Arc<LogReader>, Entry)>,
+    /// For each segment, the numbers of the keys to look for.
+    keys: Vec<Vec<usize>>,
+}
 
 /// Whether the checksum of a region is right.
 pub(crate) fn region_is_whole(segment: &Segment, region: &Region, bytes: &[u8]) -> bool {
@@ -352,20 +358,30 @@ pub(crate) fn region_of(head: &SegmentHead, hash: u64) -> Option<&Region> {
 /// Regions to read, in file order.
 struct Regions {
     byte_ranges: Vec<ByteRange>,
-    /// For each: the segment, the region, and the keys.
-    wanted: Vec<(usize, Region, Vec<usize>)>,
+    /// The region of each byte range.
+    wanted: Vec<WantedRegion>,
+}
+
+/// A region that may tell where keys are.
+struct WantedRegion {
+    /// Number of the segment in its batch.
+    segment: usize,
+    region: Region,
+    /// Numbers of the keys.
+    keys: Vec<usize>,
 }
 
 impl Regions {
-    fn new(segments: &[Segment], wants: &[Vec<usize>], hash: impl Fn(usize) -> u64) -> Self {
-        let mut regions: BTreeMap<ByteRange, (usize, Region, Vec<usize>)> = BTreeMap::new();
-        for (number, (segment, keys)) in segments.iter().zip(wants).enumerate() {
+    /// The regions of the hashes of keys: `keys` has the numbers of those to look for in each segment.
+    fn new(segments: &[Segment], keys: &[Vec<usize>], hash: impl Fn(usize) -> u64) -> Self {
+        let mut regions: BTreeMap<ByteRange, WantedRegion> = BTreeMap::new();
+        for (number, (segment, keys)) in segments.iter().zip(keys).enumerate() {
             for &key in keys {
                 let Some(region) = region_of(&segment.head, hash(key)) else { continue };
                 regions
                     .entry(segment.region_bytes(region))
-                    .or_insert_with(|| (number, *region, Vec::new()))
-                    .2
+                    .or_insert_with(|| WantedRegion { segment: number, region: *region, keys: Vec::new() })
+                    .keys
                     .push(key);
             }
         }

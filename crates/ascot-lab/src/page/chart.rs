@@ -1,5 +1,7 @@
 //! Line charts as SVG, drawn by plotters.
 
+use std::ops::Range;
+
 use plotters::chart::ChartBuilder;
 use plotters::coord::Shift;
 use plotters::drawing::DrawingArea;
@@ -23,7 +25,9 @@ const COLOURS: [RGBColor; 8] = [
 const FONT: &str = "sans-serif";
 const FONT_SIZE: i32 = 13;
 /// Of the legend, which stands beside the lines and hides none: a line, its gap, and the way from one to the next.
-const LEGEND: (i32, i32, i32) = (18, 6, 20);
+const LEGEND_LINE: i32 = 18;
+const LEGEND_GAP: i32 = 6;
+const LEGEND_STEP: i32 = 20;
 /// Of the lines above a chart: from one to the next, and their left end.
 const TITLE_STEP: i32 = 22;
 const TITLE_LEFT: i32 = 14;
@@ -152,8 +156,8 @@ impl Chart {
             _ => &[],
         });
         let spread = spreads.copied().fold(0.0, f64::max);
-        let (low, high) = range(all().map(|point| point.1), self.y.scale)?;
-        let y = (low, high + spread);
+        let y = range(all().map(|point| point.1), self.y.scale)?;
+        let y = y.start..y.end + spread;
         let mut text = String::new();
         let drawn = self.draw(&mut text, &lines, x, y);
         drawn.ok().map(|()| text)
@@ -168,7 +172,7 @@ impl Chart {
         self.lines.iter().map(of).filter(|line| !line.points.is_empty()).collect()
     }
 
-    fn draw(&self, text: &mut String, lines: &[Line], x: (f64, f64), y: (f64, f64)) -> Drawn {
+    fn draw(&self, text: &mut String, lines: &[Line], x: Range<f64>, y: Range<f64>) -> Drawn {
         let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let legend_width = if lines.len() > 1 { legend_width(lines) } else { 0 };
@@ -206,7 +210,7 @@ impl Chart {
                         Marks::None => {}
                         Marks::Area => {
                             let ends = [line.points.last(), line.points.first()];
-                            let floor = ends.into_iter().flatten().map(|end| (end.0, y.0));
+                            let floor = ends.into_iter().flatten().map(|end| (end.0, y.start));
                             let area = points().chain(floor).collect::<Vec<_>>();
                             chart.draw_series([Polygon::new(area, colour.mix(AREA_OPACITY).filled())])?;
                         }
@@ -217,7 +221,7 @@ impl Chart {
                     }
                     if let Marks::Whiskers(spreads) = &line.marks {
                         let whiskers = points().zip(spreads).map(|((x, at), spread)| {
-                            let ends = [(at - spread).max(y.0), (at + spread).min(y.1)];
+                            let ends = [(at - spread).max(y.start), (at + spread).min(y.end)];
                             PathElement::new(ends.map(|end| (x, end)).to_vec(), colour)
                         });
                         chart.draw_series(whiskers)?;
@@ -227,10 +231,10 @@ impl Chart {
         }
         let is_log = |scale| scale == Scale::Logarithmic;
         match (is_log(self.x.scale), is_log(self.y.scale)) {
-            (true, true) => draw!((x.0..x.1).log_scale(), (y.0..y.1).log_scale()),
-            (true, false) => draw!((x.0..x.1).log_scale(), y.0..y.1),
-            (false, true) => draw!(x.0..x.1, (y.0..y.1).log_scale()),
-            (false, false) => draw!(x.0..x.1, y.0..y.1),
+            (true, true) => draw!(x.log_scale(), y.clone().log_scale()),
+            (true, false) => draw!(x.log_scale(), y.clone()),
+            (false, true) => draw!(x, y.clone().log_scale()),
+            (false, false) => draw!(x, y.clone()),
         }
         root.present()
     }
@@ -239,34 +243,32 @@ impl Chart {
 /// The width of the legend, which grows with the longest name.
 fn legend_width(lines: &[Line]) -> i32 {
     let longest = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
-    let (line, gap, _) = LEGEND;
-    line + 3 * gap + (longest as f64 * LETTER_WIDTH * f64::from(FONT_SIZE)).ceil() as i32
+    LEGEND_LINE + 3 * LEGEND_GAP + (longest as f64 * LETTER_WIDTH * f64::from(FONT_SIZE)).ceil() as i32
 }
 
 /// Names the lines of a chart that has several.
 fn draw_legend(area: &DrawingArea<SVGBackend<'_>, Shift>, lines: &[Line]) -> Drawn {
-    let (length, gap, step) = LEGEND;
     for (number, line) in lines.iter().enumerate().filter(|_| lines.len() > 1) {
-        let y = 24 + step * number as i32;
+        let y = 24 + LEGEND_STEP * number as i32;
         let colour = COLOURS[number % COLOURS.len()].stroke_width(2);
-        area.draw(&PathElement::new(vec![(0, y), (length, y)], colour))?;
-        let at = (length + gap, y - FONT_SIZE / 2);
+        area.draw(&PathElement::new(vec![(0, y), (LEGEND_LINE, y)], colour))?;
+        let at = (LEGEND_LINE + LEGEND_GAP, y - FONT_SIZE / 2);
         area.draw(&Text::new(line.name.clone(), at, (FONT, FONT_SIZE).into_font()))?;
     }
     Ok(())
 }
 
 /// The range of an axis, with a margin: linear axes begin at 0.
-fn range(values: impl Iterator<Item = f64>, scale: Scale) -> Option<(f64, f64)> {
+fn range(values: impl Iterator<Item = f64>, scale: Scale) -> Option<Range<f64>> {
     let (min, max) =
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), v| (min.min(v), max.max(v)));
     if min > max {
         return None;
     }
     Some(match scale {
-        Scale::Linear => (min.min(0.0), if max > 0.0 { max * 1.05 } else { 1.0 }),
-        Scale::Logarithmic => (min / 1.3, max * 1.3),
-        Scale::PowersOfTwo => (min - 0.5, max + 0.5),
+        Scale::Linear => min.min(0.0)..if max > 0.0 { max * 1.05 } else { 1.0 },
+        Scale::Logarithmic => min / 1.3..max * 1.3,
+        Scale::PowersOfTwo => min - 0.5..max + 0.5,
     })
 }
 

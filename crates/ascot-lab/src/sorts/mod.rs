@@ -27,6 +27,6 @@ pub mod summary;
 mod tests;
 
 pub use cell::{SortCell, Source, StreamChoice};
-pub use parameters::SortGrid;
+pub use parameters::{SortGrid, StreamRange};
 pub use results::{PlannedSort, SortResult, read_results};
 pub use study::SortStudy;

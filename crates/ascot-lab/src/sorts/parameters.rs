@@ -1,8 +1,8 @@
 //! The parameters of a study: from flags, or from a file as Heinrich et al. (sections 3.1 and 4.3) print it.
 //!
 //! ```text
-//!   Read Stream Type;Write Stream Type;Nr of streams;Nr Integers in Memory;Buffer size range;Nr
-//! Loops;Input;Output;Order
+//!   Read Stream Type;Write Stream Type;Nr of streams;Nr Integers in Memory;Buffer size range;Nr Loops;
+//!     Input;Output;Order
 //!   Mapping;Mapping;10;1000;20,20;5;/home/username/10000.dat;Test;true              true: ascending
 //!   BufferB;Mapping;10,25;1e3..1e6;16;5;numbers.dat;;false                          no output is kept
 //! ```
@@ -97,31 +97,45 @@ fn product<A: Copy, B: Copy>(first: &[A], second: &[B]) -> impl Iterator<Item = 
     first.iter().flat_map(move |&a| second.iter().map(move |&b| (a, b)))
 }
 
+/// Streams of a back-end with each B of a range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamRange {
+    /// The back-end.
+    pub backend: Backend,
+    /// The exponents of B, which back-ends without B ignore.
+    pub exponents: RangeInclusive<u8>,
+}
+
+impl StreamRange {
+    /// Streams of a back-end with B = 2^exponent bytes, for each exponent.
+    pub fn new(backend: Backend, exponents: RangeInclusive<u8>) -> Self {
+        Self { backend, exponents }
+    }
+
+    /// Each of them once.
+    fn choices(self) -> Vec<StreamChoice> {
+        let mut choices: Vec<_> =
+            self.exponents.map(|exponent| StreamChoice::new(self.backend, exponent)).collect();
+        choices.dedup();
+        choices
+    }
+}
+
 /// The pairs of streams of two back-ends with the same B, that of the stream that is read if it has one; one B
 /// suffices for a back-end without B.
-pub fn same_blocks(
-    (read, of_read): (Backend, RangeInclusive<u8>),
-    (write, of_write): (Backend, RangeInclusive<u8>),
-) -> Vec<(StreamChoice, StreamChoice)> {
-    let exponents = if read.has_blocks() { of_read } else { of_write };
-    let pair = |exponent| (StreamChoice::new(read, exponent), StreamChoice::new(write, exponent));
+pub fn same_blocks(read: StreamRange, write: StreamRange) -> Vec<(StreamChoice, StreamChoice)> {
+    let exponents = if read.backend.has_blocks() { read.exponents } else { write.exponents };
+    let pair =
+        |exponent| (StreamChoice::new(read.backend, exponent), StreamChoice::new(write.backend, exponent));
     let mut pairs: Vec<_> = exponents.map(pair).collect();
     pairs.dedup();
     pairs
 }
 
 /// The pairs of streams of two back-ends, each with all of its B.
-pub fn all_blocks(
-    read: (Backend, RangeInclusive<u8>),
-    write: (Backend, RangeInclusive<u8>),
-) -> Vec<(StreamChoice, StreamChoice)> {
-    let choices = |(backend, exponents): (Backend, RangeInclusive<u8>)| {
-        let mut choices: Vec<_> = exponents.map(|exponent| StreamChoice::new(backend, exponent)).collect();
-        choices.dedup();
-        choices
-    };
-    let writes = choices(write);
-    choices(read).into_iter().flat_map(|read| writes.iter().map(move |&write| (read, write))).collect()
+pub fn all_blocks(read: StreamRange, write: StreamRange) -> Vec<(StreamChoice, StreamChoice)> {
+    let writes = write.choices();
+    read.choices().into_iter().flat_map(|read| writes.iter().map(move |&write| (read, write))).collect()
 }
 
 /// Values of M: `1000`, `1e3,1e4`, `1e3..1e6`.
@@ -258,10 +272,13 @@ fn row(line: &str, number: usize, path: &Path, caches: &[Cache]) -> Result<SortG
 
 /// The pairs of streams of a range of exponents, or of two.
 fn pairs(read: Backend, write: Backend, text: &str) -> Result<Vec<(StreamChoice, StreamChoice)>, String> {
+    let range = |text: &str, backend: Backend| -> Result<StreamRange, String> {
+        Ok(StreamRange::new(backend, exponents(text, backend)?))
+    };
     if let Some((reads, writes)) = text.split_once('/') {
-        return Ok(all_blocks((read, exponents(reads, read)?), (write, exponents(writes, write)?)));
+        return Ok(all_blocks(range(reads, read)?, range(writes, write)?));
     }
-    Ok(same_blocks((read, exponents(text, read)?), (write, exponents(text, write)?)))
+    Ok(same_blocks(range(text, read)?, range(text, write)?))
 }
 
 /// N and the source of an input.
@@ -388,6 +405,10 @@ mod tests {
     use crate::whole::WholeGrid;
     use std::collections::HashSet;
 
+    fn streams(backend: Backend, exponents: RangeInclusive<u8>) -> StreamRange {
+        StreamRange::new(backend, exponents)
+    }
+
     fn parsed(text: &str) -> Result<Vec<SortGrid>, String> {
         parse(text, Path::new("p.csv"), &[Cache::Warm]).map_err(|error| error.to_string())
     }
@@ -487,10 +508,16 @@ mod tests {
             loops: 3,
             output: Some("Test".into()),
         };
-        let mut cells = of_file(all_blocks((sized, 3..=5), (mapped, 16..=17))).cells();
-        cells.extend(of_file(same_blocks((sized, 0..=7), (Backend::Plain, 0..=7))).cells());
-        cells.extend(of_file(same_blocks((Backend::Buffered, 12..=13), (Backend::Direct, 12..=13))).cells());
-        cells.extend(of_file(same_blocks((Backend::Buffered, 12..=13), (Backend::Plain, 12..=13))).cells());
+        let mut cells = of_file(all_blocks(streams(sized, 3..=5), streams(mapped, 16..=17))).cells();
+        cells.extend(of_file(same_blocks(streams(sized, 0..=7), streams(Backend::Plain, 0..=7))).cells());
+        cells.extend(
+            of_file(same_blocks(streams(Backend::Buffered, 12..=13), streams(Backend::Direct, 12..=13)))
+                .cells(),
+        );
+        cells.extend(
+            of_file(same_blocks(streams(Backend::Buffered, 12..=13), streams(Backend::Plain, 12..=13)))
+                .cells(),
+        );
         // One combination is missing, so that they are not a product.
         cells.retain(|cell| (cell.memory_elements, cell.fan_in) != (100, 30));
         cells.extend(WholeGrid::published().sorts);
@@ -506,10 +533,13 @@ mod tests {
     #[test]
     fn streams_are_paired() {
         let (sized, mapped) = (Backend::Sized, Backend::Mapped);
-        assert_eq!(same_blocks((sized, 12..=14), (mapped, 12..=14)).len(), 3);
-        assert_eq!(same_blocks((Backend::Plain, 12..=14), (Backend::Buffered, 12..=14)).len(), 1);
-        assert_eq!(all_blocks((sized, 12..=14), (mapped, 16..=17)).len(), 6);
-        assert_eq!(all_blocks((Backend::Plain, 12..=14), (mapped, 16..=17)).len(), 2);
+        assert_eq!(same_blocks(streams(sized, 12..=14), streams(mapped, 12..=14)).len(), 3);
+        assert_eq!(
+            same_blocks(streams(Backend::Plain, 12..=14), streams(Backend::Buffered, 12..=14)).len(),
+            1
+        );
+        assert_eq!(all_blocks(streams(sized, 12..=14), streams(mapped, 16..=17)).len(), 6);
+        assert_eq!(all_blocks(streams(Backend::Plain, 12..=14), streams(mapped, 16..=17)).len(), 2);
         assert!(fan_in_list("10,1").is_err() && memory_list("1e3,0").is_err() && loops("1001").is_err());
     }
 }

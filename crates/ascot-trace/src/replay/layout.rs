@@ -3,8 +3,8 @@
 //! A block has its place from the first request that touches it until it is given back ([`crate::blocks`]); then other
 //! files may have its space. The volume is as large as the most live data at a time. A file gets a contiguous place
 //! for all that its requests will reach, if so much is free; the rest of that place stays reserved. Otherwise it gets
-//! pieces, and takes reserved space of others last. Ranges of a file that a hole divides are not side by side in the file,
-//! and must not become one run: each takes the block before it as well ([`Extent::apart`]).
+//! pieces, and takes reserved space of others last. Ranges of a file that a hole divides are not side by side in the
+//! file, and must not become one run: each takes the block before it as well ([`Extent::apart`]).
 //!
 //! ```text
 //!   file 0  |####======|        # blocks that are there, = reserved for blocks that will be
@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::space::{Reserved, Space};
+use super::space::{Reserved, Space, Taken};
 use crate::blocks::{Extent, LiveData, given_back};
 use crate::error::TraceError;
 use crate::event::{Event, TracedFile};
@@ -180,7 +180,7 @@ impl Places<'_> {
                 Some((logical, piece)) => {
                     let end = (logical + piece.bytes).min(high);
                     if !piece.there {
-                        self.arrive(file, (logical, piece), at, end);
+                        self.arrive(file, logical, piece, at, end);
                     }
                     at = end;
                 }
@@ -192,8 +192,8 @@ impl Places<'_> {
         }
     }
 
-    /// Blocks of a reserved piece, from `low` to `high`, are there now.
-    fn arrive(&mut self, file: u32, (logical, piece): (u64, Piece), low: u64, high: u64) {
+    /// Blocks of a reserved piece that begins at `logical` of its file, from `low` to `high`, are there now.
+    fn arrive(&mut self, file: u32, logical: u64, piece: Piece, low: u64, high: u64) {
         self.space.unreserve(piece.start);
         let place = |at: u64| piece.start + (at - logical);
         let Some(pieces) = self.files.get_mut(file as usize).map(|file| &mut file.pieces) else { return };
@@ -221,14 +221,14 @@ impl Places<'_> {
         if let Some(start) = self.space.take_whole(last - first) {
             let all = Piece { start, bytes: last - first, there: false };
             self.reserve(file, first, all);
-            return self.arrive(file, (first, all), low, high);
+            return self.arrive(file, first, all, low, high);
         }
         let beside = before.filter(|(at, piece)| at + piece.bytes == low).map(|(_, p)| p.start + p.bytes);
         let mut at = low;
-        if let Some((start, bytes)) =
-            beside.and_then(|start| Some((start, self.space.take_at(start, last - low)?)))
+        if let Some(start) = beside
+            && let Some(bytes) = self.space.take_at(start, last - low)
         {
-            at = self.arrive_in(file, (start, bytes), low, high);
+            at = self.arrive_in(file, Taken { start, bytes }, low, high);
         }
         while at < high {
             let taken = self.space.take_longest(last - at).unwrap_or_else(|| self.take_back(high - at));
@@ -236,13 +236,13 @@ impl Places<'_> {
         }
     }
 
-    /// Blocks from `low` to `high` are there as far as a free range holds them; the rest of it is reserved. Returns the
-    /// end of what is there.
-    fn arrive_in(&mut self, file: u32, (start, bytes): (u64, u64), low: u64, high: u64) -> u64 {
-        let piece = Piece { start, bytes, there: false };
+    /// Blocks from `low` to `high` are there as far as a range that was taken holds them; the rest of it is reserved.
+    /// Returns the end of what is there.
+    fn arrive_in(&mut self, file: u32, taken: Taken, low: u64, high: u64) -> u64 {
+        let piece = Piece { start: taken.start, bytes: taken.bytes, there: false };
         self.reserve(file, low, piece);
-        let end = high.min(low + bytes);
-        self.arrive(file, (low, piece), low, end);
+        let end = high.min(low + taken.bytes);
+        self.arrive(file, low, piece, low, end);
         end
     }
 
@@ -258,9 +258,9 @@ impl Places<'_> {
     }
 
     /// Takes space that is reserved for another file, or for another part of this one.
-    fn take_back(&mut self, bytes: u64) -> (u64, u64) {
+    fn take_back(&mut self, bytes: u64) -> Taken {
         let Some((start, taken)) = self.space.take_reserved(bytes) else {
-            return (self.space.take_beyond(bytes), bytes);
+            return Taken { start: self.space.take_beyond(bytes), bytes };
         };
         if let Some(pieces) = self.files.get_mut(taken.file as usize).map(|file| &mut file.pieces)
             && let Some((&logical, piece)) = pieces.range_mut(..=taken.logical).next_back()
@@ -270,7 +270,7 @@ impl Places<'_> {
                 pieces.remove(&logical);
             }
         }
-        (start, taken.bytes)
+        Taken { start, bytes: taken.bytes }
     }
 
     /// A file loses the places of a range.

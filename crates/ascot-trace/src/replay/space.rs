@@ -16,6 +16,15 @@ pub struct Reserved {
     pub bytes: u64,
 }
 
+/// A range of the volume that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its first byte on the volume.
+    pub start: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
 /// Free and reserved ranges of the volume.
 #[derive(Default)]
 pub struct Space {
@@ -63,8 +72,8 @@ impl Space {
         })
     }
 
-    /// Takes up to `bytes` where most are free in one piece: the start, and the bytes taken.
-    pub fn take_longest(&mut self, bytes: u64) -> Option<(u64, u64)> {
+    /// Takes up to `bytes` where most are free in one piece.
+    pub fn take_longest(&mut self, bytes: u64) -> Option<Taken> {
         let longest = self.by_length.last().copied();
         let (tail, tail_free) = self.tail();
         let room = self.limit.saturating_sub(tail);
@@ -72,13 +81,13 @@ impl Space {
             Some((length, start)) => {
                 let taken = length.min(bytes);
                 self.take_front(start, length, taken);
-                Some((start, taken))
+                Some(Taken { start, bytes: taken })
             }
             None if room > 0 => {
                 let taken = room.min(bytes);
                 self.remove_free(tail, tail_free);
                 self.end = tail + taken;
-                Some((tail, taken))
+                Some(Taken { start: tail, bytes: taken })
             }
             None => None,
         }
