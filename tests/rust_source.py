@@ -50,19 +50,36 @@ def _block_comment_end(source, start):
     return len(source)
 
 
+def _comments_and_literals(source):
+    """The match of the beginning of each comment and literal, and the places where it begins and ends."""
+    at = 0
+    while found := _LEXEME.search(source, at):
+        start, at = found.span()
+        if found["block"]:
+            at = _block_comment_end(source, start)
+        elif found["raw"]:
+            close = source.find('"' + found["hashes"], at)
+            at = len(source) if close < 0 else close + 1 + len(found["hashes"])
+        yield found, start, at
+
+
 def code_only(source):
     """The source with comments and literals blanked, line for line."""
     out, at = [], 0
-    while found := _LEXEME.search(source, at):
-        start, end = found.span()
-        if found["block"]:
-            end = _block_comment_end(source, start)
-        elif found["raw"]:
-            close = source.find('"' + found["hashes"], end)
-            end = len(source) if close < 0 else close + 1 + len(found["hashes"])
+    for _, start, end in _comments_and_literals(source):
         out += [source[at:start], _blank(source[start:end])]
         at = end
     return "".join(out) + source[at:]
+
+
+def long_lines(source, columns):
+    """The numbers of lines longer than `columns`, but for those that begin inside a raw string, which must stay."""
+    raw = [(start, end) for found, start, end in _comments_and_literals(source) if found["raw"]]
+    at = 0
+    for number, line in enumerate(source.split("\n"), start=1):
+        if len(line) > columns and not any(start < at < end for start, end in raw):
+            yield number
+        at += len(line) + 1
 
 
 def _matching_brace(code, opening):

@@ -13,12 +13,13 @@ import tomllib
 from pathlib import Path
 
 from rust_imports import TEST_FILE, Crate, circles
-from rust_source import Function, code_only, functions, packed_lets, without_tests
+from rust_source import Function, code_only, functions, long_lines, packed_lets, without_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "tests" / "house_baseline.json"
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
+RUST_COLUMNS_MAX = 120
 # Crates on floor 0 contain arithmetic and kernels: no files, sockets, clocks or processes.
 PURE_CRATES = ("ascot-model", "ascot-record")
 PURE_FORBIDS = r"\bstd::(?:fs|net|time|process|env|os)\b|\buse std::\{[^}]*\b(?:fs|net|time|process|env|os)\b"
@@ -281,6 +282,23 @@ def test_packed_values_are_found_with_types_and_nested_patterns():
         assert list(packed_lets(source)) == [source.split(" else")[0].rstrip(";")], source
     for source in others:
         assert not list(packed_lets(source)), source
+
+
+def test_lines_of_rust_fit_the_screen():
+    """rustfmt leaves comments and literals as they are, and the code around a literal that it cannot break."""
+    for path in tracked("*.rs"):
+        found = list(long_lines(path.read_text(), RUST_COLUMNS_MAX))
+        assert not found, f"{name_of(path)} has lines longer than {RUST_COLUMNS_MAX} columns: {found}"
+
+
+def test_long_lines_are_found_except_inside_raw_strings():
+    comment = "// a picture ──▶ here"
+    text = 'let text = "some text";'
+    raw = 'let raw = r#"\na line that cannot be broken\nand another one that cannot\n"#;'
+    source = "\n".join([comment, raw, text, "let x = 1;"])
+    assert list(long_lines(source, 20)) == [1, 6]
+    assert list(long_lines(source, 21)) == [6]
+    assert not list(long_lines(source, 23))
 
 
 # ---------------------------------------------------------------- how files open, and forbidden words

@@ -300,8 +300,9 @@ def test_the_page_lists_the_stages_of_every_job(kind, disk):
     run("gen", "600k", "-o", disk / "in")
     run("gen", "100", "-o", disk / "few")
     for number in range(2):
-        run("gen", "200k", "--start", str(number * 200_000), "-o", disk / f"sorted-{number}")
-        run("sort", disk / f"sorted-{number}", "--format", "fixed:100", "--key", "0..10", "-o", disk / f"sorted-{number}")
+        file = disk / f"sorted-{number}"
+        run("gen", "200k", "--start", str(number * 200_000), "-o", file)
+        run("sort", file, "--format", "fixed:100", "--key", "0..10", "-o", file)
     for words in KINDS[kind]:
         flags = [] if words[0] in ("view", "flow") else ["--format", "fixed:100"]
         flags += [] if "--memory" in words else ["--memory", "16MiB"]
