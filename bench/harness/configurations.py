@@ -12,7 +12,6 @@ output is compared with the input. The programs are in `peers/cluster_programs.p
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -278,17 +277,11 @@ def versions(ascot: str) -> dict[str, str]:
     return found | {name: machine.package_version(name) for name in ("ray", "pyarrow", "numpy")}
 
 
-def commit() -> str:
-    """The commit of the sources, with a sign for changes."""
-    words = ["git", "-C", str(PEERS), "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"]
-    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
-
-
 def start(bench: Bench) -> dict[str, Any]:
     """A result without runs."""
     o = bench.options
     return {
-        "version": 1, "commit": commit(), "machine": machine.describe(o.work), "versions": versions(o.ascot),
+        "version": 1, "commit": machine.commit(), "machine": machine.describe(o.work), "versions": versions(o.ascot),
         "size": o.size, "memory": o.memory, "store": STORE,
     }  # fmt: skip
 

@@ -20,6 +20,12 @@ def _first_match(path: str, pattern: str) -> str:
     return match.group(1).strip() if match else ""
 
 
+def commit() -> str:
+    """The commit of the sources, with a sign for changes."""
+    words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"]
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
+
+
 def filesystem(volume: Path) -> str:
     """The type of the file system under `volume` (`ext4`), empty if unknown."""
     done = subprocess.run(["stat", "-f", "-c", "%T", str(volume)], capture_output=True, text=True)

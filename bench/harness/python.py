@@ -168,8 +168,8 @@ def run(
 ) -> dict[str, Any]:
     """Measures the `parts`; `sizes` are the bytes of the parts that have any."""
     versions = {name: machine.package_version(name) for name in ("ascot", "duckdb", "polars", "pyarrow")}
-    about = {"version": 1, "machine": machine.describe(work), "versions": versions, "memory": memory, "sizes": sizes}
-    result: dict[str, Any] = {**about, "repeats": repeats}
+    about = {"version": 2, "commit": machine.commit(), "machine": machine.describe(work), "versions": versions}
+    result: dict[str, Any] = {**about, "memory": memory, "sizes": sizes, "repeats": repeats}
     if "files" in parts:
         _say("files")
         result["files"] = _files(ascot, work, sizes["files"], memory, repeats)
@@ -221,6 +221,8 @@ def markdown(result: dict[str, Any]) -> str:
     used = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [
         "# The Python package",
+        "",
+        f"Measured at commit `{result['commit']}`.",
         "",
         f"{host['cores']} cores ({host['processor']}), {held} of memory, {host['filesystem']}.",
         f"{used}. Medians of {result['repeats']}; programs in turns.",

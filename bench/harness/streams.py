@@ -105,8 +105,7 @@ def run(example: Path, directory: Path, rounds: int) -> dict[str, Any]:
                 for ways in ("write", "read"):
                     measured = _direct(str(example), directory, ways, block, depth, rounds)
                     direct.append({**measured, "fio_huge_pages": _has_huge_pages()})
-    commit = _run(["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]).strip()
-    about = {"version": 2, "commit": commit, "machine": machine.describe(directory), "rounds": rounds}
+    about = {"version": 2, "commit": machine.commit(), "machine": machine.describe(directory), "rounds": rounds}
     loops = [json.loads(line) for line in lines]
     return {**about, "loops": loops, "direct": direct}
 

@@ -173,15 +173,13 @@ class Options:
 
 def run(o: Options) -> dict[str, Any]:
     """Measures everything, and returns the figures."""
-    harness = str(Path(__file__).parent)
-    commit = subprocess.run(["git", "-C", harness, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     load = [os.getloadavg()[0]]
     if o.log:
         (o.directory / "calls.log").symlink_to(o.log)
     else:
         _record_calls(o.ascot, o.directory, o.calls)
     result = {
-        "version": 1, "commit": commit.stdout.strip(), "machine": machine.describe(o.directory), "rounds": o.rounds,
+        "version": 1, "commit": machine.commit(), "machine": machine.describe(o.directory), "rounds": o.rounds,
         "calls": o.calls, "load": load,
         "recording": recording(o.ascot, o.directory, o.size, o.memory, o.rounds),
         "call_cost": call_cost(o.ascot, o.directory, o.rounds),
