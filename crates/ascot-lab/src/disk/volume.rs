@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,7 +41,13 @@ impl Volume {
         let name = directory.display().to_string();
         let kind = System::here().volume_of(directory).map(|volume| volume.kind);
         let is_memory = kind == Some(VolumeKind::Memory);
-        Ok(Volume { directory: directory.to_path_buf(), name, device: metadata.dev(), is_direct, is_memory })
+        Ok(Volume {
+            directory: directory.to_path_buf(),
+            name,
+            device: ascot_io::device_of(&metadata),
+            is_direct,
+            is_memory,
+        })
     }
 
     /// Bytes that may still be written.

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -214,8 +213,11 @@ impl SortStudy {
             *bytes = cell.data_bytes().max(*bytes);
         }
         let kept_bytes = outputs.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
-        let device =
-            |path: &Path| fs::metadata(path).map(|stat| stat.dev()).map_err(LabError::file("look for", path));
+        let device = |path: &Path| {
+            fs::metadata(path)
+                .map(|stat| ascot_io::device_of(&stat))
+                .map_err(LabError::file("look for", path))
+        };
         if kept_bytes > 0 && device(&self.out)? != device(&self.work)? {
             place::check_free(&self.out, "--out", kept_bytes)?;
             return place::check_free(&self.work, "--work", sorted_bytes);
