@@ -35,7 +35,7 @@ use super::capsule::type_name;
 use super::columns::ArrowOptions;
 use super::export::BatchStream;
 use super::flow_engine::{Engine, QUEUE_BYTES};
-use super::flow_input::FlowInput;
+use super::flow_input::{FlowInput, InputKind};
 use super::flow_output::FlowOutput;
 use super::import::{Exported, no_batches};
 use super::job::{JobHandle, Shared, Until};
@@ -225,11 +225,9 @@ pub fn begin_flow(
     let mut batches = Vec::new();
     for (number, (file, kind)) in inputs.iter().zip(&kinds).enumerate() {
         let name = file.path.display().to_string();
-        let kind = (kind, &file.arrow);
+        let kind = InputKind { records: kind, arrow: &file.arrow, limits, record_bytes_max };
         let opened = py.detach(|| {
-            FlowInput::open(engine.clone(), number, &name, kind, (limits, record_bytes_max), &mut || {
-                Python::attach(|py| flow.look(py))
-            })
+            FlowInput::open(engine.clone(), number, &name, kind, &mut || Python::attach(|py| flow.look(py)))
         });
         let input = opened?;
         let closed = input.closed().clone();

@@ -34,9 +34,22 @@ pub struct FlowInput {
     ended: bool,
 }
 
+/// The records of an input, and the batches that they become.
+#[derive(Clone, Copy)]
+pub struct InputKind<'a> {
+    /// How the file is divided into records.
+    pub records: &'a Records,
+    /// The columns.
+    pub arrow: &'a ArrowOptions,
+    /// Maximum size of a batch.
+    pub limits: BatchLimits,
+    /// Maximum length of a record, bytes.
+    pub record_bytes_max: usize,
+}
+
 impl FlowInput {
-    /// The batches of input `number`, named `name`, whose records are of this kind. The columns of CSV are known when
-    /// its first row has come; it calls `look` while it waits.
+    /// The batches of input `number`, named `name`. The columns of CSV are known when its first row has come; it calls
+    /// `look` while it waits.
     ///
     /// # Errors
     /// The job has failed, or the first row is too long; that of `look`.
@@ -44,11 +57,10 @@ impl FlowInput {
         engine: Engine,
         number: usize,
         name: &str,
-        kind: (&Records, &ArrowOptions),
-        (limits, record_bytes_max): (BatchLimits, usize),
+        kind: InputKind<'_>,
         look: &mut dyn FnMut() -> PyResult<()>,
     ) -> Result<FlowInput, Failure> {
-        let (records, arrow) = kind;
+        let InputKind { records, arrow, limits, record_bytes_max } = kind;
         let layout = records.layout;
         let first = match layout {
             Layout::Csv { .. } => first_row(&engine, number, name, layout, look)?,
