@@ -22,7 +22,8 @@ use std::process::{Command, Output};
 /// How many option sets are tried.
 const CASES: u64 = 4_000;
 
-/// A small generator of random numbers (splitmix64): the cases are the same in every run.
+/// A generator of random numbers (splitmix64): the cases are the same in every run. This crate stands on no other, and
+/// so does not have that of `ascot-model`.
 struct Random(u64);
 
 impl Random {

@@ -13,7 +13,7 @@ use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer, NullBuffer, OffsetBuf
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, TimeUnit, UnionFields, UnionMode};
 
-/// A generator of random numbers.
+/// A generator of random numbers (xorshift64): this crate does not stand on `ascot-model`, which has another.
 pub struct Noise(u64);
 
 impl Noise {
