@@ -15,7 +15,7 @@ use crate::values;
 pub const FLAGS: [&str; 7] =
     ["nodes", "node-type", "cheapest", "within", "network", "connections", "uniform"];
 /// The most nodes of a cluster that is searched for, unless `--nodes` says otherwise.
-const MOST_NODES: u32 = 1000;
+const MAX_NODES: u32 = 1000;
 
 /// `ascot plan cluster`.
 pub fn run(matches: &ArgMatches, input_bytes: u64) -> Result<u8, Failure> {
@@ -28,7 +28,7 @@ pub fn run(matches: &ArgMatches, input_bytes: u64) -> Result<u8, Failure> {
     if values::flag(matches, "cheapest") {
         let within_seconds = within(matches)?;
         let node_types = if node_types.is_empty() { NodeType::known().to_vec() } else { node_types };
-        let max_nodes = nodes.unwrap_or(MOST_NODES).min(numbers::MAX_STREAMS as u32);
+        let max_nodes = nodes.unwrap_or(MAX_NODES).min(numbers::MAX_STREAMS as u32);
         let search = ClusterSearch {
             input_bytes,
             node_types,

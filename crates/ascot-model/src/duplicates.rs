@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::units;
 
 /// Above this share of bytes kept, the number of different records is not known: nothing seems to repeat.
-const MOST_KEPT: f64 = 0.999;
+const MAX_KEPT_SHARE: f64 = 0.999;
 /// Steps of bisection: more than a double has bits.
 const STEPS: u32 = 64;
 
@@ -76,7 +76,7 @@ impl Duplicates {
     /// Bytes of the different records; none if nothing seems to repeat.
     fn different_bytes(&self) -> Option<f64> {
         let share = self.share_of_runs();
-        if share > MOST_KEPT || share <= 0.0 || self.runs == 0 {
+        if share > MAX_KEPT_SHARE || share <= 0.0 || self.runs == 0 {
             return None;
         }
         // The share kept falls from 1 to 0 as x grows, and is below 1 / x.

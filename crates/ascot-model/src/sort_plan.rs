@@ -38,13 +38,13 @@ use early_merges::{EarlyPass, Merging, early_passes};
 pub use split_shape::{MAX_PARTS, SplitShape};
 
 /// Bytes assumed for a pipe, whose size is unknown.
-const GUESSED_BYTES: u64 = 8 << 30;
+const ASSUMED_BYTES: u64 = 8 << 30;
 /// Maximum number of files for which the best fan-in is searched exactly; for more, equal passes are tried.
 const MAX_SEARCHED: u64 = 1 << 16;
 /// Maximum number of passes of equal fan-in that are tried.
 const MAX_PASSES: i32 = 12;
 /// Inverse of the fraction of the input that is spilled at least; less would fit in memory.
-const LEAST_SPILLED: u64 = 64;
+const MIN_SPILLED_PART: u64 = 64;
 /// A sampled part may be larger than the mean by this fraction, 1 / 8. With 512 sampled keys a part, sizes vary by 4
 /// percent if keys are spread evenly.
 const UNEVEN_SHARE: u64 = 8;
@@ -239,7 +239,7 @@ impl RecordJob<'_> {
     }
 
     fn data(&self) -> u64 {
-        self.input_bytes.unwrap_or(GUESSED_BYTES)
+        self.input_bytes.unwrap_or(ASSUMED_BYTES)
     }
 
     /// The bytes of `data` that are wanted.

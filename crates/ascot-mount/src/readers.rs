@@ -293,7 +293,7 @@ mod tests {
     }
 
     /// Waits until all memory except that of `streams` streams is free again.
-    fn settles(readers: &Readers, all: usize, streams: usize) -> bool {
+    fn becomes_free(readers: &Readers, all: usize, streams: usize) -> bool {
         let since = Instant::now();
         // A stream may take less than its share if the view is small.
         while all - readers.view.pool().available() > streams * readers.share {
@@ -331,7 +331,7 @@ mod tests {
         assert!(locked(&readers.handles)[&next].holds_stream());
         std::thread::sleep(readers.idle + Duration::from_millis(10));
         readers.tidy();
-        assert!(settles(&readers, all, 0), "{} of {all}", readers.view.pool().available());
+        assert!(becomes_free(&readers, all, 0), "{} of {all}", readers.view.pool().available());
         // A reader continues where it stopped.
         let at = 8 * PIECE;
         let bytes = readers.read(handles[0], at as u64, PIECE).unwrap();
@@ -355,6 +355,6 @@ mod tests {
                 });
             }
         });
-        assert!(settles(&readers, all, 0), "{} of {all}", readers.view.pool().available());
+        assert!(becomes_free(&readers, all, 0), "{} of {all}", readers.view.pool().available());
     }
 }

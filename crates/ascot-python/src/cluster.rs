@@ -55,7 +55,7 @@ pub fn cluster_inputs(py: Python<'_>, options: JobOptions) -> PyResult<Vec<(u64,
     Ok(finished.result)
 }
 
-/// Places of about `count` records of a chunk, as bytes.
+/// Sort positions of about `count` records of a chunk, as bytes.
 #[pyfunction]
 pub fn sample_chunk(
     py: Python<'_>,
@@ -71,7 +71,7 @@ pub fn sample_chunk(
     Ok(PyBytes::new(py, &finished.result).unbind())
 }
 
-/// Bounds that divide the sampled places into about `partitions` equal shares, as bytes.
+/// Bounds that divide the sampled positions into about `partitions` equal shares, as bytes.
 #[pyfunction]
 pub fn choose_bounds(
     py: Python<'_>,
@@ -81,11 +81,11 @@ pub fn choose_bounds(
 ) -> PyResult<Py<PyBytes>> {
     let finished = run(py, None, |_, _| -> Result<_, Failure> {
         let (shuffle, _) = shuffle_of(&options)?;
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         for sample in &samples {
-            places.extend(bounds::decode(sample)?);
+            positions.extend(bounds::decode(sample)?);
         }
-        Ok(bounds::encode(&bounds::choose(&shuffle, places, partitions)))
+        Ok(bounds::encode(&bounds::choose(&shuffle, positions, partitions)))
     })?;
     Ok(PyBytes::new(py, &finished.result).unbind())
 }

@@ -86,18 +86,18 @@ impl BatchSender {
     ) -> PyResult<Result> {
         let finished = run(py, None, |_, cancel| -> std::result::Result<_, Failure> {
             let mapper = mapper.mapper();
-            let mut places = Vec::with_capacity(targets.len());
+            let mut sent_to = Vec::with_capacity(targets.len());
             for (destination, partitions, address, port) in &targets {
                 let address = SocketAddr::new(ip_of(address)?, *port);
                 let batches = mapper.batches(partitions);
-                places.push(Target { destination: *destination, address, batches });
+                sent_to.push(Target { destination: *destination, address, batches });
             }
             let frame = |at: usize, number: u32| {
-                let Target { destination, batches, .. } = places[at];
+                let Target { destination, batches, .. } = sent_to[at];
                 let number = BatchNumber { chunk, destination, number, last: number + 1 == batches };
                 mapper.frame(&targets[at].1, number, batches)
             };
-            Ok(self.sender.lock().unpoisoned().send(&places, frame, cancel)?)
+            Ok(self.sender.lock().unpoisoned().send(&sent_to, frame, cancel)?)
         })?;
         Ok(told(finished.result))
     }
@@ -109,16 +109,16 @@ impl BatchSender {
         targets: Vec<(u32, String, u16, Vec<PyBackedBytes>)>,
     ) -> PyResult<Result> {
         let finished = run(py, None, |_, cancel| -> std::result::Result<_, Failure> {
-            let mut places = Vec::with_capacity(targets.len());
+            let mut sent_to = Vec::with_capacity(targets.len());
             for (destination, address, port, batches) in &targets {
                 let address = SocketAddr::new(ip_of(address)?, *port);
-                places.push(Target { destination: *destination, address, batches: batches.len() as u32 });
+                sent_to.push(Target { destination: *destination, address, batches: batches.len() as u32 });
             }
             let frame = |at: usize, number: u32| Frame {
                 head: Vec::new(),
                 pieces: vec![&targets[at].3[number as usize][..]],
             };
-            Ok(self.sender.lock().unpoisoned().send(&places, frame, cancel)?)
+            Ok(self.sender.lock().unpoisoned().send(&sent_to, frame, cancel)?)
         })?;
         Ok(told(finished.result))
     }

@@ -1,5 +1,5 @@
-//! The order checker: it observes records as they are read, and finds the first one out of order; and the reader of
-//! the one input that it observes.
+//! The order checker observes the records of one input as they are read, and finds the first one out of order. The
+//! reader of that input is here, too.
 
 use std::sync::Arc;
 

@@ -49,7 +49,7 @@ struct State {
     taken: Vec<VecDeque<Sent>>,
     presence: Vec<Presence>,
     changes: u64,
-    turns: Option<Interleaving>,
+    interleaving: Option<Interleaving>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ struct Interleaving {
 /// Endpoints for all ranks of `topology`; each goes to its own thread.
 pub fn in_process(topology: &Topology, order: Order) -> Vec<Endpoint> {
     let size = topology.size() as usize;
-    let turns = match order {
+    let interleaving = match order {
         Order::Free => None,
         Order::OneAtATime { seed } => {
             Some(Interleaving { running: 0, random: SplitMix64(seed), changes: 0, idle: 0 })
@@ -82,7 +82,7 @@ pub fn in_process(topology: &Topology, order: Order) -> Vec<Endpoint> {
         taken: (0..size).map(|_| VecDeque::new()).collect(),
         presence: vec![Presence::Here; size],
         changes: 0,
-        turns,
+        interleaving,
     };
     let hub = Arc::new(Hub { topology: topology.clone(), state: Mutex::new(state), changed: Condvar::new() });
     (0..topology.size()).map(|rank| Endpoint { hub: hub.clone(), rank, seen: 0, begun: false }).collect()
@@ -101,14 +101,14 @@ impl State {
             .map(|(rank, _)| rank)
             .collect();
         let changes = self.changes;
-        let Some(turns) = &mut self.turns else { return true };
-        turns.idle = if turns.changes == changes { turns.idle + 1 } else { 0 };
-        turns.changes = changes;
-        if let Some(&next) = here.get((turns.random.next_u64() % here.len().max(1) as u64) as usize) {
-            turns.running = next;
+        let Some(interleaving) = &mut self.interleaving else { return true };
+        interleaving.idle = if interleaving.changes == changes { interleaving.idle + 1 } else { 0 };
+        interleaving.changes = changes;
+        if let Some(&next) = here.get((interleaving.random.next_u64() % here.len().max(1) as u64) as usize) {
+            interleaving.running = next;
         }
         // By then each rank has had its turn, except with probability e^-64.
-        turns.idle < 64 * here.len() as u64 + 64
+        interleaving.idle < 64 * here.len() as u64 + 64
     }
 }
 
@@ -123,7 +123,9 @@ impl Hub {
 
     /// Waits until it is this rank's turn.
     fn turn_of<'a>(&self, rank: u32, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        while state.gone().is_none() && state.turns.as_ref().is_some_and(|turns| turns.running != rank) {
+        while state.gone().is_none()
+            && state.interleaving.as_ref().is_some_and(|interleaving| interleaving.running != rank)
+        {
             state = self.sleep(state, Duration::from_secs(1));
         }
         state
@@ -137,7 +139,7 @@ impl Hub {
         }
         *presence = how;
         state.changes += 1;
-        if state.turns.as_ref().is_some_and(|turns| turns.running == rank) {
+        if state.interleaving.as_ref().is_some_and(|interleaving| interleaving.running == rank) {
             state.next_turn();
         }
         self.changed.notify_all();
@@ -206,7 +208,7 @@ impl Transport for Endpoint {
         let rank = self.rank;
         let seen = self.seen;
         let mut state = self.state();
-        if state.turns.is_some() {
+        if state.interleaving.is_some() {
             let alive = state.next_turn();
             hub.changed.notify_all();
             if !alive {

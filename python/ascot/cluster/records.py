@@ -123,7 +123,7 @@ def _rename(staging: str, output: str) -> None:
     sync_directory(os.path.dirname(output))
 
 
-class Part(NamedTuple):
+class CheckedFile(NamedTuple):
     """A file that a node has checked. `first` and `last` are its first and last record, empty without records."""
 
     records: int
@@ -176,7 +176,7 @@ def check(
     work = partial(_check_part, described=described, record=record_bytes(found), end=_end_of(found))
     with reporter(progress) as report, helpers(arguments.text("address", address), per_node) as made:
         told = made.spread(len(paths), lambda actor, at: actor.run.remote(work, paths[at]), report, "check")
-    return combined(paths, [Part(*one) for one in told], described)
+    return combined(paths, [CheckedFile(*one) for one in told], described)
 
 
 def _file(argument: str, path: str) -> str:
@@ -232,7 +232,7 @@ def ends_of(file: Any, size: int, record: int | None, end: bytes) -> tuple[bytes
     return first.removesuffix(end) + end, body.rpartition(end)[2] + end
 
 
-def combined(paths: Sequence[str], parts: Sequence[Part], described: dict[str, Any]) -> Checked:
+def combined(paths: Sequence[str], parts: Sequence[CheckedFile], described: dict[str, Any]) -> Checked:
     """The result for all files as one sequence."""
     disorder, duplicates, before = None, sum(part.duplicate_keys for part in parts), b""
     for path, part in zip(paths, parts, strict=True):

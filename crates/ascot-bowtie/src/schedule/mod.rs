@@ -12,7 +12,7 @@
 //! | A2, 1 x m: drain the largest buckets | III.B, theorems 3 to 5 | `Staircase::drain_group` |
 //! | A3, n x 0: fill the empty bucket by streaming | III.C, theorems 6, 7 | `Staircase::stream`, `Targets::fill_up` |
 //! | A4, n x 1: fill the smallest buckets | III.D, theorems 8, 9 | `Staircase::fill_group`, `Targets::fill_group` |
-//! | A5, n x m: A4 and A2, one after the other | IV.A, theorem 10 | both |
+//! | A5, n x m: A4 and A2, one after the other | IV.A, theorem 10 | `Staircase::fill_group`, `Staircase::drain_group` |
 //! | A6r, n x m: A3 with A2 | IV.B, IV.C, theorems 11 to 13 | `Staircase::stream`, `interconnect::make_room` |
 //! | A6w, n x m: A4 with A1 | IV.B, IV.C, theorems 11 to 13 | `interconnect::fill_before` |
 //! | optimal initial state of inputs | theorems 6, 8 | `Targets::preload` |

@@ -11,7 +11,7 @@
 
 use super::split_shape::in_words;
 use super::{
-    HeldParts, LEAST_SPILLED, Many, Merging, Moved, RecordJob, method, part_count, uneven_part_bytes,
+    HeldParts, MIN_SPILLED_PART, Many, Merging, Moved, RecordJob, method, part_count, uneven_part_bytes,
 };
 use crate::plan::MethodPlan;
 use crate::units;
@@ -19,7 +19,7 @@ use crate::units;
 /// Inverse of the fraction of the input that is held at least. Merging parts with held records computes more than
 /// sorting them alone, above all by small ranges of keys. Measured with 3.7 times the memory, of which a fourth was
 /// held: u64 took 1.47 times as long as without, records of 100 bytes 1.18 times.
-const LEAST_HELD: u64 = 3;
+const MIN_HELD_PART: u64 = 3;
 
 impl RecordJob<'_> {
     /// The fastest distribution: in one split, or in several if fewer files at once are faster or memory allows no
@@ -38,10 +38,10 @@ impl RecordJob<'_> {
     /// written at once.
     fn distribute_holding(&self, beside: &HeldParts) -> Option<MethodPlan> {
         let data = self.input_bytes?;
-        let held = beside.held.min(data - data / LEAST_SPILLED);
+        let held = beside.held.min(data - data / MIN_SPILLED_PART);
         let spilled = data - held;
         let parts = part_count(spilled, beside.part);
-        if held == 0 || held < data / LEAST_HELD || parts > self.shares.fan_out {
+        if held == 0 || held < data / MIN_HELD_PART || parts > self.shares.fan_out {
             return None;
         }
         let (sorting, merging) = self.load_rates();

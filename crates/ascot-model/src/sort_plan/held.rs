@@ -8,7 +8,7 @@
 //! Held bytes are neither written nor read again. But they leave less memory for the blocks of the runs: on a volume
 //! that wants long runs, these are shorter. So several fractions of the memory are tried, and the fastest is planned.
 
-use super::{LEAST_SPILLED, RecordJob, Shares};
+use super::{MIN_SPILLED_PART, RecordJob, Shares};
 use crate::plan::MethodPlan;
 
 /// Fractions of the memory that may hold records until the last merge.
@@ -44,7 +44,7 @@ impl RecordJob<'_> {
         let runs = (data - all).div_ceil(self.shares.load.max(1)).max(1);
         let of_runs = runs * HELD_BLOCKS * self.shares.block;
         let held =
-            (self.shares.held.checked_sub(of_runs)? / HELD_STEPS * step).min(data - data / LEAST_SPILLED);
+            (self.shares.held.checked_sub(of_runs)? / HELD_STEPS * step).min(data - data / MIN_SPILLED_PART);
         let streams = self.shares.streams.saturating_sub(self.shares.memory_of(held));
         let beside = RecordJob { shares: Shares { streams, ..self.shares }, ..self.clone() };
         let plan = beside.merge_spilling(held);

@@ -15,7 +15,7 @@ use crate::job::Job;
 use crate::methods::small;
 use crate::methods::{SmallJob, merge_inputs, plan_reshape_by, reshape_by, split_inputs};
 use crate::plan::{
-    Budget, GUESSED_RECORD_BYTES, Lengths, RunOptions, budget_of, check_apart, disk_for, explain_view_space,
+    ASSUMED_RECORD_BYTES, Budget, Lengths, RunOptions, budget_of, check_apart, disk_for, explain_view_space,
     keep_within, make_plan, plan_split, refuse_without_space, view_disk,
 };
 use crate::read::{Inputs, csv_head, keys_need_head, look_at, notice_of_unnamed, refuse_others};
@@ -307,6 +307,6 @@ impl Prepared {
     /// Mean length of a record, bytes.
     fn mean_bytes<R: Records>(&self, records: &R) -> f64 {
         let fixed = records.record_bytes().map(|bytes| bytes as f64);
-        fixed.or(Lengths::from_head(records, &self.head).mean_bytes).unwrap_or(GUESSED_RECORD_BYTES)
+        fixed.or(Lengths::from_head(records, &self.head).mean_bytes).unwrap_or(ASSUMED_RECORD_BYTES)
     }
 }

@@ -8,7 +8,7 @@ use ascot_model::sort_plan::long_run_bytes;
 
 use crate::api::Result;
 use crate::job::Job;
-use crate::partition::{PartFile, Parts as OpenParts, open_parts};
+use crate::partition::{OpenParts, PartFile, open_parts};
 use crate::plan::part_block;
 use crate::records::Records;
 

@@ -21,8 +21,8 @@ use crate::api::{Parts, Result, SortError, SplitBy};
 use crate::job::Job;
 use crate::methods::part_files::open_files;
 use crate::partition::{
-    AfterChunk, BetweenChunks, Grouped, HashGroups, PartFile, PartRun, PartStream, Parts as OpenParts,
-    Router, open_parts, split_chunks, write_partitioned,
+    AfterChunk, BetweenChunks, Grouped, HashGroups, OpenParts, PartFile, PartRun, PartStream, Router,
+    open_parts, split_chunks, write_partitioned,
 };
 use crate::plan::{max_intermediates, max_parts, split_again_in_long_runs};
 use crate::read::{InputPosition, Inputs, RecordReader, part_ahead_bytes};

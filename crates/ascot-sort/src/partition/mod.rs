@@ -16,5 +16,5 @@ pub(crate) use route::{
     Grouped, HashGroups, Router, SPLIT_CHUNK_BYTES, files_of_parts, part_of_hash, split_chunks,
 };
 pub(crate) use write_parts::{
-    AfterChunk, BetweenChunks, PartFile, PartRun, PartStream, Parts, open_parts, write_partitioned,
+    AfterChunk, BetweenChunks, OpenParts, PartFile, PartRun, PartStream, open_parts, write_partitioned,
 };

@@ -31,7 +31,7 @@ use crate::resources::Seat;
 use crate::runs::{OpenPart, Run, RunSink, encode_index};
 
 /// The parts of a partitioned write, and the blocks they share.
-pub type Parts<P> = Bowtie<Reader, P>;
+pub type OpenParts<P> = Bowtie<Reader, P>;
 
 /// Parts that share `blocks`, written in the order of the published schedule of `long_runs`, or else each block as
 /// soon as it is full.
@@ -39,7 +39,7 @@ pub fn open_parts<P: PartStream>(
     streams: Vec<P>,
     blocks: BlockPool,
     long_runs: Option<Algorithm>,
-) -> Result<Parts<P>> {
+) -> Result<OpenParts<P>> {
     let outputs = streams.len() as u32;
     let shape = |algorithm| match algorithm {
         Algorithm::A1 => Shape { inputs: 0, outputs, alpha: 0.0 },
@@ -60,7 +60,7 @@ pub fn open_parts<P: PartStream>(
 pub fn write_partitioned<R: Records, P: PartStream>(
     records: &R,
     chunks: &mut InOrder<'_, Grouped>,
-    parts: &mut Parts<P>,
+    parts: &mut OpenParts<P>,
     cancel: &Cancel,
     after_chunk: AfterChunk<'_, P>,
 ) -> Result<()> {
@@ -76,7 +76,7 @@ pub type AfterChunk<'a, P> = &'a mut dyn FnMut(&Grouped, &mut BetweenChunks<'_, 
 
 /// The parts between two chunks.
 pub struct BetweenChunks<'a, P: PartStream> {
-    parts: &'a mut Parts<P>,
+    parts: &'a mut OpenParts<P>,
     open: &'a mut [OpenBlock],
     skips: &'a [u64],
 }
@@ -143,7 +143,7 @@ struct Unwritten {
 impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> {
     type Error = SortError;
 
-    fn step(&mut self, parts: &mut Parts<P>) -> Result<Step> {
+    fn step(&mut self, parts: &mut OpenParts<P>) -> Result<Step> {
         self.seat.give_back();
         let next = match self.current.take() {
             Some(current) => Some(current),
@@ -191,7 +191,7 @@ impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> 
 
 impl OpenBlock {
     /// Gives the part the facts of the block, if anything is in it.
-    fn describe<P: PartStream>(&mut self, part: usize, parts: &mut Parts<P>) {
+    fn describe<P: PartStream>(&mut self, part: usize, parts: &mut OpenParts<P>) {
         if std::mem::take(&mut self.bytes) > 0 {
             parts.output_stream(part).describe(std::mem::take(&mut self.facts));
         }
@@ -205,7 +205,7 @@ impl OpenBlock {
         part: usize,
         bytes: &[u8],
         longest: usize,
-        parts: &mut Parts<P>,
+        parts: &mut OpenParts<P>,
     ) -> usize {
         loop {
             if self.ends {
@@ -246,7 +246,7 @@ impl OpenBlock {
         part: usize,
         bytes: &[u8],
         facts: BlockFacts,
-        parts: &mut Parts<P>,
+        parts: &mut OpenParts<P>,
     ) -> usize {
         let left = parts.left_in_block(part);
         let taken = parts.put(part, bytes);
@@ -261,7 +261,7 @@ impl OpenBlock {
     }
 
     /// Appends bytes of a long record, which shares its blocks with no other.
-    fn put_long<P: PartStream>(&mut self, part: usize, bytes: &[u8], parts: &mut Parts<P>) -> usize {
+    fn put_long<P: PartStream>(&mut self, part: usize, bytes: &[u8], parts: &mut OpenParts<P>) -> usize {
         let first = self.long_left == self.long_bytes;
         let last = self.long_left == bytes.len();
         let facts = BlockFacts {

@@ -29,7 +29,7 @@ pub(crate) use disk_space::{
     no_space_for_spills, refuse_without_space, shortage,
 };
 pub(crate) use planner::{
-    Ahead, GUESSED_RECORD_BYTES, Lengths, budget_of, host_of, inputs_want_runs, make_plan, merge_buffers,
+    ASSUMED_RECORD_BYTES, Ahead, Lengths, budget_of, host_of, inputs_want_runs, make_plan, merge_buffers,
     merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
     split_again_in_long_runs,
 };

@@ -32,7 +32,7 @@ use crate::resources::{HELD_FREE_CHUNKS, descriptors};
 /// others.
 const PART_MEMORY_SHARES: usize = 32;
 /// Assumed length of a record if nothing is known, bytes.
-pub const GUESSED_RECORD_BYTES: f64 = 64.0;
+pub const ASSUMED_RECORD_BYTES: f64 = 64.0;
 
 /// The known facts about inputs before their records are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl<'a, R: Records> Facts<'a, R> {
         records: &'a R,
     ) -> Self {
         let fixed_bytes = records.record_bytes().map(|bytes| bytes as f64);
-        let record_bytes = fixed_bytes.or(lengths.mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
+        let record_bytes = fixed_bytes.or(lengths.mean_bytes).unwrap_or(ASSUMED_RECORD_BYTES);
         let host = host_of(request, record_bytes, budget.threads);
         let volume = request.volumes.profile();
         let output_files = output_files(&request.output);

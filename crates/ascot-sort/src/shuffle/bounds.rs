@@ -1,4 +1,4 @@
-//! The places at which partitions begin, and the partition of a record.
+//! The positions in the order of the sort at which partitions begin, and the partition of a record.
 //!
 //! ```text
 //!   order of the sort   a  a  b  k1 k1 k1 k1 k1 k1 k1  m  z        ("k" is a frequent key)
@@ -7,13 +7,13 @@
 //!                             b   (k, 700)  (k, 2100)  m           position in the inputs, bytes
 //! ```
 //!
-//! A place is a key and a position in the inputs; where the sort orders records of equal keys further, by their bytes,
+//! A sort position is a key and a byte position in the inputs; where the sort orders records of equal keys further, by their bytes,
 //! also the record. So a frequent key has as many partitions as its share of the records asks for, and the partitions
 //! are still ranges of one total order: that in which a sort on one machine writes the records.
 //!
 //! ```text
-//!   bytes    magic, version 1, number of places, CRC-32C of the places
-//!   place    position (8), length of the key (4), length of the record plus one or 0 for none (4), key, record
+//!   bytes    magic, version 1, number of positions, CRC-32C of the positions
+//!   each     position in the inputs (8), length of the key (4), length of the record plus one or 0 for none (4), key, record
 //! ```
 
 use std::cmp::Ordering;
@@ -29,13 +29,13 @@ use crate::records::{Records, with_records};
 /// Maximum number of partitions.
 pub const PARTITIONS_MAX: usize = 1 << 16;
 
-/// Longer keys and records of a sample are cut: a place need not be that of a record.
-const PLACE_BYTES_MAX: usize = 4 << 10;
+/// Longer keys and records of a sample are cut: a sort position need not be that of a record.
+const POSITION_BYTES_MAX: usize = 4 << 10;
 
 const MAGIC: &[u8; 8] = b"ASCOTBND";
 const VERSION: u32 = 1;
 
-/// A place in the order of all records.
+/// A position in the order of all records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortPosition {
     /// A normalised key.
@@ -47,11 +47,11 @@ pub struct SortPosition {
 }
 
 impl SortPosition {
-    /// The place of a record.
+    /// The position of a record.
     pub(super) fn new<R: Records>(records: &R, record: &[u8], key: &[u8], position: u64) -> SortPosition {
         let ordered_further = !records.keys_decide();
-        if key.len() > PLACE_BYTES_MAX || (ordered_further && record.len() > PLACE_BYTES_MAX) {
-            let key = key[..key.len().min(PLACE_BYTES_MAX)].to_vec();
+        if key.len() > POSITION_BYTES_MAX || (ordered_further && record.len() > POSITION_BYTES_MAX) {
+            let key = key[..key.len().min(POSITION_BYTES_MAX)].to_vec();
             return SortPosition { key, record: None, position: 0 };
         }
         let record = ordered_further.then(|| record.to_vec());
@@ -78,10 +78,10 @@ impl SortPosition {
     }
 }
 
-/// Writes places.
-pub fn encode(places: &[SortPosition]) -> Vec<u8> {
+/// Writes sort positions.
+pub fn encode(positions: &[SortPosition]) -> Vec<u8> {
     let mut entries = Vec::new();
-    for SortPosition { key, record, position } in places {
+    for SortPosition { key, record, position } in positions {
         entries.extend(position.to_le_bytes());
         entries.extend((key.len() as u32).to_le_bytes());
         entries.extend(record.as_ref().map_or(0, |record| record.len() as u32 + 1).to_le_bytes());
@@ -90,16 +90,16 @@ pub fn encode(places: &[SortPosition]) -> Vec<u8> {
     }
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
-    bytes.extend((places.len() as u32).to_le_bytes());
+    bytes.extend((positions.len() as u32).to_le_bytes());
     bytes.extend(crc32c(&[&entries]).to_le_bytes());
     bytes.extend(entries);
     bytes
 }
 
-/// Reads places.
+/// Reads sort positions.
 ///
 /// # Errors
-/// [`SortError::Request`] if these are not the bytes of places, or are damaged.
+/// [`SortError::Request`] if these are not the bytes of sort positions, or are damaged.
 pub fn decode(bytes: &[u8]) -> Result<Vec<SortPosition>> {
     let wrong =
         || SortError::Request("the bounds of the partitions are damaged\n  start the job again".into());
@@ -110,14 +110,14 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<SortPosition>> {
     if sum != Some(crc32c(&[entries.0])) {
         return Err(wrong());
     }
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for _ in 0..count {
-        places.push(place(&mut entries).ok_or_else(wrong)?);
+        positions.push(read_position(&mut entries).ok_or_else(wrong)?);
     }
-    if entries.0.is_empty() { Ok(places) } else { Err(wrong()) }
+    if entries.0.is_empty() { Ok(positions) } else { Err(wrong()) }
 }
 
-fn place(entries: &mut Entries<'_>) -> Option<SortPosition> {
+fn read_position(entries: &mut Entries<'_>) -> Option<SortPosition> {
     let position = entries.u64()?;
     let key_bytes = entries.u32()? as usize;
     let record_bytes = (entries.u32()? as usize).checked_sub(1);
@@ -129,10 +129,10 @@ fn place(entries: &mut Entries<'_>) -> Option<SortPosition> {
     Some(SortPosition { key, record, position })
 }
 
-/// The places at which all partitions but the first begin, ascending in the order of the sort.
+/// The positions at which all partitions but the first begin, ascending in the order of the sort.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    places: Vec<SortPosition>,
+    positions: Vec<SortPosition>,
     /// The prefixes of their keys.
     prefixes: Vec<u64>,
 }
@@ -141,21 +141,21 @@ impl Bounds {
     /// Bounds that `choose` or `uniform` returned.
     ///
     /// # Errors
-    /// [`SortError::Request`] if the bytes are damaged or have too many places.
+    /// [`SortError::Request`] if the bytes are damaged or have too many positions.
     pub fn decode(bytes: &[u8]) -> Result<Bounds> {
-        let places = decode(bytes)?;
-        if places.len() >= PARTITIONS_MAX {
+        let positions = decode(bytes)?;
+        if positions.len() >= PARTITIONS_MAX {
             return Err(SortError::Request(format!(
                 "more than {PARTITIONS_MAX} partitions\n  ask for fewer"
             )));
         }
-        let prefixes = places.iter().map(|place| prefix(&place.key)).collect();
-        Ok(Bounds { places, prefixes })
+        let prefixes = positions.iter().map(|bound| prefix(&bound.key)).collect();
+        Ok(Bounds { positions, prefixes })
     }
 
     /// Number of partitions.
     pub fn partitions(&self) -> usize {
-        self.places.len() + 1
+        self.positions.len() + 1
     }
 
     /// The partition of a record: the number of bounds that are not after it.
@@ -171,10 +171,11 @@ impl Bounds {
         let is_after = |at: usize| {
             let by_prefix = self.prefixes[at].cmp(&own);
             let by_prefix = if descending { by_prefix.reverse() } else { by_prefix };
-            by_prefix.then_with(|| self.places[at].order(records, record, key, position)) == Ordering::Greater
+            by_prefix.then_with(|| self.positions[at].order(records, record, key, position))
+                == Ordering::Greater
         };
         let mut low = 0;
-        let mut high = self.places.len();
+        let mut high = self.positions.len();
         while low < high {
             let middle = low.midpoint(high);
             if is_after(middle) { high = middle } else { low = middle + 1 }
@@ -183,16 +184,16 @@ impl Bounds {
     }
 }
 
-/// Bounds that divide the sampled `places` into at most `partitions` equal shares; there are fewer if there are fewer
-/// different places.
-pub fn choose(shuffle: &Shuffle, mut places: Vec<SortPosition>, partitions: usize) -> Vec<SortPosition> {
+/// Bounds that divide the sampled `positions` into at most `partitions` equal shares; there are fewer if there are fewer
+/// different positions.
+pub fn choose(shuffle: &Shuffle, mut positions: Vec<SortPosition>, partitions: usize) -> Vec<SortPosition> {
     with_records!(&shuffle.records, records => {
-        places.sort_by(|a, b| a.order(&**records, b.record.as_deref().unwrap_or_default(), &b.key, b.position));
+        positions.sort_by(|a, b| a.order(&**records, b.record.as_deref().unwrap_or_default(), &b.key, b.position));
     });
-    let count = places.len();
+    let count = positions.len();
     let partitions = partitions.clamp(1, PARTITIONS_MAX);
     let mut chosen: Vec<SortPosition> =
-        (1..partitions).filter_map(|at| places.get(count * at / partitions).cloned()).collect();
+        (1..partitions).filter_map(|at| positions.get(count * at / partitions).cloned()).collect();
     chosen.dedup();
     chosen
 }
@@ -200,15 +201,15 @@ pub fn choose(shuffle: &Shuffle, mut places: Vec<SortPosition>, partitions: usiz
 /// Bounds for keys whose first eight bytes are spread evenly over all values.
 pub fn uniform(shuffle: &Shuffle, partitions: usize) -> Vec<SortPosition> {
     let partitions = partitions.clamp(1, PARTITIONS_MAX) as u128;
-    let place = |at: u128| {
+    let bound = |at: u128| {
         let key = (((at << 64) / partitions) as u64).to_be_bytes().to_vec();
         SortPosition { key, record: None, position: 0 }
     };
-    let mut places: Vec<SortPosition> = (1..partitions).map(place).collect();
+    let mut positions: Vec<SortPosition> = (1..partitions).map(bound).collect();
     if with_records!(&shuffle.records, records => records.descending()) {
-        places.reverse();
+        positions.reverse();
     }
-    places
+    positions
 }
 
 #[cfg(test)]
@@ -242,13 +243,13 @@ mod tests {
     }
 
     fn sampled(shuffle: &Shuffle, file: &[u8], count: usize) -> Bounds {
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         with_records!(&shuffle.records, records => {
             records.each_key(file, &mut |range, key| {
-                places.push(SortPosition::new(&**records, &file[range.clone()], key, range.start as u64));
+                positions.push(SortPosition::new(&**records, &file[range.clone()], key, range.start as u64));
             });
         });
-        Bounds::decode(&encode(&choose(shuffle, places, count))).expect("bounds")
+        Bounds::decode(&encode(&choose(shuffle, positions, count))).expect("bounds")
     }
 
     #[test]
@@ -284,16 +285,16 @@ mod tests {
         let shuffle = lines("1,1");
         let file = [vec![b'a'; 10_000], vec![b'\n'], vec![b'b'; 10_000], vec![b'\n']].concat();
         let bounds = sampled(&shuffle, &file, 2);
-        assert!(bounds.places.iter().all(|place| place.key.len() <= PLACE_BYTES_MAX));
+        assert!(bounds.positions.iter().all(|bound| bound.key.len() <= POSITION_BYTES_MAX));
         assert_eq!(partitions(&shuffle, &bounds, &file), [0, 1]);
     }
 
     #[test]
     fn damaged_bounds_are_an_error_and_never_a_panic() {
-        let places =
+        let positions =
             vec![SortPosition { key: b"key".to_vec(), record: Some(b"key\n".to_vec()), position: 7 }];
-        let bytes = encode(&places);
-        assert_eq!(decode(&bytes).expect("whole"), places);
+        let bytes = encode(&positions);
+        assert_eq!(decode(&bytes).expect("whole"), positions);
         for end in 0..bytes.len() {
             assert!(decode(&bytes[..end]).is_err(), "cut at {end}");
         }

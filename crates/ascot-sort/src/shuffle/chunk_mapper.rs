@@ -200,7 +200,7 @@ impl ChunkMapper {
         bound(number)..bound(number + 1)
     }
 
-    /// The places in memory of a partition, in the order of the input.
+    /// The ranges in memory of a partition, in the order of the input.
     fn ranges(&self, partition: u32) -> impl Iterator<Item = Range<usize>> + '_ {
         let all = self.bounds.partitions();
         let partition = partition as usize;
@@ -212,7 +212,7 @@ impl ChunkMapper {
         })
     }
 
-    /// The pieces of a share of the bytes of some partitions, each with its places in memory.
+    /// The pieces of a share of the bytes of some partitions, each with its ranges in memory.
     fn pieces(&self, partitions: &[u32], share: Range<usize>) -> Vec<(u32, Vec<Range<usize>>)> {
         let mut pieces: Vec<(u32, Vec<Range<usize>>)> = Vec::new();
         let mut at = 0;
@@ -294,10 +294,10 @@ impl Grouper<'_> {
             parts.push(part as u16);
             record_ends.push(range.end as u32);
         });
-        // Sizes become the places at which the next record of a partition goes, which in the end are the ends.
-        let mut place = 0;
+        // Sizes become the offsets at which the next record of a partition goes, which in the end are the ends.
+        let mut offset = 0;
         for size in sizes.iter_mut() {
-            (*size, place) = (place, place + *size);
+            (*size, offset) = (offset, offset + *size);
         }
         let out = &mut self.out[start..start + bytes.len()];
         let mut record_start = 0;
@@ -327,9 +327,9 @@ mod tests {
     }
 
     fn mapper(request: &SortRequest, keys: &[&[u8]], batch_bytes: usize) -> ChunkMapper {
-        let place = |key: &&[u8]| SortPosition { key: key.to_vec(), record: None, position: 0 };
-        let places: Vec<SortPosition> = keys.iter().map(place).collect();
-        let bounds = Bounds::decode(&bounds::encode(&places)).expect("bounds");
+        let bound = |key: &&[u8]| SortPosition { key: key.to_vec(), record: None, position: 0 };
+        let positions: Vec<SortPosition> = keys.iter().map(bound).collect();
+        let bounds = Bounds::decode(&bounds::encode(&positions)).expect("bounds");
         let shuffle = Shuffle::new(request).expect("records");
         ChunkMapper::new(shuffle, bounds, [1; 16], 4 << 20, batch_bytes, BLOCK_BYTES).expect("memory")
     }
@@ -364,7 +364,7 @@ mod tests {
     fn partitions_have_their_lines_in_the_order_of_the_input() {
         let options = request(Layout::Lines { delimiter: b'\n' }, Keys::Command(KeyOptions::default()));
         let mut mapper = mapper(&options, &[b"g", b"p"], 200_000);
-        // More than one block, so that partitions have several places in memory.
+        // More than one block, so that partitions have several ranges in memory.
         let line = |at: usize| format!("{}{at}\n", char::from(b'a' + (at * 7 % 26) as u8));
         let content: String = (0..400_000).map(line).collect();
         let file = tempfile::NamedTempFile::new().expect("a file");

@@ -1,4 +1,4 @@
-//! Samples keys of a chunk: one record near each of several evenly spread places, so that long records count by their
+//! Samples keys of a chunk: one record near each of several evenly spread offsets, so that long records count by their
 //! bytes, as partitions do.
 
 use std::fs::File;
@@ -13,11 +13,11 @@ use super::chunk_reader::{ChunkSpan, read_full};
 use crate::api::{Cancel, Result};
 use crate::records::{Records, with_records};
 
-/// Bytes read at a place at first, and at most.
+/// Bytes read at an offset at first, and at most.
 const READ_BYTES: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 
-/// About `count` places of the records of a chunk. Lines longer than a few hundred kilobytes may be left out.
+/// The sort positions of about `count` records of a chunk. Lines longer than a few hundred kilobytes may be left out.
 ///
 /// # Errors
 /// Those of reading the file.
@@ -28,31 +28,31 @@ pub fn sample_chunk(
     cancel: &Cancel,
 ) -> Result<Vec<SortPosition>> {
     let file = File::open(&span.path).during(Action::Open, &span.path)?;
-    // A hint, without which the system also reads what follows a place.
+    // A hint, without which the system also reads what follows an offset.
     let _refused = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
     let bytes = span.end.saturating_sub(span.start);
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for number in 0..u64::from(count) {
         cancel.check()?;
         let from = spread(bytes, number, count);
         let to = spread(bytes, number + 1, count);
         if from < to {
-            // Within the stretch, a place that depends on its position alone: no period of the data is met.
+            // Within the range, the offset depends on the position alone, so it does not follow a period of the data.
             let at = span.start + from + xxh3_64(&(span.position + from).to_le_bytes()) % (to - from);
             with_records!(&shuffle.records, records => {
-                places.extend(place_near(&**records, &file, span, at)?);
+                positions.extend(position_near(&**records, &file, span, at)?);
             });
         }
     }
-    Ok(places)
+    Ok(positions)
 }
 
 fn spread(bytes: u64, number: u64, count: u32) -> u64 {
     (u128::from(bytes) * u128::from(number) / u128::from(count)) as u64
 }
 
-/// The place of the first record that begins at or after `at`, or of the one around it if all have one length.
-fn place_near<R: Records>(
+/// The sort position of the first record that begins at or after `at`, or of the one around it if all have one length.
+fn position_near<R: Records>(
     records: &R,
     file: &File,
     span: &ChunkSpan,
@@ -61,7 +61,7 @@ fn place_near<R: Records>(
     if let Some(len) = records.record_bytes() {
         let start = at - (at - span.start) % len as u64;
         let bytes = read(file, span, start, len)?;
-        return Ok(place_of(records, bytes, span, start));
+        return Ok(position_of(records, bytes, span, start));
     }
     // The record that ends at or after the byte before.
     let from = at.saturating_sub(1);
@@ -79,7 +79,7 @@ fn place_near<R: Records>(
             let len = records.cut(&record, 1).bytes;
             if len > 0 {
                 record.truncate(len);
-                return Ok(place_of(records, record, span, from + first as u64));
+                return Ok(position_of(records, record, span, from + first as u64));
             }
         } else if first.is_some() {
             return Ok(None);
@@ -102,7 +102,7 @@ fn read(file: &File, span: &ChunkSpan, offset: u64, bytes: usize) -> Result<Vec<
     Ok(out)
 }
 
-fn place_of<R: Records>(
+fn position_of<R: Records>(
     records: &R,
     mut record: Vec<u8>,
     span: &ChunkSpan,
@@ -110,11 +110,11 @@ fn place_of<R: Records>(
 ) -> Option<SortPosition> {
     records.normalise(&mut record);
     let position = span.position + (start - span.start);
-    let mut place = None;
+    let mut found = None;
     records.each_key(&record, &mut |range, key| {
-        place = Some(SortPosition::new(records, &record[range], key, position));
+        found = Some(SortPosition::new(records, &record[range], key, position));
     });
-    place
+    found
 }
 
 #[cfg(test)]
@@ -145,11 +145,11 @@ mod tests {
     fn samples_of_records_of_one_length_are_records() {
         let content: Vec<u8> = (0..100u32).flat_map(u32::to_be_bytes).collect();
         let keys = Keys::Ranges(parse_ranges("0..4").expect("a key"));
-        let places = sampled(Layout::Fixed { len: 4 }, keys, &content, (40, 400), 30);
-        assert_eq!(places.len(), 30);
-        for place in places {
-            let number = u32::from_be_bytes(place.key.try_into().expect("a key of 4 bytes"));
-            assert!(number >= 10 && place.position == 1000 + 4 * u64::from(number));
+        let positions = sampled(Layout::Fixed { len: 4 }, keys, &content, (40, 400), 30);
+        assert_eq!(positions.len(), 30);
+        for found in positions {
+            let number = u32::from_be_bytes(found.key.try_into().expect("a key of 4 bytes"));
+            assert!(number >= 10 && found.position == 1000 + 4 * u64::from(number));
         }
     }
 
@@ -159,8 +159,8 @@ mod tests {
         let lines = |from, to, count| {
             let options = Keys::Command(KeyOptions::default());
             let layout = Layout::Lines { delimiter: b'\n' };
-            let places = sampled(layout, options, content.as_bytes(), (from, to), count);
-            places.into_iter().map(|place| String::from_utf8(place.key).expect("text")).collect::<Vec<_>>()
+            let positions = sampled(layout, options, content.as_bytes(), (from, to), count);
+            positions.into_iter().map(|found| String::from_utf8(found.key).expect("text")).collect::<Vec<_>>()
         };
         let mut found = lines(0, content.len() as u64, 200);
         found.dedup();

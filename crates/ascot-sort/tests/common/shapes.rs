@@ -87,7 +87,7 @@ pub fn data(kind: &Kind, shape: Shape, bytes: usize, seed: u64) -> Data {
     Data::of(&records)
 }
 
-/// Into the order of the kind, ties as its sort settles them.
+/// Into the order of the kind, ties as its sort breaks them.
 pub fn sort(kind: &Kind, records: &mut [&[u8]]) {
     records.sort_by(|a, b| {
         let tie = || if kind.last_resort { (kind.tie_break)(a, b) } else { std::cmp::Ordering::Equal };

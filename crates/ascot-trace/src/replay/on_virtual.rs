@@ -87,8 +87,8 @@ struct Stream {
 struct Streams {
     device: VirtualDevice,
     cache_bytes: u64,
-    heads: HashMap<StreamEnd, Stream>,
-    /// The heads by their last request, with the bytes moved until then.
+    by_end: HashMap<StreamEnd, Stream>,
+    /// The ends of streams by their last request, with the bytes moved until then.
     by_age: BTreeMap<u64, (StreamEnd, u64)>,
     requests: u64,
     moved_bytes: u64,
@@ -102,7 +102,7 @@ impl Streams {
         Streams {
             device: VirtualDevice::new(profile.clone()),
             cache_bytes: profile.cache_bytes,
-            heads: HashMap::new(),
+            by_end: HashMap::new(),
             by_age: BTreeMap::new(),
             requests: 0,
             moved_bytes: 0,
@@ -114,7 +114,7 @@ impl Streams {
 
     fn perform(&mut self, next: Move) {
         let direction = if next.writes { Direction::Write } else { Direction::Read };
-        let continued = self.heads.remove(&(next.offset, next.writes));
+        let continued = self.by_end.remove(&(next.offset, next.writes));
         let mut timed = match continued {
             Some(stream) => {
                 self.by_age.remove(&stream.request);
@@ -128,22 +128,22 @@ impl Streams {
         self.position = Some(end);
         self.requests += 1;
         self.moved_bytes += next.bytes;
-        let head = (end, next.writes);
-        if let Some(replaced) = self.heads.insert(head, Stream { timed, request: self.requests }) {
+        let stream_end = (end, next.writes);
+        if let Some(replaced) = self.by_end.insert(stream_end, Stream { timed, request: self.requests }) {
             self.by_age.remove(&replaced.request);
         }
-        self.by_age.insert(self.requests, (head, self.moved_bytes));
+        self.by_age.insert(self.requests, (stream_end, self.moved_bytes));
         self.end_old();
-        self.most_streams = self.most_streams.max(self.heads.len() as u64);
+        self.most_streams = self.most_streams.max(self.by_end.len() as u64);
     }
 
     fn end_old(&mut self) {
-        while let Some((&request, &(head, moved))) = self.by_age.first_key_value()
+        while let Some((&request, &(stream_end, moved))) = self.by_age.first_key_value()
             && request + RECENT_REQUESTS < self.requests
             && moved + self.cache_bytes < self.moved_bytes
         {
             self.by_age.pop_first();
-            self.heads.remove(&head);
+            self.by_end.remove(&stream_end);
         }
     }
 }
