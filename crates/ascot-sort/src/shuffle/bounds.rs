@@ -7,13 +7,14 @@
 //!                             b   (k, 700)  (k, 2100)  m           position in the inputs, bytes
 //! ```
 //!
-//! A sort position is a key and a byte position in the inputs; where the sort orders records of equal keys further, by their bytes,
-//! also the record. So a frequent key has as many partitions as its share of the records asks for, and the partitions
-//! are still ranges of one total order: that in which a sort on one machine writes the records.
+//! A sort position is a key and a byte position in the inputs; where the sort orders records of equal keys further, by
+//! their bytes, also the record. So a frequent key has as many partitions as its share of the records asks for, and the
+//! partitions are still ranges of one total order: that in which a sort on one machine writes the records.
 //!
 //! ```text
 //!   bytes    magic, version 1, number of positions, CRC-32C of the positions
-//!   each     position in the inputs (8), length of the key (4), length of the record plus one or 0 for none (4), key, record
+//!   each     position in the inputs (8), length of the key (4), length of the record plus one or 0 for none (4),
+//!            key, record
 //! ```
 
 use std::cmp::Ordering;
@@ -184,8 +185,8 @@ impl Bounds {
     }
 }
 
-/// Bounds that divide the sampled `positions` into at most `partitions` equal shares; there are fewer if there are fewer
-/// different positions.
+/// Bounds that divide the sampled `positions` into at most `partitions` equal shares; there are fewer if fewer of them
+/// are different.
 pub fn choose(shuffle: &Shuffle, mut positions: Vec<SortPosition>, partitions: usize) -> Vec<SortPosition> {
     with_records!(&shuffle.records, records => {
         positions.sort_by(|a, b| a.order(&**records, b.record.as_deref().unwrap_or_default(), &b.key, b.position));
