@@ -85,15 +85,14 @@ impl System {
         let real = path.ancestors().find_map(|above| fs::canonicalize(above).ok())?;
         let stat = fs::metadata(&real).ok()?;
         let device = ascot_io::device_of(&stat);
-        let number = (libc::major(device), libc::minor(device));
-        if stat.file_type().is_block_device() {
-            return self.raw_device(&real, number);
-        }
-        self.volume_at(&real, Some(number), MAX_DEPTH)
+        self.volume_on(&real, (libc::major(device), libc::minor(device)), stat.file_type().is_block_device())
     }
 
-    /// The volume of the block device `number`, whose file is `path`.
-    fn raw_device(&self, path: &Path, number: (u32, u32)) -> Option<RecognisedVolume> {
+    /// The volume of an absolute path without links: the device `number`, or what lies on it.
+    fn volume_on(&self, path: &Path, number: (u32, u32), is_block_device: bool) -> Option<RecognisedVolume> {
+        if !is_block_device {
+            return self.volume_at(path, Some(number), MAX_DEPTH);
+        }
         let mount = self.mounts.of(path, None)?;
         let device = Sysfs { root: &self.root }.by_number(number)?;
         Some(self.on_device(device, mount, MAX_DEPTH))
@@ -250,9 +249,8 @@ mod tests {
         let tree = Tree::new(&mount("0:6", "/dev", "devtmpfs", "udev", "rw"));
         let spins = ("queue/rotational", "1\n");
         tree.disk("pci0/block/sdb", "8:16", &[spins, ("device/model", "WDC WD40EFRX-68\n")]);
-        let found = System::below(tree.0.path()).raw_device(Path::new("/dev/sdb"), (8, 16));
+        let found = System::below(tree.0.path()).volume_on(Path::new("/dev/sdb"), (8, 16), true);
         assert_eq!(found.map(|volume| volume.kind), Some(VolumeKind::Rotational));
-        assert_ne!(tree.kind("/dev/sdb"), VolumeKind::Rotational);
     }
 
     #[test]
