@@ -310,6 +310,23 @@ def test_an_output_that_has_its_name_already_is_committed(disk):
     assert done.committed
 
 
+@pytest.mark.parametrize("is_moved", [True, False], ids=["moved", "another length"])
+def test_a_complete_job_whose_output_changed_is_not_resumed(is_moved, disk):
+    """Its driver was killed before it removed the files of the job."""
+    fill(disk / ".out.1", 3, 4)
+    opened, _, found = parts_of(disk)
+    found.commit()
+    found.check_output(opened.path)
+    opened.close()
+    if is_moved:
+        (disk / "out").rename(disk / "elsewhere")
+    else:
+        (disk / "out" / "part-00000").write_bytes(b"")
+    with pytest.raises(errors.FileMissing, match=r"out/part-00000: the job was complete, (.|\n)*remove\('.*/job'\)"):
+        jobs.resume(disk / "job")
+    assert (disk / "job").is_dir()
+
+
 def test_functions_that_give_other_pairs_are_told(disk):
     fill(disk / ".out.1", 3, 4)
     _, done, found = parts_of(disk, "map_reduce")

@@ -22,7 +22,7 @@ from ascot.cluster.manifest import JobDirectory, Progress, spans_of
 from ascot.cluster.memory import check_partitions, shape_of
 from ascot.cluster.nodes import START_SECONDS, Node, connected, discover, load_ray
 from ascot.cluster.objects import PASSWORD, Stores, absolute, is_url
-from ascot.cluster.parts import remove_parts
+from ascot.cluster.parts import parts_of, remove_parts
 from ascot.cluster.prediction import predicted
 from ascot.cluster.pull import PullDriver
 from ascot.cluster.reports import ClusterReport
@@ -361,7 +361,8 @@ def resume(
     job began with. A job of `map_reduce` needs its functions again, and one on an object store its
     `storage_options`: they are not stored.
 
-    Raises the exceptions of `sort`, and InvalidRequest if an input changed since the job began.
+    Raises the exceptions of `sort`, InvalidRequest if an input changed since the job began, and FileMissing if the
+    job was complete and its output is gone since.
     """
     began = monotonic()
     arguments.maybe(arguments.text, "address", address)
@@ -373,6 +374,7 @@ def resume(
     opened, described, done = _opened(found)
     described["transport"] = way or described.get("transport", TRANSPORTS[0])
     try:
+        parts_of(opened, described, done, stores).check_output(opened.path)
         check_unchanged(described["inputs"], stores)
         packed = None
         if described["kind"] == "map_reduce":

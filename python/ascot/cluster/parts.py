@@ -53,11 +53,26 @@ class Parts:
             if not self._is_there(self._staging, number):
                 self._done.take(self._directory.note(event="part lost", number=number))
 
+    def check_output(self, directory: str) -> None:
+        """Checks that the output of a job that is complete is where the job left it, as it left it.
+
+        Raises FileMissing, which says how to remove the rest of the job in `directory`.
+        """
+        if self._done.committed and (lost := self._lost()):
+            name = os.path.join(self._output, f"part-{lost[0]:05}")
+            raise errors.FileMissing(
+                f"{name}: the job was complete, and this part of its output is gone since, or has another length\n"
+                f"  ascot.cluster.remove({directory!r}) removes what is left of the job",
+                filename=name,
+            )
+
+    def _lost(self) -> list[int]:
+        """The complete parts that the output does not have."""
+        return [number for number in self._done.part_bytes if not self._is_there(self._output, number)]
+
     def _has_name(self) -> bool:
         """Whether an earlier run was killed between the rename to the output and its line in the journal."""
-        if os.path.isdir(self._staging) or not self._done.part_bytes:
-            return False
-        return all(self._is_there(self._output, number) for number in self._done.part_bytes)
+        return not os.path.isdir(self._staging) and bool(self._done.part_bytes) and not self._lost()
 
     def _is_there(self, directory: str, number: int) -> bool:
         name = os.path.join(directory, f"part-{number:05}")
