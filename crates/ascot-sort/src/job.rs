@@ -1,7 +1,7 @@
 //! A job: the memory, streams and threads that its passes share, its stored state, and its end with a report.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +16,9 @@ use ascot_record::checksum::RecordSum;
 
 use crate::api::{Caller, Cancel, Observer, Output, Parts, Result, SortError, SortRequest, Volumes};
 use crate::merge::EmitThreads;
-use crate::output::{Commit, OutputStream, OutputWriter, RollingFiles};
+use crate::output::{
+    Commit, DurableOutput, FileIdentity, OutputStream, OutputWriter, RollingFiles, temporary_names,
+};
 use crate::partition::KeySample;
 use crate::plan::{
     Budget, ChunkShare, MergeBytes, corrected, merge_factor, output_dir, temp_dirs, volumes_seen,
@@ -26,8 +28,8 @@ use crate::records::{Merged, Misfits, Records, Segment};
 use crate::report::{JobSums, Passes, files_of, report_of_records};
 use crate::resources::{ChunkPool, Turns, descriptors};
 use crate::runs::{
-    BackgroundUnlink, FileIdentity, Finished, JobDir, Keeping, Manifest, OpenSpill, OutputState, Run,
-    SortMemory, Spill, SpillCompression, SpillDirs, ViewIndex,
+    BackgroundUnlink, Finished, JobDir, Keeping, Manifest, OpenSpill, OutputState, Run, SortMemory, Spill,
+    SpillCompression, SpillDirs, ViewIndex,
 };
 
 /// The state that the passes of one job share.
@@ -106,8 +108,8 @@ impl<'a, R: Records> Job<'a, R> {
         disk.stop_when(cancel.flag());
         disk.space().reserve(inputs.record_bytes().unwrap_or(0));
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
-        let resumable =
-            inputs.can_be_reopened() && matches!(request.output, Output::Path(_)) && !request.merge_only;
+        let writes_files = matches!(request.output, Output::Path(_) | Output::Parts(_));
+        let resumable = inputs.can_be_reopened() && writes_files && !request.merge_only;
         let unlink = BackgroundUnlink::new(&disk);
         let manifest = Manifest::new(request, budget.memory as u64, budget.threads);
         let rest_bytes = if plan.chosen.method == "distribute" { plan.chosen.held_bytes } else { 0 };
@@ -218,8 +220,8 @@ impl<'a, R: Records> Job<'a, R> {
         {
             let mut output =
                 OutputWriter::resume(&self.records, &self.disk, path, durable, blocks, self.cancel)?;
-            let temporary = durable.temporary.clone();
-            self.adopt(&mut output, &temporary);
+            let durable = durable.clone();
+            self.adopt(&mut output, &durable);
             return Ok(output);
         }
         let temporary = self.manifest.temporary.as_deref();
@@ -235,23 +237,25 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Keeps or removes the unfinished output together with the job's directory, whose manifest names it.
-    fn adopt(&mut self, output: &mut OutputWriter<R>, temporary: &Path) {
+    fn adopt(&mut self, output: &mut OutputWriter<R>, durable: &DurableOutput) {
         if let Some(dir) = &mut self.dir {
             output.keep();
-            dir.adopt(temporary);
+            let sealed = durable.files.as_ref().map_or(0, |files| files.sealed.len());
+            self.manifest.temporaries.iter().take(sealed).for_each(|temporary| dir.adopt(temporary));
+            dir.adopt(&durable.temporary);
         }
     }
 
     /// Stores the progress of the output.
     pub fn store_output(&mut self, output: &mut OutputWriter<R>, state: OutputState) -> Result<()> {
         // Before the manifest names the file: everything that the manifest of a kept job names must be kept.
-        self.adopt(output, &state.durable.temporary);
+        self.adopt(output, &state.durable);
         self.manifest.output = Some(state);
         self.store()
     }
 
     /// Starts an output of several files of equal size. `by_key`: equal keys stay together.
-    pub fn open_rolling_output(&self, parts: &Parts, by_key: bool) -> Result<OutputWriter<R>> {
+    pub fn open_rolling_output(&mut self, parts: &Parts, by_key: bool) -> Result<OutputWriter<R>> {
         let total = self.inputs.record_bytes().ok_or_else(|| {
             SortError::Request(
                 "parts are cut by size, and the size of a pipe is unknown\n  write it to a file first".into(),
@@ -259,19 +263,34 @@ impl<'a, R: Records> Job<'a, R> {
         })?;
         // The other half is for inputs and spills.
         parts.check(descriptors() / 2)?;
+        let blocks = self.output_blocks()?;
         let files = RollingFiles::new(parts, total, &self.disk, self.cancel, self.header.as_deref(), by_key);
-        OutputWriter::rolling(&self.records, files, self.output_blocks()?, self.cancel)
+        let files = files.named(&self.manifest.temporaries);
+        let Some(OutputState { durable, .. }) = &self.manifest.output else {
+            return OutputWriter::rolling(&self.records, files, blocks, self.cancel);
+        };
+        let durable = durable.clone();
+        let mut output =
+            OutputWriter::resume_rolling(&self.records, &self.disk, files, &durable, blocks, self.cancel)?;
+        self.adopt(&mut output, &durable);
+        Ok(output)
     }
 
     /// Creates the job's directory. A resumable job that is killed after this can be resumed from it. The manifest
     /// names the unfinished output.
     pub fn begin_spilling(&mut self) -> Result<()> {
-        if self.resumable
-            && self.manifest.temporary.is_none()
-            && let Output::Path(path) = &self.request.output
-        {
-            let name = AtomicOutput::name_for(path)?;
-            self.manifest.temporary = name.and_then(|name| std::path::absolute(name).ok());
+        if self.resumable && self.manifest.unfinished().next().is_none() {
+            match &self.request.output {
+                Output::Path(path) => {
+                    let name = AtomicOutput::name_for(path)?;
+                    self.manifest.temporary = name.and_then(|name| std::path::absolute(name).ok());
+                }
+                Output::Parts(parts) => {
+                    parts.check(descriptors() / 2)?;
+                    self.manifest.temporaries = temporary_names(parts)?;
+                }
+                Output::Stdout | Output::Program => {}
+            }
         }
         self.dir().map(|_| ())
     }
@@ -449,13 +468,23 @@ impl<'a, R: Records> Job<'a, R> {
             && let Some((temporary, bytes)) = output.unfinished()
             && let Some(file) = FileIdentity::from_path(temporary)
         {
-            let file = FileIdentity { bytes, ..file };
-            self.manifest.finished = Some(Finished { file, out: *out, dropped: all_dropped });
+            let file = Some(FileIdentity { bytes, ..file });
+            self.manifest.finished =
+                Some(Finished { file, parts: Vec::new(), out: *out, dropped: all_dropped });
             self.store()?;
         }
         let stage = in_stage(stages::WRITE);
         output.seal()?;
         drop(stage);
+        if !self.manifest.temporaries.is_empty() {
+            let parts = output.sealed_parts()?;
+            output.keep();
+            if let Some(dir) = &mut self.dir {
+                self.manifest.temporaries.iter().for_each(|temporary| dir.adopt(temporary));
+            }
+            self.manifest.finished = Some(Finished { file: None, parts, out: *out, dropped: all_dropped });
+            self.store()?;
+        }
         self.passes.committed();
         let report = self.report(out, &all_dropped);
         self.observer.complete(&report).inspect_err(|_| {

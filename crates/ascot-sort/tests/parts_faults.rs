@@ -12,7 +12,7 @@ use std::time::Duration;
 use ascot_io::{Action, Effect};
 use ascot_model::report::Report;
 use ascot_sort::request::{Parts, SplitBy};
-use ascot_sort::{Cancel, Input, Output, RunOptions, Silent, SortError, SortRequest, sort, split};
+use ascot_sort::{Cancel, Input, Method, Output, RunOptions, Silent, SortError, SortRequest, sort, split};
 use ascot_testing::faults::{FaultPlan, Faults};
 use common::kinds::{Kind, fixed, lines};
 use common::shapes::{Shape, data, sort as in_order};
@@ -37,6 +37,16 @@ struct Job {
 
 impl Job {
     fn new(name: &'static str, kind: &Kind, by: Option<SplitBy>, merge_only: bool) -> Job {
+        Self::by_method(name, kind, by, merge_only, Method::Auto)
+    }
+
+    fn by_method(
+        name: &'static str,
+        kind: &Kind,
+        by: Option<SplitBy>,
+        merge_only: bool,
+        method: Method,
+    ) -> Job {
         let dirs = JobDirs::new();
         let data = data(kind, Shape::Random, 600 << 10, 11);
         let mut random = Random::new(3);
@@ -51,7 +61,8 @@ impl Job {
         }
         let pattern = dirs.path().join("part-{}");
         let output = Output::Parts(Parts::new(pattern.to_str().unwrap(), PARTS).unwrap());
-        let request = SortRequest { output, merge_only, ..dirs.request(kind, inputs, 8 * MIB as u64) };
+        let request =
+            SortRequest { output, merge_only, method, ..dirs.request(kind, inputs, 8 * MIB as u64) };
         let mut job = Job { name, dirs, request, by, wanted: Vec::new() };
         job.run(None).unwrap();
         job.wanted = job.found();
@@ -132,7 +143,7 @@ impl Job {
         }
         for at in 0..u64::from(PARTS) {
             let operations = vec![Action::Rename];
-            let (effect, path_contains) = (Effect::Eio, String::new());
+            let (effect, path_contains) = (Effect::Eio, "part-".to_string());
             self.suffer(FaultPlan { at, effect, operations, path_contains, lasting: false });
         }
     }
@@ -168,4 +179,10 @@ fn reshaping() {
 #[test]
 fn sorting_into_parts() {
     Job::new("sort, fixed", &records(), None, false).suffer_all();
+}
+
+#[test]
+fn spilling_and_sorting_into_parts() {
+    Job::by_method("distribution, fixed", &records(), None, false, Method::Distribute).suffer_all();
+    Job::by_method("distribution, lines", &lines(false), None, false, Method::Distribute).suffer_all();
 }

@@ -6,10 +6,8 @@ use clap::{Arg, Command};
 use super::sort::{job, layouts, memory_and_disks, ordering, output, records, resources};
 use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, file_option, files, help_flag, option};
 
-/// Flags of `ascot sort` that a merge does not use.
+/// Flags of `ascot sort` that neither a merge nor a reshape uses.
 const NOT_OF_MERGE: &[&str] = &["resume", "method", "compress-program", "debug"];
-/// Flags of `ascot sort` that a reshape does not use: it cannot be resumed.
-const NOT_OF_RESHAPE: &[&str] = &["resume", "keep-on-interrupt", "method", "compress-program", "debug"];
 /// Flags of `ascot sort` that a split does not use.
 const NOT_OF_SPLIT: &[&str] =
     &["resume", "method", "compress-program", "debug", "unique", "stable", "top", "batch-size"];
@@ -21,7 +19,7 @@ pub fn merge() -> Command {
         .long_about(
             "Merge FILEs that are sorted by the given keys into one. The number of files is not limited: if \
              memory or the limit of open files does not allow all of them at once, they are merged in \
-             several passes; ascot sort --resume continues such a merge into one file after a kill. A record out of \
+             several passes; ascot sort --resume continues such a merge into a file after a kill. A record out of \
              order is an error that names its file and number, and nothing is written. Equal records keep the order of \
              their files.",
         )
@@ -37,15 +35,15 @@ pub fn merge() -> Command {
 
 /// `ascot reshape`.
 pub fn reshape() -> Command {
-    moving("reshape", "FILE... --parts N -o PATTERN", NOT_OF_RESHAPE)
+    moving("reshape", "FILE... --parts N -o PATTERN", NOT_OF_MERGE)
         .about("Turn n sorted files into m sorted ones")
         .long_about(
             "Merge FILEs that are sorted already and write the result as N sorted files. --by range, the default: \
              each has a range of keys and an equal share of the bytes; all keys of one file come before those of \
              the next, and equal keys share a file. --by hash or value: the hash or the value of a key, which may \
              be another one than that of the order, decides on the file of each record. All data is read once and \
-             written once, unless a reshape by range has more files than can be open. All parts appear when the \
-             last one is complete, or none.",
+             written once, unless a reshape by range has more files than can be merged at once; ascot sort --resume \
+             continues it after a kill. All parts appear when the last one is complete, or none.",
         )
         .before_help("--by range: the parts, in order of their names, are the merged file.")
         .after_help(

@@ -308,7 +308,7 @@ pub(super) fn job() -> Vec<Arg> {
             "If SIGINT (Ctrl-C), SIGTERM or SIGHUP stops the job, keep its spills and its unfinished output \
              instead of removing them, and print how to continue. For machines that may be taken away at \
              short notice. A job that cannot be resumed is still removed: one that reads a pipe, writes to \
-             standard output or to several parts, or has spilled nothing yet. After its first pass a job is \
+             standard output, or has spilled nothing yet. After its first pass a job is \
              kept after an error too; a resumed job is always kept. ASCOT_KEEP_ON_INTERRUPT=1 means the \
              same.",
         )

@@ -180,7 +180,7 @@ fn done_percent(manifest: &Manifest) -> u32 {
     let total: u64 = manifest.inputs.iter().map(|print| print.size).sum();
     let written = match &manifest.split {
         Some(split) => split.out.bytes,
-        None => manifest.output.as_ref().map_or(0, |output| output.durable.bytes),
+        None => manifest.output.as_ref().map_or(0, |output| output.durable.all_bytes()),
     };
     let whole = if manifest.view.is_some() { 100 } else { 50 };
     (whole * (manifest.sum_in.bytes + written)).checked_div(total).unwrap_or(0).min(100) as u32

@@ -6,9 +6,10 @@ use std::path::Path;
 use ascot_model::report::Report;
 use ascot_model::units;
 
-use crate::api::{Caller, Cancel, Input, Observer, Result, SortError, SortRequest};
+use crate::api::{Caller, Cancel, Input, Observer, Output, Result, SortError, SortRequest};
 use crate::job::report_of_finished;
 use crate::jobs::sort::{Execution, Goal, KilledJob, prepare};
+use crate::output::Commit;
 use crate::plan::{Budget, RunOptions, disk_for, view_disk};
 use crate::read::Inputs;
 use crate::resources::LoweredCap;
@@ -56,6 +57,16 @@ fn resume_within(
     if let Some(finished) = JobDir::was_done(&manifest) {
         let report = report_of_finished(&manifest, &finished, &disk);
         caller.observer.complete(&report)?;
+        job_dir.release();
+        return Ok(report);
+    }
+    if let (Some(finished), Output::Parts(parts)) = (&manifest.finished, &manifest.request.output) {
+        let report = report_of_finished(&manifest, finished, &disk);
+        let files = finished.parts.iter().zip(&manifest.temporaries);
+        let files = files.filter_map(|(part, temporary)| part.take_over(&disk, parts, temporary).transpose());
+        let files = files.collect::<Result<Vec<_>>>()?;
+        caller.observer.complete(&report)?;
+        files.commit()?;
         job_dir.release();
         return Ok(report);
     }

@@ -24,7 +24,7 @@ use crate::resources::{ChunkPool, Lease};
 use crate::runs::RunBlock;
 
 /// Merges the sorted inputs of a job into its output; in several passes if there are too many for one. A merge of files
-/// in several passes into one file can be resumed.
+/// in several passes into files can be resumed.
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report> {
     if job.request.checks.strict && matches!(job.request.output, Output::Stdout | Output::Program) {
         refuse_misfits_beforehand(&job)?;
@@ -32,7 +32,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report> {
     let count = job.inputs.iter().count();
     let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor());
     let in_one_pass = count <= fan_in && job.manifest.runs.is_empty();
-    if !in_one_pass && matches!(job.request.output, Output::Path(_)) {
+    if !in_one_pass && matches!(job.request.output, Output::Path(_) | Output::Parts(_)) {
         job.resumable = job.inputs.can_be_reopened();
         job.begin_spilling()?;
     }

@@ -20,6 +20,7 @@ use ascot_record::checksum::RecordSum;
 use crate::api::{Parts, Result, SortError, SplitBy};
 use crate::job::Job;
 use crate::methods::part_files::open_files;
+use crate::output::{SealedPart, temporary_names};
 use crate::partition::{
     AfterChunk, BetweenChunks, Grouped, HashGroups, OpenParts, PartFile, PartRun, PartStream, Router,
     open_parts, split_chunks, write_partitioned,
@@ -28,7 +29,7 @@ use crate::plan::{max_intermediates, max_parts, split_again_in_long_runs};
 use crate::read::{InputPosition, Inputs, RecordReader, part_ahead_bytes};
 use crate::records::{Records, Splitters};
 use crate::report::PassFacts;
-use crate::runs::{FileIdentity, Run, SealedPart, SplitNode, SplitState};
+use crate::runs::{Run, SplitNode, SplitState};
 
 /// Splits the inputs by the plan of the job, or continues the split that its manifest describes. `bounds` are the first
 /// keys of the parts but the first; without any, records are split by hash.
@@ -66,15 +67,11 @@ fn new_split<R: Records>(
     by: SplitBy,
     bounds: Vec<Vec<u8>>,
 ) -> Result<SplitState> {
-    let name = |path: std::path::PathBuf| {
-        let name = AtomicOutput::name_for(&path)?.ok_or(SortError::Internal("a part that is no file"))?;
-        Ok(std::path::absolute(&name).unwrap_or(name))
-    };
     Ok(SplitState {
         by,
         bounds,
         factors: job.plan.chosen.factors.clone(),
-        temporaries: parts.paths().map(name).collect::<Result<_>>()?,
+        temporaries: temporary_names(parts)?,
         nodes: Vec::new(),
         done: Vec::new(),
         out: RecordSum::new(),
@@ -278,13 +275,11 @@ impl<R: Records> Job<'_, R> {
         }
         let mut done = Vec::with_capacity(files.len());
         for (part, file) in files {
-            let temporary = file.persist_name().map(std::path::Path::to_path_buf);
-            let temporary = temporary.ok_or(SortError::Internal("a part without a temporary name"))?;
-            let identity = FileIdentity::from_path(&temporary);
-            let file_identity = identity.ok_or(SortError::Internal("a part has been removed"))?;
+            done.push(SealedPart::of(*part, file)?);
             file.keep();
-            self.dir()?.adopt(&temporary);
-            done.push(SealedPart { part: *part, file: file_identity });
+            if let Some(temporary) = file.persist_name() {
+                self.dir()?.adopt(temporary);
+            }
         }
         self.output_dirs().iter().try_for_each(|dir| self.disk.sync_dir(dir))?;
         self.split_state()?.done.extend(done);
@@ -297,15 +292,11 @@ impl<R: Records> Job<'_, R> {
         let temporaries = split.temporaries.clone();
         let done = split.done.clone();
         let mut files = Vec::with_capacity(done.len());
-        for SealedPart { part, file } in done {
-            let path = parts.path(part);
-            let Some(temporary) = temporaries.get(part as usize) else { continue };
-            if !temporary.exists() && FileIdentity::from_path(&path) == Some(file) {
-                continue;
-            }
-            let sealed = AtomicOutput::resume_sealed(&self.disk, &path, temporary, file.inode, file.bytes)?;
+        for sealed in done {
+            let Some(temporary) = temporaries.get(sealed.part as usize) else { continue };
+            let Some(file) = sealed.take_over(&self.disk, parts, temporary)? else { continue };
             self.dir()?.adopt(temporary);
-            files.push((part, sealed));
+            files.push((sealed.part, file));
         }
         Ok(files)
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!   writer    merged records ─▶ [block] ─▶ stream            one file, or a pipe
 //!                                     └──▶ rolling ─▶ stream, stream ...   files of equal size, in turn
+//!   sealed    complete files of several, which a resumed job takes over
 //!   stream    one AtomicOutput or one pipe; small jobs and copies of views write to it directly
 //! ```
 //!
@@ -20,9 +21,11 @@
 //! A pipe has no name: it is sealed when its reader has taken everything.
 
 pub mod rolling;
+pub mod sealed_parts;
 pub mod writer;
 
 pub(crate) use rolling::RollingFiles;
+pub(crate) use sealed_parts::{FileIdentity, SealedPart, temporary_names};
 pub(crate) use writer::{DurableOutput, OutputStream, OutputWriter};
 
 use std::path::Path;
@@ -38,9 +41,18 @@ pub trait Commit {
         None
     }
 
+    /// Keeps the unfinished files for a later resume: all but those of several that were completed since the last
+    /// checkpoint.
+    fn keep(&mut self) {}
+
     /// Writes the remaining bytes and makes all durable; afterwards only the final names are missing.
     fn seal(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    /// The files, once they are sealed, of an output of several that a killed job can complete.
+    fn sealed_parts(&mut self) -> Result<Vec<SealedPart>> {
+        Ok(Vec::new())
     }
 
     /// Gives sealed files their names.

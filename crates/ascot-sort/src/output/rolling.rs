@@ -9,14 +9,21 @@
 //! Invariants: a record is in one file. If equal keys stay together, all records of a key are in one file. File i
 //! ends after at least `total * (i + 1) / count` bytes of records, so the surplus bytes of one file reduce the
 //! size of the next one.
+//!
+//! A checkpoint lists the files that are complete. A resumed job takes them over, continues the open file, and finds
+//! the same ends.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use ascot_io::threads::{Thread, spawn};
-use ascot_io::{AtomicOutput, Disk, IoError, Unpoisoned};
+use ascot_io::{AtomicOutput, Disk, IoError, Unpoisoned, directory_of};
 use ascot_model::stages;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
-use crate::api::{Cancel, Parts, Result};
+use crate::api::{Cancel, Parts, Result, SortError};
+use crate::output::sealed_parts::SealedPart;
 use crate::records::Records;
 
 /// A thread that seals a file and returns it.
@@ -26,6 +33,17 @@ type Sealing = Thread<Result<Option<AtomicOutput>, IoError>>;
 fn seal(file: &Mutex<Option<AtomicOutput>>) -> Result<Option<AtomicOutput>, IoError> {
     let file = file.lock().unpoisoned().take();
     file.map(|mut file| file.seal().map(|_| file)).transpose()
+}
+
+/// The complete files of a rolling output, and where its open file ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DurableFiles {
+    /// The complete files, from the first on.
+    pub sealed: Vec<SealedPart>,
+    /// Bytes of records in them and in the open file.
+    pub taken: u64,
+    /// Hash of the key of the last record, if the next one may begin a file. Two keys with one hash only share a file.
+    pub before: Option<u64>,
 }
 
 /// The files of a rolling output: the complete ones, and the end of the open one.
@@ -43,9 +61,13 @@ pub struct RollingFiles {
     open: u32,
     /// Whether records of one key stay together.
     by_key: bool,
-    /// A copy of the last record taken, if the next one may begin a file.
-    before: Option<Vec<u8>>,
+    /// Hash of the key of the last record taken, if the next one may begin a file.
+    before: Option<u64>,
     sealed: Vec<AtomicOutput>,
+    /// The temporary names of all files, if a manifest has them.
+    temporaries: Vec<PathBuf>,
+    /// The first complete files as a manifest names them.
+    listed: Vec<SealedPart>,
     /// The file before the open one is sealed while the open one is written.
     sealing: Option<Sealing>,
 }
@@ -71,8 +93,50 @@ impl RollingFiles {
             by_key,
             before: None,
             sealed: Vec::new(),
+            temporaries: Vec::new(),
+            listed: Vec::new(),
             sealing: None,
         }
+    }
+
+    /// Gives the files these temporary names instead of random ones.
+    pub fn named(mut self, temporaries: &[PathBuf]) -> Self {
+        self.temporaries = temporaries.to_vec();
+        self
+    }
+
+    /// Takes over the complete files of a killed job; the one after them is the open one.
+    pub fn resumed(mut self, durable: &DurableFiles) -> Result<Self> {
+        let lost = || SortError::Internal("a part of a killed job has its name before the others");
+        for sealed in &durable.sealed {
+            let temporary = self.temporaries.get(sealed.part as usize).ok_or_else(lost)?;
+            let file = sealed.take_over(&self.disk, &self.parts, temporary)?.ok_or_else(lost)?;
+            self.sealed.push(file);
+        }
+        self.listed.clone_from(&durable.sealed);
+        self.open = self.sealed.len() as u32;
+        (self.taken, self.before) = (durable.taken, durable.before);
+        Ok(self)
+    }
+
+    /// The files that are complete now. Their names are durable.
+    pub fn checkpoint(&mut self) -> Result<DurableFiles> {
+        self.wait()?;
+        for (file, part) in self.sealed.iter().zip(0..).skip(self.listed.len()) {
+            self.listed.push(SealedPart::of(part, file)?);
+        }
+        self.disk.sync_dir(directory_of(&self.open_path()))?;
+        Ok(DurableFiles { sealed: self.listed.clone(), taken: self.taken, before: self.before })
+    }
+
+    /// Keeps the files that a checkpoint lists for a later resume.
+    pub fn keep(&mut self) {
+        self.sealed.iter_mut().take(self.listed.len()).for_each(AtomicOutput::keep);
+    }
+
+    /// Path of the open file.
+    pub fn open_path(&self) -> PathBuf {
+        self.parts.path(self.open)
     }
 
     /// Whether the last file is complete.
@@ -88,7 +152,11 @@ impl RollingFiles {
     /// Creates the open file.
     pub fn create(&self) -> Result<AtomicOutput> {
         self.cancel.check()?;
-        Ok(AtomicOutput::create(&self.disk, &self.parts.path(self.open), "output")?)
+        let path = self.open_path();
+        Ok(match self.temporaries.get(self.open as usize) {
+            Some(temporary) => AtomicOutput::create_named(&self.disk, &path, temporary, "output")?,
+            None => AtomicOutput::create(&self.disk, &path, "output")?,
+        })
     }
 
     /// The end of the open file in `bytes`; none if it ends after them. `bytes` are taken up to `from`, and the first
@@ -102,18 +170,22 @@ impl RollingFiles {
         let mut start = from.max(first);
         // Without a record before it, or after a cut, a record may begin a file.
         let mut is_new = from > 0 || self.taken == 0;
-        let mut before = self.before.as_deref();
+        let before = self.before;
+        let mut last: Option<&[u8]> = None;
         while start < bytes.len() {
             let len = records.cut(&bytes[start..], 1).bytes;
             if len == 0 {
                 return None;
             }
             let record = &bytes[start..start + len];
-            let differs = || before.is_some_and(|before| key_of(records, before) != key_of(records, record));
+            let differs = || {
+                let before = last.map(|last| key_hash(records, last)).or(before);
+                before.is_some_and(|before| before != key_hash(records, record))
+            };
             if start >= wanted && (!self.by_key || is_new || differs()) {
                 return Some(start);
             }
-            before = Some(record);
+            last = Some(record);
             is_new = false;
             start += len;
         }
@@ -127,7 +199,8 @@ impl RollingFiles {
         // Far from the file's end the last record is not needed.
         let near = self.end().is_some_and(|end| self.taken + 2 * bytes.len() as u64 >= end);
         let starts = self.by_key && near && whole && first < bytes.len();
-        self.before = starts.then(|| bytes[first + records.last_record(&bytes[first..])..].to_vec());
+        let last = || &bytes[first + records.last_record(&bytes[first..])..];
+        self.before = starts.then(|| key_hash(records, last()));
     }
 
     /// Seals the open file, which is complete, while the next one is written.
@@ -170,8 +243,8 @@ impl Drop for RollingFiles {
     }
 }
 
-fn key_of<R: Records>(records: &R, record: &[u8]) -> Vec<u8> {
+fn key_hash<R: Records>(records: &R, record: &[u8]) -> u64 {
     let mut keys = Vec::new();
     records.sample_keys(record, 1, &mut keys);
-    keys.pop().unwrap_or_default()
+    xxh3_64(&keys.pop().unwrap_or_default())
 }

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{Cancel, Output, Result, SortError};
 use crate::output::Commit;
-use crate::output::rolling::RollingFiles;
+use crate::output::rolling::{DurableFiles, RollingFiles};
+use crate::output::sealed_parts::SealedPart;
 use crate::read::PROGRAM_RECORDS;
 use crate::records::{MergedBlock, Records};
 
@@ -36,6 +37,16 @@ pub struct DurableOutput {
     /// The inode number of the file, which distinguishes it from another file of this name.
     #[serde(default)]
     pub inode: Option<u64>,
+    /// The files before it, if it is one of several.
+    #[serde(default)]
+    pub files: Option<DurableFiles>,
+}
+
+impl DurableOutput {
+    /// Bytes durable in all files.
+    pub fn all_bytes(&self) -> u64 {
+        self.files.as_ref().map_or(self.bytes, |files| files.taken)
+    }
 }
 
 /// Writes the output of a job.
@@ -48,8 +59,10 @@ pub struct OutputWriter<R> {
     /// The block being filled, and the bytes in it.
     block: Option<Buf>,
     len: usize,
-    /// Bytes passed to streams.
+    /// Bytes passed to streams; a resumed output of several files counts from the start of the open file on.
     written: u64,
+    /// `written` where the open file begins.
+    file_start: u64,
     /// The files, if there are several.
     rolling: Option<RollingFiles>,
 }
@@ -65,6 +78,7 @@ impl<R: Records> OutputWriter<R> {
             block: None,
             len: 0,
             written: 0,
+            file_start: 0,
             rolling: None,
         }
     }
@@ -92,11 +106,26 @@ impl<R: Records> OutputWriter<R> {
         blocks: BlockPool,
         cancel: &Cancel,
     ) -> Result<Self> {
-        let DurableOutput { temporary, bytes, tail, inode } = durable;
+        let DurableOutput { temporary, bytes, tail, inode, .. } = durable;
         let file = AtomicOutput::resume(disk, path, temporary, *bytes, *inode, "output")?;
         let mut this = Self::new(records, OutputStream::File(file), blocks, cancel);
         this.written = *bytes;
         this.append(tail)?;
+        Ok(this)
+    }
+
+    /// Continues the output of several files of a killed job; `files` are as they were before its first file.
+    pub fn resume_rolling(
+        records: &Arc<R>,
+        disk: &Disk,
+        files: RollingFiles,
+        durable: &DurableOutput,
+        blocks: BlockPool,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        let files = files.resumed(durable.files.as_ref().unwrap_or(&DurableFiles::default()))?;
+        let mut this = Self::resume(records, disk, &files.open_path(), durable, blocks, cancel)?;
+        this.rolling = Some(files);
         Ok(this)
     }
 
@@ -139,6 +168,7 @@ impl<R: Records> OutputWriter<R> {
         files.complete(done)?;
         if !files.all_complete() {
             self.stream = Some(OutputStream::File(files.create()?));
+            self.file_start = self.written;
             self.append(files.header())?;
         }
         Ok(())
@@ -215,22 +245,27 @@ impl<R: Records> OutputWriter<R> {
         }
         self.stream()?.sync()?;
         let inode = self.file().and_then(AtomicOutput::inode);
-        let durable = DurableOutput { temporary, bytes: self.written, tail, inode };
+        let files = self.rolling.as_mut().map(RollingFiles::checkpoint).transpose()?;
+        let durable = DurableOutput { temporary, bytes: self.written - self.file_start, tail, inode, files };
         self.append(&durable.tail)?;
         Ok(Some(durable))
-    }
-
-    /// Keeps the unfinished file for a later resume.
-    pub fn keep(&mut self) {
-        if let Some(OutputStream::File(file)) = &mut self.stream {
-            file.keep();
-        }
     }
 }
 
 impl<R: Records> Commit for OutputWriter<R> {
     fn unfinished(&self) -> Option<(&Path, u64)> {
-        Some((self.temporary()?, self.bytes()))
+        if self.rolling.is_some() { None } else { Some((self.temporary()?, self.bytes())) }
+    }
+
+    fn sealed_parts(&mut self) -> Result<Vec<SealedPart>> {
+        Ok(self.rolling.as_mut().map(RollingFiles::checkpoint).transpose()?.unwrap_or_default().sealed)
+    }
+
+    fn keep(&mut self) {
+        if let Some(OutputStream::File(file)) = &mut self.stream {
+            file.keep();
+        }
+        self.rolling.iter_mut().for_each(RollingFiles::keep);
     }
 
     fn seal(&mut self) -> Result<()> {

@@ -29,9 +29,9 @@ pub(crate) use run_file::{
 pub(crate) use spill::{RunSink, Spill};
 pub(crate) use spill_dirs::SpillDirs;
 pub(crate) use store::{
-    FileIdentity, Finished, HeldInput, JobDir, Keeping, LOCK, MANIFEST, Manifest, MergingGroup, OpenPart,
-    OpenSpill, OutputState, PREFIX, SealedPart, SplitNode, SplitState, StoredMethod, StoredView, UNSEEN,
-    VIEW_MANIFEST, check_line, hold_dead, is_empty, load, remove_ours,
+    Finished, HeldInput, JobDir, Keeping, LOCK, MANIFEST, Manifest, MergingGroup, OpenPart, OpenSpill,
+    OutputState, PREFIX, SplitNode, SplitState, StoredMethod, StoredView, UNSEEN, VIEW_MANIFEST, check_line,
+    hold_dead, is_empty, load, remove_ours,
 };
 #[cfg(test)]
 pub(crate) use view_index::read_keys;

@@ -37,11 +37,12 @@ use ascot_io::{Action, Disk, During, IoError, O_NOFOLLOW, directory_of, emergenc
 use ascot_model::units;
 use manifest::OLDEST_VERSION;
 pub use manifest::{
-    FileIdentity, Finished, HeldInput, LargePart, MANIFEST_VERSION, Manifest, MergingGroup, OpenPart,
-    OpenSpill, OutputState, SealedPart, SplitNode, SplitState, StoredMethod, StoredView,
+    Finished, HeldInput, LargePart, MANIFEST_VERSION, Manifest, MergingGroup, OpenPart, OpenSpill,
+    OutputState, SplitNode, SplitState, StoredMethod, StoredView,
 };
 
 use crate::api::{Cancel, Output, Result, SortError};
+use crate::output::FileIdentity;
 use crate::runs::view_index::VIEW_INDEX;
 pub(crate) use manifest::check_line;
 
@@ -159,7 +160,7 @@ impl JobDir {
         if !self.registered.is_empty() {
             emergency::register_file(temporary);
         }
-        if self.temporaries.last().is_none_or(|last| last != temporary) {
+        if !self.temporaries.iter().any(|known| known == temporary) {
             self.temporaries.push(temporary.to_path_buf());
         }
     }
@@ -223,7 +224,8 @@ impl JobDir {
         let finished = manifest.finished.clone()?;
         let Output::Path(path) = &manifest.request.output else { return None };
         let unnamed = manifest.temporary.as_ref().is_some_and(|path| path.exists());
-        (!unnamed && FileIdentity::from_path(path) == Some(finished.file)).then_some(finished)
+        let named = finished.file.is_some() && FileIdentity::from_path(path) == finished.file;
+        (!unnamed && named).then_some(finished)
     }
 
     /// Removes the job's own files from its directory, which now has a view's name: a view belongs to no job. A kill
@@ -328,8 +330,8 @@ pub fn load(dir: &Path) -> Result<Manifest> {
             }
             return Err(cannot(
                 "there is no manifest in it\n  \
-                 the job read a pipe, wrote to standard output or several parts, or merged in one pass, and such jobs \
-                 cannot go on; or it died\n  \
+                 the job read a pipe, wrote to standard output, or merged or split in one pass, and such jobs cannot \
+                 go on; or it died\n  \
                  before it had anything to keep; or this is not the job's first directory\n  \
                  'ascot clean' lists what can go on, and removes what cannot",
             ));

@@ -2,26 +2,24 @@
 //!
 //! Invariant: it names only files that are complete and durable up to the recorded length.
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ascot_model::duplicates::Duplicates;
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{SortRequest, SplitBy};
-use crate::output::DurableOutput;
+use crate::output::{DurableOutput, FileIdentity, SealedPart};
 use crate::read::{Fingerprint, InputPosition};
 use crate::records::{Merged, Misfits};
 use crate::runs::run_file::{Run, RunStart};
 
 /// Version of the manifest; another version cannot be resumed.
-pub const MANIFEST_VERSION: u32 = 5;
+pub const MANIFEST_VERSION: u32 = 6;
 
-/// Version 4 had no merges of sorted files, version 3 no held ends of inputs, version 2 no splits, version 1 no
+/// Version 5 had no outputs of several files except those of splits, version 4 had no merges of sorted files, version 3 no held ends of inputs, version 2 no splits, version 1 no
 /// spellings of null and no date formats either; all else is the same.
 pub(super) const OLDEST_VERSION: u32 = 1;
 
@@ -70,6 +68,9 @@ pub struct Manifest {
     pub duplicates: Duplicates,
     /// The unfinished output file.
     pub temporary: Option<PathBuf>,
+    /// If the output is several files that are written one after another: the temporary name of each.
+    #[serde(default)]
+    pub temporaries: Vec<PathBuf>,
     /// The last pass so far, if it has begun.
     pub output: Option<OutputState>,
     /// A group of runs that is being merged into one run.
@@ -120,6 +121,7 @@ impl Manifest {
             dropped: RecordSum::new(),
             duplicates: Duplicates::default(),
             temporary: None,
+            temporaries: Vec::new(),
             output: None,
             merging: None,
             large: None,
@@ -174,7 +176,8 @@ impl Manifest {
 
     /// Unfinished outputs that the job names.
     pub fn unfinished(&self) -> impl Iterator<Item = &PathBuf> {
-        self.temporary.iter().chain(self.split.iter().flat_map(|split| &split.temporaries))
+        let of_split = self.split.iter().flat_map(|split| &split.temporaries);
+        self.temporary.iter().chain(&self.temporaries).chain(of_split)
     }
 
     /// None if the checksum does not match, or the first line is not a valid manifest.
@@ -188,8 +191,25 @@ impl Manifest {
         serde_json::from_slice(line).ok().filter(Manifest::is_consistent)
     }
 
-    /// Whether the parts of a split and its files correspond.
+    /// Whether an output of several files has names for all of them, and its files are those before the open one.
+    fn has_files_of_output(&self) -> bool {
+        let names = self.temporaries.len();
+        let is_first = |(number, sealed): (usize, &SealedPart)| sealed.part as usize == number;
+        let files = self.output.iter().filter_map(|output| output.durable.files.as_ref());
+        let mut lists = files.map(|files| (&files.sealed, names.saturating_sub(1)));
+        let complete = self.finished.iter().map(|finished| (&finished.parts, names));
+        (names == 0 || names == self.request.output.parts_held())
+            && lists.all(|(list, most)| list.len() <= most && list.iter().enumerate().all(is_first))
+            && complete.into_iter().all(|(list, all)| {
+                (list.is_empty() || list.len() == all) && list.iter().enumerate().all(is_first)
+            })
+    }
+
+    /// Whether parts and their files correspond.
     fn is_consistent(&self) -> bool {
+        if !self.has_files_of_output() {
+            return false;
+        }
         if self.all_read && !self.groups.is_empty() && self.groups.len() != self.runs.len() {
             return false;
         }
@@ -273,15 +293,6 @@ pub struct SplitNode {
     pub count: u32,
     /// Number of the pass that splits it, from 0.
     pub pass: usize,
-}
-
-/// A complete part under its temporary name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SealedPart {
-    /// Its number.
-    pub part: u32,
-    /// Its file, whose identity does not change when it is renamed.
-    pub file: FileIdentity,
 }
 
 /// A view that is being made.
@@ -377,31 +388,16 @@ pub struct LargePart {
 /// its directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
-    /// The output file, whose identity does not change when it is renamed.
-    pub file: FileIdentity,
+    /// The output file, whose identity does not change when it is renamed; none if the output is several files.
+    #[serde(default)]
+    pub file: Option<FileIdentity>,
+    /// The files, if the output is several.
+    #[serde(default)]
+    pub parts: Vec<SealedPart>,
     /// Sum of the records in it.
     pub out: RecordSum,
     /// Sum of all records left out.
     pub dropped: RecordSum,
-}
-
-/// Identifies a file, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileIdentity {
-    /// Device number of its volume.
-    pub device: u64,
-    /// Inode number.
-    pub inode: u64,
-    /// Its length, bytes.
-    pub bytes: u64,
-}
-
-impl FileIdentity {
-    /// The identity of the file at `path`, if there is one.
-    pub fn from_path(path: &Path) -> Option<Self> {
-        let stat = fs::metadata(path).ok()?;
-        Some(FileIdentity { device: stat.dev(), inode: stat.ino(), bytes: stat.len() })
-    }
 }
 
 #[cfg(test)]
