@@ -30,6 +30,7 @@
 mod area;
 mod block_device;
 mod cache;
+mod checkpoint;
 mod drive;
 mod error;
 mod known;

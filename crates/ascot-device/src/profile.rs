@@ -191,6 +191,7 @@ pub(crate) mod tests {
             write: speed,
             duplex: figure(9.5e8),
             request_seconds: Some(figure(2e-5)),
+            checkpoint_seconds: Some(figure(2e-3)),
             run_bytes: 1 << 18,
             read_switches: switches,
             write_switches: vec![SwitchPoint { files: 2, seconds: figure(-3e-6) }],

@@ -7,6 +7,7 @@
 //!   sweep    request sizes and numbers in flight; selects the smallest of those about as fast as the best
 //!   rounds   each figure once a round, with the requests of a job: reading, writing, both;
 //!            switches by number of files, both directions
+//!   durable  checkpoints, as jobs make them
 //! ```
 //!
 //! The cost of a switch is the extra time per request when requests alternate between k files, compared with
@@ -21,6 +22,7 @@ use ascot_model::measurement::{CacheMeasurement, Figure, Speed, SwitchPoint, Vol
 use crate::Clock;
 use crate::area::Area;
 use crate::cache;
+use crate::checkpoint;
 use crate::drive::{Driver, Lane, Moved, Pattern};
 use crate::error::ProbeError;
 use crate::target::Target;
@@ -97,6 +99,7 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
         duplex: Figure::new(&rounds.duplex),
         // The accounts of small jobs tell it.
         request_seconds: None,
+        checkpoint_seconds: Some(checkpoint::measure(target, clock)?),
         run_bytes: RUN_BYTES,
         read_switches: switches(&rounds.read_switches),
         write_switches: switches(&rounds.write_switches),

@@ -199,8 +199,9 @@ impl AtomicOutput {
 
     /// Keeps the temporary file if the output is dropped uncommitted.
     pub fn keep(&mut self) {
-        self.kept = true;
-        self.temporary.iter().for_each(|path| emergency::forget(path));
+        if !std::mem::replace(&mut self.kept, true) {
+            self.temporary.iter().for_each(|path| emergency::forget(path));
+        }
     }
 
     /// Makes the output durable and closes it: afterwards only its final name is missing. Returns its length in

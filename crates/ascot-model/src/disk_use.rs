@@ -117,6 +117,11 @@ impl DiskUse {
         (self.step_bytes)(merged, self.memory_bytes)
     }
 
+    /// Checkpoints of a merge of `merged` bytes, of which memory holds `held`: one after each step, and one at the end.
+    pub(crate) fn merge_checkpoints(&self, merged: u64, held: u64) -> u64 {
+        merged / step_beside(self.step(merged), held).max(MIN_STEP_BYTES) + 1
+    }
+
     fn output_bytes(&self, kept: u64) -> u64 {
         let kept = if self.output_files > 0 { kept } else { 0 };
         // Each file ends with a page that is not full, and may have a page of the file system's own.

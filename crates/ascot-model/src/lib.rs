@@ -22,6 +22,7 @@
 //! * [`codec`]: the codecs of spills.
 //! * [`account_of_spills`]: the bytes of spills before and after compression, and the decisions of a job about it.
 //! * [`disk_use`]: the peak disk use of a sort.
+//! * [`checkpoints`]: how often a job stores its state.
 //! * [`plan`]: the methods for a job, costed, and the one chosen.
 //! * [`passes_plan`]: the plan of a merge, split or reshape of many files.
 //! * [`sort_plan`]: the methods to sort, merge and split records.
@@ -45,6 +46,7 @@ pub mod account_of_spills;
 pub mod all_to_all;
 pub mod bowtie_plan;
 pub mod bucket_steps;
+pub mod checkpoints;
 pub mod cluster;
 pub mod codec;
 pub mod compression;

@@ -32,6 +32,9 @@ impl fmt::Display for MeasuredProfile {
         if self.volume.request_seconds > 0.0 {
             writeln!(f, "request_seconds = {:e}", self.volume.request_seconds)?;
         }
+        if self.volume.checkpoint_seconds > 0.0 {
+            writeln!(f, "checkpoint_seconds = {:e}", self.volume.checkpoint_seconds)?;
+        }
         match &self.volume.switch_seconds {
             SwitchCost::Constant(seconds) => writeln!(f, "switch_seconds = {seconds:e}")?,
             SwitchCost::Curve(points) => {
@@ -71,6 +74,9 @@ fn write_measurement(f: &mut fmt::Formatter<'_>, measured: &VolumeMeasurement) -
     writeln!(f, "\n[measurement]\nduplex = {}", table(measured.duplex))?;
     if let Some(request) = measured.request_seconds {
         writeln!(f, "request_seconds = {}", table(request))?;
+    }
+    if let Some(checkpoint) = measured.checkpoint_seconds {
+        writeln!(f, "checkpoint_seconds = {}", table(checkpoint))?;
     }
     writeln!(f, "run_bytes = {run_bytes}\nused_bytes = {used_bytes}")?;
     writeln!(f, "repeats = {repeats}\nseconds = {seconds:e}")?;

@@ -138,6 +138,9 @@ pub struct VolumeMeasurement {
     /// figure below zero is within the spread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_seconds: Option<Figure>,
+    /// Seconds of a checkpoint: to make written bytes durable, and to replace a small file durably; `None`: not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_seconds: Option<Figure>,
     /// Bytes of a run in the measurement of switches.
     pub run_bytes: u64,
     /// Switches between files that are read.
@@ -184,6 +187,9 @@ impl VolumeMeasurement {
             .is_finite()
             .then_some(())
             .ok_or(BadProfile::NotFinite("measurement.request_seconds.value"))?;
+        if let Some(checkpoint) = self.checkpoint_seconds {
+            positive(checkpoint.value, "measurement.checkpoint_seconds.value")?;
+        }
         positive(self.run_bytes as f64, "measurement.run_bytes")?;
         if let Some(cache) = self.cache {
             positive(cache.bytes as f64, "measurement.cache.bytes")?;
@@ -232,6 +238,7 @@ impl VolumeMeasurement {
             switch_seconds: self.switch_cost(),
             cache_bytes: self.cache.map_or(0, |cache| cache.bytes),
             request_seconds: self.request_seconds.map_or(0.0, |figure| figure.value.max(0.0)),
+            checkpoint_seconds: self.checkpoint_seconds.map_or(0.0, |figure| figure.value),
             measured: true,
             ..VolumeProfile::simple(name, self.read.rate.value, self.write.rate.value, 0.0)
         }
@@ -317,6 +324,7 @@ mod tests {
             write: speed,
             duplex: Figure { value: 1e9, spread: 0.0 },
             request_seconds: Some(Figure { value: -1e-6, spread: 1e-6 }),
+            checkpoint_seconds: Some(Figure { value: 2e-3, spread: 1e-4 }),
             run_bytes: 1 << 18,
             read_switches: vec![point(2, 4e-3), point(4, -1e-6), point(8, 9e-7)],
             write_switches: vec![point(2, 8e-3), point(4, 2e-3), point(8, 5e-7)],

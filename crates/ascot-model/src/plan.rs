@@ -36,6 +36,9 @@ pub struct PassPlan {
     /// known.
     #[serde(default)]
     pub requests: u64,
+    /// Checkpoints: how often what was written becomes durable.
+    #[serde(default)]
+    pub checkpoints: u64,
     /// Seconds of the volume.
     pub device_seconds: f64,
     /// Seconds of the processors, with all threads busy.
@@ -65,6 +68,7 @@ impl PassPlan {
             outputs: moved.outputs,
             times: moved.times.max(1),
             requests: moved.requests,
+            checkpoints: moved.checkpoints,
             device_seconds: 0.0,
             compute_seconds,
         };
@@ -79,8 +83,8 @@ impl PassPlan {
         let switches = volume.switches(read + written, switches as f64);
         self.switches = switches as u64;
         let files = (self.inputs + self.outputs) as f64;
-        self.device_seconds =
-            volume.seconds(read, written, switches, files) + volume.seconds_of(self.requests);
+        self.device_seconds = volume.seconds(read, written, switches, files)
+            + volume.seconds_of(self.requests, self.checkpoints);
     }
 
     /// Seconds the pass takes.
@@ -123,6 +127,8 @@ pub struct Moved {
     pub times: u64,
     /// Requests of a block each; 0: not known.
     pub requests: u64,
+    /// Checkpoints; 0: not known.
+    pub checkpoints: u64,
 }
 
 fn once() -> u64 {

@@ -41,6 +41,13 @@ fn table(profile: &MeasuredProfile, seconds: f64) -> String {
             request.value * 1e6
         );
     }
+    if let Some(checkpoint) = measured.checkpoint_seconds {
+        let _ = writeln!(
+            text,
+            "  durable   {:>7.1} ms   to make what is written durable, and that known",
+            checkpoint.value * 1e3
+        );
+    }
     let cache = measured.cache.map_or("not visible in bursts of writes".to_owned(), |cache| {
         format!(
             "{:>9}         writes at {} until it is full, then at {}",

@@ -280,9 +280,9 @@ impl RecordJob<'_> {
         let read_switches = inputs.switches(read, read_runs);
         let written_switches = self.volume.switches(written, written_runs);
         let reading_s = inputs.seconds(read, 0.0, read_switches, pass.inputs as f64)
-            + inputs.seconds_of(self.requests(pass.read_bytes));
+            + inputs.seconds_of(self.requests(pass.read_bytes), 0);
         let writing_s = self.volume.seconds(0.0, written, written_switches, pass.outputs as f64)
-            + self.volume.seconds_of(self.requests(pass.written_bytes));
+            + self.volume.seconds_of(self.requests(pass.written_bytes), pass.checkpoints);
         pass.device_seconds = reading_s.max(writing_s);
         pass.switches = (read_switches + written_switches) as u64;
     }
@@ -314,7 +314,7 @@ impl RecordJob<'_> {
         let reading = Moved { read_bytes: data, inputs: self.inputs, ..Moved::default() };
         let mut reading = self.pass("read and sort", reading, &[(data, sorting)]);
         self.read_elsewhere(&mut reading, Many::Neither);
-        let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
+        let writing = Moved { written_bytes: kept, outputs: 1, checkpoints: 1, ..Moved::default() };
         let passes = vec![reading, self.pass("write", writing, &[(kept, merging)])];
         let summary = "sort in memory, without spills".into();
         method("in memory", summary, passes, self.disk.output_alone(kept), "everything fits in memory")
@@ -336,6 +336,7 @@ impl RecordJob<'_> {
             switches: 2 * runs,
             inputs: self.inputs,
             outputs: runs,
+            checkpoints: runs,
             ..Moved::default()
         };
         let files = if self.in_order { 1 } else { runs };
@@ -442,20 +443,31 @@ impl RecordJob<'_> {
                 inputs: pass.files,
                 outputs: pass.merges,
                 times,
+                checkpoints: times
+                    * if what.all_first && number == 0 { 1 } else { self.checkpoints_of(pass) },
                 ..Moved::default()
             };
             passes.push(self.merge_pass(name, moved, 0));
         }
+        // A merge of inputs in one pass, or of a group of them, is not resumed within.
+        let in_one_pass = what.all_first && early.is_empty();
+        let of_last = self.disk.merge_checkpoints(what.kept, what.held);
         let last = Moved {
             read_bytes: what.bytes.saturating_sub(left_out) * what.times,
             written_bytes: what.kept * what.times,
             inputs: left,
             outputs: 1,
             times: what.times,
+            checkpoints: what.times * if in_one_pass { 1 } else { of_last },
             ..Moved::default()
         };
         passes.push(self.merge_pass("merge", last, what.held));
         Merges { fan_in, passes, early, left }
+    }
+
+    /// Checkpoints of each merge of an early pass.
+    fn checkpoints_of(&self, pass: &EarlyPass) -> u64 {
+        self.disk.merge_checkpoints(pass.bytes / pass.merges.max(1), 0)
     }
 
     /// A pass that merges, and the `held` bytes in memory with the rest; its switches follow from the other figures of

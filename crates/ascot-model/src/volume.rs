@@ -52,6 +52,9 @@ pub struct VolumeProfile {
     /// Seconds of a request beyond those of its bytes.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub request_seconds: f64,
+    /// Seconds of a checkpoint: what was written becomes durable, and so does a small file that replaces another.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub checkpoint_seconds: f64,
     /// The device's own cache, bytes: it joins runs if those of all streams fit into it together.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_bytes: u64,
@@ -142,6 +145,7 @@ impl VolumeProfile {
             duplex_bytes_per_s: None,
             switch_seconds: SwitchCost::Constant(switch_seconds),
             request_seconds: 0.0,
+            checkpoint_seconds: 0.0,
             cache_bytes: 0,
             max_request_bytes: None,
             prices: None,
@@ -184,6 +188,7 @@ impl VolumeProfile {
             return Err(BadProfile::ShortRequests);
         }
         not_negative(self.request_seconds, "request_seconds")?;
+        not_negative(self.checkpoint_seconds, "checkpoint_seconds")?;
         let prices = self.prices.unwrap_or_default();
         not_negative(prices.read_request, "prices.read_request")?;
         not_negative(prices.write_request, "prices.write_request")?;
@@ -206,9 +211,9 @@ impl VolumeProfile {
         moving_s + switches * self.switch_seconds.seconds(files)
     }
 
-    /// Seconds of `requests` requests beyond those of their bytes.
-    pub fn seconds_of(&self, requests: u64) -> f64 {
-        requests as f64 * self.request_seconds
+    /// Seconds of `requests` requests beyond those of their bytes, and of `checkpoints` checkpoints.
+    pub fn seconds_of(&self, requests: u64, checkpoints: u64) -> f64 {
+        requests as f64 * self.request_seconds + checkpoints as f64 * self.checkpoint_seconds
     }
 
     /// Whether a switch between `files` files costs more than moving a block. Then long runs are worthwhile, reading

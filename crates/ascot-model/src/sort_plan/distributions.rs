@@ -47,15 +47,15 @@ impl RecordJob<'_> {
         let (sorting, merging) = self.load_rates();
         let switches = self.split_switches(parts, spilled);
         let both = Moved { read_bytes: spilled, written_bytes: spilled, ..Moved::default() };
-        let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
+        let checkpoints = self.split_checkpoints(spilled);
+        let split = Moved { switches, inputs: self.inputs, outputs: parts, checkpoints, ..both };
         let work = [(spilled, self.host.rates.split_bytes_per_s)];
         let mut split = self.pass("split", split, &work);
         self.read_elsewhere(&mut split, Many::Outputs);
         let rest = Moved { read_bytes: held, switches: self.inputs, inputs: self.inputs, ..Moved::default() };
         let mut rest = self.pass("sort rest", rest, &[(held, sorting)]);
         self.read_elsewhere(&mut rest, Many::Neither);
-        let sort =
-            Moved { written_bytes: data, switches: 2 * parts, inputs: 1, outputs: 1, times: parts, ..both };
+        let sort = Moved { written_bytes: data, ..sorting_parts(parts, spilled) };
         let sort = self.pass("sort parts", sort, &[(spilled, sorting), (data, merging)]);
         let summary = format!(
             "split into {} by key, then sort each with its records among {} held in memory",
@@ -78,15 +78,7 @@ impl RecordJob<'_> {
         let data = self.data();
         let (sorting, merging) = self.load_rates();
         let mut passes = self.split_passes(parts, factors);
-        let sort = Moved {
-            read_bytes: data,
-            written_bytes: data,
-            switches: 2 * parts,
-            inputs: 1,
-            outputs: 1,
-            times: parts,
-            ..Moved::default()
-        };
+        let sort = sorting_parts(parts, data);
         let splitting = self.host.rates.split_bytes_per_s;
         let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
         passes.push(self.pass("sort parts", sort, &work));
@@ -115,7 +107,8 @@ impl RecordJob<'_> {
         let parts = wanted.min(self.shares.fan_out);
         let switches = self.split_switches(parts, data);
         let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };
-        let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
+        let checkpoints = self.split_checkpoints(data);
+        let split = Moved { switches, inputs: self.inputs, outputs: parts, checkpoints, ..both };
         let splitting = self.host.rates.split_bytes_per_s;
         let mut split = self.pass("split", split, &[(data, splitting)]);
         self.read_elsewhere(&mut split, Many::Outputs);
@@ -124,12 +117,19 @@ impl RecordJob<'_> {
         let mut factors = vec![parts];
         let by_runs = if parts == wanted { "" } else { " by runs and merges" };
         if parts == wanted {
-            let sort = Moved { switches: 2 * parts, inputs: 1, outputs: 1, times: parts, ..both };
+            let sort = sorting_parts(parts, data);
             passes.push(self.pass("sort parts", sort, &work));
         } else {
             // A part larger than memory is sorted like an input of its own.
             let runs = (data / parts).div_ceil(self.shares.load.max(1)).max(1);
-            let form = Moved { switches: 2 * runs * parts, inputs: 1, outputs: runs, times: parts, ..both };
+            let form = Moved {
+                switches: 2 * runs * parts,
+                inputs: 1,
+                outputs: runs,
+                times: parts,
+                checkpoints: runs * parts,
+                ..both
+            };
             passes.push(self.pass("form runs", form, &work));
             let bytes = data / parts;
             let merges = self.merges(&Merging {
@@ -148,5 +148,19 @@ impl RecordJob<'_> {
         let remark = "needs a sample of the keys";
         let sample = Some(self.key_sample(parts));
         MethodPlan { pieces: parts, factors, sample, ..method("distribute", summary, passes, disk, remark) }
+    }
+}
+
+/// Parts of `bytes` together that are read and sorted one by one: each is a checkpoint.
+fn sorting_parts(parts: u64, bytes: u64) -> Moved {
+    Moved {
+        read_bytes: bytes,
+        written_bytes: bytes,
+        switches: 2 * parts,
+        inputs: 1,
+        outputs: 1,
+        times: parts,
+        checkpoints: parts,
+        ..Moved::default()
     }
 }

@@ -10,6 +10,7 @@
 
 use super::split_shape::{MAX_PARTS, SplitShape, in_words};
 use super::{Moved, RecordJob, files, long_run_bytes, method};
+use crate::checkpoints::split_checkpoint_bytes;
 use crate::multipass;
 use crate::plan::{MethodPlan, PassPlan, Plan};
 use crate::run_length::{Algorithm, Scheme, Shape};
@@ -137,12 +138,18 @@ impl RecordJob<'_> {
     fn split_pass(&self, name: &str, factor: u64, times: u64, data: u64, first: bool) -> PassPlan {
         let switches = self.split_switches(factor, data).max(times.saturating_mul(factor + 1));
         let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };
-        let moved = Moved { switches, inputs: 1, outputs: factor, times, ..both };
+        let checkpoints = if name == "split" { 0 } else { self.split_checkpoints(data).max(times) };
+        let moved = Moved { switches, inputs: 1, outputs: factor, times, checkpoints, ..both };
         let mut pass = self.pass(name, moved, &[(data, self.host.rates.split_bytes_per_s)]);
         if first {
             self.read_elsewhere(&mut pass, super::Many::Outputs);
         }
         pass
+    }
+
+    /// Checkpoints of a split of `data` bytes into intermediate files.
+    pub(super) fn split_checkpoints(&self, data: u64) -> u64 {
+        data / split_checkpoint_bytes(data, self.memory_bytes).max(1)
     }
 
     /// Switches of splitting `data` bytes into `parts`: by the runs of A2 if the volume wants long runs, otherwise one

@@ -243,6 +243,30 @@ fn each_byte_moved_takes_time_of_the_processors() {
     }
 }
 
+/// Every run buffer, every step of a merge and every part is a checkpoint.
+#[test]
+fn the_device_needs_the_time_of_its_checkpoints() {
+    let host = host();
+    let slow = VolumeProfile { checkpoint_seconds: 5e-3, ..VolumeProfile::simple("x", 2e9, 2e9, 0.0) };
+    let quick = VolumeProfile { checkpoint_seconds: 0.0, ..slow.clone() };
+    let step_bytes = |bytes: u64, _| bytes / 8;
+    let chosen = |volume: &VolumeProfile, methods| {
+        let one = job(2_000 * MIB, 64 * MIB, volume, &host);
+        let one = RecordJob { disk: DiskUse { step_bytes, ..one.disk }, ..one };
+        one.sort(methods).expect("a plan").chosen
+    };
+    let distribute = Methods { merge: false, ..ALL };
+    for methods in [MERGE, distribute] {
+        let (slower, faster) = (chosen(&slow, methods), chosen(&quick, methods));
+        for (with, without) in slower.passes.iter().zip(&faster.passes) {
+            let wanted = with.checkpoints as f64 * 5e-3;
+            assert!((with.device_seconds - without.device_seconds - wanted).abs() < 1e-6, "{with:?}");
+        }
+        assert!(slower.passes[0].checkpoints >= 12, "{slower:?}");
+        assert!(slower.passes.last().is_some_and(|pass| pass.checkpoints >= 8), "{slower:?}");
+    }
+}
+
 /// Also if its switches come from a simulation, or if the inputs lie on another volume.
 #[test]
 fn the_device_needs_the_time_of_its_requests_in_every_pass() {

@@ -123,6 +123,7 @@ pub(super) fn plan_flow(request: &FlowRequest, layout: &Layout) -> Plan {
         outputs: u64::from(outputs),
         times: 1,
         requests: (read_bytes + written_bytes) / layout.block as u64,
+        checkpoints: 0,
         device_seconds: 0.0,
         compute_seconds: 0.0,
     };

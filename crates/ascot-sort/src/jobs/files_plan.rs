@@ -156,7 +156,7 @@ impl PassModel for FilesPlan {
         let duplex_bytes_per_s = self.volume.duplex_bytes_per_s.filter(|_| !takes_turns);
         let volume = VolumeProfile { duplex_bytes_per_s, ..self.volume.clone() };
         let seconds = volume.seconds(read_bytes, written_bytes, paid, files)
-            + volume.seconds_of((bytes / block) as u64);
+            + volume.seconds_of((bytes / block) as u64, 0);
         PassFigures { switches, seconds }
     }
 }

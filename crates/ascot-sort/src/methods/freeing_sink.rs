@@ -13,13 +13,13 @@ use std::ops::Range;
 
 use ascot_bowtie::engine::{BlockInput, Bowtie};
 use ascot_io::IoError;
+use ascot_model::checkpoints::merge_checkpoint_bytes;
 use ascot_model::disk_use::{MIN_STEP_BYTES, step_beside};
 
 use crate::api::Result;
 use crate::job::Job;
 use crate::merge::MergeSink;
 use crate::output::OutputWriter;
-use crate::plan::checkpoints::merge_checkpoint_bytes;
 use crate::read::InputPosition;
 use crate::records::{Merged, MergedBlock, Records};
 use crate::runs::{MergingGroup, OutputState, Run, RunStart, Spill};

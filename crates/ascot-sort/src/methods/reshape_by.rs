@@ -318,6 +318,7 @@ pub fn plan_reshape_by(
         outputs: outputs as u64,
         times: 1,
         requests: 2 * bytes / budget.block as u64,
+        checkpoints: 0,
         ..last.clone()
     };
     let buffers = reshape_buffers(request, budget, record_bytes);

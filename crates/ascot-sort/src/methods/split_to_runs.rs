@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use ascot_io::{BlockPool, PAGE_BYTES};
+use ascot_model::checkpoints::split_checkpoint_bytes;
 use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
 
@@ -19,7 +20,6 @@ use crate::partition::{
     split_chunks, write_partitioned,
 };
 use crate::plan::budget::intermediate_block;
-use crate::plan::checkpoints::split_checkpoint_bytes;
 use crate::plan::partition_in_long_runs;
 use crate::read::InputPosition;
 use crate::records::{Misfits, Records};

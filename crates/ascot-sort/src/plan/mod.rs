@@ -6,12 +6,10 @@
 //!   planner                the job, described for the model, which chooses the method
 //!   simulated              switches of merges and splits, counted by simulation
 //!   disk_space             refuses a job that cannot fit
-//!   checkpoints            how often the job stores its state
 //!   corrected              profiles corrected by the job's own requests
 //! ```
 
 pub mod budget;
-pub mod checkpoints;
 mod corrected;
 pub mod disk_space;
 pub mod find_volumes;

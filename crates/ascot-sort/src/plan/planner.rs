@@ -8,6 +8,7 @@
 
 use ascot_bowtie::schedule::Staircase;
 use ascot_io::{PAGE_BYTES, ahead_bytes};
+use ascot_model::checkpoints::merge_checkpoint_bytes;
 use ascot_model::disk_use::DiskUse;
 use ascot_model::host::{HostProfile, RecordClass, RecordKind};
 use ascot_model::plan::{MethodPlan, PassPlan, Plan};
@@ -22,7 +23,6 @@ use crate::plan::budget::{
     Budget, ChunkShare, MergeShare, default_memory, intermediate_block, max_intermediates, max_parts,
     merge_fan_in, part_block,
 };
-use crate::plan::checkpoints::merge_checkpoint_bytes;
 use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};

@@ -25,6 +25,7 @@
 //!   done                                          everything is removed
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt;
@@ -67,7 +68,7 @@ pub struct JobDir {
     /// Decides whether the directories are left for a resume; none: they are removed.
     keeping: Option<Keeping>,
     /// The unfinished outputs that are kept or removed with them.
-    temporaries: Vec<PathBuf>,
+    temporaries: BTreeSet<PathBuf>,
     /// Final names of the directories made by this process: they are removed if it must exit at once.
     registered: Vec<PathBuf>,
     /// Next run number when the manifest was last stored: the names of earlier runs are durable.
@@ -131,7 +132,7 @@ impl JobDir {
             disk,
             kept: false,
             keeping: None,
-            temporaries: Vec::new(),
+            temporaries: BTreeSet::new(),
             registered: Vec::new(),
             synced,
         }
@@ -157,11 +158,8 @@ impl JobDir {
 
     /// The unfinished output `temporary` is kept or removed with the directory.
     pub fn adopt(&mut self, temporary: &Path) {
-        if !self.registered.is_empty() {
+        if self.temporaries.insert(temporary.to_path_buf()) && !self.registered.is_empty() {
             emergency::register_file(temporary);
-        }
-        if !self.temporaries.iter().any(|known| known == temporary) {
-            self.temporaries.push(temporary.to_path_buf());
         }
     }
 

@@ -76,6 +76,7 @@ mod tests {
             outputs,
             times: 1,
             requests: 0,
+            checkpoints: 0,
             device_seconds: 4.5,
             compute_seconds: 1.0,
         };

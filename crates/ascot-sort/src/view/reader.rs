@@ -369,7 +369,15 @@ impl<R: Records> View for Opened<R> {
         let inputs = self.runs.len() as u64;
         let outputs = u64::from(writes);
         let switches = reading.long_run_switches(written_bytes).unwrap_or(inputs);
-        let moved = Moved { read_bytes: bytes, written_bytes, inputs, outputs, switches, times: 1, requests };
+        let moved = Moved {
+            read_bytes: bytes,
+            written_bytes,
+            inputs,
+            outputs,
+            switches,
+            requests,
+            ..Moved::default()
+        };
         PassPlan::new(
             "read",
             moved,

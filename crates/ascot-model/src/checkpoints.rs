@@ -6,7 +6,7 @@
 //! On a volume that wants long runs it is nearly all of the memory, and up to twice the size of the memory is moved
 //! again: a run buffer is read, and written, once more.
 
-use ascot_model::disk_use::MIN_STEP_BYTES;
+use crate::disk_use::MIN_STEP_BYTES;
 
 /// Bytes of output between two checkpoints of a merge of `total` bytes within `memory`. Syncing this often costs
 /// little, and little is merged twice after a kill. More memory merges more at once, and each checkpoint that cuts a
