@@ -276,7 +276,8 @@ def run(ascot: str, work: Path, scale: Scale, seed: int) -> dict[str, Any]:
         took = f"{done['seconds']:.2f} s, predicted {done['predicted_seconds']:.2f}"
         say(f"  {job.name}: {took}, {100 * done['error']:+.0f}%")
     return {
-        "version": 2,
+        "version": 3,
+        "commit": machine.commit(),
         "seed": seed,
         "machine": machine.describe(work),
         "repeats": scale.repeats,
@@ -291,6 +292,8 @@ def markdown(result: dict[str, Any]) -> str:
     rates = [job["profile"]["measurement"]["duplex"]["value"] / 1e6 for job in result["jobs"]]
     lines = [
         "# Predicted and measured times",
+        "",
+        f"Measured at commit `{result['commit']}`.",
         "",
         f"{len(result['jobs'])} jobs drawn with seed {result['seed']}, each planned with a profile of `ascot probe` "
         "taken just before.",
