@@ -1,13 +1,13 @@
 //! The measurement of a volume: its slices, their repetitions, and the resulting figures.
 //!
 //! ```text
+//!   durable  checkpoints, as jobs make them; before the files of the others are open, which may take all descriptors
 //!   pilot    approximate speed, to choose the bytes to lay out in the available time
 //!   layout   writes the files to be read
 //!   cache    bursts of writes after a sync
 //!   sweep    request sizes and numbers in flight; selects the smallest of those about as fast as the best
 //!   rounds   each figure once a round, with the requests of a job: reading, writing, both;
 //!            switches by number of files, both directions
-//!   durable  checkpoints, as jobs make them
 //! ```
 //!
 //! The cost of a switch is the extra time per request when requests alternate between k files, compared with
@@ -74,6 +74,7 @@ const ROUND_SECONDS: f64 = 1.5;
 
 /// Measures the volume of `target`.
 pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasurement, ProbeError> {
+    let checkpoint_seconds = Some(checkpoint::measure(target, clock)?);
     let bench = Bench::new(target, clock)?;
     bench.lay_out()?;
     let cache = bench.cache()?;
@@ -99,7 +100,7 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
         duplex: Figure::new(&rounds.duplex),
         // The accounts of small jobs tell it.
         request_seconds: None,
-        checkpoint_seconds: Some(checkpoint::measure(target, clock)?),
+        checkpoint_seconds,
         run_bytes: RUN_BYTES,
         read_switches: switches(&rounds.read_switches),
         write_switches: switches(&rounds.write_switches),
