@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from support import TIMEOUT_SECONDS, ascot_binary, clean_environment, run, start
+from support import FIXED, TIMEOUT_SECONDS, ascot_binary, clean_environment, leftovers, run, small_disk, start
 
 
 @pytest.mark.parametrize("path", ["/proc/filesystems", "/sys/class/net/lo/mtu"])
@@ -115,3 +115,25 @@ def test_streams_that_are_closed_are_an_error(disk):
     assert shell("sort in -o out >&- <&-", 0).stderr == b""
     assert (disk / "out").read_text() == "a\nb\n"
     assert b"empty name" in shell("sort in -o ''", 2).stderr
+
+
+@pytest.mark.parametrize("method", ["merge", "distribute"])
+def test_paths_that_are_not_text_are_sorted_and_not_resumed(method, disk):
+    """The state of a job is text; without one it cannot be resumed."""
+    odd = os.fsencode(disk) + b"/\xff"
+    os.mkdir(odd)
+    run("gen", "200k", "-o", odd + b"/in")
+    words = [*FIXED, "--memory", "8MiB", "--method", method, "--temp", odd]
+    run("sort", odd + b"/in", *words, "-o", odd + b"/out")
+    assert run("check", odd + b"/out", *FIXED).returncode == 0
+    assert sorted(os.listdir(odd)) == [b"in", b"out"]
+    refused = run("sort", odd + b"/in", *FIXED, "--view", odd + b"/view", expect=2)
+    assert "is not UTF-8" in refused.stderr and "manifest" not in refused.stderr
+    assert sorted(os.listdir(odd)) == [b"in", b"out"]
+
+
+def test_records_that_do_not_fit_are_not_begun(disk):
+    with small_disk(disk, 24 << 20) as small:
+        refused = run("gen", "1M", "-o", small / "out", expect=2)
+        assert "not enough space for the output: 100 MB needed" in refused.stderr, refused
+        assert leftovers(small) == []

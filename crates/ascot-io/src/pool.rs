@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
+use ascot_model::units::memory;
+
 use crate::arena::Arena;
 use crate::sync::Unpoisoned;
 
@@ -92,7 +94,8 @@ impl Inner {
 pub enum PoolError {
     /// The request exceeds the rest of the budget.
     #[error(
-        "{purpose} needs {asked} bytes of memory, but {used} of the {budget} allowed are in use; allow more memory"
+        "{purpose}: {} of memory needed, and {} of the {} allowed are in use\n  allow more memory (--memory)",
+        memory(*asked as u64), memory(*used as u64), memory(*budget as u64)
     )]
     OverBudget {
         /// The purpose of the memory.

@@ -109,9 +109,10 @@ impl<'a, R: Records> Job<'a, R> {
         disk.space().reserve(inputs.record_bytes().unwrap_or(0));
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
         let writes_files = matches!(request.output, Output::Path(_) | Output::Parts(_));
-        let resumable = inputs.can_be_reopened() && writes_files && !request.merge_only;
         let unlink = BackgroundUnlink::new(&disk);
         let manifest = Manifest::new(request, budget.memory as u64, budget.threads);
+        let can_be_named = inputs.can_be_reopened() && writes_files && manifest.is_storable();
+        let resumable = can_be_named && !request.merge_only;
         let rest_bytes = if plan.chosen.method == "distribute" { plan.chosen.held_bytes } else { 0 };
         Ok(Job {
             started: passes.began(),

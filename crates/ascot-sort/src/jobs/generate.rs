@@ -18,6 +18,7 @@ use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 use crate::api::{Cancel, Observer, Output, Result, SortError};
 use crate::output::OutputStream;
 use crate::pipeline::{InOrder, Pipeline};
+use crate::plan::disk_space::check_output_space;
 use crate::report::Watch;
 use crate::resources::{compute_threads, lowered};
 
@@ -65,6 +66,9 @@ pub fn generate(request: &GenerateRequest, observer: &dyn Observer, cancel: &Can
     let mut watch = Watch::new(observer, cancel, "make records", Some(total_bytes));
     let disk = Disk::default();
     disk.stop_when(cancel.flag());
+    if let Output::Path(path) = &request.output {
+        check_output_space(&disk, path, total_bytes)?;
+    }
     disk.space().reserve(total_bytes);
     let mut output = OutputStream::create(&disk, &request.output, None)?;
     make(request, &blocks, output.stream()?, &mut watch)?;

@@ -33,7 +33,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report> {
     let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor());
     let in_one_pass = count <= fan_in && job.manifest.runs.is_empty();
     if !in_one_pass && matches!(job.request.output, Output::Path(_) | Output::Parts(_)) {
-        job.resumable = job.inputs.can_be_reopened();
+        job.resumable = job.inputs.can_be_reopened() && job.manifest.is_storable();
         job.begin_spilling()?;
     }
     let mut output = job.open_output()?;

@@ -39,7 +39,7 @@ pub fn split_in_passes<R: Records>(
     by: SplitBy,
     bounds: Vec<Vec<u8>>,
 ) -> Result<Report> {
-    job.resumable = job.inputs.can_be_reopened();
+    job.resumable = job.inputs.can_be_reopened() && job.manifest.is_storable();
     if job.manifest.split.is_none() {
         let split = new_split(&job, parts, by, bounds)?;
         job.manifest.split = Some(split);

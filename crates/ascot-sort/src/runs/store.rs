@@ -366,6 +366,12 @@ fn cannot_make(dir: &Path, error: io::Error) -> SortError {
             parent.display()
         ));
     }
+    if error.kind() == io::ErrorKind::NotADirectory {
+        return SortError::Request(format!(
+            "{} is a file, and spills need a directory\n  name one (--temp DIR)",
+            parent.display()
+        ));
+    }
     IoError::from_os(Action::Create, dir, 0, error).into()
 }
 

@@ -47,6 +47,11 @@ pub fn check(request: &SortRequest, view: &Path) -> Result<()> {
 
 /// Refuses a name under which no new view can be made.
 pub fn check_name(view: &Path) -> Result<()> {
+    if std::path::absolute(view).is_ok_and(|view| view.to_str().is_none()) {
+        let why =
+            "its path is not UTF-8, and a view stores the paths of its files as text\n  name another one";
+        return Err(SortError::view(view, ErrorKind::InvalidInput, why));
+    }
     if view.symlink_metadata().is_ok() {
         let why = "it exists already, and a view replaces nothing\n  remove it, or name another directory \
                    (--view DIR)";

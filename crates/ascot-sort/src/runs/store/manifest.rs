@@ -150,6 +150,11 @@ impl Manifest {
         Ok(bytes + end.len() as u64)
     }
 
+    /// Whether it can be stored: paths that are not UTF-8 have no form in JSON.
+    pub fn is_storable(&self) -> bool {
+        serde_json::to_writer(io::sink(), &self.request).is_ok()
+    }
+
     /// Records that the runs `which` are consumed up to `starts`.
     pub fn move_starts(&mut self, which: Range<usize>, starts: &[RunStart]) {
         for (run, start) in self.runs[which].iter_mut().zip(starts) {
