@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "python" / "reference.md"
 HEAD = """# Reference of the Python package
 
 Made from the docstrings by `tools/python_reference.py`; [Python](../python.md) is the guide. The tests run the
-examples.
+examples, in which the names of a module stand without `ascot.`.
 """
 WIDTH = 110
 OPERATORS = ("__bytes__", "__getitem__", "__len__")

@@ -196,7 +196,8 @@ class Writer:
     `writer.append(keys, values); writer.end_epoch()`.
 
     As a context manager it is closed at the end; if an exception ends the block, the records since the last epoch are
-    dropped. So are they, with a ResourceWarning, if a writer is no longer used before `close` was called.
+    dropped, and a new directory without an epoch is removed. Records are dropped, too, with a ResourceWarning, if a
+    writer is no longer used before `close` was called.
     """
 
     __slots__ = ("_appended", "_lease", "_native", "path")
@@ -213,7 +214,8 @@ class Writer:
         if getattr(self, "_appended", 0) > 0:
             import warnings
 
-            lost = f"its {self._appended} records since the last epoch are lost"
+            records, verb = ("record", "is") if self._appended == 1 else ("records", "are")
+            lost = f"its {self._appended} {records} since the last epoch {verb} lost"
             warnings.warn(f"{self!r} was not closed: {lost}", ResourceWarning, source=self, stacklevel=2)
 
     def _when_ended(self, act: Callable[[], object]) -> None:

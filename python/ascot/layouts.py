@@ -308,7 +308,7 @@ class Fixed(_Bytes):
     ) -> None:
         self.length = arguments.count("length", length, least=1)
         self.key = _checked_key(key)
-        self.fields = None if fields is None else _fields(fields)
+        self.fields = None if fields is None else _fields(fields, self.length)
 
     def text(self) -> str:
         return f"fixed:{self.length}"
@@ -403,15 +403,35 @@ class Floats(_Numbers):
         super().__init__(type)
 
 
-def _fields(fields: Any) -> dict[str, tuple[int, str]]:
+_FIELD_TYPES = ("u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f32", "f64")
+
+
+def _fields(fields: Any, length: int) -> dict[str, tuple[int, str]]:
     places = fields.items() if isinstance(fields, Mapping) else [(None, None)]
     found: dict[str, tuple[int, str]] = {}
     for name, place in places:
         start, type = place if isinstance(place, tuple) and len(place) == 2 else (None, None)
         if not (isinstance(name, str) and isinstance(start, int) and isinstance(type, str)):
             arguments.wrong_type("fields", fields, "a dict of names, first bytes and types, as {'id': (0, 'u64')}")
+        size = _field_bytes(type)
+        if size is None:
+            raise InvalidRequest(
+                f"the type of field {name!r}: {type!r} is not known\n  give u8 to u64, i8 to i64, f32 or f64, with "
+                "-be for big endian, or bytes:N"
+            )
+        if start < 0 or start + size > length:
+            place = f"bytes {start} to {start + size}"
+            raise InvalidRequest(f"field {name!r}, {place}, extends beyond the record of {length} bytes")
         found[name] = (start, type)
     return found
+
+
+def _field_bytes(type: str) -> int | None:
+    """The length of a field; None for a type that no field has."""
+    if type.startswith("bytes:"):
+        return int(type[6:]) if type[6:].isascii() and type[6:].isdigit() and int(type[6:]) > 0 else None
+    name = type.removesuffix("-le").removesuffix("-be")
+    return int(name[1:]) // 8 if name in _FIELD_TYPES else None
 
 
 def _column_type(argument: str, text: str) -> str:
@@ -425,7 +445,7 @@ def _column_type(argument: str, text: str) -> str:
 
 def _byte(argument: str, text: str) -> str:
     one = "one character of one byte"
-    if len(arguments.text(argument, text, one)) != 1 or ord(text) > 255:
+    if len(arguments.text(argument, text, one)) != 1 or ord(text) > 127:
         arguments.wrong_value(argument, text, one)
     return text
 

@@ -115,6 +115,13 @@ class View(Leased[_native.View]):
         Raises InvalidRequest for a range that ends before it begins, or a key that the view cannot have, and Damaged.
         """
         native = self._open()
+        if native.layout.startswith(("fixed", "prefixed")):
+            for name, key in (("start", start), ("stop", stop)):
+                if isinstance(key, int | float):
+                    raise InvalidRequest(
+                        f"{name}={key!r}: the keys of this view are bytes of its records\n  give bytes, such as "
+                        "(5).to_bytes(8, 'big')"
+                    )
         first = native.header_bytes if start is None else native.offset_of_key(_key_text("start", start))
         last = native.nbytes if stop is None else native.offset_of_key(_key_text("stop", stop))
         if first > last:

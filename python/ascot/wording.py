@@ -90,6 +90,8 @@ _FOUND = re.compile(
     f"{_ARROW}|(?P<command>{_COMMAND})|{_RESUME}|{_COLUMNS}|{_SEPARATOR}|{_LAYOUTS}|{_COLUMN}|(?P<phrase>{_PHRASE})|{_FLAG}",
     re.MULTILINE,
 )
+# Columns of one name.
+_BY_NUMBER = re.compile(r"use #(\d+) or #(\d+)")
 # A value after a flag: a text in quotes, a placeholder, a number with its unit, or a word that is a value.
 _VALUE = re.compile(
     r" (?:'(?P<text>[^']*)'|(?P<plain>[A-Z][A-Z_]*(?:\.\.\.)?(?![\w:.])|\d+(?:\.\d+)?(?!\w|[.:,]\w| [kKMGT]?i?B\b))"
@@ -100,7 +102,7 @@ _VALUE = re.compile(
 
 def in_python(text: str) -> str:
     """A text of a library in the words of the package."""
-    text = _NUMBER.sub("", named(text))
+    text = _BY_NUMBER.sub(r"use key=\1 or key=\2", _NUMBER.sub("", named(text)))
     out, at = [], 0
     while found := _FOUND.search(text, at):
         out.append(text[at : found.start()])

@@ -183,6 +183,14 @@ impl<'py> Exception<'py> {
 }
 
 impl Failure {
+    /// The failure of a job within `cap_bytes`, of which it had a part. `cap_for` is the cap that gives a job so much.
+    pub fn within(self, cap_bytes: u64, cap_for: impl Fn(u64) -> u64) -> Self {
+        match self {
+            Failure::Sort(error) => Failure::Sort(error.within(cap_bytes, cap_for)),
+            other => other,
+        }
+    }
+
     fn into_exception(self, py: Python<'_>) -> PyResult<PyErr> {
         match self {
             Failure::First(first) => first.into_exception(py),

@@ -1,6 +1,5 @@
 //! Answers of indexed directories as batches.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
 use arrow_array::RecordBatch;
@@ -35,7 +34,7 @@ pub fn index_get(
 ) -> PyResult<Batch> {
     let keys = Column::new("keys", keys)?;
     let rows = keys.rows(py, 0, keys.len())?;
-    let directory = Arc::clone(index.directory());
+    let directory = index.directory()?;
     let mut answers = answers_of(&directory)?;
     let query = move || {
         let keys: Vec<&[u8]> = rows.iter().collect();
@@ -63,7 +62,7 @@ pub fn index_range(
     stop: Option<Vec<u8>>,
     epoch: Option<u64>,
 ) -> PyResult<BatchStream> {
-    let directory = Arc::clone(index.directory());
+    let directory = index.directory()?;
     let answers = answers_of(&directory)?;
     let schema = SchemaRef::clone(answers.schema());
     let scan = Scan { from: start, end: stop, epoch, by_key: true, ..Scan::default() };

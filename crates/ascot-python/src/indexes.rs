@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use ascot_index::read::USUAL_MEMORY_BYTES;
+use ascot_index::write::discard;
 use ascot_index::{
     Directory, DirectoryWriter, IndexError, LayoutRequest, Named, OpenMode, Opening, PartitionBy, Scan,
     Scheme,
@@ -43,6 +44,7 @@ type Row = (Vec<u8>, u64, Vec<u8>);
 #[pyclass(frozen, module = "ascot._native")]
 pub struct Index {
     directory: Arc<Directory>,
+    opener: Opener,
 }
 
 /// Opens the indexed directory `path` for reading.
@@ -51,7 +53,7 @@ pub fn open_index(py: Python<'_>, path: PathBuf, memory_cap: Option<Bytes>) -> P
     let bytes = memory(memory_cap.as_ref())?.map_or(USUAL_MEMORY_BYTES, whole);
     let open = || Directory::open(&Disk::default(), &path, bytes);
     let directory = py.detach(open).map_err(Failure::from)?;
-    Ok(Index { directory: Arc::new(directory) })
+    Ok(Index { directory: Arc::new(directory), opener: Opener::new() })
 }
 
 #[pymethods]
@@ -77,7 +79,7 @@ impl Index {
     ) -> PyResult<Vec<Record<'py>>> {
         let keys = Column::new("keys", keys)?;
         let rows = keys.rows(py, 0, keys.len())?;
-        let directory = Arc::clone(&self.directory);
+        let directory = self.directory()?;
         let query = move || {
             let mut found: Vec<(usize, u64, Vec<u8>)> = Vec::new();
             let keys: Vec<&[u8]> = rows.iter().collect();
@@ -99,7 +101,7 @@ impl Index {
     /// The records with keys from `start` to `stop`, in the order of their keys and epochs, in batches.
     fn range(&self, start: Vec<u8>, stop: Option<Vec<u8>>, epoch: Option<u64>) -> PyResult<Batches> {
         let scan = Scan { from: start, end: stop, epoch, by_key: true, ..Scan::default() };
-        let directory = Arc::clone(&self.directory);
+        let directory = self.directory()?;
         let (send, receive) = sync_channel(1);
         let work = move || {
             let mut batch = Batch { send, rows: Vec::new(), bytes: 0 };
@@ -112,15 +114,25 @@ impl Index {
     }
 
     /// Warnings of damaged parts that queries did without, since the last call.
-    fn take_warnings(&self) -> Vec<String> {
-        self.directory.take_notices().texts
+    fn take_warnings(&self) -> PyResult<Vec<String>> {
+        Ok(self.directory()?.take_notices().texts)
     }
 }
 
 impl Index {
-    /// The directory.
-    pub fn directory(&self) -> &Arc<Directory> {
-        &self.directory
+    /// The directory, for the process that opened it.
+    pub fn directory(&self) -> Result<Arc<Directory>, Failure> {
+        self.opener.check("index")?;
+        Ok(Arc::clone(&self.directory))
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        if self.opener.is_forked() {
+            // Its threads are those of the process that opened it.
+            std::mem::forget(Arc::clone(&self.directory));
+        }
     }
 }
 
@@ -230,6 +242,8 @@ impl WriterOptions {
 pub struct IndexWriter {
     writer: Mutex<Option<DirectoryWriter>>,
     opener: Opener,
+    /// Of a new directory: its path, and whether it was made for it.
+    new: Option<(PathBuf, bool)>,
 }
 
 /// Opens the indexed directory `path` for writing.
@@ -237,9 +251,11 @@ pub struct IndexWriter {
 pub fn open_writer(py: Python<'_>, path: PathBuf, options: WriterOptions) -> PyResult<IndexWriter> {
     let opening = options.opening()?;
     let bytes = whole(memory(options.memory.as_ref())?.unwrap_or(WRITER_MEMORY_BYTES));
+    let made = !path.exists();
     let open = || DirectoryWriter::open(&Disk::default(), &path, &opening, bytes);
     let writer = py.detach(open).map_err(Failure::from)?;
-    Ok(IndexWriter { writer: Mutex::new(Some(writer)), opener: Opener::new() })
+    let new = (made || opening.mode == OpenMode::Create).then_some((path, made));
+    Ok(IndexWriter { writer: Mutex::new(Some(writer)), opener: Opener::new(), new })
 }
 
 #[pymethods]
@@ -288,13 +304,19 @@ impl IndexWriter {
         py.detach(|| writer.close()).map(drop).map_err(|error| Failure::from(error).into())
     }
 
-    /// Closes the directory without the records since the last epoch.
+    /// Closes the directory without the records since the last epoch. A new directory without an epoch is removed.
     fn abandon(&self, py: Python<'_>) {
         if self.opener.is_forked() {
             return;
         }
-        let writer = self.writer.lock().unpoisoned().take();
-        py.detach(|| drop(writer));
+        let Some(writer) = self.writer.lock().unpoisoned().take() else { return };
+        py.detach(|| {
+            let is_empty = writer.manifest().epochs == 0;
+            drop(writer);
+            if let (true, Some((path, made))) = (is_empty, &self.new) {
+                discard(path, *made);
+            }
+        });
     }
 }
 

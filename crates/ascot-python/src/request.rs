@@ -274,6 +274,13 @@ impl JobOptions {
             return Ok(Output::Stdout);
         };
         let Some(count) = self.parts else { return Ok(Output::Path(path.clone())) };
+        if self.unique || self.top.is_some() {
+            return Err(Failure::Request(
+                "parts= cannot be combined with unique= or top=: the sizes of parts follow from those of the inputs\n  \
+                 sort to one file first, then split it by='size'"
+                    .into(),
+            ));
+        }
         let pattern = path.to_str().ok_or_else(|| {
             Failure::Request(format!("{} is not UTF-8\n  name parts in UTF-8", path.display()))
         })?;

@@ -155,13 +155,18 @@ fn divide(request: &mut FlowRequest, inputs: usize) -> Result<Beside, Failure> {
     let beside = RECORDS_BYTES + inputs * (BATCHES_HELD * share + QUEUE_BYTES as u64);
     let engine = cap.saturating_sub(beside);
     if engine < MIN_MEMORY_BYTES {
-        let least = RECORDS_BYTES + inputs * (BATCHES_HELD * BATCH_BYTES_MIN + QUEUE_BYTES as u64);
-        let min_bytes = (MIN_MEMORY_BYTES + least) * BATCH_SHARE / (BATCH_SHARE - BATCHES_HELD) + 1;
+        let min_bytes = cap_for(MIN_MEMORY_BYTES, inputs);
         return Err(SortError::TooLittleMemory { given_bytes: cap, min_bytes }.into());
     }
     request.sort.memory_bytes = Some(engine);
     let bytes = usize::try_from(batch).unwrap_or(usize::MAX);
     Ok((beside, BatchLimits { bytes, ..BatchLimits::default() }, record))
+}
+
+/// The cap of which the engine of a flow of `inputs` gets `engine_bytes`, or a little more.
+fn cap_for(engine_bytes: u64, inputs: u64) -> u64 {
+    let least = RECORDS_BYTES + inputs * (BATCHES_HELD * BATCH_BYTES_MIN + QUEUE_BYTES as u64);
+    (engine_bytes + least) * BATCH_SHARE / (BATCH_SHARE - BATCHES_HELD) + 1
 }
 
 /// A flow that runs.
@@ -208,8 +213,11 @@ pub fn begin_flow(
     let (beside, limits, record_bytes_max) = divide(&mut request, inputs.len())?;
     py.detach(|| options.refuse_other_formats(&kinds))?;
     let shared = Arc::new(Shared::default());
+    let count = inputs.len().max(1) as u64;
     let work = move |shared: &Shared| {
-        let report = run_flow(&request, &RunOptions::default(), shared, shared.cancel())?;
+        let engine_bytes = request.sort.memory_bytes.unwrap_or_else(default_memory);
+        let report = run_flow(&request, &RunOptions::default(), shared, shared.cancel())
+            .map_err(|error| error.within(engine_bytes + beside, |bytes| cap_for(bytes, count)))?;
         Ok(Report { memory_bytes: report.memory_bytes + beside, ..report })
     };
     let handle = JobHandle::begin(&shared, work)?;

@@ -43,14 +43,23 @@ impl Shares {
         let beside = RECORDS_BYTES + BATCHES_HELD * batch;
         let job = cap.saturating_sub(beside);
         if job < MIN_MEMORY_BYTES {
-            let min_bytes =
-                (MIN_MEMORY_BYTES + RECORDS_BYTES) * BATCH_SHARE / (BATCH_SHARE - BATCHES_HELD) + 1;
-            return Err(SortError::TooLittleMemory { given_bytes: cap, min_bytes }.into());
+            return Err(SortError::TooLittleMemory {
+                given_bytes: cap,
+                min_bytes: cap_for(MIN_MEMORY_BYTES),
+            }
+            .into());
         }
         request.memory_bytes = Some(job);
         let bytes = usize::try_from(batch).unwrap_or(usize::MAX);
         Ok(Shares { beside, limits: BatchLimits { bytes, ..BatchLimits::default() } })
     }
+}
+
+/// The cap of which a job gets `job_bytes`.
+fn cap_for(job_bytes: u64) -> u64 {
+    let with_records = job_bytes + RECORDS_BYTES;
+    let by_share = with_records * BATCH_SHARE / (BATCH_SHARE - BATCHES_HELD) + 1;
+    by_share.min(with_records + BATCHES_HELD * BATCH_BYTES)
 }
 
 /// The job of a stream of batches: its report, once it has ended.
@@ -196,7 +205,9 @@ impl Begun {
         let options = RunOptions { program: ProgramStreams::new(source, sink), ..RunOptions::default() };
         let beside = shares.beside;
         let work = move |shared: &Shared| {
-            let report = run(&request, &goal, &options, shared, shared.cancel())?;
+            let job_bytes = request.memory_bytes.unwrap_or_else(default_memory);
+            let report = run(&request, &goal, &options, shared, shared.cancel())
+                .map_err(|error| error.within(job_bytes + beside, cap_for))?;
             Ok(Report { memory_bytes: report.memory_bytes + beside, ..report })
         };
         let handle = JobHandle::begin(&shared, work)?;

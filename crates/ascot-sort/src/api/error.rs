@@ -377,6 +377,19 @@ impl SortError {
         self
     }
 
+    /// The error of a job within `cap_bytes`, of which it had a part. `cap_for` is the cap that gives a job so much.
+    #[must_use]
+    pub fn within(mut self, cap_bytes: u64, cap_for: impl Fn(u64) -> u64) -> Self {
+        match &mut self {
+            SortError::TooLittleMemory { given_bytes, min_bytes } => {
+                (*given_bytes, *min_bytes) = (cap_bytes, cap_for(*min_bytes));
+            }
+            SortError::TooLong { min_bytes, .. } => *min_bytes = cap_for(*min_bytes),
+            _ => {}
+        }
+        self
+    }
+
     /// Whether there was too little memory, which may be temporary.
     pub fn is_out_of_memory(&self) -> bool {
         use SortError::{Io, Memory, SmallControlGroup, TooLittleMemory};
