@@ -138,7 +138,8 @@ pub struct VolumeMeasurement {
     /// figure below zero is within the spread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_seconds: Option<Figure>,
-    /// Seconds of a checkpoint: to make written bytes durable, and to replace a small file durably; `None`: not measured.
+    /// Seconds of a checkpoint: to make written bytes durable, and to replace a small file durably; `None`: not
+    /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_seconds: Option<Figure>,
     /// Bytes of a run in the measurement of switches.
