@@ -248,3 +248,58 @@ fn key_hash<R: Records>(records: &R, record: &[u8]) -> u64 {
     records.sample_keys(record, 1, &mut keys);
     xxh3_64(&keys.pop().unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use ascot_record::layout::{Endian, NumberFormat, NumberType};
+
+    use super::*;
+    use crate::records::Numbers;
+
+    const CHUNK_BYTES: usize = 3 * 8;
+
+    /// Takes `bytes` in chunks, and returns the positions after `start` at which files end.
+    fn ends(files: &mut RollingFiles, records: &Numbers<u64>, bytes: &[u8], start: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut at = start;
+        for chunk in bytes[start..].chunks(CHUNK_BYTES) {
+            let mut from = 0;
+            while let Some(end) = files.cut(records, chunk, from, 0) {
+                files.took(records, &chunk[from..end], 0, false);
+                files.open += 1;
+                found.push(at + end);
+                from = end;
+            }
+            files.took(records, &chunk[from..], 0, true);
+            at += chunk.len();
+        }
+        found
+    }
+
+    /// Wherever its state was stored, also between the last record of a file and the first of the next one.
+    #[test]
+    fn a_resumed_output_has_the_same_ends() {
+        let records = Numbers::<u64>::new(NumberFormat { kind: NumberType::U64, endian: Endian::Big }, false);
+        let directory = tempfile::tempdir().unwrap();
+        let parts = Parts::new(directory.path().join("part-{}").to_str().unwrap(), 4).unwrap();
+        for of_each_key in [1, 2, 3, 6, 7] {
+            let numbers = (0..120_u64).map(|number| number / of_each_key);
+            let bytes: Vec<u8> = numbers.flat_map(u64::to_be_bytes).collect();
+            let new = || {
+                let total = bytes.len() as u64;
+                RollingFiles::new(&parts, total, &Disk::default(), &Cancel::new(), None, true)
+            };
+            let whole = ends(&mut new(), &records, &bytes, 0);
+            assert_eq!(whole.len(), 3);
+            for stored in (0..bytes.len()).step_by(CHUNK_BYTES) {
+                let mut killed = new();
+                let mut found = ends(&mut killed, &records, &bytes[..stored], 0);
+                let (open, taken, before) = (killed.open, killed.taken, killed.before);
+                let mut resumed = new();
+                (resumed.open, resumed.taken, resumed.before) = (open, taken, before);
+                found.extend(ends(&mut resumed, &records, &bytes, stored));
+                assert_eq!(found, whole, "{of_each_key} {stored}");
+            }
+        }
+    }
+}
