@@ -14,7 +14,9 @@ mod file;
 mod keys;
 mod readers;
 
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -153,7 +155,14 @@ impl Mounted {
     pub fn end(self) -> Result<(), MountError> {
         let Mounted { session, path, .. } = self;
         if session.guard.is_finished() {
-            return session.join().map_err(|source| MountError::Ended { path, source });
+            return match session.join() {
+                // An unmount aborts the connection of a thread that has not been told of it.
+                Err(source) if source.kind() == io::ErrorKind::ConnectionAborted && !is_mounted(&path) => {
+                    Ok(())
+                }
+                Err(source) => Err(MountError::Ended { path, source }),
+                Ok(()) => Ok(()),
+            };
         }
         match session.umount_and_join() {
             Ok(()) => Ok(()),
@@ -183,6 +192,13 @@ fn mount<F: Filesystem + Send + Sync + 'static>(
         Ok(session) => Ok(Mounted { session, source: None, path }),
         Err(source) => Err(MountError::Refused { path, source }),
     }
+}
+
+/// Whether something is mounted at `path`, or cannot be asked: the connection of a mount broke.
+fn is_mounted(path: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|stat| stat.dev()).ok();
+    let here = device(path);
+    here.is_none() || here != device(&path.join(".."))
 }
 
 /// Detaches a mount that is still in use; the rest of it ends with this process. Users other than root need
