@@ -6,10 +6,11 @@ import pathlib
 import random
 import re
 import shutil
+import subprocess
 import tempfile
 
 import pytest
-from support import MIB, pass_seconds, run
+from support import MIB, ascot_binary, clean_environment, pass_seconds, run
 
 FLASH = """
 name = "flash"
@@ -388,3 +389,18 @@ def test_a_split_in_two_passes_explains_itself(files):
     told = run("plan", "split", "--outputs", "512", *words).stdout.decode()
     assert re.search(r"pass 1    1 x (\d+) by a2, once.*pass 2    1 x \d+ by a2, \1 times", told, re.DOTALL), told
     assert "in one pass:" in told
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+@pytest.mark.parametrize("method", ["merge", "distribute"])
+def test_a_job_makes_the_checkpoints_of_its_plan(method, disk):
+    """Each of them replaces the manifest."""
+    run("gen", "500k", "-o", disk / "in")
+    words = ["sort", disk / "in", *LAYOUTS["fixed:100"], "--memory", "8MiB", "--method", method, "--temp", disk]
+    words += ["-o", disk / "out", "--report", disk / "report.json"]
+    traced = ["strace", "-f", "-e", "trace=rename", "-o", disk / "calls", ascot_binary(), *words]
+    subprocess.run(traced, check=True, env=clean_environment(), timeout=120)
+    made = (disk / "calls").read_text().count("manifest.json.new")
+    told = json.loads((disk / "report.json").read_text())
+    planned = sum(one["checkpoints"] for one in told["plan"]["chosen"]["passes"])
+    assert abs(planned - made) <= 0.15 * made, (planned, made)
