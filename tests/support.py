@@ -146,6 +146,13 @@ def stop_where(process, temp, reached):
     raise AssertionError(f"the job ended before: {process.communicate()}")
 
 
+def end_by(process, number):
+    """Sends a signal to a job that `stop_where` stopped, and lets it go on. Returns its standard error."""
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
+    return process.communicate(timeout=60)[1].decode()
+
+
 def kill(process):
     """Kills a process, stopped or not, with SIGKILL."""
     process.kill()

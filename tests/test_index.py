@@ -345,7 +345,7 @@ def test_two_writers_do_not_share_a_directory(disk):
         while run("build", first, *FIXED, "--append", "-o", disk / "run.dir", expect=None).returncode == 0:
             assert time.time() < deadline
         refused = run("build", first, *FIXED, "--append", "-o", disk / "run.dir", expect=2).stderr
-        assert "is being written by another writer" in refused
+        assert "is open in another writer" in refused
         assert len(get(disk / "run.dir", 1)) >= 1
     assert process.wait(20) == 0
 

@@ -18,6 +18,7 @@ from support import (
     FIXED,
     MIB,
     digest,
+    end_by,
     job_directories,
     kill,
     leave_free,
@@ -386,9 +387,7 @@ def test_a_split_killed_while_its_parts_get_names_goes_on(records, right, array,
 def test_a_signal_leaves_nothing(point, name, records, array, disk):
     job = start(*split_words(records, disk, array))
     stop_where(job, disk, point)
-    job.send_signal(getattr(signal, name))
-    job.send_signal(signal.SIGCONT)
-    job.communicate(timeout=60)
+    end_by(job, getattr(signal, name))
     assert job.returncode == -getattr(signal, name)
     assert leftovers(disk) == []
 
@@ -396,9 +395,7 @@ def test_a_signal_leaves_nothing(point, name, records, array, disk):
 def test_a_stopped_split_is_kept_on_request(records, right, array, disk):
     job = start(*split_words(records, disk, array, "--keep-on-interrupt"))
     stop_where(job, disk, in_last_pass)
-    job.send_signal(signal.SIGINT)
-    job.send_signal(signal.SIGCONT)
-    told = job.communicate(timeout=60)[1].decode()
+    told = end_by(job, signal.SIGINT)
     (kept,) = job_directories(disk)
     assert f"ascot sort --resume {kept}" in told
     run("sort", "--resume", str(kept))

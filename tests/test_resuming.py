@@ -22,6 +22,7 @@ from support import (
     MIB,
     clean_environment,
     digest,
+    end_by,
     job_directories,
     job_killed_after_moving,
     kill,
@@ -102,9 +103,7 @@ def test_a_stopped_job_is_kept_on_request(kind, point, records, disk):
     variable = {} if flag else {"ASCOT_KEEP_ON_INTERRUPT": "1"}
     job = start(*words_of(kind, source, disk, *flag), env=clean_environment(**variable))
     stop_where(job, disk, point)
-    job.send_signal(getattr(signal, name))
-    job.send_signal(signal.SIGCONT)
-    told = job.communicate(timeout=60)[1].decode()
+    told = end_by(job, getattr(signal, name))
     assert job.returncode == -getattr(signal, name), "the shell gets the signal"
     (kept,) = job_directories(disk)
     assert (
@@ -122,9 +121,7 @@ def test_a_stopped_job_is_kept_on_request(kind, point, records, disk):
 def test_a_stopped_job_is_removed_by_default(kind, point, records, disk):
     job = start(*words_of(kind, records[0], disk))
     stop_where(job, disk, point)
-    job.send_signal(signal.SIGTERM)
-    job.send_signal(signal.SIGCONT)
-    assert job.communicate(timeout=60)[1] == b""
+    assert end_by(job, signal.SIGTERM) == ""
     assert job.returncode == -signal.SIGTERM
     assert leftovers(disk) == []
 
@@ -142,9 +139,7 @@ def test_a_stopped_resumed_job_can_be_resumed_again(kind, records, disk):
         job = start("sort", "--resume", kept)
         now = stop_where(job, disk, lambda it, least=written: in_last_pass(it) and written_by(it) > least)
         written = written_by(now)
-        job.send_signal(signal.SIGTERM)
-        job.send_signal(signal.SIGCONT)
-        told = job.communicate(timeout=60)[1].decode()
+        told = end_by(job, signal.SIGTERM)
         assert job.returncode == -signal.SIGTERM
         assert f"ascot sort --resume {kept}" in told
     run("sort", "--resume", kept)

@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support import FIXED, digest, job_directories, kill, leftovers, run, sorted_records, start, stop_where
+from support import FIXED, digest, end_by, job_directories, kill, leftovers, run, sorted_records, start, stop_where
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +71,7 @@ def test_a_merge_in_several_passes_is_kept_on_request(sorted_files, disk):
     words = ["--memory", "8MiB", "--batch-size", "4", "--temp", disk, "-o", disk / "out"]
     job = start("merge", *files, *FIXED, *words, "--keep-on-interrupt")
     stop_where(job, disk, past_first_groups)
-    job.send_signal(signal.SIGINT)
-    job.send_signal(signal.SIGCONT)
-    told = job.communicate(timeout=60)[1].decode()
+    told = end_by(job, signal.SIGINT)
     (kept,) = job_directories(disk)
     assert f"ascot sort --resume {kept}" in told
     run("sort", "--resume", kept)

@@ -18,6 +18,7 @@ from support import (
     ascot_binary,
     clean_environment,
     digest,
+    end_by,
     job_directories,
     job_killed_after_moving,
     kill,
@@ -125,9 +126,7 @@ def test_a_killed_job_writes_the_same_parts(kind, points, inputs, right, disk):
 def test_a_job_stopped_in_its_last_pass_is_kept_on_request(kind, inputs, right, disk):
     job = start(*words_of(kind, inputs, disk, "--keep-on-interrupt"))
     stop_where(job, disk, past_three_parts)
-    job.send_signal(signal.SIGINT)
-    job.send_signal(signal.SIGCONT)
-    told = job.communicate(timeout=60)[1].decode()
+    told = end_by(job, signal.SIGINT)
     (kept,) = job_directories(disk)
     assert f"ascot sort --resume {kept}" in told
     run("sort", "--resume", kept)
@@ -138,9 +137,7 @@ def test_a_job_stopped_in_its_last_pass_is_kept_on_request(kind, inputs, right, 
 def test_a_job_stopped_in_its_last_pass_is_removed_by_default(kind, inputs, disk):
     job = start(*words_of(kind, inputs, disk))
     stop_where(job, disk, past_three_parts)
-    job.send_signal(signal.SIGTERM)
-    job.send_signal(signal.SIGCONT)
-    job.communicate(timeout=60)
+    assert end_by(job, signal.SIGTERM) == ""
     assert leftovers(disk) == []
 
 
