@@ -254,8 +254,8 @@ fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> R
     } else {
         Failure::usage(
             "stopped; no files are kept",
-            "the job cannot be resumed: it has spilled nothing yet, reads a pipe, merges or splits in one pass, or \
-             writes to standard output",
+            "the job cannot be resumed: it has spilled nothing yet, reads a pipe, merges or splits in one pass, \
+             has a path that is not UTF-8, or writes to standard output",
         )
     };
     let speaks = cancel.keeps() || matches!(failure, Failure::Sort(SortError::Kept { .. }));

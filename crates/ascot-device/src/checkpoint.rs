@@ -1,4 +1,4 @@
-//! The cost of a checkpoint, as jobs make them: what was written becomes durable, then the file that says so.
+//! The cost of a checkpoint: a job makes its data durable, then the file that records its state.
 //!
 //! ```text
 //!   data       written ─▶ sync

@@ -1,7 +1,7 @@
 //! The measurement of a volume: its slices, their repetitions, and the resulting figures.
 //!
 //! ```text
-//!   durable  checkpoints, as jobs make them; before the files of the others are open, which may take all descriptors
+//!   storing  checkpoints, before the open files of the other measurements take all descriptors
 //!   pilot    approximate speed, to choose the bytes to lay out in the available time
 //!   layout   writes the files to be read
 //!   cache    bursts of writes after a sync

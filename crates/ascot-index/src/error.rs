@@ -76,7 +76,7 @@ pub enum IndexError {
         known: u32,
     },
     /// Another process writes the directory.
-    #[error("{} is being written by another writer: wait until it is done, or name another directory", path.display())]
+    #[error("{} is open in another writer: wait until that is closed, or name another directory", path.display())]
     Locked {
         /// The file that is locked.
         path: PathBuf,

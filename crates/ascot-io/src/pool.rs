@@ -94,7 +94,7 @@ impl Inner {
 pub enum PoolError {
     /// The request exceeds the rest of the budget.
     #[error(
-        "{purpose}: {} of memory needed, and {} of the {} allowed are in use\n  allow more memory (--memory)",
+        "{purpose}: {} of memory needed, and {} of the {} allowed are in use\n  allow more memory",
         memory(*asked as u64), memory(*used as u64), memory(*budget as u64)
     )]
     OverBudget {

@@ -44,7 +44,7 @@ fn table(profile: &MeasuredProfile, seconds: f64) -> String {
     if let Some(checkpoint) = measured.checkpoint_seconds {
         let _ = writeln!(
             text,
-            "  durable   {:>7.1} ms   to make what is written durable, and that known",
+            "  storing   {:>7.1} ms   of a checkpoint, which makes data and the state of a job durable",
             checkpoint.value * 1e3
         );
     }

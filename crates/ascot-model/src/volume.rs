@@ -52,7 +52,7 @@ pub struct VolumeProfile {
     /// Seconds of a request beyond those of its bytes.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub request_seconds: f64,
-    /// Seconds of a checkpoint: what was written becomes durable, and so does a small file that replaces another.
+    /// Seconds of a checkpoint, which makes written data durable, and then a small file that replaces another.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub checkpoint_seconds: f64,
     /// The device's own cache, bytes: it joins runs if those of all streams fit into it together.

@@ -19,7 +19,7 @@ pub fn merge() -> Command {
         .long_about(
             "Merge FILEs that are sorted by the given keys into one. The number of files is not limited: if \
              memory or the limit of open files does not allow all of them at once, they are merged in \
-             several passes; ascot sort --resume continues such a merge into a file after a kill. A record out of \
+             several passes; ascot sort --resume continues such a merge after a kill. A record out of \
              order is an error that names its file and number, and nothing is written. Equal records keep the order of \
              their files.",
         )

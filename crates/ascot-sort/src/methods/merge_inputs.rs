@@ -24,7 +24,7 @@ use crate::resources::{ChunkPool, Lease};
 use crate::runs::RunBlock;
 
 /// Merges the sorted inputs of a job into its output; in several passes if there are too many for one. A merge of files
-/// in several passes into files can be resumed.
+/// in several passes can be resumed.
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report> {
     if job.request.checks.strict && matches!(job.request.output, Output::Stdout | Output::Program) {
         refuse_misfits_beforehand(&job)?;
