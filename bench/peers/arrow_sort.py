@@ -59,7 +59,8 @@ def by_ascot(args: argparse.Namespace) -> None:
     import ascot
 
     memory = {"memory": args.memory} if args.memory else {}
-    result = ascot.sort(batches(args.rows), key="key", threads=args.threads, temp=args.temp, **memory)
+    settings = {"threads": args.threads, "temp": args.temp, "compress": args.compress, **memory}
+    result = ascot.sort(batches(args.rows), key="key", **settings)
     check(keys_of(result), args.rows)
 
 
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--memory", type=int, help="cap in bytes, which Polars may exceed; default: the program's")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--unordered", action="store_true", help="DuckDB may forget the order of its input")
+    parser.add_argument("--compress", default="auto", help="Ascot's compression of spills")
     parser.add_argument("--temp", default=".", help="where spills go")
     args = parser.parse_args()
     sort = {"ascot": by_ascot, "duckdb": by_duckdb}.get(args.program, by_polars)

@@ -270,8 +270,8 @@ fn merges_of_rows(bench: &Bench) {
     let framing = black_box(PrefixedFraming { width: 4, endian: Endian::Little, keyed: true });
     let order = RangeOrder::whole(framing, false);
     let mut block = Vec::with_capacity(1 << 20);
-    for ways in [2, 16, 64] {
-        let records = (1 << 21) / ways;
+    for ways in [2, 16, 64, 256, 1024] {
+        let records = (1 << 21) / ways.min(64);
         let runs: Vec<Vec<u8>> = (0..ways)
             .map(|_| {
                 let mut keys = noise.numbers(records);
@@ -307,7 +307,7 @@ fn gathers(bench: &Bench) {
             bytes.len(),
             || (),
             |()| {
-                gather(&RECORDS, &bytes, &starts, out);
+                gather(&RECORDS, &bytes, &starts, out, &mut |_| ());
             },
         );
     }

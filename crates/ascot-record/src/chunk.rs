@@ -507,11 +507,17 @@ fn prefetch_record<F: Framing>(framing: &F, bytes: &[u8], start: u32) {
 }
 
 /// Copies the records that start at `starts`, in that order, to `out` until the next does not fit; returns the number
-/// of records and bytes copied.
+/// of records and bytes copied. `place` takes the start of each record in `out`.
 ///
 /// Copying a chunk while it is in the cache, and merging the copies later as slices, costs less than merging chunks
 /// in place long after they have left the cache.
-pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [u8]) -> Cut {
+pub fn gather<F: Framing>(
+    framing: &F,
+    bytes: &[u8],
+    starts: &[u32],
+    out: &mut [u8],
+    place: &mut impl FnMut(usize),
+) -> Cut {
     let mut copied = Cut::default();
     for (at, start) in starts.iter().enumerate() {
         if let Some(ahead) = starts.get(at + GATHERED_AHEAD) {
@@ -521,6 +527,7 @@ pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [
         let Some(record) = framing.end(bytes, start).and_then(|end| bytes.get(start..end)) else { break };
         let Some(space) = out.get_mut(copied.bytes..copied.bytes + record.len()) else { break };
         space.copy_from_slice(record);
+        place(copied.bytes);
         copied.records += 1;
         copied.bytes += record.len();
     }

@@ -200,7 +200,9 @@ proptest! {
 fn gathering_stops_where_room_ends() {
     let bytes = b"ccc\na\nbb\n";
     let mut out = [0; 6];
-    let copied = gather(&LINES, bytes, &[4, 6, 0], &mut out);
+    let mut places = Vec::new();
+    let copied = gather(&LINES, bytes, &[4, 6, 0], &mut out, &mut |place| places.push(place));
+    assert_eq!(places, [0, 2]);
     assert_eq!((copied.records, copied.bytes), (2, 5));
     assert_eq!(&out[..5], b"a\nbb\n");
 }

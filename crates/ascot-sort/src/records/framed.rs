@@ -23,7 +23,10 @@ use crate::resources::Lease;
 const SPARSE_STEP: usize = 4096;
 
 /// Maximum number of records sorted at a time; a chunk with more becomes several.
-const MAX_RECORDS: usize = 1 << 18;
+const MAX_RECORDS: usize = 1 << 20;
+
+/// Records that are framed and summed at a time: they stay in the processor's cache.
+const FRAMED_AT_ONCE: usize = 1024;
 
 /// Records with a framing and an order.
 pub struct Framed<F, O> {
@@ -113,17 +116,37 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
             let step = SPARSE_STEP.next_multiple_of(len);
             return (0..records.len()).step_by(step).map(|start| start as u32).collect();
         }
-        let mut sparse = Vec::with_capacity(records.len() / SPARSE_STEP + 1);
+        let mut sparse = SparseStarts::of(records);
         let mut start = 0;
-        let mut next = 0;
         while let Some(end) = self.framing.end(records, start) {
-            if start >= next {
-                sparse.push(start as u32);
-                next = start + SPARSE_STEP;
-            }
+            sparse.note(start);
             start = end;
         }
-        sparse
+        sparse.starts
+    }
+
+    /// Writes the starts of records, as [`Framing::frame`] does, and adds the records to `sum`, a few at a time, while
+    /// the cache holds them.
+    fn frame(&self, bytes: &[u8], starts: &mut [u32], mut sum: Option<&mut RecordSum>) -> Cut {
+        let mut framed = Cut::default();
+        for starts in starts.chunks_mut(FRAMED_AT_ONCE) {
+            let base = framed.bytes;
+            // Starts have 32 bits, also those after the first few.
+            let end = if base == 0 { bytes.len() } else { bytes.len().min(u32::MAX as usize) };
+            let bytes = bytes.get(base..end).unwrap_or_default();
+            let more = self.framing.frame(bytes, starts);
+            let is_full = more.records == starts.len();
+            let starts = &mut starts[..more.records];
+            if let Some(sum) = &mut sum {
+                sum.add_all(&bytes[..more.bytes], starts);
+            }
+            starts.iter_mut().for_each(|start| *start += base as u32);
+            framed = Cut { records: framed.records + more.records, bytes: base + more.bytes };
+            if !is_full {
+                break;
+            }
+        }
+        framed
     }
 
     fn side_of(&self, record: &[u8], probe: &mut Probe<'_>) -> Ordering {
@@ -260,6 +283,29 @@ struct Probe<'a> {
     scratch: Vec<u8>,
 }
 
+/// Starts of some records, of which the first is one.
+struct SparseStarts {
+    starts: Vec<u32>,
+    /// The next record from here on is recorded.
+    next: usize,
+}
+
+impl SparseStarts {
+    /// For the starts of `records`.
+    fn of(records: &[u8]) -> SparseStarts {
+        SparseStarts { starts: Vec::with_capacity(records.len() / SPARSE_STEP + 1), next: 0 }
+    }
+
+    /// Takes the start of the next record.
+    #[inline]
+    fn note(&mut self, start: usize) {
+        if start >= self.next {
+            self.starts.push(start as u32);
+            self.next = start + SPARSE_STEP;
+        }
+    }
+}
+
 /// The recorded starts of records.
 fn sparse_of(index: &Index) -> &[u32] {
     match index {
@@ -344,12 +390,9 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         scratch.misfits = ChunkMisfits::default();
         while at < data.len() {
             let bytes = &data[at..];
-            let framed = self.framing.frame(bytes, &mut scratch.starts);
+            let framed = self.frame(bytes, &mut scratch.starts, (!chunk.spilled).then_some(&mut *sum));
             let bytes = &bytes[..framed.bytes];
             let starts = &mut scratch.starts[..framed.records];
-            if !chunk.spilled {
-                sum.add_all(bytes, starts);
-            }
             let misfits = misfits_written();
             sort_chunk(&self.framing, &self.order, bytes, starts, &mut scratch.chunk);
             // The key of a single record need not be written, so the count does not show a misfit.
@@ -359,9 +402,10 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             }
             before += framed.records;
             let range = at..at + framed.bytes;
+            let mut sparse = SparseStarts::of(bytes);
             let sorted = &mut out.bytes_mut()[range.clone()];
-            gather(&self.framing, bytes, starts, sorted);
-            parts.push((range, self.sparse(sorted)));
+            gather(&self.framing, bytes, starts, sorted, &mut |start| sparse.note(start));
+            parts.push((range, sparse.starts));
             at += framed.bytes;
             if framed.records == 0 {
                 break;
