@@ -98,9 +98,9 @@ impl PartPlan {
         let held = output_blocks(view)?;
         let reading = Reading { memory: view.pool().available(), in_turns, ..Reading::default() };
         let reading = view.plan_stream(part.start, part.end, reading)?;
+        let output_block = matches!(output, Output::Path(_)).then(|| held.block_bytes() as u64);
         drop(held);
-        let writes = matches!(output, Output::Path(_));
-        let pass = view.predicted(part.end - part.start, writes, &reading);
+        let pass = view.predicted(part.end - part.start, output_block, &reading);
         Ok(PartPlan { reading, in_turns, pass })
     }
 }

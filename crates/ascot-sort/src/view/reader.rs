@@ -46,8 +46,9 @@ pub trait View: Send + Sync {
     fn stream(&self, from: u64, to: u64, reading: Reading) -> Result<Stream>;
     /// Whether reading and writing `output` take turns: both are on one volume, whose switches cost much.
     fn takes_turns_with(&self, output: &Path) -> bool;
-    /// The prediction of reading `bytes` bytes, and of writing them to a file on its volume if `writes`.
-    fn predicted(&self, bytes: u64, writes: bool, reading: &StreamPlan) -> PassPlan;
+    /// The prediction of reading `bytes` bytes, and of writing them to a file on its volume, if any, in blocks of
+    /// `output_block` bytes.
+    fn predicted(&self, bytes: u64, output_block: Option<u64>, reading: &StreamPlan) -> PassPlan;
     /// How [`stream`](Self::stream) would read the bytes from `from` to `to`. It reads no block, so that the blocks
     /// with which a part begins and ends are estimates.
     fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan>;
@@ -359,15 +360,16 @@ impl<R: Records> View for Opened<R> {
         Turns::between(self.request.volumes.volume.as_ref(), &runs, &[dir]).is_some()
     }
 
-    fn predicted(&self, bytes: u64, writes: bool, reading: &StreamPlan) -> PassPlan {
+    fn predicted(&self, bytes: u64, output_block: Option<u64>, reading: &StreamPlan) -> PassPlan {
         let record_bytes = self.bytes as f64 / self.sum.count.max(1) as f64;
         let host = host_of(&self.request, record_bytes, self.threads);
         let blocks: u64 = self.runs.iter().map(|run| run.index.blocks.len() as u64).sum();
         let block = (self.bytes / blocks.max(1)).max(1);
-        let written_bytes = if writes { bytes } else { 0 };
-        let requests = (bytes + written_bytes).div_ceil(block);
+        let written_bytes = if output_block.is_some() { bytes } else { 0 };
+        let writes = output_block.map_or(0, |block| written_bytes.div_ceil(block.max(1)));
+        let requests = bytes.div_ceil(block) + writes;
         let inputs = self.runs.len() as u64;
-        let outputs = u64::from(writes);
+        let outputs = u64::from(output_block.is_some());
         let switches = reading.long_run_switches(written_bytes).unwrap_or(inputs);
         let moved = Moved {
             read_bytes: bytes,

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::error::SortError;
 use crate::api::request::{Input, Keys, Method, Output, SortRequest};
+use crate::view::copy::PartPlan;
 use crate::{Cancel, RunOptions, Silent};
 
 pub(super) fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
@@ -170,6 +171,21 @@ fn check(case: &Case, places: &[f64]) {
         assert_eq!(requests(&*view) - before, cost.iter().sum::<u64>(), "what the ledger saw");
         assert!(cost.iter().all(|&blocks| blocks <= MAX_UNITS as u64), "{cost:?}");
     }
+}
+
+/// A view is read in its small blocks and written in the large ones of the output.
+#[test]
+fn planned_requests_are_those_of_the_copy() {
+    let case = make(1, 16 << 20, u64::MAX, 5);
+    let view = open(&case);
+    let out = Output::Path(case.view.with_extension("out"));
+    let planned = PartPlan::new(&*view, &(0..view.bytes()), &out).expect("a plan").pass.requests;
+    let all = |view: &dyn View| view.ledger().account().iter().map(|stream| stream.requests).sum::<u64>();
+    let opened = all(&*view);
+    let (cancel, options) = (Cancel::new(), RunOptions::default());
+    write_part(&*view, 0..view.bytes(), &out, &options, &Silent, &cancel).expect("a copy");
+    let taken = all(&*view) - opened;
+    assert!(planned.abs_diff(taken) * 5 < taken, "{planned} requests planned, {taken} taken");
 }
 
 proptest! {
