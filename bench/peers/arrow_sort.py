@@ -10,6 +10,7 @@ afterwards. A result with rows out of order, or with fewer, is an error.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import time
@@ -24,10 +25,16 @@ STRING_BYTES = 40
 SCHEMA = pa.schema([("key", pa.uint64()), ("text", pa.string())])
 
 
+@functools.cache
+def texts() -> np.ndarray:
+    """Letters, of which every batch has a part. They are there before the sort, and count as the caller's memory."""
+    return np.random.default_rng(18).integers(97, 123, size=(2 * ROWS) * STRING_BYTES, dtype=np.uint8)
+
+
 def batches(rows: int) -> Iterator[pa.RecordBatch]:
     """Random keys and texts."""
     random = np.random.default_rng(17)
-    letters = random.integers(97, 123, size=(2 * ROWS) * STRING_BYTES, dtype=np.uint8)
+    letters = texts()
     offsets = pa.py_buffer(np.arange(0, (ROWS + 1) * STRING_BYTES, STRING_BYTES, dtype=np.int32))
     for begin in range(0, rows, ROWS):
         count = min(ROWS, rows - begin)
@@ -59,8 +66,7 @@ def by_ascot(args: argparse.Namespace) -> None:
     import ascot
 
     memory = {"memory": args.memory} if args.memory else {}
-    settings = {"threads": args.threads, "temp": args.temp, "compress": args.compress, **memory}
-    result = ascot.sort(batches(args.rows), key="key", **settings)
+    result = ascot.sort(batches(args.rows), key="key", threads=args.threads, temp=args.temp, **memory)
     check(keys_of(result), args.rows)
 
 
@@ -111,7 +117,6 @@ def main() -> None:
     parser.add_argument("--memory", type=int, help="cap in bytes, which Polars may exceed; default: the program's")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--unordered", action="store_true", help="DuckDB may forget the order of its input")
-    parser.add_argument("--compress", default="auto", help="Ascot's compression of spills")
     parser.add_argument("--temp", default=".", help="where spills go")
     args = parser.parse_args()
     sort = {"ascot": by_ascot, "duckdb": by_duckdb}.get(args.program, by_polars)
