@@ -138,6 +138,30 @@ def packed_lets(code):
                 yield code[mark.start() : end]
 
 
+def tuple_parameters(code):
+    """Parameters `name: (A, B)` of the functions in code without literals."""
+    for mark in _FUNCTION.finditer(code):
+        opening = _parameters_start(code, mark.end())
+        for parameter in _elements(code, opening)[0] if opening is not None else ():
+            kind = re.sub(r"^(&\s*('\w+\s+)?(mut\s+)?)+", "", parameter.partition(":")[2].strip())
+            if kind.startswith("("):
+                elements, end = _elements(kind, 0)
+                if len(elements) > 1 and end == len(kind):
+                    yield " ".join(parameter.split())
+
+
+def _parameters_start(code, at):
+    """Where the parameters of a function begin whose name ends at `at`: after its generic types, if any."""
+    depth = 0
+    for place in range(at, len(code)):
+        depth += (code[place] == "<") - (code[place] == ">" and code[place - 1] not in "-=")
+        if depth == 0 and code[place] == "(":
+            return place
+        if depth == 0 and code[place] in ";{":
+            return None
+    return None
+
+
 def functions(source):
     """Every function with a body, nested ones too."""
     code = code_only(source)

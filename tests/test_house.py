@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 from rust_imports import TEST_FILE, Crate, circles
-from rust_source import Function, code_only, functions, long_lines, packed_lets, without_tests
+from rust_source import Function, code_only, functions, long_lines, packed_lets, tuple_parameters, without_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "tests" / "house_baseline.json"
@@ -282,6 +282,23 @@ def test_packed_values_are_found_with_types_and_nested_patterns():
         assert list(packed_lets(source)) == [source.split(" else")[0].rstrip(";")], source
     for source in others:
         assert not list(packed_lets(source)), source
+
+
+def test_no_parameter_is_a_tuple():
+    """A caller does not see what the first value of a pair is; fields and parameters have names."""
+    for path in (ROOT / "crates").rglob("src/**/*.rs"):
+        if not TEST_FILE.search(path.name):
+            found = list(tuple_parameters(without_tests(path.read_text())))
+            assert not found, f"{name_of(path)} has {found}"
+
+
+def test_tuples_are_found_behind_references_and_generic_types():
+    found = """
+        fn one<F: Fn(u8, u8) -> bool>(&self, f: F, at: (u32, &'a str)) {}
+        fn two(a: &mut (u8, (u8, u8)), b: Vec<(u8, u8)>, c: impl Fn((u8, u8)) -> u8) -> (u8, u8);
+        fn none<const N: usize>(a: [(u8, u8); N], (b, c): Pair, d: (), e: &(dyn Fn(u8, u8) + Sync)) {}
+    """
+    assert list(tuple_parameters(found)) == ["at: (u32, &'a str)", "a: &mut (u8, (u8, u8))"]
 
 
 def test_lines_of_rust_fit_the_screen():

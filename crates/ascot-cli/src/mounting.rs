@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use ascot_index::format::names::MANIFEST;
 use ascot_io::Disk;
-use ascot_mount::{Mounted, Shown};
+use ascot_mount::{Mounted, Owner, Shown};
 use ascot_sort::Cancel;
 use ascot_sort::runs::store::VIEW_MANIFEST;
 use clap::ArgMatches;
@@ -108,7 +108,7 @@ fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
     let stat = fs::metadata(&manifest).map_err(Failure::file(&manifest, "cannot be read"))?;
     let shown = Shown {
         modified: stat.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-        owner: (stat.uid(), stat.gid()),
+        owner: Owner { uid: stat.uid(), gid: stat.gid() },
         allow_other: matches.get_flag("allow-other"),
         // Standard error may be closed by now.
         log: Arc::new(|line| drop(writeln!(io::stderr(), "ascot: {line}"))),

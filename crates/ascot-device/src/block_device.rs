@@ -39,6 +39,13 @@ pub(crate) struct BlockDevice {
     pub(crate) backing: Option<PathBuf>,
 }
 
+/// The number of a device; major 0: it holds no blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceNumber {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
 /// Reads descriptions below a root directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sysfs<'a> {
@@ -47,8 +54,8 @@ pub(crate) struct Sysfs<'a> {
 
 impl Sysfs<'_> {
     /// The whole disk that holds device `major:minor`.
-    pub(crate) fn by_number(self, device: (u32, u32)) -> Option<BlockDevice> {
-        let (major, minor) = device;
+    pub(crate) fn by_number(self, device: DeviceNumber) -> Option<BlockDevice> {
+        let DeviceNumber { major, minor } = device;
         self.of(&self.root.join(format!("sys/dev/block/{major}:{minor}")), MAX_DEPTH)
     }
 

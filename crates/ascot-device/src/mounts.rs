@@ -9,11 +9,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::block_device::DeviceNumber;
+
 /// One mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Major and minor number of its device; major 0: none that holds blocks.
-    pub(crate) device: (u32, u32),
+    /// Its device.
+    pub(crate) device: DeviceNumber,
     pub(crate) directory: PathBuf,
     /// `ext4`, `nfs4`, `fuse.sshfs`, ...
     pub(crate) file_system: String,
@@ -30,7 +32,7 @@ impl Mount {
         let directory = PathBuf::from(OsString::from_vec(unescaped(fields.nth(1)?)));
         let mut after = fields.skip_while(|field| *field != b"-").skip(1);
         Some(Mount {
-            device: (major.parse().ok()?, minor.parse().ok()?),
+            device: DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? },
             directory,
             file_system: String::from_utf8_lossy(after.next()?).into_owned(),
             source: OsString::from_vec(unescaped(after.next()?)),
@@ -60,7 +62,7 @@ impl Mounts {
     /// The mount of an absolute path without links. If the device of the path is known, the mount has it, unless no
     /// mount has: the subvolumes of btrfs have devices that the list does not name. Of several mounts on one directory,
     /// the last hides the others.
-    pub(crate) fn of(&self, path: &Path, device: Option<(u32, u32)>) -> Option<&Mount> {
+    pub(crate) fn of(&self, path: &Path, device: Option<DeviceNumber>) -> Option<&Mount> {
         let above = || self.0.iter().filter(|mount| path.starts_with(&mount.directory));
         let longest = |mounts: &mut dyn Iterator<Item = &'_ Mount>| {
             mounts.map(|mount| mount.directory.as_os_str().as_bytes().len()).max()
@@ -125,8 +127,8 @@ nonsense
         assert_eq!(source("/runs/x", None), Some("/dev/vda1"));
         assert_eq!(source("/mnt/a b/x", None), Some("/dev/sdb1"));
         // The device of the path decides, if a mount has it.
-        assert_eq!(source("/mnt/a b/x", Some((8, 1))), Some("/dev/sda1"));
-        assert_eq!(source("/home/me", Some((0, 77))), Some("/dev/sdb1"));
+        assert_eq!(source("/mnt/a b/x", Some(DeviceNumber { major: 8, minor: 1 })), Some("/dev/sda1"));
+        assert_eq!(source("/home/me", Some(DeviceNumber { major: 0, minor: 77 })), Some("/dev/sdb1"));
         assert_eq!(Mounts::default().of(Path::new("/"), None), None);
     }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_model::volume_kind::VolumeKind;
 
-use crate::block_device::{BlockDevice, MAX_DEPTH, Sysfs};
+use crate::block_device::{BlockDevice, DeviceNumber, MAX_DEPTH, Sysfs};
 use crate::mounts::{Mount, Mounts};
 
 /// File systems whose data another machine stores. `9p` and those after it are also served by programs.
@@ -85,11 +85,17 @@ impl System {
         let real = path.ancestors().find_map(|above| fs::canonicalize(above).ok())?;
         let stat = fs::metadata(&real).ok()?;
         let device = ascot_io::device_of(&stat);
-        self.volume_on(&real, (libc::major(device), libc::minor(device)), stat.file_type().is_block_device())
+        let number = DeviceNumber { major: libc::major(device), minor: libc::minor(device) };
+        self.volume_on(&real, number, stat.file_type().is_block_device())
     }
 
     /// The volume of an absolute path without links: the device `number`, or what lies on it.
-    fn volume_on(&self, path: &Path, number: (u32, u32), is_block_device: bool) -> Option<RecognisedVolume> {
+    fn volume_on(
+        &self,
+        path: &Path,
+        number: DeviceNumber,
+        is_block_device: bool,
+    ) -> Option<RecognisedVolume> {
         if !is_block_device {
             return self.volume_at(path, Some(number), MAX_DEPTH);
         }
@@ -99,7 +105,7 @@ impl System {
     }
 
     /// The volume of an absolute path without links on `device`; volumes below volumes are followed `depth` times.
-    fn volume_at(&self, path: &Path, device: Option<(u32, u32)>, depth: usize) -> Option<RecognisedVolume> {
+    fn volume_at(&self, path: &Path, device: Option<DeviceNumber>, depth: usize) -> Option<RecognisedVolume> {
         let mount = self.mounts.of(path, device)?;
         let name = mount.file_system.as_str();
         let named = |kind| {
@@ -157,7 +163,7 @@ impl System {
     /// The device that a file system lies on, by its number, or by its name where the number belongs to none.
     fn block_device(&self, mount: &Mount) -> Option<BlockDevice> {
         let sysfs = Sysfs { root: &self.root };
-        let by_number = (mount.device.0 != 0).then(|| sysfs.by_number(mount.device)).flatten();
+        let by_number = (mount.device.major != 0).then(|| sysfs.by_number(mount.device)).flatten();
         by_number.or_else(|| {
             let source = Path::new(OsStr::new(&mount.source));
             source.starts_with("/dev").then(|| sysfs.by_path(source)).flatten()
@@ -249,7 +255,11 @@ mod tests {
         let tree = Tree::new(&mount("0:6", "/dev", "devtmpfs", "udev", "rw"));
         let spins = ("queue/rotational", "1\n");
         tree.disk("pci0/block/sdb", "8:16", &[spins, ("device/model", "WDC WD40EFRX-68\n")]);
-        let found = System::below(tree.0.path()).volume_on(Path::new("/dev/sdb"), (8, 16), true);
+        let found = System::below(tree.0.path()).volume_on(
+            Path::new("/dev/sdb"),
+            DeviceNumber { major: 8, minor: 16 },
+            true,
+        );
         assert_eq!(found.map(|volume| volume.kind), Some(VolumeKind::Rotational));
     }
 

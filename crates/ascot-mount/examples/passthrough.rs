@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ascot_mount::{Mounted, Shown, Source};
+use ascot_mount::{Mounted, Owner, Shown, Source};
 
 struct Passthrough(File, u64);
 
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = File::open(file)?;
     let size = file.metadata()?.len();
     let log = Arc::new(|line: &str| eprintln!("passthrough: {line}"));
-    let shown = Shown { modified: UNIX_EPOCH, owner: (0, 0), allow_other: false, log };
+    let shown = Shown { modified: UNIX_EPOCH, owner: Owner { uid: 0, gid: 0 }, allow_other: false, log };
     let mounted = Mounted::from_source(Arc::new(Passthrough(file, size)), at, &shown)?;
     while !mounted.has_ended() {
         std::thread::sleep(Duration::from_millis(50));

@@ -10,7 +10,7 @@ use fuser::{
     ReplyOpen, Request,
 };
 
-use crate::{Log, Shown, Source, attributes};
+use crate::{Log, Owner, Shown, Source, attributes};
 
 /// How long the kernel may cache names and sizes: they never change.
 const TTL: Duration = Duration::from_secs(3600);
@@ -22,7 +22,7 @@ const FILE: INodeNo = INodeNo(2);
 pub struct OneFile {
     source: Arc<dyn Source>,
     modified: SystemTime,
-    owner: (u32, u32),
+    owner: Owner,
     log: Log,
 }
 

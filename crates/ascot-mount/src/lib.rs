@@ -32,13 +32,22 @@ use crate::readers::Readers;
 /// Receives log lines for the user.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// The owner of the files that are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
 /// The presentation of a view.
 #[derive(Clone)]
 pub struct Shown {
     /// Modification time.
     pub modified: SystemTime,
-    /// Owner: user and group.
-    pub owner: (u32, u32),
+    /// The owner of its files.
+    pub owner: Owner,
     /// Whether users other than the mounting one may read it.
     pub allow_other: bool,
     /// Receives read errors.
@@ -71,7 +80,7 @@ pub enum MountError {
 }
 
 /// The attributes of a read-only file, or of the root directory.
-fn attributes(ino: INodeNo, size: u64, modified: SystemTime, owner: (u32, u32), blksize: u32) -> FileAttr {
+fn attributes(ino: INodeNo, size: u64, modified: SystemTime, owner: Owner, blksize: u32) -> FileAttr {
     let (kind, perm, nlink) = match ino {
         INodeNo::ROOT => (FileType::Directory, 0o555, 2),
         _ => (FileType::RegularFile, 0o444, 1),
@@ -87,8 +96,8 @@ fn attributes(ino: INodeNo, size: u64, modified: SystemTime, owner: (u32, u32), 
         kind,
         perm,
         nlink,
-        uid: owner.0,
-        gid: owner.1,
+        uid: owner.uid,
+        gid: owner.gid,
         rdev: 0,
         blksize,
         flags: 0,

@@ -169,6 +169,15 @@ pub struct Fetcher {
     fetcher: connect::Fetcher,
 }
 
+/// The address of a node: a tuple in Python.
+#[derive(FromPyObject)]
+struct Address {
+    #[pyo3(item(0))]
+    ip: String,
+    #[pyo3(item(1))]
+    port: u16,
+}
+
 #[pymethods]
 impl Fetcher {
     #[new]
@@ -182,12 +191,12 @@ impl Fetcher {
     fn fetch(
         &self,
         py: Python<'_>,
-        address: (String, u16),
+        address: Address,
         group: &str,
         partition: u32,
         pipe: RawFd,
     ) -> PyResult<(u64, &'static str)> {
-        let address = SocketAddr::new(ip_of(&address.0)?, address.1);
+        let address = SocketAddr::new(ip_of(&address.ip)?, address.port);
         // SAFETY: the caller keeps the pipe open until the call has ended.
         let pipe = unsafe { BorrowedFd::borrow_raw(pipe) };
         let fetched = py.detach(|| self.fetcher.fetch(address, group, partition, pipe, &Cancel::new()));

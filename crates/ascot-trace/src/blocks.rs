@@ -97,7 +97,7 @@ impl Extent {
     }
 
     /// Blocks were given back: what grows there again is a hole.
-    pub fn give_back(&mut self, (low, high): (u64, u64), mut gone: impl FnMut(u64, u64)) {
+    pub fn give_back(&mut self, low: u64, high: u64, mut gone: impl FnMut(u64, u64)) {
         self.held.remove(low, high, |_, _| ());
         self.there.remove(low, high, &mut gone);
     }
@@ -132,8 +132,8 @@ impl LiveData {
         if event.moves() {
             *bytes = bytes.saturating_add(extent.touch(event, |_, _| ()));
             *peak_bytes = (*peak_bytes).max(*bytes);
-        } else if let Some(range) = given_back(event) {
-            extent.give_back(range, |from, to| *bytes = bytes.saturating_sub(to - from));
+        } else if let Some((low, high)) = given_back(event) {
+            extent.give_back(low, high, |from, to| *bytes = bytes.saturating_sub(to - from));
         }
     }
 }

@@ -26,8 +26,8 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
         };
         if event.moves() {
             extent.touch(&event, |_, _| ());
-        } else if let Some(range) = given_back(&event) {
-            extent.give_back(range, |_, _| ());
+        } else if let Some((low, high)) = given_back(&event) {
+            extent.give_back(low, high, |_, _| ());
         }
     }
     let mut count = 0;

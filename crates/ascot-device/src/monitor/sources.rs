@@ -165,33 +165,33 @@ impl Sources {
             Slots { quantities: &self.quantities, next: 0, values: vec![None; self.quantities.len()] };
         let text = &mut self.text;
         let at = Instant::now();
-        slots.set(PROCESS, Measure::Used, (processor_nanoseconds(), 0));
+        slots.set(PROCESS, Measure::Used, processor_nanoseconds(), 0);
         for core in cores(self.stat.read(text)) {
-            slots.set(core.name, Measure::Busy, (core.busy, core.total));
+            slots.set(core.name, Measure::Busy, core.busy, core.total);
         }
         let status = self.status.read(text);
         for (name, measure) in RESIDENT {
             if let Some(bytes) = bytes_of(status, name) {
-                slots.set(PROCESS, measure, (bytes, 0));
+                slots.set(PROCESS, measure, bytes, 0);
             }
         }
         if let Some(bytes) = bytes_of(self.meminfo.read(text), AVAILABLE) {
-            slots.set(MACHINE, Measure::Available, (bytes, 0));
+            slots.set(MACHINE, Measure::Available, bytes, 0);
         }
         let io = self.io.read(text);
         for (name, measure) in MOVED {
             if let Some(bytes) = bytes_of(io, name) {
-                slots.set(PROCESS, measure, (bytes, 0));
+                slots.set(PROCESS, measure, bytes, 0);
             }
         }
         for disk in disks(self.diskstats.read(text)) {
-            slots.set(disk.name, Measure::Read, (disk.read_bytes, 0));
-            slots.set(disk.name, Measure::Written, (disk.written_bytes, 0));
-            slots.set(disk.name, Measure::Busy, (disk.busy_ms, 0));
+            slots.set(disk.name, Measure::Read, disk.read_bytes, 0);
+            slots.set(disk.name, Measure::Written, disk.written_bytes, 0);
+            slots.set(disk.name, Measure::Busy, disk.busy_ms, 0);
         }
         for interface in interfaces(self.net.read(text)) {
-            slots.set(interface.name, Measure::Received, (interface.received_bytes, 0));
-            slots.set(interface.name, Measure::Sent, (interface.sent_bytes, 0));
+            slots.set(interface.name, Measure::Received, interface.received_bytes, 0);
+            slots.set(interface.name, Measure::Sent, interface.sent_bytes, 0);
         }
         Reading { at, values: slots.values }
     }
@@ -238,14 +238,14 @@ struct Slots<'a> {
 }
 
 impl Slots<'_> {
-    fn set(&mut self, of: &str, measure: Measure, value: (u64, u64)) {
+    fn set(&mut self, of: &str, measure: Measure, value: u64, total: u64) {
         let is_it = |at: &usize| {
             let (quantity, _) = &self.quantities[*at];
             quantity.of == of && quantity.measure == measure
         };
         let count = self.quantities.len();
         if let Some(at) = (self.next..count).chain(0..self.next).find(is_it) {
-            self.values[at] = Some(value);
+            self.values[at] = Some((value, total));
             self.next = at + 1;
         }
     }

@@ -144,12 +144,11 @@ impl<'a> Figures<'a> {
         number: u32,
         direction: Direction,
         caption: String,
-        axes: (Axis, Axis),
+        x: Axis,
+        y: Axis,
         lines: impl Fn(Cache) -> Vec<Line>,
     ) -> Figure {
-        let of = |cache: Cache| {
-            (cache.word().to_owned(), Chart::new(axes.0.clone(), axes.1.clone(), lines(cache)))
-        };
+        let of = |cache: Cache| (cache.word().to_owned(), Chart::new(x.clone(), y.clone(), lines(cache)));
         Figure { number, direction, caption, charts: CACHES.map(of).to_vec() }
     }
 
@@ -162,9 +161,10 @@ impl<'a> Figures<'a> {
         y: Y,
         what: &str,
     ) -> Figure {
-        let axes = (Axis::new("N", Scale::Logarithmic), y.axis(Scale::Logarithmic));
         let caption = caption(direction, backends, what);
-        self.figure(number, direction, caption, axes, |cache| {
+        let across = Axis::new("N", Scale::Logarithmic);
+        let up = y.axis(Scale::Logarithmic);
+        self.figure(number, direction, caption, across, up, |cache| {
             let mut lines = Vec::new();
             for &backend in backends {
                 let series = Series { direction, cache, backend };
@@ -191,9 +191,10 @@ impl<'a> Figures<'a> {
         what: &str,
     ) -> Figure {
         let scale = if backends.len() > 1 { Scale::Logarithmic } else { Scale::Linear };
-        let axes = (Axis::new("k", Scale::Linear), Y::Milliseconds.axis(scale));
         let caption = caption(direction, backends, what);
-        self.figure(number, direction, caption, axes, |cache| {
+        let across = Axis::new("k", Scale::Linear);
+        let up = Y::Milliseconds.axis(scale);
+        self.figure(number, direction, caption, across, up, |cache| {
             let mut lines = Vec::new();
             for &backend in backends {
                 let series = Series { direction, cache, backend };
@@ -211,9 +212,10 @@ impl<'a> Figures<'a> {
     /// Against B from 2^`from` on, one stream of the usual N; back-ends without B are constant.
     fn by_b(&self, number: u32, direction: Direction, backends: &[Backend], from: u8, what: &str) -> Figure {
         let n = self.elements_by_b;
-        let axes = (Axis::new("B, bytes", Scale::PowersOfTwo), Y::Milliseconds.axis(Scale::Logarithmic));
         let caption = format!("{} at N = {n}", caption(direction, backends, what));
-        self.figure(number, direction, caption, axes, |cache| {
+        let across = Axis::new("B, bytes", Scale::PowersOfTwo);
+        let up = Y::Milliseconds.axis(Scale::Logarithmic);
+        self.figure(number, direction, caption, across, up, |cache| {
             let exponents = |backend| {
                 let series = Series { direction, cache, backend };
                 self.results.values(series, |measured| measured.cell.exponent)

@@ -363,8 +363,7 @@ mod tests {
         assert!(Budget::new(1 << 20, 2, None, false).is_err());
     }
 
-    /// Much memory has large chunks, of which few make sorted data; but not so large that those that are read and sorted
-    /// keep much memory from records, nor that threads have too few of them.
+    /// Chunks that are read and sorted keep little memory from records, and threads have enough of them.
     #[test]
     fn chunks_grow_with_memory_and_never_beyond_a_share_of_it() {
         let share = |memory: u64, threads, data| {

@@ -17,10 +17,8 @@ use super::{
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::records::misfits::ChunkMisfits;
+use crate::records::sparse_starts::SparseStarts;
 use crate::resources::Lease;
-
-/// Bytes between two recorded record starts of a block read back.
-const SPARSE_STEP: usize = 4096;
 
 /// Maximum number of records sorted at a time; a chunk with more becomes several.
 const MAX_RECORDS: usize = 1 << 20;
@@ -113,8 +111,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     /// Starts of some records, including the first.
     fn sparse(&self, records: &[u8]) -> Vec<u32> {
         if let Some(len) = self.framing.fixed_len() {
-            let step = SPARSE_STEP.next_multiple_of(len);
-            return (0..records.len()).step_by(step).map(|start| start as u32).collect();
+            return SparseStarts::of_fixed(records, len);
         }
         let mut sparse = SparseStarts::of(records);
         let mut start = 0;
@@ -281,29 +278,6 @@ struct Probe<'a> {
     key: &'a [u8],
     record: Option<&'a [u8]>,
     scratch: Vec<u8>,
-}
-
-/// Starts of some records, of which the first is one.
-struct SparseStarts {
-    starts: Vec<u32>,
-    /// The next record from here on is recorded.
-    next: usize,
-}
-
-impl SparseStarts {
-    /// For the starts of `records`.
-    fn of(records: &[u8]) -> SparseStarts {
-        SparseStarts { starts: Vec::with_capacity(records.len() / SPARSE_STEP + 1), next: 0 }
-    }
-
-    /// Takes the start of the next record.
-    #[inline]
-    fn note(&mut self, start: usize) {
-        if start >= self.next {
-            self.starts.push(start as u32);
-            self.next = start + SPARSE_STEP;
-        }
-    }
 }
 
 /// The recorded starts of records.

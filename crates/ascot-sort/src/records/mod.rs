@@ -9,7 +9,7 @@
 //!
 //! [`Framed`] records have a framing and keys; [`Numbers`] are their own keys. `dispatch` chooses between them,
 //! `emitter` collects merged records into blocks, `splitters` bound parts, `misfits` are values of another type than
-//! their column, and `unchecked` inputs may not be sorted.
+//! their column, `unchecked` inputs may not be sorted, and `sparse_starts` lead to records of any length.
 //!
 //! Positions inside a [`Sorted`] are ordinals for numbers, byte offsets for all other records. Only the
 //! [`Records`] that made a `Sorted` interprets them.
@@ -19,6 +19,7 @@ pub mod emitter;
 mod framed;
 pub mod misfits;
 mod numbers;
+mod sparse_starts;
 mod splitters;
 pub(crate) mod unchecked;
 

@@ -90,7 +90,7 @@ impl TraceWriter {
     fn end_turns(&mut self) -> Result<(), TraceError> {
         let TurnsSection { raw, turns, first_ns, last_ns, .. } = std::mem::take(&mut self.turns);
         self.turn_count += u64::from(turns);
-        self.section(Contents::Turns, turns as usize, &raw, (first_ns, last_ns))
+        self.section(Contents::Turns, turns as usize, &raw, first_ns, last_ns)
     }
 
     /// Adds an event.
@@ -111,7 +111,7 @@ impl TraceWriter {
         let last_ns = times.max().unwrap_or_default();
         let raw = columns::encode(&events, first_ns);
         self.event_count += events.len() as u64;
-        self.section(Contents::Events, events.len(), &raw, (first_ns, last_ns))?;
+        self.section(Contents::Events, events.len(), &raw, first_ns, last_ns)?;
         self.events = events;
         self.events.clear();
         Ok(())
@@ -122,7 +122,8 @@ impl TraceWriter {
         contents: Contents,
         entries: usize,
         raw: &[u8],
-        times: (u64, u64),
+        first_ns: u64,
+        last_ns: u64,
     ) -> Result<(), TraceError> {
         let too_many = || TraceError::TooManyNames { limit: MAX_TABLE_BYTES };
         let stored = zstd::bulk::compress(raw, LEVEL).map_err(|_| too_many())?;
@@ -140,8 +141,8 @@ impl TraceWriter {
             raw: raw.len() as u32,
             crc: crc32c(&[&stored]),
             offset: self.output.bytes(),
-            first_ns: times.0,
-            last_ns: times.1,
+            first_ns,
+            last_ns,
         });
         Ok(self.output.append(&stored)?)
     }
@@ -206,12 +207,12 @@ impl TraceWriter {
             put(&mut raw, entry);
             count += 1;
             if raw.len() >= TABLE_SECTION_BYTES {
-                self.section(contents, count, &raw, (0, 0))?;
+                self.section(contents, count, &raw, 0, 0)?;
                 raw.clear();
                 count = 0;
             }
         }
-        if raw.is_empty() { Ok(()) } else { self.section(contents, count, &raw, (0, 0)) }
+        if raw.is_empty() { Ok(()) } else { self.section(contents, count, &raw, 0, 0) }
     }
 
     fn end(mut self, files: u32, processes: u32, bowties: u32) -> Result<u64, TraceError> {

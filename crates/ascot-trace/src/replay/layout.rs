@@ -61,8 +61,8 @@ impl Layout {
             let Some((extent, reach)) = growing.get_mut(file).zip(reaches.get_mut(file)) else { continue };
             if event.moves() {
                 extent.touch(&event, |low, high| reach.insert(low, high, |_, _| ()));
-            } else if let Some(range) = given_back(&event) {
-                extent.give_back(range, |_, _| ());
+            } else if let Some((low, high)) = given_back(&event) {
+                extent.give_back(low, high, |_, _| ());
             }
         }
         let mut layout = Layout {
@@ -144,7 +144,7 @@ impl Places<'_> {
             arrived.iter().for_each(|(low, high)| self.touch(event.file, *low, *high));
             self.arrived = arrived;
         } else if let Some((low, high)) = given_back(event) {
-            extent.give_back((low, high), |_, _| ());
+            extent.give_back(low, high, |_, _| ());
             self.give_back(event.file, low, high);
         }
     }

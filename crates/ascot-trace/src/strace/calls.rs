@@ -157,22 +157,22 @@ impl<'a> FileCalls<'a> {
         result: u64,
     ) -> Result<Option<Vec<u8>>, TraceError> {
         match call.name {
-            b"read" | b"readv" => self.request(caller, call, 0, (Kind::Read, At::Position, result))?,
-            b"write" | b"writev" => self.request(caller, call, 0, (Kind::Write, At::Position, result))?,
+            b"read" | b"readv" => self.request(caller, call, 0, Kind::Read, At::Position, result)?,
+            b"write" | b"writev" => self.request(caller, call, 0, Kind::Write, At::Position, result)?,
             b"pread64" | b"preadv" | b"preadv2" => {
-                self.request(caller, call, 0, (Kind::Read, At::argument(call, 3), result))?;
+                self.request(caller, call, 0, Kind::Read, At::argument(call, 3), result)?;
             }
             b"pwrite64" | b"pwritev" | b"pwritev2" => {
                 let at = if call.has(4, b"RWF_APPEND") { At::End } else { At::argument(call, 3) };
-                self.request(caller, call, 0, (Kind::Write, at, result))?;
+                self.request(caller, call, 0, Kind::Write, at, result)?;
             }
             b"sendfile" | b"sendfile64" => {
-                self.request(caller, call, 1, (Kind::Read, At::argument(call, 2), result))?;
-                self.request(caller, call, 0, (Kind::Write, At::Position, result))?;
+                self.request(caller, call, 1, Kind::Read, At::argument(call, 2), result)?;
+                self.request(caller, call, 0, Kind::Write, At::Position, result)?;
             }
             b"copy_file_range" | b"splice" => {
-                self.request(caller, call, 0, (Kind::Read, At::argument(call, 1), result))?;
-                self.request(caller, call, 2, (Kind::Write, At::argument(call, 3), result))?;
+                self.request(caller, call, 0, Kind::Read, At::argument(call, 1), result)?;
+                self.request(caller, call, 2, Kind::Write, At::argument(call, 3), result)?;
             }
             b"open" | b"creat" | b"openat" | b"openat2" => self.open(caller, call, result)?,
             b"close" => self.close(caller, call.number(0))?,
@@ -198,15 +198,16 @@ impl<'a> FileCalls<'a> {
         Ok(None)
     }
 
-    /// A request through the descriptor in an argument; `moved` is its kind, its position and its bytes.
+    /// A request for `size` bytes through the descriptor in an argument.
     fn request(
         &mut self,
         caller: Caller<'_>,
         call: &Call<'_>,
         argument: usize,
-        moved: (Kind, At, u64),
+        kind: Kind,
+        at: At,
+        size: u64,
     ) -> Result<(), TraceError> {
-        let (kind, at, size) = moved;
         let Some((descriptor, name)) = call.descriptor(argument) else { return Ok(()) };
         if !self.refers_to_a_file(caller, descriptor, name)? {
             return Ok(());
