@@ -7,11 +7,12 @@ import random
 import subprocess
 import sys
 from collections import deque
+from threading import Lock
 from types import SimpleNamespace
 
 import pytest
 from ascot import errors
-from ascot.cluster import pull, spills, watching
+from ascot.cluster import pull, series, spills, watching
 from ray_machines import MIB
 
 
@@ -109,6 +110,17 @@ def test_descriptors_are_reserved_or_the_limit_is_named():
     few, more, *text = done.stdout.splitlines()
     assert few == "100" and 200 < int(more) < 300
     assert "open files, and a process may have 300" in text[0] and "ulimit -Hn" in text[1]
+
+
+def test_a_slow_answer_makes_no_sample_shorter(monkeypatch):
+    watch = object.__new__(watching.Watch)
+    watch.began, watch._lock, watch.series = 100.0, Lock(), {"a": series.Series(10)}
+    watch._still, watch._answered, watch._apart = {}, {}, {}
+    # The clock of the node is 100 s behind, and its answers take a while, the first one longest.
+    for ended, late in [(1.0, 0.5), (2.0, 0.0), (3.0, 0.25)]:
+        monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda came=100.0 + ended + late: came))
+        watch._take(SimpleNamespace(name="a"), ended, [[ended, *[0.0] * len(series.COLUMNS)]], {})
+    assert watch.series["a"].column("seconds") == [1.0, 2.0, 3.0]
 
 
 def test_the_log_has_chunks_that_are_sorted_and_lost():

@@ -68,6 +68,19 @@ class Series:
         for values, value in zip(self._values[1:], row[1:], strict=True):
             values[-1] += (value - values[-1]) / self._counts
 
+    def shift(self, seconds: float) -> None:
+        """Moves the times of all samples, none to before 0.
+
+        >>> series = Series(4)
+        >>> series.add([1.5, *[0.0] * len(COLUMNS)])
+        >>> series.shift(-0.5)
+        >>> series.column("seconds")
+        [1.0]
+        """
+        ends = self._values[0]
+        for at, end in enumerate(ends):
+            ends[at] = max(0.0, end + seconds)
+
     def _thin(self) -> None:
         self._together *= 2
         ends, *columns = self._values

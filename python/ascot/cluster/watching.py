@@ -274,10 +274,12 @@ class Watch:
     def _take(self, node: Node, now: float, rows: list[list[float]], still: dict[int, float]) -> None:
         self._still[node.name] = still
         came = self._answered[node.name] = time.monotonic()
-        # The answer that came fastest tells best how far the clocks are apart.
-        apart = self._apart[node.name] = min(came - now, self._apart.get(node.name, came - now))
+        # The answer that came fastest tells best how far the clocks are apart, also for the samples before it.
+        before = self._apart.get(node.name, came - now)
+        apart = self._apart[node.name] = min(came - now, before)
         series = self.series[node.name]
         with self._lock:
+            series.shift(apart - before)
             for at, *values in rows:
                 ended = max(at + apart - self.began, series.last().get("seconds", 0.0))
                 series.add([ended, *values])
