@@ -38,6 +38,7 @@ RAISE_NOTHING = {
     "Series.from_json",
     "Series.last",
     "Series.rows",
+    "Series.shift",
     "Series.to_json",
     "Settings.to_json",
     "Stage.shares",

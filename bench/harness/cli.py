@@ -107,8 +107,8 @@ def _add_python(commands: Any) -> None:
     add("--out", type=Path, help="where the result goes (bench/results/DATE-python)")
     add("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     add(
-        "--get", type=Path, default=BENCH.parent / "target" / "release" / "examples" / "get",
-        help="cargo build --release -p ascot-index --example get",
+        "--get", type=Path, default=BENCH.parent / "target" / "dist" / "examples" / "get",
+        help="cargo build --profile dist -p ascot-index --example get",
     )  # fmt: skip
 
 

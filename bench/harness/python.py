@@ -210,6 +210,8 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
         most = binary(max(run["more_bytes"] for run in good))
         setting = " ".join(one["best"]) or "as it is"
         spread = f"{min(seconds):.2f} - {max(seconds):.2f}"
+        if len(good) < len(one["runs"]):
+            spread += f", {len(one['runs']) - len(good)} of {len(one['runs'])} failed"
         lines.append(f"| {one['program']} | `{setting}` | {group} | {median:.2f} s | {spread} | {ratio} | {most} |")
     return lines
 

@@ -1,8 +1,8 @@
 //! Every tuned constant of this crate, each with its derivation or its measurement.
 //!
-//! The measurements are in `bench/results/2026-11-22-schedules`, and those of `ROUND_SPACING`, `MAX_EXCESS`,
+//! Most measurements are in `bench/results/2026-11-22-schedules`, and those of `ROUND_SPACING`, `MAX_EXCESS`,
 //! `RUN_OUT_SLACK` and `SPARE_BLOCKS` in `bench/results/2026-11-23-schedules`: shapes simulated with one constant
-//! changed at a time. "Equal" is a run length at equal rates as a share of its formula; "varying" is that at rates that
+//! changed at a time. The others are stated here only. "Equal" is a run length at equal rates as a share of its formula; "varying" is that at rates that
 //! vary by half at every block, as a share of equal.
 
 // ---------------------------------------------------------------- how full an input's bucket is made
@@ -13,7 +13,7 @@
 pub(crate) const FILL_SHARE: f64 = 0.99;
 
 /// Blocks of each input that hold little of use when a group is filled with forecasting: the consumed part of the first
-/// block, the part of the last one that is needed after the next filling, and what the positions of blocks vary.
+/// block, the part of the last one that is needed after the next filling, and the variation of block positions.
 /// Measured: merges of 64 inputs of 1000 blocks take 1533 switches at 1.0, 1479 at 1.25 and 1492 at 1.5.
 pub(crate) const PART_BLOCKS: f64 = 1.25;
 
@@ -41,7 +41,7 @@ pub(crate) const ROUND_SPACING: f64 = 1.01;
 /// the worst from 0.967 to 0.957 (equal); at 1.0 they drop to 0.992 and 0.958.
 pub(crate) const MAX_EXCESS: f64 = 0.05;
 
-/// The same for groups: the spacing has to cover the rounding to whole blocks. Measured: at 1.2 the worst shape drops
+/// `STREAMED_SPACING` for groups: the spacing has to cover the rounding to whole blocks. Measured: at 1.2 the worst shape drops
 /// from 0.870 to 0.720 (varying) and from 0.930 to 0.902 (equal); 1.0 loses 0.0004 in the mean (equal).
 pub(crate) const GROUPED_SPACING: f64 = 1.02;
 

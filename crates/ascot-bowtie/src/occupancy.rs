@@ -173,7 +173,7 @@ impl Occupancy {
         moved > 0
     }
 
-    /// Takes the share of reading for an assumption, which counts for no more blocks than the smaller side has.
+    /// Treats the share of reading as an estimate, which counts for no more blocks than the smaller side has.
     pub fn doubt_alpha(&mut self) {
         self.gain.doubt(f64::from(self.split.read.min(self.split.write)));
     }
@@ -402,7 +402,7 @@ impl Gain {
         self.written = (self.written + written) * kept;
     }
 
-    /// The mean of late.
+    /// The recent mean.
     pub fn value(&self) -> f64 {
         self.written / self.read
     }

@@ -51,7 +51,7 @@ pub trait MergeSink<I: BlockInput, O: BlockOutput = Writer> {
     fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<()> {
         Ok(())
     }
-    /// All records are merged; the outputs end after this.
+    /// Called after the last record; the outputs end then.
     fn end(&mut self, _streams: &mut Bowtie<I, O>) -> Result<()> {
         Ok(())
     }

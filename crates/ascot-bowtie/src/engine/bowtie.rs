@@ -58,7 +58,7 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     alternating: bool,
     /// The input that the flow knows to run out first.
     first_out: Option<usize>,
-    /// Who sees the buckets; none if no one does.
+    /// The observer of the buckets, if there is one.
     pub(super) observed: Option<Observed>,
 }
 
@@ -180,7 +180,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self
     }
 
-    /// Takes the share of reading of its scheme for an assumption, which what is measured soon outweighs.
+    /// Treats the share of reading of its scheme as an estimate, which measurements soon replace.
     #[must_use]
     pub fn doubting_alpha(mut self) -> Self {
         self.occupancy.doubt_alpha();

@@ -44,8 +44,8 @@ impl Schedule for Staircase {
             self.is_preloaded = true;
             self.targets.preload(view, &mut self.tasks);
         }
-        // In A6w an output is written for a whole round. A split does not wait: the device would turn to its input
-        // meanwhile.
+        // In A6w an output is written for a whole round. With a single input the schedule does not wait: the device
+        // would turn to that input meanwhile.
         let Scheme { algorithm, shape, .. } = self.targets.scheme;
         let lingers = algorithm == Algorithm::A6w && shape.inputs > 1;
         // A plan may turn out to have nothing to do: then there is another one.

@@ -26,7 +26,7 @@ use crate::runs::{MergingGroup, OutputState, Run, RunStart, Spill};
 
 /// Maximum length of a key that the manifest stores with the progress of a job, bytes.
 const MAX_KEY_BYTES: usize = 64 << 10;
-/// Inverse of the fraction of a step by which it may end early.
+/// A step may end early by this inverse part of it.
 const EARLY_SHARE: u64 = 8;
 
 /// The destination of merged records.

@@ -22,7 +22,7 @@ use crate::records::{Merged, Records, Segment, Splitters};
 use crate::report::PassFacts;
 use crate::runs::{Gather, HeldInput, OpenPart, Run, encode_index, sort_run_buffers};
 
-/// Inverse of the fraction by which the rest may exceed its planned bytes.
+/// The rest may exceed its planned bytes by this inverse part of them.
 const CUT_SHARE: u64 = 32;
 
 /// Sorted chunks in memory, of which the records of finished parts are taken.

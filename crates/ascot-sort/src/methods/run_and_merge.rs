@@ -195,7 +195,7 @@ impl<R: Records> Job<'_, R> {
         (0..all).find(fits).unwrap_or(all)
     }
 
-    /// Whether memory allows to merge `runs` at once beside held chunks.
+    /// Whether memory suffices to merge `runs` at once beside held chunks.
     fn can_hold(&self, runs: &[Run], held: &[Vec<Segment>]) -> bool {
         // Chunks that were sorted together share a buffer.
         let mut buffers: Vec<&Arc<Lease>> =
@@ -491,13 +491,13 @@ fn smallest_neighbours(sizes: &[u64], count: usize) -> usize {
     sums().position(|sum| sum <= smallest + smallest / ABOUT_SHARE).unwrap_or(0)
 }
 
-/// Inverse of the fraction by which sums of run lengths may differ to count as equal.
+/// Sums of run lengths count as equal if they differ by no more than this inverse part.
 const ABOUT_SHARE: u64 = 16;
 
 /// Memory for the facts about each block of a run while it is merged, bytes.
 const BLOCK_FACTS_BYTES: usize = 64;
 
-/// Inverse of the fraction by which the last merge may exceed the plan's factor.
+/// The last merge may exceed the plan's factor by this inverse part of it.
 const MORE_AT_LAST: usize = 4;
 
 /// A run of either kind: spilled, or in the inputs.

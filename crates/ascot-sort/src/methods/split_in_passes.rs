@@ -130,8 +130,8 @@ impl<R: Records> Job<'_, R> {
         Ok(match split.by {
             SplitBy::Size => return Err(SortError::Internal("a split by size in several passes")),
             SplitBy::Hash => {
-                let firsts: Vec<u32> = files.iter().map(|file| file.first).collect();
-                FileRule::Hash(HashGroups::new(parts, &firsts))
+                let firsts: Vec<usize> = files.iter().map(|file| file.first as usize).collect();
+                FileRule::Hash(HashGroups::new(parts as usize, &firsts))
             }
             SplitBy::Range => {
                 // Parts after the last bound get no records.

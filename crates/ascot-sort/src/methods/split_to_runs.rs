@@ -28,7 +28,7 @@ use crate::resources::{CHUNKS_READ, ChunkPool};
 use crate::runs::run_file::decode_index;
 use crate::runs::{OpenPart, Run, RunSink};
 
-/// Inverse of the fraction by which a part may exceed its fair share.
+/// A part may exceed its fair share by this inverse part of it.
 const UNEVEN_SHARE: u64 = 4;
 /// Bytes of input, as a multiple of the memory, that a job killed while it writes in long runs reads again at most.
 /// Then all blocks are written, which cuts a natural run of each part short.

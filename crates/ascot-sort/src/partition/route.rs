@@ -35,7 +35,7 @@ pub enum Router<'a> {
     RangeGroups(&'a Splitters, &'a [usize]),
 }
 
-/// The file of each of `parts` parts, if files begin with the parts in `firsts`, which ascend. Parts before the first
+/// The file of each of `parts` parts, if files begin with the parts in `firsts`, which ascend; parts before the first
 /// are in the first file.
 pub fn files_of_parts(parts: usize, firsts: &[usize]) -> Vec<usize> {
     (0..parts).map(|part| firsts.partition_point(|&first| first <= part).saturating_sub(1)).collect()
@@ -45,7 +45,7 @@ pub fn files_of_parts(parts: usize, firsts: &[usize]) -> Vec<usize> {
 fn by_file(groups: Vec<(usize, Range<usize>)>, file_of: &[usize]) -> Vec<(usize, Range<usize>)> {
     let mut joined: Vec<(usize, Range<usize>)> = Vec::new();
     for (part, range) in groups {
-        let file = file_of.get(part).copied().unwrap_or(0);
+        let file = file_of[part];
         match joined.last_mut() {
             Some((last, before)) if *last == file && before.end == range.start => before.end = range.end,
             _ => joined.push((file, range)),
@@ -57,22 +57,20 @@ fn by_file(groups: Vec<(usize, Range<usize>)>, file_of: &[usize]) -> Vec<(usize,
 /// Consecutive parts by hash that share a file.
 pub struct HashGroups {
     /// The file of each part.
-    file_of: Vec<u32>,
+    file_of: Vec<usize>,
     /// Number of files.
     files: usize,
 }
 
 impl HashGroups {
-    /// Files for `parts` parts; each begins with a part in `firsts`, which ascend. Parts before the first are in the
-    /// first file.
-    pub fn new(parts: u32, firsts: &[u32]) -> Self {
-        let file = |part: u32| firsts.partition_point(|&first| first <= part).saturating_sub(1) as u32;
-        HashGroups { file_of: (0..parts).map(file).collect(), files: firsts.len().max(1) }
+    /// Files for `parts` parts, which begin with the parts in `firsts`: see [`files_of_parts`].
+    pub fn new(parts: usize, firsts: &[usize]) -> Self {
+        HashGroups { file_of: files_of_parts(parts, firsts), files: firsts.len().max(1) }
     }
 
     fn file_of(&self, key: &[u8]) -> usize {
         let part = part_of_hash(key, self.file_of.len() as u32);
-        self.file_of.get(part as usize).copied().unwrap_or(0) as usize
+        self.file_of[part as usize]
     }
 }
 
@@ -109,9 +107,7 @@ impl Router<'_> {
                 records.each_key(record, &mut |_, key| part = part_of_hash(key, parts));
                 part as usize
             }
-            Router::RangeGroups(splitters, file_of) => {
-                file_of.get(records.part_of(record, splitters)).copied().unwrap_or(0)
-            }
+            Router::RangeGroups(splitters, file_of) => file_of[records.part_of(record, splitters)],
             Router::HashGroups(groups) => {
                 let mut file = 0;
                 records.each_key(record, &mut |_, key| file = groups.file_of(key));

@@ -96,7 +96,7 @@ impl<P: PartStream> BetweenChunks<'_, P> {
         (0..self.open.len()).map(|part| checkpoint(self.parts.output_stream(part))).collect()
     }
 
-    /// Bytes of each part that it is still to get again.
+    /// Bytes of each part that are still to be delivered a second time.
     pub fn skips(&self) -> &[u64] {
         self.skips
     }
@@ -296,7 +296,7 @@ pub trait PartStream: BlockOutput {
     const WHOLE_RECORDS: bool;
     /// Receives the facts of each block, in the order of the blocks and before them.
     fn describe(&mut self, _: BlockFacts) {}
-    /// Its first bytes that it has already.
+    /// Bytes to skip at the front: the part has them already.
     fn bytes_to_skip(&self) -> u64 {
         0
     }
@@ -321,7 +321,7 @@ impl<R: Records> PartRun<R> {
         PartRun { sink: Some(sink), facts: VecDeque::new(), begun: 0, skip: 0, done: None }
     }
 
-    /// Bytes that it has, but for those that it gets again.
+    /// Bytes that it has, without those that are delivered a second time.
     pub fn bytes_before(&self) -> u64 {
         self.sink.as_ref().map_or(0, RunSink::bytes).saturating_sub(self.skip)
     }

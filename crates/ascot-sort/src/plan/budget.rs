@@ -36,7 +36,7 @@ const OUTPUT_BLOCKS: usize = 8;
 /// Largest chunk of memories in which it does not make many sorted chunks: it is sorted and gathered within the cache.
 const CACHED_CHUNK_BYTES: usize = 4 << 20;
 /// Largest chunk. A merge of 1,900 sorted chunks takes three times as long as one of 250: its sources no longer fit the
-/// cache. 8 GB of rows sorted in memory in 0.87 of the time that chunks of 4 MiB took, 4 GB of u64 in 0.85.
+/// cache. 6.4 GB of rows sorted in memory in 0.87 of the time that chunks of 4 MiB took, 4 GB of u64 in 0.85.
 const CHUNK_BYTES_MAX: usize = 32 << 20;
 /// Inverse of the share of memory that larger chunks may keep from records that are held; and the least number of them
 /// for each thread.
@@ -186,10 +186,15 @@ fn unsorted_chunks(threads: usize) -> usize {
     CHUNKS_READ + 2 * (threads + 2)
 }
 
-/// Bytes of the largest chunk of a job on about `data_bytes` of records, if that is known.
+/// Bytes of the largest chunk of a job on about `data_bytes` of records, if that is known. A job that will spill gains
+/// more from long runs than from few chunks in each.
 fn chunk_max(memory: usize, threads: usize, data_bytes: Option<u64>) -> usize {
+    let data = data_bytes.map_or(memory, |bytes| bytes as usize);
+    if data > memory {
+        return CACHED_CHUNK_BYTES;
+    }
     let of_memory = memory / (UNSORTED_SHARE * unsorted_chunks(threads));
-    let of_data = data_bytes.map_or(usize::MAX, |bytes| bytes as usize / (CHUNKS_PER_THREAD * threads));
+    let of_data = data / (CHUNKS_PER_THREAD * threads);
     1 << of_memory.min(of_data).clamp(CACHED_CHUNK_BYTES, CHUNK_BYTES_MAX).ilog2()
 }
 
@@ -371,7 +376,7 @@ mod tests {
         };
         let mib = |memory, threads, data| share(memory, threads, data).bytes >> 20;
         assert_eq!([mib(512 << 20, 2, None), mib(2 << 30, 2, None), mib(12 << 30, 2, None)], [4, 4, 32]);
-        assert_eq!(mib(12 << 30, 2, Some(100_000_000)), 4);
+        assert_eq!([mib(12 << 30, 2, Some(100_000_000)), mib(12 << 30, 2, Some(13 << 30))], [4, 4]);
         assert_eq!(mib(12 << 30, 16, None), 8);
         for gib in 1..64 {
             for threads in [1, 2, 16, 64] {

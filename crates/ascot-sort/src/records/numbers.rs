@@ -298,12 +298,19 @@ fn dedup<T: Number>(values: &mut [T], last: &mut Option<T>, dropped: &mut Record
     kept
 }
 
+/// The numbers of a buffer, which are whole and aligned: otherwise they would be lost without a word.
 fn cast<T: Pod>(bytes: &[u8]) -> &[T] {
-    bytemuck::try_cast_slice(bytes).unwrap_or_default()
+    let numbers = bytemuck::try_cast_slice(bytes);
+    assert!(numbers.is_ok() || bytes.is_empty(), "numbers are whole and aligned");
+    numbers.unwrap_or_default()
 }
 
+/// The same, for writing.
 fn cast_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
-    bytemuck::try_cast_slice_mut(bytes).unwrap_or_default()
+    let is_empty = bytes.is_empty();
+    let numbers = bytemuck::try_cast_slice_mut(bytes);
+    assert!(numbers.is_ok() || is_empty, "numbers are whole and aligned");
+    numbers.unwrap_or_default()
 }
 
 impl<T: Number> RecordEnds for Numbers<T> {

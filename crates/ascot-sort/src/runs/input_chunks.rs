@@ -236,7 +236,8 @@ impl<R: Records> ChunkInput<R> {
         let lo = chunk.lo.as_ref().map_or(segment.lo, place);
         let hi = chunk.hi.as_ref().map_or(segment.hi, place);
         let consumed = self.records.position_at(std::mem::take(&mut self.skip));
-        (segment.lo, segment.hi) = (lo.max(consumed), hi);
+        segment.lo = lo.max(consumed);
+        segment.hi = hi;
         segment
     }
 }
@@ -259,8 +260,9 @@ impl<R: Records> BlockInput for ChunkInput<R> {
         self.ask()?;
         let span = self.chunks[self.block].span;
         let mut bytes = start..start + span.len as usize;
-        // The two parts of one buffer always rejoin.
-        if bytes.end > end || buf.unsplit(rest).is_err() {
+        let rejoined = buf.unsplit(rest).is_ok();
+        assert!(rejoined, "the two parts of one buffer rejoin");
+        if bytes.end > end {
             return Err(self.changed(&span));
         }
         if let (true, Some(file)) = (span.unfinished, self.inputs.get(span.input)) {

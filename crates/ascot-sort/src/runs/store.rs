@@ -153,7 +153,8 @@ impl JobDir {
 
     /// From now on `keeping` decides whether the directory stays when this is dropped.
     pub fn keep_as(&mut self, keeping: &Keeping) {
-        (self.kept, self.keeping) = (false, Some(keeping.clone()));
+        self.kept = false;
+        self.keeping = Some(keeping.clone());
     }
 
     /// The unfinished output `temporary` is kept or removed with the directory.
