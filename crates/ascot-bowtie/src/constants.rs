@@ -2,8 +2,8 @@
 //!
 //! Most measurements are in `bench/results/2026-11-22-schedules`, and those of `ROUND_SPACING`, `MAX_EXCESS`,
 //! `RUN_OUT_SLACK` and `SPARE_BLOCKS` in `bench/results/2026-11-23-schedules`: shapes simulated with one constant
-//! changed at a time. The others are stated here only. "Equal" is a run length at equal rates as a share of its formula; "varying" is that at rates that
-//! vary by half at every block, as a share of equal.
+//! changed at a time. The others are stated here only. "Equal" is a run length at equal rates as a share of its
+//! formula; "varying" is that at rates that vary by half at every block, as a share of equal.
 
 // ---------------------------------------------------------------- how full an input's bucket is made
 
@@ -41,8 +41,8 @@ pub(crate) const ROUND_SPACING: f64 = 1.01;
 /// the worst from 0.967 to 0.957 (equal); at 1.0 they drop to 0.992 and 0.958.
 pub(crate) const MAX_EXCESS: f64 = 0.05;
 
-/// `STREAMED_SPACING` for groups: the spacing has to cover the rounding to whole blocks. Measured: at 1.2 the worst shape drops
-/// from 0.870 to 0.720 (varying) and from 0.930 to 0.902 (equal); 1.0 loses 0.0004 in the mean (equal).
+/// `STREAMED_SPACING` for groups: the spacing has to cover the rounding to whole blocks. Measured: at 1.2 the worst
+/// shape drops from 0.870 to 0.720 (varying) and from 0.930 to 0.902 (equal); 1.0 loses 0.0004 in the mean (equal).
 pub(crate) const GROUPED_SPACING: f64 = 1.02;
 
 /// Up to this number of groups, a group that memory does not hold shares out the blocks that there are. With more
