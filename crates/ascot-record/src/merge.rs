@@ -17,7 +17,7 @@
 //! stable.
 //!
 //! A merge reads from many places in turn, faster than a processor predicts. So a [`SliceCursor`] prefetches the bytes
-//! some lines ahead.
+//! a few cache lines ahead.
 //!
 //! The order of sources that may not be sorted is checked on the way: each new head is compared with the one before it,
 //! whose key is at hand.

@@ -260,11 +260,11 @@ impl<R: Records> BlockInput for ChunkInput<R> {
         self.ask()?;
         let span = self.chunks[self.block].span;
         let mut bytes = start..start + span.len as usize;
-        let rejoined = buf.unsplit(rest).is_ok();
-        assert!(rejoined, "the two parts of one buffer rejoin");
         if bytes.end > end {
             return Err(self.changed(&span));
         }
+        let rejoined = buf.unsplit(rest).is_ok();
+        assert!(rejoined, "the two parts of one buffer rejoin");
         if let (true, Some(file)) = (span.unfinished, self.inputs.get(span.input)) {
             let last = buf[bytes.clone()].last().copied();
             let completion = file.completion(self.records.completion(), last).unwrap_or_default();
