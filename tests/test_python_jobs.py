@@ -416,6 +416,18 @@ def test_names_are_found_without_loading_them():
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_a_sort_loads_no_module_of_reports(disk):
+    (disk / "in").write_text("b\na\n")
+    script = """
+import ascot, sys
+job = ascot.sort("in", to="out")
+print([name for name in ("ascot.reports", "dataclasses", "inspect", "json") if name in sys.modules])
+print(job.report.records_out, job.plan.chosen.method, "ascot.reports" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=disk, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n2 in memory True\n"
+
+
 @pytest.mark.alone
 def test_the_import_is_quick():
     script = "import time; began = time.perf_counter(); import ascot; print(time.perf_counter() - began)"

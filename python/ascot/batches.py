@@ -10,12 +10,15 @@ import atexit
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ascot import _native
 from ascot._native import Batch
 from ascot.errors import warn
-from ascot.reports import Plan, Report, plan_of_report, report_of
+from ascot.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from ascot.reports import Plan, Report
 
 __all__ = ["Batch", "Batches"]
 
@@ -38,7 +41,7 @@ class Batches:
     2
     """
 
-    __slots__ = ("__weakref__", "_end", "_held", "_job", "_report", "_stream")
+    __slots__ = ("__weakref__", "_end", "_held", "_job", "_outcome", "_stream")
 
     # Whether the end of the program closes it, which waits for a thread that reads it.
     _closes_at_exit: ClassVar[bool] = True
@@ -48,7 +51,7 @@ class Batches:
     ) -> None:
         # `held` are files that the job may read again, or the lease of what the batches are read from.
         self._stream, self._job, self._held = stream, job, held
-        self._report: tuple[Report, Plan | None] | None = None
+        self._outcome: Outcome | None = None
         self._end: Callable[[], object] | None = None
         if self._closes_at_exit:
             _open.add(self)
@@ -61,23 +64,23 @@ class Batches:
     @property
     def report(self) -> Report | None:
         """The report of the job; None before its end, or if there is none."""
-        found = self._told()
-        return None if found is None else found[0]
+        outcome = self._ended_job()
+        return None if outcome is None else outcome.report
 
     @property
     def plan(self) -> Plan | None:
         """The plan that the job followed; None before its end, or if there is none."""
-        found = self._told()
-        return None if found is None else found[1]
+        outcome = self._ended_job()
+        return None if outcome is None else outcome.plan
 
-    def _told(self) -> tuple[Report, Plan | None] | None:
-        if self._report is None and self._job is not None:
+    def _ended_job(self) -> Outcome | None:
+        if self._outcome is None and self._job is not None:
             found = self._job.report()
             if found is not None:
                 told, text, warnings = found
-                self._report = (report_of(told, text), plan_of_report(told))
+                self._outcome = Outcome(told, text)
                 warn(warnings)
-        return self._report
+        return self._outcome
 
     def _when_ended(self, act: Callable[[], object]) -> None:
         """Calls `act` once the stream has ended, is closed or is no longer used."""
@@ -101,7 +104,7 @@ class Batches:
             return next(self._stream)
         except BaseException as error:
             if isinstance(error, StopIteration):
-                self._told()
+                self._ended_job()
             self._ended()
             raise
 

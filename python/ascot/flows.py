@@ -17,7 +17,6 @@ from ascot.errors import InvalidRequest, warn
 from ascot.jobs import Job
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
-from ascot.reports import plan_of_report, report_of
 from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, output_path, sources_of
 
 __all__ = ["FlowInput", "FlowSource", "flow"]
@@ -172,7 +171,7 @@ def _flow(
     with reporter(progress) as report:
         told, text, warnings = _run(fn, sources.arranged(order.merged), sinks, _native.begin_flow(options, report))
     warn(warnings)
-    return Job(report_of(told, text), plan_of_report(told), written)
+    return Job(told, text, written)
 
 
 def _run(

@@ -13,24 +13,23 @@ from ascot import _native, arguments
 from ascot.batches import Batches
 from ascot.errors import InvalidRequest, warn
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
+from ascot.outcomes import Outcome
 from ascot.progress import ProgressLike, checked, reporter
-from ascot.reports import Plan, Report, plan_of_report, report_of
 from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, output_path, sources_of
 
 __all__ = ["Job", "Settings", "merge", "reshape", "resume", "sort", "split"]
 
 
-class Job:
+class Job(Outcome):
     """A finished job: its `report`, its `plan`, and the files or the view that it wrote, `outputs`."""
 
-    __slots__ = ("outputs", "plan", "report")
+    __slots__ = ("outputs",)
 
-    report: Report
-    plan: Plan | None
     outputs: tuple[str, ...]
 
-    def __init__(self, report: Report, plan: Plan | None, outputs: Sequence[str]) -> None:
-        self.report, self.plan, self.outputs = report, plan, tuple(outputs)
+    def __init__(self, told: str, text: str, outputs: Sequence[str]) -> None:
+        super().__init__(told, text)
+        self.outputs = tuple(outputs)
 
     def __repr__(self) -> str:
         return f"<ascot.Job: {str(self.report).splitlines()[0]}>"
@@ -306,11 +305,8 @@ def resume(directory: PathLike, *, memory: int | str | None = None, progress: Pr
     cap = arguments.maybe(arguments.memory, "memory", memory)
     with reporter(progress) as report:
         told, text, warnings = _native.resume(path, cap, report)
-    finished = report_of(told, text)
-    output = finished.data["request"].get("output", {}) if isinstance(finished.data["request"], dict) else {}
-    written = output.get("Path") if isinstance(output, dict) else None
     warn(warnings)
-    return Job(finished, plan_of_report(told), [] if written is None else [written])
+    return Job(told, text, _written(told))
 
 
 class Request:
@@ -420,7 +416,17 @@ class Request:
         with reporter(self.progress) as report:
             told, text, warnings = work(self.options, report)
         warn(warnings)
-        return Job(report_of(told, text), plan_of_report(told), outputs)
+        return Job(told, text, outputs)
+
+
+def _written(told: str) -> list[str]:
+    """The output that the request in a report names."""
+    from json import loads
+
+    request = loads(told)["result"]["request"]
+    output = request.get("output", {}) if isinstance(request, dict) else {}
+    written = output.get("Path") if isinstance(output, dict) else None
+    return [] if written is None else [written]
 
 
 def column_keys(key: KeyLike | None, reverse: bool) -> list[tuple[str, bool, bool]]:
