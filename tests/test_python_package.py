@@ -6,6 +6,7 @@ import inspect
 import os
 import pkgutil
 import re
+import struct
 import subprocess
 import sys
 
@@ -128,12 +129,49 @@ def test_the_settings_are_in_the_help_of_jobs_and_in_the_reference():
         assert f"    {name}: " in page and f"`{name}`" in ascot.Settings.__doc__ and f"`{name}`" in ascot.sort.__doc__
 
 
+def check_routes(directory, said):
+    """The files of the tenants have exactly the events of the days with a load of 50 or more."""
+    days = [line for number in range(3) for line in (directory / f"day-{number}.csv").read_text().splitlines()[1:]]
+    for tenant in ("red", "green", "blue"):
+        wanted = sorted(day for day in days if day.startswith(f"{tenant},") and float(day.split(",")[2]) >= 50)
+        found = (directory / f"{tenant}.csv").read_text().splitlines()
+        assert found[0] == "tenant,event,load" and sorted(found[1:]) == wanted and wanted
+        assert f"{tenant}: {len(wanted):,} events" in said
+
+
+def check_means(directory, said):
+    """Each of the 1,000 sensors has 100 readings, from 0 to 99."""
+    wanted = [struct.pack(">I", sensor) + struct.pack("<dq", 49.5, 100) for sensor in range(1000)]
+    assert (directory / "means").read_bytes() == b"".join(wanted)
+
+
+def check_sorted(directory, said):
+    records = [(directory / name).read_bytes() for name in ("events.rec", "sorted.rec")]
+    source, target = ([data[at : at + 100] for at in range(0, len(data), 100)] for data in records)
+    assert target == sorted(source, key=lambda record: record[:10]) and "is out of order, as it should be" in said
+
+
+def check_particles(directory, said):
+    places = [(one, step) for one in (7, 500) for step in range(5)]
+    wanted = [f"particle {one} in step {step}: {one + step / 10:.1f} {-float(step):.1f}" for one, step in places]
+    assert sorted(wanted) == sorted(line for line in said.splitlines() if line.startswith("particle"))
+
+
+CHECKS = {
+    "route_events": check_routes,
+    "mean_of_sensors": check_means,
+    "sort_with_progress": check_sorted,
+    "follow_particles": check_particles,
+}
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_examples_run(path, disk):
     arguments = [disk / "run"] if path.stem == "follow_particles" else [disk, "100000"]
     command = [sys.executable, "-X", "dev", path, *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout and not done.stderr.count("Warning"), done.stderr
+    CHECKS[path.stem](disk, done.stdout)
 
 
 def sessions(page):

@@ -41,7 +41,10 @@ def _say(text: str) -> None:
 
 
 def _files(ascot: str, work: Path, size: int, memory: int, repeats: int) -> dict[str, Any]:
-    """Seconds of `ascot.sort` of a file of records, and of the command from its start to its end."""
+    """Seconds of `ascot.sort` of a file of records, and of the command from its start to its end.
+
+    They take turns, and the one that begins changes: what a run leaves to the next one falls on both.
+    """
     source, target = work / "in.rec", work / "out.rec"
     subprocess.run([ascot, "gen", str(size // 100), "-o", str(source)], check=True)
     code = (
@@ -50,18 +53,24 @@ def _files(ascot: str, work: Path, size: int, memory: int, repeats: int) -> dict
         "print(time.perf_counter() - since)"
     )
     words = ["--format", "fixed:100", "--key", "0..10", "--memory", f"{memory}b", "--temp", str(work)]
-    found: dict[str, list[float]] = {"command": [], "package": []}
-    for _ in range(repeats):
-        measure.drop_caches()
+    command = [ascot, "sort", str(source), *words, "-o", str(target), "--quiet"]
+    package = [sys.executable, "-c", code, str(source), str(target), str(work), str(memory)]
+
+    def run_command() -> float:
         since = time.perf_counter()
-        subprocess.run([ascot, "sort", str(source), *words, "-o", str(target), "--quiet"], check=True)
-        found["command"].append(time.perf_counter() - since)
-        target.unlink()
-        measure.drop_caches()
-        command = [sys.executable, "-c", code, str(source), str(target), str(work), str(memory)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        found["package"].append(float(done.stdout))
-        target.unlink()
+        subprocess.run(command, check=True)
+        return time.perf_counter() - since
+
+    def run_package() -> float:
+        return float(subprocess.run(package, check=True, capture_output=True, text=True).stdout)
+
+    runs = {"command": run_command, "package": run_package}
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    for repeat in range(2 * repeats):
+        for name in sorted(runs, reverse=repeat % 2 == 1):
+            measure.drop_caches()
+            found[name].append(runs[name]())
+            target.unlink()
         _say(f"  files: command {found['command'][-1]:.2f} s, package {found['package'][-1]:.2f} s")
     source.unlink()
     return {"size": size, "memory": memory, **found}
