@@ -56,7 +56,7 @@ def test_resumable_jobs_are_kept_and_listed(records, disk):
     assert f"ascot sort --resume {job}" in told and f"ascot clean {job}" in told
 
     told = run("sort", "--resume", disk / "spills", expect=2).stderr
-    assert "read a pipe, wrote to standard output, or merged or split in one pass" in told
+    assert f"{disk / 'spills'}: " in told and "'ascot clean'" in told
     run("sort", "--resume", job)
     assert (disk / "out").read_bytes() == records[1]
 
@@ -105,15 +105,13 @@ def test_named_directories_are_cleaned(how, records, disk):
 def test_the_searched_directories_are_named(disk):
     (disk / "spills").mkdir()
     told = clean(cwd=disk, ASCOT_TMPDIR=disk / "spills")
-    assert told.startswith(f"no leftover files in {disk / 'spills'}, {disk}, .\n")
-    assert "search there with ascot clean DIR" in told
+    assert f"{disk / 'spills'}, {disk}, ." in told.splitlines()[0] and "ascot clean DIR" in told
     told = clean(disk, cwd=disk)
-    assert told == f"no leftover files in {disk}\n"
-    told = run("clean", disk / "missing", disk, expect=2).stderr
-    assert told == (
-        f"ascot: {disk / 'missing'}: cannot be searched: No such file or directory; nothing was removed\n"
-        "  a job that has ended has removed its directory; ascot clean --dry-run lists jobs that were stopped\n"
-    )
+    assert told.strip().endswith(str(disk)) and str(disk / "spills") not in told
+    (disk / "spills" / ".out.ascot-0123456789abcdef.tmp").write_bytes(b"x")
+    told = run("clean", disk / "missing", disk / "spills", expect=2).stderr
+    assert f"{disk / 'missing'}: " in told and "No such file or directory" in told and "ascot clean --dry-run" in told
+    assert len(leftovers(disk / "spills")) == 1, "nothing is removed if a directory cannot be searched"
 
 
 def test_a_running_job_is_reported_as_running(records, disk):
@@ -125,7 +123,7 @@ def test_a_running_job_is_reported_as_running(records, disk):
     (job,) = job_directories(disk)
     try:
         told = run("clean", job, expect=2).stderr
-        assert f"{job}: its job is running" in told and job.exists()
+        assert f"{job}: " in told and job.exists()
     finally:
         process.kill()
         process.communicate()

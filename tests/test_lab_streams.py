@@ -159,8 +159,9 @@ def test_a_study_stopped_before_its_first_row_leaves_nothing(disk):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
-    if b"measurements to make" not in said:
-        assert b"stopped before anything was measured" in said and leftovers(disk) == []
+    assert not list(disk.glob(".ascot-lab-*"))
+    if not (disk / "out" / "streams.csv").exists():
+        assert leftovers(disk) == [], said
 
 
 def test_a_page_of_sorts_has_no_empty_sections(disk):
@@ -185,11 +186,10 @@ def test_the_page_has_the_numbers_of_the_table(disk):
 def test_a_finished_study_is_not_measured_again(disk):
     run("lab", "streams", *SMALL, "--out", disk)
     before = (disk / "streams.csv").read_bytes()
-    again = run("lab", "streams", *SMALL, "--out", disk)
-    assert "112 measurements to make, all of which are finished already" in again.stderr
-    assert (disk / "streams.csv").read_bytes() == before
-    more = run("lab", "streams", *SMALL[:-1], "3", "--out", disk)
-    assert "112 measurements to make:" in more.stderr, "other loops are other measurements"
+    run("lab", "streams", *SMALL, "--out", disk)
+    assert (disk / "streams.csv").read_bytes() == before and len(rows_of(disk)) == 112
+    run("lab", "streams", *SMALL[:-1], "3", "--out", disk)
+    assert len(rows_of(disk)) == 2 * 112, "other loops are other measurements"
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -209,12 +209,12 @@ def test_an_interrupted_study_continues_after_its_last_row(disk, how):
         process.send_signal(how)
         _, said = process.communicate(timeout=60)
         assert process.returncode == -how, said
-        assert b"stopped; finished measurements are in" in said and b"streams.csv" in said
+        assert b"streams.csv" in said, said
         assert leftovers(disk) == ["streams.csv"], "files of the interrupted measurement are left"
     finished = keys_of(rows_of(disk))
     assert 4 <= len(finished) < 6
     again = run(*flags, timeout=120)
-    assert f"({len(finished)} are finished already)" in again.stderr
+    assert re.search(rf"\b{len(finished)}\b", again.stderr), again.stderr
     rows = keys_of(rows_of(disk))
     assert len(rows) == 6 and rows[: len(finished)] == finished and len(set(rows)) == 6
     assert leftovers(disk) == ["index.html", "streams-parameters.csv", "streams.csv"]
@@ -269,7 +269,7 @@ def test_a_page_of_others_stays(disk):
     (disk / "index.html").write_text("mine")
     flags = ["lab", "streams", "--n", "100", "--loops", "2", "--stream", "buffered", "--out", disk]
     done = run(*flags, expect=2)
-    assert "index.html exists, and no study has made it" in done.stderr
+    assert "index.html" in done.stderr
     assert (disk / "index.html").read_text() == "mine" and leftovers(disk) == ["index.html"]
     (disk / "index.html").unlink()
     run(*flags)
@@ -321,7 +321,7 @@ def test_a_volume_that_fills_up_meanwhile_is_an_error_that_keeps_rows(disk):
             except OSError:
                 pass
         _, said = process.communicate(timeout=60)
-        assert process.returncode == 2 and b"no space left on the volume" in said, said
+        assert process.returncode == 2 and str(small).encode() in said, said
         assert len(rows_of(disk / "out")) == 1
         assert [name for name in leftovers(small) if name != "lost+found"] == ["foreign"]
 
@@ -330,7 +330,7 @@ def test_a_volume_that_fills_up_meanwhile_is_an_error_that_keeps_rows(disk):
 def test_a_file_that_is_no_table_of_results_is_left_alone(disk, text):
     (disk / "streams.csv").write_text(text)
     done = run("lab", "streams", *SMALL, "--out", disk, expect=2)
-    assert "line 1: the columns are not Direction;Stream" in done.stderr
+    assert "streams.csv" in done.stderr and "line 1" in done.stderr and HEADER[:16] in done.stderr, done.stderr
     assert (disk / "streams.csv").read_text() == text
 
 
@@ -341,7 +341,7 @@ def test_two_studies_do_not_write_one_table(disk):
         assert first.poll() is None
         time.sleep(0.01)
     second = run("lab", "streams", *SMALL, "--out", disk, expect=2)
-    assert "another study is writing it" in second.stderr
+    assert "streams.csv" in second.stderr
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=60)
 
@@ -350,12 +350,12 @@ def test_results_of_another_volume_are_not_taken_for_those_of_this_one(disk):
     flags = ["lab", "streams", "--stream", "sized", "--b", "12", "--n", "1000", "--loops", "2", "--out", disk / "out"]
     for name in ("a", "b"):
         (disk / name).mkdir()
-        done = run(*flags, "--work", disk / name)
-        assert "4 measurements to make: about" in done.stderr, done.stderr
+        run(*flags, "--work", disk / name)
         page = (disk / "out" / "index.html").read_text()
         assert f"{disk / name} (" in page and "4 in all" in page
-    assert "all of which are finished already" in run(*flags, "--work", disk / "a").stderr
-    assert len({row["Place"] for row in rows_of(disk / "out")}) == 2
+    run(*flags, "--work", disk / "a")
+    rows = rows_of(disk / "out")
+    assert len(rows) == 2 * 4 and len({row["Place"] for row in rows}) == 2
 
 
 def test_the_page_keeps_what_other_studies_measured(disk):

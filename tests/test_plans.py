@@ -254,11 +254,13 @@ def explain(*words, **options):
     return told, json.loads((words[0].parent / "plan.json").read_text())
 
 
-def test_plans_say_that_they_assume_distinct_keys(files, disk):
+def test_plans_note_that_they_assume_distinct_keys(files, disk):
     (disk / "in").write_bytes((files / "fixed:100").read_bytes())
     words = [disk / "in", *LAYOUTS["fixed:100"], "-o", disk / "out", "--memory", "8MiB"]
-    assert "notice   the plan assumes that -u drops no records" in explain(*words, "-u")[0]
-    assert "notice" not in explain(*words)[0]
+    told, plan = explain(*words, "-u")
+    (notice,) = plan["notices"]
+    assert "-u" in notice and notice in told
+    assert explain(*words)[1]["notices"] == []
 
 
 def test_requests_are_those_measured_within_memory(files, disk):
@@ -266,15 +268,13 @@ def test_requests_are_those_measured_within_memory(files, disk):
     (disk / "plain.toml").write_text(FLASH)
     (disk / "in").write_bytes((files / "fixed:100").read_bytes())
     words = [disk / "in", *LAYOUTS["fixed:100"], "-o", disk / "out", "--temp", disk]
-    told, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "measured.toml")
+    _, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "measured.toml")
     # Requests are at most a block, and the bytes in flight are the same as without a measurement.
-    assert "read by 1 MiB, 64 in flight, written by 256 KiB, 32 in flight: as measured, within memory" in told
     assert plan["requests"] == {"read": {"bytes": MIB, "depth": 64}, "write": {"bytes": MIB // 4, "depth": 32}}
     told, plan = explain(*words, "--memory", "16MiB", "--volume", disk / "measured.toml")
-    assert "read by 64 KiB, 32 in flight, written by 64 KiB, 32 in flight" in told
-    assert plan["requests"]["read"] == {"bytes": MIB // 16, "depth": 32}
-    told, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "plain.toml")
-    assert "in flight" not in told
+    assert all(plan["requests"][way] == {"bytes": MIB // 16, "depth": 32} for way in ("read", "write"))
+    assert told.count("64 KiB, 32 in flight") == 2, told
+    _, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "plain.toml")
     assert plan["requests"] is None
     outputs = []
     for volume in ("measured", "plain"):
@@ -296,7 +296,7 @@ def test_impossible_measurements_are_refused_by_field(there, instead, field, tmp
     (tmp_path / "bad.toml").write_text((FLASH + MEASUREMENT).replace(there, instead))
     words = ["plan", "sort", "--input", "1GB", "--volume", tmp_path / "bad.toml"]
     told = run(*words, expect=2).stderr
-    assert f"bad.toml: not a volume's profile: {field} must be a positive number" in told, told
+    assert "bad.toml" in told and field in told, told
 
 
 STORE = """
@@ -380,7 +380,7 @@ def test_inputs_must_be_on_another_volume(files, disk):
     array = files / "array.toml"
     words = [files / "fixed:100", *LAYOUTS["fixed:100"], "-o", disk / "out", "--volume-in", array]
     told = run("sort", *words, expect=2).stderr
-    assert "not on a volume of its own" in told
+    assert str(files / "fixed:100") in told and "(--volume)" in told, told
     assert not (disk / "out").exists()
 
 
