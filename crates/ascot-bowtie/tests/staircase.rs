@@ -2,7 +2,7 @@
 //! not. Published: Stella and Loguinov, theorems 1, 3, 6 and 8, and figure 5.
 //!
 //! A flow takes and puts bytes of random streams on the virtual disk. The distance is the sum of the differences of all
-//! buckets, both sorted, as a share of the memory, in the mean over the turns at which it is full. Buckets of equal
+//! buckets, both sorted, as a share of the memory, in the mean over the switches at which it is full. Buckets of equal
 //! size have a distance of nearly one half from the linear staircase of single streams: the mean of |1 - 2x| for x from
 //! 0 to 1.
 
@@ -29,10 +29,10 @@ const BLOCKS_EACH: u32 = 32;
 const MEMORIES: usize = 32;
 /// From this share of its memory on, a side counts as full.
 const FULL_SHARE: f64 = 0.9;
-/// Turns before the memory was moved this often are left out: outputs begin with equal buckets.
+/// Switches before the memory was moved this often are left out: outputs begin with equal buckets.
 const WARM_UP: usize = 4;
 
-/// The distances of each side, turn by turn.
+/// The distances of each side, switch by switch.
 #[derive(Debug, Default)]
 struct Seen {
     distances: Mutex<[Vec<f64>; 2]>,
@@ -157,7 +157,7 @@ fn distance(shape: Shape, equal_parts: bool) -> f64 {
     // Ends are left out: outputs begin with equal buckets, and memory empties when inputs end.
     let ends = distances.len() * WARM_UP / MEMORIES;
     let steady = &distances[ends..distances.len() - ends];
-    assert!(steady.len() > 4, "{shape:?}: {} turns with a full memory", steady.len());
+    assert!(steady.len() > 4, "{shape:?}: {} switches with a full memory", steady.len());
     steady.iter().sum::<f64>() / steady.len() as f64
 }
 

@@ -265,11 +265,11 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         }
     }
 
-    /// Reports the buckets before `answer` is followed, if someone observes them and it is a turn.
+    /// Reports the buckets before `answer` is followed, if someone observes them and it is a switch.
     fn observe(&mut self, answer: Option<Move>) {
         let Bowtie { observed, occupancy, outputs, schedule, .. } = self;
         let Some(observed) = observed.as_mut() else { return };
-        if observed.is_turn(answer) {
+        if observed.is_switch(answer) {
             let live = (0..occupancy.inputs()).filter(|&input| occupancy.is_live(input)).count() as u32;
             let staircases = schedule.staircases(live, occupancy.split());
             observed.report(answer, occupancy, outputs.iter().map(Output::filled), staircases);

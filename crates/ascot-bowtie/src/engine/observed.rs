@@ -1,8 +1,8 @@
-//! What an observer sees of the buckets of a bowtie: their bytes at each turn of its schedule.
+//! What an observer sees of the buckets of a bowtie: their bytes at each switch of its schedule.
 //!
-//! A *turn* is an answer of the schedule that names another stream than the one before. The buckets are reported before
-//! the first block of a turn moves, as the schedule saw them when it decided. They are reported once more when nothing
-//! moves any longer after a turn: a group of inputs that was filled is then full.
+//! A *switch* is an answer of the schedule that names another stream than the one before. The buckets are reported
+//! before the first block after a switch moves, as the schedule saw them when it decided. They are reported once more
+//! when nothing moves any longer after a switch: a group of inputs that was filled is then full.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,8 +20,8 @@ pub(super) struct Observed {
     sharing: u32,
     block_bytes: u64,
     last: Option<Move>,
-    /// Whether a turn was made since nothing moved.
-    turned: bool,
+    /// Whether the schedule switched since nothing moved.
+    switched: bool,
     /// Bytes of each bucket, filled for each report.
     bytes: Vec<u64>,
 }
@@ -32,18 +32,18 @@ impl Observed {
         let observer = Arc::clone(observer);
         let sharing = observer.share(streams);
         let block_bytes = streams.block_bytes;
-        Observed { observer, sharing, block_bytes, last: None, turned: false, bytes: Vec::new() }
+        Observed { observer, sharing, block_bytes, last: None, switched: false, bytes: Vec::new() }
     }
 
     /// Whether the answer of the schedule is to be reported.
-    pub(super) fn is_turn(&mut self, answer: Option<Move>) -> bool {
+    pub(super) fn is_switch(&mut self, answer: Option<Move>) -> bool {
         if answer.is_none() {
-            return std::mem::take(&mut self.turned);
+            return std::mem::take(&mut self.switched);
         }
-        let is_turn = self.last != answer;
+        let is_switch = self.last != answer;
         self.last = answer;
-        self.turned |= is_turn;
-        is_turn
+        self.switched |= is_switch;
+        is_switch
     }
 
     /// Reports the buckets before `answer` is followed. `filled`: bytes of the block that each output fills.
