@@ -214,10 +214,10 @@ def net_options(
     sweep: bool,
     memory: int | str | None,
 ) -> dict[str, Any]:
-    """The options of a measurement of a network for the extension module; without `seat`, on this machine."""
+    """The options of a measurement of a network for the extension module; without `participant`, on this machine."""
     return {
         "peers": arguments.count("peers", peers),
-        "seat": None,
+        "participant": None,
         "size": arguments.maybe(arguments.size, "size", size),
         "block": arguments.maybe(arguments.size, "block", block),
         "connections": _counts("connections", connections),

@@ -318,9 +318,9 @@ pub fn lab_disk(py: Python<'_>, options: DiskOptions, progress: Option<Py<PyAny>
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct NetOptions {
-    /// The peers on this machine, if there is no seat.
+    /// The peers on this machine, if there is no participant.
     peers: u32,
-    seat: Option<SeatOptions>,
+    participant: Option<ParticipantOptions>,
     size: Option<Bytes>,
     block: Option<Bytes>,
     connections: Vec<u32>,
@@ -332,26 +332,26 @@ pub struct NetOptions {
 /// The place of this process among the peers of several machines.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct SeatOptions {
+pub struct ParticipantOptions {
     listen: String,
     /// All peers, in the same order everywhere.
     list: Vec<String>,
     token: Vec<u8>,
 }
 
-impl std::fmt::Debug for SeatOptions {
+impl std::fmt::Debug for ParticipantOptions {
     /// Without the token, which is a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SeatOptions")
+        f.debug_struct("ParticipantOptions")
             .field("listen", &self.listen)
             .field("list", &self.list)
             .finish_non_exhaustive()
     }
 }
 
-impl SeatOptions {
+impl ParticipantOptions {
     fn peers(self) -> Result<Peers, Failure> {
-        let SeatOptions { listen, list, token } = self;
+        let ParticipantOptions { listen, list, token } = self;
         let token = Token::new(&token).map_err(|error| Failure::Request(error.to_string()))?;
         Ok(Peers::Listed { listen, name: None, list, token })
     }
@@ -366,7 +366,7 @@ pub fn lab_net(py: Python<'_>, options: NetOptions, progress: Option<Py<PyAny>>)
         return Err(Failure::Request(format!("wait={wait_seconds} is not a number from 0 to 86400")).into());
     }
     let request = NetRequest {
-        peers: options.seat.map_or(Ok(Peers::Local(options.peers)), SeatOptions::peers)?,
+        peers: options.participant.map_or(Ok(Peers::Local(options.peers)), ParticipantOptions::peers)?,
         bytes: count_of("size", options.size.as_ref())?.unwrap_or(net::DEFAULT_BYTES),
         block_bytes: count_of("block", options.block.as_ref())?.unwrap_or(net::DEFAULT_BLOCK_BYTES),
         connections: options.connections,

@@ -28,7 +28,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 use crate::api::{Cancel, Result, SortError};
 use crate::read::{PlacedChunk, RecordReader};
 use crate::records::RecordEnds;
-use crate::resources::{ChunkPool, Lease, Role, Seat, Turns};
+use crate::resources::{ChunkPool, DeviceAccess, Lease, Role, Turns};
 
 /// The threads of a pipeline.
 pub struct Pipeline<'a> {
@@ -208,9 +208,9 @@ fn read_chunks<R: RecordEnds + ?Sized, O>(
     feed: &Feed<'_, ChunkWork, O>,
     cancel: &Cancel,
 ) -> Result<()> {
-    let seat = reader.seat();
+    let access = reader.device_access();
     let starving = || {
-        seat.give_back();
+        access.give_back();
         feed.starved();
     };
     loop {
@@ -253,9 +253,9 @@ impl<'a, O> InOrder<'a, O> {
         InOrder { messages, shared, turns, cancel, arrived: BTreeMap::new(), next: 0, ready: 0, total: None }
     }
 
-    /// The caller's seat at the device, for writes while the reader reads.
-    pub fn writer(&self) -> Seat {
-        Seat::new(self.turns.as_ref(), Role::Writer)
+    /// The caller's access to the device, for writes while the reader reads.
+    pub fn writer(&self) -> DeviceAccess {
+        DeviceAccess::new(self.turns.as_ref(), Role::Writer)
     }
 
     /// The next result, waited for; none after the last.

@@ -208,15 +208,15 @@ def _shuffled(
     """Shuffles in each group of nodes, all groups at once; returns each group with its report."""
     listening = made.each(lambda node, actor: actor.run.remote(_free_address, node.address), None, what)
     place = {node.id: name for node, name in zip(made.nodes, listening, strict=True)}
-    seats: dict[str, dict[str, Any]] = {}
+    participants: dict[str, dict[str, Any]] = {}
     for group in groups:
         names, token = [place[node.id] for node in group], secrets.token_hex(32).encode()
-        seats |= {node.id: {"listen": place[node.id], "list": names, "token": token} for node in group}
+        participants |= {node.id: {"listen": place[node.id], "list": names, "token": token} for node in group}
 
     def call(node: Node, actor: Helper) -> Any:
-        seat = seats.get(node.id)
+        participant = participants.get(node.id)
         run: Any = actor.run
-        return None if seat is None else run.remote(_net, {**options, "seat": seat})
+        return None if participant is None else run.remote(_net, {**options, "participant": participant})
 
     told = dict(zip((node.id for node in made.nodes), made.each(call, report, what), strict=True))
     return [(group, json.loads(told[group[0].id])) for group in groups]

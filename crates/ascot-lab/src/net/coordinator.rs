@@ -15,9 +15,9 @@ use super::handshake::Refusal;
 use super::link::{Event, Link};
 use super::member::lost;
 use super::message::{ToFirst, ToPeer, Trouble};
+use super::participant::{MIN_BYTES, Participant};
 use super::report::{ModelReport, NetReport, RoundReport};
 use super::round::{Done, Round};
-use super::seat::{MIN_BYTES, Seat};
 use super::wire::{POLL, Patience, displayed, frame, write_both};
 
 /// Interval at which the peers that have joined hear which ones are missing.
@@ -33,15 +33,18 @@ const WARM_UP_SHARE: u64 = 16;
 const MAX_WARM_UP_BYTES: u64 = 64 << 20;
 
 /// Runs the rounds; `callers` are the control connections.
-pub(super) fn coordinate(seat: &Seat, callers: &Receiver<Caller>) -> Result<NetReport, NetError> {
+pub(super) fn coordinate(
+    participant: &Participant,
+    callers: &Receiver<Caller>,
+) -> Result<NetReport, NetError> {
     let (sender, events) = crossbeam_channel::unbounded();
-    let links = (0..seat.count()).map(|_| None).collect();
-    let mut coordinator = Coordinator { seat, callers, sender, events, links };
+    let links = (0..participant.count()).map(|_| None).collect();
+    let mut coordinator = Coordinator { participant, callers, sender, events, links };
     let result = coordinator.run();
     let farewell = match &result {
         Ok(report) => ToPeer::Report(Box::new(report.clone())),
         Err(NetError::Cancelled) => {
-            ToPeer::Abort(NetError::Interrupted { peer: seat.name(seat.rank) }.to_string())
+            ToPeer::Abort(NetError::Interrupted { peer: participant.name(participant.rank) }.to_string())
         }
         Err(error) => ToPeer::Abort(error.to_string()),
     };
@@ -51,7 +54,7 @@ pub(super) fn coordinate(seat: &Seat, callers: &Receiver<Caller>) -> Result<NetR
 }
 
 struct Coordinator<'a> {
-    seat: &'a Seat,
+    participant: &'a Participant,
     callers: &'a Receiver<Caller>,
     sender: Sender<(u32, Event<ToFirst>)>,
     events: Receiver<(u32, Event<ToFirst>)>,
@@ -69,12 +72,12 @@ impl Coordinator<'_> {
         let mut reports = Vec::new();
         for round in &rounds {
             let done = self.round(round)?;
-            reports.extend(RoundReport::new(round, &self.seat.parameters.peers, &done));
+            reports.extend(RoundReport::new(round, &self.participant.parameters.peers, &done));
         }
-        let parameters = &self.seat.parameters;
+        let parameters = &self.participant.parameters;
         Ok(NetReport {
             peers: parameters.peers.clone(),
-            local: self.seat.local,
+            local: self.participant.local,
             bytes_per_pair: parameters.bytes,
             block_bytes: parameters.block_bytes,
             predicted_seconds,
@@ -115,14 +118,14 @@ impl Coordinator<'_> {
                 && !is_present(rank)
                 && since.elapsed() > REFUSED_PATIENCE
             {
-                return Err(NetError::Refused { peer: self.seat.name(rank), refusal });
+                return Err(NetError::Refused { peer: self.participant.name(rank), refusal });
             }
-            let missing: Vec<u32> = (0..self.seat.count()).filter(|rank| !is_present(*rank)).collect();
-            if began.elapsed() >= self.seat.wait && !missing.is_empty() {
-                let names = self.seat.names(missing);
+            let missing: Vec<u32> = (0..self.participant.count()).filter(|rank| !is_present(*rank)).collect();
+            if began.elapsed() >= self.participant.wait && !missing.is_empty() {
+                let names = self.participant.names(missing);
                 return Err(NetError::Missing {
                     names,
-                    seconds: self.seat.wait.as_secs_f64(),
+                    seconds: self.participant.wait.as_secs_f64(),
                     notes: Vec::new(),
                 });
             }
@@ -136,17 +139,17 @@ impl Coordinator<'_> {
 
     /// Handles an event of a peer while others are missing.
     fn hear(&mut self, present: &mut [bool]) -> Result<(), NetError> {
-        if self.seat.halt.is_cancelled() {
+        if self.participant.halt.is_cancelled() {
             return Err(NetError::Cancelled);
         }
         let Ok((rank, event)) = self.events.recv_timeout(POLL) else { return Ok(()) };
         let at = rank as usize;
         match event {
             Event::Message(ToFirst::Parameters(parameters)) => {
-                let own = &self.seat.parameters;
+                let own = &self.participant.parameters;
                 if let Some(what) = parameters.difference(own) {
-                    let peer = self.seat.name(rank);
-                    let first = self.seat.name(self.seat.rank);
+                    let peer = self.participant.name(rank);
+                    let first = self.participant.name(self.participant.rank);
                     return Err(NetError::Parameters { peer, first, what: displayed(&what) });
                 }
                 present.iter_mut().skip(at).take(1).for_each(|place| *place = true);
@@ -173,9 +176,9 @@ impl Coordinator<'_> {
 
     /// Tells a caller that its place is taken.
     fn turn_away(&self, rank: u32, stream: &TcpStream) {
-        let why = NetError::Refused { peer: self.seat.name(rank), refusal: Refusal::Taken };
+        let why = NetError::Refused { peer: self.participant.name(rank), refusal: Refusal::Taken };
         if let Ok(bytes) = frame(&ToPeer::Abort(why.to_string())) {
-            let _ = write_both(stream, &bytes, b"", &mut Patience::new(&self.seat.halt, POLL));
+            let _ = write_both(stream, &bytes, b"", &mut Patience::new(&self.participant.halt, POLL));
         }
     }
 
@@ -183,9 +186,9 @@ impl Coordinator<'_> {
 
     /// All rounds: each number of peers with each number of connections.
     fn rounds(&self) -> Vec<Round> {
-        let parameters = &self.seat.parameters;
+        let parameters = &self.participant.parameters;
         let mut rounds = Vec::new();
-        for peers in sizes(self.seat.count(), parameters.sweep) {
+        for peers in sizes(self.participant.count(), parameters.sweep) {
             for connections in parameters.connections.iter().copied() {
                 // Number 0 is the round before all others.
                 let number = rounds.len() as u32 + 1;
@@ -197,10 +200,10 @@ impl Coordinator<'_> {
 
     /// The seconds of all rounds, from a short one that also opens the windows of the connections.
     fn predict(&mut self, rounds: &[Round]) -> Result<f64, NetError> {
-        let parameters = &self.seat.parameters;
+        let parameters = &self.participant.parameters;
         let bytes = (parameters.bytes / WARM_UP_SHARE).clamp(MIN_BYTES, MAX_WARM_UP_BYTES);
         let connections = parameters.connections.first().copied().unwrap_or(1);
-        let warm_up = Round { number: 0, peers: self.seat.count(), connections, bytes };
+        let warm_up = Round { number: 0, peers: self.participant.count(), connections, bytes };
         let done = self.round(&warm_up)?;
         let report = RoundReport::new(&warm_up, &parameters.peers, &done);
         let fitted = report.and_then(|report| AllToAll::fitted(&[report.point()]));
@@ -254,14 +257,14 @@ impl Coordinator<'_> {
                 }
             }
             let event = self.events.recv_timeout(POLL);
-            if self.seat.halt.is_cancelled() {
+            if self.participant.halt.is_cancelled() {
                 // Also the cause of whatever else has happened.
                 return Err(NetError::Cancelled);
             }
             match event {
                 Ok((rank, Event::Message(ToFirst::Failed(trouble)))) => return Err(self.cause(rank, trouble)),
                 Ok((rank, Event::Message(message))) => return Ok((rank, message)),
-                Ok((rank, Event::Ended(error))) => return Err(lost(self.seat.name(rank), error)),
+                Ok((rank, Event::Ended(error))) => return Err(lost(self.participant.name(rank), error)),
                 Err(_) => {}
             }
         }
@@ -275,7 +278,7 @@ impl Coordinator<'_> {
         let is_effect = |trouble: &Trouble| matches!(trouble, Trouble::Unreachable { .. });
         while is_effect(&trouble) && Instant::now() < until {
             match self.events.recv_timeout(POLL) {
-                Ok((other, Event::Ended(error))) => return lost(self.seat.name(other), error),
+                Ok((other, Event::Ended(error))) => return lost(self.participant.name(other), error),
                 Ok((other, Event::Message(ToFirst::Failed(cause)))) if !is_effect(&cause) => {
                     return self.error_of(other, cause);
                 }
@@ -286,14 +289,14 @@ impl Coordinator<'_> {
     }
 
     fn error_of(&self, rank: u32, trouble: Trouble) -> NetError {
-        let own = self.seat.name(rank);
+        let own = self.participant.name(rank);
         match trouble {
             Trouble::Interrupted => NetError::Interrupted { peer: own },
             Trouble::Unreachable { peer, what } => {
-                NetError::Unreachable { from: own, peer: self.seat.name(peer), what: displayed(&what) }
+                NetError::Unreachable { from: own, peer: self.participant.name(peer), what: displayed(&what) }
             }
             Trouble::Data { peer, what } => {
-                NetError::Data { from: own, peer: self.seat.name(peer), what: displayed(&what) }
+                NetError::Data { from: own, peer: self.participant.name(peer), what: displayed(&what) }
             }
             Trouble::Other(what) => NetError::Parameter {
                 what: format!("{own} stopped: {}", displayed(&what)),

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::handshake::{HandshakeError, Hello, Refusal, call};
-use super::seat::Seat;
+use super::participant::Participant;
 use super::wire::WireError;
 
 /// Time of an attempt, so that the end of the run is noticed.
@@ -27,16 +27,16 @@ pub(super) enum DialError {
 
 /// Calls a peer until the deadline; `each_try` gets the reason of every attempt that failed.
 pub(super) fn dial(
-    seat: &Seat,
+    participant: &Participant,
     hello: Hello,
     deadline: Instant,
     each_try: &mut dyn FnMut(&str),
 ) -> Result<TcpStream, DialError> {
     loop {
-        if seat.halt.is_set() {
+        if participant.halt.is_set() {
             return Err(DialError::Halted);
         }
-        let reason = match attempt(seat, hello) {
+        let reason = match attempt(participant, hello) {
             Ok(stream) => return Ok(stream),
             Err(HandshakeError::Refused(refusal)) => return Err(DialError::Refused(refusal)),
             Err(HandshakeError::Wire(WireError::Halted)) => return Err(DialError::Halted),
@@ -50,12 +50,14 @@ pub(super) fn dial(
     }
 }
 
-fn attempt(seat: &Seat, hello: Hello) -> Result<TcpStream, HandshakeError> {
+fn attempt(participant: &Participant, hello: Hello) -> Result<TcpStream, HandshakeError> {
     let mut last = WireError::Os(io::Error::other("its name has no address"));
-    let addresses = seat.addresses(hello.callee).map_err(WireError::Os)?;
+    let addresses = participant.addresses(hello.callee).map_err(WireError::Os)?;
     for address in addresses {
         match connect(&address) {
-            Ok(stream) => return call(&stream, hello, &seat.token, &seat.halt).map(|()| stream),
+            Ok(stream) => {
+                return call(&stream, hello, &participant.token, &participant.halt).map(|()| stream);
+            }
             Err(error) => last = WireError::Os(error),
         }
     }

@@ -14,7 +14,7 @@ use ascot_io::threads::{Thread, spawn};
 use crossbeam_channel::Sender;
 
 use super::handshake::{HandshakeError, Kind, Refusal, answer};
-use super::seat::Seat;
+use super::participant::Participant;
 use super::wire::Halt;
 
 /// Interval at which the door looks for callers.
@@ -41,14 +41,14 @@ pub(super) struct Door {
 impl Door {
     /// Opens the door of a peer: control connections and refused callers go to `control`, all others to `data`.
     pub(super) fn open(
-        seat: &Arc<Seat>,
+        participant: &Arc<Participant>,
         control: Sender<Caller>,
         data: Sender<Caller>,
     ) -> Result<Door, ThreadError> {
         let halt = Halt::new(&Arc::default());
         let own = halt.clone();
-        let seat = Arc::clone(seat);
-        let thread = spawn("door", move || stand(&seat, &own, &control, &data))?;
+        let participant = Arc::clone(participant);
+        let thread = spawn("door", move || stand(&participant, &own, &control, &data))?;
         Ok(Door { halt, thread: Some(thread) })
     }
 }
@@ -62,26 +62,27 @@ impl Drop for Door {
     }
 }
 
-fn stand(seat: &Arc<Seat>, halt: &Halt, control: &Sender<Caller>, data: &Sender<Caller>) {
-    let most = STRANGERS + seat.buffer_bytes().1 as usize;
+fn stand(participant: &Arc<Participant>, halt: &Halt, control: &Sender<Caller>, data: &Sender<Caller>) {
+    let most = STRANGERS + participant.buffer_bytes().1 as usize;
     let open = Arc::new(AtomicUsize::new(0));
-    if seat.listener.set_nonblocking(true).is_err() {
+    if participant.listener.set_nonblocking(true).is_err() {
         return;
     }
     while !halt.is_set() {
-        let caller = if open.load(Ordering::Relaxed) < most { seat.listener.accept().ok() } else { None };
+        let caller =
+            if open.load(Ordering::Relaxed) < most { participant.listener.accept().ok() } else { None };
         let Some((stream, _)) = caller else {
             sleep(BETWEEN_LOOKS);
             continue;
         };
         open.fetch_add(1, Ordering::Relaxed);
-        let seat = Arc::clone(seat);
+        let participant = Arc::clone(participant);
         let halt = halt.clone();
         let counted = Arc::clone(&open);
         let control = control.clone();
         let data = data.clone();
         let begun = spawn("handshake", move || {
-            shake(&seat, &halt, stream, &control, &data);
+            shake(&participant, &halt, stream, &control, &data);
             counted.fetch_sub(1, Ordering::Relaxed);
         });
         if begun.is_err() {
@@ -91,16 +92,22 @@ fn stand(seat: &Arc<Seat>, halt: &Halt, control: &Sender<Caller>, data: &Sender<
     }
 }
 
-fn shake(seat: &Seat, halt: &Halt, stream: TcpStream, control: &Sender<Caller>, data: &Sender<Caller>) {
+fn shake(
+    participant: &Participant,
+    halt: &Halt,
+    stream: TcpStream,
+    control: &Sender<Caller>,
+    data: &Sender<Caller>,
+) {
     let place = |hello: &super::handshake::Hello| {
-        if hello.callee != seat.rank || hello.caller >= seat.count() {
+        if hello.callee != participant.rank || hello.caller >= participant.count() {
             return Err(Refusal::List);
         }
-        let is_first = seat.rank == 0;
+        let is_first = participant.rank == 0;
         if hello.kind == Kind::Control && !is_first { Err(Refusal::Taken) } else { Ok(()) }
     };
     // A receiver that is gone has ended its run.
-    match answer(&stream, &seat.token, halt, place) {
+    match answer(&stream, &participant.token, halt, place) {
         Ok(hello) => {
             let rank = hello.caller;
             let _ = match hello.kind {

@@ -11,9 +11,9 @@ use super::handshake::{Hello, Kind};
 use super::link::{Event, Link};
 use super::message::{ToFirst, ToPeer, Trouble};
 use super::observer::NetObserver;
+use super::participant::Participant;
 use super::report::NetReport;
 use super::round::Round;
-use super::seat::Seat;
 use super::transfer::{Memory, Transfer};
 use super::wire::{POLL, WireError, displayed};
 
@@ -24,16 +24,16 @@ const FIRST: u32 = 0;
 
 /// Takes part in a run until its report. `callers` are the connections of the rounds.
 pub(super) fn take_part(
-    seat: &Seat,
+    participant: &Participant,
     callers: &Receiver<Caller>,
     observer: &dyn NetObserver,
 ) -> Result<NetReport, NetError> {
-    let memory = Memory::new(seat)?;
+    let memory = Memory::new(participant)?;
     let (sender, events) = crossbeam_channel::unbounded();
-    let stream = join(seat, observer)?;
-    let link = Link::start::<ToPeer, ToFirst>(stream, FIRST, sender, Some(seat.halt.clone()))?;
-    let member = Member { seat, memory, link, events, callers, observer };
-    member.tell(&ToFirst::Parameters(seat.parameters.clone()));
+    let stream = join(participant, observer)?;
+    let link = Link::start::<ToPeer, ToFirst>(stream, FIRST, sender, Some(participant.halt.clone()))?;
+    let member = Member { participant, memory, link, events, callers, observer };
+    member.tell(&ToFirst::Parameters(participant.parameters.clone()));
     match member.follow() {
         Err(error) => Err(member.verdict(error)),
         report => report,
@@ -41,9 +41,9 @@ pub(super) fn take_part(
 }
 
 /// Calls the first peer until it answers.
-fn join(seat: &Seat, observer: &dyn NetObserver) -> Result<std::net::TcpStream, NetError> {
-    let first = seat.name(FIRST);
-    let hello = Hello { kind: Kind::Control, caller: seat.rank, callee: FIRST };
+fn join(participant: &Participant, observer: &dyn NetObserver) -> Result<std::net::TcpStream, NetError> {
+    let first = participant.name(FIRST);
+    let hello = Hello { kind: Kind::Control, caller: participant.rank, callee: FIRST };
     let mut is_told = false;
     let mut tell = |_: &str| {
         if !is_told {
@@ -51,18 +51,18 @@ fn join(seat: &Seat, observer: &dyn NetObserver) -> Result<std::net::TcpStream, 
             is_told = true;
         }
     };
-    dial(seat, hello, Instant::now() + seat.wait, &mut tell).map_err(|error| match error {
+    dial(participant, hello, Instant::now() + participant.wait, &mut tell).map_err(|error| match error {
         DialError::Halted => NetError::Cancelled,
         DialError::Refused(refusal) => NetError::Refused { peer: first, refusal },
         DialError::Late(reason) => {
             let notes = vec![format!("the last attempt to connect: {reason}")];
-            NetError::Missing { names: vec![first], seconds: seat.wait.as_secs_f64(), notes }
+            NetError::Missing { names: vec![first], seconds: participant.wait.as_secs_f64(), notes }
         }
     })
 }
 
 struct Member<'a> {
-    seat: &'a Seat,
+    participant: &'a Participant,
     memory: Memory,
     link: Link,
     events: Receiver<(u32, Event<ToPeer>)>,
@@ -82,11 +82,11 @@ impl Member<'_> {
         loop {
             match self.next()? {
                 ToPeer::Alive => {}
-                ToPeer::Waiting(ranks) => self.observer.waiting(&self.seat.names(ranks)),
+                ToPeer::Waiting(ranks) => self.observer.waiting(&self.participant.names(ranks)),
                 ToPeer::Predicted(seconds) => self.observer.predicted(seconds),
                 ToPeer::Prepare(round) => {
                     self.check(&round)?;
-                    open = Some(Transfer::open(self.seat, &self.memory, round, self.callers)?);
+                    open = Some(Transfer::open(self.participant, &self.memory, round, self.callers)?);
                     self.tell(&ToFirst::Ready(round.number));
                 }
                 ToPeer::Go(number) => {
@@ -106,7 +106,7 @@ impl Member<'_> {
             match self.events.recv_timeout(POLL) {
                 Ok((_, Event::Message(message))) => return Ok(message),
                 Ok((_, Event::Ended(error))) => return Err(self.lost(error)),
-                Err(RecvTimeoutError::Timeout) if self.seat.halt.is_cancelled() => {
+                Err(RecvTimeoutError::Timeout) if self.participant.halt.is_cancelled() => {
                     return Err(NetError::Cancelled);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -117,30 +117,30 @@ impl Member<'_> {
 
     /// An error if a round is not one of the parameters: it decides how much memory is taken.
     fn check(&self, round: &Round) -> Result<(), NetError> {
-        let Seat { parameters, rank, .. } = self.seat;
+        let Participant { parameters, rank, .. } = self.participant;
         let most = parameters.connections.iter().max().copied().unwrap_or(0);
-        let takes_part = *rank < round.peers && round.peers <= self.seat.count();
+        let takes_part = *rank < round.peers && round.peers <= self.participant.count();
         if takes_part && (1..=most).contains(&round.connections) && round.bytes <= parameters.bytes {
             return Ok(());
         }
         Err(NetError::Parameter {
-            what: format!("{} announced a round that is not one of the run", self.seat.name(FIRST)),
+            what: format!("{} announced a round that is not one of the run", self.participant.name(FIRST)),
             remedy: "start the same version everywhere".into(),
         })
     }
 
     fn stopped(&self, why: &str) -> NetError {
-        NetError::Stopped { first: self.seat.name(FIRST), why: displayed(why) }
+        NetError::Stopped { first: self.participant.name(FIRST), why: displayed(why) }
     }
 
     fn lost(&self, error: WireError) -> NetError {
-        lost(self.seat.name(FIRST), error)
+        lost(self.participant.name(FIRST), error)
     }
 
     /// The error of the run. The first peer hears of this one's error, and may know the cause: a peer that dies ends
     /// the connections of all others.
     fn verdict(&self, error: NetError) -> NetError {
-        if self.seat.halt.is_cancelled() {
+        if self.participant.halt.is_cancelled() {
             // The failure follows from the end of this peer: its threads close their connections one after another.
             self.tell(&ToFirst::Failed(Trouble::Interrupted));
             return NetError::Cancelled;
@@ -161,7 +161,7 @@ impl Member<'_> {
             self.tell(&ToFirst::Failed(trouble));
         }
         let until = Instant::now() + VERDICT_PATIENCE;
-        while Instant::now() < until && !self.seat.halt.is_cancelled() {
+        while Instant::now() < until && !self.participant.halt.is_cancelled() {
             match self.events.recv_timeout(POLL) {
                 Ok((_, Event::Message(ToPeer::Abort(why)))) => return self.stopped(&why),
                 Ok((_, Event::Ended(lost))) => {
@@ -178,7 +178,7 @@ impl Member<'_> {
 
     /// The place of the peer at the other end of a connection with an error.
     fn peer_of(&self, error: &NetError) -> Option<u32> {
-        let own = self.seat.name(self.seat.rank);
+        let own = self.participant.name(self.participant.rank);
         let other =
             match error {
                 NetError::Unreachable { from, peer, .. } | NetError::Data { from, peer, .. } => {
@@ -186,7 +186,7 @@ impl Member<'_> {
                 }
                 _ => return None,
             };
-        (0..self.seat.count()).find(|rank| self.seat.name(*rank) == *other)
+        (0..self.participant.count()).find(|rank| self.participant.name(*rank) == *other)
     }
 }
 

@@ -12,7 +12,7 @@
 //!   door, dial    connections accepted and made
 //!   handshake     both sides prove the token before anything else         (token: the secret and its proofs)
 //!   wire          bytes on a connection, frames of limited length
-//!   seat          a peer's place in the list
+//!   participant   a peer's place in the list
 //!   observer      what a caller hears while it waits
 //! ```
 //!
@@ -36,9 +36,9 @@ mod link;
 mod member;
 mod message;
 mod observer;
+mod participant;
 mod report;
 mod round;
-mod seat;
 mod token;
 mod transfer;
 mod wire;
@@ -55,14 +55,14 @@ use door::Door;
 use member::take_part;
 use message::Parameters;
 use observer::Silent;
-use seat::Seat;
+use participant::Participant;
 use wire::Halt;
 
 pub use error::NetError;
 pub use handshake::Refusal;
 pub use observer::NetObserver;
+pub use participant::{BLOCK_BYTES, MAX_CONNECTIONS, MAX_PEERS, MIN_BYTES};
 pub use report::{ModelReport, NetReport, RoundReport};
-pub use seat::{BLOCK_BYTES, MAX_CONNECTIONS, MAX_PEERS, MIN_BYTES};
 pub use token::{MIN_TOKEN_BYTES, Token, TokenError};
 
 /// Default bytes from each peer to each other.
@@ -120,10 +120,10 @@ pub fn run(
     match &request.peers {
         Peers::Listed { listen, name, list, token } => {
             let parameters = parameters(request, list.clone());
-            seat::check(&parameters)?;
-            let rank = seat::rank_of(listen, name.as_deref(), list)?;
-            let seat = seat(request, cancel, rank, parameters, token.clone(), bind(listen)?);
-            run_seat(&Arc::new(seat), observer)
+            participant::check(&parameters)?;
+            let rank = participant::rank_of(listen, name.as_deref(), list)?;
+            let participant = participant(request, cancel, rank, parameters, token.clone(), bind(listen)?);
+            run_participant(&Arc::new(participant), observer)
         }
         Peers::Local(count) => run_local(request, *count, cancel, observer),
     }
@@ -147,15 +147,15 @@ fn bind(address: &str) -> Result<TcpListener, NetError> {
 }
 
 /// The place of a peer in the list.
-fn seat(
+fn participant(
     request: &NetRequest,
     cancel: &Arc<AtomicBool>,
     rank: u32,
     parameters: Parameters,
     token: Token,
     listener: TcpListener,
-) -> Seat {
-    Seat {
+) -> Participant {
+    Participant {
         rank,
         parameters,
         token,
@@ -168,17 +168,20 @@ fn seat(
 }
 
 /// Runs one peer; the first one also coordinates.
-fn run_seat(seat: &Arc<Seat>, observer: &dyn NetObserver) -> Result<NetReport, NetError> {
-    seat.check_memory()?;
+fn run_participant(
+    participant: &Arc<Participant>,
+    observer: &dyn NetObserver,
+) -> Result<NetReport, NetError> {
+    participant.check_memory()?;
     let (control_sender, control) = crossbeam_channel::unbounded();
     let (data_sender, data) = crossbeam_channel::unbounded();
-    let _door = Door::open(seat, control_sender, data_sender)?;
-    if seat.rank != 0 {
-        return take_part(seat, &data, observer);
+    let _door = Door::open(participant, control_sender, data_sender)?;
+    if participant.rank != 0 {
+        return take_part(participant, &data, observer);
     }
     threads::scope(|scope| {
-        let coordinator = scope.spawn("coordinator", || coordinate(seat, &control))?;
-        let own = take_part(seat, &data, observer);
+        let coordinator = scope.spawn("coordinator", || coordinate(participant, &control))?;
+        let own = take_part(participant, &data, observer);
         match (coordinator.join()?, own) {
             (Ok(report), _) => Ok(report),
             // The cause, if the coordinator only knows that the run ends.
@@ -210,24 +213,24 @@ fn run_local(
         listeners.push(listener);
     }
     let parameters = parameters(request, names);
-    seat::check(&parameters)?;
+    participant::check(&parameters)?;
     let token = Token::random()?;
-    let seats: Vec<Arc<Seat>> = (0..)
+    let participants: Vec<Arc<Participant>> = (0..)
         .zip(listeners)
         .map(|(rank, listener)| {
-            Arc::new(seat(request, cancel, rank, parameters.clone(), token.clone(), listener))
+            Arc::new(participant(request, cancel, rank, parameters.clone(), token.clone(), listener))
         })
         .collect();
     threads::scope(|scope| {
         let mut peers = Vec::new();
-        for seat in &seats {
+        for participant in &participants {
             peers.push(scope.spawn("peer", move || {
                 let silent: &dyn NetObserver = &Silent;
-                run_seat(seat, if seat.rank == 0 { observer } else { silent })
+                run_participant(participant, if participant.rank == 0 { observer } else { silent })
             }));
         }
         if peers.iter().any(Result::is_err) {
-            seats.iter().for_each(|seat| seat.halt.end());
+            participants.iter().for_each(|participant| participant.halt.end());
         }
         let mut results = peers.into_iter().map(|peer| peer?.join().map_err(NetError::from).flatten());
         // The first peer has the report, or the cause. All others end with it.

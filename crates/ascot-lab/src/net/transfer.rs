@@ -15,8 +15,8 @@ use super::dial::{DialError, dial};
 use super::door::Caller;
 use super::error::NetError;
 use super::handshake::{Hello, Kind};
+use super::participant::Participant;
 use super::round::{Done, Round};
-use super::seat::Seat;
 use super::wire::{POLL, Patience, WireError, read_exact, write_both};
 
 /// Connections of a round are opened within this time.
@@ -31,14 +31,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(seat: &Seat) -> Result<Memory, NetError> {
-        seat.check_memory()?;
-        let (bytes, _) = seat.buffer_bytes();
+    pub(super) fn new(participant: &Participant) -> Result<Memory, NetError> {
+        participant.check_memory()?;
+        let (bytes, _) = participant.buffer_bytes();
         // Regions are whole pages.
         let page = ascot_io::PAGE_BYTES as u64;
-        let blocks = bytes / seat.parameters.block_bytes;
-        let pool = Pool::new((blocks * seat.parameters.block_bytes.next_multiple_of(page)) as usize);
-        let mut pattern = pool.region(seat.parameters.block_bytes as usize, "blocks")?;
+        let blocks = bytes / participant.parameters.block_bytes;
+        let pool = Pool::new((blocks * participant.parameters.block_bytes.next_multiple_of(page)) as usize);
+        let mut pattern = pool.region(participant.parameters.block_bytes as usize, "blocks")?;
         fill_with_pattern(&mut pattern);
         Ok(Memory { pool, pattern })
     }
@@ -53,7 +53,7 @@ struct Connection {
 
 /// The open connections of a round.
 pub(super) struct Transfer<'a> {
-    seat: &'a Seat,
+    participant: &'a Participant,
     memory: &'a Memory,
     round: Round,
     outgoing: Vec<Connection>,
@@ -76,24 +76,27 @@ struct Moved {
 impl<'a> Transfer<'a> {
     /// Opens the connections to all other peers of a round, and waits for theirs.
     pub(super) fn open(
-        seat: &'a Seat,
+        participant: &'a Participant,
         memory: &'a Memory,
         round: Round,
         callers: &Receiver<Caller>,
     ) -> Result<Transfer<'a>, NetError> {
         let deadline = Instant::now() + OPEN_PATIENCE;
-        let others = || (1..round.peers).map(|step| (seat.rank + step) % round.peers);
+        let others = || (1..round.peers).map(|step| (participant.rank + step) % round.peers);
         let mut outgoing = Vec::new();
         // Every peer begins with its successor, so that no listener gets all callers at once.
         for peer in others() {
             for number in 0..round.connections {
                 let kind = Kind::Data { round: round.number, connection: number };
-                let hello = Hello { kind, caller: seat.rank, callee: peer };
-                let stream = dial(seat, hello, deadline, &mut |_| {}).map_err(|error| match error {
-                    DialError::Halted => NetError::Cancelled,
-                    DialError::Refused(refusal) => NetError::Refused { peer: seat.name(peer), refusal },
-                    DialError::Late(what) => unreachable_peer(seat, peer, what),
-                })?;
+                let hello = Hello { kind, caller: participant.rank, callee: peer };
+                let stream =
+                    dial(participant, hello, deadline, &mut |_| {}).map_err(|error| match error {
+                        DialError::Halted => NetError::Cancelled,
+                        DialError::Refused(refusal) => {
+                            NetError::Refused { peer: participant.name(peer), refusal }
+                        }
+                        DialError::Late(what) => unreachable_peer(participant, peer, what),
+                    })?;
                 outgoing.push(Connection { peer, number, stream });
             }
         }
@@ -107,46 +110,54 @@ impl<'a> Transfer<'a> {
                     (rank, connection, stream)
                 }
                 Ok(_) => continue,
-                Err(RecvTimeoutError::Timeout) if seat.halt.is_set() => return Err(NetError::Cancelled),
+                Err(RecvTimeoutError::Timeout) if participant.halt.is_set() => {
+                    return Err(NetError::Cancelled);
+                }
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => continue,
                 Err(_) => {
                     let missing = expected.keys().map(|(peer, _)| *peer).min().unwrap_or_default();
-                    let from = seat.name(missing);
-                    let peer = seat.name(seat.rank);
+                    let from = participant.name(missing);
+                    let peer = participant.name(participant.rank);
                     let what = "it opened no connection for the round".to_owned();
                     return Err(NetError::Unreachable { from, peer, what });
                 }
             };
             if expected.remove(&(peer, number)).is_some() {
-                let buf = memory.pool.region(seat.parameters.block_bytes as usize, "blocks")?;
+                let buf = memory.pool.region(participant.parameters.block_bytes as usize, "blocks")?;
                 incoming.push((Connection { peer, number, stream }, buf));
             }
         }
-        Ok(Transfer { seat, memory, round, outgoing, incoming })
+        Ok(Transfer { participant, memory, round, outgoing, incoming })
     }
 
     /// Sends and receives all bytes.
     pub(super) fn run(self) -> Result<Done, NetError> {
-        let Transfer { seat, memory, round, outgoing, incoming } = self;
+        let Transfer { participant, memory, round, outgoing, incoming } = self;
         let done = threads::scope(|scope| {
             let mut started = Vec::new();
             for connection in outgoing {
                 started.push(scope.spawn("sender", move || {
                     let peer = connection.peer;
-                    let sent = send(seat, &memory.pattern, &round, &connection);
-                    Outcome { is_received: false, moved: sent.map_err(|error| fault(seat, peer, error)) }
+                    let sent = send(participant, &memory.pattern, &round, &connection);
+                    Outcome {
+                        is_received: false,
+                        moved: sent.map_err(|error| fault(participant, peer, error)),
+                    }
                 }));
             }
             for (connection, buf) in incoming {
                 started.push(scope.spawn("receiver", move || {
                     let peer = connection.peer;
-                    let received = receive(seat, &memory.pattern, &round, &connection, buf);
-                    Outcome { is_received: true, moved: received.map_err(|error| fault(seat, peer, error)) }
+                    let received = receive(participant, &memory.pattern, &round, &connection, buf);
+                    Outcome {
+                        is_received: true,
+                        moved: received.map_err(|error| fault(participant, peer, error)),
+                    }
                 }));
             }
             let refused = started.iter().any(Result::is_err);
             if refused {
-                seat.halt.end();
+                participant.halt.end();
             }
             let mut results = Vec::new();
             for thread in started {
@@ -198,32 +209,37 @@ impl From<WireError> for Fault {
 }
 
 /// The error of a connection; it also ends the other threads of the round, which would wait for this peer.
-fn fault(seat: &Seat, peer: u32, fault: Fault) -> NetError {
+fn fault(participant: &Participant, peer: u32, fault: Fault) -> NetError {
     let error = match fault {
         Fault::Wire(WireError::Halted) => return NetError::Cancelled,
-        Fault::Wire(WireError::Silent(seconds)) => NetError::Silent { peer: seat.name(peer), seconds },
-        Fault::Wire(error) => unreachable_peer(seat, peer, error.to_string()),
+        Fault::Wire(WireError::Silent(seconds)) => NetError::Silent { peer: participant.name(peer), seconds },
+        Fault::Wire(error) => unreachable_peer(participant, peer, error.to_string()),
         Fault::Wrong { block } => NetError::Data {
-            from: seat.name(seat.rank),
-            peer: seat.name(peer),
+            from: participant.name(participant.rank),
+            peer: participant.name(peer),
             what: format!("block {block} of a connection is not the one that was sent"),
         },
     };
-    seat.halt.end();
+    participant.halt.end();
     error
 }
 
-fn unreachable_peer(seat: &Seat, peer: u32, what: String) -> NetError {
-    NetError::Unreachable { from: seat.name(seat.rank), peer: seat.name(peer), what }
+fn unreachable_peer(participant: &Participant, peer: u32, what: String) -> NetError {
+    NetError::Unreachable { from: participant.name(participant.rank), peer: participant.name(peer), what }
 }
 
-fn send(seat: &Seat, pattern: &[u8], round: &Round, connection: &Connection) -> Result<Moved, Fault> {
-    let mut patience = Patience::new(&seat.halt, MOVE_PATIENCE);
+fn send(
+    participant: &Participant,
+    pattern: &[u8],
+    round: &Round,
+    connection: &Connection,
+) -> Result<Moved, Fault> {
+    let mut patience = Patience::new(&participant.halt, MOVE_PATIENCE);
     let first = Instant::now();
     let mut moved = Moved { bytes: 0, first, last: first };
     let bytes = share(round.bytes, round.connections, connection.number);
     for (number, length) in (0..).zip(lengths(bytes, pattern.len())) {
-        let head = header(number, seat.rank, length);
+        let head = header(number, participant.rank, length);
         let body = pattern.get(HEADER_BYTES..length).unwrap_or_default();
         write_both(&connection.stream, &head, body, &mut patience)?;
         moved.bytes += length as u64;
@@ -233,13 +249,13 @@ fn send(seat: &Seat, pattern: &[u8], round: &Round, connection: &Connection) -> 
 }
 
 fn receive(
-    seat: &Seat,
+    participant: &Participant,
     pattern: &[u8],
     round: &Round,
     connection: &Connection,
     mut buf: Buf,
 ) -> Result<Moved, Fault> {
-    let mut patience = Patience::new(&seat.halt, MOVE_PATIENCE);
+    let mut patience = Patience::new(&participant.halt, MOVE_PATIENCE);
     let bytes = share(round.bytes, round.connections, connection.number);
     let mut moved: Option<Moved> = None;
     for (number, length) in (0..).zip(lengths(bytes, pattern.len())) {

@@ -27,7 +27,7 @@ use crate::api::{Cancel, Result, SortError};
 use crate::partition::route::Grouped;
 use crate::pipeline::InOrder;
 use crate::records::{MergedBlock, Records};
-use crate::resources::Seat;
+use crate::resources::DeviceAccess;
 use crate::runs::{OpenPart, Run, RunSink, encode_index};
 
 /// The parts of a partitioned write, and the blocks they share.
@@ -65,9 +65,9 @@ pub fn write_partitioned<R: Records, P: PartStream>(
     after_chunk: AfterChunk<'_, P>,
 ) -> Result<()> {
     let open = vec![OpenBlock::default(); parts.outputs()];
-    let seat = chunks.writer();
+    let access = chunks.writer();
     let skips = (0..parts.outputs()).map(|part| parts.output_stream(part).bytes_to_skip()).collect();
-    let mut flow = PartitionFlow { records, chunks, open, skips, current: None, seat, after_chunk };
+    let mut flow = PartitionFlow { records, chunks, open, skips, current: None, access, after_chunk };
     run(parts, &mut flow, || cancel.check())
 }
 
@@ -129,7 +129,7 @@ struct PartitionFlow<'a, 'p, R, P: PartStream> {
     /// The chunk that found no memory for all of its records.
     current: Option<Unwritten>,
     /// Writes take turns with the reader.
-    seat: Seat,
+    access: DeviceAccess,
     after_chunk: AfterChunk<'a, P>,
 }
 
@@ -144,7 +144,7 @@ impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> 
     type Error = SortError;
 
     fn step(&mut self, parts: &mut OpenParts<P>) -> Result<Step> {
-        self.seat.give_back();
+        self.access.give_back();
         let next = match self.current.take() {
             Some(current) => Some(current),
             None => self.chunks.next_result()?.map(|chunk| Unwritten { chunk, group: 0, written: 0 }),
@@ -176,7 +176,7 @@ impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> 
             };
             if more == 0 {
                 self.current = Some(now);
-                self.seat.take();
+                self.access.take();
                 return Ok(Step::Full);
             }
             now.written += more;

@@ -34,7 +34,7 @@ use crate::api::{Cancel, SortError};
 use crate::read::damage::RecordStart;
 use crate::read::inputs::{InputFile, InputPosition, Inputs, Span};
 use crate::records::{Cut, InputStart, Keyless, RawChunk, RecordEnds};
-use crate::resources::{CHUNKS_READ, ChunkPool, Lease, Long, Role, Seat, Starving, Turns};
+use crate::resources::{CHUNKS_READ, ChunkPool, DeviceAccess, Lease, Long, Role, Starving, Turns};
 
 /// Bytes before a page-aligned read, for the carry: a longer one makes its record a long record.
 pub const CARRY_BYTES_MAX: usize = 64 << 10;
@@ -206,7 +206,7 @@ pub struct RecordReader<R: ?Sized> {
     after_long: Option<Fill>,
     /// The turns on the device, if it serves reads and writes in turns.
     turns: Option<Arc<Turns>>,
-    seat: Arc<Seat>,
+    access: Arc<DeviceAccess>,
 }
 
 /// An input being read.
@@ -262,7 +262,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             stops_after: None,
             after_long: None,
             turns: None,
-            seat: Arc::new(Seat::new(None, Role::Reader)),
+            access: Arc::new(DeviceAccess::new(None, Role::Reader)),
         }
     }
 
@@ -286,9 +286,9 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         self
     }
 
-    /// Reads while it has the turn; the holder of [`RecordReader::seat`] gives the turn back.
+    /// Reads while it has the turn; the holder of [`RecordReader::device_access`] gives the turn back.
     pub fn in_turn(mut self, turns: Option<Arc<Turns>>) -> Self {
-        self.seat = Arc::new(Seat::new(turns.as_ref(), Role::Reader));
+        self.access = Arc::new(DeviceAccess::new(turns.as_ref(), Role::Reader));
         self.turns = turns;
         self
     }
@@ -298,9 +298,9 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         self.turns.as_ref()
     }
 
-    /// Its seat at the device; its turn must be given back before a thread waits for memory.
-    pub fn seat(&self) -> Arc<Seat> {
-        Arc::clone(&self.seat)
+    /// Its access to the device; its turn must be given back before a thread waits for memory.
+    pub fn device_access(&self) -> Arc<DeviceAccess> {
+        Arc::clone(&self.access)
     }
 
     /// The next chunk; none after the last.
@@ -379,7 +379,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             let Some(area) = lease.lend(area) else { return Ok(()) };
             open.to_ask = Some(if left == UNKNOWN { UNKNOWN } else { left - asked });
             if !open.pipe {
-                self.seat.take();
+                self.access.take();
             }
             open.stream.begin(area)?;
             open.ahead.push_back(lease);
@@ -396,7 +396,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         };
         if self.cutter.spilled {
             // A spill requests its next blocks while it completes these.
-            self.seat.take();
+            self.access.take();
         }
         let Filled { buf, start, end } = open.stream.complete()?;
         if open.pipe && end < buf.len() {

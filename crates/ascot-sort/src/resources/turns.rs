@@ -81,16 +81,16 @@ impl Turns {
 
 /// One role's access to the device. It has the turn or not, and gives it back when dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct DeviceAccess {
     turns: Option<Arc<Turns>>,
     role: Role,
     has_turn: AtomicBool,
 }
 
-impl Seat {
-    /// A seat at these turns; without turns both roles use the device at any time.
-    pub fn new(turns: Option<&Arc<Turns>>, role: Role) -> Seat {
-        Seat { turns: turns.cloned(), role, has_turn: AtomicBool::new(false) }
+impl DeviceAccess {
+    /// Access in these turns; without them both roles use the device at any time.
+    pub fn new(turns: Option<&Arc<Turns>>, role: Role) -> DeviceAccess {
+        DeviceAccess { turns: turns.cloned(), role, has_turn: AtomicBool::new(false) }
     }
 
     /// Takes the turn, and waits for it if the other role has it.
@@ -113,7 +113,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for DeviceAccess {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -133,9 +133,9 @@ mod tests {
                 let (turns, inside, order) = (&turns, &inside, &order);
                 scope.spawn(move || {
                     for _ in 0..200 {
-                        let seat = Seat::new(Some(turns), role);
-                        seat.take();
-                        seat.take();
+                        let access = DeviceAccess::new(Some(turns), role);
+                        access.take();
+                        access.take();
                         assert_eq!(inside.fetch_add(1, Relaxed), 0, "two at once");
                         order.lock().unpoisoned().push(role);
                         inside.fetch_sub(1, Relaxed);

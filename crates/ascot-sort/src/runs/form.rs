@@ -182,8 +182,8 @@ impl<R: Records> Collector<'_, R> {
             while let Some(count) = self.ready(sorted)? {
                 let last = sorted.all_taken() && count == self.chunks.len();
                 let buffer = RunBuffer { last, ..self.buffer(count) };
-                let seat = sorted.writer();
-                seat.take();
+                let access = sorted.writer();
+                access.take();
                 take(buffer)?;
                 if last {
                     return Ok(());

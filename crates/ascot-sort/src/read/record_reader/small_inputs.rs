@@ -61,7 +61,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             return Err(SortError::Internal("a chunk without memory"));
         };
         if !open.pipe {
-            self.seat.take();
+            self.access.take();
         }
         open.stream.begin(area)?;
         let Filled { buf, start, end } = open.stream.complete()?;

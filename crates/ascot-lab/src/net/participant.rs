@@ -19,7 +19,7 @@ pub const MAX_CONNECTIONS: u32 = 4;
 pub const MIN_BYTES: u64 = 64 << 10;
 
 /// A peer of a run.
-pub(super) struct Seat {
+pub(super) struct Participant {
     /// Its place in the list; the first one collects the result.
     pub(super) rank: u32,
     pub(super) parameters: Parameters,
@@ -32,7 +32,7 @@ pub(super) struct Seat {
     pub(super) halt: Halt,
 }
 
-impl Seat {
+impl Participant {
     /// The name of a peer.
     pub(super) fn name(&self, rank: u32) -> String {
         self.parameters.peers.get(rank as usize).cloned().unwrap_or_else(|| format!("peer {rank}"))
