@@ -26,14 +26,14 @@ use crate::error::ProbeError;
 /// Files of equal length in a directory.
 pub(crate) struct Area {
     directory: PathBuf,
-    files: Vec<Piece>,
+    files: Vec<AreaFile>,
     file_bytes: u64,
     /// Bytes read so far: the next slice continues after them, so that none repeats the reads of the one before.
     pub(crate) bytes_read: AtomicU64,
 }
 
 /// One file.
-struct Piece {
+struct AreaFile {
     file: Arc<File>,
     /// Whether it was written since it was emptied.
     written: AtomicBool,
@@ -49,7 +49,7 @@ impl Area {
                 path: directory.to_path_buf(),
                 source,
             })?;
-            files.push(Piece { file: Arc::new(file), written: AtomicBool::new(true) });
+            files.push(AreaFile { file: Arc::new(file), written: AtomicBool::new(true) });
         }
         let area =
             Area { directory: directory.to_path_buf(), files, file_bytes, bytes_read: AtomicU64::new(0) };
@@ -65,8 +65,8 @@ impl Area {
     /// Releases all written blocks and allocates new ones, like a job that writes a new file. If a volume cannot
     /// allocate, writing extends the files.
     pub(crate) fn empty(&self) -> Result<(), ProbeError> {
-        let written = self.files.iter().filter(|piece| piece.written.swap(false, Ordering::Relaxed));
-        for Piece { file, .. } in written {
+        let written = self.files.iter().filter(|file| file.written.swap(false, Ordering::Relaxed));
+        for AreaFile { file, .. } in written {
             file.set_len(0).map_err(|error| self.failed("empty", error))?;
             match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, self.file_bytes) {
                 Ok(()) => {}
@@ -82,7 +82,7 @@ impl Area {
     /// Waits until all written bytes are on the medium, or as safe as the device makes them.
     pub(crate) fn sync(&self) -> Result<(), ProbeError> {
         let mut files = self.files.iter();
-        files.try_for_each(|piece| piece.file.sync_data()).map_err(|error| self.failed("sync", error))
+        files.try_for_each(|file| file.file.sync_data()).map_err(|error| self.failed("sync", error))
     }
 
     /// Begins to move all bytes of `buf` from or to byte `at` of the range; a request stays within one file.
@@ -93,11 +93,11 @@ impl Area {
         at: u64,
         buf: Buf,
     ) -> Result<PendingTransfer, ProbeError> {
-        let (piece, offset) = self.locate(at).map_err(|error| self.failed(doing(direction), error))?;
+        let (file, offset) = self.locate(at).map_err(|error| self.failed(doing(direction), error))?;
         if direction == Direction::Write {
-            piece.written.store(true, Ordering::Relaxed);
+            file.written.store(true, Ordering::Relaxed);
         }
-        Ok(queue.begin(&piece.file, direction, offset, buf))
+        Ok(queue.begin(&file.file, direction, offset, buf))
     }
 
     /// Waits for the end of a request, and for the buffer of a read.
@@ -111,14 +111,14 @@ impl Area {
 
     /// Writes `buf` at byte `at` of the range; a request stays within one file.
     pub(crate) fn write(&self, at: u64, buf: &[u8]) -> Result<(), ProbeError> {
-        let (piece, offset) = self.locate(at).map_err(|error| self.failed("write", error))?;
-        piece.written.store(true, Ordering::Relaxed);
-        piece.file.write_all_at(buf, offset).map_err(|error| self.failed("write", error))
+        let (file, offset) = self.locate(at).map_err(|error| self.failed("write", error))?;
+        file.written.store(true, Ordering::Relaxed);
+        file.file.write_all_at(buf, offset).map_err(|error| self.failed("write", error))
     }
 
-    fn locate(&self, at: u64) -> io::Result<(&Piece, u64)> {
-        let piece = usize::try_from(at / self.file_bytes).ok().and_then(|number| self.files.get(number));
-        piece.map(|piece| (piece, at % self.file_bytes)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    fn locate(&self, at: u64) -> io::Result<(&AreaFile, u64)> {
+        let file = usize::try_from(at / self.file_bytes).ok().and_then(|number| self.files.get(number));
+        file.map(|file| (file, at % self.file_bytes)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     fn failed(&self, doing: &'static str, source: io::Error) -> ProbeError {

@@ -36,7 +36,7 @@ const BESIDE_PART_SHARE: u64 = 8;
 /// Bytes that a view stores for each block of its runs, in addition to the first key.
 const KNOWN_OF_BLOCK_BYTES: u64 = 24;
 /// Blocks of a view's run that are not full.
-const PART_BLOCKS: u64 = 4;
+const PARTIAL_BLOCKS: u64 = 4;
 /// The smallest step, bytes: consumed spills are not freed more often, however little space is free.
 pub const MIN_STEP_BYTES: u64 = 4 << 20;
 
@@ -194,7 +194,7 @@ impl DiskUse {
 /// `kept` bytes of its first key, and the manifest with the space reserved for the next one.
 #[must_use]
 pub fn beside_view(records: u64, runs: u64, block: u64, kept: u64) -> u64 {
-    let blocks = records / block.max(1) + PART_BLOCKS * runs;
+    let blocks = records / block.max(1) + PARTIAL_BLOCKS * runs;
     // Two files for each run; the lock, the header and both manifests: each takes whole pages.
     let pages = 2 * runs + 4;
     let known = blocks * (KNOWN_OF_BLOCK_BYTES + kept) + pages * PAGE_BYTES;

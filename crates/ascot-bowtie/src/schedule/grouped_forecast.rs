@@ -29,7 +29,7 @@ use ascot_model::run_length::{Algorithm, Groups, Scheme, Shape};
 use super::split::Split;
 use super::targets::Tasks;
 use super::view::{BlockedOn, Move, Schedule, SchedulerView, Staircases};
-use crate::constants::{FILL_SHARE, PART_BLOCKS};
+use crate::constants::{FILL_SHARE, PARTLY_USED_BLOCKS};
 
 /// The inputs of all blocks, in the order in which a merge needs the blocks. `first_keys[i]` holds the prefixes of the
 /// first keys of input `i`, ascending.
@@ -111,7 +111,7 @@ impl GroupedForecast {
         state.now = state.runs_out(waited);
         let live = view.remaining.iter().filter(|&&remaining| remaining > 0).count() as u32;
         let groups = groups_of(live);
-        let memory = (f64::from(self.memory) - PART_BLOCKS * f64::from(live)).max(f64::from(live));
+        let memory = (f64::from(self.memory) - PARTLY_USED_BLOCKS * f64::from(live)).max(f64::from(live));
         let cycle = groups.bytes_per_stream(memory * FILL_SHARE) * f64::from(live);
         let filling = match self.filled_until {
             Some(until) => state.next_group(groups, cycle, until, view.free_to_read),

@@ -24,7 +24,7 @@ use crate::plan::budget::{
     merge_fan_in, part_block,
 };
 use crate::plan::simulated::{Buffers, count_switches};
-use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
+use crate::read::{Inputs, PART_AHEAD_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::resources::{HELD_FREE_CHUNKS, descriptors};
 
@@ -192,7 +192,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let chunks = budget.chunks(&scratch);
         let filled = self.filled_bytes(&chunks);
         let held = if self.holds { filled * chunks.count.saturating_sub(HELD_FREE_CHUNKS) } else { 0 };
-        let sorted_apart = budget.memory.saturating_sub(PART_BLOCKS * budget.block);
+        let sorted_apart = budget.memory.saturating_sub(PART_AHEAD_BLOCKS * budget.block);
         let of_parts = Budget { memory: sorted_apart, ..*budget }.chunks(&scratch);
         let streams = budget.streams();
         let open = descriptors().saturating_sub(self.request.output.parts_held());
@@ -249,7 +249,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let count_of =
             |share: usize| most.min(chunks.count - (chunks.count * share).div_ceil(PART_MEMORY_SHARES));
         let beside = |count: usize| {
-            let apart = count * chunks.bytes + PART_BLOCKS * self.budget.block;
+            let apart = count * chunks.bytes + PART_AHEAD_BLOCKS * self.budget.block;
             let left =
                 Budget { memory: self.budget.memory.saturating_sub(apart), ..*self.budget }.chunks(&scratch);
             let part = (left.bytes * left.part_buffer()) as u64;

@@ -467,14 +467,14 @@ struct PartStream {
 }
 
 /// Maximum number of blocks of a part read ahead.
-pub const PART_BLOCKS: usize = 6;
+pub const PART_AHEAD_BLOCKS: usize = 6;
 /// Inverse of their maximum share of memory.
-const PART_BLOCKS_SHARE: usize = 4;
+const PART_AHEAD_SHARE: usize = 4;
 
 /// Memory for reading ahead a part whose blocks take `block` bytes, out of `memory` bytes: a resumed job may have far
 /// less memory than the one that wrote the blocks.
 pub fn part_ahead_bytes(block: usize, memory: usize) -> usize {
-    (memory / PART_BLOCKS_SHARE / block.max(1)).clamp(2, PART_BLOCKS) * block
+    (memory / PART_AHEAD_SHARE / block.max(1)).clamp(2, PART_AHEAD_BLOCKS) * block
 }
 
 impl PartStream {

@@ -13,7 +13,7 @@ pub mod record_reader;
 
 pub(crate) use damage::RecordStart;
 pub(crate) use inputs::{
-    COMPLETION_BYTES, Fingerprint, InputFile, InputPosition, Inputs, MergedInput, PART_BLOCKS,
+    COMPLETION_BYTES, Fingerprint, InputFile, InputPosition, Inputs, MergedInput, PART_AHEAD_BLOCKS,
     PROGRAM_RECORDS, Span, part_ahead_bytes, read_index_of,
 };
 pub(crate) use open::{

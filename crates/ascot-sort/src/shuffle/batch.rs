@@ -51,9 +51,9 @@ pub struct BatchNumber {
     pub last: bool,
 }
 
-/// A piece of a partition.
+/// A piece of a partition in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct BatchPiece {
     /// The partition.
     pub partition: u32,
     /// The place of its bytes in the batch.
@@ -70,7 +70,7 @@ pub struct Batch<'a> {
     /// Its number.
     pub number: BatchNumber,
     /// Its pieces.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<BatchPiece>,
     /// All of its bytes.
     pub bytes: &'a [u8],
 }
@@ -150,7 +150,7 @@ impl<'a> Batch<'a> {
             if crc32c(&[&bytes[at..end]]) != sum {
                 return Err("the records of a batch are damaged");
             }
-            pieces.push(Piece { partition, range: at..end, sum });
+            pieces.push(BatchPiece { partition, range: at..end, sum });
             at = end;
         }
         if at != bytes.len() || number.number >= BATCHES_MAX {

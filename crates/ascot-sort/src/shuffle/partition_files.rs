@@ -26,7 +26,7 @@ use ascot_io::{Action, During, IoError, O_NOFOLLOW, begin_writing, crc32c};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::batch::{BATCHES_MAX, Batch, BatchNumber, JobId, Piece};
+use super::batch::{BATCHES_MAX, Batch, BatchNumber, BatchPiece, JobId};
 use super::entries::Entries;
 use super::received::Received;
 use crate::api::{Result, SortError};
@@ -312,7 +312,7 @@ impl PartitionFiles {
         Ok(true)
     }
 
-    fn append_piece(&mut self, piece: &Piece, bytes: &[u8]) -> Result<StoredPiece, IoError> {
+    fn append_piece(&mut self, piece: &BatchPiece, bytes: &[u8]) -> Result<StoredPiece, IoError> {
         let path = partition_path(&self.dir, piece.partition);
         let open = match self.files.entry(piece.partition) {
             Entry::Occupied(open) => open.into_mut(),

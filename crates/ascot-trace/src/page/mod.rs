@@ -40,7 +40,7 @@ use ascot_model::units::in_html as escaped;
 use bands::{Band, Overview};
 use buckets::Drawn;
 use html::RateScale;
-use pieces::{Joiner, MAX_PIECES, Piece};
+use pieces::{Joiner, MAX_PIECES, RunPiece};
 
 const UNITS_SCRIPT: &str = include_str!("units.js");
 const SCRIPT: &str = include_str!("plot.js");
@@ -208,7 +208,7 @@ fn append_pieces(
     Ok(count + chunk.len() as u64)
 }
 
-fn append_chunk(to: &mut Output, number: usize, pieces: &[Piece]) -> Result<(), TraceError> {
+fn append_chunk(to: &mut Output, number: usize, pieces: &[RunPiece]) -> Result<(), TraceError> {
     if pieces.is_empty() {
         return Ok(());
     }

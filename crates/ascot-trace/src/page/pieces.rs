@@ -26,9 +26,9 @@ const MAX_REQUESTS: u64 = 1 << 31;
 /// Requests of this size and more stand alone: the page has 32 bits for the size of each of several.
 const LARGE_BYTES: u64 = u32::MAX as u64;
 
-/// Requests in a row.
+/// A piece of a run: requests in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct RunPiece {
     /// Whether they write.
     pub writes: bool,
     /// Whether the first of them begins a run.
@@ -49,9 +49,9 @@ pub struct Piece {
     pub last_ns: u64,
 }
 
-impl Piece {
-    fn new(event: &Event, switches: bool) -> Piece {
-        Piece {
+impl RunPiece {
+    fn new(event: &Event, switches: bool) -> RunPiece {
+        RunPiece {
             writes: event.kind == Kind::Write,
             switches,
             requests: 1,
@@ -79,16 +79,16 @@ impl Piece {
 /// Joins requests to pieces.
 #[derive(Default)]
 pub struct Joiner {
-    piece: Option<Piece>,
+    piece: Option<RunPiece>,
 }
 
 impl Joiner {
     /// Adds an event. Returns the piece that it ends.
-    pub fn add(&mut self, event: &Event) -> Option<Piece> {
+    pub fn add(&mut self, event: &Event) -> Option<RunPiece> {
         if !event.moves() {
             return None;
         }
-        let follows = |piece: &Piece| piece.file == event.file && piece.end() == event.offset;
+        let follows = |piece: &RunPiece| piece.file == event.file && piece.end() == event.offset;
         match &mut self.piece {
             Some(piece) if follows(piece) && piece.admits(event) => {
                 piece.requests += 1;
@@ -98,19 +98,19 @@ impl Joiner {
             }
             before => {
                 let switches = !before.as_ref().is_some_and(follows);
-                before.replace(Piece::new(event, switches))
+                before.replace(RunPiece::new(event, switches))
             }
         }
     }
 
     /// The piece at the end.
-    pub fn end(self) -> Option<Piece> {
+    pub fn end(self) -> Option<RunPiece> {
         self.piece
     }
 }
 
 /// The columns of a chunk, before compression.
-pub fn encode(pieces: &[Piece]) -> Vec<u8> {
+pub fn encode(pieces: &[RunPiece]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(pieces.len() * 10);
     for piece in pieces {
         bytes.push(if piece.writes { WRITES } else { 0 } | if piece.switches { SWITCHES } else { 0 });
@@ -171,9 +171,9 @@ mod tests {
         if writes { Kind::Write } else { Kind::Read }
     }
 
-    fn pieces(events: &[Event]) -> Vec<Piece> {
+    fn pieces(events: &[Event]) -> Vec<RunPiece> {
         let mut joiner = Joiner::default();
-        let mut pieces: Vec<Piece> = events.iter().filter_map(|event| joiner.add(event)).collect();
+        let mut pieces: Vec<RunPiece> = events.iter().filter_map(|event| joiner.add(event)).collect();
         pieces.extend(joiner.end());
         pieces
     }

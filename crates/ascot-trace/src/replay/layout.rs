@@ -92,7 +92,7 @@ impl Layout {
             files: self
                 .extents
                 .iter()
-                .map(|extent| Pieces { extent: extent.clone(), ..Pieces::default() })
+                .map(|extent| PlacedFile { extent: extent.clone(), ..PlacedFile::default() })
                 .collect(),
             space: Space::new(self.space_bytes),
             arrived: Vec::new(),
@@ -104,7 +104,7 @@ impl Layout {
 
 /// A range of a file with its place.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct PlacedRange {
     /// Its first byte on the volume.
     start: u64,
     bytes: u64,
@@ -114,16 +114,16 @@ struct Piece {
 
 /// The pieces of a file by their offset in it.
 #[derive(Default)]
-struct Pieces {
+struct PlacedFile {
     extent: Extent,
-    pieces: BTreeMap<u64, Piece>,
+    pieces: BTreeMap<u64, PlacedRange>,
     placed: bool,
 }
 
 /// The places of all blocks while the events of a trace pass.
 pub struct Places<'a> {
     layout: &'a Layout,
-    files: Vec<Pieces>,
+    files: Vec<PlacedFile>,
     space: Space,
     /// The ranges of the last request, kept for their memory.
     arrived: Vec<(u64, u64)>,
@@ -193,18 +193,18 @@ impl Places<'_> {
     }
 
     /// Blocks of a reserved piece that begins at `logical` of its file, from `low` to `high`, are there now.
-    fn arrive(&mut self, file: u32, logical: u64, piece: Piece, low: u64, high: u64) {
+    fn arrive(&mut self, file: u32, logical: u64, piece: PlacedRange, low: u64, high: u64) {
         self.space.unreserve(piece.start);
         let place = |at: u64| piece.start + (at - logical);
         let Some(pieces) = self.files.get_mut(file as usize).map(|file| &mut file.pieces) else { return };
         pieces.remove(&logical);
         let end = logical + piece.bytes;
         for (from, to) in [(logical, low), (high, end)].into_iter().filter(|(from, to)| from < to) {
-            let left = Piece { start: place(from), bytes: to - from, there: false };
+            let left = PlacedRange { start: place(from), bytes: to - from, there: false };
             pieces.insert(from, left);
             self.space.reserve(left.start, Reserved { file, logical: from, bytes: left.bytes });
         }
-        add(pieces, low, Piece { start: place(low), bytes: high - low, there: true });
+        add(pieces, low, PlacedRange { start: place(low), bytes: high - low, there: true });
     }
 
     /// Finds places for a range of a file that has none: for all of it that requests will reach, if so much is free.
@@ -219,7 +219,7 @@ impl Places<'_> {
         let first = before.map_or(first, |(at, piece)| first.max(at + piece.bytes)).min(low);
         let last = after.map_or(last, |next| last.min(next)).max(high);
         if let Some(start) = self.space.take_whole(last - first) {
-            let all = Piece { start, bytes: last - first, there: false };
+            let all = PlacedRange { start, bytes: last - first, there: false };
             self.reserve(file, first, all);
             return self.arrive(file, first, all, low, high);
         }
@@ -239,7 +239,7 @@ impl Places<'_> {
     /// Blocks from `low` to `high` are there as far as a range that was taken holds them; the rest of it is reserved.
     /// Returns the end of what is there.
     fn arrive_in(&mut self, file: u32, taken: Taken, low: u64, high: u64) -> u64 {
-        let piece = Piece { start: taken.start, bytes: taken.bytes, there: false };
+        let piece = PlacedRange { start: taken.start, bytes: taken.bytes, there: false };
         self.reserve(file, low, piece);
         let end = high.min(low + taken.bytes);
         self.arrive(file, low, piece, low, end);
@@ -247,7 +247,7 @@ impl Places<'_> {
     }
 
     /// Reserves a place, and counts it as a piece unless it continues the one before in its file.
-    fn reserve(&mut self, file: u32, logical: u64, piece: Piece) {
+    fn reserve(&mut self, file: u32, logical: u64, piece: PlacedRange) {
         let Some(pieces) = self.files.get_mut(file as usize).map(|file| &mut file.pieces) else { return };
         let before = pieces.range(..logical).next_back();
         let continues =
@@ -278,7 +278,8 @@ impl Places<'_> {
         let Some(pieces) = self.files.get_mut(file as usize).map(|file| &mut file.pieces) else { return };
         let before = pieces.range(..low).next_back().filter(|(at, piece)| *at + piece.bytes > low);
         let first = before.map_or(low, |(at, _)| *at);
-        let touched: Vec<(u64, Piece)> = pieces.range(first..high).map(|(at, piece)| (*at, *piece)).collect();
+        let touched: Vec<(u64, PlacedRange)> =
+            pieces.range(first..high).map(|(at, piece)| (*at, *piece)).collect();
         for (logical, piece) in touched {
             pieces.remove(&logical);
             if !piece.there {
@@ -286,7 +287,7 @@ impl Places<'_> {
             }
             let end = logical + piece.bytes;
             for (from, to) in [(logical, low), (high, end)].into_iter().filter(|(from, to)| from < to) {
-                let kept = Piece { start: piece.start + (from - logical), bytes: to - from, ..piece };
+                let kept = PlacedRange { start: piece.start + (from - logical), bytes: to - from, ..piece };
                 pieces.insert(from, kept);
                 if !kept.there {
                     self.space.reserve(kept.start, Reserved { file, logical: from, bytes: kept.bytes });
@@ -300,7 +301,7 @@ impl Places<'_> {
 }
 
 /// Adds a piece that is there; it grows the one before if it continues that in the file and on the volume.
-fn add(pieces: &mut BTreeMap<u64, Piece>, logical: u64, piece: Piece) {
+fn add(pieces: &mut BTreeMap<u64, PlacedRange>, logical: u64, piece: PlacedRange) {
     let before = pieces.range_mut(..logical).next_back();
     match before
         .filter(|(at, it)| it.there && *at + it.bytes == logical && it.start + it.bytes == piece.start)
