@@ -6,7 +6,8 @@ use crate::engine::bowtie::Bowtie;
 use crate::engine::observed::Observed;
 use crate::engine::streams::{BlockInput, BlockOutput};
 
-/// More streams than this are not observed: every report has a number for each.
+/// More streams than this are not observed: every report has a number for each, and a trace takes no more. A limit of
+/// that format (`MAX_STREAMS` in `ascot-trace`), not a tuned value.
 const MAX_OBSERVED: usize = 16_384;
 
 impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {

@@ -62,6 +62,8 @@ pub(super) fn interrupt(
 ) -> bool {
     let others = view.by_run_out(|input| Some(input) != current && view.remaining[input] > 0);
     let Some(&first) = others.first() else { return false };
+    // The time between two inputs that run out: a step of the staircase of A3 (theorem 6), of which the largest bucket
+    // has n - 1.
     let round = f64::from(targets.largest(view, first))
         / view.shares[first].max(MIN_RATE)
         / (targets.inputs() - 1.0).max(1.0);
@@ -95,9 +97,11 @@ impl Rounds {
         let outputs = view.full.len() as f64;
         let gain = view.gain.max(MIN_GAIN);
         let blocks = view.full.iter().sum::<u32>() + view.free_to_write;
-        // Half a block of each output is being filled on average.
+        // A run of A1 in the outputs' memory (theorem 2), in blocks consumed. Half a block of each output is being
+        // filled on average.
         let length = 2.0 * (f64::from(blocks) + outputs / 2.0) / (outputs - 1.0) / gain;
         let fullest = view.fullest().map_or(0.0, |fullest| f64::from(view.full[fullest]));
+        // The same run, from the size of its bucket, the largest one (theorem 1).
         let this = fullest * outputs / (outputs - 1.0) / gain;
         let left = (f64::from(view.free_to_write) / gain).min(length);
         // An output is written now, or as soon as this round ends.

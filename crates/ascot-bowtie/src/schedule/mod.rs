@@ -43,6 +43,7 @@ mod staircase;
 mod targets;
 mod view;
 
+pub use crate::constants::BLOCKS_PER_STREAM;
 pub use equal_parts::EqualParts;
 pub use forecast::{FewestHeld, Forecast};
 pub use grouped_forecast::GroupedForecast;

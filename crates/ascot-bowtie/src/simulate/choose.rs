@@ -48,7 +48,7 @@ fn neighbours(scheme: Scheme) -> impl Iterator<Item = Scheme> {
 /// The mean run of a scheme in its steady state, blocks; none if it cannot go on with so little memory.
 fn run_blocks(scheme: Scheme, memory_blocks: u32) -> Option<f64> {
     let memory = f64::from(memory_blocks);
-    let begun = BEGINNING_MEMORIES * memory;
+    let begun = f64::from(BEGINNING_MEMORIES) * memory;
     let compared = (COMPARED_MEMORIES * memory).max(COMPARED_RUNS * scheme.run_length(memory));
     let setup = Setup {
         scheme,

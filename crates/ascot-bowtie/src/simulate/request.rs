@@ -7,18 +7,16 @@ use ascot_model::run_length::{Algorithm, BadShape, Scheme, Shape};
 use ascot_model::units;
 use thiserror::Error;
 
+use crate::constants::{SIMULATED_BLOCKS, SIMULATED_MEMORIES};
 use crate::simulate::choose::best_scheme;
 use crate::simulate::rate_model::{Setup, Skew};
 use crate::simulate::report::{EQUAL_PARTS, Simulation, SimulationReport};
 use crate::simulate::simulator::Deadlock;
 
-/// Blocks of the memory unless a block size is given: enough to make a remainder smaller than a block negligible.
-const BLOCKS: u64 = 16384;
+/// Bytes of a block at least, unless a block size is given.
 const MIN_BLOCK_BYTES: u64 = 4096;
 /// Limit of blocks: each takes a step over every stream, so more would take too long.
 const MAX_BLOCKS: u64 = 1 << 26;
-/// Memories of data that move unless a number of bytes is given.
-const MEMORIES: u64 = 40;
 
 /// A bowtie to simulate.
 #[derive(Clone, Debug)]
@@ -185,7 +183,8 @@ impl SimulationRequest {
     fn simulation(&self) -> Result<Simulation, SimulationError> {
         let SimulationRequest { inputs, outputs, memory_bytes, .. } = *self;
         let shape = Shape::checked(inputs, outputs, self.alpha)?;
-        let block_bytes = self.block_bytes.unwrap_or((memory_bytes / BLOCKS).max(MIN_BLOCK_BYTES)).max(1);
+        let block_bytes =
+            self.block_bytes.unwrap_or((memory_bytes / SIMULATED_BLOCKS).max(MIN_BLOCK_BYTES)).max(1);
         let blocks = memory_bytes / block_bytes;
         let min = u64::from(inputs) + 1 + 2 * u64::from(outputs);
         if blocks < min {
@@ -198,7 +197,7 @@ impl SimulationRequest {
                 min,
             });
         }
-        let total_bytes = self.total_bytes.unwrap_or(memory_bytes.saturating_mul(MEMORIES));
+        let total_bytes = self.total_bytes.unwrap_or(memory_bytes.saturating_mul(SIMULATED_MEMORIES));
         let total_blocks = total_bytes / block_bytes;
         if total_blocks.max(blocks) > MAX_BLOCKS {
             return Err(SimulationError::ManyBlocks(total_blocks.max(blocks)));
@@ -283,7 +282,7 @@ mod tests {
         let report = merge.run().expect("enough memory");
         assert_eq!((report.inputs, report.outputs, report.schedule), (16, 1, "a4"));
         assert_eq!(report.block_bytes, MIN_BLOCK_BYTES);
-        assert!(report.moved_bytes >= MEMORIES * merge.memory_bytes);
+        assert!(report.moved_bytes >= SIMULATED_MEMORIES * merge.memory_bytes);
         let equal = SimulationRequest { schedule: ScheduleChoice::EqualParts, ..merge };
         assert!(equal.run().expect("enough memory").switches > report.switches);
     }

@@ -3,6 +3,7 @@
 use std::mem::take;
 
 use super::rate_model::{Portion, RateModel, Setup, StreamState, UNITS};
+use crate::constants::BEGINNING_MEMORIES;
 use crate::occupancy::Occupancy;
 use crate::schedule::{BlockedOn, Move, Schedule, Split, Staircase};
 
@@ -218,7 +219,7 @@ impl<'a> Simulator<'a> {
 
     /// Whether all streams are live and the beginning is over.
     fn is_steady(&self, moved: u64) -> bool {
-        let begun = moved > 4 * u64::from(self.setup.memory_blocks);
+        let begun = moved > u64::from(BEGINNING_MEMORIES) * u64::from(self.setup.memory_blocks);
         let occupancy = &self.counters.occupancy;
         let live = (0..occupancy.inputs()).all(|input| occupancy.remaining(input) > 0);
         begun && live && (occupancy.inputs() > 0 || self.function.has_source())

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use ascot_bowtie::schedule::BLOCKS_PER_STREAM;
 use ascot_bowtie::simulate::best_scheme;
 use ascot_model::known_volume::VolumeOrigin;
 use ascot_model::plan::{MethodPlan, PassPlan, Plan};
@@ -22,8 +23,6 @@ pub(super) const RELAY_BYTES: usize = 64 << 10;
 /// Smallest and largest block.
 const BLOCK_BYTES_MIN: usize = 32 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
-/// Blocks of a stream, if memory allows: with fewer, rounding to whole blocks shortens the runs.
-const BLOCKS_PER_STREAM: usize = 130;
 /// Blocks of a stream where switches cost little: more memory would not be faster.
 const BLOCKS_WITHOUT_RUNS: usize = 16;
 
@@ -62,7 +61,8 @@ impl Layout {
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let free = memory - links;
-        let fair = (free / (streams.max(1) * BLOCKS_PER_STREAM)).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let fair =
+            (free / (streams.max(1) * BLOCKS_PER_STREAM as usize)).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         let block = 1 << fair.ilog2();
         let long_runs = wants_runs(&request.sort.volumes, streams);
         let all = free / block;

@@ -1,6 +1,7 @@
 //! The switches of merges and splits in a plan, counted by simulation. The formulas hold for passes that move many
 //! times the memory; a shorter pass takes more switches, because it begins and ends with memory that is not full.
 
+use ascot_bowtie::schedule::BLOCKS_PER_STREAM;
 use ascot_bowtie::simulate::{Setup, Skew, simulate, simulate_equal_parts};
 use ascot_model::plan::{MethodPlan, PassPlan, Plan};
 use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
@@ -12,8 +13,6 @@ const MAX_BLOCKS: u64 = 1 << 17;
 const MAX_WORK: u64 = 1 << 27;
 /// Memories that a simulated part of a pass moves at least: its beginning is longer than one.
 const MIN_MEMORIES: u64 = 8;
-/// Blocks of memory for a stream above which whole blocks hardly matter: larger blocks then take the same switches.
-const BLOCKS_PER_STREAM: u64 = 130;
 
 /// Memory of the streams of a pass.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +43,7 @@ fn simulated_runs(scheme: &Scheme, buffers: Buffers, bytes: u64, equal_parts: bo
     let block = buffers.block.max(1);
     let streams = u64::from(scheme.shape.streams().max(1));
     let max_blocks = MAX_BLOCKS.min(MAX_WORK / streams);
-    let most = (buffers.bytes / block) / (BLOCKS_PER_STREAM * streams);
+    let most = (buffers.bytes / block) / (u64::from(BLOCKS_PER_STREAM) * streams);
     let larger = (bytes / block).div_ceil(max_blocks).min(most).max(1);
     let total_blocks = bytes / (block * larger);
     let memory_blocks = buffers.bytes / (block * larger);
