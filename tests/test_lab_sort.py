@@ -70,8 +70,9 @@ def test_results_are_kept_with_the_ios_of_the_formulas(disk):
     assert float(kept[0]["Blocks by 2 B(N) log_d(B(N)/M)"]) == pytest.approx(2 * 10_000 * 4 / 4096, abs=0.1)
     assert leftovers(disk) == KEPT
     text = done.stdout.decode()
-    assert "best M and d of each N" in text and "predicted" in text and "taken" in text
-    assert re.search(r"4 measurements to make: about \S+ \S+, and up to", done.stderr), done.stderr
+    assert re.search(r"M / d +10 +25\n +1000( +[\d.]+){2}\n +10000( +[\d.]+){2}\n", text), "the time of M against d"
+    assert re.search(r"N +M +d +ms\n +10000 +1000?0 +(10|25) +[\d.]+\n", text), "the best M and d"
+    assert re.search(r"\b4\b.*\d m?s\b.*\d [kM]?B\b", done.stderr), "measurements, time and space come first"
 
 
 def test_a_file_of_parameters_sorts_files_of_the_user(disk):
