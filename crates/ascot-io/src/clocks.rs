@@ -25,8 +25,8 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::processor_time::{self, ProcessorClock};
 use crate::sync::Unpoisoned;
-use crate::thread_time::{self, ProcessorClock};
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +197,7 @@ impl Clocks {
             state: State::Busy,
             since: now,
             entered: now,
-            processor: thread_time::own(),
+            processor: processor_time::of_thread(),
             stages: vec![stage],
             at: 0,
         };
@@ -362,7 +362,7 @@ impl ThreadClock {
             return None;
         }
         run.end_state(now);
-        run.end_stage(now, thread_time::own());
+        run.end_stage(now, processor_time::of_thread());
         let before = run.times().stage.clone();
         run.at = run.stages.iter().position(|times| times.stage == stage).unwrap_or_else(|| {
             run.stages.push(ThreadTimes::new(stage, &self.thread));
@@ -428,7 +428,7 @@ impl Drop for Entered {
         book.running.retain(|clock| !Arc::ptr_eq(clock, &self.clock));
         let mut run = self.clock.run();
         let state = run.state;
-        run.count_until(now, Some(thread_time::own()));
+        run.count_until(now, Some(processor_time::of_thread()));
         run.take_into(&mut book.ended);
         drop(run);
         drop(book);
@@ -479,9 +479,9 @@ pub fn in_stage(name: &'static str) -> Switched<String> {
 /// Calls the system, which may keep this thread waiting in `state`. The processor time of the call counts as busy.
 pub fn call<T>(state: State, system: impl FnOnce() -> T) -> T {
     let Some(before) = with_clock(|clock| clock.switch(state)) else { return system() };
-    let worked_before = thread_time::own();
+    let worked_before = processor_time::of_thread();
     let result = system();
-    let worked = thread_time::own().saturating_sub(worked_before);
+    let worked = processor_time::of_thread().saturating_sub(worked_before);
     with_clock(|clock| clock.end_call(before, worked));
     result
 }

@@ -26,7 +26,7 @@
 //!   output, removal, emergency                    AtomicOutput; large files that are removed; unfinished files of a
 //!                                                 process that must end at once
 //!   space_reservation, system, error              space on volumes; system calls; errors
-//!   ledger/, clocks, thread_time                  what moved, and what threads spent their time on
+//!   ledger/, clocks, processor_time                  what moved, and what threads spent their time on
 //!   threads, waits/, sync                         starting threads, waiting, locks
 //! ```
 //!
@@ -48,6 +48,7 @@ mod memory;
 mod output;
 mod pipe;
 mod pool;
+pub mod processor_time;
 mod program_streams;
 mod random_access;
 mod ranges;
@@ -58,7 +59,6 @@ mod stream;
 mod stream_context;
 pub mod sync;
 mod system;
-mod thread_time;
 pub mod threads;
 mod virtual_device;
 pub mod waits;

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 use ascot_io::threads::{self, Thread};
 use ascot_io::waits::{Need, wait_for};
-use ascot_io::{ThreadError, Unpoisoned};
+use ascot_io::{ThreadError, Unpoisoned, processor_time};
 use ascot_model::resource_use::{ResourceUse, Series};
 
-use sources::{Reading, Sources, processor_time_of_thread};
+use sources::{Reading, Sources};
 
 /// Shortest and longest time between two samples, seconds.
 pub const INTERVAL_RANGE: (f64, f64) = (0.05, 3600.0);
@@ -138,7 +138,7 @@ impl Sampler {
 
     /// Ends a sample now. Missed ones are not made up for.
     fn sample(&mut self) {
-        let since = processor_time_of_thread();
+        let since = processor_time::of_thread();
         let now = self.sources.read();
         let late = now.at.saturating_duration_since(self.next);
         let missed = u32::try_from(late.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or(u32::MAX);
@@ -149,7 +149,7 @@ impl Sampler {
         if let Some(before) = self.pending.replace(now) {
             self.add(before);
         }
-        self.processor += processor_time_of_thread().saturating_sub(since);
+        self.processor += processor_time::of_thread().saturating_sub(since);
     }
 
     /// Adds the sample that ends with this reading.

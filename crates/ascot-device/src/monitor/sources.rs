@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use ascot_io::processor_time;
 use ascot_model::resource_use::{MACHINE, Measure, PROCESS, Quantity, Resource, Unit};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::monitor::counters::{bytes_of, cores, disks, interfaces};
 
@@ -165,7 +165,7 @@ impl Sources {
             Slots { quantities: &self.quantities, next: 0, values: vec![None; self.quantities.len()] };
         let text = &mut self.text;
         let at = Instant::now();
-        slots.set(PROCESS, Measure::Used, processor_nanoseconds(), 0);
+        slots.set(PROCESS, Measure::Used, processor_time::of_process().as_nanos() as u64, 0);
         for core in cores(self.stat.read(text)) {
             slots.set(core.name, Measure::Busy, core.busy, core.total);
         }
@@ -273,19 +273,4 @@ impl ProcFile {
             Err(error) => std::str::from_utf8(&into[..error.valid_up_to()]).unwrap_or_default(),
         }
     }
-}
-
-/// Processor time of the process, nanoseconds.
-fn processor_nanoseconds() -> u64 {
-    nanoseconds_of(ClockId::ProcessCPUTime)
-}
-
-/// Processor time of the calling thread.
-pub(super) fn processor_time_of_thread() -> Duration {
-    Duration::from_nanos(nanoseconds_of(ClockId::ThreadCPUTime))
-}
-
-fn nanoseconds_of(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

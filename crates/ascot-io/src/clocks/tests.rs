@@ -14,8 +14,8 @@ fn sum(times: &ThreadTimes) -> Duration {
 }
 
 fn work(time: Duration) {
-    let until = thread_time::own() + time;
-    while thread_time::own() < until {
+    let until = processor_time::of_thread() + time;
+    while processor_time::of_thread() < until {
         std::hint::spin_loop();
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ascot_model::codec::{Codec, StoredBlock};
 use ascot_model::compression::{CodecFigures, Sample};
 
-use crate::PAGE_BYTES;
+use crate::{PAGE_BYTES, processor_time};
 
 /// A number unique to a run within a job; part of each block's checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -81,7 +81,7 @@ impl SpillCodec {
             self.0.note(StoredBlock { codec, bytes: len as u64, stored_bytes: len as u64, seconds: 0.0 });
             return Compressed { codec, bytes: len };
         }
-        let since = processor_time();
+        let since = processor_time::of_thread();
         let compressed = WORKSPACE.with_borrow_mut(|space| {
             let compressed = space.compress(codec, &block[..len])?;
             (pages(compressed.len()) < pages(len)).then(|| {
@@ -89,7 +89,7 @@ impl SpillCodec {
                 compressed.len()
             })
         });
-        let seconds = processor_time().saturating_sub(since).as_secs_f64();
+        let seconds = processor_time::of_thread().saturating_sub(since).as_secs_f64();
         let bytes = compressed.unwrap_or(len);
         self.0.note(StoredBlock { codec, bytes: len as u64, stored_bytes: bytes as u64, seconds });
         Compressed { codec: if compressed.is_some() { codec } else { Codec::None }, bytes }
@@ -126,15 +126,15 @@ const SAMPLE_BYTES: usize = 128 << 10;
 pub fn sample_codec(codec: Codec, block: &[u8]) -> Option<Sample> {
     let sample = &block[..block.len().min(SAMPLE_BYTES)];
     WORKSPACE.with_borrow_mut(|space| {
-        let since = processor_time();
+        let since = processor_time::of_thread();
         let compressed = space.compress(codec, sample)?.to_vec();
-        let compressing = processor_time().saturating_sub(since);
+        let compressing = processor_time::of_thread().saturating_sub(since);
         let mut expanded = compressed;
         let stored = expanded.len();
         expanded.resize(stored.max(sample.len()), 0);
-        let since = processor_time();
+        let since = processor_time::of_thread();
         let expands = space.expand(codec, &mut expanded, stored, sample.len());
-        let expanding = processor_time().saturating_sub(since);
+        let expanding = processor_time::of_thread().saturating_sub(since);
         let rate = |time: Duration| sample.len() as f64 / time.as_secs_f64().max(1e-9);
         let ratio = (stored as f64 / sample.len().max(1) as f64).min(1.0);
         let figures = CodecFigures {
@@ -144,12 +144,6 @@ pub fn sample_codec(codec: Codec, block: &[u8]) -> Option<Sample> {
         };
         expands.then_some(Sample { codec, figures })
     })
-}
-
-/// Processor time of this thread: other programs that compute do not count.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn pages(bytes: usize) -> usize {

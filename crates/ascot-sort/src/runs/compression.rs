@@ -16,9 +16,11 @@
 //! nothing, and takes no sample.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ascot_io::{ChooseCodec, Codec, Direction, Disk, Ledger, SpillCodec, Unpoisoned, sample_codec};
+use ascot_io::{
+    ChooseCodec, Codec, Direction, Disk, Ledger, SpillCodec, Unpoisoned, processor_time, sample_codec,
+};
 use ascot_model::account_of_spills::SpillsAccount;
 use ascot_model::codec::StoredBlock;
 use ascot_model::compression::{CodecChoice, Sample, SpillCost, SpillPass, spill_passes, two_passes};
@@ -341,7 +343,7 @@ impl Choice {
         let totals = self.ledger.totals();
         let mut figures = Figures {
             time: Some(Instant::now()),
-            computing_s: processor_time().as_secs_f64() - state.choice.account().seconds(),
+            computing_s: processor_time::of_process().as_secs_f64() - state.choice.account().seconds(),
             spilled_bytes: state.spilled,
             writes_queued_s: pace.queued_write.seconds,
             read_bytes: totals.read_bytes,
@@ -356,10 +358,4 @@ impl Choice {
         }
         figures
     }
-}
-
-/// Processor time of all threads of this process.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -1,12 +1,21 @@
-//! The processor time of threads.
+//! The processor time of threads and of this process.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time of the calling thread.
-pub(crate) fn own() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+/// Processor time of the calling thread: other programs that compute do not count.
+pub fn of_thread() -> Duration {
+    so_far(ClockId::ThreadCPUTime)
+}
+
+/// Processor time of all threads of this process.
+pub fn of_process() -> Duration {
+    so_far(ClockId::ProcessCPUTime)
+}
+
+fn so_far(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
