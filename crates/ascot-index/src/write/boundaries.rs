@@ -4,7 +4,7 @@
 //! with a Reservoir", 1985, algorithm R). The sample is bounded, and so are its keys: any string can be a boundary, so
 //! long keys are truncated.
 
-use crate::hash::mix;
+use ascot_model::random::SplitMix64;
 
 /// Sample keys per partition.
 const KEYS_PER_PARTITION: usize = 256;
@@ -19,13 +19,14 @@ pub struct Sampler {
     keys: Vec<Vec<u8>>,
     max_keys: usize,
     seen: u64,
+    random: SplitMix64,
 }
 
 impl Sampler {
     /// A sampler for `partitions` partitions.
     pub fn new(partitions: u32) -> Self {
         let max_keys = (partitions as usize).saturating_mul(KEYS_PER_PARTITION).min(KEYS_MAX);
-        Self { keys: Vec::new(), max_keys, seen: 0 }
+        Self { keys: Vec::new(), max_keys, seen: 0, random: SplitMix64::default() }
     }
 
     /// Offers a key to the sample.
@@ -34,7 +35,7 @@ impl Sampler {
         if self.keys.len() < self.max_keys {
             self.keys.push(kept());
         } else {
-            let place = mix(self.seen.wrapping_add(0x9e37_79b9_7f4a_7c15)) % (self.seen + 1);
+            let place = self.random.below(self.seen + 1);
             if let Some(old) = usize::try_from(place).ok().and_then(|place| self.keys.get_mut(place)) {
                 *old = kept();
             }
@@ -56,6 +57,7 @@ impl Sampler {
     pub fn boundaries(&mut self, partitions: u32) -> Vec<Vec<u8>> {
         let mut keys = std::mem::take(&mut self.keys);
         self.seen = 0;
+        self.random = SplitMix64::default();
         keys.sort_unstable();
         let share = |part: usize| keys.get(part * keys.len() / partitions as usize).cloned();
         (1..partitions as usize).filter_map(share).collect()
