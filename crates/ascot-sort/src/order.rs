@@ -32,6 +32,7 @@ pub(crate) struct Unordered {
 }
 
 impl<R: Records> OrderCheck<R> {
+    /// Checks the order in which a sort puts records; `unique`: and that it drops equal ones.
     pub(crate) fn new(records: &Arc<R>, unique: bool) -> Self {
         OrderCheck { records: Arc::clone(records), unique, previous: None }
     }
@@ -45,11 +46,6 @@ impl<R: Records> OrderCheck<R> {
             Unordered { before, offset }
         })
     }
-}
-
-/// The order in which a sort of `request` puts its records.
-pub(crate) fn order_check<R: Records>(records: &Arc<R>, request: &SortRequest) -> OrderCheck<R> {
-    OrderCheck::new(records, request.unique)
 }
 
 /// Reads one input from start to end, in the memory of `request`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::{Cancel, Result, SortError, SortRequest};
-use crate::order::{order_check, reader};
+use crate::order::{OrderCheck, reader};
 use crate::read::{Inputs, open_inputs};
 use crate::records::{AnyRecords, Records, with_records};
 
@@ -47,7 +47,7 @@ fn check<R: Records>(
     let (input, mut offset) = input.unwrap_or_default();
     let mut number = u64::from(request.header);
     let mut reader = reader(records, request, inputs, cancel)?;
-    let mut order = order_check(records, request);
+    let mut order = OrderCheck::new(records, request.unique);
     while let Some(mut placed) = reader.next(&|| ())? {
         cancel.check()?;
         let bytes = placed.chunk.record_bytes_mut();

@@ -18,7 +18,7 @@ use ascot_io::{Buf, Codec, Disk, During, RunId, RunIndex, block_checksum};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, Result, SortError, SortRequest};
-use crate::order::{order_check, reader};
+use crate::order::{OrderCheck, reader};
 use crate::read::Inputs;
 use crate::records::{MergedBlock, Records};
 use crate::report::Watch;
@@ -86,7 +86,7 @@ impl<R: Records> Taking<'_, R> {
             tail: Vec::new(),
         };
         let mut reader = reader(self.records, self.request, inputs, self.cancel)?;
-        let mut order = order_check(self.records, self.request);
+        let mut order = OrderCheck::new(self.records, self.request.unique);
         let mut before = u64::from(self.request.header);
         let mut read = start;
         while let Some(mut placed) = reader.next(&|| ())? {
