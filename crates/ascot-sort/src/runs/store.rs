@@ -34,8 +34,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ascot_io::{Action, Disk, During, IoError, O_NOFOLLOW, directory_of, emergency};
+use ascot_io::{Action, Disk, During, IoError, O_NOFOLLOW, directory_of, emergency, random_bytes};
 use ascot_model::units;
+use ascot_record::hex::to_hex;
 use manifest::OLDEST_VERSION;
 pub use manifest::{
     Finished, HeldInput, LargePart, MANIFEST_VERSION, Manifest, MergingGroup, OpenPart, OpenSpill,
@@ -79,7 +80,8 @@ impl JobDir {
     /// Makes a directory with a random name in each of `temps`. With a `manifest`, the first contains it
     /// before it appears under its name, so every job found can be resumed.
     pub fn create(disk: &Disk, temps: &[PathBuf], manifest: Option<&mut Manifest>) -> Result<Self> {
-        let name = format!("{PREFIX}{}", random_id());
+        let id = random_bytes::<6>().during(Action::Create, &temps[0])?;
+        let name = format!("{PREFIX}{}", to_hex(&id));
         let named = temps.iter().map(|temp| temp.join(&name));
         // A job can be resumed from any working directory.
         let dirs: Vec<PathBuf> = if manifest.is_some() {
@@ -455,13 +457,6 @@ fn is_ours(name: &str) -> bool {
             .strip_prefix("run-")
             .and_then(|rest| rest.split_once('.'))
             .is_some_and(|(stem, end)| ["run", "keys", "blocks"].contains(&end) && is_run(stem))
-}
-
-fn random_id() -> String {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    format!("{:012x}", hasher.finish() & 0xffff_ffff_ffff)
 }
 
 /// Whether a directory is empty: its job died before it locked it, or after it unlocked it.
