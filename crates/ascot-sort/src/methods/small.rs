@@ -191,7 +191,8 @@ impl SmallJob<'_> {
             stream.begin(first, header.len())?;
         }
         let all = 0..sorted.lease.bytes().len();
-        let bytes = sorted.lease.lend(all).unwrap_or_else(|| Buf::heap(0));
+        let bytes =
+            sorted.lease.lend(all).ok_or(SortError::Internal("the sorted records are lent already"))?;
         stream.begin(bytes, sorted.len)?;
         self.caller.cancel.check()
     }

@@ -77,8 +77,9 @@ impl KeySample {
     /// Samples `count` more records of a part; `key` returns the prefix of the key of one of them.
     pub fn add(&mut self, part: usize, count: usize, key: impl Fn(usize) -> u64) {
         let sample = &mut self.parts[part];
-        let kept: &mut [u64] = bytemuck::try_cast_slice_mut(&mut self.memory).unwrap_or_default();
-        let Some(kept) = kept.get_mut(part * self.quota..(part + 1) * self.quota) else { return };
+        // The memory is aligned, its length a multiple of a key's, and there is a quota for each part.
+        let kept: &mut [u64] = bytemuck::cast_slice_mut(&mut self.memory);
+        let kept = &mut kept[part * self.quota..(part + 1) * self.quota];
         let mut at = sample.skip;
         while at < count as u64 {
             if sample.kept == kept.len() {
@@ -99,7 +100,7 @@ impl KeySample {
         sample.skip = at - count as u64;
     }
 
-    /// The bounds of the groups of a part of `bytes` bytes; none if it is one group.
+    /// The bounds of the groups of a part of `bytes` bytes; none if it is one group, or if nothing was sampled.
     pub fn bounds(&mut self, part: usize, bytes: u64) -> Option<Arc<Splitters>> {
         if let Some((latest, bounds)) = &self.latest
             && *latest == part
@@ -113,8 +114,8 @@ impl KeySample {
 
     fn find_bounds(&mut self, part: usize, bytes: u64) -> Option<Splitters> {
         let sample = *self.parts.get(part)?;
-        let kept: &mut [u64] = bytemuck::try_cast_slice_mut(&mut self.memory).unwrap_or_default();
-        let kept = kept.get_mut(part * self.quota..part * self.quota + sample.kept)?;
+        let kept: &mut [u64] = bytemuck::cast_slice_mut(&mut self.memory);
+        let kept = &mut kept[part * self.quota..part * self.quota + sample.kept];
         kept.sort_unstable();
         let groups = (bytes / self.group_bytes + 1).min(MAX_GROUPS).min(kept.len() as u64) as usize;
         if groups < 2 {

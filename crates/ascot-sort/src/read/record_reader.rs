@@ -376,7 +376,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             let asked = left.min(max_bytes).min(stop);
             self.stops_after = self.stops_after.map(|stop| stop.saturating_sub(asked));
             let area = carry..carry + (asked as usize).next_multiple_of(PAGE_BYTES);
-            let Some(area) = lease.lend(area) else { return Ok(()) };
+            let area = lease.lend(area).ok_or(SortError::Internal("a new chunk is lent already"))?;
             open.to_ask = Some(if left == UNKNOWN { UNKNOWN } else { left - asked });
             if !open.pipe {
                 self.access.take();

@@ -100,11 +100,16 @@ impl Passes {
             buffers: facts.buffers,
             ..self.since_the_last()
         };
-        match self.done.iter_mut().find(|done| done.name == name) {
-            Some(done) => done.add(pass),
-            None => self.done.push(pass),
-        }
-        self.latest = self.done.iter().position(|done| done.name == name).unwrap_or(0);
+        self.latest = match self.done.iter().position(|done| done.name == name) {
+            Some(at) => {
+                self.done[at].add(pass);
+                at
+            }
+            None => {
+                self.done.push(pass);
+                self.done.len() - 1
+            }
+        };
     }
 
     /// The time, the bytes and the stages since the latest call.
@@ -275,6 +280,7 @@ pub fn report_of_records(request: &SortRequest, sums: JobSums<'_>) -> Report {
     Report {
         version: REPORT_VERSION,
         verb: if request.merge_only { "merged" } else { "sorted" }.into(),
+        // None if a path is not UTF-8: it has no form in JSON.
         request: serde_json::to_value(request).unwrap_or_default(),
         records_in: read.count,
         bytes_in: read.bytes,

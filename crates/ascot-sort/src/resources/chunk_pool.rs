@@ -301,17 +301,17 @@ impl Lease {
         self
     }
 
-    /// Its bytes.
+    /// Its bytes; none while a part of it is lent: the stream may write to that part.
     pub fn bytes(&self) -> &[u8] {
         self.buf.as_deref().unwrap_or_default()
     }
 
-    /// Its bytes, for writing.
+    /// Its bytes, for writing; none while a part of it is lent.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.buf.as_deref_mut().unwrap_or_default()
     }
 
-    /// Lends a part of the buffer to a stream, until [`Lease::take_back`].
+    /// Lends a part of the buffer to a stream, until [`Lease::take_back`]; none while another part is lent.
     pub fn lend(&mut self, part: Range<usize>) -> Option<Buf> {
         let mut before = self.buf.take()?;
         let mut lent = before.split_off(part.start);
@@ -322,6 +322,7 @@ impl Lease {
 
     /// Takes back the part that is lent; returns where it begins.
     pub fn take_back(&mut self, lent: Buf) -> usize {
+        debug_assert!(self.around_lent.is_some(), "a part comes back that was not lent");
         let Some((mut buf, after)) = self.around_lent.take() else { return 0 };
         let start = buf.len();
         assert!(buf.unsplit(lent).is_ok() && buf.unsplit(after).is_ok(), "parts of one buffer rejoin");

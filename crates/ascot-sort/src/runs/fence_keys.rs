@@ -194,25 +194,19 @@ impl RunKeys {
         let number = unit.checked_sub(1)?;
         let prefix = self.prefix(unit)?;
         let rest = match &self.fences {
-            Fences::Keys(..) => Rest::Key(self.key(number).to_vec()),
+            Fences::Keys(bytes, ends) => Rest::Key(key(bytes, ends, number).to_vec()),
             Fences::Records(segment, starts) => {
+                debug_assert!(segment.is_some(), "a run with a second unit has fence keys");
                 let segment = segment.as_ref()?;
-                let lo = *starts.get(number)?;
-                Rest::Record(records.first(&Segment { lo, ..segment.clone() }))
+                Rest::Record(records.first(&Segment { lo: starts[number], ..segment.clone() }))
             }
         };
         Some(FenceKey { prefix, rest })
     }
 
-    /// The kept key of unit `number + 1`.
-    fn key(&self, number: usize) -> &[u8] {
-        let Fences::Keys(bytes, ends) = &self.fences else { return &[] };
-        let start = number.checked_sub(1).map_or(0, |before| ends[before]);
-        &bytes[start as usize..ends[number] as usize]
-    }
-
     /// The unit that `fence` belongs to, before or after its equals.
     pub fn unit_for<R: Records>(&self, records: &R, fence: &FenceKey<R::Bound>, side: Side) -> usize {
+        // A run without records has no units.
         let prefixes = self.prefixes.get(1..).unwrap_or_default();
         let lo = prefixes.partition_point(|&prefix| prefix < fence.prefix);
         if prefixes.get(lo).is_none_or(|&prefix| prefix > fence.prefix) {
@@ -236,12 +230,14 @@ impl RunKeys {
                 let first = records.first(&Segment { lo: starts[number], ..segment.clone() });
                 records.compare(&first, bound)
             }
-            (_, Rest::Key(key)) => {
-                let order = self.key(number).cmp(key);
+            (Fences::Keys(bytes, ends), Rest::Key(wanted)) => {
+                let order = key(bytes, ends, number).cmp(wanted);
                 if records.descending() { order.reverse() } else { order }
             }
-            // All runs of a view keep keys, or all keep records.
-            _ => Ordering::Equal,
+            _ => {
+                debug_assert!(false, "all runs of a view keep keys, or all keep records");
+                Ordering::Equal
+            }
         };
         let mut lo = range.start;
         let mut hi = range.end;
@@ -263,6 +259,7 @@ impl RunKeys {
                 let prefix = prefix_of(records, key);
                 self.unit_for(records, &FenceKey { prefix, rest: Rest::Key(key.to_vec()) }, Side::Lower)
             }
+            // There is one unit at most.
             Fences::Records(None, _) => 0,
             Fences::Records(Some(segment), starts) => {
                 let at = records.position_of_key(segment, key, Side::Lower);
@@ -271,7 +268,7 @@ impl RunKeys {
         }
     }
 
-    /// Prefix of the first key of each of some blocks, smaller for an earlier key.
+    /// Prefix of the first key of each of some blocks of the run, smaller for an earlier key.
     pub fn block_prefixes(&self, blocks: Range<usize>) -> Vec<u64> {
         let mut unit = self.unit_of(blocks.start);
         blocks
@@ -279,10 +276,16 @@ impl RunKeys {
                 while unit + 1 < self.count() && self.units[unit + 1].block <= block {
                     unit += 1;
                 }
-                self.prefixes.get(unit).copied().unwrap_or_default()
+                self.prefixes[unit]
             })
             .collect()
     }
+}
+
+/// The kept key of unit `number + 1`; `ends` are the ends of all keys.
+fn key<'a>(bytes: &'a [u8], ends: &[u32], number: usize) -> &'a [u8] {
+    let start = number.checked_sub(1).map_or(0, |before| ends[before]);
+    &bytes[start as usize..ends[number] as usize]
 }
 
 /// Prefix of a normalised key, smaller for an earlier key.
@@ -335,6 +338,10 @@ impl<'a> Parsed<'a> {
             || entries.last().is_some_and(|it| it.block >= blocks)
         {
             return Err("its entries are out of order");
+        }
+        // So every block belongs to a unit.
+        if entries.first().map_or(blocks > 0, |it| it.block > 0) {
+            return Err("its first block has no entry");
         }
         Ok(Parsed { entries, firsts, keys, blocks })
     }

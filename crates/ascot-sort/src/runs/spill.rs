@@ -8,6 +8,7 @@
 //!
 //! Runs are always listed in this order, so equal records keep their order.
 
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -164,7 +165,11 @@ impl<R: Records> Spill<R> {
         state: OpenSpill,
     ) -> Result<Self> {
         let OpenSpill { done, open, expected } = state;
-        let dir = dirs.dir_of(&open.run.path);
+        let dir = dirs.dir_of(&open.run.path).ok_or_else(|| SortError::CannotResume {
+            dir: "the job's manifest".into(),
+            kind: ErrorKind::InvalidData,
+            why: format!("{} is in none of the job's directories", open.run.path.display()),
+        })?;
         let sink = RunSink::resume(records, disk, open.run, decode_index(&open.index)?, &codec)?;
         let records = Arc::clone(records);
         let disk = disk.clone();

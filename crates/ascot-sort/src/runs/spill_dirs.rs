@@ -48,6 +48,8 @@ struct Given {
 impl SpillDirs {
     /// The directories `paths`.
     pub fn new(disk: &Disk, paths: &[PathBuf]) -> Self {
+        // A directory that cannot be examined has no free space either ([`SpillDirs::left`]), so that it is the last to
+        // be chosen; the error is that of the spill in it.
         let dir =
             |path: &PathBuf| SpillDir { path: path.clone(), device: device_of(path).unwrap_or_default() };
         let dirs: Vec<SpillDir> = paths.iter().map(dir).collect();
@@ -69,9 +71,9 @@ impl SpillDirs {
         self.dirs[dir].path.join(format!("run-{number:06}.run"))
     }
 
-    /// The directory of a file.
-    pub fn dir_of(&self, file: &Path) -> usize {
-        self.dirs.iter().position(|dir| file.parent() == Some(&dir.path)).unwrap_or(0)
+    /// The directory of a file; none if it is in none of them.
+    pub fn dir_of(&self, file: &Path) -> Option<usize> {
+        self.dirs.iter().position(|dir| file.parent() == Some(&dir.path))
     }
 
     /// Chooses the directory of a spill of about `bytes`, none of those that are `full`. If none has enough space, the

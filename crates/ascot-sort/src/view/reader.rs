@@ -217,7 +217,8 @@ impl<R: Records> Opened<R> {
     fn bytes_before(&self, starts: &[RunStart]) -> u64 {
         let before = |(run, start): (&ViewRun, &RunStart)| {
             let unit = run.keys.unit(run.keys.unit_of(start.block));
-            let blocks = run.index.blocks.get(unit.block..start.block).unwrap_or_default();
+            // The unit of a block begins at it or before, and its run has all blocks up to a start.
+            let blocks = &run.index.blocks[unit.block..start.block];
             unit.bytes
                 + blocks.iter().map(|block| u64::from(block.raw)).sum::<u64>()
                 + u64::from(start.offset)
