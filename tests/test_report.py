@@ -201,6 +201,27 @@ def test_a_wrong_flag_suggests_the_right_one():
     assert "MiB" in run("sort", "--memory", "100", expect=2).stderr
 
 
+@pytest.mark.parametrize("words, verb", [
+    (["sort", "-o", "out"], "sorted"),
+    (["sort", "--parts", "2", "-o", "out-{}"], "sorted"),
+    (["merge", "-o", "out"], "merged"),
+    (["reshape", "--parts", "2", "-o", "out-{}"], "reshaped"),
+    (["reshape", "--by", "hash", "--parts", "2", "-o", "out-{}"], "reshaped"),
+    (["split", "--parts", "2", "-o", "out-{}"], "split"),
+    (["split", "--by", "size", "--parts", "2", "-o", "out-{}"], "split"),
+    (["sort", "--view", "made"], "made a view of"),
+], ids=lambda words: " ".join(words[:3]) if isinstance(words, list) else "")  # fmt: skip
+def test_the_report_says_what_the_job_did(words, verb, disk):
+    (disk / "in").write_bytes(bytes(range(200)))
+    command, *more = words
+    key = [] if "size" in words else ["--key", "0..4"]
+    words = ["--format", "fixed:100", *key, *more, "--report", "run.json", "--progress", "json"]
+    told = run(command, "in", *words, cwd=disk)
+    (last,) = [line for line in told.stderr.splitlines() if '"verb"' in line]
+    assert json.loads((disk / "run.json").read_text())["verb"] == verb
+    assert f'"verb":"{verb}"' in last.replace('": "', '":"')
+
+
 @pytest.mark.parametrize("method", ["merge", "distribute"])
 def test_similar_passes_are_one_and_count_all_of_the_output(method, disk):
     data = b"".join(b"%08d some more of a line\n" % (n * 7919 % 1_000_003) for n in range(900_000))

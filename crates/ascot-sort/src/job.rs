@@ -82,6 +82,8 @@ pub struct Job<'a, R: Records> {
     pub resumable: bool,
     /// Whether its directory stays if it ends early.
     pub keeping: Keeping,
+    /// What its report says that it did, if its request does not tell.
+    pub verb: Option<&'static str>,
     /// The duplicates that its merges expected; none before the last merge, or if none are dropped.
     duplicates: Option<DuplicatesAccount>,
     /// Called when the output is complete.
@@ -140,6 +142,7 @@ impl<'a, R: Records> Job<'a, R> {
             key_sample: None,
             resumable,
             keeping: Keeping::new(cancel),
+            verb: None,
             duplicates: None,
             observer,
         })
@@ -507,7 +510,9 @@ impl<'a, R: Records> Job<'a, R> {
         let sums = JobSums { read: &self.manifest.sum_in, out, dropped };
         let columns = self.records.key_columns();
         let plan = self.plan.clone();
+        let of_records = report_of_records(self.request, sums);
         Report {
+            verb: self.verb.map_or(of_records.verb, str::to_owned),
             predicted_seconds: plan.input_bytes.map(|_| plan.chosen.seconds()),
             predicted_peak_disk_bytes: predicted_disk(&plan),
             plan: Some(plan),
@@ -525,7 +530,7 @@ impl<'a, R: Records> Job<'a, R> {
             columns: self.manifest.misfits.accounts(columns, &self.inputs, self.request.header),
             resumed: self.manifest.seconds > 0.0,
             notices: self.disk.notices(),
-            ..report_of_records(self.request, sums)
+            ..of_records
         }
     }
 }

@@ -113,7 +113,7 @@ pub fn reshape_by<R: Records>(mut job: Job<'_, R>, route: &Route, head: &InputHe
     let facts = PassFacts { inputs: count as u64, outputs: streams.outputs() as u64, buffers: Some(buffers) };
     job.passes.done("reshape", facts);
     let files: Vec<_> = streams.into_outputs().map(PartFile::into_file).collect();
-    job.finish(files, &out, &RecordSum::new()).map(|report| Report { verb: "reshaped".into(), ..report })
+    job.finish(files, &out, &RecordSum::new())
 }
 
 /// The scheme of `inputs` and `outputs` on one volume, if long runs are better.

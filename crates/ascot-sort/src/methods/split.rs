@@ -44,12 +44,13 @@ use crate::resources::ChunkPool;
 const CHUNKS: usize = 64;
 
 /// Splits the inputs of a job into the parts of its output.
-pub fn split_inputs<R: Records>(job: Job<'_, R>, by: SplitBy) -> Result<Report> {
+pub fn split_inputs<R: Records>(mut job: Job<'_, R>, by: SplitBy) -> Result<Report> {
     let Output::Parts(parts) = &job.request.output else {
         return Err(SortError::Internal("a split without parts"));
     };
     let parts = parts.clone();
-    let report = match by {
+    job.verb = Some("split");
+    match by {
         SplitBy::Size => by_size(job, &parts),
         _ => {
             let several = job.plan.chosen.factors.len() > 1;
@@ -66,8 +67,7 @@ pub fn split_inputs<R: Records>(job: Job<'_, R>, by: SplitBy) -> Result<Report> 
                 by_key(job, &parts, Router::Ranges(&splitters))
             }
         }
-    };
-    report.map(|report| Report { verb: "split".into(), ..report })
+    }
 }
 
 /// The first keys of the parts of a split by range, except the first part: the user's, or sampled ones.

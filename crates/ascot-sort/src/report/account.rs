@@ -9,7 +9,7 @@ use ascot_model::report::{REPORT_VERSION, Report};
 use ascot_model::stages::{self, StageAccount, ThreadAccount, TimeSpent, bottleneck};
 use ascot_record::checksum::RecordSum;
 
-use crate::api::SortRequest;
+use crate::api::{Output, SortRequest};
 use crate::resources::peak_memory_bytes;
 
 /// The passes done, and the current one. The thread that makes it works for the job, at the latest from then on until
@@ -279,7 +279,12 @@ pub fn report_of_records(request: &SortRequest, sums: JobSums<'_>) -> Report {
     let JobSums { read, out, dropped } = sums;
     Report {
         version: REPORT_VERSION,
-        verb: if request.merge_only { "merged" } else { "sorted" }.into(),
+        verb: match (&request.output, request.merge_only) {
+            (Output::Parts(_), true) => "reshaped",
+            (_, true) => "merged",
+            _ => "sorted",
+        }
+        .into(),
         // None if a path is not UTF-8: it has no form in JSON.
         request: serde_json::to_value(request).unwrap_or_default(),
         records_in: read.count,

@@ -123,13 +123,14 @@ impl<R: Records> Job<'_, R> {
         let output = Unnamed { manifest, index, disk: self.disk.clone(), dir, view: view.to_path_buf() };
         // From here on the directory either becomes the view or is removed.
         let job_dir = self.dir.take();
+        self.verb = Some("made a view of");
         let result = self.finish(output, &sum, &RecordSum::new());
         if result.is_ok()
             && let Some(mut job_dir) = job_dir
         {
             job_dir.keep();
         }
-        result.map(|report| Report { verb: "made a view of".into(), ..report })
+        result
     }
 }
 
