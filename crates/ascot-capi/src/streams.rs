@@ -12,9 +12,10 @@
 //! together here.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use ascot_io::elements::{ElementReader, ElementWriter};
+use ascot_io::elements::{ElementReader, ElementWriter, StreamKind};
 
 use crate::arguments::{options_of, path_of, put_if, slice_of};
 use crate::fault::{Fault, guard};
@@ -24,18 +25,10 @@ use crate::options::stream_kind;
 /// The largest element, bytes.
 const MAX_ELEMENT_BYTES: usize = 1 << 20;
 
-/// `ascot_stream_in`: the unread bytes of a block. C may move `next` to `end`.
+/// `ascot_stream_in`, the unread bytes of a block, and `ascot_stream_out`, the space of a block. C may move `next` up
+/// to `end`; it only reads the bytes of the former.
 #[repr(C)]
-pub struct StreamIn {
-    next: *const u8,
-    end: *const u8,
-    element_bytes: usize,
-    handle: *mut c_void,
-}
-
-/// `ascot_stream_out`: the space of a block. C may move `next` up to `end`.
-#[repr(C)]
-pub struct StreamOut {
+pub struct Stream {
     next: *mut u8,
     end: *mut u8,
     element_bytes: usize,
@@ -71,7 +64,7 @@ fn locked<T>(stream: &Mutex<T>) -> Result<MutexGuard<'_, T>, Fault> {
 /// # Safety
 /// `stream` is null or a stream.
 #[expect(unsafe_code, reason = "it takes raw pointers of C")]
-unsafe fn stream_of<'s, S>(stream: *mut S) -> Result<&'s mut S, Fault> {
+unsafe fn stream_of<'s>(stream: *mut Stream) -> Result<&'s mut Stream, Fault> {
     // SAFETY: null or a stream, as the caller promises.
     unsafe { stream.as_mut() }.ok_or_else(|| Fault::invalid("the stream is NULL"))
 }
@@ -91,6 +84,34 @@ fn checked_bytes(element_bytes: usize) -> Result<usize, Fault> {
     }
 }
 
+/// Opens a stream by `open`, which returns its handle.
+///
+/// # Safety
+/// `path` is a C string, `options` null or a C string, `stream` null or memory for a stream.
+#[expect(unsafe_code, reason = "it takes raw pointers of C")]
+unsafe fn opened(
+    path: *const c_char,
+    options: *const c_char,
+    element_bytes: usize,
+    stream: *mut Stream,
+    open: impl FnOnce(&Path, StreamKind) -> Result<*mut c_void, Fault>,
+) -> c_int {
+    guard(|| {
+        let null = std::ptr::null_mut();
+        let none = Stream { next: null, end: null, element_bytes, handle: std::ptr::null_mut() };
+        // SAFETY: null or memory for a stream, as the caller promises.
+        unsafe { put_if(stream, none) };
+        // SAFETY: null or memory that now holds a stream.
+        let Some(stream) = (unsafe { stream.as_mut() }) else {
+            return Err(Fault::invalid("there is no place for the stream (NULL)"));
+        };
+        // SAFETY: C strings or null, as the caller promises.
+        let (path, options) = unsafe { (path_of(path)?, options_of(options)?) };
+        stream.handle = open(&path, stream_kind(options, checked_bytes(element_bytes)?)?)?;
+        Ok(())
+    })
+}
+
 /// `ascot_stream_open`.
 ///
 /// # Safety
@@ -101,32 +122,18 @@ pub unsafe extern "C" fn ascot_stream_open(
     path: *const c_char,
     options: *const c_char,
     element_bytes: usize,
-    stream: *mut StreamIn,
+    stream: *mut Stream,
 ) -> c_int {
-    guard(|| {
-        let none = StreamIn {
-            next: std::ptr::null(),
-            end: std::ptr::null(),
-            element_bytes,
-            handle: std::ptr::null_mut(),
-        };
-        // SAFETY: null or memory for a stream, as the caller promises.
-        unsafe { put_if(stream, none) };
-        // SAFETY: null or memory that now holds a stream.
-        let Some(stream) = (unsafe { stream.as_mut() }) else {
-            return Err(Fault::invalid("there is no place for the stream (NULL)"));
-        };
-        // SAFETY: C strings or null, as the caller promises.
-        let (path, options) = unsafe { (path_of(path)?, options_of(options)?) };
-        let kind = stream_kind(options, checked_bytes(element_bytes)?)?;
-        let reader = ElementReader::<u8>::open(&path, kind)?;
+    let open = |path: &Path, kind| {
+        let reader = ElementReader::<u8>::open(path, kind)?;
         if !reader.remaining().is_multiple_of(element_bytes as u64) {
             let text = format!("the length of {} is not a multiple of {element_bytes} bytes", path.display());
             return Err(Fault::invalid(text));
         }
-        stream.handle = IN.put(Mutex::new(In { reader, element_bytes, lent: 0 }));
-        Ok(())
-    })
+        Ok(IN.put(Mutex::new(In { reader, element_bytes, lent: 0 })))
+    };
+    // SAFETY: what the caller promises.
+    unsafe { opened(path, options, element_bytes, stream, open) }
 }
 
 /// `ascot_stream_next_in`: reads the next element from the block, or from those that follow.
@@ -136,7 +143,7 @@ pub unsafe extern "C" fn ascot_stream_open(
 #[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_stream_next_in(
-    stream: *mut StreamIn,
+    stream: *mut Stream,
     element: *mut c_void,
     ended: *mut c_int,
 ) -> c_int {
@@ -149,7 +156,7 @@ pub unsafe extern "C" fn ascot_stream_next_in(
         reader.consume(*lent - left_of(stream.next, stream.end, *lent)?);
         // Nothing is lent until this call has succeeded.
         *lent = 0;
-        (stream.next, stream.end) = (std::ptr::null(), std::ptr::null());
+        (stream.next, stream.end) = (std::ptr::null_mut(), std::ptr::null_mut());
         let is_over = reader.end_of_stream();
         if !is_over && !element.is_null() {
             let mut at = 0;
@@ -168,7 +175,8 @@ pub unsafe extern "C" fn ascot_stream_next_in(
         // The rest of the block that is in memory: no request is made before an element of it is needed.
         let block = if reader.has_bytes() { reader.fill()? } else { &[] };
         *lent = block.len();
-        (stream.next, stream.end) = (block.as_ptr(), block.as_ptr_range().end);
+        let range = block.as_ptr_range();
+        (stream.next, stream.end) = (range.start.cast_mut(), range.end.cast_mut());
         // SAFETY: null or an int, as the caller promises.
         unsafe { put_if(ended, c_int::from(is_over)) };
         if is_over && !element.is_null() {
@@ -184,12 +192,12 @@ pub unsafe extern "C" fn ascot_stream_next_in(
 /// `stream` is null or a stream that `ascot_stream_open` made; `requests` is null or a number.
 #[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_stream_close_in(stream: *mut StreamIn, requests: *mut u64) -> c_int {
+pub unsafe extern "C" fn ascot_stream_close_in(stream: *mut Stream, requests: *mut u64) -> c_int {
     guard(|| {
         // SAFETY: null or a stream, as the caller promises.
         let stream = unsafe { stream_of(stream)? };
         let open = IN.take(stream.handle)?;
-        (stream.next, stream.end) = (std::ptr::null(), std::ptr::null());
+        (stream.next, stream.end) = (std::ptr::null_mut(), std::ptr::null_mut());
         let open = open.into_inner().map_err(|_| Fault::invalid("the stream failed before"))?;
         // SAFETY: null or a number, as the caller promises.
         unsafe { put_if(requests, open.reader.close()) };
@@ -207,28 +215,14 @@ pub unsafe extern "C" fn ascot_stream_create(
     path: *const c_char,
     options: *const c_char,
     element_bytes: usize,
-    stream: *mut StreamOut,
+    stream: *mut Stream,
 ) -> c_int {
-    guard(|| {
-        let none = StreamOut {
-            next: std::ptr::null_mut(),
-            end: std::ptr::null_mut(),
-            element_bytes,
-            handle: std::ptr::null_mut(),
-        };
-        // SAFETY: null or memory for a stream, as the caller promises.
-        unsafe { put_if(stream, none) };
-        // SAFETY: null or memory that now holds a stream.
-        let Some(stream) = (unsafe { stream.as_mut() }) else {
-            return Err(Fault::invalid("there is no place for the stream (NULL)"));
-        };
-        // SAFETY: C strings or null, as the caller promises.
-        let (path, options) = unsafe { (path_of(path)?, options_of(options)?) };
-        let kind = stream_kind(options, checked_bytes(element_bytes)?)?;
-        let writer = ElementWriter::<u8>::create(&path, kind)?;
-        stream.handle = OUT.put(Mutex::new(Out { writer, element_bytes, lent: 0 }));
-        Ok(())
-    })
+    let create = |path: &Path, kind| {
+        let writer = ElementWriter::<u8>::create(path, kind)?;
+        Ok(OUT.put(Mutex::new(Out { writer, element_bytes, lent: 0 })))
+    };
+    // SAFETY: what the caller promises.
+    unsafe { opened(path, options, element_bytes, stream, create) }
 }
 
 /// `ascot_stream_next_out`: appends an element to the block, and to those that follow.
@@ -237,7 +231,7 @@ pub unsafe extern "C" fn ascot_stream_create(
 /// `stream` is null or a stream that `ascot_stream_create` made; `element` has its bytes.
 #[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_stream_next_out(stream: *mut StreamOut, element: *const c_void) -> c_int {
+pub unsafe extern "C" fn ascot_stream_next_out(stream: *mut Stream, element: *const c_void) -> c_int {
     guard(|| {
         // SAFETY: null or a stream, as the caller promises.
         let stream = unsafe { stream_of(stream)? };
@@ -260,7 +254,7 @@ pub unsafe extern "C" fn ascot_stream_next_out(stream: *mut StreamOut, element: 
 
 impl Out {
     /// Counts the elements that C has put into the block.
-    fn take_back(&mut self, stream: &mut StreamOut) -> Result<(), Fault> {
+    fn take_back(&mut self, stream: &mut Stream) -> Result<(), Fault> {
         let used = self.lent - left_of(stream.next, stream.end, self.lent)?;
         self.lent = 0;
         (stream.next, stream.end) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -268,7 +262,7 @@ impl Out {
     }
 
     /// Lends the space of the current block, if there is one: none is begun before an element needs it.
-    fn lend(&mut self, stream: &mut StreamOut) -> Result<(), Fault> {
+    fn lend(&mut self, stream: &mut Stream) -> Result<(), Fault> {
         let space = if self.writer.has_space() { self.writer.space()? } else { &mut [] };
         self.lent = space.len();
         let range = space.as_mut_ptr_range();
@@ -284,7 +278,7 @@ impl Out {
 #[expect(unsafe_code, reason = "C calls it with raw pointers")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_stream_close_out(
-    stream: *mut StreamOut,
+    stream: *mut Stream,
     sync: c_int,
     requests: *mut u64,
 ) -> c_int {
