@@ -129,7 +129,7 @@ struct Taken {
 
 /// The union of intervals.
 #[derive(Debug, Default)]
-struct Union {
+pub(crate) struct Union {
     open: usize,
     since: Option<Instant>,
     total: Duration,
@@ -282,12 +282,12 @@ fn add_to(threads: &mut Vec<ThreadTimes>, times: ThreadTimes) {
 }
 
 impl Union {
-    fn begin(&mut self, now: Instant) {
+    pub(crate) fn begin(&mut self, now: Instant) {
         self.open += 1;
         self.since.get_or_insert(now);
     }
 
-    fn end(&mut self, now: Instant) {
+    pub(crate) fn end(&mut self, now: Instant) {
         self.open = self.open.saturating_sub(1);
         if self.open == 0
             && let Some(since) = self.since.take()
@@ -297,7 +297,7 @@ impl Union {
     }
 
     /// The total, with the open interval up to `now`.
-    fn open_until(&mut self, now: Instant) -> Duration {
+    pub(crate) fn open_until(&mut self, now: Instant) -> Duration {
         if let Some(since) = &mut self.since {
             self.total += now.saturating_duration_since(*since);
             *since = now;

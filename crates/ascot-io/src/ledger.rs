@@ -16,6 +16,7 @@ mod files;
 mod observer;
 mod pace;
 
+use crate::clocks::Union;
 use crate::sync::Unpoisoned;
 use std::collections::HashMap;
 use std::path::Path;
@@ -97,7 +98,7 @@ struct StreamKey {
 struct Entry {
     account: StreamAccount,
     device_at: usize,
-    clock: BusyClock,
+    busy: Union,
 }
 
 #[derive(Debug)]
@@ -105,36 +106,8 @@ struct Device {
     number: u64,
     /// The file (inode) and byte where the last request ended.
     head: Option<(u64, u64)>,
-    clock: BusyClock,
+    busy: Union,
     pace: DevicePace,
-}
-
-/// The union of the intervals with something in flight.
-#[derive(Debug, Default)]
-struct BusyClock {
-    in_flight: u64,
-    since: Option<Instant>,
-    busy: Duration,
-}
-
-impl BusyClock {
-    fn start(&mut self, now: Instant) {
-        self.in_flight += 1;
-        self.since.get_or_insert(now);
-    }
-
-    fn stop(&mut self, now: Instant) {
-        self.in_flight = self.in_flight.saturating_sub(1);
-        if self.in_flight == 0
-            && let Some(since) = self.since.take()
-        {
-            self.busy += now.saturating_duration_since(since);
-        }
-    }
-
-    fn busy_until(&self, now: Instant) -> Duration {
-        self.busy + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
-    }
 }
 
 impl Ledger {
@@ -205,10 +178,10 @@ impl Ledger {
     /// The account of each stream so far, in the order first opened.
     pub fn account(&self) -> Vec<StreamAccount> {
         let now = Instant::now();
-        let books = self.lock();
-        let accounts = books.streams.iter().map(|entry| {
+        let mut books = self.lock();
+        let accounts = books.streams.iter_mut().map(|entry| {
             let mut account = entry.account.clone();
-            account.busy = entry.clock.busy_until(now);
+            account.busy = entry.busy.open_until(now);
             account
         });
         accounts.collect()
@@ -226,7 +199,7 @@ impl Ledger {
     /// The sums so far.
     pub fn totals(&self) -> Totals {
         let now = Instant::now();
-        let books = self.lock();
+        let mut books = self.lock();
         let mut totals = Totals::default();
         for Entry { account, .. } in &books.streams {
             match account.direction {
@@ -236,7 +209,7 @@ impl Ledger {
             totals.requests += account.requests;
             totals.runs += account.runs;
         }
-        totals.busy = books.devices.iter().map(|device| device.clock.busy_until(now)).sum();
+        totals.busy = books.devices.iter_mut().map(|device| device.busy.open_until(now)).sum();
         totals
     }
 }
@@ -248,7 +221,7 @@ impl Books {
             Some(at) => at,
             None => {
                 let device =
-                    Device { number, head: None, clock: BusyClock::default(), pace: DevicePace::default() };
+                    Device { number, head: None, busy: Union::default(), pace: DevicePace::default() };
                 self.devices.push(device);
                 self.devices.len() - 1
             }
@@ -264,7 +237,7 @@ impl Books {
             file_runs: 0,
             busy: Duration::ZERO,
         };
-        self.streams.push(Entry { account, device_at, clock: BusyClock::default() });
+        self.streams.push(Entry { account, device_at, busy: Union::default() });
         self.by_key.insert(key, self.streams.len() - 1);
         self.streams.len() - 1
     }
@@ -315,8 +288,8 @@ impl Meter {
             observer.issued(&IssuedRequest { at: now, file, direction: self.direction, offset, bytes });
         }
         entry.account.requests += requests;
-        entry.clock.start(now);
-        device.clock.start(now);
+        entry.busy.begin(now);
+        device.busy.begin(now);
         device.pace.start(self.direction, now);
         let Meter { stream, row, direction, .. } = *self;
         Receipt { ledger: self.ledger.clone(), stream, row, direction, switched, since: now }
@@ -343,9 +316,9 @@ impl Receipt {
         let entry = &mut books.streams[self.stream];
         entry.account.bytes += bytes;
         books.files.at(self.row).count(self.direction, bytes);
-        entry.clock.stop(now);
+        entry.busy.end(now);
         let device = &mut books.devices[entry.device_at];
-        device.clock.stop(now);
+        device.busy.end(now);
         device.pace.stop(self.direction, self.switched, bytes, self.since, now);
     }
 }
