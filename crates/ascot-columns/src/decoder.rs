@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, SchemaRef};
 
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 use crate::key::KeyScratch;
 use crate::plain::{Restore, from_plain};
 use crate::plan::{Form, Plan, SharedPlan};
@@ -83,7 +83,7 @@ impl Decoder {
     ///
     /// # Errors
     /// As those of [`Encoder::new`](crate::Encoder::new).
-    pub fn new(schema: SchemaRef, keys: &[SortColumn], limits: BatchLimits) -> Result<Decoder, ColumnsError> {
+    pub fn new(schema: SchemaRef, keys: &[SortColumn], limits: BatchLimits) -> Result<Decoder> {
         Ok(Decoder::of_plan(Arc::new(Plan::new(schema, keys)?), limits))
     }
 
@@ -115,7 +115,7 @@ impl Decoder {
     ///
     /// # Errors
     /// A malformed record. The decoder is then unusable: its rows are lost.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<usize, ColumnsError> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<usize> {
         self.refuse_if_failed()?;
         let mut used = 0;
         while used < bytes.len() && self.ready.is_empty() {
@@ -130,7 +130,7 @@ impl Decoder {
     ///
     /// # Errors
     /// A last record that is cut short, or a malformed one.
-    pub fn finish(&mut self) -> Result<(), ColumnsError> {
+    pub fn finish(&mut self) -> Result<()> {
         self.refuse_if_failed()?;
         if !self.carry.is_empty() {
             let reason = format!("it is cut short after {} bytes", self.carry.len());
@@ -139,7 +139,7 @@ impl Decoder {
         self.close().inspect_err(|_| self.failed = true)
     }
 
-    fn refuse_if_failed(&self) -> Result<(), ColumnsError> {
+    fn refuse_if_failed(&self) -> Result<()> {
         match self.failed {
             true => Err(ColumnsError::Corrupt {
                 offset: self.offset,
@@ -155,7 +155,7 @@ impl Decoder {
     }
 
     /// Decodes a block of whole records, or keeps the beginning of one; returns how many bytes were used.
-    fn block(&mut self, bytes: &[u8]) -> Result<usize, ColumnsError> {
+    fn block(&mut self, bytes: &[u8]) -> Result<usize> {
         let rows_left = BLOCK_ROWS.min(self.limits.rows - self.rows);
         self.scratch.records.clear();
         let mut at = 0;
@@ -181,7 +181,7 @@ impl Decoder {
     }
 
     /// Completes the record that was begun; returns how many bytes were used.
-    fn complete(&mut self, bytes: &[u8]) -> Result<usize, ColumnsError> {
+    fn complete(&mut self, bytes: &[u8]) -> Result<usize> {
         let wanted = self.record_len(&self.carry).unwrap_or(LENGTH);
         let part = wanted.saturating_sub(self.carry.len()).min(bytes.len());
         self.carry.extend_from_slice(&bytes[..part]);
@@ -204,7 +204,7 @@ impl Decoder {
     }
 
     /// Appends the records of the scratch, which end at `end`, to the builders.
-    fn decode(&mut self, bytes: &[u8], end: usize) -> Result<(), ColumnsError> {
+    fn decode(&mut self, bytes: &[u8], end: usize) -> Result<()> {
         let Decoder { plan, builders, scratch, offset, .. } = self;
         split(plan.form, bytes, scratch)
             .and_then(|()| plan.key.decode(bytes, &scratch.keys, builders, &mut scratch.key))
@@ -227,7 +227,7 @@ impl Decoder {
     }
 
     /// Makes a batch of the rows in the builders, or several if their dictionaries demand it.
-    fn close(&mut self) -> Result<(), ColumnsError> {
+    fn close(&mut self) -> Result<()> {
         let rows = std::mem::take(&mut self.rows);
         let bytes = std::mem::take(&mut self.bytes) as u64;
         if rows == 0 {

@@ -8,7 +8,7 @@ use ascot_record::keys::ByteRangeKey;
 use ascot_record::layout::Layout;
 
 use crate::decoder::{BatchLimits, Decoder};
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 use crate::plan::{Form, Plan, SharedPlan};
 use crate::sort_column::SortColumn;
 use crate::width::LENGTH;
@@ -42,7 +42,7 @@ impl Encoder {
     ///
     /// # Errors
     /// No key, a key that names no column or several, or a column whose type has no order.
-    pub fn new(schema: SchemaRef, keys: &[SortColumn]) -> Result<Encoder, ColumnsError> {
+    pub fn new(schema: SchemaRef, keys: &[SortColumn]) -> Result<Encoder> {
         Ok(Encoder { plan: Arc::new(Plan::new(schema, keys)?), scratch: Scratch::default() })
     }
 
@@ -71,7 +71,7 @@ impl Encoder {
     /// # Errors
     /// A batch of another schema, a null in a column without nulls, or a row too long for a record. Then `out` is as
     /// it was before.
-    pub fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ColumnsError> {
+    pub fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
         self.encode_some(batch, 0, usize::MAX, out).map(drop)
     }
 
@@ -86,7 +86,7 @@ impl Encoder {
         first_row: usize,
         bytes: usize,
         out: &mut Vec<u8>,
-    ) -> Result<usize, ColumnsError> {
+    ) -> Result<usize> {
         self.plan.check(batch)?;
         let base = out.len();
         let mut row = first_row;
@@ -102,13 +102,7 @@ impl Encoder {
     }
 
     /// Appends records of at most `rows` rows, and returns how many it were: fewer if they are long.
-    fn block(
-        &mut self,
-        batch: &RecordBatch,
-        first: usize,
-        rows: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<usize, ColumnsError> {
+    fn block(&mut self, batch: &RecordBatch, first: usize, rows: usize, out: &mut Vec<u8>) -> Result<usize> {
         let Encoder { plan, scratch } = self;
         let columns = plan.columns(batch, first, rows)?;
         let key = plan.key.gather(&columns)?;

@@ -125,3 +125,6 @@ pub enum ColumnsError {
     #[error("Arrow: {0}")]
     Arrow(#[from] ArrowError),
 }
+
+/// What the functions of this crate return.
+pub(crate) type Result<T, E = ColumnsError> = std::result::Result<T, E>;

@@ -23,7 +23,7 @@ use arrow_array::{
     StructArray, UInt64Array, UnionArray,
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
-use arrow_schema::{ArrowError, DataType, Field, FieldRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use arrow_select::take::{TakeOptions, take};
 
 /// Name of the field that holds the number of a union's type.
@@ -95,28 +95,42 @@ pub(crate) fn to_plain(array: &ArrayRef, plain: &DataType) -> Result<ArrayRef, A
             let entries: ArrayRef = Arc::new(map.entries().clone());
             list_of(map.offsets(), &entries, map.nulls().cloned(), field)
         }
-        (T::FixedSizeList(..), T::FixedSizeList(field, size)) => {
-            let list = array.as_fixed_size_list();
-            let values = to_plain(list.values(), field.data_type())?;
-            let field = Arc::clone(field);
-            let nulls = list.nulls().cloned();
-            Ok(Arc::new(FixedSizeListArray::try_new_with_length(field, *size, values, nulls, list.len())?))
-        }
-        (T::Struct(_), T::Struct(fields)) => {
-            let array = array.as_struct();
-            let columns =
-                array.columns().iter().zip(fields).map(|(column, field)| to_plain(column, field.data_type()));
-            let columns = columns.collect::<Result<_, _>>()?;
-            Ok(Arc::new(StructArray::try_new_with_length(
-                fields.clone(),
-                columns,
-                array.nulls().cloned(),
-                array.len(),
-            )?))
-        }
+        (T::FixedSizeList(..), T::FixedSizeList(field, size)) => fixed_list(array, field, *size, to_plain),
+        (T::Struct(_), T::Struct(fields)) => structure(array, fields, to_plain),
         (T::Union(..), T::Struct(fields)) => union(array.as_union(), fields.iter().skip(1), plain),
         (found, _) => Err(ArrowError::NotYetImplemented(format!("{found} as {plain}"))),
     }
+}
+
+/// How the arrays within an array are converted: to the plain type, or back.
+type Convert<E> = fn(&ArrayRef, &DataType) -> Result<ArrayRef, E>;
+
+/// Lists of one length with the type of `field` for their values.
+fn fixed_list<E: From<ArrowError>>(
+    array: &ArrayRef,
+    field: &FieldRef,
+    size: i32,
+    convert: Convert<E>,
+) -> Result<ArrayRef, E> {
+    let list = array.as_fixed_size_list();
+    let values = convert(list.values(), field.data_type())?;
+    let nulls = list.nulls().cloned();
+    let length = list.len();
+    Ok(Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(field), size, values, nulls, length)?))
+}
+
+/// Structures whose columns have the types of `fields`.
+fn structure<E: From<ArrowError>>(
+    array: &ArrayRef,
+    fields: &Fields,
+    convert: Convert<E>,
+) -> Result<ArrayRef, E> {
+    let array = array.as_struct();
+    let columns =
+        array.columns().iter().zip(fields).map(|(column, field)| convert(column, field.data_type()));
+    let columns = columns.collect::<Result<_, E>>()?;
+    let nulls = array.nulls().cloned();
+    Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())?))
 }
 
 /// The values at some indices; null where the index is.

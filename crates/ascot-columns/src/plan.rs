@@ -7,7 +7,7 @@ use arrow_schema::{Field, SchemaRef};
 use ascot_record::keys::ByteRangeKey;
 use ascot_record::layout::{Endian, Layout};
 
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 use crate::key::KeyFormat;
 use crate::plain::{plain_field, to_plain};
 use crate::row::RowFormat;
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(schema: SchemaRef, keys: &[SortColumn]) -> Result<Plan, ColumnsError> {
+    pub(crate) fn new(schema: SchemaRef, keys: &[SortColumn]) -> Result<Plan> {
         let plain: Vec<Field> = schema.fields().iter().map(|field| plain_field(field)).collect();
         let key = KeyFormat::new(&schema, &plain, keys)?;
         let row_columns: Vec<usize> = (0..plain.len()).filter(|&column| !key.gives_back(column)).collect();
@@ -82,7 +82,7 @@ impl Plan {
     }
 
     /// Refuses a batch with other columns than the schema has.
-    pub(crate) fn check(&self, batch: &RecordBatch) -> Result<(), ColumnsError> {
+    pub(crate) fn check(&self, batch: &RecordBatch) -> Result<()> {
         let expected = self.schema.fields();
         let found = batch.schema_ref().fields();
         if expected.len() != found.len() {
@@ -108,12 +108,7 @@ impl Plan {
     }
 
     /// Rows of a batch, in plain types.
-    pub(crate) fn columns(
-        &self,
-        batch: &RecordBatch,
-        first: usize,
-        rows: usize,
-    ) -> Result<Vec<ArrayRef>, ColumnsError> {
+    pub(crate) fn columns(&self, batch: &RecordBatch, first: usize, rows: usize) -> Result<Vec<ArrayRef>> {
         let column =
             |(array, plain): (&ArrayRef, &Field)| to_plain(&array.slice(first, rows), plain.data_type());
         Ok(batch.columns().iter().zip(&self.plain).map(column).collect::<Result<_, _>>()?)

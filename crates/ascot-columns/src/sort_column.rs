@@ -2,7 +2,7 @@
 
 use arrow_schema::SchemaRef;
 
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 
 /// A key column and its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl SortColumn {
 pub(crate) fn key_columns<'k>(
     schema: &SchemaRef,
     keys: &'k [SortColumn],
-) -> Result<Vec<(usize, &'k SortColumn)>, ColumnsError> {
+) -> Result<Vec<(usize, &'k SortColumn)>> {
     let mut columns: Vec<(usize, &SortColumn)> = Vec::new();
     for key in keys {
         let mut found = schema.fields().iter().enumerate().filter(|(_, field)| *field.name() == key.name);

@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, BinaryArray, FixedSizeBinaryArray, RecordBatch, UInt
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 
 /// Collects answers of an index, and makes a batch of them: `key` (fixed-size binary, or binary if the lengths of keys
 /// differ), `epoch` (u64) and `value` (binary).
@@ -27,7 +27,7 @@ impl Answers {
     ///
     /// # Errors
     /// Keys longer than Arrow allows.
-    pub fn new(key_bytes: Option<usize>) -> Result<Answers, ColumnsError> {
+    pub fn new(key_bytes: Option<usize>) -> Result<Answers> {
         let too_long = |bytes| ColumnsError::FileBytes {
             reason: format!("keys of {bytes} bytes are too long for Arrow, which allows {}", i32::MAX),
         };
@@ -73,7 +73,7 @@ impl Answers {
     ///
     /// # Errors
     /// A key of another length, or more than 2 GiB of values: take the batch before.
-    pub fn push(&mut self, key: &[u8], epoch: u64, value: &[u8]) -> Result<(), ColumnsError> {
+    pub fn push(&mut self, key: &[u8], epoch: u64, value: &[u8]) -> Result<()> {
         if let Some(key_bytes) = self.key_bytes
             && i32::try_from(key.len()) != Ok(key_bytes)
         {
@@ -101,7 +101,7 @@ impl Answers {
     ///
     /// # Errors
     /// None, unless Arrow refuses arrays of these sizes.
-    pub fn finish(&mut self) -> Result<RecordBatch, ColumnsError> {
+    pub fn finish(&mut self) -> Result<RecordBatch> {
         let ends = std::mem::replace(&mut self.ends, vec![0]);
         let epochs = std::mem::take(&mut self.epochs);
         let keys = Buffer::from_vec(std::mem::take(&mut self.keys));

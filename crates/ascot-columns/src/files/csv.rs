@@ -10,7 +10,7 @@ use ascot_record::framing::{CsvFraming, Framing};
 use ascot_record::keys::{CsvRow, header_columns};
 
 use super::TextType;
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 
 /// The columns of a file of CSV. Empty fields, missing fields and some spellings are null.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl CsvColumns {
         text: TextType,
         numbers: &[CsvName],
         nulls: &[String],
-    ) -> Result<CsvColumns, ColumnsError> {
+    ) -> Result<CsvColumns> {
         let of_text = if text == TextType::Binary { DataType::Binary } else { DataType::Utf8 };
         let CsvFraming { separator, quote } = framing;
         let mut names = header_columns(framing.body(first), separator, quote);
@@ -72,7 +72,7 @@ impl CsvColumns {
     ///
     /// # Errors
     /// A row with more fields than there are columns, text that is not UTF-8, or a field that is no number.
-    pub fn to_batch(&self, bytes: &[u8], before: u64) -> Result<RecordBatch, ColumnsError> {
+    pub fn to_batch(&self, bytes: &[u8], before: u64) -> Result<RecordBatch> {
         let mut columns: Vec<Column> =
             self.schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
         let mut at = 0;
@@ -90,7 +90,7 @@ impl CsvColumns {
         let arrays =
             columns.into_iter().zip(self.schema.fields()).map(|(column, field)| column.finish(field));
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let arrays = arrays.collect::<Result<Vec<ArrayRef>, ColumnsError>>()?;
+        let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
     }
 
@@ -198,7 +198,7 @@ impl Column {
         Ok(())
     }
 
-    fn finish(mut self, field: &Field) -> Result<ArrayRef, ColumnsError> {
+    fn finish(mut self, field: &Field) -> Result<ArrayRef> {
         let nulls = Some(NullBuffer::new(self.valid.finish())).filter(|nulls| nulls.null_count() > 0);
         let (ends, bytes) = match self.values {
             Values::Numbers(numbers) => return Ok(Arc::new(Float64Array::new(numbers.into(), nulls))),

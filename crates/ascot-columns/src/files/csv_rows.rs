@@ -16,7 +16,7 @@ use arrow_array::{Array, ArrayAccessor, RecordBatch};
 use arrow_schema::{DataType, Schema, TimeUnit};
 use ascot_record::framing::CsvFraming;
 
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 use crate::type_name::type_name;
 
 /// Appends batches of one schema to a file of CSV.
@@ -41,12 +41,7 @@ impl CsvRows {
     /// # Errors
     /// A column of a type without a usual text: a list, a struct, an interval, a time with a zone. Then `out` is as it
     /// was before.
-    pub fn to_bytes(
-        &mut self,
-        batch: &RecordBatch,
-        rows: Range<usize>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ColumnsError> {
+    pub fn to_bytes(&mut self, batch: &RecordBatch, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
         let schema = batch.schema_ref();
         let mut cells = Vec::new();
         for (array, field) in batch.columns().iter().zip(schema.fields()) {
@@ -231,7 +226,7 @@ mod tests {
 
     const FRAMING: CsvFraming = CsvFraming { separator: b',', quote: b'"' };
 
-    fn csv(columns: Vec<(&str, ArrayRef)>) -> Result<String, ColumnsError> {
+    fn csv(columns: Vec<(&str, ArrayRef)>) -> Result<String> {
         let batch = RecordBatch::try_from_iter_with_nullable(
             columns.into_iter().map(|(name, array)| (name, array, true)),
         )?;

@@ -11,7 +11,7 @@ use ascot_record::layout::Layout;
 
 use super::{CsvColumns, FixedFields, TextType, numbers, to_array};
 use crate::decoder::BatchLimits;
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 
 /// The columns of a file's records.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl FileColumns {
     ///
     /// # Errors
     /// Records that are too long for Arrow.
-    pub fn schema(&self) -> Result<SchemaRef, ColumnsError> {
+    pub fn schema(&self) -> Result<SchemaRef> {
         let (layout, text) = match self {
             FileColumns::One { layout, text } => (*layout, *text),
             FileColumns::Fields(fields) => return Ok(Arc::clone(fields.schema())),
@@ -95,7 +95,7 @@ impl FileDecoder {
     ///
     /// # Errors
     /// Records that are too long for Arrow.
-    pub fn new(columns: FileColumns, limits: BatchLimits) -> Result<FileDecoder, ColumnsError> {
+    pub fn new(columns: FileColumns, limits: BatchLimits) -> Result<FileDecoder> {
         let limits = BatchLimits { bytes: limits.bytes.clamp(1, BatchLimits::BYTES_MAX), ..limits };
         Ok(FileDecoder {
             schema: columns.schema()?,
@@ -134,7 +134,7 @@ impl FileDecoder {
     ///
     /// # Errors
     /// Records that do not have the types of the columns, or are too long.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<usize, ColumnsError> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<usize> {
         let mut used = 0;
         while used < bytes.len() && self.ready.is_empty() {
             if self.pending.capacity() == 0 {
@@ -164,7 +164,7 @@ impl FileDecoder {
     ///
     /// # Errors
     /// As those of [`push`](Self::push), and a last record that is cut short, or in which a quote is open.
-    pub fn finish(&mut self) -> Result<(), ColumnsError> {
+    pub fn finish(&mut self) -> Result<()> {
         if let FileColumns::Csv(columns) = &self.columns {
             let framing = columns.framing();
             let whole = framing.cut(&self.pending, usize::MAX);
@@ -195,7 +195,7 @@ impl FileDecoder {
     }
 
     /// Makes a batch of the first `bytes` bytes.
-    fn make(&mut self, bytes: usize) -> Result<(), ColumnsError> {
+    fn make(&mut self, bytes: usize) -> Result<()> {
         let rest = self.pending.split_off(bytes);
         let records = std::mem::take(&mut self.pending);
         if !rest.is_empty() {

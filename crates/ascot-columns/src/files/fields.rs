@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use ascot_record::layout::{Endian, Layout};
 
 use super::whole_records;
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 use crate::row::fixed_values;
 use crate::type_name::type_name;
 use crate::width::fixed_width;
@@ -40,7 +40,7 @@ impl FixedFields {
     ///
     /// # Errors
     /// A type without a fixed width of whole bytes, or a field that extends beyond the record.
-    pub fn new(len: usize, fields: Vec<FixedField>) -> Result<FixedFields, ColumnsError> {
+    pub fn new(len: usize, fields: Vec<FixedField>) -> Result<FixedFields> {
         let schema: Vec<Field> =
             fields.iter().map(|field| Field::new(&field.name, field.data_type.clone(), false)).collect();
         let checked = |field: FixedField| {
@@ -75,7 +75,7 @@ impl FixedFields {
     ///
     /// # Errors
     /// Bytes that end within a record.
-    pub fn to_batch(&self, bytes: &[u8]) -> Result<RecordBatch, ColumnsError> {
+    pub fn to_batch(&self, bytes: &[u8]) -> Result<RecordBatch> {
         whole_records(Layout::Fixed { len: self.len }, self.len, bytes.len())?;
         let rows = bytes.len() / self.len;
         let column = |(field, width): &(FixedField, usize)| {
@@ -89,7 +89,7 @@ impl FixedFields {
             let data = ArrayData::builder(field.data_type.clone()).len(rows).add_buffer(values.into());
             Ok(make_array(data.build()?))
         };
-        let columns = self.fields.iter().map(column).collect::<Result<Vec<ArrayRef>, ColumnsError>>()?;
+        let columns = self.fields.iter().map(column).collect::<Result<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
@@ -99,7 +99,7 @@ impl FixedFields {
     ///
     /// # Errors
     /// Columns of other names or types, or with nulls. Then `out` is as it was before.
-    pub fn to_bytes(&self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ColumnsError> {
+    pub fn to_bytes(&self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
         if batch.num_columns() != self.fields.len() {
             return Err(ColumnsError::ColumnCount {
                 expected: self.fields.len(),
@@ -133,7 +133,7 @@ impl FixedFields {
     }
 
     /// The columns of `batch` in the order of the fields.
-    fn columns_of<'b>(&self, batch: &'b RecordBatch) -> Result<Vec<&'b ArrayRef>, ColumnsError> {
+    fn columns_of<'b>(&self, batch: &'b RecordBatch) -> Result<Vec<&'b ArrayRef>> {
         let known = || batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect();
         let column = |(field, _): &(FixedField, usize)| {
             let unknown = || ColumnsError::UnknownColumn { name: field.name.clone(), known: known() };

@@ -36,13 +36,13 @@ use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use ascot_record::layout::Layout;
 
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 
 /// The records of `bytes` as an array. `text` is the type of lines, rows and length-prefixed records.
 ///
 /// # Errors
 /// A last record that is cut short; text that is not UTF-8 where `text` demands it, or too long for 32-bit offsets.
-pub fn to_array(layout: Layout, bytes: &Buffer, text: TextType) -> Result<ArrayRef, ColumnsError> {
+pub fn to_array(layout: Layout, bytes: &Buffer, text: TextType) -> Result<ArrayRef> {
     match layout {
         Layout::Number(format) => numbers::to_array(format, bytes),
         Layout::Fixed { len } => {
@@ -63,7 +63,7 @@ pub fn to_array(layout: Layout, bytes: &Buffer, text: TextType) -> Result<ArrayR
 /// # Errors
 /// An array of another type than the layout has, with nulls, or with values that the layout cannot hold, such as a
 /// line break within a line. Then `out` is as it was before.
-pub fn to_bytes(layout: Layout, array: &dyn Array, out: &mut Vec<u8>) -> Result<(), ColumnsError> {
+pub fn to_bytes(layout: Layout, array: &dyn Array, out: &mut Vec<u8>) -> Result<()> {
     if array.logical_null_count() > 0 {
         let reason = format!(
             "records of format {layout} have no nulls\n  fill or drop the {} nulls",
@@ -87,7 +87,7 @@ pub fn to_bytes(layout: Layout, array: &dyn Array, out: &mut Vec<u8>) -> Result<
 }
 
 /// Refuses bytes that end within a record.
-fn whole_records(layout: Layout, len: usize, bytes: usize) -> Result<(), ColumnsError> {
+fn whole_records(layout: Layout, len: usize, bytes: usize) -> Result<()> {
     if len > 0 && bytes.is_multiple_of(len) {
         return Ok(());
     }

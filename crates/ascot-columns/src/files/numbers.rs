@@ -7,7 +7,7 @@ use arrow_schema::DataType;
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 
 use super::{whole_records, wrong_type};
-use crate::error::ColumnsError;
+use crate::error::Result;
 use crate::row::fixed_values;
 use crate::type_name::type_name;
 
@@ -23,7 +23,7 @@ pub(super) fn type_of(kind: NumberType) -> DataType {
     }
 }
 
-pub(super) fn to_array(format: NumberFormat, bytes: &Buffer) -> Result<ArrayRef, ColumnsError> {
+pub(super) fn to_array(format: NumberFormat, bytes: &Buffer) -> Result<ArrayRef> {
     let width = format.kind.width();
     whole_records(Layout::Number(format), width, bytes.len())?;
     let aligned = bytes.as_ptr().addr().is_multiple_of(width);
@@ -36,11 +36,7 @@ pub(super) fn to_array(format: NumberFormat, bytes: &Buffer) -> Result<ArrayRef,
     Ok(make_array(data.build()?))
 }
 
-pub(super) fn to_bytes(
-    format: NumberFormat,
-    array: &dyn Array,
-    out: &mut Vec<u8>,
-) -> Result<(), ColumnsError> {
+pub(super) fn to_bytes(format: NumberFormat, array: &dyn Array, out: &mut Vec<u8>) -> Result<()> {
     let expected = type_of(format.kind);
     if *array.data_type() != expected {
         return Err(wrong_type(Layout::Number(format), type_name(&expected), array.data_type()));

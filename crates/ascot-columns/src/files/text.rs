@@ -9,7 +9,7 @@ use ascot_record::framing::{CsvFraming, Framing, LineFraming, PrefixedFraming};
 use ascot_record::layout::{Endian, Layout};
 
 use super::wrong_type;
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 use crate::row::VarValues;
 
 /// The type of the array of some text.
@@ -24,7 +24,7 @@ pub enum TextType {
     Auto,
 }
 
-pub(super) fn to_array(layout: Layout, bytes: &[u8], text: TextType) -> Result<ArrayRef, ColumnsError> {
+pub(super) fn to_array(layout: Layout, bytes: &[u8], text: TextType) -> Result<ArrayRef> {
     let (offsets, values) = match layout {
         Layout::Csv { separator, quote } => records(layout, CsvFraming { separator, quote }, bytes)?,
         Layout::Prefixed { width, endian, .. } => {
@@ -46,11 +46,7 @@ pub(super) fn to_array(layout: Layout, bytes: &[u8], text: TextType) -> Result<A
 }
 
 /// The bodies of all records, back to back, and their offsets.
-fn records<F: Framing>(
-    layout: Layout,
-    framing: F,
-    bytes: &[u8],
-) -> Result<(Vec<i32>, Vec<u8>), ColumnsError> {
+fn records<F: Framing>(layout: Layout, framing: F, bytes: &[u8]) -> Result<(Vec<i32>, Vec<u8>)> {
     let mut values: Vec<u8> = Vec::with_capacity(bytes.len());
     let mut offsets = vec![0];
     let mut at = 0;
@@ -82,7 +78,7 @@ fn not_utf8(offsets: &[i32], values: &[u8]) -> ColumnsError {
     ColumnsError::NotUtf8 { record: record as u64 }
 }
 
-pub(super) fn to_bytes(layout: Layout, array: &dyn Array, out: &mut Vec<u8>) -> Result<(), ColumnsError> {
+pub(super) fn to_bytes(layout: Layout, array: &dyn Array, out: &mut Vec<u8>) -> Result<()> {
     match array.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {}
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {}

@@ -8,7 +8,7 @@ use arrow_row::Rows;
 use super::fixed::ValueOrder;
 use super::text::{closed_len, write_closed};
 use super::{KeyFormat, KeyPart, KeyPartKind};
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 use crate::row::{VarValues, fixed_values};
 
 /// The parts of the keys of a block of rows, ready to be written.
@@ -31,14 +31,14 @@ enum Values {
 
 impl KeyFormat {
     /// Collects the values of the key columns; `columns` are those of the schema.
-    pub(crate) fn gather(&self, columns: &[ArrayRef]) -> Result<KeyValues<'_>, ColumnsError> {
+    pub(crate) fn gather(&self, columns: &[ArrayRef]) -> Result<KeyValues<'_>> {
         let part = |part| Ok((part, PartValues::new(part, &columns[part.column])?));
-        Ok(KeyValues { parts: self.parts.iter().map(part).collect::<Result<_, ColumnsError>>()? })
+        Ok(KeyValues { parts: self.parts.iter().map(part).collect::<Result<_>>()? })
     }
 }
 
 impl PartValues {
-    fn new(part: &KeyPart, array: &ArrayRef) -> Result<PartValues, ColumnsError> {
+    fn new(part: &KeyPart, array: &ArrayRef) -> Result<PartValues> {
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
         let values = match &part.kind {
             KeyPartKind::Bool => Values::Bool(array.as_boolean().values().clone()),

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, Field, IntervalUnit, SchemaRef, SortOptions};
 
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 use crate::sort_column::{SortColumn, key_columns};
 use crate::width::fixed_width;
 use fixed::ValueOrder;
@@ -85,11 +85,7 @@ enum KeyPartKind {
 
 impl KeyFormat {
     /// The encoding of `keys`, columns of `schema`, whose plain types are those of `plain`.
-    pub(crate) fn new(
-        schema: &SchemaRef,
-        plain: &[Field],
-        keys: &[SortColumn],
-    ) -> Result<KeyFormat, ColumnsError> {
+    pub(crate) fn new(schema: &SchemaRef, plain: &[Field], keys: &[SortColumn]) -> Result<KeyFormat> {
         let mut parts = Vec::new();
         for (column, key) in key_columns(schema, keys)? {
             let field = &plain[column];
@@ -121,7 +117,7 @@ impl KeyFormat {
 }
 
 impl KeyPart {
-    fn new(column: usize, field: &Field, key: &SortColumn) -> Result<KeyPart, ColumnsError> {
+    fn new(column: usize, field: &Field, key: &SortColumn) -> Result<KeyPart> {
         let marker = match (field.is_nullable(), key.nulls_first) {
             (false, _) => None,
             (true, true) => Some(Marker { null: 0, value: 1 }),

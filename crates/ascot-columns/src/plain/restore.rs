@@ -9,15 +9,14 @@ use arrow_array::types::{
     UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray,
-    OffsetSizeTrait, PrimitiveArray, RunArray, StructArray, UInt64Array, UnionArray, make_array,
-    new_empty_array,
+    Array, ArrayRef, DictionaryArray, GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait,
+    PrimitiveArray, RunArray, StructArray, UInt64Array, UnionArray, make_array, new_empty_array,
 };
 use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{ArrowError, DataType, FieldRef, UnionFields, UnionMode};
 
-use super::select;
+use super::{fixed_list, select, structure};
 
 /// The reason why values could not take their type back.
 #[derive(Debug)]
@@ -66,28 +65,8 @@ pub(crate) fn from_plain(array: &ArrayRef, target: &DataType) -> Result<ArrayRef
             let nulls = list.nulls().cloned();
             Ok(Arc::new(MapArray::try_new(field, list.offsets().clone(), entries, nulls, *ordered)?))
         }
-        T::FixedSizeList(field, size) => {
-            let list = array.as_fixed_size_list();
-            let values = from_plain(list.values(), field.data_type())?;
-            let field = Arc::clone(field);
-            let nulls = list.nulls().cloned();
-            Ok(Arc::new(FixedSizeListArray::try_new_with_length(field, *size, values, nulls, list.len())?))
-        }
-        T::Struct(fields) => {
-            let array = array.as_struct();
-            let columns = array
-                .columns()
-                .iter()
-                .zip(fields)
-                .map(|(column, field)| from_plain(column, field.data_type()));
-            let columns = columns.collect::<Result<_>>()?;
-            Ok(Arc::new(StructArray::try_new_with_length(
-                fields.clone(),
-                columns,
-                array.nulls().cloned(),
-                array.len(),
-            )?))
-        }
+        T::FixedSizeList(field, size) => fixed_list(array, field, *size, from_plain),
+        T::Struct(fields) => structure(array, fields, from_plain),
         T::Union(fields, mode) => union(array.as_struct(), fields, *mode),
         other => Err(ArrowError::NotYetImplemented(format!("{} as {other}", array.data_type())).into()),
     }

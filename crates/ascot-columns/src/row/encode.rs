@@ -7,7 +7,7 @@ use arrow_schema::DataType;
 
 use super::values::{VarValues, nulls_of};
 use super::{Column, Kind, RowFormat};
-use crate::error::ColumnsError;
+use crate::error::{ColumnsError, Result};
 use crate::width::LENGTH;
 
 /// Rows of a list's elements encoded at a time.
@@ -37,7 +37,7 @@ impl RowFormat {
         &self,
         columns: impl IntoIterator<Item = &'c ArrayRef>,
         rows: usize,
-    ) -> Result<RowValues<'_>, ColumnsError> {
+    ) -> Result<RowValues<'_>> {
         let mut values = RowValues {
             format: self,
             nulls: vec![],
@@ -53,7 +53,7 @@ impl RowFormat {
     }
 
     /// The rows of one column, back to back, and the offset of each. Rows of different lengths follow their lengths.
-    fn encode_column(&self, array: &ArrayRef) -> Result<(Vec<usize>, Vec<u8>), ColumnsError> {
+    fn encode_column(&self, array: &ArrayRef) -> Result<(Vec<usize>, Vec<u8>)> {
         let prefix = if self.fixed_len().is_some() { 0 } else { LENGTH };
         let mut offsets = Vec::with_capacity(array.len() + 1);
         let mut out = Vec::new();
@@ -87,7 +87,7 @@ impl RowFormat {
 }
 
 impl RowValues<'_> {
-    fn add(&mut self, column: &Column, array: &ArrayRef) -> Result<(), ColumnsError> {
+    fn add(&mut self, column: &Column, array: &ArrayRef) -> Result<()> {
         let nulls = nulls_of(array);
         match (column.bit, &nulls) {
             (Some(bit), Some(nulls)) => self.nulls.push((bit, nulls.clone())),
@@ -218,7 +218,7 @@ fn list_values<O: OffsetSizeTrait>(
     array: &ArrayRef,
     child: &RowFormat,
     nulls: Option<NullBuffer>,
-) -> Result<VarValues, ColumnsError> {
+) -> Result<VarValues> {
     let list = array.as_list::<O>();
     let ends = list.offsets();
     let first = ends[0].as_usize();

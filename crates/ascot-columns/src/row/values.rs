@@ -1,6 +1,7 @@
 //! Values of any length in memory: strings, binary values, and encoded elements of lists.
 
 use arrow_array::cast::AsArray;
+use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
 use arrow_array::{Array, BinaryViewArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow_schema::DataType;
@@ -23,22 +24,10 @@ impl VarValues {
     /// The values of an array of strings or binary values; an empty column for other types.
     pub(crate) fn of_array(array: &dyn Array) -> VarValues {
         let source = match array.data_type() {
-            DataType::Utf8 => {
-                let array = array.as_string::<i32>();
-                Source::Small(array.offsets().clone(), array.values().clone())
-            }
-            DataType::Binary => {
-                let array = array.as_binary::<i32>();
-                Source::Small(array.offsets().clone(), array.values().clone())
-            }
-            DataType::LargeUtf8 => {
-                let array = array.as_string::<i64>();
-                Source::Large(array.offsets().clone(), array.values().clone())
-            }
-            DataType::LargeBinary => {
-                let array = array.as_binary::<i64>();
-                Source::Large(array.offsets().clone(), array.values().clone())
-            }
+            DataType::Utf8 => of_bytes::<Utf8Type>(array, Source::Small),
+            DataType::Binary => of_bytes::<BinaryType>(array, Source::Small),
+            DataType::LargeUtf8 => of_bytes::<LargeUtf8Type>(array, Source::Large),
+            DataType::LargeBinary => of_bytes::<LargeBinaryType>(array, Source::Large),
             DataType::Utf8View => Source::View(array.as_string_view().clone().to_binary_view()),
             DataType::BinaryView => Source::View(array.as_binary_view().clone()),
             _ => Source::Encoded(vec![0; array.len() + 1], Vec::new()),
@@ -54,24 +43,12 @@ impl VarValues {
     /// Passes every row and its value to `take`.
     pub(crate) fn for_each(&self, mut take: impl FnMut(usize, &[u8])) {
         match &self.source {
-            Source::Small(offsets, bytes) => {
-                self.in_turn(
-                    offsets.windows(2).map(|ends| slice(bytes, ends[0] as usize, ends[1] as usize)),
-                    take,
-                );
-            }
-            Source::Large(offsets, bytes) => {
-                self.in_turn(
-                    offsets.windows(2).map(|ends| slice(bytes, ends[0] as usize, ends[1] as usize)),
-                    take,
-                );
-            }
+            Source::Small(offsets, bytes) => self.in_turn(parts(offsets, bytes, |at| at as usize), take),
+            Source::Large(offsets, bytes) => self.in_turn(parts(offsets, bytes, |at| at as usize), take),
             Source::View(array) => (0..array.len()).for_each(|row| {
                 take(row, if array.is_null(row) { &[] } else { array.value(row) });
             }),
-            Source::Encoded(offsets, bytes) => {
-                self.in_turn(offsets.windows(2).map(|ends| slice(bytes, ends[0], ends[1])), take);
-            }
+            Source::Encoded(offsets, bytes) => self.in_turn(parts(offsets, bytes, |at| at), take),
         }
     }
 
@@ -85,8 +62,22 @@ impl VarValues {
     }
 }
 
-fn slice(bytes: &[u8], start: usize, end: usize) -> &[u8] {
-    bytes.get(start..end).unwrap_or_default()
+/// The bytes between each two offsets, which `place` converts.
+fn parts<'v, O: Copy>(
+    offsets: &'v [O],
+    bytes: &'v [u8],
+    place: impl Fn(O) -> usize,
+) -> impl Iterator<Item = &'v [u8]> {
+    offsets.windows(2).map(move |ends| bytes.get(place(ends[0])..place(ends[1])).unwrap_or_default())
+}
+
+/// The offsets and the bytes of an array, as the source that `source` makes of them.
+fn of_bytes<T: ByteArrayType>(
+    array: &dyn Array,
+    source: fn(OffsetBuffer<T::Offset>, Buffer) -> Source,
+) -> Source {
+    let array = array.as_bytes::<T>();
+    source(array.offsets().clone(), array.values().clone())
 }
 
 /// The nulls of an array, if it has any.
