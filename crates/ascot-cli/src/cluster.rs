@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use serde_json::Value;
 
 use crate::cluster_process::{self, Ending};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::progress::{Screen, Style, Wishes};
 use crate::report_file::ReportFile;
 use crate::request;
@@ -42,7 +42,7 @@ pub fn jobs_in(dirs: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// `ascot sort --cluster`.
-pub fn sort(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn sort(matches: &ArgMatches) -> Result<u8> {
     let request = request::cluster_request(matches)?;
     let report_file = report_file(matches, || ReportFile::prepare(matches, Some(&request.files)))?;
     let screen = Screen::of_job(matches, true);
@@ -50,14 +50,14 @@ pub fn sort(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// `ascot sort --resume` of a cluster job.
-pub fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
+pub fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8> {
     let request = request::resume_request(matches, dir)?;
     let report_file = report_file(matches, || ReportFile::prepare(matches, None))?;
     run(request, report_file, &Screen::of_job(matches, true), true)
 }
 
 /// Removes a cluster job, with its files on the nodes.
-pub fn remove(dir: &Path) -> Result<(), Failure> {
+pub fn remove(dir: &Path) -> Result<()> {
     let request = request::remove_request(dir)?;
     let screen =
         Screen::new(Wishes { style: Some(Style::Silent), quiet: true, verbose: false, output_is_file: true });
@@ -67,8 +67,8 @@ pub fn remove(dir: &Path) -> Result<(), Failure> {
 /// The file of `--report`, JSON or a page.
 fn report_file(
     matches: &ArgMatches,
-    prepare: impl FnOnce() -> Result<Option<ReportFile>, Failure>,
-) -> Result<Option<ReportFile>, Failure> {
+    prepare: impl FnOnce() -> Result<Option<ReportFile>>,
+) -> Result<Option<ReportFile>> {
     for flag in ["trace", "monitor"] {
         if values::is_given(matches, flag) {
             return Err(Failure::usage(
@@ -80,12 +80,7 @@ fn report_file(
     prepare()
 }
 
-fn run(
-    mut request: Value,
-    report_file: Option<ReportFile>,
-    screen: &Screen,
-    is_kept: bool,
-) -> Result<u8, Failure> {
+fn run(mut request: Value, report_file: Option<ReportFile>, screen: &Screen, is_kept: bool) -> Result<u8> {
     let cancel = Cancel::new().keeping(is_kept);
     let stop = Stop::watch(&cancel);
     if let Some(fields) = request.as_object_mut() {

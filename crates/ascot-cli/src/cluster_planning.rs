@@ -7,7 +7,7 @@ use ascot_device::named_node_type;
 use ascot_model::cluster::{ClusterRequest, ClusterSearch, Network, NodeType};
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::values;
 
@@ -18,7 +18,7 @@ pub const FLAGS: [&str; 7] =
 const MAX_NODES: u32 = 1000;
 
 /// `ascot plan cluster`.
-pub fn run(matches: &ArgMatches, input_bytes: u64) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches, input_bytes: u64) -> Result<u8> {
     let nodes = count(matches, "nodes")?;
     let connections = count(matches, "connections")?.unwrap_or(1);
     let node_types = node_types(matches)?;
@@ -67,7 +67,7 @@ pub fn run(matches: &ArgMatches, input_bytes: u64) -> Result<u8, Failure> {
     numbers::show(matches, &plan)
 }
 
-fn count(matches: &ArgMatches, id: &str) -> Result<Option<u32>, Failure> {
+fn count(matches: &ArgMatches, id: &str) -> Result<Option<u32>> {
     let count = numbers::whole(matches, id)?;
     if count == Some(0) {
         return Err(Failure::usage(
@@ -78,7 +78,7 @@ fn count(matches: &ArgMatches, id: &str) -> Result<Option<u32>, Failure> {
     Ok(count.map(|count| u32::try_from(count).unwrap_or(u32::MAX)))
 }
 
-fn node_types(matches: &ArgMatches) -> Result<Vec<NodeType>, Failure> {
+fn node_types(matches: &ArgMatches) -> Result<Vec<NodeType>> {
     let named = |name: &OsString| {
         named_node_type(name).map_err(|error| Failure::Usage(format!("--node-type: {error}")))
     };
@@ -94,7 +94,7 @@ fn network(matches: &ArgMatches) -> Network {
 }
 
 /// The deadline, seconds.
-fn within(matches: &ArgMatches) -> Result<Option<f64>, Failure> {
+fn within(matches: &ArgMatches) -> Result<Option<f64>> {
     let Some(text) = values::word(matches, "within") else { return Ok(None) };
     let time = numbers::duration(text).ok_or_else(|| {
         Failure::usage(format!("--within '{text}' is not a time"), "such as 20min, 900s or 2h")

@@ -26,7 +26,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::progress::Screen;
 
 /// Names the Python to use.
@@ -96,7 +96,7 @@ pub enum Ending {
 }
 
 /// Runs a request. The screen shows its progress and notices.
-pub fn run(request: &Value, screen: &Screen, cancel: &Cancel) -> Result<Ending, Failure> {
+pub fn run(request: &Value, screen: &Screen, cancel: &Cancel) -> Result<Ending> {
     let mut process = find(cancel)?;
     // A process that ends meanwhile is noticed below.
     if let Some(requests) = &mut process.requests {
@@ -131,7 +131,7 @@ struct Process {
 }
 
 /// Starts the first Python that has what a cluster needs.
-fn find(cancel: &Cancel) -> Result<Process, Failure> {
+fn find(cancel: &Cancel) -> Result<Process> {
     let mut reasons = Vec::new();
     for python in candidates() {
         let started = Process::start(&python).map_err(|error| error.to_string());

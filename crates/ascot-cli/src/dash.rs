@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use clap::ArgMatches;
 
 use crate::cluster_process::{PYTHON, VARIABLE, candidates};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::values;
 
 /// Prints the version of a package that has the server.
 const PROBE: &str = "import ascot.cluster.dash; print(ascot._native.__version__)";
 
 /// Serves the page until a signal ends it.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     let mut words: Vec<OsString> = vec!["-P".into(), "-m".into(), "ascot.cluster.dash".into()];
     if let Some(port) = values::word(matches, "port") {
         let port: u16 = port.parse().map_err(|_| {

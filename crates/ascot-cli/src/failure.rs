@@ -100,6 +100,9 @@ impl From<SortError> for Failure {
     }
 }
 
+/// What commands return.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
 impl Failure {
     /// The failure of an access to a file, made of the system's error.
     pub fn file(path: impl Into<PathBuf>, doing: &'static str) -> impl Fn(io::Error) -> Failure {

@@ -5,7 +5,7 @@ use clap::ArgMatches;
 use ascot_sort::request::{Output, SortRequest};
 use ascot_sort::{FlowRequest, Volumes, Writes};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::progress::Screen;
 use crate::report_file::{ReportFile, refuse_files_of_job};
 use crate::request;
@@ -15,7 +15,7 @@ use crate::values;
 use crate::view_flags::refuse_views;
 
 /// Runs the command; returns the exit status.
-pub fn flow(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn flow(matches: &ArgMatches) -> Result<u8> {
     let mut flow_request = request::flow_request(matches)?;
     refuse_views(&flow_request.sort.inputs)?;
     let screen = Screen::of_job(matches, !flow_request.outputs.contains(&Output::Stdout));
@@ -43,7 +43,7 @@ pub fn flow(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// Finds the volume of the outputs, whose switches the schedule saves; inputs on another one are taken to be on it,
 /// too.
-fn find_volume(matches: &ArgMatches, flow_request: &mut FlowRequest, screen: &Screen) -> Result<(), Failure> {
+fn find_volume(matches: &ArgMatches, flow_request: &mut FlowRequest, screen: &Screen) -> Result<()> {
     let outputs = || flow_request.outputs.iter().filter(|output| matches!(output, Output::Path(_)));
     let Some(output) = outputs().next().cloned() else { return Ok(()) };
     let mut request = SortRequest { output, ..flow_request.sort.clone() };
@@ -54,7 +54,7 @@ fn find_volume(matches: &ArgMatches, flow_request: &mut FlowRequest, screen: &Sc
 }
 
 /// Refuses a report or a trace that would replace an output.
-fn refuse_report(matches: &ArgMatches, flow_request: &FlowRequest) -> Result<(), Failure> {
+fn refuse_report(matches: &ArgMatches, flow_request: &FlowRequest) -> Result<()> {
     for flag in ["report", "trace"] {
         let Some(path) = values::path(matches, flag) else { continue };
         for output in &flow_request.outputs {

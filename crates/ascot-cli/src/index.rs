@@ -16,7 +16,7 @@ use ascot_record::hex::{from_hex, to_hex};
 use clap::ArgMatches;
 use serde_json::json;
 
-use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
+use crate::failure::{Failure, Result, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::index_build;
 use crate::index_output::{Form, Output};
 use crate::job_trace::RequestedTrace;
@@ -30,7 +30,7 @@ use crate::values;
 const DEFAULT_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Runs one of the commands.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     match matches.subcommand() {
         Some(("build", matches)) => index_build::build(matches),
         Some(("get", matches)) => get(matches),
@@ -43,19 +43,19 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
 }
 
-fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
+fn open(matches: &ArgMatches) -> Result<Directory> {
     open_on(matches, &Disk::default(), DEFAULT_MEMORY_BYTES)
 }
 
 /// Opens the directory with the memory of the command line or `default` bytes.
-pub fn open_on(matches: &ArgMatches, disk: &Disk, default: u64) -> Result<Directory, Failure> {
+pub fn open_on(matches: &ArgMatches, disk: &Disk, default: u64) -> Result<Directory> {
     let path = values::path(matches, "dir").unwrap_or_default();
     let bytes = memory_or(matches, default)?;
     Ok(Directory::open(disk, &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
 /// Converts a key as users write it.
-fn key(text: &str, directory: &Directory) -> Result<Vec<u8>, Failure> {
+fn key(text: &str, directory: &Directory) -> Result<Vec<u8>> {
     let bad =
         |what: String| Failure::usage(what, "write 0x and hexadecimal digits, le:NUMBER, be:NUMBER, or text");
     if let Some(digits) = text.strip_prefix("0x") {
@@ -86,7 +86,7 @@ fn key(text: &str, directory: &Directory) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn get(matches: &ArgMatches) -> Result<u8, Failure> {
+fn get(matches: &ArgMatches) -> Result<u8> {
     let keys: Vec<PathBuf> = values::path(matches, "keys-file").into_iter().collect();
     let dir = values::path(matches, "dir").unwrap_or_default();
     let trace = RequestedTrace::start_beside(matches, &keys, &dir)?;
@@ -95,7 +95,7 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(status)
 }
 
-fn get_on(matches: &ArgMatches, disk: &Disk) -> Result<u8, Failure> {
+fn get_on(matches: &ArgMatches, disk: &Disk) -> Result<u8> {
     let directory = open_on(matches, disk, DEFAULT_MEMORY_BYTES)?;
     let keys = wanted(matches, &directory)?;
     let many = matches.get_one::<OsString>("keys-file").is_some();
@@ -119,7 +119,7 @@ fn get_on(matches: &ArgMatches, disk: &Disk) -> Result<u8, Failure> {
 }
 
 /// The requested epoch, if any; it must be complete.
-fn epoch(matches: &ArgMatches, directory: &Directory) -> Result<Option<u64>, Failure> {
+fn epoch(matches: &ArgMatches, directory: &Directory) -> Result<Option<u64>> {
     let epoch = numbers::whole(matches, "epoch")?;
     let epochs = directory.manifest().epochs;
     match epoch {
@@ -217,7 +217,7 @@ fn tell_notices(directory: &Directory) {
     }
 }
 
-fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>, Failure> {
+fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>> {
     if let Some(file) = values::path(matches, "keys-file") {
         let text =
             if file.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { fs::read_to_string(&file) };
@@ -227,7 +227,7 @@ fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>, F
     values::word(matches, "key").map(|text| key(text, directory)).into_iter().collect()
 }
 
-fn range(matches: &ArgMatches) -> Result<u8, Failure> {
+fn range(matches: &ArgMatches) -> Result<u8> {
     let directory = open(matches)?;
     let text = values::word(matches, "range").unwrap_or("");
     let Some((from, end)) = text.split_once("..") else {
@@ -257,7 +257,7 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// Parses a condition such as `NAME>X`.
-fn condition(text: &str, directory: &Directory) -> Result<Condition, Failure> {
+fn condition(text: &str, directory: &Directory) -> Result<Condition> {
     const SIGNS: [(&str, Sign); 4] =
         [(">=", Sign::AtLeast), ("<=", Sign::AtMost), (">", Sign::Above), ("<", Sign::Below)];
     let found = SIGNS.iter().find_map(|(spelled, sign)| {
@@ -284,7 +284,7 @@ fn condition(text: &str, directory: &Directory) -> Result<Condition, Failure> {
     }
 }
 
-fn info(matches: &ArgMatches) -> Result<u8, Failure> {
+fn info(matches: &ArgMatches) -> Result<u8> {
     let directory = open(matches)?;
     let (info, unread) = directory.info()?;
     print(&if matches.get_flag("json") {
@@ -295,7 +295,7 @@ fn info(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(if tell_unread(&unread) { STATUS_OF_ERROR } else { 0 })
 }
 
-fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
+fn info_json(directory: &Directory, info: &Info) -> Result<String> {
     let mut json = json!(info);
     json["manifest"] = json!(directory.manifest());
     numbers::json_line(&json)
@@ -356,7 +356,7 @@ fn info_text(directory: &Directory, info: &Info) -> String {
     text
 }
 
-fn rollback(matches: &ArgMatches) -> Result<u8, Failure> {
+fn rollback(matches: &ArgMatches) -> Result<u8> {
     let path = values::path(matches, "dir").unwrap_or_default();
     let epochs = numbers::whole(matches, "to-epoch")?.unwrap_or_default();
     let done = roll_back(&Disk::default(), &path, epochs)?;
@@ -376,7 +376,7 @@ fn rollback(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
+fn verify(matches: &ArgMatches) -> Result<u8> {
     let verified = watched(matches, || match open(matches) {
         // The manifest is part of the directory.
         Err(Failure::Index(error @ IndexError::Damaged { .. })) => {
@@ -389,7 +389,7 @@ fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(if verified.is_whole() { 0 } else { STATUS_OF_DISORDER })
 }
 
-fn verified_json(verified: &Verified) -> Result<String, Failure> {
+fn verified_json(verified: &Verified) -> Result<String> {
     let mut json = json!(verified);
     json["whole"] = verified.is_whole().into();
     numbers::json_line(&json)

@@ -19,7 +19,7 @@ use ascot_sort::Cancel;
 use clap::ArgMatches;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::job_trace::RequestedTrace;
 use crate::monitoring::watched;
 use crate::numbers;
@@ -36,11 +36,11 @@ const DEFAULT_BATCH_BYTES: u64 = 32 << 10;
 const DEFAULT_EPOCH_BYTES: u64 = 256 << 20;
 
 /// `ascot index build`.
-pub fn build(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn build(matches: &ArgMatches) -> Result<u8> {
     watched(matches, || stoppable(|cancel| build_until(matches, cancel)))
 }
 
-fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
+fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8> {
     let output = values::path(matches, "output").unwrap_or_default();
     let inputs = inputs(matches)?;
     let files = record_files(matches)?;
@@ -107,7 +107,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
 }
 
 /// The files to read; `-` is standard input.
-fn inputs(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
+fn inputs(matches: &ArgMatches) -> Result<Vec<PathBuf>> {
     const STANDARD_INPUT: &str = "/dev/stdin";
     let named = values::paths(matches, "files");
     if named.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
@@ -129,7 +129,7 @@ struct Building<'a> {
 }
 
 impl Building<'_> {
-    fn run(&mut self, inputs: &[PathBuf], epoch_per_file: bool) -> Result<(), Failure> {
+    fn run(&mut self, inputs: &[PathBuf], epoch_per_file: bool) -> Result<()> {
         for (number, input) in inputs.iter().enumerate() {
             let bytes = &mut self.bytes;
             let cancel = self.cancel;
@@ -147,7 +147,7 @@ impl Building<'_> {
     }
 }
 
-fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
+fn record_files(matches: &ArgMatches) -> Result<RecordFiles> {
     let bad = |error: ascot_record::layout::LayoutError| {
         Failure::usage(error.to_string(), "see ascot index build --help")
     };
@@ -163,7 +163,7 @@ fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
 
 /// How the directory is opened, and whether an existing one is continued: its settings then replace those missing on
 /// the command line.
-fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(Opening, bool), Failure> {
+fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(Opening, bool)> {
     let mode = if matches.get_flag("append") {
         Some(OpenMode::Append)
     } else {
@@ -197,7 +197,7 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
     Ok((Opening { mode, rollback, request }, goes_on))
 }
 
-fn attribute(text: &str) -> Result<Attribute, Failure> {
+fn attribute(text: &str) -> Result<Attribute> {
     let parts = text.split_once('=').and_then(|(name, rest)| {
         let (offset, kind) = rest.split_once(':')?;
         let kind = NumberKind::named(kind)?;
@@ -225,7 +225,7 @@ struct Plans {
 }
 
 /// `ascot index plan`.
-pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn plan(matches: &ArgMatches) -> Result<u8> {
     let max = u64::from(WRITERS_MAX);
     let many = |id: &'static str| match numbers::whole(matches, id)? {
         Some(count) if (1..=max).contains(&count) => Ok(count),

@@ -6,7 +6,7 @@ use ascot_index::{Directory, IndexError, RecordValue, StoredRecord, StoredValue}
 use ascot_record::hex::to_hex;
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::sys;
 use crate::terminal;
 
@@ -42,7 +42,7 @@ pub struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// Standard output for records of a directory.
-    pub fn new(directory: &'a Directory, form: Form) -> Result<Self, Failure> {
+    pub fn new(directory: &'a Directory, form: Form) -> Result<Self> {
         sys::standard_output().map_err(Failure::Output)?;
         Ok(Self { directory, form, out: BufWriter::new(io::stdout().lock()), failed: None })
     }
@@ -121,7 +121,7 @@ impl<'a> Output<'a> {
     }
 
     /// Ends printing; `done` is the result of the lookup.
-    pub fn finish(mut self, done: Result<(), IndexError>) -> Result<(), Failure> {
+    pub fn finish(mut self, done: Result<(), IndexError>) -> Result<()> {
         if let Some(error) = self.failed.take() {
             // Buffered bytes belong to the refused output.
             drop(self.out.into_parts());

@@ -12,7 +12,7 @@ use ascot_trace::job::JobTrace;
 use ascot_trace::{TraceError, is_standard_output};
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::report_file::source_of_trace;
 use crate::sys::refuse_same;
 use crate::values;
@@ -22,7 +22,7 @@ pub struct RequestedTrace(Option<(PathBuf, Arc<JobTrace>)>);
 
 impl RequestedTrace {
     /// Starts the trace.
-    pub fn start(matches: &ArgMatches) -> Result<Self, Failure> {
+    pub fn start(matches: &ArgMatches) -> Result<Self> {
         let Some(path) = values::path(matches, "trace") else { return Ok(Self(None)) };
         let output = matches.try_get_raw("output").ok().flatten().and_then(|mut all| all.next());
         if is_standard_output(&path) && output.is_none_or(|output| is_standard_output(Path::new(output))) {
@@ -47,7 +47,7 @@ impl RequestedTrace {
 
     /// Starts the trace of a command that reads `inputs` and works in the directory `dir`: it must be none of their
     /// files.
-    pub fn start_beside(matches: &ArgMatches, inputs: &[PathBuf], dir: &Path) -> Result<Self, Failure> {
+    pub fn start_beside(matches: &ArgMatches, inputs: &[PathBuf], dir: &Path) -> Result<Self> {
         if let Some(path) = values::path(matches, "trace") {
             refuse_same(inputs, &path)?;
             let parent = directory_of(&path).canonicalize().ok();
@@ -72,7 +72,7 @@ impl RequestedTrace {
     }
 
     /// Completes the trace of a job that has succeeded, and gives it its name.
-    pub fn commit(self) -> Result<(), Failure> {
+    pub fn commit(self) -> Result<()> {
         if let Some((path, trace)) = self.0 {
             let words: Vec<_> = std::env::args_os().collect();
             let doing = "the job is done, but its trace cannot be written";

@@ -69,7 +69,7 @@ use ascot_model::size;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command};
 
-use failure::{Failure, STATUS_OF_ERROR};
+use failure::{Failure, Result, STATUS_OF_ERROR};
 use sys::print;
 
 fn main() -> ExitCode {
@@ -95,7 +95,7 @@ fn fail(failure: &Failure) -> ExitCode {
 }
 
 /// Runs the command line `words`, which begins with the program's name; returns the exit status.
-fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
+fn run(mut words: Vec<OsString>) -> Result<u8> {
     if words.first().is_some_and(|program| arguments::program_name(program) == b"sort") {
         words.insert(1, "sort".into());
     }
@@ -115,7 +115,7 @@ fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
 }
 
 /// Handles a line that the parser did not accept: a request for help, or a mistake.
-fn explain(error: &clap::Error, words: &[OsString], named: &[Option<String>]) -> Result<u8, Failure> {
+fn explain(error: &clap::Error, words: &[OsString], named: &[Option<String>]) -> Result<u8> {
     let root = flags::root();
     let mut command = &root;
     let mut name = "ascot".to_owned();
@@ -132,7 +132,7 @@ fn explain(error: &clap::Error, words: &[OsString], named: &[Option<String>]) ->
 }
 
 /// Rewrites the arguments of `sort`, and of the commands that take its flags, for the parser.
-fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Result<Vec<OsString>, Failure> {
+fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Result<Vec<OsString>> {
     const LIKE_SORT: [&str; 4] = ["sort", "merge", "split", "reshape"];
     let word = words.get(1).and_then(|word| word.to_str()).filter(|word| LIKE_SORT.contains(word));
     if let Some(command) = word.and_then(|word| root.find_subcommand(word)) {
@@ -145,7 +145,7 @@ fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Result<Vec<OsString>
     Ok(words)
 }
 
-fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
+fn dispatch(matches: &ArgMatches) -> Result<u8> {
     match matches.subcommand() {
         Some(("sort", matches)) => sort::run(matches),
         Some(("merge" | "reshape", matches)) => sort::merge(matches),
@@ -170,7 +170,7 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
     }
 }
 
-fn help_of(name: Option<&str>) -> Result<u8, Failure> {
+fn help_of(name: Option<&str>) -> Result<u8> {
     let root = flags::root();
     match name {
         None => print(help::screen(&root, "ascot")).map(|()| 0),
@@ -181,7 +181,7 @@ fn help_of(name: Option<&str>) -> Result<u8, Failure> {
     }
 }
 
-fn man(matches: &ArgMatches) -> Result<u8, Failure> {
+fn man(matches: &ArgMatches) -> Result<u8> {
     let root = flags::root();
     if let Some(dir) = values::path(matches, "dir") {
         manual::write_pages(&root, &dir).map_err(Failure::file(&dir, "cannot write manual pages"))?;
@@ -194,7 +194,7 @@ fn man(matches: &ArgMatches) -> Result<u8, Failure> {
     }
 }
 
-fn completions(matches: &ArgMatches) -> Result<u8, Failure> {
+fn completions(matches: &ArgMatches) -> Result<u8> {
     let shell = values::word(matches, "shell").unwrap_or_default();
     if shell == "values" {
         let words: Vec<String> = matches.get_many("words").into_iter().flatten().cloned().collect();

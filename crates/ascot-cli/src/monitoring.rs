@@ -16,19 +16,19 @@ use ascot_trace::job::JobTrace;
 use clap::ArgMatches;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::progress::write_resources;
 use crate::report_file::{self, ReportFile};
 use crate::values;
 
 /// Starts to sample, if that is requested.
-fn start(matches: &ArgMatches) -> Result<Option<Monitor>, Failure> {
+fn start(matches: &ArgMatches) -> Result<Option<Monitor>> {
     Ok(interval(matches)?.map(|interval| Monitor::start(Path::new("/"), interval)))
 }
 
 /// The time between two samples, if the flag is given.
-fn interval(matches: &ArgMatches) -> Result<Option<Duration>, Failure> {
+fn interval(matches: &ArgMatches) -> Result<Option<Duration>> {
     let Some(text) = values::word(matches, "monitor") else { return Ok(None) };
     let (least, most) = INTERVAL_RANGE;
     let interval = numbers::duration(text).filter(|time| (least..=most).contains(&time.as_secs_f64()));
@@ -41,15 +41,15 @@ fn interval(matches: &ArgMatches) -> Result<Option<Duration>, Failure> {
 }
 
 /// Runs the work of a command without a report, and shows the samples at its end.
-pub fn watched<R>(matches: &ArgMatches, work: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
+pub fn watched<R>(matches: &ArgMatches, work: impl FnOnce() -> Result<R>) -> Result<R> {
     sampled(matches, work).map(|(result, _)| result)
 }
 
 /// Runs the work of a command, shows the samples at its end, and returns them, too.
 pub fn sampled<R>(
     matches: &ArgMatches,
-    work: impl FnOnce() -> Result<R, Failure>,
-) -> Result<(R, Option<ResourceUse>), Failure> {
+    work: impl FnOnce() -> Result<R>,
+) -> Result<(R, Option<ResourceUse>)> {
     let monitor = start(matches)?;
     let result = work()?;
     let used = monitor.map(|monitor| monitor.finish());
@@ -85,7 +85,7 @@ pub struct JobReport {
 
 impl JobReport {
     /// To be made when the job is about to begin. `file`: that of `--report`.
-    pub fn new(matches: &ArgMatches, file: Option<ReportFile>) -> Result<JobReport, Failure> {
+    pub fn new(matches: &ArgMatches, file: Option<ReportFile>) -> Result<JobReport> {
         let monitor = start(matches)?;
         let tells = monitor.is_some();
         let Some(page) = file.as_ref().filter(|file| file.is_page()) else {
@@ -103,7 +103,7 @@ impl JobReport {
     }
 
     /// Ends sampling. Gives the written report its name, and returns the samples, if there are any.
-    pub fn commit(self) -> Result<Option<ResourceUse>, Failure> {
+    pub fn commit(self) -> Result<Option<ResourceUse>> {
         let used = self.monitor.map(|monitor| monitor.finish());
         if let Some(file) = self.file.into_inner().unpoisoned() {
             file.commit()?;

@@ -24,7 +24,7 @@ use ascot_sort::Cancel;
 use ascot_sort::runs::store::VIEW_MANIFEST;
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::index;
 use crate::signals::Stop;
 use crate::values;
@@ -43,7 +43,7 @@ const READY: &[u8] = b"mounted\n";
 const TRIED_BYTES: usize = 4096;
 
 /// `ascot mount`.
-pub fn mount(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn mount(matches: &ArgMatches) -> Result<u8> {
     let at = values::path(matches, "mountpoint").unwrap_or_default();
     check_place(&at)?;
     if matches.get_flag("foreground") || std::env::var_os(STARTED_BY).is_some() {
@@ -53,7 +53,7 @@ pub fn mount(matches: &ArgMatches) -> Result<u8, Failure> {
     }
 }
 
-fn check_place(at: &Path) -> Result<(), Failure> {
+fn check_place(at: &Path) -> Result<()> {
     const NOT_CONNECTED: i32 = 107;
     let shown = at.display();
     match fs::metadata(at) {
@@ -71,7 +71,7 @@ fn check_place(at: &Path) -> Result<(), Failure> {
 }
 
 /// Starts this command again to serve, and waits until the mount is ready.
-fn start() -> Result<u8, Failure> {
+fn start() -> Result<u8> {
     let failed = Failure::file("/proc/self/exe", "cannot be started");
     let program = std::env::current_exe().map_err(&failed)?;
     let mut child = Command::new(program)
@@ -94,7 +94,7 @@ fn start() -> Result<u8, Failure> {
 }
 
 /// Mounts, and serves until it is unmounted or told to stop.
-fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
+fn serve(matches: &ArgMatches, at: &Path) -> Result<u8> {
     let dir = values::path(matches, "dir").unwrap_or_default();
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);

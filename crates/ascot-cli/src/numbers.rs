@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::size;
 use crate::sys;
 use crate::values;
@@ -15,7 +15,7 @@ use crate::values;
 pub const MAX_STREAMS: u64 = 1_000_000;
 
 /// An amount of memory in bytes, or `default` if none is given.
-pub fn memory(matches: &ArgMatches, id: &str, default: u64) -> Result<u64, Failure> {
+pub fn memory(matches: &ArgMatches, id: &str, default: u64) -> Result<u64> {
     let Some(text) = values::word(matches, id) else { return Ok(default) };
     let amount =
         size::memory_size(text).map_err(|source| Failure::Size { flag: format!("--{id}"), source })?;
@@ -23,13 +23,13 @@ pub fn memory(matches: &ArgMatches, id: &str, default: u64) -> Result<u64, Failu
 }
 
 /// An amount of data in bytes, or `default` if none is given.
-pub fn data(matches: &ArgMatches, id: &str, default: u64) -> Result<u64, Failure> {
+pub fn data(matches: &ArgMatches, id: &str, default: u64) -> Result<u64> {
     let Some(text) = values::word(matches, id) else { return Ok(default) };
     size::data_size(text).map_err(|source| Failure::Size { flag: format!("--{id}"), source })
 }
 
 /// A whole number, if one is given.
-pub fn whole(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
+pub fn whole(matches: &ArgMatches, id: &str) -> Result<Option<u64>> {
     let number = |text: &str| {
         size::count(text)
             .map_err(|_| Failure::usage(format!("--{id} '{text}' is not a whole number"), "such as 64"))
@@ -38,7 +38,7 @@ pub fn whole(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
 }
 
 /// A number of streams.
-pub fn streams(matches: &ArgMatches, id: &str, default: u32) -> Result<u32, Failure> {
+pub fn streams(matches: &ArgMatches, id: &str, default: u32) -> Result<u32> {
     match whole(matches, id)? {
         None => Ok(default),
         Some(count @ ..=MAX_STREAMS) => Ok(count as u32),
@@ -47,7 +47,7 @@ pub fn streams(matches: &ArgMatches, id: &str, default: u32) -> Result<u32, Fail
 }
 
 /// A number between `min` and `max`.
-pub fn real(text: &str, what: &str, min: f64, max: f64) -> Result<f64, Failure> {
+pub fn real(text: &str, what: &str, min: f64, max: f64) -> Result<f64> {
     match text.parse::<f64>() {
         Ok(value) if (min..=max).contains(&value) => Ok(value),
         _ => {
@@ -66,22 +66,22 @@ pub fn duration(text: &str) -> Option<Duration> {
 }
 
 /// `--alpha`.
-pub fn alpha(matches: &ArgMatches) -> Result<f64, Failure> {
+pub fn alpha(matches: &ArgMatches) -> Result<f64> {
     values::word(matches, "alpha").map_or(Ok(0.5), |text| real(text, "--alpha", 0.0, 1.0))
 }
 
 /// An answer on one line, for programs that read many of them.
-pub fn json_line(answer: &impl Serialize) -> Result<String, Failure> {
+pub fn json_line(answer: &impl Serialize) -> Result<String> {
     serde_json::to_string(answer).map_err(|error| Failure::Output(error.into()))
 }
 
 /// An answer for programs to read.
-pub fn json(answer: &impl Serialize) -> Result<String, Failure> {
+pub fn json(answer: &impl Serialize) -> Result<String> {
     serde_json::to_string_pretty(answer).map_err(|error| Failure::Output(error.into()))
 }
 
 /// Prints an answer: with `--json` for programs, otherwise for people.
-pub fn show<T: Serialize + Display>(matches: &ArgMatches, answer: &T) -> Result<u8, Failure> {
+pub fn show<T: Serialize + Display>(matches: &ArgMatches, answer: &T) -> Result<u8> {
     sys::print(if matches.get_flag("json") { json(answer)? } else { answer.to_string() })?;
     Ok(0)
 }

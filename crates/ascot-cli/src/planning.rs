@@ -8,7 +8,7 @@ use ascot_sort::{FilesTask, PlanRequest, PlannedFiles, PlannedJob, UserFunction,
 use clap::ArgMatches;
 
 use crate::cluster_planning;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::progress::closing_notice;
 use crate::request::named_records;
@@ -22,7 +22,7 @@ const DEFAULT_RECORD_BYTES: u64 = 100;
 const NUMBER_BYTES: u64 = 8;
 
 /// `ascot plan`.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     let what = values::word(matches, "what").unwrap_or("bowtie");
     refuse_meaningless(matches, what)?;
     if what == "cluster" {
@@ -40,7 +40,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     numbers::show(matches, &plan)
 }
 
-fn planned_job(matches: &ArgMatches, what: &str) -> Result<PlannedJob, Failure> {
+fn planned_job(matches: &ArgMatches, what: &str) -> Result<PlannedJob> {
     let inputs = numbers::streams(matches, "inputs", 1)?;
     let outputs = numbers::streams(matches, "outputs", 1)?;
     let alpha = numbers::alpha(matches)?;
@@ -63,7 +63,7 @@ fn planned_job(matches: &ArgMatches, what: &str) -> Result<PlannedJob, Failure> 
 }
 
 /// `--input`.
-fn input_bytes(matches: &ArgMatches) -> Result<u64, Failure> {
+fn input_bytes(matches: &ArgMatches) -> Result<u64> {
     match numbers::data(matches, "input", 0)? {
         0 => {
             Err(Failure::usage("the amount of data is missing", "give it with --input, such as --input 8TB"))
@@ -72,7 +72,7 @@ fn input_bytes(matches: &ArgMatches) -> Result<u64, Failure> {
     }
 }
 
-fn planned_sort(matches: &ArgMatches, input_bytes: u64) -> Result<PlannedJob, Failure> {
+fn planned_sort(matches: &ArgMatches, input_bytes: u64) -> Result<PlannedJob> {
     let record_bytes = match values::word(matches, "record-bytes") {
         None => None,
         Some(text) => Some(size::count(text).ok().filter(|bytes| *bytes > 0).ok_or_else(|| {
@@ -98,7 +98,7 @@ fn planned_sort(matches: &ArgMatches, input_bytes: u64) -> Result<PlannedJob, Fa
 }
 
 /// `--growth` or `--growth-out`.
-fn growth_of(matches: &ArgMatches, id: &str) -> Result<Option<Growth>, Failure> {
+fn growth_of(matches: &ArgMatches, id: &str) -> Result<Option<Growth>> {
     let Some(text) = values::word(matches, id) else { return Ok(None) };
     text.parse().map(Some).map_err(|error: BadGrowth| {
         Failure::usage(
@@ -109,7 +109,7 @@ fn growth_of(matches: &ArgMatches, id: &str) -> Result<Option<Growth>, Failure> 
 }
 
 /// Refuses arguments that do not apply to the planned job.
-fn refuse_meaningless(matches: &ArgMatches, what: &str) -> Result<(), Failure> {
+fn refuse_meaningless(matches: &ArgMatches, what: &str) -> Result<()> {
     const OF_RECORDS: [&str; 3] = ["record-bytes", "format", "key"];
     let (none, why): (&[&str], _) = match what {
         "bowtie" => (

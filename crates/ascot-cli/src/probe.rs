@@ -14,7 +14,7 @@ use ascot_sort::jobs::probe::{ProbedProfile, probe};
 use clap::ArgMatches;
 
 use crate::chart;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::monitoring;
 use crate::numbers;
 use crate::report_file::write_whole;
@@ -25,7 +25,7 @@ use crate::values;
 const PROGRESS_LETTERS: usize = 30;
 
 /// `ascot probe`.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     if matches.get_flag("list") {
         return numbers::show(matches, &list_profiles()?);
     }
@@ -78,7 +78,7 @@ fn tell(notice: &str) {
 }
 
 /// `ascot probe --forget`.
-fn forget(what: &Path) -> Result<u8, Failure> {
+fn forget(what: &Path) -> Result<u8> {
     let mut text = String::new();
     for file in forget_profiles(what)? {
         let _ = match &file.content {
@@ -91,7 +91,7 @@ fn forget(what: &Path) -> Result<u8, Failure> {
 }
 
 /// `--seconds`.
-fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
+fn seconds(matches: &ArgMatches) -> Result<f64> {
     let Some(text) = values::word(matches, "seconds") else { return Ok(DEFAULT_SECONDS) };
     let (min, max) = SECONDS_RANGE;
     match text.parse::<f64>() {
@@ -104,7 +104,7 @@ fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
 }
 
 /// Before a minute of measuring, refuses a file that could not be written afterwards.
-fn check_place(path: &Path) -> Result<(), Failure> {
+fn check_place(path: &Path) -> Result<()> {
     let failed = Failure::file(path, "cannot be written to");
     if path.is_dir() {
         return Err(failed(io::ErrorKind::IsADirectory.into()));

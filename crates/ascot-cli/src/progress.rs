@@ -22,7 +22,7 @@ use clap::ArgMatches;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::failure::{Failure, STATUS_OF_ERROR};
+use crate::failure::{Failure, Result, STATUS_OF_ERROR};
 use crate::sys;
 use crate::terminal;
 use crate::values;
@@ -166,7 +166,7 @@ impl Screen {
     }
 
     /// Handles a failure: reports it as JSON here if that is the style, otherwise returns it to the caller.
-    pub fn failed(&self, failure: Failure) -> Result<u8, Failure> {
+    pub fn failed(&self, failure: Failure) -> Result<u8> {
         self.clear();
         if self.style != Style::Json || failure.is_broken_pipe() {
             return Err(failure);

@@ -24,7 +24,7 @@ use ascot_trace::{TraceError, TraceReader};
 use clap::ArgMatches;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::values;
 
 /// Bytes that one system call moves.
@@ -50,10 +50,7 @@ enum Destination {
 impl ReportFile {
     /// Ensures that the file, if one is requested, can be written by the job of `request`, and that neither the report
     /// nor the trace replaces one of its files.
-    pub fn prepare(
-        matches: &ArgMatches,
-        request: Option<&SortRequest>,
-    ) -> Result<Option<ReportFile>, Failure> {
+    pub fn prepare(matches: &ArgMatches, request: Option<&SortRequest>) -> Result<Option<ReportFile>> {
         let list = matches.try_get_one::<OsString>("files0-from").ok().flatten();
         for flag in ["report", "trace"] {
             if let (Some(request), Some(path)) = (request, values::path(matches, flag)) {
@@ -137,19 +134,19 @@ impl ReportFile {
     }
 
     /// Gives the written report its name.
-    pub fn commit(self) -> Result<(), Failure> {
+    pub fn commit(self) -> Result<()> {
         let Destination::Written(output) = self.destination else { return Ok(()) };
         output.commit().map(|_| ()).map_err(source_of).map_err(failed(&self.path))
     }
 
     /// Writes the report and gives it its name.
-    pub fn write_at_once(mut self, value: &impl Serialize) -> Result<(), Failure> {
+    pub fn write_at_once(mut self, value: &impl Serialize) -> Result<()> {
         self.write(value).map_err(failed(&self.path))?;
         self.commit()
     }
 
     /// Writes a page that another process made, and gives it its name.
-    pub fn write_page_at_once(mut self, page: &str) -> Result<(), Failure> {
+    pub fn write_page_at_once(mut self, page: &str) -> Result<()> {
         self.write_bytes(page.as_bytes()).map_err(failed(&self.path))?;
         self.commit()
     }
@@ -180,7 +177,7 @@ fn is_page(path: &Path) -> bool {
 }
 
 /// Refuses what a job alone has: a plan moves no bytes.
-fn refuse_to_explain(matches: &ArgMatches) -> Result<(), Failure> {
+fn refuse_to_explain(matches: &ArgMatches) -> Result<()> {
     if values::is_given(matches, "trace") {
         return Err(Failure::usage(
             "options '--explain' and '--trace' are incompatible",
@@ -253,7 +250,7 @@ pub fn refuse_files_of_job(
     file: &Path,
     request: &SortRequest,
     list: Option<&Path>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let Some(identity) = FileIdentity::from_path(file) else { return Ok(()) };
     let is_input = |input: &&Input| match input {
         Input::Path(path) => FileIdentity::from_path(path).as_ref() == Some(&identity),

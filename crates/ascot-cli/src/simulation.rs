@@ -4,13 +4,13 @@ use ascot_bowtie::simulate::{ScheduleChoice, SimulationError, SimulationRequest}
 use clap::ArgMatches;
 
 use crate::chart;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::report_file::write_whole;
 use crate::values;
 
 /// `ascot simulate`.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     let report = request(matches)?.run().map_err(refused)?;
     if let Some(path) = values::path(matches, "plot") {
         let written = write_whole(&path, chart::occupancies(&report).as_bytes());
@@ -19,7 +19,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     numbers::show(matches, &report)
 }
 
-fn request(matches: &ArgMatches) -> Result<SimulationRequest, Failure> {
+fn request(matches: &ArgMatches) -> Result<SimulationRequest> {
     let given = |id| values::is_given(matches, id).then(|| numbers::data(matches, id, 0)).transpose();
     let usual = SimulationRequest::default();
     Ok(SimulationRequest {

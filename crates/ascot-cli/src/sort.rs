@@ -16,7 +16,7 @@ use ascot_sort::{
 use clap::ArgMatches;
 
 use crate::cluster;
-use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
+use crate::failure::{Failure, Result, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::job_trace::RequestedTrace;
 use crate::monitoring::{JobReport, watched};
 use crate::progress::{Screen, closing_notice};
@@ -34,7 +34,7 @@ use crate::volume;
 const CLUSTER_FLAGS: [&str; 5] = ["uniform", "transport", "shuffle", "setting", "parts-as"];
 
 /// Runs the command; returns the exit status.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     if let Some(dir) = matches.get_one::<OsString>("resume") {
         return resume(matches, Path::new(dir));
     }
@@ -54,7 +54,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// Runs `ascot merge` or `ascot reshape`.
-pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn merge(matches: &ArgMatches) -> Result<u8> {
     if let Some(status) = views::merge(matches, &Screen::of_job(matches, true))? {
         return Ok(status);
     }
@@ -64,7 +64,7 @@ pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// Runs `ascot split`.
-pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn split(matches: &ArgMatches) -> Result<u8> {
     let mut split_request = request::sort_request(matches, Mode::Sort)?;
     let by = request::split_by(matches)?;
     refuse_views(&split_request.inputs)?;
@@ -98,13 +98,13 @@ pub(crate) fn find_volumes(
     request: &mut SortRequest,
     writes: Writes<'_>,
     screen: &Screen,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let notices = volume::find(matches, request, writes)?;
     notices.iter().for_each(|notice| screen.warning(notice));
     Ok(())
 }
 
-fn run_request(matches: &ArgMatches, mut sort_request: SortRequest) -> Result<u8, Failure> {
+fn run_request(matches: &ArgMatches, mut sort_request: SortRequest) -> Result<u8> {
     let output_is_file = !matches!(sort_request.output, Output::Stdout) || sys::stdout_is_a_file();
     let screen = Screen::of_job(matches, output_is_file);
     tell_notices(matches, &screen);
@@ -135,11 +135,7 @@ fn run_request(matches: &ArgMatches, mut sort_request: SortRequest) -> Result<u8
 }
 
 /// The directory of `--view`.
-fn view_of(
-    matches: &ArgMatches,
-    sort_request: &SortRequest,
-    screen: &Screen,
-) -> Result<Option<PathBuf>, Failure> {
+fn view_of(matches: &ArgMatches, sort_request: &SortRequest, screen: &Screen) -> Result<Option<PathBuf>> {
     let Some(dir) = values::path(matches, "view") else { return Ok(None) };
     if dir == Path::new("auto") {
         let reads = request::count(matches, "reads", "--reads")?.unwrap_or(1);
@@ -164,7 +160,7 @@ fn view_of(
     }
 }
 
-fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
+fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8> {
     request::refuse_with_resume(matches)?;
     if cluster::is_job(dir) {
         return cluster::resume(matches, dir);
@@ -219,7 +215,7 @@ pub(crate) fn job(
     report_file: Option<ReportFile>,
     screen: &Screen,
     work: impl FnOnce(RunOptions, &dyn Observer, &Cancel) -> Result<Report, SortError>,
-) -> Result<u8, Failure> {
+) -> Result<u8> {
     let cancel = Cancel::new().keeping(request::keeps_on_interrupt(matches));
     let stop = Stop::watch(&cancel);
     let reporter = Reporter { screen, report: JobReport::new(matches, report_file)? };
@@ -248,7 +244,7 @@ pub(crate) fn job(
 }
 
 /// Ends the process by the signal that stopped the job, after a notice of the files kept.
-fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> Result<u8, Failure> {
+fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> Result<u8> {
     let failure = if matches!(error, SortError::Kept { .. }) || !cancel.keeps() {
         error.into()
     } else {
@@ -300,7 +296,7 @@ fn explain(
     sort_request: &SortRequest,
     screen: &Screen,
     plan: impl FnOnce() -> Result<Explanation, SortError>,
-) -> Result<u8, Failure> {
+) -> Result<u8> {
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
     let explanation = plan()?;
     screen.clear();
@@ -311,7 +307,7 @@ fn explain(
     Ok(if explanation.shortage.is_some() { STATUS_OF_ERROR } else { 0 })
 }
 
-fn check(matches: &ArgMatches, mut sort_request: SortRequest, mode: Mode) -> Result<u8, Failure> {
+fn check(matches: &ArgMatches, mut sort_request: SortRequest, mode: Mode) -> Result<u8> {
     let notices = volume::find(matches, &mut sort_request, Writes::Nothing)?;
     if mode == Mode::CheckAloud {
         notices.iter().for_each(|notice| closing_notice(matches, notice));

@@ -12,7 +12,7 @@ use ascot_sort::request::{Input, Output};
 use ascot_sort::resources::control_group::GroupMemory;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Raises the soft limit of open files to the hard one: a merge reads many runs at once, and the low soft limit
 /// exists for programs that use `select`. Failure is acceptable: plans respect the limit.
@@ -62,7 +62,7 @@ extern "C" fn look_at_streams() {
 static LOOK_AT_STREAMS: extern "C" fn() = look_at_streams;
 
 /// Fails if a job would use a standard stream that was closed.
-pub fn standard_streams(inputs: &[Input], output: &Output) -> Result<(), Failure> {
+pub fn standard_streams(inputs: &[Input], output: &Output) -> Result<()> {
     standard_input_for(inputs)?;
     match output {
         Output::Stdout => standard_output().map_err(Failure::Output),
@@ -71,7 +71,7 @@ pub fn standard_streams(inputs: &[Input], output: &Output) -> Result<(), Failure
 }
 
 /// Fails if `inputs` include standard input, and it was closed, as by `<&-`.
-pub fn standard_input_for(inputs: &[Input]) -> Result<(), Failure> {
+pub fn standard_input_for(inputs: &[Input]) -> Result<()> {
     let asked = inputs.contains(&Input::Stdin);
     let there = if asked { standard_stream(libc::STDIN_FILENO) } else { Ok(()) };
     there.map_err(Failure::file("standard input", "cannot be read"))
@@ -83,7 +83,7 @@ pub fn standard_output() -> std::io::Result<()> {
 }
 
 /// Writes the result of a command to standard output; ends its last line.
-pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
     let text = text.as_ref();
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text).and_then(|()| {
@@ -154,7 +154,7 @@ pub fn input(path: PathBuf) -> PathBuf {
 }
 
 /// Refuses an output that would replace a file it is made of.
-pub fn refuse_same(inputs: &[PathBuf], output: &Path) -> Result<(), Failure> {
+pub fn refuse_same(inputs: &[PathBuf], output: &Path) -> Result<()> {
     let whole = |path: &Path| path.canonicalize().ok();
     let same =
         whole(output).is_some_and(|output| inputs.iter().any(|input| whole(input).as_ref() == Some(&output)));

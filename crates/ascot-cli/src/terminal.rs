@@ -7,7 +7,7 @@ use ascot_record::layout::Layout;
 use ascot_sort::request::{Input, Output, SortRequest};
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::values;
 
 /// Bytes inspected.
@@ -43,12 +43,12 @@ fn is_utf8(locale: &str) -> bool {
 }
 
 /// Fails if `bytes`, the first to be written, would go to a terminal and are not text.
-pub fn spare(bytes: &[u8]) -> Result<(), Failure> {
+pub fn spare(bytes: &[u8]) -> Result<()> {
     if is_binary(bytes) && is_stdout() { Err(refusal()) } else { Ok(()) }
 }
 
 /// Fails if a sort would write binary records to a terminal, unless `-o` names it.
-pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), Failure> {
+pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<()> {
     let wanted = !matches!(request.output, Output::Stdout) || values::is_given(matches, "output");
     if wanted || !is_stdout() {
         return Ok(());
@@ -65,7 +65,7 @@ pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), 
 }
 
 /// Fails if binary records would go to a terminal.
-pub fn spare_of_records() -> Result<(), Failure> {
+pub fn spare_of_records() -> Result<()> {
     if is_stdout() { Err(refusal()) } else { Ok(()) }
 }
 

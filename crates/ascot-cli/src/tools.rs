@@ -19,7 +19,7 @@ use ascot_sort::{Cancel, Leftover, Removal, SortError};
 use clap::ArgMatches;
 
 use crate::cluster;
-use crate::failure::{Failure, STATUS_OF_DISORDER};
+use crate::failure::{Failure, Result, STATUS_OF_DISORDER};
 use crate::monitoring::watched;
 use crate::progress::{Screen, Style, Wishes};
 use crate::request::{are_text_by_name, count, named_records, record_number, threads, usual_temp_dirs};
@@ -35,7 +35,7 @@ const BENCHMARK_BYTES: u64 = 100;
 const BENCHMARK_KEY: &str = "0..10";
 
 /// `ascot gen`.
-pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn generate(matches: &ArgMatches) -> Result<u8> {
     let output = values::path(matches, "output");
     let request = GenerateRequest {
         count: count(matches, "count", "COUNT")?.unwrap_or_default(),
@@ -56,7 +56,7 @@ pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// `ascot check`.
-pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn check(matches: &ArgMatches) -> Result<u8> {
     let format = values::word(matches, "format");
     let mut keys: Vec<OsString> = matches.get_many("key").into_iter().flatten().cloned().collect();
     let mut inputs: Vec<Input> =
@@ -118,7 +118,7 @@ fn with_word_on_layout(failure: Failure, layout: Layout) -> Failure {
 
 /// Fails if a file that would be read as benchmark records has a known format: its length is not a multiple of a
 /// record's, and it begins as such a file does.
-fn refuse_other_formats(inputs: &[Input]) -> Result<(), Failure> {
+fn refuse_other_formats(inputs: &[Input]) -> Result<()> {
     for input in inputs {
         let Input::Path(path) = input else { continue };
         let whole = fs::metadata(path)
@@ -150,7 +150,7 @@ fn not_searched(dir: &Path, error: io::Error) -> Failure {
 }
 
 /// `ascot clean`.
-pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn clean(matches: &ArgMatches) -> Result<u8> {
     let named = values::paths(matches, "dirs");
     for dir in &named {
         fs::read_dir(dir).map_err(|error| not_searched(dir, error))?;
@@ -187,7 +187,7 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// Removes the cluster jobs in `dirs`, all of which can be resumed; a line for each.
-fn clean_clusters(dirs: &[PathBuf], removal: Removal) -> Result<Vec<String>, Failure> {
+fn clean_clusters(dirs: &[PathBuf], removal: Removal) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for job in cluster::jobs_in(dirs) {
         let done = match removal {
@@ -252,7 +252,7 @@ fn screen(output_is_file: bool, quiet: bool) -> Screen {
 }
 
 /// Runs `work` with signals watched.
-fn stoppable<T>(screen: &Screen, work: impl FnOnce(&Cancel) -> Result<T, SortError>) -> Result<T, Failure> {
+fn stoppable<T>(screen: &Screen, work: impl FnOnce(&Cancel) -> Result<T, SortError>) -> Result<T> {
     let result = signals::stoppable(|cancel| {
         let result = work(cancel);
         screen.clear();

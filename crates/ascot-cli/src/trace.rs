@@ -14,7 +14,7 @@ use ascot_trace::replay::Pace;
 use ascot_trace::{TraceError, TraceReader, is_standard_output};
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::signals;
 use crate::sys::{input, print, refuse_same};
@@ -37,7 +37,7 @@ const COMMAND_CHARACTERS: usize = 400;
 const INCOMPLETE: u8 = 2;
 
 /// `ascot trace`.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     match matches.subcommand() {
         Some(("record", matches)) => run_record(matches),
         Some(("convert", matches)) => signals::removing_files(|| run_convert(matches)),
@@ -51,7 +51,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
 }
 
-fn run_record(matches: &ArgMatches) -> Result<u8, Failure> {
+fn run_record(matches: &ArgMatches) -> Result<u8> {
     let command = values::all(matches, "command").cloned().collect();
     let output = path(matches, "output");
     let keep_log = values::flag(matches, "keep-log");
@@ -101,7 +101,7 @@ fn recorded_text(output: &Path, recorded: &Recorded, by_strace: bool) -> String 
     text
 }
 
-fn run_convert(matches: &ArgMatches) -> Result<u8, Failure> {
+fn run_convert(matches: &ArgMatches) -> Result<u8> {
     let directory = values::path(matches, "directory").unwrap_or_else(|| PathBuf::from("/"));
     let log = input(path(matches, "log"));
     let output = path(matches, "output");
@@ -116,7 +116,7 @@ fn run_convert(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn open(matches: &ArgMatches) -> Result<TraceReader, Failure> {
+fn open(matches: &ArgMatches) -> Result<TraceReader> {
     Ok(TraceReader::open(&input(path(matches, "trace")))?)
 }
 
@@ -125,7 +125,7 @@ fn path(matches: &ArgMatches, id: &str) -> PathBuf {
     values::path(matches, id).unwrap_or_default()
 }
 
-fn show(matches: &ArgMatches) -> Result<u8, Failure> {
+fn show(matches: &ArgMatches) -> Result<u8> {
     let listed = numbers::whole(matches, "files")?.unwrap_or(FILES_SHOWN);
     let census = census(&open(matches)?)?;
     let text = match values::flag(matches, "json") {
@@ -258,7 +258,7 @@ fn append_remarks(text: &mut String, census: &Census) {
     }
 }
 
-fn run_cut(matches: &ArgMatches) -> Result<u8, Failure> {
+fn run_cut(matches: &ArgMatches) -> Result<u8> {
     let from_ns = time(matches, "from")?.unwrap_or(0);
     let to_ns = time(matches, "to")?.unwrap_or(u64::MAX);
     if to_ns <= from_ns {
@@ -275,7 +275,7 @@ fn run_cut(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// A time in nanoseconds, if one is given.
-fn time(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
+fn time(matches: &ArgMatches, id: &str) -> Result<Option<u64>> {
     let Some(text) = values::word(matches, id) else { return Ok(None) };
     let time = match text.trim_end_matches(char::is_alphabetic).parse::<f64>() {
         Ok(0.0) => return Ok(Some(0)),
@@ -286,7 +286,7 @@ fn time(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
         .ok_or_else(|| Failure::usage(format!("--{id} '{text}' is not a time"), "such as 40s, 1.5m or 500ms"))
 }
 
-fn run_export(matches: &ArgMatches) -> Result<u8, Failure> {
+fn run_export(matches: &ArgMatches) -> Result<u8> {
     let csv = values::path(matches, "csv");
     let fio = values::path(matches, "fio");
     let buckets = values::path(matches, "buckets");

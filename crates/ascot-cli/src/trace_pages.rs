@@ -9,7 +9,7 @@ use ascot_trace::page::{Shown, write_page};
 use ascot_trace::{TraceReader, is_standard_output};
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::sys::{input, print, refuse_same};
 use crate::values;
@@ -21,7 +21,7 @@ const TRACE_COLUMNS: usize = 18;
 const TRACES_ACROSS: usize = 3;
 
 /// `ascot trace plot`.
-pub fn plot(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn plot(matches: &ArgMatches) -> Result<u8> {
     let path = input(values::path(matches, "trace").unwrap_or_default());
     let output = values::path(matches, "output").unwrap_or_default();
     refuse_same(std::slice::from_ref(&path), &output)?;
@@ -42,7 +42,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
 }
 
 /// `ascot trace compare`.
-pub fn compare(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn compare(matches: &ArgMatches) -> Result<u8> {
     let paths: Vec<_> = values::paths(matches, "traces").into_iter().map(input).collect();
     let output = values::path(matches, "output");
     if let Some(output) = &output {

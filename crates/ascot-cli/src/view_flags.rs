@@ -8,7 +8,7 @@ use ascot_sort::request::Input;
 use ascot_sort::view::is_view;
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::flags;
 use crate::values;
 
@@ -23,7 +23,7 @@ pub fn say_an_order(matches: &ArgMatches) -> bool {
 
 /// Fails if a flag is given that a merge of views does not honour; `also` names those it honours besides the usual
 /// ones.
-pub fn refuse_others(matches: &ArgMatches, also: &[&str]) -> Result<(), Failure> {
+pub fn refuse_others(matches: &ArgMatches, also: &[&str]) -> Result<()> {
     let taken = |id: &str| HONOURED.contains(&id) || also.contains(&id) || flags::says_an_order(id);
     match matches.ids().map(clap::Id::as_str).find(|id| values::is_given(matches, id) && !taken(id)) {
         None => Ok(()),
@@ -51,7 +51,7 @@ fn way_out(id: &str) -> &'static str {
 }
 
 /// Fails if a command that reads files is given a view.
-pub fn refuse_views(inputs: &[Input]) -> Result<(), Failure> {
+pub fn refuse_views(inputs: &[Input]) -> Result<()> {
     let mut paths = inputs.iter().filter_map(|input| match input {
         Input::Path(path) => Some(path),
         Input::Stdin | Input::Program => None,

@@ -12,7 +12,7 @@ use ascot_sort::view::{
 use ascot_sort::{Cancel, Observer, RunOptions, Silent};
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::job_trace::RequestedTrace;
 use crate::monitoring::{JobReport, watched};
 use crate::progress::{Screen, write_resources};
@@ -30,7 +30,7 @@ use crate::volume;
 pub const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 
 /// `ascot view`.
-pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn view(matches: &ArgMatches) -> Result<u8> {
     let dir = values::path(matches, "dir").unwrap_or_default();
     let file = values::path(matches, "materialize").or_else(|| values::path(matches, "output"));
     let output = file.map_or(Output::Stdout, Output::Path);
@@ -52,7 +52,7 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// `ascot view --explain`: prints how the part would be read, and writes it to the file of `--report`.
-fn explain(matches: &ArgMatches, dir: &Path, output: &Output) -> Result<u8, Failure> {
+fn explain(matches: &ArgMatches, dir: &Path, output: &Output) -> Result<u8> {
     let report_file = report_file(matches, dir, output)?;
     let view = open(matches, dir)?;
     let range = range_of(matches, &*view, Positions::Estimated)?;
@@ -74,7 +74,7 @@ enum Positions {
 }
 
 /// The file of `--report`. Neither it nor the trace may be the output or a file of the view.
-fn report_file(matches: &ArgMatches, dir: &Path, output: &Output) -> Result<Option<ReportFile>, Failure> {
+fn report_file(matches: &ArgMatches, dir: &Path, output: &Output) -> Result<Option<ReportFile>> {
     if !values::is_given(matches, "report") && !values::is_given(matches, "trace") {
         return Ok(None);
     }
@@ -92,7 +92,7 @@ fn write_range(
     output: &Output,
     observer: &dyn Observer,
     cancel: &Cancel,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let range = range_of(matches, view, Positions::Exact)?;
     sys::standard_streams(&[], output)?;
     // Only for a terminal: a look at the first records takes a switch of each run.
@@ -106,24 +106,24 @@ fn write_range(
 }
 
 /// Opens a view with the requested memory and threads.
-pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> {
+pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>> {
     open_with(matches, dir, RunOptions::default())
 }
 
-fn open_with(matches: &ArgMatches, dir: &Path, options: RunOptions) -> Result<Arc<dyn View>, Failure> {
+fn open_with(matches: &ArgMatches, dir: &Path, options: RunOptions) -> Result<Arc<dyn View>> {
     // None: those on which it was made.
     let volumes = volume::of_directory(matches, dir)?;
     Ok(OpenView { volumes, options, ..opening(matches)? }.open(dir)?)
 }
 
-fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {
+fn opening(matches: &ArgMatches) -> Result<OpenView> {
     let memory_bytes = Some(memory_or(matches, DEFAULT_MEMORY_BYTES)?);
     Ok(OpenView { memory_bytes, threads: threads(matches)?, ..OpenView::default() })
 }
 
 /// `ascot merge` of views: to the output or, possibly together with files, to a view; `None` if files are merged to
 /// the output.
-pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failure> {
+pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>> {
     let files = values::paths(matches, "files");
     if let Some(dir) = values::path(matches, "view") {
         return join(matches, &files, &dir, screen).map(Some);
@@ -156,7 +156,7 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
 }
 
 /// `ascot merge --view DIR`: makes a view of views and sorted files.
-fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) -> Result<u8, Failure> {
+fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) -> Result<u8> {
     refuse_others(matches, &[])?;
     if files.is_empty() {
         return Err(Failure::usage("a view needs inputs", "name views and sorted files"));
@@ -180,7 +180,7 @@ fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) ->
 }
 
 /// The requested range of bytes.
-fn range_of(matches: &ArgMatches, view: &dyn View, positions: Positions) -> Result<Range<u64>, Failure> {
+fn range_of(matches: &ArgMatches, view: &dyn View, positions: Positions) -> Result<Range<u64>> {
     let end = view.bytes();
     let of_record = |record: u64| match positions {
         Positions::Exact => view.offset_of_record(record),
@@ -222,7 +222,7 @@ fn range_of(matches: &ArgMatches, view: &dyn View, positions: Positions) -> Resu
 }
 
 /// The ends of A..B, each of which may be missing.
-fn two_ends<'t>(flag: &str, text: &'t str) -> Result<(Option<&'t str>, Option<&'t str>), Failure> {
+fn two_ends<'t>(flag: &str, text: &'t str) -> Result<(Option<&'t str>, Option<&'t str>)> {
     let Some((from, to)) = text.split_once("..") else {
         return Err(Failure::usage(
             format!("'{text}' is not a range for {flag}"),
@@ -233,7 +233,7 @@ fn two_ends<'t>(flag: &str, text: &'t str) -> Result<(Option<&'t str>, Option<&'
     Ok((given(from), given(to)))
 }
 
-fn in_order(flag: &str, range: Range<u64>, end: u64) -> Result<Range<u64>, Failure> {
+fn in_order(flag: &str, range: Range<u64>, end: u64) -> Result<Range<u64>> {
     if range.start > range.end {
         return Err(Failure::usage(
             format!("the range of {flag} ends before it begins"),

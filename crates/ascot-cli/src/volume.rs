@@ -10,7 +10,7 @@ use ascot_sort::request::SortRequest;
 use ascot_sort::{Volumes, Writes, find_volumes, is_same_on_any_volume, volumes_for_plan, volumes_of};
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::progress::closing_notice;
 use crate::values;
 
@@ -26,7 +26,7 @@ pub struct Named {
 }
 
 /// The profile that `--volume` or `ASCOT_VOLUME` names, if one of them is given.
-pub fn named(matches: &ArgMatches) -> Result<Option<Named>, Failure> {
+pub fn named(matches: &ArgMatches) -> Result<Option<Named>> {
     if let Some(value) = matches.try_get_one::<OsString>("volume").ok().flatten() {
         return named_by(value, "--volume").map(Some);
     }
@@ -35,12 +35,12 @@ pub fn named(matches: &ArgMatches) -> Result<Option<Named>, Failure> {
 }
 
 /// The profile that a word or a file names.
-pub fn of_word(value: &OsStr, by: &'static str) -> Result<VolumeProfile, Failure> {
+pub fn of_word(value: &OsStr, by: &'static str) -> Result<VolumeProfile> {
     let profile = named_by(value, by)?.profile.map(|profile| profile.volume);
     Ok(profile.unwrap_or_else(VolumeProfile::assumed_flash))
 }
 
-fn named_by(value: &OsStr, by: &'static str) -> Result<Named, Failure> {
+fn named_by(value: &OsStr, by: &'static str) -> Result<Named> {
     match Profile::named(value) {
         Ok(profile) => Ok(Named { profile, by }),
         Err(error) => Err(Failure::Usage(format!("{by}: {error}"))),
@@ -48,7 +48,7 @@ fn named_by(value: &OsStr, by: &'static str) -> Result<Named, Failure> {
 }
 
 /// The profiles of a job's volumes: those that flags name.
-pub fn given(matches: &ArgMatches) -> Result<Volumes, Failure> {
+pub fn given(matches: &ArgMatches) -> Result<Volumes> {
     let mut volumes = Volumes::default();
     let origin =
         |of: &str, by: &str| VolumeOrigin { of: of.into(), mount: None, origin: Origin::Given(by.into()) };
@@ -71,11 +71,7 @@ pub fn given(matches: &ArgMatches) -> Result<Volumes, Failure> {
 }
 
 /// Finds the profiles of the volumes that no flag describes; returns notices about stored profiles that are ignored.
-pub fn find(
-    matches: &ArgMatches,
-    request: &mut SortRequest,
-    writes: Writes<'_>,
-) -> Result<Vec<String>, Failure> {
+pub fn find(matches: &ArgMatches, request: &mut SortRequest, writes: Writes<'_>) -> Result<Vec<String>> {
     let one_file = matches!(writes, Writes::SpillsAndOutput | Writes::Nothing);
     let needless =
         one_file && !needs_volumes(matches) && !request.merge_only && is_same_on_any_volume(&request.inputs);
@@ -96,7 +92,7 @@ fn needs_volumes(matches: &ArgMatches) -> bool {
 }
 
 /// What is known of the volume of a directory in which jobs read and write; `None`: the system does not tell.
-pub fn of_directory(matches: &ArgMatches, dir: &Path) -> Result<Option<Volumes>, Failure> {
+pub fn of_directory(matches: &ArgMatches, dir: &Path) -> Result<Option<Volumes>> {
     if named(matches)?.is_some() {
         return given(matches).map(Some);
     }
@@ -106,7 +102,7 @@ pub fn of_directory(matches: &ArgMatches, dir: &Path) -> Result<Option<Volumes>,
 }
 
 /// The volume for `ascot plan`: the one named, or that of this directory, and notices about it.
-pub fn for_plan(matches: &ArgMatches) -> Result<(Volumes, Vec<String>), Failure> {
+pub fn for_plan(matches: &ArgMatches) -> Result<(Volumes, Vec<String>)> {
     match named(matches)? {
         Some(named) => Ok((Volumes::for_plan(named.profile), Vec::new())),
         None => Ok(volumes_for_plan(Path::new("."))),

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::jobs::{Told, told_of};
 use crate::request::JobOptions;
 use crate::running::run;
@@ -40,7 +40,7 @@ impl SpanOptions {
 }
 
 /// The records and the request of a job.
-fn shuffle_of(options: &JobOptions) -> Result<(Shuffle, SortRequest), Failure> {
+fn shuffle_of(options: &JobOptions) -> Result<(Shuffle, SortRequest)> {
     let request = options.request(Writes::Nothing)?;
     Ok((Shuffle::new(&request)?, request))
 }
@@ -48,7 +48,7 @@ fn shuffle_of(options: &JobOptions) -> Result<(Shuffle, SortRequest), Failure> {
 /// The size and the time of the last change, ns, of each input, which is as a cluster needs it.
 #[pyfunction]
 pub fn cluster_inputs(py: Python<'_>, options: JobOptions) -> PyResult<Vec<(u64, i128)>> {
-    let finished = run(py, None, |_, _| -> Result<_, Failure> {
+    let finished = run(py, None, |_, _| -> Result<_> {
         let (shuffle, request) = shuffle_of(&options)?;
         Ok(shuffle::check_inputs(&shuffle, &request)?)
     })?;
@@ -64,7 +64,7 @@ pub fn sample_chunk(
     count: u32,
 ) -> PyResult<Py<PyBytes>> {
     let span = span.span();
-    let finished = run(py, None, |_, cancel| -> Result<_, Failure> {
+    let finished = run(py, None, |_, cancel| -> Result<_> {
         let (shuffle, _) = shuffle_of(&options)?;
         Ok(bounds::encode(&shuffle::sample_chunk(&shuffle, &span, count, cancel)?))
     })?;
@@ -79,7 +79,7 @@ pub fn choose_bounds(
     samples: Vec<PyBackedBytes>,
     partitions: usize,
 ) -> PyResult<Py<PyBytes>> {
-    let finished = run(py, None, |_, _| -> Result<_, Failure> {
+    let finished = run(py, None, |_, _| -> Result<_> {
         let (shuffle, _) = shuffle_of(&options)?;
         let mut positions = Vec::new();
         for sample in &samples {
@@ -93,7 +93,7 @@ pub fn choose_bounds(
 /// Bounds of `partitions` for keys whose first bytes are spread evenly, as bytes.
 #[pyfunction]
 pub fn uniform_bounds(py: Python<'_>, options: JobOptions, partitions: usize) -> PyResult<Py<PyBytes>> {
-    let bytes = py.detach(|| -> Result<_, Failure> {
+    let bytes = py.detach(|| -> Result<_> {
         let (shuffle, _) = shuffle_of(&options)?;
         Ok(bounds::encode(&bounds::uniform(&shuffle, partitions)))
     })?;
@@ -132,7 +132,7 @@ impl ChunkMapper {
         batch_bytes: usize,
         read_bytes: usize,
     ) -> PyResult<ChunkMapper> {
-        let mapper = py.detach(|| -> Result<_, Failure> {
+        let mapper = py.detach(|| -> Result<_> {
             let (shuffle, _) = shuffle_of(&options)?;
             let bounds = Bounds::decode(&bounds)?;
             Ok(shuffle::ChunkMapper::new(shuffle, bounds, job, chunk_bytes, batch_bytes, read_bytes)?)
@@ -262,7 +262,7 @@ pub fn read_chunk(
     read_bytes: usize,
 ) -> PyResult<Vec<(Py<PyBytes>, u64)>> {
     let span = span.span();
-    let finished = run(py, None, |_, cancel| -> Result<_, Failure> {
+    let finished = run(py, None, |_, cancel| -> Result<_> {
         let (shuffle, _) = shuffle_of(&options)?;
         let mut blocks = Vec::new();
         shuffle::read_chunk(&shuffle, &span, read_bytes, longest, cancel, |bytes, offset| {
@@ -303,7 +303,7 @@ pub fn sum_records(
     options: JobOptions,
     records: PyBackedBytes,
 ) -> PyResult<(u64, u64, String)> {
-    let sum = py.detach(|| -> Result<_, Failure> {
+    let sum = py.detach(|| -> Result<_> {
         let request = options.request(Writes::Nothing)?;
         Ok(shuffle::sum_records(&request, &records)?)
     })?;
@@ -338,7 +338,7 @@ pub fn sort_partition(
     as_view: bool,
 ) -> PyResult<Told> {
     let FilledDestination { directory: dir, job, number: destination, chunks } = destination;
-    let finished = run(py, None, |observer, cancel| -> Result<_, Failure> {
+    let finished = run(py, None, |observer, cancel| -> Result<_> {
         let pieces = PartitionPieces::open(&dir, job, destination, partition, chunks)?;
         let inputs = vec![Input::Program];
         let output = options.output()?;

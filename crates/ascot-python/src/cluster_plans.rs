@@ -6,7 +6,7 @@ use ascot_device::named_node_type;
 use ascot_model::cluster::{ClusterRequest, ClusterSearch, Network, NodeType};
 use pyo3::prelude::*;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::jobs::{Told, json};
 use crate::request::{Bytes, choice, count_of};
 
@@ -24,24 +24,24 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    fn input_bytes(&self) -> Result<f64, Failure> {
+    fn input_bytes(&self) -> Result<f64> {
         Ok(count_of("size", Some(&self.size))?.unwrap_or(0) as f64)
     }
 
-    fn node_types(&self) -> Result<Vec<NodeType>, Failure> {
+    fn node_types(&self) -> Result<Vec<NodeType>> {
         let named = |name: &OsString| {
             named_node_type(name).map_err(|error| Failure::Request(format!("node_type: {error}")))
         };
         self.node_types.iter().map(named).collect()
     }
 
-    fn network(&self) -> Result<Network, Failure> {
+    fn network(&self) -> Result<Network> {
         let words =
             [("measured", Network::Measured), ("linear", Network::Linear), ("infinite", Network::Infinite)];
         choice("network", &self.network, &words)
     }
 
-    fn plan(&self, nodes: u32) -> Result<Told, Failure> {
+    fn plan(&self, nodes: u32) -> Result<Told> {
         let [node_type] = <[NodeType; 1]>::try_from(self.node_types()?)
             .map_err(|_| Failure::Request("a plan needs one node_type".into()))?;
         let request = ClusterRequest {
@@ -56,7 +56,7 @@ impl ClusterOptions {
         Ok((json(&plan)?, plan.to_string(), Vec::new()))
     }
 
-    fn search(&self, within_seconds: Option<f64>, max_nodes: u32) -> Result<Told, Failure> {
+    fn search(&self, within_seconds: Option<f64>, max_nodes: u32) -> Result<Told> {
         let given = self.node_types()?;
         let search = ClusterSearch {
             input_bytes: self.input_bytes()?,

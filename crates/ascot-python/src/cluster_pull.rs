@@ -11,7 +11,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::cluster::SpanOptions;
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::jobs::{Told, told_of};
 use crate::request::JobOptions;
 use crate::running::run;
@@ -30,7 +30,7 @@ pub fn spill_chunk(
     let span = span.span();
     let mut sizes = Vec::new();
     let counted = &mut sizes;
-    let finished = run(py, None, |observer, cancel| -> Result<_, Failure> {
+    let finished = run(py, None, |observer, cancel| -> Result<_> {
         let records = options.records.records()?;
         let writes = Writes::View(&view);
         let request = options.request_with(vec![Input::Program], options.output()?, records, writes)?;

@@ -182,6 +182,9 @@ impl<'py> Exception<'py> {
     }
 }
 
+/// What the functions of this crate return to each other.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
 impl Failure {
     /// The failure of a job within `cap_bytes`, of which it had a part. `cap_for` is the cap that gives a job so much.
     pub fn within(self, cap_bytes: u64, cap_for: impl Fn(u64) -> u64) -> Self {

@@ -12,7 +12,7 @@ use ascot_sort::Cancel;
 use pyo3::prelude::*;
 
 use crate::arrow::{Batch, BatchReader, BatchStream};
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::indexes::{Column, Index, answered};
 use crate::running::PAUSE;
 
@@ -20,7 +20,7 @@ use crate::running::PAUSE;
 const BATCH_RECORDS: usize = 1 << 16;
 const BATCH_BYTES: usize = 1 << 20;
 
-fn answers_of(directory: &Directory) -> Result<Answers, Failure> {
+fn answers_of(directory: &Directory) -> Result<Answers> {
     Ok(Answers::new(directory.manifest().layout.key_bytes.map(|bytes| bytes as usize))?)
 }
 
@@ -78,7 +78,7 @@ pub fn index_range(
 
 /// A batch that fills.
 struct Filling {
-    send: SyncSender<Result<RecordBatch, Failure>>,
+    send: SyncSender<Result<RecordBatch>>,
     answers: Answers,
 }
 
@@ -107,7 +107,7 @@ impl Filling {
 /// The batches of a range.
 struct RangeBatches {
     schema: SchemaRef,
-    receive: Receiver<Result<RecordBatch, Failure>>,
+    receive: Receiver<Result<RecordBatch>>,
 }
 
 impl BatchReader for RangeBatches {
@@ -115,7 +115,7 @@ impl BatchReader for RangeBatches {
         SchemaRef::clone(&self.schema)
     }
 
-    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure> {
+    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>> {
         loop {
             match self.receive.recv_timeout(PAUSE) {
                 Ok(Ok(batch)) if batch.num_rows() == 0 => {}

@@ -19,7 +19,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::request::{Bytes, choice, memory};
 use crate::running::{Opener, PAUSE, run_aside};
 
@@ -121,7 +121,7 @@ impl Index {
 
 impl Index {
     /// The directory, for the process that opened it.
-    pub fn directory(&self) -> Result<Arc<Directory>, Failure> {
+    pub fn directory(&self) -> Result<Arc<Directory>> {
         self.opener.check("index")?;
         Ok(Arc::clone(&self.directory))
     }
@@ -140,7 +140,7 @@ impl Drop for Index {
 pub fn answered<T: Send + 'static>(
     py: Python<'_>,
     keys: usize,
-    query: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    query: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
     if keys > FEW_KEYS {
         return run_aside(py, query);
@@ -219,7 +219,7 @@ pub struct WriterOptions {
 }
 
 impl WriterOptions {
-    fn opening(&self) -> Result<Opening, Failure> {
+    fn opening(&self) -> Result<Opening> {
         let request = LayoutRequest {
             scheme: self.scheme.as_deref().map(|word| choice("scheme", word, Scheme::NAMED)).transpose()?,
             partition_by: self

@@ -8,7 +8,7 @@ use ascot_sort::{RunOptions, Writes};
 use pyo3::prelude::*;
 use serde::Serialize;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::request::{Bytes, JobOptions, split_by};
 use crate::running::{Finished, run, run_aside};
 
@@ -144,6 +144,6 @@ pub fn told_of(finished: Finished<Report>) -> PyResult<Told> {
 }
 
 /// A result as JSON.
-pub fn json(value: &impl Serialize) -> Result<String, Failure> {
+pub fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Failure::Request(format!("a result is not JSON: {error}")))
 }

@@ -13,7 +13,7 @@ use ascot_sort::{
 };
 use pyo3::prelude::*;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::jobs::{Shown, Told, json, methods};
 use crate::request::{Bytes, RecordOptions, Records, count_of, unknown, volumes_of_plan};
 use crate::running::{Finished, run, run_aside};
@@ -46,7 +46,7 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    fn request(&self) -> Result<PlanRequest, Failure> {
+    fn request(&self) -> Result<PlanRequest> {
         Ok(PlanRequest {
             job: self.job()?,
             memory_bytes: memory_of_plan(self.memory.as_ref())?,
@@ -55,7 +55,7 @@ impl PlanOptions {
         })
     }
 
-    fn job(&self) -> Result<PlannedJob, Failure> {
+    fn job(&self) -> Result<PlannedJob> {
         let inputs = streams("inputs", self.inputs)?;
         let outputs = streams("outputs", self.outputs)?;
         let alpha = share(self.alpha)?;
@@ -80,7 +80,7 @@ impl PlanOptions {
         Ok(PlannedJob::Files(PlannedFiles { task, inputs, outputs, input_bytes, function }))
     }
 
-    fn sort(&self, input_bytes: u64) -> Result<PlannedJob, Failure> {
+    fn sort(&self, input_bytes: u64) -> Result<PlannedJob> {
         let records = self
             .records
             .as_ref()
@@ -96,11 +96,11 @@ impl PlanOptions {
 }
 
 /// The memory of a plan, which may exceed that of this machine unless it is a share of it.
-fn memory_of_plan(given: Option<&Bytes>) -> Result<u64, Failure> {
+fn memory_of_plan(given: Option<&Bytes>) -> Result<u64> {
     given.map_or(Ok(DEFAULT_MEMORY_BYTES), |given| given.memory("memory"))
 }
 
-fn streams(argument: &str, count: u32) -> Result<u32, Failure> {
+fn streams(argument: &str, count: u32) -> Result<u32> {
     if count > MAX_STREAMS {
         return Err(Failure::Request(format!(
             "{argument}={count} is too large\n  the maximum is {MAX_STREAMS}"
@@ -110,7 +110,7 @@ fn streams(argument: &str, count: u32) -> Result<u32, Failure> {
 }
 
 /// The share of bytes that is read.
-fn share(alpha: Option<f64>) -> Result<f64, Failure> {
+fn share(alpha: Option<f64>) -> Result<f64> {
     let alpha = alpha.unwrap_or(0.5);
     if !(0.0..=1.0).contains(&alpha) {
         return Err(Failure::Request(format!("alpha={alpha} is not a number from 0 to 1\n  such as 0.5")));
@@ -118,7 +118,7 @@ fn share(alpha: Option<f64>) -> Result<f64, Failure> {
     Ok(alpha)
 }
 
-fn growth_of(argument: &str, text: Option<&str>) -> Result<Option<Growth>, Failure> {
+fn growth_of(argument: &str, text: Option<&str>) -> Result<Option<Growth>> {
     let read = |text: &str| {
         text.parse().map_err(|error: BadGrowth| {
             Failure::Request(format!(
@@ -168,7 +168,7 @@ pub fn simulate(py: Python<'_>, options: SimulationOptions) -> PyResult<Told> {
 }
 
 impl SimulationOptions {
-    fn request(&self) -> Result<SimulationRequest, Failure> {
+    fn request(&self) -> Result<SimulationRequest> {
         Ok(SimulationRequest {
             inputs: streams("inputs", self.inputs)?,
             outputs: streams("outputs", self.outputs)?,

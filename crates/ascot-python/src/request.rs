@@ -20,7 +20,7 @@ use ascot_sort::{
 };
 use pyo3::prelude::*;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 
 /// Bytes, as a number or as a text with a unit.
 #[derive(Debug, FromPyObject)]
@@ -33,7 +33,7 @@ pub enum Bytes {
 
 impl Bytes {
     /// The number of bytes.
-    pub fn count(&self, argument: &str) -> Result<u64, Failure> {
+    pub fn count(&self, argument: &str) -> Result<u64> {
         match self {
             Bytes::Number(0) => Err(Failure::Request(format!("{argument}=0: give bytes, such as '512MiB'"))),
             Bytes::Number(bytes) => Ok(*bytes),
@@ -44,7 +44,7 @@ impl Bytes {
     }
 
     /// The number of bytes of memory: the same, or a share of the machine's memory such as `25%`.
-    pub fn memory(&self, argument: &str) -> Result<u64, Failure> {
+    pub fn memory(&self, argument: &str) -> Result<u64> {
         let Bytes::Text(text) = self else { return self.count(argument) };
         let amount =
             size::memory_size(text).map_err(|error| Failure::Request(format!("{argument}: {error}")))?;
@@ -60,12 +60,12 @@ fn machine_bytes() -> u64 {
 }
 
 /// The bytes of an argument that may be left out.
-pub fn count_of(argument: &str, bytes: Option<&Bytes>) -> Result<Option<u64>, Failure> {
+pub fn count_of(argument: &str, bytes: Option<&Bytes>) -> Result<Option<u64>> {
     bytes.map(|bytes| bytes.count(argument)).transpose()
 }
 
 /// The cap in bytes: `given`, else `ASCOT_MEMORY`, lowered to the memory that the control group allows.
-pub fn memory(given: Option<&Bytes>) -> Result<Option<u64>, Failure> {
+pub fn memory(given: Option<&Bytes>) -> Result<Option<u64>> {
     const VARIABLE: &str = "ASCOT_MEMORY";
     let asked = match given {
         Some(bytes) => Some(bytes.memory("memory")?),
@@ -111,14 +111,14 @@ pub struct Records {
 
 impl RecordOptions {
     /// The records that the options describe.
-    pub fn records(&self) -> Result<Records, Failure> {
+    pub fn records(&self) -> Result<Records> {
         let layout = self.layout()?;
         let keys = self.keys_of(layout, &self.keys, self.reverse)?;
         let header = self.header || keys.name_a_column();
         Ok(Records { layout, keys, header })
     }
 
-    fn layout(&self) -> Result<Layout, Failure> {
+    fn layout(&self) -> Result<Layout> {
         let layout = Layout::parse(&self.layout).map_err(|error| Failure::Request(error.to_string()))?;
         match (layout, self.quote) {
             (Layout::Csv { separator, .. }, Some(quote)) if quote == separator => {
@@ -131,7 +131,7 @@ impl RecordOptions {
     }
 
     /// The keys that `texts` describe.
-    fn keys_of(&self, layout: Layout, texts: &[String], reverse: bool) -> Result<Keys, Failure> {
+    fn keys_of(&self, layout: Layout, texts: &[String], reverse: bool) -> Result<Keys> {
         match layout {
             Layout::Lines { delimiter } => {
                 let mut global = KeyFlags { reverse, ..KeyFlags::default() };
@@ -162,7 +162,7 @@ impl RecordOptions {
         }
     }
 
-    fn columns(&self, texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>, Failure> {
+    fn columns(&self, texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>> {
         let mut columns = Vec::new();
         for text in texts {
             let keys = parse_csv_keys(text).map_err(|error| Failure::Request(format!("key: {error}")))?;
@@ -179,7 +179,7 @@ impl RecordOptions {
     }
 }
 
-fn line_key(text: &str) -> Result<KeyDef, Failure> {
+fn line_key(text: &str) -> Result<KeyDef> {
     KeyDef::parse(text).map_err(|error| {
         Failure::Request(format!(
             "key '{text}': {error}\n  keys of lines are numbers of fields, such as 2 or '2,2nr'; for columns give \
@@ -220,7 +220,7 @@ pub struct JobOptions {
 
 impl JobOptions {
     /// The request. `writes` are the files of the job, whose volumes are looked up.
-    pub fn request(&self, writes: Writes<'_>) -> Result<SortRequest, Failure> {
+    pub fn request(&self, writes: Writes<'_>) -> Result<SortRequest> {
         self.request_with(self.paths(), self.output()?, self.records.records()?, writes)
     }
 
@@ -230,7 +230,7 @@ impl JobOptions {
     }
 
     /// The cap, bytes.
-    pub fn memory_bytes(&self) -> Result<Option<u64>, Failure> {
+    pub fn memory_bytes(&self) -> Result<Option<u64>> {
         memory(self.memory.as_ref())
     }
 
@@ -241,7 +241,7 @@ impl JobOptions {
         output: Output,
         records: Records,
         writes: Writes<'_>,
-    ) -> Result<SortRequest, Failure> {
+    ) -> Result<SortRequest> {
         let Records { layout, keys, header } = records;
         let request = SortRequest {
             inputs,
@@ -268,7 +268,7 @@ impl JobOptions {
     }
 
     /// Its output, a file or several.
-    pub fn output(&self) -> Result<Output, Failure> {
+    pub fn output(&self) -> Result<Output> {
         let Some(path) = &self.output else {
             // The library wants an output in any request; one that only explains or makes a view writes none.
             return Ok(Output::Stdout);
@@ -287,7 +287,7 @@ impl JobOptions {
         Ok(Output::Parts(Parts::new(pattern, count)?))
     }
 
-    fn route(&self, layout: Layout) -> Result<Option<Route>, Failure> {
+    fn route(&self, layout: Layout) -> Result<Option<Route>> {
         let words = [("range", None), ("hash", Some(RouteBy::Hash)), ("value", Some(RouteBy::Value))];
         let Some(by) = choice("by", self.route.as_deref().unwrap_or("range"), &words)? else {
             return Ok(None);
@@ -299,12 +299,12 @@ impl JobOptions {
         Ok(Some(Route { by, keys: Some(keys) }))
     }
 
-    fn method(&self) -> Result<Method, Failure> {
+    fn method(&self) -> Result<Method> {
         let words = [("auto", Method::Auto), ("merge", Method::Merge), ("distribute", Method::Distribute)];
         choice("method", &self.method, &words)
     }
 
-    fn compression(&self) -> Result<Compression, Failure> {
+    fn compression(&self) -> Result<Compression> {
         let words = [
             ("auto", Compression::Auto),
             ("none", Compression::None),
@@ -321,7 +321,7 @@ pub fn unknown(argument: &str, word: &str, accepted: &str) -> Failure {
 }
 
 /// What a word means to an argument.
-pub fn choice<C: Copy>(argument: &str, word: &str, choices: &[(&str, C)]) -> Result<C, Failure> {
+pub fn choice<C: Copy>(argument: &str, word: &str, choices: &[(&str, C)]) -> Result<C> {
     let found = choices.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning);
     found.ok_or_else(|| {
         let known: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
@@ -330,7 +330,7 @@ pub fn choice<C: Copy>(argument: &str, word: &str, choices: &[(&str, C)]) -> Res
 }
 
 /// A number that has a minimum.
-pub fn at_least(argument: &str, number: Option<usize>, min: usize) -> Result<Option<usize>, Failure> {
+pub fn at_least(argument: &str, number: Option<usize>, min: usize) -> Result<Option<usize>> {
     match number {
         Some(number) if number < min => {
             Err(Failure::Request(format!("{argument}={number} is too few\n  give at least {min}")))
@@ -340,7 +340,7 @@ pub fn at_least(argument: &str, number: Option<usize>, min: usize) -> Result<Opt
 }
 
 /// The rule of a split.
-pub fn split_by(word: &str) -> Result<SplitBy, Failure> {
+pub fn split_by(word: &str) -> Result<SplitBy> {
     choice("by", word, &[("range", SplitBy::Range), ("hash", SplitBy::Hash), ("size", SplitBy::Size)])
 }
 
@@ -349,11 +349,7 @@ const VARIABLE: &str = "ASCOT_VOLUME";
 
 /// The request with the profiles of its volumes: those of `volume` or `ASCOT_VOLUME` (a kind or the file of a
 /// profile), else those that are found.
-fn with_volumes(
-    request: SortRequest,
-    volume: Option<&Path>,
-    writes: Writes<'_>,
-) -> Result<SortRequest, Failure> {
+fn with_volumes(request: SortRequest, volume: Option<&Path>, writes: Writes<'_>) -> Result<SortRequest> {
     if let Some(volumes) = named_volumes(volume)? {
         return Ok(SortRequest { volumes, ..request });
     }
@@ -366,11 +362,7 @@ fn with_volumes(
 }
 
 /// The volumes of a flow: those that are named, else that of its first output, or of its inputs if it has none.
-pub fn volumes_of_flow(
-    inputs: Vec<Input>,
-    output: Option<Output>,
-    volume: Option<&Path>,
-) -> Result<Volumes, Failure> {
+pub fn volumes_of_flow(inputs: Vec<Input>, output: Option<Output>, volume: Option<&Path>) -> Result<Volumes> {
     let writes = if output.is_some() { Writes::Output } else { Writes::Nothing };
     let keys = Keys::Ranges(Vec::new());
     let request = SortRequest {
@@ -385,7 +377,7 @@ pub fn volumes_of_flow(
 }
 
 /// The volumes of files that need not exist: those named, else those of the working directory.
-pub fn volumes_of_plan(volume: Option<&Path>) -> Result<Volumes, Failure> {
+pub fn volumes_of_plan(volume: Option<&Path>) -> Result<Volumes> {
     Ok(match named_profile(volume)? {
         Some((profile, _)) => Volumes::for_plan(profile),
         None => volumes_for_plan(Path::new(".")).0,
@@ -393,18 +385,18 @@ pub fn volumes_of_plan(volume: Option<&Path>) -> Result<Volumes, Failure> {
 }
 
 /// The volume that an argument names: a kind, or the file of a profile.
-pub fn volume_profile(volume: &Path) -> Result<VolumeProfile, Failure> {
+pub fn volume_profile(volume: &Path) -> Result<VolumeProfile> {
     let named = named_profile(Some(volume))?.and_then(|(profile, _)| profile);
     Ok(named.map_or_else(VolumeProfile::assumed_flash, |profile| profile.volume))
 }
 
 /// The volumes of a view that is read; none: those on which it was made.
-pub fn volumes_of_view(dir: &Path) -> Result<Option<Volumes>, Failure> {
+pub fn volumes_of_view(dir: &Path) -> Result<Option<Volumes>> {
     Ok(named_volumes(None)?.or_else(|| volumes_of(dir).0))
 }
 
 /// The volumes that the argument `volume` or the variable names.
-fn named_volumes(volume: Option<&Path>) -> Result<Option<Volumes>, Failure> {
+fn named_volumes(volume: Option<&Path>) -> Result<Option<Volumes>> {
     let Some((profile, by)) = named_profile(volume)? else { return Ok(None) };
     let origin = VolumeOrigin { of: "all files".into(), mount: None, origin: Origin::Given(by.into()) };
     let volumes = Volumes { origins: vec![origin], ..Volumes::default() };
@@ -417,7 +409,7 @@ fn named_volumes(volume: Option<&Path>) -> Result<Option<Volumes>, Failure> {
 }
 
 /// The profile that the argument `volume` or the variable names (`None` for flash, as without any), and which does.
-fn named_profile(volume: Option<&Path>) -> Result<Option<(Option<Profile>, &'static str)>, Failure> {
+fn named_profile(volume: Option<&Path>) -> Result<Option<(Option<Profile>, &'static str)>> {
     let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let (name, by) = match (volume, variable) {
         (Some(path), _) => (path.as_os_str().to_owned(), "volume="),

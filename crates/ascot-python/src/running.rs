@@ -22,7 +22,7 @@ use ascot_io::{Unpoisoned, threads};
 use ascot_sort::{Cancel, Observer, Progress, SortError};
 use pyo3::prelude::*;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 
 /// The time between two looks at signals.
 pub const PAUSE: Duration = Duration::from_millis(50);
@@ -112,7 +112,7 @@ pub struct Running;
 
 impl Running {
     /// Fails in a process that was forked from one that ran jobs at that moment.
-    pub fn begin() -> Result<Running, Failure> {
+    pub fn begin() -> Result<Running> {
         let own = process::id();
         let before = PROCESS.load(SeqCst);
         if before != own && before != 0 && JOBS.load(SeqCst) > 0 {
@@ -210,7 +210,7 @@ impl Opener {
     }
 
     /// Fails in a process that was forked after `what` was opened.
-    pub fn check(&self, what: &str) -> Result<(), Failure> {
+    pub fn check(&self, what: &str) -> Result<()> {
         if !self.is_forked() {
             return Ok(());
         }

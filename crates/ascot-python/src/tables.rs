@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::arrow::Batch;
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 
 /// Columns of equal length.
 #[pyclass(frozen, module = "ascot._native")]
@@ -122,7 +122,7 @@ impl<'r, R> Columns<'r, R> {
     }
 
     /// A column of text that repeats: each row has the number of a word.
-    pub fn words(self, name: &str, words: &[String], value: impl Fn(&'r R) -> u32) -> Result<Self, Failure> {
+    pub fn words(self, name: &str, words: &[String], value: impl Fn(&'r R) -> u32) -> Result<Self> {
         let keys = UInt32Array::from_iter_values(self.rows.iter().map(value));
         let words = DictionaryArray::<UInt32Type>::try_new(keys, Arc::new(StringArray::from(words.to_vec())));
         Ok(self.with(name, Arc::new(words.map_err(wrong)?)))
@@ -160,7 +160,7 @@ impl<'r, R> Columns<'r, R> {
     ///
     /// # Errors
     /// Columns of different lengths.
-    pub fn table(self) -> Result<Table, Failure> {
+    pub fn table(self) -> Result<Table> {
         let schema = Arc::new(Schema::new(self.fields));
         let rows = self.arrays.first().map_or(0, |array| array.len());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));

@@ -9,7 +9,7 @@ use ascot_trace::{Event, Kind, TraceReader};
 use pyo3::prelude::*;
 use serde::Serialize;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::jobs::json;
 use crate::request::{Bytes, count_of, unknown, volume_profile};
 use crate::running::run;
@@ -60,7 +60,7 @@ impl Trace {
 }
 
 impl Trace {
-    fn table(&self, from_ns: u64, to_ns: u64, kinds: &[Kind], cancel: &Cancel) -> Result<Table, Failure> {
+    fn table(&self, from_ns: u64, to_ns: u64, kinds: &[Kind], cancel: &Cancel) -> Result<Table> {
         let mut events: Vec<Event> = Vec::new();
         for (number, event) in self.reader.events_between(from_ns, to_ns).enumerate() {
             if number.is_multiple_of(EVENTS_AT_ONCE) {
@@ -88,7 +88,7 @@ impl Trace {
     }
 }
 
-fn kind_of(word: &str) -> Result<Kind, Failure> {
+fn kind_of(word: &str) -> Result<Kind> {
     let found = Kind::ALL.into_iter().find(|kind| kind.name() == word);
     found.ok_or_else(|| unknown("kind", word, "read, write, open, close, seek, resize, delete"))
 }
@@ -112,7 +112,7 @@ pub fn compare_traces(
             let reader = TraceReader::open(path)?;
             Ok(Compared::new(path.display().to_string(), &reader, size, profile.as_ref())?)
         };
-        paths.iter().map(one).collect::<Result<Vec<_>, Failure>>()
+        paths.iter().map(one).collect::<Result<Vec<_>>>()
     };
     let compared = run(py, None, |_, cancel| compare(cancel))?.result;
     Ok((json(&compared)?, remarks(&compared)))

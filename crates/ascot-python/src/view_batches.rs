@@ -12,7 +12,7 @@ use ascot_sort::view::{Reading, Stream, View};
 use pyo3::prelude::*;
 
 use crate::arrow::{ArrowOptions, BatchReader, BatchStream, FirstRow, decoder_of, first_record};
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::running::run;
 use crate::views::OpenedView;
 
@@ -52,12 +52,7 @@ struct ViewBatches {
 }
 
 impl ViewBatches {
-    fn begin(
-        view: Arc<dyn View>,
-        start: u64,
-        stop: u64,
-        arrow: &ArrowOptions,
-    ) -> Result<ViewBatches, Failure> {
+    fn begin(view: Arc<dyn View>, start: u64, stop: u64, arrow: &ArrowOptions) -> Result<ViewBatches> {
         let start = start.max(view.header_bytes());
         let stop = stop.min(view.bytes()).max(start);
         let request = view.request();
@@ -82,7 +77,7 @@ impl BatchReader for ViewBatches {
         SchemaRef::clone(self.decoder.schema())
     }
 
-    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure> {
+    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(batch) = self.decoder.next_batch() {
                 return Ok(Some(batch));

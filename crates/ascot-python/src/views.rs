@@ -14,7 +14,7 @@ use ascot_sort::{Cancel, Output, RunOptions, SortError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::jobs::{Told, told_of};
 use crate::request::{Bytes, at_least, memory, volumes_of_view};
 use crate::running::{Opener, run};
@@ -159,7 +159,7 @@ impl OpenedView {
     ///
     /// # Errors
     /// This process was forked after the view was opened.
-    pub fn view(&self) -> Result<&Arc<dyn View>, Failure> {
+    pub fn view(&self) -> Result<&Arc<dyn View>> {
         self.opener.check("view").map(|()| &self.view)
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ascot_lab::files;
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::values;
 
 /// The directory of the results. If it was made and nothing is put into it, it is removed: a study that is refused
@@ -42,7 +42,7 @@ impl Drop for OutDirectory {
 }
 
 /// The directory of the results, made if it does not exist; files of others in it are not replaced.
-pub(super) fn out_directory(matches: &ArgMatches) -> Result<OutDirectory, Failure> {
+pub(super) fn out_directory(matches: &ArgMatches) -> Result<OutDirectory> {
     let path = values::path(matches, "out").unwrap_or_default();
     let made = !path.exists();
     fs::create_dir_all(&path).map_err(Failure::file(&path, "cannot make the directory of the results"))?;
@@ -59,7 +59,7 @@ pub(super) fn out_directory(matches: &ArgMatches) -> Result<OutDirectory, Failur
 }
 
 /// The directory of the files to be measured, by default `out`, made if it does not exist.
-pub(super) fn work_directory(matches: &ArgMatches, out: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn work_directory(matches: &ArgMatches, out: &Path) -> Result<PathBuf> {
     let Some(work) = values::path(matches, "work") else { return Ok(out.to_path_buf()) };
     fs::create_dir_all(&work)
         .map_err(Failure::file(&work, "cannot make the directory of the files to be measured"))?;

@@ -15,7 +15,7 @@ use ascot_model::units;
 use clap::ArgMatches;
 
 use super::shown;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::monitoring::{Monitored, sampled};
 use crate::numbers;
 use crate::signals::stoppable;
@@ -27,7 +27,7 @@ const MAX_ROUNDS: u64 = 1000;
 const MAX_SECONDS: f64 = 1e6;
 
 /// `ascot lab disk`.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     let request = request(matches)?;
     let report_file = shown::report_file(matches)?;
     let display = Display { watched: io::stderr().is_terminal() };
@@ -43,7 +43,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     shown::finish(matches, &report, || text(&report.result), report_file)
 }
 
-fn request(matches: &ArgMatches) -> Result<DiskRequest, Failure> {
+fn request(matches: &ArgMatches) -> Result<DiskRequest> {
     let rounds = numbers::whole(matches, "rounds")?.unwrap_or(u64::from(DEFAULT_ROUNDS));
     if !(1..=MAX_ROUNDS).contains(&rounds) {
         return Err(Failure::usage(format!("--rounds {rounds} is not possible"), "give 1 to 1000"));

@@ -11,10 +11,10 @@ mod streams;
 
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Runs one of the studies.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     match matches.subcommand() {
         Some(("all", matches)) => streams::all(matches),
         Some(("streams", matches)) => streams::run(matches),

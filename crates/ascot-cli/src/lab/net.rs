@@ -15,7 +15,7 @@ use ascot_model::units;
 use clap::ArgMatches;
 
 use super::shown;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::monitoring::{Monitored, sampled};
 use crate::numbers;
 use crate::signals::stoppable;
@@ -26,7 +26,7 @@ const TOKEN_VARIABLE: &str = "ASCOT_LAB_TOKEN";
 const MAX_WAIT_SECONDS: f64 = 86_400.0;
 
 /// `ascot lab net`.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     let request = request(matches)?;
     let report_file = shown::report_file(matches)?;
     let display = Display { waited_for: Mutex::default() };
@@ -36,7 +36,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     shown::finish(matches, &report, || text(&report.result), report_file)
 }
 
-fn request(matches: &ArgMatches) -> Result<NetRequest, Failure> {
+fn request(matches: &ArgMatches) -> Result<NetRequest> {
     let memory_bytes = numbers::memory(matches, "memory", 0)?;
     let wait = values::word(matches, "wait");
     let wait = wait.map(|text| numbers::real(text, "--wait", 0.0, MAX_WAIT_SECONDS)).transpose()?;
@@ -51,7 +51,7 @@ fn request(matches: &ArgMatches) -> Result<NetRequest, Failure> {
     })
 }
 
-fn peers(matches: &ArgMatches) -> Result<Peers, Failure> {
+fn peers(matches: &ArgMatches) -> Result<Peers> {
     let [listen, list, name] = ["listen", "peers", "name"].map(|id| values::word(matches, id));
     if let Some(count) = numbers::whole(matches, "local")? {
         if listen.is_some() || list.is_some() {
@@ -77,7 +77,7 @@ fn peers(matches: &ArgMatches) -> Result<Peers, Failure> {
 }
 
 /// The secret of a file, or of the variable. It is not a value of a flag: other users see command lines.
-fn token(file: Option<&Path>) -> Result<Token, Failure> {
+fn token(file: Option<&Path>) -> Result<Token> {
     if let Some(file) = file {
         let mode = std::fs::metadata(file).map(|metadata| metadata.permissions().mode());
         if mode.is_ok_and(|mode| mode & 0o077 != 0) {
@@ -102,7 +102,7 @@ fn token(file: Option<&Path>) -> Result<Token, Failure> {
 }
 
 /// Numbers of connections: `1`, `1,2,4`.
-fn connections(text: &str) -> Result<Vec<u32>, Failure> {
+fn connections(text: &str) -> Result<Vec<u32>> {
     let numbers = text.split(',').map(|number| number.trim().parse::<u32>());
     match numbers.collect::<Result<Vec<u32>, _>>() {
         Ok(mut numbers) if numbers.iter().all(|number| (1..=4).contains(number)) => {

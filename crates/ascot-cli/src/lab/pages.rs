@@ -13,7 +13,7 @@ use ascot_model::resource_use::ResourceUse;
 use ascot_model::units;
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::report_file::write_whole;
 use crate::sys;
 
@@ -46,7 +46,7 @@ impl Run {
 
 /// Writes the page of all measurements in `out` that were made in `work`, and the charts with `--plot`; returns its
 /// path.
-pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result<PathBuf, Failure> {
+pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result<PathBuf> {
     let here = place::name_of(work)?;
     let mut streams: Vec<Measured> = streams::results::read(out)?;
     streams.retain(|measured| measured.place == here);
@@ -73,7 +73,7 @@ pub fn write(matches: &ArgMatches, out: &Path, work: &Path, run: &Run) -> Result
 }
 
 /// Writes files of parameters with which the measurements on the page are made again.
-fn write_parameters(out: &Path, streams: &[Measured], sorts: &[SortResult]) -> Result<(), Failure> {
+fn write_parameters(out: &Path, streams: &[Measured], sorts: &[SortResult]) -> Result<()> {
     let of_streams = streams::parameters::text_of_cells(streams.iter().map(|one| &one.cell));
     let of_sorts = sorts::parameters::text_of_cells(sorts.iter().map(|one| &one.cell));
     let all = [

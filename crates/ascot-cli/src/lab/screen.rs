@@ -20,7 +20,7 @@ use ascot_model::units;
 use clap::ArgMatches;
 
 use super::directories::OutDirectory;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::monitoring::sampled;
 use crate::signals::stoppable;
 use crate::sys;
@@ -68,7 +68,7 @@ impl Screen {
         matches: &ArgMatches,
         out: &OutDirectory,
         study: impl FnOnce(&Self, &Stop) -> Result<T, LabError>,
-    ) -> Result<(T, Option<ResourceUse>), Failure> {
+    ) -> Result<(T, Option<ResourceUse>)> {
         sampled(matches, || {
             Ok(stoppable(|cancel| {
                 let result = self.show(|screen| study(screen, &Stop(cancel.flag())));

@@ -3,13 +3,13 @@
 use clap::ArgMatches;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::numbers;
 use crate::report_file::ReportFile;
 use crate::sys::print;
 
 /// The file of `--report`, if it is given: it must be writable before the study begins.
-pub fn report_file(matches: &ArgMatches) -> Result<Option<ReportFile>, Failure> {
+pub fn report_file(matches: &ArgMatches) -> Result<Option<ReportFile>> {
     ReportFile::prepare(matches, None)
 }
 
@@ -19,7 +19,7 @@ pub fn finish(
     report: &impl Serialize,
     text: impl FnOnce() -> String,
     file: Option<ReportFile>,
-) -> Result<u8, Failure> {
+) -> Result<u8> {
     print(&if matches.get_flag("json") { numbers::json(report)? } else { text() })?;
     if let Some(file) = file {
         file.write_at_once(report)?;

@@ -15,7 +15,7 @@ use clap::ArgMatches;
 use super::directories::{OutDirectory, out_directory, work_directory};
 use super::pages::{self, Run};
 use super::screen::Screen;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::sys::print;
 use crate::values;
@@ -30,7 +30,7 @@ const DEFAULT_LOOPS: &str = "6";
 const SHOWN: usize = 60;
 
 /// `ascot lab streams`.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     let rows = match values::path(matches, "params") {
         Some(path) => parameters::read(&path)?,
         None => rows_of_flags(matches)?,
@@ -55,7 +55,7 @@ pub(super) fn caches(matches: &ArgMatches) -> &'static [Cache] {
 }
 
 /// `ascot lab all`.
-pub fn all(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn all(matches: &ArgMatches) -> Result<u8> {
     let grid = if matches.get_flag("quick") { WholeGrid::quick() } else { WholeGrid::published() };
     let Places { out, work, memory_bytes } = places(matches)?;
     let cells = grid.streams.cells();
@@ -89,7 +89,7 @@ struct Places {
     memory_bytes: u64,
 }
 
-fn places(matches: &ArgMatches) -> Result<Places, Failure> {
+fn places(matches: &ArgMatches) -> Result<Places> {
     let memory_bytes = numbers::memory(matches, "memory", default_memory())?;
     let out = out_directory(matches)?;
     let work = work_directory(matches, &out)?;
@@ -97,7 +97,7 @@ fn places(matches: &ArgMatches) -> Result<Places, Failure> {
 }
 
 /// Measures the cells, writes the page and prints the conclusions.
-fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
+fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8> {
     let Places { out, work, memory_bytes } = places(matches)?;
     let study = StreamStudy { cells, out: out.to_path_buf(), work: work.clone(), memory_bytes };
     let screen = Screen::new(matches.get_flag("quiet"));
@@ -112,7 +112,7 @@ fn study(matches: &ArgMatches, cells: Vec<Cell>) -> Result<u8, Failure> {
 }
 
 /// The rows of parameters that flags define.
-fn rows_of_flags(matches: &ArgMatches) -> Result<Vec<Row>, Failure> {
+fn rows_of_flags(matches: &ArgMatches) -> Result<Vec<Row>> {
     let elements = parsed("streams", matches, "n", DEFAULT_ELEMENTS, parameters::element_list)?;
     let streams = parsed("streams", matches, "k", DEFAULT_STREAMS, parameters::stream_list)?;
     let loops = parsed("streams", matches, "loops", DEFAULT_LOOPS, parameters::loops)?;
@@ -131,13 +131,13 @@ pub(super) fn parsed<T>(
     id: &str,
     default: &str,
     parse: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<T, Failure> {
+) -> Result<T> {
     let text = values::word(matches, id).unwrap_or(default);
     let help = format!("ascot lab {study} --help shows the form");
     parse(text).map_err(|problem| Failure::usage(format!("--{id} '{text}' {problem}"), help))
 }
 
-fn backends(matches: &ArgMatches) -> Result<Vec<Backend>, Failure> {
+fn backends(matches: &ArgMatches) -> Result<Vec<Backend>> {
     let Some(text) = values::word(matches, "stream") else { return Ok(Backend::ALL.to_vec()) };
     let one = |word: &str| {
         word.trim().parse().map_err(|()| {

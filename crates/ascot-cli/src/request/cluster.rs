@@ -12,7 +12,7 @@ use clap::ArgMatches;
 use serde_json::{Map, Value, json};
 
 use super::{inputs, records, resources};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::values;
 
 /// A job for a cluster.
@@ -46,7 +46,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
 ];
 
 /// The request of a sort on a cluster.
-pub fn cluster_request(matches: &ArgMatches) -> Result<ClusterRequest, Failure> {
+pub fn cluster_request(matches: &ArgMatches) -> Result<ClusterRequest> {
     for (id, flag, instead) in REFUSED {
         if values::is_given(matches, id) {
             return Err(Failure::usage(format!("a cluster does not serve {flag}"), instead));
@@ -96,7 +96,7 @@ pub fn cluster_request(matches: &ArgMatches) -> Result<ClusterRequest, Failure> 
 }
 
 /// The request to continue the job in a directory.
-pub fn resume_request(matches: &ArgMatches, dir: &Path) -> Result<Value, Failure> {
+pub fn resume_request(matches: &ArgMatches, dir: &Path) -> Result<Value> {
     if values::is_given(matches, "memory") {
         return Err(Failure::usage(
             "--memory does not apply to a job of a cluster that is resumed",
@@ -113,12 +113,12 @@ pub fn resume_request(matches: &ArgMatches, dir: &Path) -> Result<Value, Failure
 }
 
 /// The request to remove the job in a directory.
-pub fn remove_request(dir: &Path) -> Result<Value, Failure> {
+pub fn remove_request(dir: &Path) -> Result<Value> {
     Ok(json!({ "verb": "remove", "job": text_of(dir)? }))
 }
 
 /// The settings, by their names. The package knows these, and checks the values.
-fn settings(matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
+fn settings(matches: &ArgMatches) -> Result<Map<String, Value>> {
     let mut settings = Map::new();
     for text in matches.get_many::<String>("setting").into_iter().flatten() {
         let refused = |problem| {
@@ -132,7 +132,7 @@ fn settings(matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
     Ok(settings)
 }
 
-fn file(input: &Input) -> Result<PathBuf, Failure> {
+fn file(input: &Input) -> Result<PathBuf> {
     match input {
         Input::Path(path) => Ok(path.clone()),
         Input::Stdin | Input::Program => Err(Failure::usage(
@@ -143,7 +143,7 @@ fn file(input: &Input) -> Result<PathBuf, Failure> {
 }
 
 /// The directory of the parts.
-fn output(matches: &ArgMatches) -> Result<PathBuf, Failure> {
+fn output(matches: &ArgMatches) -> Result<PathBuf> {
     let mut names = values::all(matches, "output");
     match (names.next(), names.next()) {
         (Some(name), None) if !name.is_empty() => Ok(PathBuf::from(name)),
@@ -159,7 +159,7 @@ fn output(matches: &ArgMatches) -> Result<PathBuf, Failure> {
 }
 
 /// The separator of fields of lines.
-fn separator(matches: &ArgMatches, layout: Layout) -> Result<Option<u8>, Failure> {
+fn separator(matches: &ArgMatches, layout: Layout) -> Result<Option<u8>> {
     if matches!(layout, Layout::Lines { .. }) { records::separator(matches) } else { Ok(None) }
 }
 
@@ -176,11 +176,11 @@ fn word(compression: Compression) -> &'static str {
     }
 }
 
-fn texts_of(paths: &[PathBuf]) -> Result<Vec<&str>, Failure> {
+fn texts_of(paths: &[PathBuf]) -> Result<Vec<&str>> {
     paths.iter().map(|path| text_of(path)).collect()
 }
 
-fn text_of(path: &Path) -> Result<&str, Failure> {
+fn text_of(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| {
         Failure::usage(format!("'{}' is not UTF-8", path.display()), "files of a cluster have names in UTF-8")
     })

@@ -10,13 +10,13 @@ use clap::ArgMatches;
 
 use super::records::{Records, records};
 use super::resources;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::values;
 use crate::volume;
 
 /// The request of a flow.
-pub fn flow_request(matches: &ArgMatches) -> Result<FlowRequest, Failure> {
+pub fn flow_request(matches: &ArgMatches) -> Result<FlowRequest> {
     let inputs = names(matches, "inputs")?.iter().map(|name| Input::from_argument(Path::new(name))).collect();
     let outputs = names(matches, "outputs")?;
     let outputs = outputs.into_iter().map(|name| match name.to_str() {
@@ -35,7 +35,7 @@ pub fn flow_request(matches: &ArgMatches) -> Result<FlowRequest, Failure> {
     })
 }
 
-fn names(matches: &ArgMatches, id: &str) -> Result<Vec<std::ffi::OsString>, Failure> {
+fn names(matches: &ArgMatches, id: &str) -> Result<Vec<std::ffi::OsString>> {
     let names: Vec<_> = values::all(matches, id).cloned().collect();
     match names.iter().any(|name| name.is_empty()) {
         true => Err(Failure::usage(
@@ -47,7 +47,7 @@ fn names(matches: &ArgMatches, id: &str) -> Result<Vec<std::ffi::OsString>, Fail
 }
 
 /// The inputs, their records if they are merged, and the resources.
-fn sort_part(matches: &ArgMatches, inputs: Vec<Input>, merged: bool) -> Result<SortRequest, Failure> {
+fn sort_part(matches: &ArgMatches, inputs: Vec<Input>, merged: bool) -> Result<SortRequest> {
     let Records { layout, keys, header, any_format, .. } = if merged {
         records(matches, &inputs)?
     } else {
@@ -68,7 +68,7 @@ fn sort_part(matches: &ArgMatches, inputs: Vec<Input>, merged: bool) -> Result<S
 }
 
 /// Refuses flags of records if there is no merge that would use them.
-fn refuse_records(matches: &ArgMatches) -> Result<(), Failure> {
+fn refuse_records(matches: &ArgMatches) -> Result<()> {
     let unused =
         ["format", "csv", "header", "separator", "zero-terminated", "null", "quote", "strict", "reverse"];
     match unused.into_iter().find(|id| values::is_given(matches, id)) {
@@ -80,14 +80,14 @@ fn refuse_records(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-fn alpha(matches: &ArgMatches) -> Result<Option<f64>, Failure> {
+fn alpha(matches: &ArgMatches) -> Result<Option<f64>> {
     const LEAST: f64 = 0.01;
     let alpha = |text| numbers::real(text, "--alpha", LEAST, 1.0 - LEAST);
     values::word(matches, "alpha").map(alpha).transpose()
 }
 
 /// `--idle-timeout`.
-fn idle_timeout(text: &str) -> Result<Duration, Failure> {
+fn idle_timeout(text: &str) -> Result<Duration> {
     numbers::duration(text).ok_or_else(|| {
         Failure::usage(format!("--idle-timeout '{text}' is not a time"), "such as 30s, 500ms, 5m or 2h")
     })

@@ -9,11 +9,11 @@ use std::path::Path;
 use ascot_sort::request::Input;
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::{numbers, values};
 
 /// The inputs named as arguments or in the file of `--files0-from`; standard input if none are named.
-pub fn inputs(matches: &ArgMatches) -> Result<Vec<Input>, Failure> {
+pub fn inputs(matches: &ArgMatches) -> Result<Vec<Input>> {
     let files: Vec<&OsString> = matches.get_many("files").into_iter().flatten().collect();
     if let Some(list) = matches.get_one::<OsString>("files0-from") {
         if let Some(extra) = files.first() {
@@ -50,7 +50,7 @@ fn interval_as_input<'f>(matches: &ArgMatches, files: &[&'f OsString]) -> Option
     times.find(|text| !Path::new(text).exists())
 }
 
-fn listed(list: &OsStr) -> Result<Vec<Input>, Failure> {
+fn listed(list: &OsStr) -> Result<Vec<Input>> {
     let bytes = read_list(list).map_err(Failure::file(list, "cannot read the list of files"))?;
     names_in(&bytes, list)
 }
@@ -65,7 +65,7 @@ fn read_list(list: &OsStr) -> io::Result<Vec<u8>> {
 }
 
 /// Names end in NUL; the last NUL may be missing.
-fn names_in(bytes: &[u8], list: &OsStr) -> Result<Vec<Input>, Failure> {
+fn names_in(bytes: &[u8], list: &OsStr) -> Result<Vec<Input>> {
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     if bytes.is_empty() {
         return Err(Failure::usage(

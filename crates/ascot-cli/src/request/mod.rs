@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use ascot_sort::request::{InputChecks, Output, Parts, SortRequest, SplitBy};
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::size;
 use crate::values;
 use crate::volume;
@@ -47,7 +47,7 @@ pub enum Mode {
 }
 
 /// The mode that the flags select.
-pub fn mode(matches: &ArgMatches) -> Result<Mode, Failure> {
+pub fn mode(matches: &ArgMatches) -> Result<Mode> {
     let word = values::word(matches, "check");
     let named = match word {
         None => None,
@@ -67,7 +67,7 @@ pub fn mode(matches: &ArgMatches) -> Result<Mode, Failure> {
 }
 
 /// The request of a sort, merge or check.
-pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Failure> {
+pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest> {
     let inputs = inputs::inputs(matches)?;
     if mode != Mode::Sort {
         refuse_with_check(matches, mode, inputs.len())?;
@@ -98,7 +98,7 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
 }
 
 /// Refuses flags that do not apply to a resumed job, which has its own settings.
-pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
+pub fn refuse_with_resume(matches: &ArgMatches) -> Result<()> {
     const TAKEN: &[&str] = &[
         "resume",
         "memory",
@@ -144,7 +144,7 @@ pub fn notices(matches: &ArgMatches) -> Vec<String> {
 }
 
 /// The destination of the result. Several different names are a mistake, as in the sort command.
-pub fn output(matches: &ArgMatches) -> Result<Output, Failure> {
+pub fn output(matches: &ArgMatches) -> Result<Output> {
     let mut names = values::all(matches, "output");
     let Some(first) = names.next() else {
         return match number_of_parts(matches)? {
@@ -183,7 +183,7 @@ pub fn output(matches: &ArgMatches) -> Result<Output, Failure> {
 }
 
 /// `--parts`.
-fn number_of_parts(matches: &ArgMatches) -> Result<Option<u32>, Failure> {
+fn number_of_parts(matches: &ArgMatches) -> Result<Option<u32>> {
     let Some(text) = values::word(matches, "parts") else { return Ok(None) };
     match text.parse::<u32>() {
         Ok(count) if count > 0 => Ok(Some(count)),
@@ -195,7 +195,7 @@ fn number_of_parts(matches: &ArgMatches) -> Result<Option<u32>, Failure> {
 }
 
 /// The kind of split: `--by`, or the kind that the keys imply.
-pub fn split_by(matches: &ArgMatches) -> Result<SplitBy, Failure> {
+pub fn split_by(matches: &ArgMatches) -> Result<SplitBy> {
     let keyed = matches.contains_id("key");
     match values::word(matches, "by") {
         Some("range") => Ok(SplitBy::Range),
@@ -210,7 +210,7 @@ pub fn split_by(matches: &ArgMatches) -> Result<SplitBy, Failure> {
 }
 
 /// `--boundaries` of a split, which is then by range.
-fn boundaries(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
+fn boundaries(matches: &ArgMatches) -> Result<Option<PathBuf>> {
     let file = values::path(matches, "boundaries");
     if file.is_some() && split_by(matches)? != SplitBy::Range {
         return Err(Failure::usage(
@@ -221,7 +221,7 @@ fn boundaries(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
     Ok(file)
 }
 
-fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<(), Failure> {
+fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<()> {
     let letter = if mode == Mode::CheckAloud { 'c' } else { 'C' };
     if inputs > 1 {
         let extra = matches.get_many::<OsString>("files").and_then(|mut files| files.nth(1));
@@ -250,19 +250,19 @@ fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<
 }
 
 /// A count, if the flag or argument is given.
-pub fn count(matches: &ArgMatches, id: &str, flag: &'static str) -> Result<Option<u64>, Failure> {
+pub fn count(matches: &ArgMatches, id: &str, flag: &'static str) -> Result<Option<u64>> {
     let Some(text) = values::word(matches, id) else { return Ok(None) };
     size::count(text).map(Some).map_err(|source| Failure::Size { flag: flag.into(), source })
 }
 
 /// `--start` of `ascot gen`.
-pub fn record_number(matches: &ArgMatches) -> Result<u128, Failure> {
+pub fn record_number(matches: &ArgMatches) -> Result<u128> {
     let Some(text) = values::word(matches, "start") else { return Ok(0) };
     size::record_number(text).map_err(|source| Failure::Size { flag: "--start".into(), source })
 }
 
 /// The one of `words` that `word` equals or unambiguously begins.
-fn one_of<'w>(flag: &str, word: &str, words: &[&'w str]) -> Result<&'w str, Failure> {
+fn one_of<'w>(flag: &str, word: &str, words: &[&'w str]) -> Result<&'w str> {
     let exact = words.iter().find(|candidate| **candidate == word);
     let mut like = words.iter().filter(|candidate| !word.is_empty() && candidate.starts_with(word));
     match (exact, like.next(), like.next()) {

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use ascot_record::keys::{KeyOptions, Salt};
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::values;
 
 /// Gives `options` a salt if a key is in random order.
-pub fn set_salt(matches: &ArgMatches, options: &mut KeyOptions) -> Result<(), Failure> {
+pub fn set_salt(matches: &ArgMatches, options: &mut KeyOptions) -> Result<()> {
     let source = source(matches)?;
     if options.needs_salt() {
         let merging = values::flag(matches, "merge");
@@ -29,7 +29,7 @@ pub fn set_salt(matches: &ArgMatches, options: &mut KeyOptions) -> Result<(), Fa
     Ok(())
 }
 
-fn from_system() -> Result<Salt, Failure> {
+fn from_system() -> Result<Salt> {
     let mut salt = Salt::default();
     let asked = rustix::rand::getrandom(&mut salt.0, rustix::rand::GetRandomFlags::empty());
     match asked {
@@ -40,7 +40,7 @@ fn from_system() -> Result<Salt, Failure> {
 }
 
 /// The file of `--random-source`; several different ones are a mistake, as in the sort command.
-fn source(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
+fn source(matches: &ArgMatches) -> Result<Option<PathBuf>> {
     let mut sources = values::all(matches, "random-source");
     let Some(first) = sources.next() else { return Ok(None) };
     match sources.find(|source| *source != first) {
@@ -52,7 +52,7 @@ fn source(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-fn read(path: PathBuf) -> Result<Salt, Failure> {
+fn read(path: PathBuf) -> Result<Salt> {
     let mut salt = Salt::default();
     let done = File::open(&path).and_then(|mut file| file.read_exact(&mut salt.0));
     match done {

@@ -22,7 +22,7 @@ use ascot_sort::request::{Input, Keys, Route, RouteBy};
 use clap::ArgMatches;
 
 use super::{one_of, random};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::values;
 
 /// Layout, keys and header.
@@ -65,7 +65,7 @@ pub const SORT_WORDS: &[(&str, char)] = &[
 ];
 
 /// The flags' definition of records; the names of inputs may decide the layout.
-pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failure> {
+pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records> {
     let texts = key_texts(matches)?;
     refuse_separator_of_d(matches, inputs)?;
     let named = named_layout(matches)?;
@@ -109,7 +109,7 @@ pub fn named_records(
     keys: &[OsString],
     default: Layout,
     inputs: &[Input],
-) -> Result<(Layout, Keys), Failure> {
+) -> Result<(Layout, Keys)> {
     let texts = keys.iter().map(|text| utf8(text)).collect::<Result<Vec<_>, _>>()?;
     let layout = match format {
         Some(format) => parse_layout(format)?,
@@ -135,7 +135,7 @@ pub fn named_records(
 }
 
 /// `--by` of a reshape: hash or value, of the key that orders the records or of another one.
-fn route(matches: &ArgMatches, layout: Layout) -> Result<Option<Route>, Failure> {
+fn route(matches: &ArgMatches, layout: Layout) -> Result<Option<Route>> {
     let Some(text) = values::word(matches, "route") else { return Ok(None) };
     let (rule, key) = text.split_once(':').map_or((text, None), |(rule, key)| (rule, Some(key)));
     let by = match rule {
@@ -162,11 +162,11 @@ fn route(matches: &ArgMatches, layout: Layout) -> Result<Option<Route>, Failure>
     Ok(Some(Route { by, keys: Some(keys) }))
 }
 
-pub(super) fn key_texts(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+pub(super) fn key_texts(matches: &ArgMatches) -> Result<Vec<String>> {
     values::all(matches, "key").map(|text| utf8(text)).collect()
 }
 
-fn utf8(text: &OsStr) -> Result<String, Failure> {
+fn utf8(text: &OsStr) -> Result<String> {
     text.to_str().map(str::to_owned).ok_or_else(|| {
         Failure::usage(
             format!("--key '{}' is not valid UTF-8", text.display()),
@@ -175,7 +175,7 @@ fn utf8(text: &OsStr) -> Result<String, Failure> {
     })
 }
 
-fn named_layout(matches: &ArgMatches) -> Result<Option<Layout>, Failure> {
+fn named_layout(matches: &ArgMatches) -> Result<Option<Layout>> {
     let format = values::word(matches, "format").map(parse_layout).transpose()?;
     match (format, matches.get_flag("csv")) {
         (Some(layout), true) if !matches!(layout, Layout::Csv { .. }) => Err(Failure::usage(
@@ -187,7 +187,7 @@ fn named_layout(matches: &ArgMatches) -> Result<Option<Layout>, Failure> {
     }
 }
 
-fn parse_layout(text: &str) -> Result<Layout, Failure> {
+fn parse_layout(text: &str) -> Result<Layout> {
     Layout::parse(text).map_err(|error| {
         let text = error.to_string();
         // One long sentence: the problem; the correct form.
@@ -221,7 +221,7 @@ fn has_extension(input: &Input, wanted: &str) -> bool {
 }
 
 /// The layout, adjusted by `-t`, `--quote` and `-z`.
-fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
+fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout> {
     let separator = separator(matches)?;
     let quote = quote(matches)?;
     let zero_ended = matches.get_flag("zero-terminated");
@@ -254,7 +254,7 @@ fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
 }
 
 /// The separator of `-t`; several different ones are a mistake, as in the sort command.
-pub(super) fn separator(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
+pub(super) fn separator(matches: &ArgMatches) -> Result<Option<u8>> {
     let mut chosen = None;
     for text in values::all(matches, "separator") {
         let byte = byte_named(text).map_err(|error| {
@@ -284,7 +284,7 @@ fn byte_named(text: &OsStr) -> Result<u8, KeyError> {
     }
 }
 
-fn quote(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
+fn quote(matches: &ArgMatches) -> Result<Option<u8>> {
     let Some(text) = matches.get_one::<OsString>("quote") else { return Ok(None) };
     match text.as_bytes() {
         [byte] => Ok(Some(*byte)),
@@ -296,7 +296,7 @@ fn quote(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
 }
 
 /// Letters of the orders that apply to all keys.
-pub(super) fn order_letters(matches: &ArgMatches) -> Result<Vec<char>, Failure> {
+pub(super) fn order_letters(matches: &ArgMatches) -> Result<Vec<char>> {
     let given = ORDERS.iter().filter(|(id, _)| matches.get_flag(id)).map(|(_, letter)| *letter);
     let mut letters: Vec<char> = given.collect();
     for word in matches.get_many::<String>("sort-word").into_iter().flatten() {
@@ -330,7 +330,7 @@ fn line_keys(
     letters: &[char],
     reverse: bool,
     delimiter: u8,
-) -> Result<Keys, Failure> {
+) -> Result<Keys> {
     let mut global = KeyFlags { reverse, ..KeyFlags::default() };
     for letter in letters {
         assert!(global.set(*letter), "every letter of the orders is an option of keys");
@@ -342,7 +342,7 @@ fn line_keys(
     Ok(Keys::Command(options))
 }
 
-fn line_key(text: &str) -> Result<KeyDef, Failure> {
+fn line_key(text: &str) -> Result<KeyDef> {
     KeyDef::parse(text).map_err(|error| {
         let advice = if parse_ranges(text).is_ok() {
             "byte ranges are for records of fixed length: add --format fixed:LEN"
@@ -407,7 +407,7 @@ fn begins_as_json(path: &Path) -> bool {
 }
 
 /// Refuses `-d ';'` in its meaning in other programs: here -d is dictionary order, and the next word is a file name.
-fn refuse_separator_of_d(matches: &ArgMatches, inputs: &[Input]) -> Result<(), Failure> {
+fn refuse_separator_of_d(matches: &ArgMatches, inputs: &[Input]) -> Result<()> {
     if !matches.get_flag("dictionary-order") {
         return Ok(());
     }
@@ -429,7 +429,7 @@ fn refuse_separator_of_d(matches: &ArgMatches, inputs: &[Input]) -> Result<(), F
     }
 }
 
-fn column_keys(texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>, Failure> {
+fn column_keys(texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>> {
     let mut columns = Vec::new();
     for text in texts {
         columns.extend(parse_csv_keys(text).map_err(|error| {
@@ -447,7 +447,7 @@ fn column_keys(texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>, Failu
 }
 
 /// The keys with the spellings of `--null`.
-fn with_nulls(mut keys: Vec<CsvKeySpec>, matches: &ArgMatches) -> Result<Vec<CsvKeySpec>, Failure> {
+fn with_nulls(mut keys: Vec<CsvKeySpec>, matches: &ArgMatches) -> Result<Vec<CsvKeySpec>> {
     let mut nulls = Vec::new();
     for text in values::all(matches, "null") {
         let text = text.to_str().ok_or_else(|| {
@@ -463,7 +463,7 @@ fn with_nulls(mut keys: Vec<CsvKeySpec>, matches: &ArgMatches) -> Result<Vec<Csv
 }
 
 /// Refuses flags about column values if the layout has no columns.
-fn refuse_without_csv(matches: &ArgMatches, layout: Layout) -> Result<(), Failure> {
+fn refuse_without_csv(matches: &ArgMatches, layout: Layout) -> Result<()> {
     let given = [("null", "--null"), ("strict", "--strict")]
         .into_iter()
         .find(|(id, _)| values::is_given(matches, id));
@@ -476,13 +476,13 @@ fn refuse_without_csv(matches: &ArgMatches, layout: Layout) -> Result<(), Failur
     }
 }
 
-fn range_keys(texts: &[String], reverse: bool) -> Result<Vec<ByteRangeKey>, Failure> {
+fn range_keys(texts: &[String], reverse: bool) -> Result<Vec<ByteRangeKey>> {
     parse_range_keys(texts, reverse).map_err(|error| {
         Failure::usage(error.to_string(), "bytes are counted from 0; several ranges: --key 0..10,12..16")
     })
 }
 
-fn number_keys(texts: &[String], reverse: bool) -> Result<Keys, Failure> {
+fn number_keys(texts: &[String], reverse: bool) -> Result<Keys> {
     match texts.first() {
         None => Ok(Keys::Value { descending: reverse }),
         Some(text) => Err(Failure::usage(

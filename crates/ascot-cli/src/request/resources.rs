@@ -12,7 +12,7 @@ use ascot_sort::request::Method;
 use ascot_sort::resources::control_group::LoweredCap;
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::size::{self, Amount, SizeError};
 use crate::sys;
 use crate::values;
@@ -21,12 +21,12 @@ const VARIABLE: &str = "ASCOT_MEMORY";
 const KEEP_VARIABLE: &str = "ASCOT_KEEP_ON_INTERRUPT";
 
 /// The cap in bytes: the requested one, or as much of it as the control group allows.
-pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
+pub fn memory(matches: &ArgMatches) -> Result<Option<u64>> {
     Ok(memory_asked(matches)?.map(lowered))
 }
 
 /// The cap in bytes of a command that uses `usual` by default. It reports a cap that is lower than requested.
-pub fn memory_or(matches: &ArgMatches, usual: u64) -> Result<u64, Failure> {
+pub fn memory_or(matches: &ArgMatches, usual: u64) -> Result<u64> {
     if let Some(notice) = lowered_cap(matches).or_else(|| memory_notice(matches)) {
         // A failed write to standard error has no remedy.
         let _ = writeln!(std::io::stderr().lock(), "ascot: {notice}");
@@ -35,7 +35,7 @@ pub fn memory_or(matches: &ArgMatches, usual: u64) -> Result<u64, Failure> {
 }
 
 /// The requested cap: `--memory`, the largest `-S`, or `ASCOT_MEMORY`.
-fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
+fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>> {
     let own = values::word(matches, "memory");
     let mut largest = None;
     for text in matches.try_get_many::<String>("buffer-size").ok().flatten().into_iter().flatten() {
@@ -56,7 +56,7 @@ fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
 }
 
 /// The cap of each node of a cluster: `--memory` or `-S`. The variable and shares are of this machine.
-pub fn memory_of_nodes(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
+pub fn memory_of_nodes(matches: &ArgMatches) -> Result<Option<u64>> {
     if !["memory", "buffer-size"].into_iter().any(|id| values::is_given(matches, id)) {
         return Ok(None);
     }
@@ -76,7 +76,7 @@ pub fn lowered_cap(matches: &ArgMatches) -> Option<String> {
 }
 
 /// `--memory` of a resumed job. The variable applies only to new jobs.
-pub fn memory_of_resumed(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
+pub fn memory_of_resumed(matches: &ArgMatches) -> Result<Option<u64>> {
     let text = values::word(matches, "memory");
     text.map(|text| bytes("--memory", size::memory_size(text))).transpose()
 }
@@ -104,7 +104,7 @@ pub fn memory_notice(matches: &ArgMatches) -> Option<String> {
     })
 }
 
-fn bytes(flag: &'static str, amount: Result<Amount, SizeError>) -> Result<u64, Failure> {
+fn bytes(flag: &'static str, amount: Result<Amount, SizeError>) -> Result<u64> {
     match amount {
         Ok(Amount::Bytes(bytes)) => Ok(bytes),
         Ok(share) => Ok(share.bytes_of(sys::memory_bytes())),
@@ -176,16 +176,16 @@ pub fn keeps_on_interrupt(matches: &ArgMatches) -> bool {
 }
 
 /// `--threads`, at least one.
-pub fn threads(matches: &ArgMatches) -> Result<Option<usize>, Failure> {
+pub fn threads(matches: &ArgMatches) -> Result<Option<usize>> {
     at_least(matches, "threads", "--threads", 1)
 }
 
 /// `--batch-size`, at least two.
-pub fn batch_size(matches: &ArgMatches) -> Result<Option<usize>, Failure> {
+pub fn batch_size(matches: &ArgMatches) -> Result<Option<usize>> {
     at_least(matches, "batch-size", "--batch-size", 2)
 }
 
-fn at_least(matches: &ArgMatches, id: &str, flag: &str, min: usize) -> Result<Option<usize>, Failure> {
+fn at_least(matches: &ArgMatches, id: &str, flag: &str, min: usize) -> Result<Option<usize>> {
     let Some(text) = values::word(matches, id) else { return Ok(None) };
     match text.parse::<usize>() {
         Ok(number) if number >= min => Ok(Some(number)),

@@ -18,7 +18,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
@@ -79,7 +79,7 @@ impl ForeignStream {
     /// # Errors
     /// The error of the other library, or a batch that contradicts itself.
     #[expect(unsafe_code, reason = "the functions of the stream are those of another library")]
-    pub fn next(&mut self) -> Result<Option<RecordBatch>, Failure> {
+    pub fn next(&mut self) -> Result<Option<RecordBatch>> {
         let Some(get_next) = self.stream.get_next() else { return Ok(None) };
         let mut array = FFI_ArrowArray::empty();
         // SAFETY: the function belongs to this stream, which is not released; one thread calls it at a time.
@@ -110,7 +110,7 @@ fn last_error(stream: &mut FFI_ArrowArrayStream, code: i32) -> Failure {
 }
 
 /// The schema of batches.
-fn schema_of(schema: &FFI_ArrowSchema) -> Result<SchemaRef, Failure> {
+fn schema_of(schema: &FFI_ArrowSchema) -> Result<SchemaRef> {
     let wrong = |text: String| Failure::Batch(format!("the schema of the source is malformed: {text}"));
     check_schema(RawSchema::of(schema), 0).map_err(wrong)?;
     // The library asserts parts of the format.

@@ -10,7 +10,7 @@ use ascot_record::layout::{CsvFraming, Endian, Framing, Layout, LineFraming};
 use ascot_sort::Keys;
 use pyo3::prelude::*;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::request::unknown;
 
 /// The Arrow side of a job.
@@ -40,13 +40,13 @@ impl ArrowOptions {
     ///
     /// # Errors
     /// A field of an unknown type, or beyond the record.
-    pub fn fields(&self, layout: Layout) -> Result<Option<FixedFields>, Failure> {
+    pub fn fields(&self, layout: Layout) -> Result<Option<FixedFields>> {
         let (Some(fields), Layout::Fixed { len }) = (&self.fields, layout) else { return Ok(None) };
         let field = |(name, offset, text): &(String, usize, String)| {
             let (data_type, endian) = field_type(text)?;
             Ok(FixedField { name: name.clone(), offset: *offset, data_type, endian })
         };
-        let fields = fields.iter().map(field).collect::<Result<_, Failure>>()?;
+        let fields = fields.iter().map(field).collect::<Result<_>>()?;
         Ok(Some(FixedFields::new(len, fields)?))
     }
 
@@ -64,7 +64,7 @@ impl ArrowOptions {
         layout: Layout,
         fields: Option<FixedFields>,
         first: FirstRow<'_>,
-    ) -> Result<FileColumns, Failure> {
+    ) -> Result<FileColumns> {
         Ok(match (fields, layout) {
             (Some(fields), _) => FileColumns::Fields(fields),
             (None, Layout::Csv { separator, quote }) => {
@@ -90,7 +90,7 @@ pub fn decoder_of(
     layout: Layout,
     first: FirstRow<'_>,
     limits: BatchLimits,
-) -> Result<FileDecoder, Failure> {
+) -> Result<FileDecoder> {
     let name = match layout {
         Layout::Lines { delimiter } if first.header => {
             let line = first.bytes.strip_suffix(&[delimiter]).unwrap_or(first.bytes);
@@ -139,7 +139,7 @@ fn nulls(keys: &Keys) -> &[String] {
 }
 
 /// The type of a field: `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, with `-be` for big endian, or `bytes:N`.
-fn field_type(text: &str) -> Result<(DataType, Endian), Failure> {
+fn field_type(text: &str) -> Result<(DataType, Endian)> {
     if let Some(width) = text.strip_prefix("bytes:").and_then(|width| width.parse().ok()) {
         return Ok((DataType::FixedSizeBinary(width), Endian::Little));
     }

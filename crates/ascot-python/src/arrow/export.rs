@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use super::capsule::{batch_capsules, c_text, schema_capsule, stream_capsule};
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 
 /// Makes the batches of a stream.
 pub trait BatchReader: Send {
@@ -26,7 +26,7 @@ pub trait BatchReader: Send {
     ///
     /// # Errors
     /// The stream has failed, and has ended.
-    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure>;
+    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>>;
 }
 
 /// A batch of rows in columns.
@@ -148,7 +148,7 @@ impl BatchStream {
         self.process != process::id()
     }
 
-    fn read(&self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure> {
+    fn read(&self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>> {
         let own = thread::current().id();
         if *self.reads.lock().unpoisoned() == Some(own) {
             return Err(used("the source of these batches reads them itself"));

@@ -40,7 +40,7 @@ use super::flow_output::FlowOutput;
 use super::import::{Exported, no_batches};
 use super::job::{JobHandle, Shared, Until};
 use super::records::RECORDS_BYTES;
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::jobs::{Told, told_of};
 use crate::request::{Bytes, RecordOptions, Records, at_least, memory, volumes_of_flow};
 use crate::running::{Finished, PAUSE, report_progress};
@@ -82,7 +82,7 @@ pub struct FlowOptions {
 
 impl FlowOptions {
     /// The request, whose memory is the whole cap.
-    fn request(&self, records: &[Records], streams: FunctionStreams) -> Result<FlowRequest, Failure> {
+    fn request(&self, records: &[Records], streams: FunctionStreams) -> Result<FlowRequest> {
         let inputs: Vec<Input> = self.inputs.iter().map(|file| Input::Path(file.path.clone())).collect();
         let outputs: Vec<Output> = self.outputs.iter().map(|file| Output::Path(file.path.clone())).collect();
         let (layout, keys, header) = match records.first() {
@@ -119,7 +119,7 @@ impl FlowOptions {
 
 impl FlowOptions {
     /// Refuses inputs that are not text where lines or CSV are expected. A merge does so itself.
-    fn refuse_other_formats(&self, kinds: &[Records]) -> Result<(), Failure> {
+    fn refuse_other_formats(&self, kinds: &[Records]) -> Result<()> {
         if self.any_format || self.merged {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl FlowOptions {
 }
 
 /// The share of reading that the engine begins with.
-fn checked_alpha(alpha: f64) -> Result<f64, Failure> {
+fn checked_alpha(alpha: f64) -> Result<f64> {
     if (0.01..=0.99).contains(&alpha) {
         return Ok(alpha);
     }
@@ -146,7 +146,7 @@ type Beside = (u64, BatchLimits, usize);
 
 /// Takes the memory of batches on their way from that of the request. A record may take the share of an input, or twice
 /// the bytes of a batch if these are more.
-fn divide(request: &mut FlowRequest, inputs: usize) -> Result<Beside, Failure> {
+fn divide(request: &mut FlowRequest, inputs: usize) -> Result<Beside> {
     let cap = request.sort.memory_bytes.unwrap_or_else(default_memory);
     let inputs = (inputs as u64).max(1);
     let share = (cap / BATCH_SHARE / inputs).max(BATCH_BYTES_MIN);

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use super::columns::{ArrowOptions, FirstRow, decoder_of, first_record};
 use super::export::BatchReader;
 use super::flow_engine::{Engine, QUEUE_BYTES};
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::request::Records;
 use crate::running::PAUSE;
 
@@ -59,7 +59,7 @@ impl FlowInput {
         name: &str,
         kind: InputKind<'_>,
         look: &mut dyn FnMut() -> PyResult<()>,
-    ) -> Result<FlowInput, Failure> {
+    ) -> Result<FlowInput> {
         let InputKind { records, arrow, limits, record_bytes_max } = kind;
         let layout = records.layout;
         let first = match layout {
@@ -90,7 +90,7 @@ impl FlowInput {
         &self.closed
     }
 
-    fn decode(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<(), Failure> {
+    fn decode(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<()> {
         if self.at == self.len {
             self.at = 0;
             self.len = match self.engine.streams.read(self.number, &mut self.buffer, PAUSE) {
@@ -128,7 +128,7 @@ impl BatchReader for FlowInput {
         SchemaRef::clone(self.decoder.schema())
     }
 
-    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure> {
+    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(batch) = self.decoder.next_batch() {
                 return Ok(Some(batch));
@@ -148,7 +148,7 @@ fn first_row(
     name: &str,
     layout: Layout,
     look: &mut dyn FnMut() -> PyResult<()>,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>> {
     let mut head = vec![0; QUEUE_BYTES];
     let mut known = 0;
     loop {

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use super::fit::fitted;
 use super::flow_engine::Engine;
 use super::records::Encoding;
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::running::PAUSE;
 
 /// An output, whose columns are those of its first batch.
@@ -48,7 +48,7 @@ impl FlowOutput {
         engine: &Engine,
         records: &mut Vec<u8>,
         look: &mut dyn FnMut() -> PyResult<()>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let fitted = self.begin(batch).map_err(|failure| self.named(failure))?;
         let batch = &fitted;
         let mut row = 0;
@@ -69,7 +69,7 @@ impl FlowOutput {
         Ok(())
     }
 
-    fn append(&mut self, batch: &RecordBatch, row: usize, records: &mut Vec<u8>) -> Result<usize, Failure> {
+    fn append(&mut self, batch: &RecordBatch, row: usize, records: &mut Vec<u8>) -> Result<usize> {
         records.append(&mut self.header_due);
         match &mut self.begun {
             Some((_, encoding)) => Ok(encoding.append(batch, row, records)?),
@@ -78,7 +78,7 @@ impl FlowOutput {
     }
 
     /// Takes the columns of the first batch; returns the batch with these columns, and refuses others.
-    fn begin(&mut self, batch: &RecordBatch) -> Result<RecordBatch, Failure> {
+    fn begin(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
         if let Some((schema, _)) = &self.begun {
             return fitted(schema, batch).map_err(|text| {
                 Failure::Batch(format!("a batch has another schema than the first: {text}"))

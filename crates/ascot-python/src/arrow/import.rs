@@ -16,7 +16,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
 
 use super::capsule::{ForeignStream, batch_from_capsules, schema_from_capsule, type_name};
 use super::fit::fitted;
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 
 /// What an object exports by the protocol of Arrow.
 pub enum Exported {
@@ -154,7 +154,7 @@ impl Source {
     }
 
     /// The batch with the columns of the first; refuses others.
-    fn fitted(&self, batch: &RecordBatch) -> Result<RecordBatch, Failure> {
+    fn fitted(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         fitted(&self.schema, batch).map_err(|text| {
             Failure::Batch(format!("item {} of the source has another schema: {text}", self.begun))
         })

@@ -25,7 +25,7 @@ use ascot_sort::{Cancel, Observer, Progress, SortError};
 use pyo3::prelude::*;
 
 use super::import::Source;
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::running::{PAUSE, Running, Unfinished, report_progress};
 
 /// The part of a job that the calling thread, the threads of the job and the reader of its output share.
@@ -43,7 +43,7 @@ struct State {
     blocks: VecDeque<(Buf, usize)>,
     /// The end of the job.
     ended: bool,
-    result: Option<Result<Report, Failure>>,
+    result: Option<Result<Report>>,
     /// Why the source of batches stopped the job.
     source_failure: Option<Failure>,
     progress: Option<Progress>,
@@ -188,8 +188,8 @@ impl JobHandle {
     /// The system refuses a thread, or this process was forked while a job ran.
     pub fn begin(
         shared: &Arc<Shared>,
-        work: impl FnOnce(&Shared) -> Result<Report, Failure> + Send + 'static,
-    ) -> Result<JobHandle, Failure> {
+        work: impl FnOnce(&Shared) -> Result<Report> + Send + 'static,
+    ) -> Result<JobHandle> {
         let running = Running::begin()?;
         let worker = Arc::clone(shared);
         let unfinished = Unfinished::begin(&shared.cancel);
@@ -246,10 +246,7 @@ impl JobHandle {
     ///
     /// # Errors
     /// Those of the job and of `look`, after which the job is cancelled.
-    pub fn next_block(
-        &self,
-        look: &mut dyn FnMut() -> PyResult<()>,
-    ) -> Result<Option<(Buf, usize)>, Failure> {
+    pub fn next_block(&self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<(Buf, usize)>> {
         loop {
             let next = self.shared.wait(PAUSE, |state| match state.blocks.pop_front() {
                 Some(block) => Some(Ok(Some(block))),
@@ -267,7 +264,7 @@ impl JobHandle {
     ///
     /// # Errors
     /// That of the job.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<()> {
         let mut state = self.shared.state();
         if state.ended && state.blocks.is_empty() { state.end().map(drop) } else { Ok(()) }
     }
@@ -276,7 +273,7 @@ impl JobHandle {
     ///
     /// # Errors
     /// That of the job.
-    pub fn report(&self) -> Result<Report, Failure> {
+    pub fn report(&self) -> Result<Report> {
         self.check()?;
         self.shared.report().ok_or(FAULT)
     }
@@ -306,7 +303,7 @@ const FAULT: Failure = Failure::Sort(SortError::Internal("a thread of the job ha
 
 impl State {
     /// The error of a job that has ended, if it failed.
-    fn end(&mut self) -> Result<Option<(Buf, usize)>, Failure> {
+    fn end(&mut self) -> Result<Option<(Buf, usize)>> {
         if let Some(failure) = self.source_failure.take() {
             return Err(failure);
         }

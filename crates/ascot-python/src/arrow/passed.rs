@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::export::{BatchReader, BatchStream};
 use super::import::Source;
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 
 /// The batches of `source`, an object with Arrow batches, one after the other. Its exceptions are raised unchanged.
 #[pyfunction]
@@ -29,7 +29,7 @@ impl BatchReader for Passed {
         SchemaRef::clone(&self.schema)
     }
 
-    fn next(&mut self, _look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure> {
+    fn next(&mut self, _look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>> {
         let Some(source) = &mut self.source else { return Ok(None) };
         Python::attach(|py| source.next(py)).map_err(Failure::Exception)
     }

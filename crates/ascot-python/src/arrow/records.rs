@@ -11,7 +11,7 @@ use ascot_record::layout::Layout;
 
 use super::capsule::ForeignStream;
 use super::job::Shared;
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 
 /// Bytes of records that are made at once, unless one has more: they stay in the processor's cache.
 const STEP_BYTES: usize = 256 << 10;
@@ -37,11 +37,7 @@ impl Encoding {
     ///
     /// # Errors
     /// More than one column, where the layout has no fields.
-    pub fn of_file(
-        layout: Layout,
-        fields: Option<FixedFields>,
-        schema: &Schema,
-    ) -> Result<Encoding, Failure> {
+    pub fn of_file(layout: Layout, fields: Option<FixedFields>, schema: &Schema) -> Result<Encoding> {
         if let Some(fields) = fields {
             return Ok(Encoding::Fields(fields));
         }
@@ -118,7 +114,7 @@ impl RecordSource {
         }
     }
 
-    fn next_batch(&mut self) -> Result<Option<RecordBatch>, Failure> {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         match &mut self.batches {
             Batches::Passed => Ok(self.shared.next_batch()),
             Batches::Stream(_) if self.shared.cancel().is_cancelled() => Ok(None),
@@ -127,7 +123,7 @@ impl RecordSource {
     }
 
     /// Makes the next records; `false` at the end.
-    fn advance(&mut self) -> Result<bool, Failure> {
+    fn advance(&mut self) -> Result<bool> {
         self.records.clear();
         self.taken = 0;
         let (batch, row) = match self.batch.take() {

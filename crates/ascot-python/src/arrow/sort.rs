@@ -17,7 +17,7 @@ use super::import::Source;
 use super::job::{Blocks, JobHandle, Shared, Until};
 use super::records::{Batches, Encoding, RECORDS_BYTES, RecordSource};
 use super::stream::{Decoding, JobStream};
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::jobs::{Told, told_of};
 use crate::request::{JobOptions, Records};
 use crate::running::Finished;
@@ -37,7 +37,7 @@ struct Shares {
 
 impl Shares {
     /// Divides the cap of `request`, which keeps the rest.
-    fn divide(request: &mut SortRequest) -> Result<Shares, Failure> {
+    fn divide(request: &mut SortRequest) -> Result<Shares> {
         let cap = request.memory_bytes.unwrap_or_else(default_memory);
         let batch = (cap / BATCH_SHARE).min(BATCH_BYTES);
         let beside = RECORDS_BYTES + BATCHES_HELD * batch;
@@ -243,7 +243,7 @@ fn run(
     options: &RunOptions,
     shared: &Shared,
     cancel: &Cancel,
-) -> Result<Report, Failure> {
+) -> Result<Report> {
     Ok(match goal {
         Goal::Sort => ascot_sort::sort(request, options, shared, cancel)?,
         Goal::View(dir) => ascot_sort::make_view(request, dir, options, shared, cancel)?,

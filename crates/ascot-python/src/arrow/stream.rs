@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use super::export::BatchReader;
 use super::job::JobHandle;
-use crate::errors::Failure;
+use crate::errors::Result;
 
 /// How records become batches.
 pub enum Decoding {
@@ -66,7 +66,7 @@ impl JobStream {
         JobStream { job, decoding, block: None, skip, ended: false }
     }
 
-    fn decode(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<(), Failure> {
+    fn decode(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<()> {
         if self.block.is_none() {
             let skip = std::mem::take(&mut self.skip);
             self.block = self.job.next_block(look)?.map(|(block, len)| (block, len, skip.min(len)));
@@ -92,7 +92,7 @@ impl BatchReader for JobStream {
         self.decoding.schema()
     }
 
-    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>, Failure> {
+    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(batch) = self.decoding.next_batch() {
                 return Ok(Some(batch));
