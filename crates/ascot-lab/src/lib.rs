@@ -8,6 +8,7 @@
 //!   whole           streams and merge sorts as one study
 //!   page/           a study as one HTML page
 //!   table           results as they are kept: one row for each finished measurement
+//!   text_table      tables of text, for the page and for summaries
 //!   place           where a study measures
 //!   times           the times of loops, summed up
 //!   page_cache      taking files out of the page cache
@@ -38,6 +39,7 @@ pub mod place;
 pub mod sorts;
 pub mod streams;
 pub mod table;
+pub mod text_table;
 pub mod times;
 pub mod whole;
 pub mod work_dir;

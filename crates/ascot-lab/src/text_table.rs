@@ -1,20 +1,34 @@
-//! Tables in HTML.
+//! Tables of text: in HTML, and in lines.
 
 use ascot_model::units::in_html as escaped;
 
 /// A table: a header and rows of text.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct HtmlTable {
+pub struct TextTable {
     /// Names of the columns.
     pub header: Vec<String>,
     /// The rows; the first field of each names the row.
     pub rows: Vec<Vec<String>>,
 }
 
-impl HtmlTable {
+impl TextTable {
     /// A table without rows.
     pub fn new<T: Into<String>>(header: impl IntoIterator<Item = T>) -> Self {
         Self { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    }
+
+    /// The table as lines, with columns aligned to the right.
+    pub fn lines(&self) -> String {
+        let rows = || std::iter::once(&self.header).chain(&self.rows);
+        let width =
+            |column: usize| rows().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let fields: Vec<String> =
+                row.iter().zip(&widths).map(|(field, &width)| format!("{field:>width$}")).collect();
+            format!("  {}\n", fields.join("  "))
+        };
+        rows().map(line).collect()
     }
 
     /// The table as HTML.
@@ -35,13 +49,18 @@ impl HtmlTable {
     }
 }
 
+/// The text of a cell that was not measured.
+pub fn dash() -> String {
+    "-".to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn fields_are_escaped_and_rows_have_names() {
-        let mut table = HtmlTable::new(["k", "<ms>"]);
+        let mut table = TextTable::new(["k", "<ms>"]);
         table.rows.push(vec!["1".into(), "2 & 3".into()]);
         let html = table.html();
         assert!(html.contains("<th scope=\"col\">&lt;ms&gt;</th>"));

@@ -18,7 +18,7 @@ use ascot_sort::plan::budget::default_memory;
 use ascot_sort::{Cancel, Observer, Progress};
 use pyo3::prelude::*;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, Result};
 use crate::jobs::json;
 use crate::request::{Bytes, choice, count_of, memory, unknown, volumes_of_view};
 use crate::running::run;
@@ -45,12 +45,12 @@ pub struct StudyOptions {
 }
 
 impl StudyOptions {
-    fn caches(&self) -> Result<&'static [Cache], Failure> {
+    fn caches(&self) -> Result<&'static [Cache]> {
         let words: [(_, &[Cache]); 2] = [("cold", &[Cache::Cold]), ("warm", &[Cache::Warm])];
         self.cache.as_deref().map_or(Ok(&CACHES), |word| choice("cache", word, &words))
     }
 
-    fn memory_bytes(&self) -> Result<u64, Failure> {
+    fn memory_bytes(&self) -> Result<u64> {
         Ok(memory(self.memory.as_ref())?.unwrap_or_else(default_memory))
     }
 }
@@ -69,7 +69,7 @@ pub struct StreamsOptions {
 }
 
 impl StreamsOptions {
-    fn cells(&self, study: &StudyOptions) -> Result<Vec<Cell>, Failure> {
+    fn cells(&self, study: &StudyOptions) -> Result<Vec<Cell>> {
         let words: [(_, &[Direction]); 2] = [("read", &[Direction::Read]), ("write", &[Direction::Write])];
         let named = |word| choice("direction", word, &words);
         let directions = self.direction.as_deref().map_or(Ok(&DIRECTIONS[..]), named)?;
@@ -81,7 +81,7 @@ impl StreamsOptions {
         Ok(rows.iter().flat_map(|row| row.cells(directions, caches)).collect())
     }
 
-    fn rows(&self) -> Result<Vec<Row>, Failure> {
+    fn rows(&self) -> Result<Vec<Row>> {
         let elements = parsed("elements", &self.elements, parameters::element_list)?;
         let streams = parsed("streams", &self.streams, parameters::stream_list)?;
         let loops = parsed("loops", &self.loops, parameters::loops)?;
@@ -98,11 +98,7 @@ impl StreamsOptions {
 }
 
 /// An argument, parsed in the language of the command.
-fn parsed<T>(
-    argument: &str,
-    text: &str,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<T, Failure> {
+fn parsed<T>(argument: &str, text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T> {
     parse(text).map_err(|problem| Failure::Request(format!("{argument}='{text}' {problem}")))
 }
 
@@ -131,7 +127,7 @@ pub fn read_lab_streams(py: Python<'_>, path: PathBuf) -> PyResult<Table> {
     table_of_streams(&py.detach(read)?).map_err(PyErr::from)
 }
 
-fn table_of_streams(results: &[Measured]) -> Result<Table, Failure> {
+fn table_of_streams(results: &[Measured]) -> Result<Table> {
     Columns::new(results)
         .text("direction", |one| direction_word(one.cell.direction))
         .text("backend", |one| one.cell.backend.word())
@@ -169,7 +165,7 @@ pub struct SortsOptions {
 }
 
 impl SortsOptions {
-    fn cells(&self, study: &StudyOptions) -> Result<Vec<SortCell>, Failure> {
+    fn cells(&self, study: &StudyOptions) -> Result<Vec<SortCell>> {
         let caches = study.caches()?;
         let grids = match &study.params {
             Some(path) => sort_parameters::read(path, caches)?,
@@ -178,11 +174,11 @@ impl SortsOptions {
         Ok(grids.iter().flat_map(SortGrid::cells).collect())
     }
 
-    fn grid(&self, caches: &[Cache]) -> Result<SortGrid, Failure> {
+    fn grid(&self, caches: &[Cache]) -> Result<SortGrid> {
         let elements = parsed("elements", &self.elements, parameters::element_list)?;
         Ok(SortGrid {
             sources: elements.into_iter().map(|elements| (elements, Source::Random(self.seed))).collect(),
-            memory: parsed("memory_elements", &self.memory_elements, sort_parameters::memory_list)?,
+            memory: parsed("memory_elements", &self.memory_elements, parameters::element_list)?,
             fan_in: parsed("fan_in", &self.fan_in, sort_parameters::fan_in_list)?,
             streams: self.streams()?,
             descending: self.descending,
@@ -192,9 +188,9 @@ impl SortsOptions {
         })
     }
 
-    fn streams(&self) -> Result<Vec<(StreamChoice, StreamChoice)>, Failure> {
-        let read = parsed("read_stream", &self.read_stream, sort_parameters::backend)?;
-        let write = parsed("write_stream", &self.write_stream, sort_parameters::backend)?;
+    fn streams(&self) -> Result<Vec<(StreamChoice, StreamChoice)>> {
+        let read = parsed("read_stream", &self.read_stream, parameters::backend)?;
+        let write = parsed("write_stream", &self.write_stream, parameters::backend)?;
         let range = |text: &str, backend: Backend| {
             let exponents = parsed("exponents", text, |text| parameters::exponents(text, backend))?;
             Ok::<_, Failure>(StreamRange::new(backend, exponents))
@@ -233,7 +229,7 @@ pub fn read_lab_sorts(py: Python<'_>, path: PathBuf) -> PyResult<Table> {
     table_of_sorts(&py.detach(read)?).map_err(PyErr::from)
 }
 
-fn table_of_sorts(results: &[SortResult]) -> Result<Table, Failure> {
+fn table_of_sorts(results: &[SortResult]) -> Result<Table> {
     Columns::new(results)
         .count("elements", |one| one.cell.elements)
         .count("memory_elements", |one| one.cell.memory_elements)
@@ -264,7 +260,7 @@ fn results_in<R>(
     path: &Path,
     name: &'static str,
     read: impl Fn(&Path) -> Result<Vec<R>, LabError>,
-) -> Result<Vec<R>, Failure> {
+) -> Result<Vec<R>> {
     let is_table = path.file_name().is_some_and(|own| own == name);
     let directory = if is_table { path.parent().unwrap_or(Path::new("")) } else { path };
     let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
@@ -350,7 +346,7 @@ impl std::fmt::Debug for ParticipantOptions {
 }
 
 impl ParticipantOptions {
-    fn peers(self) -> Result<Peers, Failure> {
+    fn peers(self) -> Result<Peers> {
         let ParticipantOptions { listen, list, token } = self;
         let token = Token::new(&token).map_err(|error| Failure::Request(error.to_string()))?;
         Ok(Peers::Listed { listen, name: None, list, token })

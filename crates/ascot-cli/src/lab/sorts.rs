@@ -4,7 +4,7 @@ use ascot_lab::Finished;
 use ascot_lab::sorts::{
     SortCell, SortGrid, SortStudy, Source, StreamChoice, StreamRange, parameters, summary,
 };
-use ascot_lab::streams::parameters::{element_list, exponents};
+use ascot_lab::streams::parameters::{backend, element_list, exponents};
 use ascot_lab::streams::{Backend, Cache};
 use ascot_sort::plan::budget::default_memory;
 use clap::ArgMatches;
@@ -13,7 +13,7 @@ use super::directories::{out_directory, work_directory};
 use super::pages::{self, Run};
 use super::screen::Screen;
 use super::streams::{caches, parsed};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::sys::print;
 use crate::values;
@@ -29,7 +29,7 @@ const DEFAULT_LOOPS: &str = "5";
 const DEFAULT_SEED: &str = "1";
 
 /// Runs the study.
-pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches) -> Result<u8> {
     let caches = caches(matches);
     let grids = match values::path(matches, "params") {
         Some(path) => parameters::read(&path, caches)?,
@@ -50,13 +50,13 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn grid_of_flags(matches: &ArgMatches, caches: &[Cache]) -> Result<SortGrid, Failure> {
+fn grid_of_flags(matches: &ArgMatches, caches: &[Cache]) -> Result<SortGrid> {
     let seed = |text: &str| text.parse::<u64>().map_err(|_| "is not a whole number".to_owned());
     let seed = parsed("sort", matches, "seed", DEFAULT_SEED, seed)?;
     let elements = parsed("sort", matches, "n", DEFAULT_ELEMENTS, element_list)?;
     Ok(SortGrid {
         sources: elements.into_iter().map(|elements| (elements, Source::Random(seed))).collect(),
-        memory: parsed("sort", matches, "memory", DEFAULT_MEMORY, parameters::memory_list)?,
+        memory: parsed("sort", matches, "memory", DEFAULT_MEMORY, element_list)?,
         fan_in: parsed("sort", matches, "fan-in", DEFAULT_FAN_IN, parameters::fan_in_list)?,
         streams: streams_of_flags(matches)?,
         descending: matches.get_flag("descending"),
@@ -67,10 +67,9 @@ fn grid_of_flags(matches: &ArgMatches, caches: &[Cache]) -> Result<SortGrid, Fai
 }
 
 /// The pairs of streams: with one B for both, or with all combinations of two ranges of B.
-fn streams_of_flags(matches: &ArgMatches) -> Result<Vec<(StreamChoice, StreamChoice)>, Failure> {
-    let backend = |id| parsed("sort", matches, id, DEFAULT_STREAM, parameters::backend);
-    let read = backend("stream-read")?;
-    let write = backend("stream-write")?;
+fn streams_of_flags(matches: &ArgMatches) -> Result<Vec<(StreamChoice, StreamChoice)>> {
+    let read = parsed("sort", matches, "stream-read", DEFAULT_STREAM, backend)?;
+    let write = parsed("sort", matches, "stream-write", DEFAULT_STREAM, backend)?;
     let range = |id: &str, backend: Backend| {
         let exponents = parsed("sort", matches, id, DEFAULT_EXPONENT, |text| exponents(text, backend))?;
         Ok::<_, Failure>(StreamRange::new(backend, exponents))

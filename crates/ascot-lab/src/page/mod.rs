@@ -7,7 +7,6 @@ pub mod chart;
 mod figures;
 pub mod resources;
 pub mod sorts;
-mod table;
 mod tables;
 
 use std::fmt::Write as _;
@@ -21,8 +20,8 @@ use crate::streams::analysis::{Analysis, BestBlock, Results, Series};
 use crate::streams::cell::{Backend, direction_word};
 use crate::streams::grid::{CACHES, DIRECTIONS};
 use crate::streams::measure::Measured;
+use crate::text_table::TextTable;
 use figures::{Figure, Figures};
-pub use table::HtmlTable;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:62rem;padding:0 1rem;\
 color:#1d2830;background:#fff}h1,h2,h3{line-height:1.25}nav a{margin-right:1rem}figure{margin:1.5rem 0}\
@@ -139,7 +138,7 @@ fn section_of(
     Section { id: word.to_owned(), title, html }
 }
 
-fn table_of_times(id: &str, series: Series, by: &str, table: &HtmlTable) -> String {
+fn table_of_times(id: &str, series: Series, by: &str, table: &TextTable) -> String {
     let backend = series.backend.word();
     let cache = series.cache.word();
     let title =
@@ -147,7 +146,7 @@ fn table_of_times(id: &str, series: Series, by: &str, table: &HtmlTable) -> Stri
     format!("<div id=\"{id}\"><h3>{}</h3>{}</div>\n", escaped(&title), table.html())
 }
 
-fn table_of_best_blocks(direction: Direction, backend: Backend, table: &HtmlTable) -> String {
+fn table_of_best_blocks(direction: Direction, backend: Backend, table: &TextTable) -> String {
     if table.rows.is_empty() {
         return String::new();
     }

@@ -3,8 +3,8 @@
 use ascot_model::resource_use::{Resource, ResourceColumn, ResourceUse, Unit};
 
 use super::chart::{Axis, Chart, Line, Scale};
-use super::table::HtmlTable;
 use super::{Section, charts_html};
+use crate::text_table::TextTable;
 
 /// The kinds, with their titles.
 const KINDS: [(Resource, &str); 4] = [
@@ -50,8 +50,8 @@ fn chart(used: &ResourceUse, columns: &[&ResourceColumn], unit: Unit) -> Option<
 }
 
 /// Mean, least and greatest of each column.
-fn means(used: &ResourceUse) -> HtmlTable {
-    let mut table = HtmlTable::new(["resource", "mean", "least", "greatest"]);
+fn means(used: &ResourceUse) -> TextTable {
+    let mut table = TextTable::new(["resource", "mean", "least", "greatest"]);
     for column in &used.columns {
         let unit = column.quantity.unit;
         let text = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| unit.text(value));

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use ascot_model::units;
 
 use super::chart::{Axis, Chart, Line, Scale};
-use super::table::HtmlTable;
-use super::tables::{dash, ms};
+use super::tables::ms;
 use super::{Section, charts_html};
 use crate::sorts::SortResult;
-use crate::sorts::summary::{Group, groups};
+use crate::sorts::summary::{Group, best_table, groups, times_table};
+use crate::text_table::{TextTable, dash};
 
 /// The section; empty if nothing was sorted.
 pub fn section(results: &[SortResult]) -> Option<Section> {
@@ -41,7 +41,7 @@ fn group_html(group: &Group<'_>, number: usize) -> String {
     let id = |name: &str| if first { format!(" id=\"{name}\"") } else { String::new() };
     let mut html = String::new();
     let list = |values: Vec<String>| values.join(", ");
-    let mut settings = HtmlTable::new(["parameter", "values"]);
+    let mut settings = TextTable::new(["parameter", "values"]);
     let rows = [
         ("N", group.elements().iter().map(u64::to_string).collect::<Vec<_>>()),
         ("M", group.memory().iter().map(u64::to_string).collect()),
@@ -54,11 +54,7 @@ fn group_html(group: &Group<'_>, number: usize) -> String {
         id("table-8"),
         settings.html()
     );
-    let mut best = HtmlTable::new(["N", "M", "d", "ms"]);
-    for one in group.best() {
-        let numbers = [one.elements, one.memory_elements].map(|number| number.to_string());
-        best.rows.push(numbers.into_iter().chain([one.fan_in_word(), ms(one.mean_ms)]).collect());
-    }
+    let best = best_table(group, ms);
     let _ = writeln!(
         html,
         "<div{}><h4>Best M and d of each N (table 9 of the paper)</h4>{}</div>",
@@ -75,17 +71,9 @@ fn group_html(group: &Group<'_>, number: usize) -> String {
     html
 }
 
-fn by_memory(group: &Group<'_>, elements: u64) -> HtmlTable {
-    let fan_in = group.fan_in();
-    let mut table =
-        HtmlTable::new(std::iter::once("M / d".to_owned()).chain(fan_in.iter().map(u32::to_string)));
-    for m in group.memory() {
-        let times: Vec<String> =
-            fan_in.iter().map(|&d| group.mean_ms(elements, m, d).map_or_else(dash, ms)).collect();
-        if times.iter().any(|time| *time != dash()) {
-            table.rows.push(std::iter::once(m.to_string()).chain(times).collect());
-        }
-    }
+fn by_memory(group: &Group<'_>, elements: u64) -> TextTable {
+    let mut table = times_table(group, elements, ms);
+    table.rows.retain(|row| row.iter().skip(1).any(|time| *time != dash()));
     table
 }
 
@@ -163,8 +151,8 @@ fn figures(group: &Group<'_>) -> Vec<(u32, String, Chart)> {
 }
 
 /// Every sort, beside the I/Os of formulas, a sort in memory, and the planner's own choice.
-fn every_sort(results: &[SortResult]) -> HtmlTable {
-    let mut table = HtmlTable::new([
+fn every_sort(results: &[SortResult]) -> TextTable {
+    let mut table = TextTable::new([
         "sort",
         "mean ms",
         "shortest",

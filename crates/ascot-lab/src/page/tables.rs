@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use ascot_io::Direction;
 
-use super::table::HtmlTable;
 use crate::streams::analysis::{Analysis, BestBlock, CrossOver, Results, Series, SeriesFit};
 use crate::streams::cell::{Backend, Cache, direction_word};
 use crate::streams::measure::Measured;
+use crate::text_table::{TextTable, dash};
 
 /// Milliseconds with three digits.
 pub fn ms(value: f64) -> String {
@@ -18,11 +18,6 @@ pub fn ms(value: f64) -> String {
         ..99.5 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
-}
-
-/// The text of a cell that was not measured.
-pub fn dash() -> String {
-    "-".to_owned()
 }
 
 /// The words of a series.
@@ -43,10 +38,10 @@ fn time_and_ios(measured: &Measured) -> String {
 }
 
 /// Mean times by k (rows) and N (columns): table 2 of the paper and the first tables of its appendix.
-pub fn by_streams(results: Results<'_>, series: Series) -> HtmlTable {
+pub fn by_streams(results: Results<'_>, series: Series) -> TextTable {
     let elements = results.values(series, |measured| measured.cell.elements);
     let mut table =
-        HtmlTable::new(std::iter::once("k / N".to_owned()).chain(elements.iter().map(u64::to_string)));
+        TextTable::new(std::iter::once("k / N".to_owned()).chain(elements.iter().map(u64::to_string)));
     for k in results.values(series, |measured| measured.cell.streams) {
         let time = |&n: &u64| results.find(series, 0, k, n).map_or_else(dash, time_and_ios);
         table.rows.push(std::iter::once(k.to_string()).chain(elements.iter().map(time)).collect());
@@ -55,10 +50,10 @@ pub fn by_streams(results: Results<'_>, series: Series) -> HtmlTable {
 }
 
 /// Mean times of k streams by B (rows) and N (columns): the tables of buffers and windows of the appendix.
-pub fn by_blocks(results: Results<'_>, series: Series, k: u32) -> HtmlTable {
+pub fn by_blocks(results: Results<'_>, series: Series, k: u32) -> TextTable {
     let elements = results.values(series, |measured| measured.cell.elements);
     let names = ["B", "bytes"].map(str::to_owned);
-    let mut table = HtmlTable::new(names.into_iter().chain(elements.iter().map(u64::to_string)));
+    let mut table = TextTable::new(names.into_iter().chain(elements.iter().map(u64::to_string)));
     for exponent in results.values(series, |measured| measured.cell.exponent) {
         let time = |&n: &u64| results.find(series, exponent, k, n).map_or_else(dash, time_and_ios);
         let names = [format!("2^{exponent}"), (1_u64 << exponent).to_string()];
@@ -68,8 +63,8 @@ pub fn by_blocks(results: Results<'_>, series: Series, k: u32) -> HtmlTable {
 }
 
 /// Every result with its spread, the I/Os of the formula and the I/Os counted.
-pub fn every_result(results: &[Measured]) -> HtmlTable {
-    let mut table = HtmlTable::new([
+pub fn every_result(results: &[Measured]) -> TextTable {
+    let mut table = TextTable::new([
         "measurement",
         "mean ms",
         "shortest",
@@ -89,10 +84,10 @@ pub fn every_result(results: &[Measured]) -> HtmlTable {
 }
 
 /// The best B of each k and N: tables 3 to 6 of the paper, for one direction and back-end.
-pub fn best_blocks(analysis: &Analysis, direction: Direction, backend: Backend) -> HtmlTable {
+pub fn best_blocks(analysis: &Analysis, direction: Direction, backend: Backend) -> TextTable {
     let names = ["k", "N", "warm: best B", "ms", "I/Os by formula", "counted"];
     let cold = ["cold: best B", "ms", "I/Os by formula", "counted"];
-    let mut table = HtmlTable::new(names.into_iter().chain(cold));
+    let mut table = TextTable::new(names.into_iter().chain(cold));
     let key = |best: &BestBlock| (best.measured.cell.streams, best.measured.cell.elements);
     let of = |cache| {
         let series = Series { direction, cache, backend };
@@ -114,8 +109,8 @@ pub fn best_blocks(analysis: &Analysis, direction: Direction, backend: Backend) 
 }
 
 /// Fits of milliseconds against one parameter; `name` is the parameter, `fixed` the other.
-pub fn fits(fits: &[SeriesFit], name: &str, fixed: &str) -> HtmlTable {
-    let mut table = HtmlTable::new([
+pub fn fits(fits: &[SeriesFit], name: &str, fixed: &str) -> TextTable {
+    let mut table = TextTable::new([
         "streams".to_owned(),
         fixed.to_owned(),
         format!("line in {name}"),
@@ -176,8 +171,8 @@ fn percent(share: f64) -> String {
 }
 
 /// The B from which one back-end is faster than another.
-pub fn cross_overs(all: &[CrossOver]) -> HtmlTable {
-    let mut table = HtmlTable::new(["streams", "faster than", "k", "N", "from B", "at all larger B"]);
+pub fn cross_overs(all: &[CrossOver]) -> TextTable {
+    let mut table = TextTable::new(["streams", "faster than", "k", "N", "from B", "at all larger B"]);
     for cross in all {
         let from =
             cross.from_exponent.map_or_else(|| "not clearly".to_owned(), |exponent| format!("2^{exponent}"));

@@ -21,7 +21,7 @@ use crate::files::{self, SORTS_HEADER as HEADER};
 use crate::parameter_file::text_of;
 use crate::streams::cell::ELEMENT_BYTES;
 use crate::streams::parameters::{
-    bounded_list, element_list, elements as element, exponents, grouped, list, ranges,
+    backend, bounded_list, element_list, elements as element, exponents, grouped, list, ranges,
 };
 use crate::streams::{Backend, Cache};
 
@@ -138,14 +138,6 @@ pub fn all_blocks(read: StreamRange, write: StreamRange) -> Vec<(StreamChoice, S
     read.choices().into_iter().flat_map(|read| writes.iter().map(move |&write| (read, write))).collect()
 }
 
-/// Values of M: `1000`, `1e3,1e4`, `1e3..1e6`.
-///
-/// # Errors
-/// The problem.
-pub fn memory_list(text: &str) -> Result<Vec<u64>, String> {
-    element_list(text)
-}
-
 /// Values of d: `10`, `10,25,30`, `1e1..1e2,30`.
 ///
 /// # Errors
@@ -163,16 +155,6 @@ pub fn loops(text: &str) -> Result<u32, String> {
         Ok(loops @ 1..=MAX_LOOPS) => Ok(loops),
         _ => Err(format!("is not a number of loops from 1 to {MAX_LOOPS}")),
     }
-}
-
-/// A stream type.
-///
-/// # Errors
-/// The problem.
-pub fn backend(text: &str) -> Result<Backend, String> {
-    text.trim()
-        .parse()
-        .map_err(|()| "is not a stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
 }
 
 /// Reads a file of parameters; each row is measured in these states of the cache.
@@ -253,7 +235,7 @@ fn row(line: &str, number: usize, path: &Path, caches: &[Cache]) -> Result<SortG
     let read = backend(fields[0]).map_err(wrong(0))?;
     let write = backend(fields[1]).map_err(wrong(1))?;
     let fan_in = fan_in_list(fields[2]).map_err(wrong(2))?;
-    let memory = memory_list(fields[3]).map_err(wrong(3))?;
+    let memory = element_list(fields[3]).map_err(wrong(3))?;
     // Back-ends without B ignore the column, as in Heinrich et al.
     let streams = pairs(read, write, fields[4]).map_err(wrong(4))?;
     let loops = loops(fields[5]).map_err(wrong(5))?;
@@ -540,6 +522,6 @@ mod tests {
         );
         assert_eq!(all_blocks(streams(sized, 12..=14), streams(mapped, 16..=17)).len(), 6);
         assert_eq!(all_blocks(streams(Backend::Plain, 12..=14), streams(mapped, 16..=17)).len(), 2);
-        assert!(fan_in_list("10,1").is_err() && memory_list("1e3,0").is_err() && loops("1001").is_err());
+        assert!(fan_in_list("10,1").is_err() && element_list("1e3,0").is_err() && loops("1001").is_err());
     }
 }

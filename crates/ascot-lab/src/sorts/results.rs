@@ -11,11 +11,11 @@
 use std::path::{Path, PathBuf};
 
 use super::cell::{SortCell, Source, StreamChoice};
-use super::parameters::{self, backend};
+use super::parameters;
 use crate::error::LabError;
 use crate::files::SORTS_TABLE;
 use crate::streams::Cache;
-use crate::streams::parameters::{elements, exponents};
+use crate::streams::parameters::{backend, elements, exponents};
 use crate::table::{Columns, NumberedRow, Table};
 use crate::times;
 

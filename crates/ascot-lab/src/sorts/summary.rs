@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use super::cell::{SortCell, StreamChoice};
 use super::results::SortResult;
 use crate::streams::Cache;
+use crate::text_table::{TextTable, dash};
 use crate::times::Mean;
 
 /// Results with the same streams, order and state of the cache.
@@ -155,21 +156,16 @@ fn group_text(group: &Group<'_>) -> String {
     let order = if group.descending { "descending" } else { "ascending" };
     let cache = group.cache.word();
     let mut text = format!("merge sorts from {read} to {write} streams, {order}, {cache} cache\n\n");
-    text += &cells_table(group).text();
+    text += &cells_table(group).lines();
     for elements in group.elements() {
         let _ = write!(text, "\nN = {elements}: milliseconds by M (rows) and d (columns)\n\n");
-        text += &matrix(group, elements).text();
+        text += &times_table(group, elements, ms).lines();
     }
     text += "\nbest M and d of each N\n\n";
-    let mut best = TextTable::new(&["N", "M", "d", "ms"]);
-    for one in group.best() {
-        let numbers = [one.elements, one.memory_elements].map(|number| number.to_string());
-        best.row(numbers.into_iter().chain([one.fan_in_word(), ms(one.mean_ms)]));
-    }
-    text += &best.text();
+    text += &best_table(group, ms).lines();
     if group.elements().len() > 1 {
         text += "\nnanoseconds for each integer, by N (columns)\n\n";
-        text += &by_elements(group).text();
+        text += &by_elements(group).lines();
     }
     text + &gains_text(group)
 }
@@ -200,7 +196,7 @@ fn gains_text(group: &Group<'_>) -> String {
 
 /// A row for each cell, with what it is compared with.
 fn cells_table(group: &Group<'_>) -> TextTable {
-    let mut table = TextTable::new(&[
+    let mut table = TextTable::new([
         "N",
         "M",
         "d",
@@ -222,7 +218,7 @@ fn cells_table(group: &Group<'_>) -> TextTable {
         let cell = &result.cell;
         let (min, max) = result.range_ms();
         let predicted = cell.predicted_ios();
-        table.row([
+        table.rows.push(vec![
             cell.elements.to_string(),
             cell.memory_elements.to_string(),
             cell.fan_in.to_string(),
@@ -244,14 +240,24 @@ fn cells_table(group: &Group<'_>) -> TextTable {
     table
 }
 
-fn matrix(group: &Group<'_>, elements: u64) -> TextTable {
+/// The best M and d of each N, with times that `ms` writes.
+pub(crate) fn best_table(group: &Group<'_>, ms: fn(f64) -> String) -> TextTable {
+    let mut best = TextTable::new(["N", "M", "d", "ms"]);
+    for one in group.best() {
+        let numbers = [one.elements, one.memory_elements].map(|number| number.to_string());
+        best.rows.push(numbers.into_iter().chain([one.fan_in_word(), ms(one.mean_ms)]).collect());
+    }
+    best
+}
+
+/// The times of one N by M (rows) and d (columns), which `ms` writes.
+pub(crate) fn times_table(group: &Group<'_>, elements: u64, ms: fn(f64) -> String) -> TextTable {
     let fan_in = group.fan_in();
-    let mut table = TextTable::with_columns(
-        std::iter::once("M / d".to_owned()).chain(fan_in.iter().map(u32::to_string)).collect(),
-    );
+    let names = std::iter::once("M / d".to_owned()).chain(fan_in.iter().map(u32::to_string));
+    let mut table = TextTable::new(names);
     for memory in group.memory() {
-        let times = fan_in.iter().map(|&d| group.mean_ms(elements, memory, d).map_or("-".into(), ms));
-        table.row(std::iter::once(memory.to_string()).chain(times));
+        let times = fan_in.iter().map(|&d| group.mean_ms(elements, memory, d).map_or_else(dash, ms));
+        table.rows.push(std::iter::once(memory.to_string()).chain(times).collect());
     }
     table
 }
@@ -259,14 +265,15 @@ fn matrix(group: &Group<'_>, elements: u64) -> TextTable {
 fn by_elements(group: &Group<'_>) -> TextTable {
     let all = group.elements();
     let names = ["M", "d"].map(str::to_owned).into_iter().chain(all.iter().map(u64::to_string));
-    let mut table = TextTable::with_columns(names.collect());
+    let mut table = TextTable::new(names);
     for memory in group.memory() {
         for fan_in in group.fan_in() {
             let each =
                 |elements: u64| Some(group.mean_ms(elements, memory, fan_in)? * 1e6 / elements.max(1) as f64);
             let times =
                 all.iter().map(|&elements| each(elements).map_or("-".into(), |ns| format!("{ns:.1}")));
-            table.row([memory.to_string(), fan_in.to_string()].into_iter().chain(times));
+            let names = [memory.to_string(), fan_in.to_string()];
+            table.rows.push(names.into_iter().chain(times).collect());
         }
     }
     table
@@ -284,37 +291,4 @@ fn ms(value: f64) -> String {
         3
     };
     format!("{value:.digits$}")
-}
-
-/// Columns of text, aligned to the right.
-struct TextTable {
-    rows: Vec<Vec<String>>,
-}
-
-impl TextTable {
-    fn new(columns: &[&str]) -> Self {
-        Self::with_columns(columns.iter().map(|&name| name.to_owned()).collect())
-    }
-
-    fn with_columns(columns: Vec<String>) -> Self {
-        Self { rows: vec![columns] }
-    }
-
-    fn row(&mut self, fields: impl IntoIterator<Item = String>) {
-        self.rows.push(fields.into_iter().collect());
-    }
-
-    fn text(&self) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let line = |row: &Vec<String>| {
-            let fields: Vec<String> =
-                row.iter().zip(&widths).map(|(field, &width)| format!("{field:>width$}")).collect();
-            format!("  {}\n", fields.join("  "))
-        };
-        self.rows.iter().map(line).collect()
-    }
 }

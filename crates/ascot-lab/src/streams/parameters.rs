@@ -184,6 +184,16 @@ pub fn exponents_from(text: &str, backend: Backend) -> Result<RangeInclusive<u8>
     if first > *all.end() { exponents(text, backend) } else { Ok(first..=*all.end()) }
 }
 
+/// A stream type.
+///
+/// # Errors
+/// The problem.
+pub fn backend(text: &str) -> Result<Backend, String> {
+    text.trim()
+        .parse()
+        .map_err(|()| "is not a stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
+}
+
 /// A number of loops.
 ///
 /// # Errors
@@ -293,9 +303,7 @@ fn row(line: &str, number: usize, path: &Path) -> Result<Row, LabError> {
             if missing { "is missing; a row looks like BufferB;1000,10000;1;0,20;6".into() } else { problem };
         return Err(wrong(fields.len().min(COLUMNS.len()), problem));
     }
-    let backend: Backend = fields[0].parse().map_err(|()| {
-        wrong(0, "is not a stream type; write Simple, Buffer, BufferB, Mapping or direct".into())
-    })?;
+    let backend = backend(fields[0]).map_err(|problem| wrong(0, problem))?;
     let elements = element_list(fields[1]).map_err(|problem| wrong(1, problem))?;
     let streams = stream_list(fields[2]).map_err(|problem| wrong(2, problem))?;
     let exponents = exponents(fields[3], backend).map_err(|problem| wrong(3, problem))?;
