@@ -11,7 +11,7 @@ use ascot_io::{BlockPool, Buf, Direction, IoQueue, PendingTransfer, Pool, thread
 use ascot_model::random::SplitMix64;
 
 use crate::area::Area;
-use crate::error::ProbeError;
+use crate::error::{ProbeError, Result};
 
 /// The request pattern on an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +111,7 @@ impl Driver {
 
     /// Drives one or two lanes for about `seconds` of measured time. An area that is written is emptied before, and
     /// again whenever it is full.
-    pub(crate) fn slice(
-        &self,
-        lanes: &[Lane<'_>],
-        seconds: f64,
-        cancel: &AtomicBool,
-    ) -> Result<Vec<Moved>, ProbeError> {
+    pub(crate) fn slice(&self, lanes: &[Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec<Moved>> {
         let began = Instant::now();
         let blocks = self.blocks(lanes)?;
         let mut sums = vec![Moved::default(); lanes.len()];
@@ -135,7 +130,7 @@ impl Driver {
     }
 
     /// Writes an area from its start to its end.
-    pub(crate) fn fill(&self, area: &Area, pattern: Pattern, cancel: &AtomicBool) -> Result<(), ProbeError> {
+    pub(crate) fn fill(&self, area: &Area, pattern: Pattern, cancel: &AtomicBool) -> Result<()> {
         let lane = Lane { area, direction: Direction::Write, pattern };
         let blocks = self.blocks(&[lane])?;
         self.once(&[lane], &blocks, f64::INFINITY, cancel)?;
@@ -143,7 +138,7 @@ impl Driver {
     }
 
     /// The buffers of each lane, filled with incompressible data.
-    fn blocks(&self, lanes: &[Lane<'_>]) -> Result<Vec<BlockPool>, ProbeError> {
+    fn blocks(&self, lanes: &[Lane<'_>]) -> Result<Vec<BlockPool>> {
         let of_lane = |lane: &Lane<'_>| {
             let region = self.noise(lane.pattern.memory())?;
             Ok(BlockPool::new(region, lane.pattern.request_bytes as usize))
@@ -152,9 +147,9 @@ impl Driver {
     }
 
     /// Incompressible data.
-    pub(crate) fn noise(&self, bytes: usize) -> Result<Buf, ProbeError> {
+    pub(crate) fn noise(&self, bytes: usize) -> Result<Buf> {
         let mut region = self.memory.region(bytes, "requests")?;
-        fill_with_noise(&mut region);
+        SplitMix64(1).fill(&mut region);
         Ok(region)
     }
 
@@ -165,7 +160,7 @@ impl Driver {
         blocks: &[BlockPool],
         seconds: f64,
         cancel: &AtomicBool,
-    ) -> Result<Vec<Moved>, ProbeError> {
+    ) -> Result<Vec<Moved>> {
         let course = Course { stop: AtomicBool::new(false), cancel, seconds, done: Default::default() };
         let coupled = lanes.len() == 2;
         let queue = &self.queue;
@@ -186,7 +181,7 @@ impl Driver {
             // A lane must not wait for another that could not start.
             course.stop.fetch_or(started.iter().any(Result::is_err), Ordering::Relaxed);
             let joined = started.into_iter().map(|thread| thread?.join().map_err(ProbeError::from).flatten());
-            joined.collect::<Result<Vec<Moved>, ProbeError>>()
+            joined.collect::<Result<Vec<Moved>>>()
         });
         if cancel.load(Ordering::Relaxed) {
             return Err(ProbeError::Cancelled);
@@ -201,13 +196,13 @@ impl Driver {
 
 impl Track<'_> {
     /// Keeps requests in flight until the course ends; stops the other lane too when it ends.
-    fn run(&self, course: &Course<'_>) -> Result<Moved, ProbeError> {
+    fn run(&self, course: &Course<'_>) -> Result<Moved> {
         let moved = self.drive(course);
         course.stop.fetch_or(self.coupled || moved.is_err(), Ordering::Relaxed);
         moved
     }
 
-    fn drive(&self, course: &Course<'_>) -> Result<Moved, ProbeError> {
+    fn drive(&self, course: &Course<'_>) -> Result<Moved> {
         let Lane { area, direction, pattern } = self.lane;
         let began = Instant::now();
         let mut moved = Moved::default();
@@ -268,14 +263,6 @@ impl Course<'_> {
         self.stop.load(Ordering::Relaxed)
             || self.cancel.load(Ordering::Relaxed)
             || began.elapsed().as_secs_f64() >= self.seconds
-    }
-}
-
-/// Fills `bytes` with incompressible data.
-fn fill_with_noise(bytes: &mut [u8]) {
-    let mut noise = SplitMix64(1);
-    for word in bytes.chunks_exact_mut(8) {
-        word.copy_from_slice(&noise.next_u64().to_le_bytes());
     }
 }
 

@@ -93,6 +93,9 @@ pub enum ProbeError {
     Cancelled,
 }
 
+/// What measurements return.
+pub(crate) type Result<T, E = ProbeError> = std::result::Result<T, E>;
+
 fn remedy(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => {

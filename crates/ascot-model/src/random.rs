@@ -14,6 +14,14 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
+    /// Fills a buffer with bytes that do not compress.
+    pub fn fill(&mut self, buffer: &mut [u8]) {
+        for word in buffer.chunks_mut(8) {
+            let bytes = self.next_u64().to_le_bytes();
+            word.copy_from_slice(&bytes[..word.len()]);
+        }
+    }
+
     /// A number below `count`; 0 if `count` is 0.
     pub fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(count)) >> 64) as u64

@@ -335,6 +335,9 @@ pub enum TraceError {
     },
 }
 
+/// What the functions of this crate return.
+pub(crate) type Result<T, E = TraceError> = std::result::Result<T, E>;
+
 impl TraceError {
     /// Whether the reader of the output closed it.
     pub fn is_broken_pipe(&self) -> bool {

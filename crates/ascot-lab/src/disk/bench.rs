@@ -10,7 +10,8 @@ use super::lane::{Course, Lane, Moved, Source};
 use super::phase::Pass;
 use super::volume::{Volume, VolumeFile};
 
-const PAGE_BYTES: usize = 4096;
+/// Buffers begin with bytes that no device compresses.
+const SEED: u64 = 0x6173_636f_745f_6c61;
 /// The depth of the writes that lay out the inputs, and of the first short measurement.
 pub(super) const LAYOUT_DEPTH: usize = 4;
 
@@ -78,7 +79,7 @@ impl<'a> Bench<'a> {
         let request_bytes = sizes.request_bytes as usize;
         let region_bytes = memory_bytes / request_bytes * request_bytes;
         let mut region = Pool::new(region_bytes).region(region_bytes, "requests")?;
-        fill_with_noise(&mut region);
+        SplitMix64(SEED).fill(&mut region);
         let blocks = BlockPool::new(region, request_bytes);
         let inputs = inputs.iter().map(Volume::make).collect::<Result<_, _>>()?;
         Ok(Bench { inputs, outputs: outputs.to_vec(), sizes, blocks, cancel, moved: AtomicU64::new(0) })
@@ -181,17 +182,6 @@ impl<'a> Bench<'a> {
 fn ends(stop: &AtomicBool, moved: Result<Moved, DiskError>) -> Result<Moved, DiskError> {
     stop.fetch_or(moved.is_err(), Ordering::Relaxed);
     moved
-}
-
-/// Fills a buffer with bytes that no device compresses, and whose pages all differ.
-fn fill_with_noise(buffer: &mut [u8]) {
-    let mut random = SplitMix64(0x6173_636f_745f_6c61);
-    for page in buffer.chunks_mut(PAGE_BYTES) {
-        for word in page.chunks_mut(8) {
-            let bytes = random.next_u64().to_le_bytes();
-            word.copy_from_slice(&bytes[..word.len()]);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -19,11 +19,7 @@ const SEED: u64 = 0x616c_6c20_746f_2061;
 
 /// Fills a block with the pattern.
 pub(super) fn fill_with_pattern(block: &mut [u8]) {
-    let mut random = SplitMix64(SEED);
-    for word in block.chunks_mut(WORD_BYTES) {
-        let bytes = random.next_u64().to_le_bytes();
-        word.copy_from_slice(&bytes[..word.len()]);
-    }
+    SplitMix64(SEED).fill(block);
 }
 
 /// The header of a block.

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::blocks::BLOCK_BYTES;
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::fiemap;
 
 /// Bytes of the buffer; longer requests are divided.
@@ -48,7 +48,7 @@ pub struct VolumeFile {
 
 impl VolumeFile {
     /// Makes a file of `bytes` in a directory, and writes all of it.
-    pub fn create(directory: &Path, bytes: u64, stop: &AtomicBool) -> Result<VolumeFile, TraceError> {
+    pub fn create(directory: &Path, bytes: u64, stop: &AtomicBool) -> Result<VolumeFile> {
         let failed = |doing| move |source| TraceError::Volume { doing, path: directory.to_owned(), source };
         let state = rustix::fs::statvfs(directory).map_err(io::Error::from).map_err(failed("inspect"))?;
         let free = state.f_bavail.saturating_mul(state.f_frsize);
@@ -74,10 +74,7 @@ impl VolumeFile {
 
     /// Writes bytes that do not compress.
     fn fill(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let mut random = SplitMix64::default();
-        for word in self.buffer.chunks_exact_mut(8) {
-            word.copy_from_slice(&random.next_u64().to_le_bytes());
-        }
+        SplitMix64::default().fill(&mut self.buffer);
         let mut offset = 0;
         while offset < self.bytes && !stop.load(Ordering::Relaxed) {
             let bytes = (self.bytes - offset).min(BUFFER_BYTES as u64);
@@ -134,7 +131,7 @@ fn extents_of(file: &File) -> Option<Extents> {
 
 /// Allocates a file. If it lies in several pieces, others are allocated while it keeps its place, so that they lie
 /// elsewhere, as long as the volume has space for them; the one with fewest pieces stays.
-fn most_contiguous(directory: &Path, bytes: u64) -> Result<File, TraceError> {
+fn most_contiguous(directory: &Path, bytes: u64) -> Result<File> {
     let failed = |doing| move |source| TraceError::Volume { doing, path: directory.to_owned(), source };
     let make = || tempfile::tempfile_in(directory).map_err(failed(MAKE));
     let mut kept = vec![make()?];
