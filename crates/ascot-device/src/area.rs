@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ascot_io::{Buf, Direction, IoQueue, PendingTransfer};
 use rustix::fs::{FallocateFlags, OFlags};
 
-use crate::error::ProbeError;
+use crate::error::{ProbeError, Result};
 
 /// Files of equal length in a directory.
 pub(crate) struct Area {
@@ -41,7 +41,7 @@ struct AreaFile {
 
 impl Area {
     /// Makes `count` files of `file_bytes` each, allocated but not written.
-    pub(crate) fn create(directory: &Path, count: u64, file_bytes: u64) -> Result<Area, ProbeError> {
+    pub(crate) fn create(directory: &Path, count: u64, file_bytes: u64) -> Result<Area> {
         let mut files = Vec::new();
         for _ in 0..count {
             let file = nameless(directory).map_err(|source| ProbeError::File {
@@ -64,7 +64,7 @@ impl Area {
 
     /// Releases all written blocks and allocates new ones, like a job that writes a new file. If a volume cannot
     /// allocate, writing extends the files.
-    pub(crate) fn empty(&self) -> Result<(), ProbeError> {
+    pub(crate) fn empty(&self) -> Result<()> {
         let written = self.files.iter().filter(|file| file.written.swap(false, Ordering::Relaxed));
         for AreaFile { file, .. } in written {
             file.set_len(0).map_err(|error| self.failed("empty", error))?;
@@ -80,7 +80,7 @@ impl Area {
     }
 
     /// Waits until all written bytes are on the medium, or as safe as the device makes them.
-    pub(crate) fn sync(&self) -> Result<(), ProbeError> {
+    pub(crate) fn sync(&self) -> Result<()> {
         let mut files = self.files.iter();
         files.try_for_each(|file| file.file.sync_data()).map_err(|error| self.failed("sync", error))
     }
@@ -92,7 +92,7 @@ impl Area {
         direction: Direction,
         at: u64,
         buf: Buf,
-    ) -> Result<PendingTransfer, ProbeError> {
+    ) -> Result<PendingTransfer> {
         let (file, offset) = self.locate(at).map_err(|error| self.failed(doing(direction), error))?;
         if direction == Direction::Write {
             file.written.store(true, Ordering::Relaxed);
@@ -101,16 +101,12 @@ impl Area {
     }
 
     /// Waits for the end of a request, and for the buffer of a read.
-    pub(crate) fn complete(
-        &self,
-        request: PendingTransfer,
-        direction: Direction,
-    ) -> Result<Option<Buf>, ProbeError> {
+    pub(crate) fn complete(&self, request: PendingTransfer, direction: Direction) -> Result<Option<Buf>> {
         request.complete().map_err(|error| self.failed(doing(direction), error))
     }
 
     /// Writes `buf` at byte `at` of the range; a request stays within one file.
-    pub(crate) fn write(&self, at: u64, buf: &[u8]) -> Result<(), ProbeError> {
+    pub(crate) fn write(&self, at: u64, buf: &[u8]) -> Result<()> {
         let (file, offset) = self.locate(at).map_err(|error| self.failed("write", error))?;
         file.written.store(true, Ordering::Relaxed);
         file.file.write_all_at(buf, offset).map_err(|error| self.failed("write", error))
@@ -134,7 +130,7 @@ fn doing(direction: Direction) -> &'static str {
 }
 
 /// Refuses a directory whose file system has no direct access.
-pub(crate) fn check_direct(directory: &Path, kind: &str) -> Result<(), ProbeError> {
+pub(crate) fn check_direct(directory: &Path, kind: &str) -> Result<()> {
     let path = directory.to_path_buf();
     match nameless(directory) {
         Ok(_) => Ok(()),

@@ -17,7 +17,7 @@ use ascot_model::measurement::CacheMeasurement;
 use crate::Clock;
 use crate::area::Area;
 use crate::drive::Driver;
-use crate::error::ProbeError;
+use crate::error::Result;
 
 /// Bytes of a request, one at a time.
 const REQUEST_BYTES: usize = 4 << 20;
@@ -37,7 +37,7 @@ pub(crate) fn measure(
     driver: &Driver,
     seconds: f64,
     clock: &Clock<'_>,
-) -> Result<Option<CacheMeasurement>, ProbeError> {
+) -> Result<Option<CacheMeasurement>> {
     let data = driver.noise(REQUEST_BYTES)?;
     let request = data.len();
     let requests = area.bytes() / request as u64;

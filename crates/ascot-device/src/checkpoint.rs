@@ -13,7 +13,7 @@ use std::time::Instant;
 use ascot_model::measurement::Figure;
 
 use crate::Clock;
-use crate::error::ProbeError;
+use crate::error::{ProbeError, Result};
 use crate::target::Target;
 
 /// Checkpoints that are measured: the first files of a directory take longer than later ones.
@@ -23,7 +23,7 @@ const DATA_BYTES: usize = 64 << 10;
 const STATE_BYTES: usize = 4 << 10;
 
 /// Seconds of a checkpoint on the volume of `target`.
-pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<Figure, ProbeError> {
+pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<Figure> {
     let failed =
         |source: io::Error| ProbeError::File { doing: "write", path: target.directory.clone(), source };
     let place = tempfile::Builder::new().prefix(".ascot-probe-").tempdir_in(&target.directory);

@@ -52,6 +52,7 @@ use ascot_model::measurement::VolumeMeasurement;
 use ascot_model::volume::VolumeProfile;
 
 pub use error::ProbeError;
+use error::Result;
 pub use known::VolumeFinder;
 pub use node_type::{NodeTypeError, named_node_type};
 pub use profile::{Profile, ProfileError, ProfileNameError};
@@ -93,11 +94,7 @@ pub struct Probed {
 
 /// Measures a volume. `cancel` ends it early with [`ProbeError::Cancelled`]; `progress` receives the completed share
 /// periodically.
-pub fn probe(
-    request: &ProbeRequest,
-    cancel: &AtomicBool,
-    progress: &dyn Fn(f64),
-) -> Result<Probed, ProbeError> {
+pub fn probe(request: &ProbeRequest, cancel: &AtomicBool, progress: &dyn Fn(f64)) -> Result<Probed> {
     let began = Instant::now();
     let target = target::Target::find(&request.directory, request.bytes)?;
     let clock = Clock { began, budget: Duration::from_secs_f64(request.seconds), cancel, progress };
@@ -135,7 +132,7 @@ impl<'a> Clock<'a> {
     }
 
     /// Reports progress; an error if the measurement was cancelled.
-    fn tick(&self) -> Result<(), ProbeError> {
+    fn tick(&self) -> Result<()> {
         (self.progress)((self.elapsed() / self.budget.as_secs_f64()).min(1.0));
         if self.cancel.load(Ordering::Relaxed) { Err(ProbeError::Cancelled) } else { Ok(()) }
     }

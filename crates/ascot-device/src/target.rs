@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ascot_model::units;
 
 use crate::area;
-use crate::error::ProbeError;
+use crate::error::{ProbeError, Result};
 use crate::{DEFAULT_BYTES, MIN_BYTES};
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -28,7 +28,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// Examines `directory` for a measurement with at most `bytes`.
-    pub(crate) fn find(directory: &Path, bytes: u64) -> Result<Target, ProbeError> {
+    pub(crate) fn find(directory: &Path, bytes: u64) -> Result<Target> {
         let failed = |source: io::Error| ProbeError::Directory { path: directory.to_path_buf(), source };
         if !std::fs::metadata(directory).map_err(failed)?.is_dir() {
             return Err(failed(io::ErrorKind::NotADirectory.into()));

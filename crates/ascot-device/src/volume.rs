@@ -24,7 +24,7 @@ use crate::area::Area;
 use crate::cache;
 use crate::checkpoint;
 use crate::drive::{Driver, Lane, Moved, Pattern};
-use crate::error::ProbeError;
+use crate::error::{ProbeError, Result};
 use crate::target::Target;
 
 const KIB: u64 = 1 << 10;
@@ -73,7 +73,7 @@ const MIN_ROUNDS: u32 = 3;
 const ROUND_SECONDS: f64 = 1.5;
 
 /// Measures the volume of `target`.
-pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasurement, ProbeError> {
+pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasurement> {
     let checkpoint_seconds = Some(checkpoint::measure(target, clock)?);
     let bench = Bench::new(target, clock)?;
     bench.lay_out()?;
@@ -129,7 +129,7 @@ impl Areas {
     }
 
     /// Four areas of `bytes` in total; the areas of many files have as many as possible.
-    fn create(target: &Target, bytes: u64) -> Result<Areas, ProbeError> {
+    fn create(target: &Target, bytes: u64) -> Result<Areas> {
         let largest = REQUESTS.iter().max().copied().unwrap_or(MIB);
         let one_bytes = (bytes / AREAS / largest).max(1) * largest;
         let mut files = (one_bytes / (MIN_RUNS * RUN_BYTES)).clamp(2, MAX_FILES);
@@ -173,7 +173,7 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(target: &Target, clock: &'a Clock<'a>) -> Result<Self, ProbeError> {
+    fn new(target: &Target, clock: &'a Clock<'a>) -> Result<Self> {
         let driver = Driver::start(MAX_DEPTH, 2 * BUFFER_BYTES);
         let rate = pilot(target, clock, &driver)?;
         // Half of the files are written before they are read.
@@ -189,7 +189,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Writes the files to be read.
-    fn lay_out(&self) -> Result<(), ProbeError> {
+    fn lay_out(&self) -> Result<()> {
         for area in [&self.areas.one[READ], &self.areas.many[READ]] {
             self.clock.tick()?;
             let pattern = Pattern { request_bytes: RUN_BYTES, depth: 16, streams: 1 };
@@ -199,13 +199,13 @@ impl<'a> Bench<'a> {
     }
 
     /// The device's write cache, if bursts show it.
-    fn cache(&self) -> Result<Option<CacheMeasurement>, ProbeError> {
+    fn cache(&self) -> Result<Option<CacheMeasurement>> {
         let seconds = CACHE_SHARE * self.clock.budget.as_secs_f64();
         cache::measure(&self.areas.one[WRITE], &self.driver, seconds, self.clock)
     }
 
     /// Selects the patterns for reading and for writing.
-    fn sweep(&self) -> Result<(Pattern, Pattern), ProbeError> {
+    fn sweep(&self) -> Result<(Pattern, Pattern)> {
         let max = self.areas.one[READ].bytes() / 2;
         let patterns: Vec<Pattern> = REQUESTS
             .iter()
@@ -228,7 +228,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn rounds(&self, read: Pattern, write: Pattern) -> Result<Rounds, ProbeError> {
+    fn rounds(&self, read: Pattern, write: Pattern) -> Result<Rounds> {
         let began = Instant::now();
         let left = Clock::seconds_until(self.clock.share(1.0)).max(0.3);
         let wanted = ((left / ROUND_SECONDS) as u32).clamp(MIN_ROUNDS, MAX_ROUNDS);
@@ -255,7 +255,7 @@ impl<'a> Bench<'a> {
         write: Pattern,
         slice: f64,
         backward: bool,
-    ) -> Result<(), ProbeError> {
+    ) -> Result<()> {
         rounds.read.push(self.one(Direction::Read, read, RATE_WEIGHT * slice)?.rate());
         rounds.write.push(self.one(Direction::Write, write, RATE_WEIGHT * slice)?.rate());
         rounds.duplex.push(self.both(read, write, RATE_WEIGHT * slice)?);
@@ -265,7 +265,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Seconds of a switch by number of files.
-    fn switches(&self, direction: Direction, slice: f64, backward: bool) -> Result<Vec<f64>, ProbeError> {
+    fn switches(&self, direction: Direction, slice: f64, backward: bool) -> Result<Vec<f64>> {
         let mut counts = self.file_counts();
         if backward {
             counts.reverse();
@@ -283,13 +283,13 @@ impl<'a> Bench<'a> {
     }
 
     /// Seconds of a request that alternates between `streams` files.
-    fn many(&self, direction: Direction, streams: u64, slice: f64) -> Result<f64, ProbeError> {
+    fn many(&self, direction: Direction, streams: u64, slice: f64) -> Result<f64> {
         let pattern = Pattern { request_bytes: RUN_BYTES, depth: DEFAULT_DEPTH, streams };
         Ok(self.alone(|areas| &areas.many, direction, pattern, slice)?.seconds_of_request())
     }
 
     /// One direction alone, in one file.
-    fn one(&self, direction: Direction, pattern: Pattern, slice: f64) -> Result<Moved, ProbeError> {
+    fn one(&self, direction: Direction, pattern: Pattern, slice: f64) -> Result<Moved> {
         self.alone(|areas| &areas.one, direction, pattern, slice)
     }
 
@@ -300,7 +300,7 @@ impl<'a> Bench<'a> {
         direction: Direction,
         pattern: Pattern,
         slice: f64,
-    ) -> Result<Moved, ProbeError> {
+    ) -> Result<Moved> {
         self.clock.tick()?;
         let area = &areas(&self.areas)[direction as usize];
         let moved = self.driver.slice(&[Lane { area, direction, pattern }], slice, self.clock.cancel)?;
@@ -308,7 +308,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Bytes/s of each direction with both active.
-    fn both(&self, read: Pattern, write: Pattern, slice: f64) -> Result<f64, ProbeError> {
+    fn both(&self, read: Pattern, write: Pattern, slice: f64) -> Result<f64> {
         self.clock.tick()?;
         let [from, to] = &self.areas.one;
         let lanes = [
@@ -328,7 +328,7 @@ fn as_in_jobs(pattern: Pattern) -> Pattern {
 }
 
 /// Approximate write speed, bytes/s.
-fn pilot(target: &Target, clock: &Clock<'_>, driver: &Driver) -> Result<f64, ProbeError> {
+fn pilot(target: &Target, clock: &Clock<'_>, driver: &Driver) -> Result<f64> {
     clock.tick()?;
     let bytes = (target.bytes / AREAS).min(PILOT_BYTES) / MIB * MIB;
     let area = Area::create(&target.directory, 1, bytes.max(MIB))?;

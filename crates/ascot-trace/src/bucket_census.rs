@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::buckets::TracedBowtie;
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::format::TraceReader;
 
 /// The buckets of a bowtie in numbers.
@@ -78,7 +78,7 @@ impl BowtieCensus {
 }
 
 /// Counts the buckets of each bowtie.
-pub fn bowties(trace: &TraceReader) -> Result<Vec<BowtieCensus>, TraceError> {
+pub fn bowties(trace: &TraceReader) -> Result<Vec<BowtieCensus>> {
     let mut counted: Vec<BowtieCensus> = trace.bowties().iter().map(BowtieCensus::new).collect();
     for turn in trace.turns() {
         let turn = turn?;

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::blocks::{Extent, LiveData};
 use crate::bucket_census::{BowtieCensus, bowties};
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::event::{BlockCounts, Event, Kind, Recording, TracedFile};
 use crate::format::TraceReader;
 
@@ -116,7 +116,7 @@ impl Census {
 }
 
 /// Counts a trace.
-pub fn census(trace: &TraceReader) -> Result<Census, TraceError> {
+pub fn census(trace: &TraceReader) -> Result<Census> {
     let mut tally = Tally::new(trace.files());
     for event in trace.events() {
         tally.add(&event?);

@@ -8,7 +8,7 @@ use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
 
 use crate::census::{Census, census};
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::format::TraceReader;
 use crate::replay::{VirtualReplay, replay_on_virtual};
 
@@ -32,7 +32,7 @@ impl Compared {
         trace: &TraceReader,
         data_bytes: Option<u64>,
         profile: Option<&VolumeProfile>,
-    ) -> Result<Compared, TraceError> {
+    ) -> Result<Compared> {
         let census = census(trace)?;
         let moved = census.counts.read_bytes.saturating_add(census.counts.written_bytes);
         let passes = data_bytes.filter(|bytes| *bytes > 0).map(|bytes| moved as f64 / (bytes as f64 * 2.0));

@@ -8,12 +8,12 @@ use std::path::Path;
 
 use crate::blocks::{Extent, given_back};
 use crate::buckets::Turn;
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::{Event, Recording, TracedFile};
 use crate::format::{TraceReader, TraceWriter};
 
 /// Writes the events from `from_ns` to before `to_ns` to another trace. A range without events is an error.
-pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Result<(), TraceError> {
+pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Result<()> {
     let last_ns = to_ns.saturating_sub(1);
     let mut files = Numbers::new(trace.files().len());
     let mut processes = Numbers::new(trace.processes().len());
@@ -60,12 +60,7 @@ pub fn cut(trace: &TraceReader, from_ns: u64, to_ns: u64, output: &Path) -> Resu
 }
 
 /// Adds the turns in the range, and the bowties that they name. Returns the number of turns.
-fn cut_turns(
-    trace: &TraceReader,
-    from_ns: u64,
-    last_ns: u64,
-    writer: &mut TraceWriter,
-) -> Result<u64, TraceError> {
+fn cut_turns(trace: &TraceReader, from_ns: u64, last_ns: u64, writer: &mut TraceWriter) -> Result<u64> {
     let mut count = 0;
     let mut bowties = Numbers::new(trace.bowties().len());
     for turn in trace.turns_between(from_ns, last_ns) {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_io::{Action, IoError};
 
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::{Event, Kind};
 use crate::format::TraceReader;
 use crate::output::Output;
@@ -24,7 +24,7 @@ use crate::replay::Pace;
 const FIO_START_US: u64 = 1;
 
 /// Writes all events as CSV with a header. Returns their number.
-pub fn csv(trace: &TraceReader, output: &Path) -> Result<u64, TraceError> {
+pub fn csv(trace: &TraceReader, output: &Path) -> Result<u64> {
     let mut output = Output::create(output, "csv")?;
     output.append(b"time_ns,pid,kind,offset,bytes,path\n")?;
     let mut line = Vec::new();
@@ -48,7 +48,7 @@ pub fn csv(trace: &TraceReader, output: &Path) -> Result<u64, TraceError> {
 /// Writes the buckets at all turns as CSV with a header, a line for each stream. `predicted_bytes` is the size of a
 /// bucket at its place among those of its side, the fullest first; empty if the schedule keeps no staircase. Returns
 /// the number of turns.
-pub fn buckets_csv(trace: &TraceReader, output: &Path) -> Result<u64, TraceError> {
+pub fn buckets_csv(trace: &TraceReader, output: &Path) -> Result<u64> {
     let mut output = Output::create(output, "csv")?;
     output.append(b"time_ns,turn,bowtie,name,stream,next,bytes,predicted_bytes\n")?;
     let mut lines = Vec::new();
@@ -109,7 +109,7 @@ struct Use {
 
 /// Writes the requests as a log of fio, with their times if `pace` is the recorded one; `directory` gets the files.
 /// Returns the number of requests.
-pub fn fio(trace: &TraceReader, output: &Path, directory: &Path, pace: Pace) -> Result<u64, TraceError> {
+pub fn fio(trace: &TraceReader, output: &Path, directory: &Path, pace: Pace) -> Result<u64> {
     let prefix = directory.as_os_str().as_bytes();
     if prefix.iter().any(u8::is_ascii_whitespace) {
         return Err(TraceError::NameForFio { path: directory.to_owned() });
@@ -157,7 +157,7 @@ pub fn fio(trace: &TraceReader, output: &Path, directory: &Path, pace: Pace) -> 
 const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
 /// Refuses requests beyond what a file can have.
-fn check_ends(trace: &TraceReader, files: &[Use]) -> Result<(), TraceError> {
+fn check_ends(trace: &TraceReader, files: &[Use]) -> Result<()> {
     let beyond = files.iter().zip(trace.files()).find(|(used, _)| used.end > MAX_FILE_BYTES);
     beyond.map_or(Ok(()), |(used, file)| {
         let file = String::from_utf8_lossy(&file.path).into_owned();
@@ -174,7 +174,7 @@ struct MadeFiles {
 }
 
 impl MadeFiles {
-    fn new(directory: &Path, files: &[Use]) -> Result<MadeFiles, TraceError> {
+    fn new(directory: &Path, files: &[Use]) -> Result<MadeFiles> {
         let made_directory = !directory.exists();
         let mut made = MadeFiles { directory: directory.to_owned(), made_directory, files: Vec::new() };
         make_files(directory, files, &mut made.files)?;
@@ -199,7 +199,7 @@ impl Drop for MadeFiles {
 }
 
 /// Makes the files that the log names.
-fn make_files(directory: &Path, files: &[Use], all: &mut Vec<PathBuf>) -> Result<(), TraceError> {
+fn make_files(directory: &Path, files: &[Use], all: &mut Vec<PathBuf>) -> Result<()> {
     let failed = |source| IoError::from_os(Action::Create, directory, 0, source);
     fs::create_dir_all(directory).map_err(failed)?;
     // fio would write to files of others.
@@ -236,13 +236,13 @@ impl FioLog<'_> {
         }
     }
 
-    fn action(&mut self, file: usize, action: &str) -> Result<(), TraceError> {
+    fn action(&mut self, file: usize, action: &str) -> Result<()> {
         self.start(file);
         let _ = writeln!(self.line, " {action}");
         Ok(self.output.append(&self.line)?)
     }
 
-    fn request(&mut self, event: &Event) -> Result<(), TraceError> {
+    fn request(&mut self, event: &Event) -> Result<()> {
         self.start(event.file as usize);
         let kind = if event.kind == Kind::Read { "read" } else { "write" };
         let _ = writeln!(self.line, " {kind} {} {}", event.offset, event.size);

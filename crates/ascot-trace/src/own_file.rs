@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use ascot_io::directory_of;
 
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::TracedFile;
 use crate::output::is_standard_output;
 
 /// Refuses a trace that is a file of the program's command line, or one that it inherits. Of the words of the command,
 /// those after a `=`, and after the letter of a flag, may be names, too.
-pub fn refuse_named(command: &[OsString], trace: &Path) -> Result<(), TraceError> {
+pub fn refuse_named(command: &[OsString], trace: &Path) -> Result<()> {
     if is_standard_output(trace) {
         return Ok(());
     }
@@ -49,7 +49,7 @@ pub fn identity(trace: &Path) -> Identity {
 
 /// Refuses a trace that has the name of a file that the program opened, or that got this name (`mv`, `ln`) since
 /// `before` the program started.
-pub fn refuse_opened(files: &[TracedFile], trace: &Path, before: &Identity) -> Result<(), TraceError> {
+pub fn refuse_opened(files: &[TracedFile], trace: &Path, before: &Identity) -> Result<()> {
     let Some(name) = real(trace).filter(|_| !is_standard_output(trace)) else { return Ok(()) };
     let now = identity(trace);
     let other = now.0.is_some() && now != *before;

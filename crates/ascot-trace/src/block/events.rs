@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::tracefs::{Instance, failed};
-use crate::error::TraceError;
+use crate::error::Result;
 
 /// Flag of a task that shares the process of its maker.
 const CLONE_THREAD: u64 = 0x10000;
@@ -90,7 +90,7 @@ pub struct Events {
 
 impl Events {
     /// Enables the events of an instance. `stacked`: whether devices without a queue of requests matter.
-    pub fn enable(instance: &Instance, stacked: bool) -> Result<Events, TraceError> {
+    pub fn enable(instance: &Instance, stacked: bool) -> Result<Events> {
         let mut layouts = HashMap::new();
         for (kind, name, fields) in KINDS {
             if kind == Kind::Bio && !stacked {

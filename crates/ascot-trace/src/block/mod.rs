@@ -44,7 +44,7 @@ use self::opens::Opens;
 use self::processes::{Issuer, Processes};
 use self::spool::{Record, Spool, What};
 use self::tracefs::Instance;
-use crate::error::{TraceError, beside};
+use crate::error::{Result, TraceError, beside};
 use crate::event::{BlockCounts, Recording};
 use crate::format::TraceWriter;
 use crate::own_file;
@@ -82,7 +82,7 @@ pub fn record(
     buffer_bytes: u64,
     signal: &dyn Fn() -> Option<i32>,
     gives_up: &dyn Fn(&TraceError),
-) -> Result<BlockRecorded, TraceError> {
+) -> Result<BlockRecorded> {
     let instance = Instance::create(buffer_bytes)?;
     let opens = Opens::observe()?;
     let stacked = volumes::stacked();
@@ -146,7 +146,7 @@ fn observe_to_end(
     child: &mut Child,
     signal: &dyn Fn() -> Option<i32>,
     gives_up: &dyn Fn(&TraceError),
-) -> Result<(ExitStatus, Observed), TraceError> {
+) -> Result<(ExitStatus, Observed)> {
     match observer.run(child, signal) {
         Ok(status) => Ok((status, observer.finish()?)),
         Err(error) => {
@@ -214,7 +214,7 @@ impl Observer {
     }
 
     /// Observes until the program has ended.
-    fn run(&mut self, child: &mut Child, signal: &dyn Fn() -> Option<i32>) -> Result<ExitStatus, TraceError> {
+    fn run(&mut self, child: &mut Child, signal: &dyn Fn() -> Option<i32>) -> Result<ExitStatus> {
         loop {
             let ended = child.try_wait().map_err(|source| TraceError::Wait { source })?;
             let more = self.observe()?;
@@ -231,7 +231,7 @@ impl Observer {
 
     /// Takes what the kernel has reported since the last time. Returns whether more opened files may wait: each of them
     /// takes a descriptor here, so only some are taken at a time.
-    fn observe(&mut self) -> Result<bool, TraceError> {
+    fn observe(&mut self) -> Result<bool> {
         let now = now_ns();
         // A task is reported before it opens a file: files are read first, and judged when all tasks are known.
         let mut opened = Vec::new();
@@ -251,7 +251,7 @@ impl Observer {
         Ok(more)
     }
 
-    fn look(&mut self) -> Result<(), TraceError> {
+    fn look(&mut self) -> Result<()> {
         let now = now_ns();
         self.looked_ns = now;
         let Observer { held, processes, spool, .. } = self;
@@ -261,7 +261,7 @@ impl Observer {
         Ok(())
     }
 
-    fn read_events(&mut self) -> Result<(), TraceError> {
+    fn read_events(&mut self) -> Result<()> {
         let Observer { instance, events, stacked, processes, spool, requeued, page, .. } = self;
         let mut seen = Vec::new();
         instance.pages(page, |page| {
@@ -294,7 +294,7 @@ impl Observer {
     }
 
     /// Writes dirty pages, and takes the last reports. The instance is gone afterwards.
-    fn finish(mut self) -> Result<Observed, TraceError> {
+    fn finish(mut self) -> Result<Observed> {
         while self.observe()? {}
         self.held.write_back(now_ns);
         let alive = self.processes.alive();

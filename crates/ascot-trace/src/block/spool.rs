@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Action, IoError, u32_at, u64_at};
 
 use super::processes::Issuer;
-use crate::error::TraceError;
+use crate::error::Result;
 
 const RECORD_BYTES: usize = 32;
 /// Bytes of a buffer of the file.
@@ -72,7 +72,7 @@ pub struct Spool {
 
 impl Spool {
     /// Makes the file in a directory.
-    pub fn create(directory: &Path) -> Result<Spool, TraceError> {
+    pub fn create(directory: &Path) -> Result<Spool> {
         let file = tempfile::tempfile_in(directory)
             .map_err(|source| IoError::from_os(Action::Create, directory, 0, source))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
@@ -85,7 +85,7 @@ impl Spool {
     }
 
     /// Writes the records before a time, after which none of an earlier time comes.
-    pub fn write_before(&mut self, before_ns: u64) -> Result<(), TraceError> {
+    pub fn write_before(&mut self, before_ns: u64) -> Result<()> {
         self.pending.sort_by_key(|record| record.time_ns);
         let complete = self.pending.partition_point(|record| record.time_ns < before_ns);
         for record in self.pending.drain(..complete) {
@@ -98,10 +98,7 @@ impl Spool {
     }
 
     /// Passes all records to `each`, in order.
-    pub fn for_each(
-        mut self,
-        mut each: impl FnMut(Record) -> Result<(), TraceError>,
-    ) -> Result<(), TraceError> {
+    pub fn for_each(mut self, mut each: impl FnMut(Record) -> Result<()>) -> Result<()> {
         self.write_before(u64::MAX)?;
         let failed = |source| IoError::from_os(Action::Read, &self.directory, 0, source);
         let mut file = self.file.into_inner().map_err(|error| failed(error.into_error()))?;

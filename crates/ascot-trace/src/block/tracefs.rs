@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 
 const PREFIX: &str = "ascot-";
 /// Where a system that knows no detached mounts has tracefs.
@@ -27,7 +27,7 @@ pub struct Instance {
 
 impl Instance {
     /// Makes an instance whose buffers have `buffer_bytes` for each processor. It records nothing yet.
-    pub fn create(buffer_bytes: u64) -> Result<Instance, TraceError> {
+    pub fn create(buffer_bytes: u64) -> Result<Instance> {
         let (root, mount) = root()?;
         let instances = root.join("instances");
         remove_stale(&instances);
@@ -45,31 +45,27 @@ impl Instance {
     }
 
     /// The description of an event, such as `block/block_rq_issue`.
-    pub fn format(&self, event: &str) -> Result<String, TraceError> {
+    pub fn format(&self, event: &str) -> Result<String> {
         let path = self.directory.join("events").join(event).join("format");
         fs::read_to_string(path).map_err(failed(event))
     }
 
     /// Records an event from now on.
-    pub fn enable(&self, event: &str) -> Result<(), TraceError> {
+    pub fn enable(&self, event: &str) -> Result<()> {
         self.set(&format!("events/{event}/enable"), "1")
     }
 
     /// Starts or stops all events.
-    pub fn switch(&self, on: bool) -> Result<(), TraceError> {
+    pub fn switch(&self, on: bool) -> Result<()> {
         self.set("tracing_on", if on { "1" } else { "0" })
     }
 
-    fn set(&self, name: &str, value: &str) -> Result<(), TraceError> {
+    fn set(&self, name: &str, value: &str) -> Result<()> {
         fs::write(self.directory.join(name), value).map_err(failed(name))
     }
 
     /// Passes all pages that the buffers have now to `each`, one processor after the other.
-    pub fn pages(
-        &mut self,
-        page: &mut [u8],
-        mut each: impl FnMut(&[u8]) -> Result<(), TraceError>,
-    ) -> Result<(), TraceError> {
+    pub fn pages(&mut self, page: &mut [u8], mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         for pipe in &mut self.pipes {
             loop {
                 match pipe.read(page) {
@@ -114,7 +110,7 @@ fn lost_in(stats: &str) -> u64 {
 }
 
 /// A directory that is tracefs: a detached mount, or the place where the system has it.
-fn root() -> Result<(PathBuf, Option<OwnedFd>), TraceError> {
+fn root() -> Result<(PathBuf, Option<OwnedFd>)> {
     match mounted() {
         Ok(mount) => Ok((PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd())), Some(mount))),
         Err(_) if Path::new(MOUNTED).join("instances").exists() => Ok((PathBuf::from(MOUNTED), None)),

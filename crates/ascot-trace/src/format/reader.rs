@@ -15,7 +15,7 @@ use super::turns;
 use super::varint;
 use crate::blocks::BLOCK_BYTES;
 use crate::buckets::{TracedBowtie, Turn};
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::{BlockCounts, Event, Recording, TracedFile, TracedProcess};
 use crate::pipe;
 use crate::ranges::RangeSet;
@@ -38,7 +38,7 @@ pub struct TraceReader {
 
 impl TraceReader {
     /// Opens a trace, and reads its tables. A trace that comes through a pipe is copied to a temporary file first.
-    pub fn open(path: &Path) -> Result<TraceReader, TraceError> {
+    pub fn open(path: &Path) -> Result<TraceReader> {
         let failed = |source| IoError::from_os(Action::Open, path, 0, source);
         let file = File::open(path).map_err(failed)?;
         let copy = pipe::copied(&file, path)?;
@@ -46,7 +46,7 @@ impl TraceReader {
     }
 
     /// Reads the tables of a trace in a file that is open; `path` names it in errors.
-    pub fn of_file(path: &Path, file: File) -> Result<TraceReader, TraceError> {
+    pub fn of_file(path: &Path, file: File) -> Result<TraceReader> {
         let failed = |source| IoError::from_os(Action::Open, path, 0, source);
         let metadata = file.metadata().map_err(failed)?;
         let bytes = metadata.len();
@@ -160,12 +160,12 @@ impl TraceReader {
         self.entries(sections, from_ns..=to_ns, |event| event.time_ns, Self::load_events)
     }
 
-    fn load_events(&self, section: &Section) -> Result<Vec<Event>, TraceError> {
+    fn load_events(&self, section: &Section) -> Result<Vec<Event>> {
         let limits = Limits { files: self.files.len() as u32, processes: self.processes.len() as u32 };
         self.load(section, |raw| columns::decode(raw, section.entries as usize, section.first_ns, limits))
     }
 
-    fn load_turns(&self, section: &Section) -> Result<Vec<Turn>, TraceError> {
+    fn load_turns(&self, section: &Section) -> Result<Vec<Turn>> {
         self.load(section, |raw| {
             turns::decode(raw, section.entries as usize, section.first_ns, &self.bowties)
         })
@@ -175,7 +175,7 @@ impl TraceReader {
         &self,
         section: &Section,
         decode: impl FnOnce(&[u8]) -> Result<Vec<T>, &'static str>,
-    ) -> Result<Vec<T>, TraceError> {
+    ) -> Result<Vec<T>> {
         let source = Source { path: &self.path, file: &self.file };
         decode(&source.section(section)?).map_err(|what| source.damaged(section.offset, what))
     }
@@ -185,7 +185,7 @@ impl TraceReader {
         sections: std::slice::Iter<'a, Section>,
         times: RangeInclusive<u64>,
         time_of: fn(&T) -> u64,
-        load: fn(&TraceReader, &Section) -> Result<Vec<T>, TraceError>,
+        load: fn(&TraceReader, &Section) -> Result<Vec<T>>,
     ) -> Entries<'a, T> {
         Entries { sections, times, time_of, trace: self, load, loaded: Vec::new().into_iter() }
     }
@@ -197,12 +197,12 @@ pub struct Entries<'a, T> {
     times: RangeInclusive<u64>,
     time_of: fn(&T) -> u64,
     trace: &'a TraceReader,
-    load: fn(&TraceReader, &Section) -> Result<Vec<T>, TraceError>,
+    load: fn(&TraceReader, &Section) -> Result<Vec<T>>,
     loaded: std::vec::IntoIter<T>,
 }
 
 impl<T> Iterator for Entries<'_, T> {
-    type Item = Result<T, TraceError>;
+    type Item = Result<T>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -235,7 +235,7 @@ impl Source<'_> {
         TraceError::Damaged { path: self.path.to_owned(), offset, what }
     }
 
-    fn bytes(&self, offset: u64, length: usize) -> Result<Vec<u8>, TraceError> {
+    fn bytes(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         match self.file.read_exact_at(&mut bytes, offset) {
             Ok(()) => Ok(bytes),
@@ -247,7 +247,7 @@ impl Source<'_> {
     }
 
     /// The sections and the footer of a file of `bytes`, whose header has `version`.
-    fn index(&self, bytes: u64, version: u32) -> Result<(Vec<Section>, Footer), TraceError> {
+    fn index(&self, bytes: u64, version: u32) -> Result<(Vec<Section>, Footer)> {
         let at = bytes - FOOTER_BYTES;
         let footer = self.bytes(at, FOOTER_BYTES as usize)?;
         if footer[..8] != MAGIC {
@@ -271,7 +271,7 @@ impl Source<'_> {
     }
 
     /// The decompressed bytes of a section whose lengths were checked.
-    fn section(&self, section: &Section) -> Result<Vec<u8>, TraceError> {
+    fn section(&self, section: &Section) -> Result<Vec<u8>> {
         let stored = self.bytes(section.offset, section.stored as usize)?;
         if crc32c(&[&stored]) != section.crc {
             return Err(self.damaged(section.offset, "a section does not match its checksum"));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::{BlockCounts, Event, Kind, Recording, TracedFile, TracedProcess};
 use crate::output::Output;
 use crate::ranges::RangeSet;
@@ -97,7 +97,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 /// Opens the trace and reads all events; the error of either.
-fn read_all(path: &std::path::Path) -> Result<Vec<Event>, TraceError> {
+fn read_all(path: &std::path::Path) -> Result<Vec<Event>> {
     TraceReader::open(path)?.events().collect()
 }
 
@@ -146,7 +146,7 @@ fn sections_outside_a_range_are_not_read() {
     let reader = TraceReader::open(&written.path).unwrap();
     let late: Vec<Event> = reader.events_between(20_000_000, 20_999_000).map(Result::unwrap).collect();
     assert_eq!(late, scan(40_000)[20_000..=20_999].to_vec());
-    let early: Result<Vec<Event>, TraceError> = reader.events_between(0, 10).collect();
+    let early: Result<Vec<Event>> = reader.events_between(0, 10).collect();
     assert!(matches!(early, Err(TraceError::Damaged { offset: 16, .. })));
 }
 

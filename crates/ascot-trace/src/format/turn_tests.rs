@@ -10,7 +10,7 @@ use super::*;
 use crate::bucket_census::bowties;
 use crate::buckets::{TracedBowtie, Turn};
 use crate::cut::cut;
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::event::{Recording, TracedProcess};
 
 fn table() -> Vec<TracedBowtie> {
@@ -51,7 +51,7 @@ fn write(path: &Path, turns: &[Turn]) {
     writer.finish(&[], &processes, &Recording::default()).unwrap();
 }
 
-fn read(path: &Path) -> Result<Vec<Turn>, TraceError> {
+fn read(path: &Path) -> Result<Vec<Turn>> {
     TraceReader::open(path)?.turns().collect()
 }
 

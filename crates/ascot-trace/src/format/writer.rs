@@ -12,7 +12,7 @@ use super::turns::{self, TurnsSection};
 use super::varint;
 use crate::blocks::BLOCK_BYTES;
 use crate::buckets::{TracedBowtie, Turn};
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::{Event, Recording, TracedFile, TracedProcess};
 use crate::output::Output;
 use crate::ranges::RangeSet;
@@ -40,12 +40,12 @@ pub struct TraceWriter {
 
 impl TraceWriter {
     /// Starts a trace that will be `path`.
-    pub fn create(path: &Path) -> Result<TraceWriter, TraceError> {
+    pub fn create(path: &Path) -> Result<TraceWriter> {
         Self::to_output(Output::create(path, "trace")?, MAX_EVENTS)
     }
 
     /// Starts a trace with at most this number of events in a section: fewer take less memory.
-    pub fn to_output(output: Output, events_per_section: usize) -> Result<TraceWriter, TraceError> {
+    pub fn to_output(output: Output, events_per_section: usize) -> Result<TraceWriter> {
         Self::of_version(output, events_per_section, section::NEWEST_VERSION)
     }
 
@@ -54,7 +54,7 @@ impl TraceWriter {
         mut output: Output,
         events_per_section: usize,
         version: u32,
-    ) -> Result<TraceWriter, TraceError> {
+    ) -> Result<TraceWriter> {
         let events_per_section = events_per_section.clamp(1, MAX_EVENTS);
         output.append(&section::header(version))?;
         Ok(TraceWriter {
@@ -78,7 +78,7 @@ impl TraceWriter {
     }
 
     /// Adds the buckets of a bowtie. Bowties of more than 16,384 streams are left out: a section could not hold a turn.
-    pub fn push_turn(&mut self, turn: &Turn) -> Result<(), TraceError> {
+    pub fn push_turn(&mut self, turn: &Turn) -> Result<()> {
         let streams = self.bowties.get(turn.bowtie as usize).map(TracedBowtie::streams);
         if streams != Some(turn.bytes.len()) || turn.bytes.len() > turns::MAX_STREAMS {
             return Ok(());
@@ -87,14 +87,14 @@ impl TraceWriter {
         if self.turns.raw.len() >= turns::SECTION_BYTES { self.end_turns() } else { Ok(()) }
     }
 
-    fn end_turns(&mut self) -> Result<(), TraceError> {
+    fn end_turns(&mut self) -> Result<()> {
         let TurnsSection { raw, turns, first_ns, last_ns, .. } = std::mem::take(&mut self.turns);
         self.turn_count += u64::from(turns);
         self.section(Contents::Turns, turns as usize, &raw, first_ns, last_ns)
     }
 
     /// Adds an event.
-    pub fn push(&mut self, event: &Event) -> Result<(), TraceError> {
+    pub fn push(&mut self, event: &Event) -> Result<()> {
         self.events.push(*event);
         if self.events.len() >= self.events_per_section { self.end_events() } else { Ok(()) }
     }
@@ -104,7 +104,7 @@ impl TraceWriter {
         self.event_count + self.events.len() as u64
     }
 
-    fn end_events(&mut self) -> Result<(), TraceError> {
+    fn end_events(&mut self) -> Result<()> {
         let events = std::mem::take(&mut self.events);
         let times = events.iter().map(|event| event.time_ns);
         let first_ns = times.clone().min().unwrap_or_default();
@@ -124,7 +124,7 @@ impl TraceWriter {
         raw: &[u8],
         first_ns: u64,
         last_ns: u64,
-    ) -> Result<(), TraceError> {
+    ) -> Result<()> {
         let too_many = || TraceError::TooManyNames { limit: MAX_TABLE_BYTES };
         let stored = zstd::bulk::compress(raw, LEVEL).map_err(|_| too_many())?;
         if contents.is_table() {
@@ -153,7 +153,7 @@ impl TraceWriter {
         files: &[TracedFile],
         processes: &[TracedProcess],
         recording: &Recording,
-    ) -> Result<u64, TraceError> {
+    ) -> Result<u64> {
         if !self.events.is_empty() {
             self.end_events()?;
         }
@@ -195,12 +195,7 @@ impl TraceWriter {
         self.end(files.len() as u32, processes.len() as u32, bowties.len() as u32)
     }
 
-    fn table<T>(
-        &mut self,
-        contents: Contents,
-        entries: &[T],
-        put: impl Fn(&mut Vec<u8>, &T),
-    ) -> Result<(), TraceError> {
+    fn table<T>(&mut self, contents: Contents, entries: &[T], put: impl Fn(&mut Vec<u8>, &T)) -> Result<()> {
         let mut raw = Vec::new();
         let mut count = 0;
         for entry in entries {
@@ -215,7 +210,7 @@ impl TraceWriter {
         if raw.is_empty() { Ok(()) } else { self.section(contents, count, &raw, 0, 0) }
     }
 
-    fn end(mut self, files: u32, processes: u32, bowties: u32) -> Result<u64, TraceError> {
+    fn end(mut self, files: u32, processes: u32, bowties: u32) -> Result<u64> {
         let index: Vec<u8> = self.sections.iter().flat_map(|section| section.to_bytes()).collect();
         let footer = Footer {
             version: self.version,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::event::Kind;
 use crate::format::TraceReader;
 
@@ -47,7 +47,7 @@ pub struct Overview {
 
 impl Overview {
     /// Reads the trace once.
-    pub fn new(trace: &TraceReader) -> Result<Overview, TraceError> {
+    pub fn new(trace: &TraceReader) -> Result<Overview> {
         let duration_ns = trace.last_ns();
         let interval_ns = duration_ns / INTERVALS as u64 + 1;
         let none = vec![0; INTERVALS];

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::html;
 use crate::bucket_census::BowtieCensus;
 use crate::buckets::{TracedBowtie, Turn};
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::format::TraceReader;
 
 /// Bowties that are drawn: those with most turns.
@@ -90,7 +90,7 @@ impl Drawn {
 }
 
 /// The bowties to draw, and their turns.
-pub fn drawn(trace: &TraceReader, census: &[BowtieCensus]) -> Result<Vec<Drawn>, TraceError> {
+pub fn drawn(trace: &TraceReader, census: &[BowtieCensus]) -> Result<Vec<Drawn>> {
     let mut numbers: Vec<usize> = (0..census.len()).filter(|&at| census[at].turns > 0).collect();
     numbers.sort_by_key(|&at| std::cmp::Reverse(census[at].turns));
     numbers.truncate(MAX_BOWTIES);

@@ -33,7 +33,7 @@ use ascot_model::report::Report;
 use serde::Serialize;
 
 use crate::compare::{Compared, remarks};
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::format::TraceReader;
 use crate::output::Output;
 use ascot_model::units::in_html as escaped;
@@ -84,15 +84,15 @@ struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    fn new(shown: &'a Shown<'a>) -> Result<Self, TraceError> {
+    fn new(shown: &'a Shown<'a>) -> Result<Self> {
         let drawn = buckets::drawn(shown.trace, &shown.compared.census.bowties)?;
         Ok(Prepared { shown, overview: Overview::new(shown.trace)?, drawn })
     }
 }
 
 /// Writes a page with the charts of traces side by side, all of the same scale. Returns its length.
-pub fn write_page(shown: &[Shown<'_>], output: &Path) -> Result<u64, TraceError> {
-    let prepared: Vec<Prepared<'_>> = shown.iter().map(Prepared::new).collect::<Result<_, TraceError>>()?;
+pub fn write_page(shown: &[Shown<'_>], output: &Path) -> Result<u64> {
+    let prepared: Vec<Prepared<'_>> = shown.iter().map(Prepared::new).collect::<Result<_>>()?;
     let mut to = Output::create(output, "page")?;
     to.append(head(&title(shown)).as_bytes())?;
     to.append(body(&prepared).as_bytes())?;
@@ -109,7 +109,7 @@ impl ReportPage {
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn create(path: &Path) -> Result<ReportPage, TraceError> {
+    pub fn create(path: &Path) -> Result<ReportPage> {
         Ok(ReportPage(Output::create(path, "report")?))
     }
 
@@ -122,7 +122,7 @@ impl ReportPage {
     ///
     /// # Errors
     /// The trace cannot be read, or the page cannot be written.
-    pub fn write(self, report: &Report, trace: &TraceReader) -> Result<Option<AtomicOutput>, TraceError> {
+    pub fn write(self, report: &Report, trace: &TraceReader) -> Result<Option<AtomicOutput>> {
         let ReportPage(mut to) = self;
         let compared = Compared::new("this job".to_owned(), trace, None, None)?;
         let shown = Shown { trace, compared: &compared };
@@ -140,11 +140,7 @@ impl ReportPage {
 }
 
 /// Appends the requests and the buckets of all traces, and the scripts that draw them.
-fn append_charts(
-    to: &mut Output,
-    prepared: &[Prepared<'_>],
-    pieces_at_once: usize,
-) -> Result<(), TraceError> {
+fn append_charts(to: &mut Output, prepared: &[Prepared<'_>], pieces_at_once: usize) -> Result<()> {
     let mut charts = Vec::new();
     for (at, one) in prepared.iter().enumerate() {
         let Prepared { shown, overview, .. } = one;
@@ -166,13 +162,13 @@ fn append_charts(
 }
 
 /// JSON inside a script: text cannot end the element, because JSON has another spelling of this letter.
-fn json(value: &impl Serialize) -> Result<String, TraceError> {
+fn json(value: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string(value).map_err(|source| TraceError::Page { source })?;
     Ok(text.replace('<', "\\u003c"))
 }
 
 /// Appends the buckets of the traces that have some, and the script that draws them.
-fn append_buckets(to: &mut Output, prepared: &[Prepared<'_>]) -> Result<(), TraceError> {
+fn append_buckets(to: &mut Output, prepared: &[Prepared<'_>]) -> Result<()> {
     let with_bowties = || prepared.iter().enumerate().filter(|(_, one)| !one.drawn.is_empty());
     for (number, one) in with_bowties() {
         to.append(format!("<script type=\"application/json\" data-buckets=\"{number}\">").as_bytes())?;
@@ -186,12 +182,7 @@ fn append_buckets(to: &mut Output, prepared: &[Prepared<'_>]) -> Result<(), Trac
 }
 
 /// Appends the chunks of a trace. Returns the number of its pieces.
-fn append_pieces(
-    to: &mut Output,
-    number: usize,
-    trace: &TraceReader,
-    at_once: usize,
-) -> Result<u64, TraceError> {
+fn append_pieces(to: &mut Output, number: usize, trace: &TraceReader, at_once: usize) -> Result<u64> {
     let mut joiner = Joiner::default();
     let mut chunk = Vec::with_capacity(at_once);
     let mut count = 0;
@@ -208,7 +199,7 @@ fn append_pieces(
     Ok(count + chunk.len() as u64)
 }
 
-fn append_chunk(to: &mut Output, number: usize, pieces: &[RunPiece]) -> Result<(), TraceError> {
+fn append_chunk(to: &mut Output, number: usize, pieces: &[RunPiece]) -> Result<()> {
     if pieces.is_empty() {
         return Ok(());
     }

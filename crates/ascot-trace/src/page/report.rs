@@ -9,7 +9,7 @@ use ascot_model::units::{self, in_html as escaped};
 
 use super::html::table;
 use super::{json, resources, time_spent};
-use crate::error::TraceError;
+use crate::error::Result;
 
 /// The title of the page.
 pub fn title(report: &Report) -> String {
@@ -40,7 +40,7 @@ pub fn before_charts(report: &Report, title: &str) -> String {
 }
 
 /// The page between its charts of requests and their data: it ends the main part.
-pub fn after_charts(report: &Report) -> Result<String, TraceError> {
+pub fn after_charts(report: &Report) -> Result<String> {
     Ok(format!(
         "{}</main>\n<script type=\"application/json\" id=\"report\">{}</script>\n",
         resources::section(report.monitor.as_ref()),

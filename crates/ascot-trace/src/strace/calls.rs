@@ -11,7 +11,7 @@ use super::files::{Files, absolute};
 use super::line::{Call, Named, may_be_a_file, unescaped};
 use super::order::Order;
 use super::unseen::Unseen;
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::event::{Event, Kind};
 
 /// A descriptor that the first program inherits.
@@ -136,13 +136,13 @@ impl<'a> FileCalls<'a> {
         file
     }
 
-    fn emit(&mut self, caller: Caller<'_>, file: u32, kind: Kind, offset: u64) -> Result<(), TraceError> {
+    fn emit(&mut self, caller: Caller<'_>, file: u32, kind: Kind, offset: u64) -> Result<()> {
         let Caller { process, time_ns, .. } = caller;
         self.order.push(Event { time_ns, process, file, kind, jumped: false, offset, size: 0 })
     }
 
     /// Notes that the last descriptor of an open file is gone.
-    pub fn ended(&mut self, caller: Caller<'_>, file: Option<u32>) -> Result<(), TraceError> {
+    pub fn ended(&mut self, caller: Caller<'_>, file: Option<u32>) -> Result<()> {
         match file {
             Some(file) if self.files.closed(file) => self.emit(caller, file, Kind::Delete, 0),
             _ => Ok(()),
@@ -150,12 +150,7 @@ impl<'a> FileCalls<'a> {
     }
 
     /// Applies a call that succeeded with `result`. Returns the working directory, if it changed.
-    pub fn apply(
-        &mut self,
-        caller: Caller<'_>,
-        call: &Call<'_>,
-        result: u64,
-    ) -> Result<Option<Vec<u8>>, TraceError> {
+    pub fn apply(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<Option<Vec<u8>>> {
         match call.name {
             b"read" | b"readv" => self.request(caller, call, 0, Kind::Read, At::Position, result)?,
             b"write" | b"writev" => self.request(caller, call, 0, Kind::Write, At::Position, result)?,
@@ -207,7 +202,7 @@ impl<'a> FileCalls<'a> {
         kind: Kind,
         at: At,
         size: u64,
-    ) -> Result<(), TraceError> {
+    ) -> Result<()> {
         let Some((descriptor, name)) = call.descriptor(argument) else { return Ok(()) };
         if !self.refers_to_a_file(caller, descriptor, name)? {
             return Ok(());
@@ -240,12 +235,7 @@ impl<'a> FileCalls<'a> {
     }
 
     /// Whether a descriptor is one of a file. If its opening was not seen, it becomes known now.
-    fn refers_to_a_file(
-        &mut self,
-        caller: Caller<'_>,
-        descriptor: u32,
-        name: Named<'_>,
-    ) -> Result<bool, TraceError> {
+    fn refers_to_a_file(&mut self, caller: Caller<'_>, descriptor: u32, name: Named<'_>) -> Result<bool> {
         if !may_be_a_file(name.text) {
             // A pipe or a socket took the number of a file, by a call that was not seen.
             if let Some((_, ended)) = self.descriptors.close(caller.table, descriptor) {
@@ -276,7 +266,7 @@ impl<'a> FileCalls<'a> {
         }
     }
 
-    fn open(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<(), TraceError> {
+    fn open(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<()> {
         if call.name.starts_with(b"openat") {
             self.note_directory(caller, call);
         }
@@ -318,7 +308,7 @@ impl<'a> FileCalls<'a> {
         self.emit(caller, file, Kind::Open, 0)
     }
 
-    fn close(&mut self, caller: Caller<'_>, descriptor: Option<u64>) -> Result<(), TraceError> {
+    fn close(&mut self, caller: Caller<'_>, descriptor: Option<u64>) -> Result<()> {
         let descriptor = descriptor.and_then(|number| u32::try_from(number).ok());
         let closed = descriptor.and_then(|number| self.descriptors.close(caller.table, number));
         let Some((file, ended)) = closed else { return Ok(()) };
@@ -326,7 +316,7 @@ impl<'a> FileCalls<'a> {
         self.ended(caller, ended)
     }
 
-    fn close_range(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<(), TraceError> {
+    fn close_range(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<()> {
         let number = |index| call.number(index).map_or(u32::MAX, |number| number.min(u32::MAX.into()) as u32);
         for descriptor in self.descriptors.within(caller.table, number(0), number(1)) {
             if call.has(2, b"CLOSE_RANGE_CLOEXEC") {
@@ -350,7 +340,7 @@ impl<'a> FileCalls<'a> {
         }
     }
 
-    fn copy_or_mark(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<(), TraceError> {
+    fn copy_or_mark(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<()> {
         let Some((from, _)) = call.descriptor(0) else { return Ok(()) };
         let is_fcntl = call.name.starts_with(b"fcntl");
         if is_fcntl && call.argument(1) == b"F_SETFD" {
@@ -372,7 +362,7 @@ impl<'a> FileCalls<'a> {
         self.ended(caller, ended)
     }
 
-    fn seek(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<(), TraceError> {
+    fn seek(&mut self, caller: Caller<'_>, call: &Call<'_>, result: u64) -> Result<()> {
         let Some((descriptor, name)) = call.descriptor(0) else { return Ok(()) };
         if !may_be_a_file(name.text) {
             return Ok(());
@@ -393,7 +383,7 @@ impl<'a> FileCalls<'a> {
         if moved { self.emit(caller, file, Kind::Seek, position) } else { Ok(()) }
     }
 
-    fn resize(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<(), TraceError> {
+    fn resize(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<()> {
         let file = match call.name {
             b"truncate" | b"truncate64" => {
                 self.named(caller, call, 0, None).and_then(|path| self.files.find(&path))
@@ -427,7 +417,7 @@ impl<'a> FileCalls<'a> {
         self.emit(caller, file, Kind::Resize, bytes)
     }
 
-    fn hole(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<(), TraceError> {
+    fn hole(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<()> {
         let open = call.descriptor(0).and_then(|(number, _)| self.descriptors.get(caller.table, number));
         let Some((file, (offset, size))) = open.map(|open| open.file).zip(call.number(2).zip(call.number(3)))
         else {
@@ -452,7 +442,7 @@ impl<'a> FileCalls<'a> {
     }
 
     /// Renames, links and removals.
-    fn names(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<(), TraceError> {
+    fn names(&mut self, caller: Caller<'_>, call: &Call<'_>) -> Result<()> {
         let relative = |path, directory| self.named(caller, call, path, directory);
         let gone = match call.name {
             b"unlink" => relative(0, None).and_then(|path| self.files.unlinked(&path)),

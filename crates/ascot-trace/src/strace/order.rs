@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::event::Event;
 
 /// Events that wait for earlier calls.
 const MAX_WAITING: usize = 1 << 18;
 
 /// Takes the events of a log.
-pub type Sink<'a> = &'a mut dyn FnMut(&Event) -> Result<(), TraceError>;
+pub type Sink<'a> = &'a mut dyn FnMut(&Event) -> Result<()>;
 
 /// Sorts events, and passes them on.
 pub struct Order<'a> {
@@ -41,7 +41,7 @@ impl<'a> Order<'a> {
     }
 
     /// Adds an event, and passes on all that need not wait.
-    pub fn push(&mut self, event: Event) -> Result<(), TraceError> {
+    pub fn push(&mut self, event: Event) -> Result<()> {
         if self.waiting.is_empty() && self.running.is_empty() {
             return (self.sink)(&event);
         }
@@ -51,7 +51,7 @@ impl<'a> Order<'a> {
         self.pass(earliest)
     }
 
-    fn pass(&mut self, until_ns: u64) -> Result<(), TraceError> {
+    fn pass(&mut self, until_ns: u64) -> Result<()> {
         while let Some((&(time_ns, _), event)) = self.waiting.first_key_value()
             && (time_ns <= until_ns || self.waiting.len() > MAX_WAITING)
         {
@@ -62,7 +62,7 @@ impl<'a> Order<'a> {
     }
 
     /// Passes on the rest.
-    pub fn finish(mut self) -> Result<(), TraceError> {
+    pub fn finish(mut self) -> Result<()> {
         self.pass(u64::MAX)
     }
 }

@@ -14,7 +14,7 @@ use super::calls::{Caller, FileCalls, Start, as_written};
 use super::line::{self, Body, Call, Line, may_be_a_file};
 use super::order::{Order, Sink};
 use super::unseen::Unseen;
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::{Recording, TracedFile, TracedProcess};
 
 /// Bytes read at once, and the longest line.
@@ -44,7 +44,7 @@ pub struct Resolved {
 }
 
 /// Converts a log: passes its events to `sink` in the order of their times.
-pub fn convert(log: &Path, start: &Start, sink: Sink<'_>) -> Result<Resolved, TraceError> {
+pub fn convert(log: &Path, start: &Start, sink: Sink<'_>) -> Result<Resolved> {
     let mut resolver = Resolver::new(start, sink);
     let first = for_each_line(log, |line| resolver.line(line))?;
     if resolver.lines == 0
@@ -57,10 +57,7 @@ pub fn convert(log: &Path, start: &Start, sink: Sink<'_>) -> Result<Resolved, Tr
 }
 
 /// Calls `each` with every line of a file; returns the first one.
-fn for_each_line(
-    path: &Path,
-    mut each: impl FnMut(&[u8]) -> Result<(), TraceError>,
-) -> Result<Option<Vec<u8>>, TraceError> {
+fn for_each_line(path: &Path, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<Option<Vec<u8>>> {
     let mut file = File::open(path).map_err(|source| IoError::from_os(Action::Open, path, 0, source))?;
     let mut block = vec![0; BLOCK_BYTES];
     let mut filled = 0;
@@ -142,7 +139,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn line(&mut self, text: &[u8]) -> Result<(), TraceError> {
+    fn line(&mut self, text: &[u8]) -> Result<()> {
         let Some(line) = line::parse(text) else {
             self.skipped += 1;
             return Ok(());
@@ -173,7 +170,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Finds the maker of a new thread; whether its lines can be applied now.
-    fn adopt(&mut self, thread: u32) -> Result<bool, TraceError> {
+    fn adopt(&mut self, thread: u32) -> Result<bool> {
         if self.waiting.contains_key(&thread) {
             return Ok(false);
         }
@@ -210,7 +207,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Applies the lines of threads whose maker will not be told: no maker is left, or one that only one can have.
-    fn adopt_waiting(&mut self) -> Result<(), TraceError> {
+    fn adopt_waiting(&mut self) -> Result<()> {
         let makers = self.makers();
         if makers.len() > 1 || makers.len() == 1 && self.waiting.len() > 1 {
             return Ok(());
@@ -227,7 +224,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    fn apply_waiting(&mut self, thread: u32) -> Result<(), TraceError> {
+    fn apply_waiting(&mut self, thread: u32) -> Result<()> {
         for line in self.waiting.remove(&thread).unwrap_or_default() {
             self.waiting_bytes -= line.len();
             if let Some(line) = line::parse(&line) {
@@ -257,7 +254,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn body(&mut self, line: Line<'_>) -> Result<(), TraceError> {
+    fn body(&mut self, line: Line<'_>) -> Result<()> {
         let Some(thread) = self.threads.get_mut(&line.thread) else { return Ok(()) };
         match line.body {
             Body::Call(text) => self.call(line.thread, line.time_ns, text),
@@ -287,7 +284,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// A thread ends, and with the last one of a table its descriptors.
-    fn end(&mut self, thread: u32, time_ns: u64) -> Result<(), TraceError> {
+    fn end(&mut self, thread: u32, time_ns: u64) -> Result<()> {
         let Some(state) = self.threads.remove(&thread) else { return Ok(()) };
         if let Some(ended) = self.unconfirmed.get_mut(&thread) {
             *ended = true;
@@ -305,7 +302,7 @@ impl<'a> Resolver<'a> {
 
     /// The first thread of a process ended because `other` ran a program, and goes on with its number. The exec has
     /// succeeded, whatever the log says of it later.
-    fn superseded(&mut self, first: u32, time_ns: u64, other: u32) -> Result<(), TraceError> {
+    fn superseded(&mut self, first: u32, time_ns: u64, other: u32) -> Result<()> {
         self.end(first, time_ns)?;
         let Some(mut thread) = self.threads.remove(&other) else { return Ok(()) };
         let running = thread.running.take();
@@ -319,7 +316,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn close_all(&mut self, thread: &Thread, time_ns: u64, closed: Vec<u32>) -> Result<(), TraceError> {
+    fn close_all(&mut self, thread: &Thread, time_ns: u64, closed: Vec<u32>) -> Result<()> {
         let process = thread.process;
         let table = thread.table;
         let time_ns = time_ns.saturating_sub(self.start_ns);
@@ -329,7 +326,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    fn call(&mut self, thread: u32, time_ns: u64, text: &[u8]) -> Result<(), TraceError> {
+    fn call(&mut self, thread: u32, time_ns: u64, text: &[u8]) -> Result<()> {
         let Some(call) = Call::parse(text) else {
             self.skipped += 1;
             return Ok(());
@@ -352,7 +349,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// A call that makes threads has its result: the lines of the thread that waited are applied.
-    fn made(&mut self, maker: u32, thread: u32, text: &[u8]) -> Result<(), TraceError> {
+    fn made(&mut self, maker: u32, thread: u32, text: &[u8]) -> Result<()> {
         let has_ended = self.unconfirmed.remove(&thread) == Some(true);
         if !has_ended && !self.threads.contains_key(&thread) {
             self.add_thread(maker, thread, text);
@@ -361,7 +358,7 @@ impl<'a> Resolver<'a> {
         self.adopt_waiting()
     }
 
-    fn exec(&mut self, thread: u32, time_ns: u64, call: &Call<'_>) -> Result<(), TraceError> {
+    fn exec(&mut self, thread: u32, time_ns: u64, call: &Call<'_>) -> Result<()> {
         let (path, directory) = if call.name == b"execve" { (0, None) } else { (1, Some(0)) };
         let Some(state) = self.threads.get_mut(&thread) else { return Ok(()) };
         if let Some(process) = self.processes.get_mut(state.process as usize) {
@@ -385,7 +382,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// A recording is complete if every thread ended before it.
-    fn finish(mut self) -> Result<Resolved, TraceError> {
+    fn finish(mut self) -> Result<Resolved> {
         let mut left: Vec<u32> = self.waiting.keys().copied().collect();
         left.sort_unstable();
         for thread in left {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use super::*;
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::{Event, Kind};
 
 /// A conversion in which every path is one of a file, unless it ends with a slash.
@@ -23,7 +23,7 @@ fn start() -> Start {
     }
 }
 
-fn converted_from(start: &Start, log: &str) -> Result<Converted, TraceError> {
+fn converted_from(start: &Start, log: &str) -> Result<Converted> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     fs::write(&path, log).unwrap();

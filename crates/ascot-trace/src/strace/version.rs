@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 
 /// The oldest one with all options of a recording; it has the newest of them, `--pidns-translation`.
 const OLDEST: (u32, u32) = (5, 9);
 
 /// Its name and version: `strace 6.1`.
-pub fn installed() -> Result<Vec<u8>, TraceError> {
+pub fn installed() -> Result<Vec<u8>> {
     // The long form of the option is newer.
     let shown =
         Command::new("strace").arg("-V").output().map_err(|source| TraceError::NoStrace { source })?;
