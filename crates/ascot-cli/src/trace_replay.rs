@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use ascot_model::units;
 use ascot_trace::TraceReader;
 use ascot_trace::replay::{
-    DiskReplay, DiskReplayRequest, Pace, Rounding, VirtualReplay, replay_on_disk, replay_on_virtual,
+    DiskReplay, DiskReplayRequest, Pace, Rounding, VirtualReplay, VolumeUse, replay_on_disk,
+    replay_on_virtual,
 };
 use clap::ArgMatches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::monitoring::{Monitored, sampled};
 use crate::numbers;
 use crate::signals::stoppable;
@@ -22,7 +23,7 @@ use crate::volume;
 const MAX_REPETITIONS: u64 = 1000;
 
 /// Replays `trace` as the flags say.
-pub fn run(matches: &ArgMatches, trace: &TraceReader) -> Result<u8, Failure> {
+pub fn run(matches: &ArgMatches, trace: &TraceReader) -> Result<u8> {
     let on = values::path(matches, "on").unwrap_or_default();
     let repetitions = numbers::whole(matches, "repeat")?.unwrap_or(1);
     if !(1..=MAX_REPETITIONS).contains(&repetitions) {
@@ -81,7 +82,7 @@ fn virtual_text(replayed: &VirtualReplay) -> String {
         units::count(replayed.switches),
         units::plural(replayed.streams, "stream")
     );
-    append_volume(&mut text, replayed.volume_bytes, replayed.files, replayed.pieces);
+    append_volume(&mut text, &replayed.volume);
     append_rounding(&mut text, &replayed.rounding);
     text
 }
@@ -101,7 +102,7 @@ fn disk_text(replayed: &DiskReplay) -> String {
             100.0 * replayed.spread_seconds / replayed.median_seconds.max(f64::MIN_POSITIVE)
         );
     }
-    append_volume(&mut text, replayed.volume_bytes, replayed.files, replayed.pieces);
+    append_volume(&mut text, &replayed.volume);
     append_rounding(&mut text, &replayed.rounding);
     match &replayed.extents {
         Some(extents) => {
@@ -117,7 +118,8 @@ fn disk_text(replayed: &DiskReplay) -> String {
     text
 }
 
-fn append_volume(text: &mut String, bytes: u64, files: u64, pieces: u64) {
+fn append_volume(text: &mut String, volume: &VolumeUse) {
+    let VolumeUse { volume_bytes, files, pieces, .. } = *volume;
     let pieces = match pieces == files {
         true => "each contiguous".to_owned(),
         false => format!("in {} of it", units::plural(pieces, "piece")),
@@ -125,7 +127,7 @@ fn append_volume(text: &mut String, bytes: u64, files: u64, pieces: u64) {
     let _ = writeln!(
         text,
         "  volume   {}, as large as the live data; {}, {pieces}",
-        units::bytes(bytes),
+        units::bytes(volume_bytes),
         units::plural(files, "file")
     );
 }
@@ -163,10 +165,7 @@ mod tests {
             bytes_per_s: 5e6,
             extents: None,
             notices: Vec::new(),
-            volume_bytes: 10_000_000,
-            live_bytes: 10_000_000,
-            files: 1,
-            pieces: 1,
+            volume: VolumeUse { volume_bytes: 10_000_000, live_bytes: 10_000_000, files: 1, pieces: 1 },
             rounding: Rounding::default(),
         };
         assert!(!disk_text(&once).contains('±'));

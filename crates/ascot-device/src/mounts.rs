@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use ascot_io::without_octal_escapes;
+
 use crate::block_device::DeviceNumber;
 
 /// One mounted file system.
@@ -29,13 +31,13 @@ impl Mount {
         let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
         let device = std::str::from_utf8(fields.nth(2)?).ok()?;
         let (major, minor) = device.split_once(':')?;
-        let directory = PathBuf::from(OsString::from_vec(unescaped(fields.nth(1)?)));
+        let directory = PathBuf::from(OsString::from_vec(without_octal_escapes(fields.nth(1)?)));
         let mut after = fields.skip_while(|field| *field != b"-").skip(1);
         Some(Mount {
             device: DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? },
             directory,
             file_system: String::from_utf8_lossy(after.next()?).into_owned(),
-            source: OsString::from_vec(unescaped(after.next()?)),
+            source: OsString::from_vec(without_octal_escapes(after.next()?)),
             options: after.next().unwrap_or_default().to_vec(),
         })
     }
@@ -44,7 +46,7 @@ impl Mount {
     pub(crate) fn option(&self, name: &str) -> Option<PathBuf> {
         let mut options = self.options.split(|byte| *byte == b',');
         let value = options.find_map(|option| option.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-        Some(PathBuf::from(OsString::from_vec(unescaped(value))))
+        Some(PathBuf::from(OsString::from_vec(without_octal_escapes(value))))
     }
 }
 
@@ -74,27 +76,6 @@ impl Mounts {
         };
         last(true).or_else(|| last(false))
     }
-}
-
-/// A field of the list: `\040` is the byte with that octal number.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&first, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
-        match octal {
-            Some(digits) if first == b'\\' => {
-                let value = digits.iter().fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
-                bytes.push(value.to_le_bytes()[0]);
-                rest = &after[3..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]
@@ -138,6 +119,6 @@ nonsense
         let overlay = mounts.of(Path::new("/ov"), None).expect("mounted");
         assert_eq!(overlay.option("upperdir"), Some(PathBuf::from("/mnt/a b/up")));
         assert_eq!(overlay.option("upper"), None);
-        assert_eq!(unescaped(b"a\\134b\\04"), b"a\\b\\04");
+        assert_eq!(without_octal_escapes(b"a\\134b\\04"), b"a\\b\\04");
     }
 }

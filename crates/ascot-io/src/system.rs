@@ -16,6 +16,27 @@ pub fn device_of(stat: &Metadata) -> u64 {
     if stat.file_type().is_block_device() { stat.rdev() } else { stat.dev() }
 }
 
+/// The bytes of a field of /proc/self/mountinfo, in which `\040` is the byte with that octal number.
+pub fn without_octal_escapes(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
+        match octal {
+            Some(digits) if first == b'\\' => {
+                let value = digits.iter().fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+                bytes.push(value.to_le_bytes()[0]);
+                rest = &after[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
 /// Bytes an unprivileged user may still write on the volume of `path` or, if it does not exist yet, of its directory.
 pub(crate) fn free_space(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path).or_else(|error| match path.parent() {

@@ -3,6 +3,9 @@
 //! Invariants: `file` and `process` of an event are indexes of the tables of its trace; `offset + size` of a request
 //! fits 64 bits.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
 use ascot_model::units;
 use serde::Serialize;
 
@@ -137,6 +140,12 @@ pub struct Recording {
 const INCOMPLETE: &str = "incomplete: the recording ended before the program did";
 
 impl Recording {
+    /// A recording of a command line, by the tool `source`.
+    pub(crate) fn of_command(command: &[OsString], source: Vec<u8>) -> Recording {
+        let words: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
+        Recording { command: words.join(&0), source, ..Recording::default() }
+    }
+
     /// Remarks on what the recording does not show.
     pub fn remarks(&self) -> Vec<String> {
         let counted = [

@@ -23,7 +23,7 @@ use ascot_io::{
 };
 
 use crate::buckets::{TracedBowtie, Turn};
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::{Event, Kind, Recording, TracedFile, TracedProcess};
 use crate::format::{TraceReader, TraceWriter};
 use crate::output::Output;
@@ -65,7 +65,7 @@ impl JobTrace {
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn create(path: &Path) -> Result<JobTrace, TraceError> {
+    pub fn create(path: &Path) -> Result<JobTrace> {
         Self::to_output(Output::create(path, "trace")?, None)
     }
 
@@ -73,14 +73,14 @@ impl JobTrace {
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn unnamed(directory: &Path) -> Result<JobTrace, TraceError> {
+    pub fn unnamed(directory: &Path) -> Result<JobTrace> {
         let failed = |source| IoError::from_os(Action::Create, directory, 0, source);
         let file = tempfile::tempfile_in(directory).map_err(failed)?;
         let copy = file.try_clone().map_err(failed)?;
         Self::to_output(Output::to_file(copy), Some(file))
     }
 
-    fn to_output(output: Output, unnamed: Option<File>) -> Result<JobTrace, TraceError> {
+    fn to_output(output: Output, unnamed: Option<File>) -> Result<JobTrace> {
         let writer = TraceWriter::to_output(output, EVENTS_PER_SECTION)?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let state = State {
@@ -103,7 +103,7 @@ impl JobTrace {
     ///
     /// # Errors
     /// The trace could not be written, or has a name.
-    pub fn read(&self, command: &[OsString]) -> Result<TraceReader, TraceError> {
+    pub fn read(&self, command: &[OsString]) -> Result<TraceReader> {
         for file in &mut self.state.lock().unpoisoned().files {
             if let Some(name) = name_of_temporary(Path::new(OsStr::from_bytes(&file.path))) {
                 file.path = name.into_os_string().into_encoded_bytes();
@@ -122,7 +122,7 @@ impl JobTrace {
     ///
     /// # Errors
     /// The trace could not be written; its file keeps what it had.
-    pub fn finish(&self, command: &[OsString]) -> Result<u64, TraceError> {
+    pub fn finish(&self, command: &[OsString]) -> Result<u64> {
         let mut state = self.state.lock().unpoisoned();
         let State { writer, files, failed, .. } = &mut *state;
         let writer = writer.take();
@@ -133,13 +133,8 @@ impl JobTrace {
         let program = std::env::current_exe().unwrap_or_default();
         let process =
             TracedProcess { pid: std::process::id(), program: program.as_os_str().as_bytes().to_vec() };
-        let words: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
-        let recording = Recording {
-            command: words.join(&0),
-            source: format!("ascot {}", env!("CARGO_PKG_VERSION")).into_bytes(),
-            start_ns: self.start_ns,
-            ..Recording::default()
-        };
+        let source = format!("ascot {}", env!("CARGO_PKG_VERSION")).into_bytes();
+        let recording = Recording { start_ns: self.start_ns, ..Recording::of_command(command, source) };
         writer.finish(files, &[process], &recording)
     }
 

@@ -36,7 +36,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::awake::keep_awake;
 use crate::block;
 use crate::blocks::{LAST_BLOCK, MAX_HELD_RANGES, given_back};
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::event::{Event, Kind, Recording, TracedFile};
 use crate::format::TraceWriter;
 use crate::holes::data_of;
@@ -95,7 +95,7 @@ pub fn record(
     request: &RecordRequest,
     signal: &dyn Fn() -> Option<i32>,
     gives_up: &dyn Fn(&TraceError),
-) -> Result<Recorded, TraceError> {
+) -> Result<Recorded> {
     let named = request.command.first().cloned().unwrap_or_default();
     find(&named)?;
     if request.keep_log && is_standard_output(&request.output) {
@@ -117,11 +117,7 @@ pub fn record(
     if fs::metadata(log.path()).map_or(0, |metadata| metadata.len()) == 0 {
         return Err(TraceError::NothingSeen { program: named.to_string_lossy().into_owned() });
     }
-    let labels = Recording {
-        command: request.command.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&0),
-        source,
-        ..Recording::default()
-    };
+    let labels = Recording::of_command(&request.command, source);
     let converted = convert(log.path(), start, lengths_before, &request.output);
     if converted.as_ref().is_ok_and(|(_, resolved)| resolved.processes.iter().all(|it| it.program.is_empty()))
     {
@@ -151,7 +147,7 @@ fn run_strace(
     log: &Path,
     signal: &dyn Fn() -> Option<i32>,
     gives_up: &dyn Fn(&TraceError),
-) -> Result<ExitStatus, TraceError> {
+) -> Result<ExitStatus> {
     let failed = |source| IoError::from_os(Action::Write, log, 0, source);
     let mut space = LogSpace::new(log).map_err(failed)?;
     volume_full(&space, &request.output).map_or(Ok(()), Err)?;
@@ -199,7 +195,7 @@ pub fn record_block(
     request: &BlockRequest,
     signal: &dyn Fn() -> Option<i32>,
     gives_up: &dyn Fn(&TraceError),
-) -> Result<Recorded, TraceError> {
+) -> Result<Recorded> {
     let named = request.command.first().cloned().unwrap_or_default();
     let program = find(&named)?;
     let output = &request.output;
@@ -211,11 +207,7 @@ pub fn record_block(
     if is_standard_output(output) {
         keep_output_apart(&mut command);
     }
-    let labels = Recording {
-        command: request.command.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&0),
-        source: block::source(),
-        ..Recording::default()
-    };
+    let labels = Recording::of_command(&request.command, block::source());
     let recorded =
         block::record(command, labels, output, directory_of(output), request.buffer_bytes, signal, gives_up)?;
     let notices = block_remarks(&recorded);
@@ -266,7 +258,7 @@ impl Converted {
 }
 
 /// Converts a log of strace that was made earlier, or on another machine: it alone says which names are files.
-pub fn convert_log(log: &Path, directory: &Path, output: &Path) -> Result<Converted, TraceError> {
+pub fn convert_log(log: &Path, directory: &Path, output: &Path) -> Result<Converted> {
     let start = Start {
         directory: directory.as_os_str().as_bytes().to_vec(),
         descriptors: Vec::new(),
@@ -296,7 +288,7 @@ fn convert(
     mut start: Start,
     lengths: impl Fn(&Resolved) -> HashMap<u32, u64>,
     output: &Path,
-) -> Result<(Written, Resolved), TraceError> {
+) -> Result<(Written, Resolved)> {
     let (written, resolved) = convert_once(log, &start, &HashSet::new(), output)?;
     start.lengths = lengths(&resolved);
     if start.lengths.is_empty() && resolved.directories.is_empty() {
@@ -316,7 +308,7 @@ struct Written {
 }
 
 impl Written {
-    fn push(&mut self, event: &Event) -> Result<(), TraceError> {
+    fn push(&mut self, event: &Event) -> Result<()> {
         let file = event.file as usize;
         if file >= self.seen.len() {
             self.seen.resize(file + 1, false);
@@ -332,7 +324,7 @@ impl Written {
     }
 }
 
-fn finish(written: Written, resolved: Resolved, labels: &Recording) -> Result<Converted, TraceError> {
+fn finish(written: Written, resolved: Resolved, labels: &Recording) -> Result<Converted> {
     let recording =
         Recording { command: labels.command.clone(), source: labels.source.clone(), ..resolved.recording };
     let events = written.writer.event_count();
@@ -348,7 +340,7 @@ fn convert_once(
     start: &Start,
     without: &HashSet<u32>,
     output: &Path,
-) -> Result<(Written, Resolved), TraceError> {
+) -> Result<(Written, Resolved)> {
     let mut written =
         Written { writer: TraceWriter::create(output)?, seen: Vec::new(), given_back: Vec::new() };
     let resolved = strace::convert(log, start, &mut |event| match without.contains(&event.file) {
@@ -459,7 +451,7 @@ fn traced_by(tracer: u32) -> Vec<i32> {
 }
 
 /// The file of a program, as the system finds it.
-fn find(program: &OsStr) -> Result<PathBuf, TraceError> {
+fn find(program: &OsStr) -> Result<PathBuf> {
     let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
         vec![PathBuf::from(program)]
     } else {
@@ -521,7 +513,7 @@ fn may_be_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// A new file for the log, beside the trace.
-fn log_file(output: &Path) -> Result<tempfile::NamedTempFile, TraceError> {
+fn log_file(output: &Path) -> Result<tempfile::NamedTempFile> {
     let create =
         |path: &Path| fs::File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
     let made =
@@ -536,7 +528,7 @@ fn directory_of(path: &Path) -> &Path {
 }
 
 /// Gives the log its name.
-fn keep(log: tempfile::NamedTempFile, output: &Path) -> Result<PathBuf, TraceError> {
+fn keep(log: tempfile::NamedTempFile, output: &Path) -> Result<PathBuf> {
     let mut name = output.as_os_str().to_owned();
     name.push(".log");
     let path = PathBuf::from(name);

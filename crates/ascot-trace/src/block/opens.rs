@@ -10,10 +10,10 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
-use ascot_io::{u32_at, u64_at};
+use ascot_io::{u32_at, u64_at, without_octal_escapes};
 
 use super::tracefs::failed;
-use crate::error::TraceError;
+use crate::error::Result;
 
 /// Bytes of an event.
 const EVENT_BYTES: usize = 24;
@@ -37,7 +37,7 @@ pub struct Opened {
 
 impl Opens {
     /// Observes from now on.
-    pub fn observe() -> Result<Opens, TraceError> {
+    pub fn observe() -> Result<Opens> {
         let doing = "observe opened files (fanotify)";
         let group = group().map_err(failed(doing))?;
         let mounts =
@@ -53,7 +53,7 @@ impl Opens {
 
     /// Passes files that were opened since the last call to `each`, at most [`EVENTS_AT_ONCE`]. Returns whether more
     /// may wait.
-    pub fn read(&mut self, mut each: impl FnMut(Opened)) -> Result<bool, TraceError> {
+    pub fn read(&mut self, mut each: impl FnMut(Opened)) -> Result<bool> {
         let mut block = [0; EVENT_BYTES * EVENTS_AT_ONCE];
         let bytes = loop {
             match self.group.read(&mut block) {
@@ -91,28 +91,7 @@ fn mount_on_a_device(line: &str) -> Option<OsString> {
     let mut words = line.split(' ').skip(2);
     let (major, _) = words.next()?.split_once(':')?;
     let place = words.nth(1)?;
-    (major != "0").then(|| OsString::from_vec(unescaped(place.as_bytes())))
-}
-
-/// Replaces the escapes of /proc, such as `\040` for a space.
-fn unescaped(text: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    let mut rest = text;
-    while let Some((&first, after)) = rest.split_first() {
-        let digits =
-            after.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                rest = &after[3..];
-            }
-            None => {
-                plain.push(first);
-                rest = after;
-            }
-        }
-    }
-    plain
+    (major != "0").then(|| OsString::from_vec(without_octal_escapes(place.as_bytes())))
 }
 
 /// A group without a limit of its queue.
@@ -158,6 +137,6 @@ mod tests {
         assert_eq!(mount_on_a_device(line), Some(OsString::from("/mnt/two words")));
         assert_eq!(mount_on_a_device("1 23 0:21 / /proc rw,relatime - proc proc rw"), None);
         assert_eq!(mount_on_a_device("1 23"), None);
-        assert_eq!(unescaped(br"a\134b\9x"), br"a\b\9x");
+        assert_eq!(without_octal_escapes(br"a\134b\9x"), br"a\b\9x");
     }
 }

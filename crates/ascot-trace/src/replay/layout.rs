@@ -18,9 +18,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
+use serde::Serialize;
+
 use super::space::{Reserved, Space, Taken};
 use crate::blocks::{Extent, LiveData, given_back};
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::event::{Event, TracedFile};
 use crate::format::TraceReader;
 use crate::ranges::RangeSet;
@@ -32,12 +34,19 @@ pub struct Layout {
     extents: Vec<Extent>,
     /// What will ever be there of each file.
     reaches: Vec<RangeSet>,
+    /// The volume, and what lies on it.
+    pub volume: VolumeUse,
+    /// Bytes of live blocks with those that keep ranges apart: what the volume needs.
+    space_bytes: u64,
+}
+
+/// A volume of a replay, and what lies on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct VolumeUse {
     /// Bytes of the volume.
     pub volume_bytes: u64,
     /// Bytes of blocks that live at the same time, at most: the figure of the census.
     pub live_bytes: u64,
-    /// The same with the blocks that keep ranges apart: what the volume needs.
-    space_bytes: u64,
     /// The number of files.
     pub files: u64,
     /// Contiguous pieces of the volume in which they lie: as many as files if each lies in one.
@@ -46,7 +55,7 @@ pub struct Layout {
 
 impl Layout {
     /// Finds places for a trace.
-    pub fn new(trace: &TraceReader) -> Result<Layout, TraceError> {
+    pub fn new(trace: &TraceReader) -> Result<Layout> {
         let files: &[TracedFile] = trace.files();
         let extents: Vec<Extent> = files.iter().map(Extent::apart).collect();
         let mut live = LiveData::new(files.iter().map(Extent::of).collect());
@@ -65,23 +74,16 @@ impl Layout {
                 extent.give_back(low, high, |_, _| ());
             }
         }
-        let mut layout = Layout {
-            extents,
-            reaches,
-            volume_bytes: 0,
-            live_bytes: live.peak_bytes,
-            space_bytes: apart.peak_bytes,
-            files: 0,
-            pieces: 0,
-        };
+        let volume = VolumeUse { live_bytes: live.peak_bytes, ..VolumeUse::default() };
+        let mut layout = Layout { extents, reaches, volume, space_bytes: apart.peak_bytes };
         let mut places = layout.places();
         for event in trace.events() {
             places.apply(&event?);
         }
-        let end = places.space.end;
+        let volume_bytes = places.space.end;
         let files = places.files_placed;
         let pieces = places.pieces_placed;
-        (layout.volume_bytes, layout.files, layout.pieces) = (end, files, pieces);
+        layout.volume = VolumeUse { volume_bytes, files, pieces, ..volume };
         Ok(layout)
     }
 

@@ -21,7 +21,7 @@ mod space;
 mod tests;
 mod volume_file;
 
-pub use layout::Layout;
+pub use layout::{Layout, VolumeUse};
 pub use moves::Rounding;
 pub use on_disk::{DiskReplay, DiskReplayRequest, Pace, replay_on_disk};
 pub use on_virtual::{VirtualReplay, replay_on_virtual};

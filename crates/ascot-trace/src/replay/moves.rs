@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::layout::Layout;
 use crate::blocks::blocks;
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::event::Kind;
 use crate::format::TraceReader;
 
@@ -90,8 +90,8 @@ impl Scans {
 pub fn for_each_move(
     trace: &TraceReader,
     layout: &Layout,
-    mut each: impl FnMut(Move) -> Result<(), TraceError>,
-) -> Result<Rounding, TraceError> {
+    mut each: impl FnMut(Move) -> Result<()>,
+) -> Result<Rounding> {
     let mut places = layout.places();
     let mut scans = Scans::default();
     let mut rounding = Rounding::default();

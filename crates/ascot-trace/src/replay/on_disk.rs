@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use ascot_model::units;
 use serde::Serialize;
 
-use super::layout::Layout;
+use super::layout::{Layout, VolumeUse};
 use super::moves::{Rounding, for_each_move};
 use super::volume_file::{Extents, VolumeFile};
-use crate::error::TraceError;
+use crate::error::{Result, TraceError};
 use crate::format::TraceReader;
 
 /// The longest pause between two looks at the stop flag.
@@ -53,14 +53,9 @@ pub struct DiskReplay {
     pub extents: Option<Extents>,
     /// What makes the times differ from those of the recorded files.
     pub notices: Vec<String>,
-    /// The size of the volume file.
-    pub volume_bytes: u64,
-    /// Bytes of blocks that live at the same time, at most: the figure of the census.
-    pub live_bytes: u64,
-    /// The number of files.
-    pub files: u64,
-    /// Contiguous pieces of the volume in which they lie.
-    pub pieces: u64,
+    /// The volume, and what lies on it.
+    #[serde(flatten)]
+    pub volume: VolumeUse,
     /// Requests as whole blocks.
     #[serde(flatten)]
     pub rounding: Rounding,
@@ -71,9 +66,9 @@ pub fn replay_on_disk(
     trace: &TraceReader,
     request: &DiskReplayRequest,
     stop: &AtomicBool,
-) -> Result<DiskReplay, TraceError> {
+) -> Result<DiskReplay> {
     let layout = Layout::new(trace)?;
-    let mut volume = VolumeFile::create(&request.directory, layout.volume_bytes, stop)?;
+    let mut volume = VolumeFile::create(&request.directory, layout.volume.volume_bytes, stop)?;
     let mut rounding = Rounding::default();
     let mut seconds = Vec::new();
     for _ in 0..request.repetitions.max(1) {
@@ -104,10 +99,7 @@ pub fn replay_on_disk(
         bytes_per_s: if median_seconds > 0.0 { rounding.bytes as f64 / median_seconds } else { 0.0 },
         notices: notices(extents, volume.is_in_memory()),
         extents,
-        volume_bytes: layout.volume_bytes,
-        live_bytes: layout.live_bytes,
-        files: layout.files,
-        pieces: layout.pieces,
+        volume: layout.volume,
         rounding,
     })
 }

@@ -13,9 +13,9 @@ use ascot_io::{Direction, VirtualDevice, VirtualStream};
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
 
-use super::layout::Layout;
+use super::layout::{Layout, VolumeUse};
 use super::moves::{Move, Rounding, for_each_move};
-use crate::error::TraceError;
+use crate::error::Result;
 use crate::format::TraceReader;
 
 /// A stream lives at least this long: more requests than a merge of some thousand streams takes to return to one.
@@ -38,21 +38,16 @@ pub struct VirtualReplay {
     pub switches_without_cache: u64,
     /// The most streams at a time.
     pub streams: u64,
-    /// The size of the volume.
-    pub volume_bytes: u64,
-    /// Bytes of blocks that live at the same time, at most: the figure of the census.
-    pub live_bytes: u64,
-    /// The number of files.
-    pub files: u64,
-    /// Contiguous pieces of the volume in which they lie.
-    pub pieces: u64,
+    /// The volume, and what lies on it.
+    #[serde(flatten)]
+    pub volume: VolumeUse,
     /// Requests as whole blocks.
     #[serde(flatten)]
     pub rounding: Rounding,
 }
 
 /// Replays a trace on a virtual disk with a profile.
-pub fn replay_on_virtual(trace: &TraceReader, profile: &VolumeProfile) -> Result<VirtualReplay, TraceError> {
+pub fn replay_on_virtual(trace: &TraceReader, profile: &VolumeProfile) -> Result<VirtualReplay> {
     let layout = Layout::new(trace)?;
     let mut replay = Streams::new(profile);
     let rounding = for_each_move(trace, &layout, |next| {
@@ -67,10 +62,7 @@ pub fn replay_on_virtual(trace: &TraceReader, profile: &VolumeProfile) -> Result
         switches: replay.device.switches(),
         switches_without_cache: replay.runs,
         streams: replay.most_streams,
-        volume_bytes: layout.volume_bytes,
-        live_bytes: layout.live_bytes,
-        files: layout.files,
-        pieces: layout.pieces,
+        volume: layout.volume,
         rounding,
     })
 }

@@ -75,7 +75,10 @@ fn the_volume_is_as_large_as_the_peak_of_live_data() {
         event(4, Write, 0, 2 * B),
     ]);
     let (moves, _, layout) = moves(&written);
-    assert_eq!((layout.volume_bytes, layout.live_bytes, layout.files), (5 * B, 5 * B, 5));
+    assert_eq!(
+        (layout.volume.volume_bytes, layout.volume.live_bytes, layout.volume.files),
+        (5 * B, 5 * B, 5)
+    );
     let offsets: Vec<u64> = moves.iter().map(|next| next.offset / B).collect();
     assert_eq!(offsets, [0, 3, 0, 2, 3]);
 }
@@ -131,15 +134,23 @@ fn space_that_is_given_back_during_the_life_of_a_file_is_used_again() {
         event(0, Read, 0, 2 * B),
     ]);
     let (moves_of_shorter, _, layout) = moves(&shorter);
-    assert_eq!((layout.volume_bytes, layout.live_bytes), (8 * B, 8 * B));
+    assert_eq!((layout.volume.volume_bytes, layout.volume.live_bytes), (8 * B, 8 * B));
     assert_eq!(moves_of_shorter.last().unwrap().offset, 0, "what is left of it keeps its place");
     let gap = |file| {
         written(&[event(file, Write, 0, B), event(file, Write, 100 * B, B), event(file, Resize, 1 << 50, 0)])
     };
     let (_, _, layout) = moves(&gap(32));
-    assert_eq!((layout.volume_bytes, layout.files), (3 * B, 1), "a hole, of which one block stays");
+    assert_eq!(
+        (layout.volume.volume_bytes, layout.volume.files),
+        (3 * B, 1),
+        "a hole, of which one block stays"
+    );
     let (moves_of_gap, _, layout) = moves(&gap(0));
-    assert_eq!((layout.volume_bytes, layout.files, layout.pieces), (101 * B, 1, 1), "data of before");
+    assert_eq!(
+        (layout.volume.volume_bytes, layout.volume.files, layout.volume.pieces),
+        (101 * B, 1, 1),
+        "data of before"
+    );
     assert_eq!(moves_of_gap.last().unwrap().offset, 100 * B);
 }
 
@@ -184,8 +195,8 @@ fn a_file_takes_the_space_that_another_leaves_block_by_block() {
         events.extend([event(0, Read, n * B, B), event(0, Hole, n * B, B), event(1, Write, n * B, B)]);
     }
     let (_, rounding, layout) = moves(&written(&events));
-    assert_eq!((layout.volume_bytes, rounding.volume_requests), (64 * B, 129));
-    assert!(layout.pieces <= 3, "{}", layout.pieces);
+    assert_eq!((layout.volume.volume_bytes, rounding.volume_requests), (64 * B, 129));
+    assert!(layout.volume.pieces <= 3, "{}", layout.volume.pieces);
 }
 
 /// Files that grow at the same time lie in one piece each if there is space for it.
@@ -193,8 +204,8 @@ fn a_file_takes_the_space_that_another_leaves_block_by_block() {
 fn files_that_grow_at_the_same_time_are_contiguous() {
     let events: Vec<Event> = (0..400).map(|n| event(n % 8, Write, u64::from(n / 8) * 1000, 1000)).collect();
     let (_, _, layout) = moves(&written(&events));
-    assert_eq!((layout.files, layout.pieces), (8, 8));
-    assert_eq!(layout.volume_bytes, 8 * 50_000_u64.next_multiple_of(B));
+    assert_eq!((layout.volume.files, layout.volume.pieces), (8, 8));
+    assert_eq!(layout.volume.volume_bytes, 8 * 50_000_u64.next_multiple_of(B));
 }
 
 proptest! {
@@ -220,15 +231,16 @@ proptest! {
         }
         let written = written(&events);
         let layout = Layout::new(&written.trace).unwrap();
+        let used = &layout.volume;
         for (peak, make) in
-            [(layout.volume_bytes, Extent::apart as fn(&TracedFile) -> Extent), (layout.live_bytes, Extent::of)]
+            [(used.volume_bytes, Extent::apart as fn(&TracedFile) -> Extent), (used.live_bytes, Extent::of)]
         {
             let mut live = LiveData::new(files().iter().map(make).collect());
             events.iter().for_each(|event| live.add(event));
             prop_assert_eq!(peak, live.peak_bytes);
         }
         // The blocks of the volume with the file and the offset that they hold, and those that should be there.
-        let mut volume = vec![None; (layout.volume_bytes / B) as usize];
+        let mut volume = vec![None; (used.volume_bytes / B) as usize];
         let mut there = std::collections::BTreeSet::new();
         let mut places = layout.places();
         for event in &events {
@@ -332,7 +344,7 @@ fn a_real_volume_moves_the_same_blocks_and_keeps_the_recorded_time() {
         Err(TraceError::NoDirect { .. }) => return,
         replayed => replayed.unwrap(),
     };
-    assert_eq!((replayed.rounding, replayed.volume_bytes), (rounding, layout.volume_bytes));
+    assert_eq!((replayed.rounding, replayed.volume.volume_bytes), (rounding, layout.volume.volume_bytes));
     assert!(replayed.seconds.len() == 3 && replayed.seconds.iter().all(|seconds| *seconds >= 0.03));
     assert!(replayed.extents.is_none_or(|extents| extents.pieces >= 1));
     assert_eq!(fs::read_dir(&written.directory).unwrap().count(), 1, "only the trace is there");
