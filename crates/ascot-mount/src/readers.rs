@@ -242,7 +242,15 @@ impl Ahead {
             self.stream.consume(count);
         }
         let from = (offset - self.begin) as usize;
-        let bytes = self.kept.range(from..from + len).copied().collect();
+        let (front, back) = self.kept.as_slices();
+        let mut bytes = Vec::with_capacity(len);
+        if from < front.len() {
+            bytes.extend_from_slice(&front[from..front.len().min(from + len)]);
+        }
+        if from + len > front.len() {
+            let start = from.saturating_sub(front.len());
+            bytes.extend_from_slice(&back[start..from + len - front.len()]);
+        }
         let surplus = self.kept.len().saturating_sub(WINDOW_BYTES);
         self.kept.drain(..surplus);
         self.begin += surplus as u64;
