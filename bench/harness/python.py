@@ -246,7 +246,7 @@ def markdown(result: dict[str, Any]) -> str:
             "", "## Files", "",
             f"{size} of records within {cap}, cold: the command {command:.2f} s as",
             f"a whole process, `ascot.sort` {package:.2f} s, the import not",
-            f"counted; the median of the ratios of pairs is {statistics.median(pairs):.3f}.",
+            f"counted; the median of the ratios of {len(pairs)} pairs is {statistics.median(pairs):.3f}.",
         ]  # fmt: skip
     if arrow := result.get("arrow"):
         size, cap = decimal(sizes["arrow"]), binary(result["memory"])
