@@ -146,24 +146,15 @@ impl<R: Records> Job<'_, R> {
             let size = file.size.unwrap_or(0).saturating_sub(file.start);
             let here = (places * size).div_ceil(total.max(1)).max(1);
             for place in 0..here {
-                let at = size / here * place;
-                let at = self.records.record_bytes().map_or(at, |len| at / len as u64 * len as u64);
+                let at = self.records.sample_offset(size / here * place);
                 // The samples do not overlap, unless records are longer than the distance between positions.
                 let apart = (size / here) as usize;
                 let mut bytes = file.sample(file.start + at, apart.clamp(1, sample_bytes))?;
                 if self.records.cut(&bytes, 2).records < 2 {
                     bytes = file.sample(file.start + at, MAX_READ_BYTES as usize)?;
                 }
-                // Without a fixed record length the first record is most likely cut in two.
-                let skip = if at == 0 || self.records.record_bytes().is_some() {
-                    0
-                } else {
-                    self.records.cut(&bytes, 1).bytes
-                };
-                let whole = self.records.cut(&bytes[skip..], usize::MAX).bytes;
-                self.records.normalise(&mut bytes[skip..skip + whole]);
                 let known = keys.len();
-                self.records.sample_keys(&bytes[skip..skip + whole], keys_per_place, &mut keys);
+                self.records.sample_keys_within(&mut bytes, at == 0, keys_per_place, &mut keys);
                 // Any key between two keys divides them, so a prefix suffices; long keys would take memory.
                 keys[known..].iter_mut().for_each(|key| key.truncate(MAX_KEY_BYTES));
                 bytes_kept += keys[known..].iter().map(bytes_of).sum::<usize>();

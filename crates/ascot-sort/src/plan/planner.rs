@@ -559,8 +559,7 @@ pub fn looks_ordered<R: Records>(records: &R, inputs: &Inputs) -> bool {
         let size = file.size.unwrap_or(0).saturating_sub(file.start);
         let samples = SAMPLES * size / total;
         for sample in 0..samples {
-            let at = size / samples * sample;
-            let at = records.record_bytes().map_or(at, |len| at / len as u64 * len as u64);
+            let at = records.sample_offset(size / samples * sample);
             let Ok(mut bytes) = file.sample(file.start + at, SAMPLE_BYTES) else { return false };
             middles.extend(middle_key(records, &mut bytes, at == 0));
         }
@@ -570,13 +569,9 @@ pub fn looks_ordered<R: Records>(records: &R, inputs: &Inputs) -> bool {
     middles.len() >= SAMPLES as usize / 2 && falls.min(rises) < BREAKS_MAX
 }
 
-fn middle_key<R: Records>(records: &R, bytes: &mut [u8], whole: bool) -> Option<Vec<u8>> {
-    // Without a fixed record length the sample most likely begins within a record.
-    let skip = if whole || records.record_bytes().is_some() { 0 } else { records.cut(bytes, 1).bytes };
-    let end = skip + records.cut(&bytes[skip..], usize::MAX).bytes;
-    records.normalise(&mut bytes[skip..end]);
+fn middle_key<R: Records>(records: &R, bytes: &mut [u8], from_start: bool) -> Option<Vec<u8>> {
     let mut keys = Vec::new();
-    records.sample_keys(&bytes[skip..end], SAMPLE_KEYS, &mut keys);
+    records.sample_keys_within(bytes, from_start, SAMPLE_KEYS, &mut keys);
     keys.sort();
     let middle = keys.len() / 2;
     keys.into_iter().nth(middle)

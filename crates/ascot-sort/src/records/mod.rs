@@ -319,6 +319,21 @@ pub trait Records: RecordEnds {
     fn each_key(&self, bytes: &[u8], take: &mut dyn FnMut(Range<usize>, &[u8]));
     /// The normalised keys of about `count` records spread evenly over unsorted whole records.
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>);
+
+    /// The same of bytes in the middle of a file, `from_start` at its beginning: records that are cut short at either
+    /// end do not count.
+    fn sample_keys_within(&self, bytes: &mut [u8], from_start: bool, count: usize, out: &mut Vec<Vec<u8>>) {
+        // Without a fixed record length the bytes most likely begin within a record.
+        let skip = if from_start || self.record_bytes().is_some() { 0 } else { self.cut(bytes, 1).bytes };
+        let end = skip + self.cut(&bytes[skip..], usize::MAX).bytes;
+        self.normalise(&mut bytes[skip..end]);
+        self.sample_keys(&bytes[skip..end], count, out);
+    }
+
+    /// The offset at or before `at` where a sample begins: where a record begins, if all have one length.
+    fn sample_offset(&self, at: u64) -> u64 {
+        self.record_bytes().map_or(at, |len| at / len as u64 * len as u64)
+    }
 }
 
 /// The places of `count` samples in `len` elements, one in each `count`th of them, at its `phase`.
