@@ -123,7 +123,7 @@ def test_a_running_job_is_reported_as_running(records, disk):
     (job,) = job_directories(disk)
     try:
         told = run("clean", job, expect=2).stderr
-        assert f"{job}: " in told and job.exists()
+        assert f"{job}: " in told and "running" in told and job.exists()
     finally:
         process.kill()
         process.communicate()

@@ -26,7 +26,7 @@
 //!   output, removal, emergency                    AtomicOutput; large files that are removed; unfinished files of a
 //!                                                 process that must end at once
 //!   space_reservation, system, error              space on volumes; system calls; errors
-//!   ledger/, clocks, processor_time                  what moved, and what threads spent their time on
+//!   ledger/, clocks, processor_time               what moved, and what threads spent their time on
 //!   threads, waits/, sync                         starting threads, waiting, locks
 //! ```
 //!
