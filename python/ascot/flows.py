@@ -17,7 +17,17 @@ from ascot.errors import InvalidRequest, warn
 from ascot.jobs import Job
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
-from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, output_path, sources_of
+from ascot.sources import (
+    ArrowSource,
+    FileRange,
+    PathLike,
+    Source,
+    SourceFile,
+    Sources,
+    batches_of,
+    output_path,
+    sources_of,
+)
 
 __all__ = ["FlowInput", "FlowSource", "flow"]
 
@@ -151,7 +161,7 @@ def _flow(
 ) -> Job:
     if order.reverse and not order.merged:
         raise InvalidRequest("reverse=True is of sorted inputs: give merge=True or merge_by=KEY")
-    files = [one for one in sources if isinstance(one, str)]
+    files = [one for one in sources if isinstance(one, str | FileRange)]
     if order.merged and len(files) < len(sources):
         raise InvalidRequest("merged inputs are sorted files: write batches to a file first, or leave out merge")
     written = [sink for _, sink in sinks if isinstance(sink, str)]
@@ -248,7 +258,7 @@ class _Inputs(list[Any]):
 
         def arrange(streams: list[Any]) -> list[Any]:
             files = iter(streams)
-            return [next(files) if isinstance(one, str) else one for one in self]
+            return [next(files) if isinstance(one, str | FileRange) else one for one in self]
 
         return arrange
 
@@ -262,7 +272,7 @@ def _inputs_of(inputs: Any) -> _Inputs:
         else:
             held = sources_of(files, "inputs")
             found.held.append(held)
-            found.extend(held.paths)
+            found.extend(held.files)
     return found
 
 
@@ -302,35 +312,37 @@ def _parts(pattern: str, parts: int) -> list[str]:
     return paths
 
 
-def _layouts(paths: list[str], given: Any, usual: Layout | None, argument: str) -> list[Layout]:
+def _layouts(files: Sequence[SourceFile], given: Any, usual: Layout | None, argument: str) -> list[Layout]:
     """The layout of each file: the one given for it, else that of its name, else the usual one."""
     if given is None:
-        return [_layout_of_name(path) or usual or Lines() for path in paths]
+        return [_layout_of_name(file) or usual or Lines() for file in files]
     if isinstance(given, Layout | str):
-        return [layout_of(given, argument)] * len(paths)
+        return [layout_of(given, argument)] * len(files)
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         arguments.wrong_type(argument, given, "a layout, a text such as 'fixed:100', or a list of them")
     layouts = [layout_of(one, f"an element of {argument}") for one in given]
-    if len(layouts) != len(paths):
-        raise InvalidRequest(f"{argument}= has {len(layouts)} layouts for {len(paths)} files: give one, or one each")
+    if len(layouts) != len(files):
+        raise InvalidRequest(f"{argument}= has {len(layouts)} layouts for {len(files)} files: give one, or one each")
     return layouts
 
 
-def _layout_of_name(path: str) -> Layout | None:
+def _layout_of_name(file: SourceFile) -> Layout | None:
     for extension, separator in ((".csv", ","), (".tsv", "\t")):
-        if path.lower().endswith(extension):
+        if isinstance(file, str) and file.lower().endswith(extension):
             return Csv(separator=separator)
     return None
 
 
-def _files(paths: list[str], layouts: list[Layout], key: KeyLike | None, reverse: bool) -> list[dict[str, Any]]:
+def _files(
+    files: Sequence[SourceFile], layouts: list[Layout], key: KeyLike | None, reverse: bool
+) -> list[dict[str, Any]]:
     """The options of files."""
     return [
         {
-            "path": path,
+            "path": file,
             "records": record_options(layout, key, reverse, "merge_by"),
             "arrow": {"keys": [], "fields": None, "binary": False, **layout.arrow_options()},
             "strict": isinstance(layout, Csv) and layout.strict,
         }
-        for path, layout in zip(paths, layouts, strict=True)
+        for file, layout in zip(files, layouts, strict=True)
     ]

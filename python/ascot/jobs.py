@@ -15,7 +15,7 @@ from ascot.errors import InvalidRequest, warn
 from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
 from ascot.outcomes import Outcome
 from ascot.progress import ProgressLike, checked, reporter
-from ascot.sources import ArrowSource, PathLike, Source, Sources, batches_of, output_path, sources_of
+from ascot.sources import ArrowSource, PathLike, Source, SourceFile, Sources, batches_of, output_path, sources_of
 
 __all__ = ["Job", "Settings", "merge", "reshape", "resume", "sort", "split"]
 
@@ -328,7 +328,7 @@ class Request:
     ) -> None:
         self.source = None
         self.files = source if isinstance(source, Sources) else sources_of(source, argument)
-        inputs = self.files.paths
+        inputs = self.files.files
         self.layout = _layout_for(inputs, layout, key)
         self.progress = checked(settings.get("progress"))
         self.options = {
@@ -457,11 +457,11 @@ def _settings(given: Settings) -> dict[str, Any]:
     }
 
 
-def _layout_for(inputs: list[str], layout: LayoutLike | None, key: KeyLike | None) -> Layout:
+def _layout_for(inputs: list[SourceFile], layout: LayoutLike | None, key: KeyLike | None) -> Layout:
     """The layout given, or that of the names of the files."""
     if layout is not None:
         return layout_of(layout)
     for extension, separator in ((".csv", ","), (".tsv", "\t")):
-        if key is not None and all(path.lower().endswith(extension) for path in inputs):
+        if key is not None and all(isinstance(file, str) and file.lower().endswith(extension) for file in inputs):
             return Csv(separator=separator)
     return Lines()

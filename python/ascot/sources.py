@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ascot import arguments
 from ascot.errors import InvalidRequest
 from ascot.open_files import Names
 
-__all__ = ["ArrowSource", "Buffer", "PathLike", "Source", "Sources", "batches_of", "output_path", "sources_of"]
+__all__ = [
+    "ArrowSource",
+    "Buffer",
+    "FileRange",
+    "PathLike",
+    "Source",
+    "SourceFile",
+    "Sources",
+    "batches_of",
+    "output_path",
+    "sources_of",
+]
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 Source: TypeAlias = "PathLike | Buffer | _OpenFile | Iterable[PathLike]"
@@ -41,20 +53,45 @@ ArrowSource: TypeAlias = "_Stream | _Array | Iterable[_Stream | _Array]"
 _PATTERN = frozenset("*?[")
 
 
+class FileRange(NamedTuple):
+    """The bytes from `start` to `end` of a file."""
+
+    path: str
+    start: int
+    end: int
+
+
+SourceFile: TypeAlias = "str | FileRange"
+
+
 class Sources:
     """The files of a source, in order, and what keeps them open."""
 
-    __slots__ = ("__weakref__", "_held", "_names", "paths")
+    __slots__ = ("__weakref__", "_held", "_names", "files")
 
     def __init__(self) -> None:
-        self.paths: list[str] = []
+        self.files: list[SourceFile] = []
         self._held: list[Any] = []
         self._names = Names()
+
+    def paths(self) -> list[str]:
+        """The names of the files. Raises InvalidRequest if one is only a range of a file."""
+        for file in self.files:
+            if isinstance(file, FileRange):
+                raise InvalidRequest(
+                    f"the array has only bytes {file.start} to {file.end} of {file.path}; nodes read whole files\n"
+                    "  write the array to a file: ARRAY.tofile(FILE)"
+                )
+        return [file for file in self.files if isinstance(file, str)]
 
     def add_path(self, path: str) -> None:
         """Adds a file by its name."""
         _refuse_parquet(path)
-        self.paths.append(path)
+        self.files.append(path)
+
+    def add_range(self, range: FileRange) -> None:
+        """Adds a range of a file."""
+        self.files.append(range)
 
     def add_file(self, file: Any, argument: str) -> None:
         """Adds an open file, which is read from its beginning."""
@@ -109,7 +146,9 @@ def _has_batches(source: Any) -> bool:
 
 def _is_file(source: Any) -> bool:
     """Whether an object that may be iterated over is one file."""
-    return hasattr(source, "fileno") or hasattr(source, "getbuffer") or _buffer_of(source) is not None
+    if hasattr(source, "fileno") or hasattr(source, "getbuffer") or _buffer_of(source) is not None:
+        return True
+    return _is_map(source)
 
 
 def _buffer_of(source: Any) -> memoryview | None:
@@ -136,7 +175,7 @@ def sources_of(source: Any, argument: str = "source") -> Sources:
         )
     sources = Sources()
     _add(source, sources, argument, True)
-    if not sources.paths:
+    if not sources.files:
         raise InvalidRequest(f"{argument} has no input: name at least one file")
     return sources
 
@@ -145,8 +184,11 @@ def _add(source: Any, sources: Sources, argument: str, lists: bool) -> None:
     if isinstance(source, str | os.PathLike):
         for path in _matching(arguments.path(argument, source)):
             sources.add_path(path)
-    elif (file := _file_of_array(source)) is not None:
-        sources.add_path(file)
+    elif (mapped := _mapped_range(source)) is not None:
+        if mapped.start == 0 and mapped.end == os.path.getsize(mapped.path):
+            sources.add_path(mapped.path)
+        else:
+            sources.add_range(mapped)
     elif (buffer := _buffer_of(source)) is not None:
         if not buffer.c_contiguous:
             raise InvalidRequest(f"{argument}: the array is not contiguous: give its tobytes()")
@@ -181,18 +223,45 @@ def _matching(path: str) -> list[str]:
     return found
 
 
-def _file_of_array(source: Any) -> str | None:
-    """The file of a numpy.memmap of a whole file."""
-    offset, length = getattr(source, "offset", None), getattr(source, "nbytes", None)
-    if not isinstance(offset, int) or not isinstance(length, int):
+def _is_map(source: Any) -> bool:
+    """Whether an array has the bytes of a file and no changes of its own (mode `c`)."""
+    numpy = sys.modules.get("numpy")
+    is_map = numpy is not None and isinstance(source, numpy.memmap)
+    return is_map and source.mode != "c" and source.filename is not None
+
+
+def _mapped_range(source: Any) -> FileRange | None:
+    """The range of a file that a `numpy.memmap` maps; None for anything else.
+
+    The attribute `offset` of a slice is that of the whole array, so the system is asked where the memory is mapped
+    from. Raises InvalidRequest if the file has another name now, or none.
+    """
+    if not _is_map(source) or not source.flags.c_contiguous or source.nbytes == 0:
         return None
-    name = getattr(source, "filename", None)
-    if name is None:
-        return None
-    path = os.fspath(name)
-    if offset != 0 or length != os.path.getsize(path):
-        raise InvalidRequest(f"the array has only a part of {path}: name the file, or write that part to a file")
-    return path if isinstance(path, str) else os.fsdecode(path)
+    path = os.fsdecode(source.filename)
+    address = source.__array_interface__["data"][0]
+    inode, start = _mapping_at(address)
+    try:
+        is_same = os.stat(path).st_ino == inode
+    except FileNotFoundError:
+        is_same = False
+    if not is_same:
+        raise InvalidRequest(
+            f"the array maps a file that is no longer at {path}: it was moved, removed or replaced\n"
+            "  map the file again, or give the array's bytes: numpy.array(ARRAY)"
+        )
+    return FileRange(path, start, start + source.nbytes)
+
+
+def _mapping_at(address: int) -> tuple[int, int]:
+    """The inode of the file that is mapped at an address, 0 if none is, and the offset in it (proc_pid_maps(5))."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as mappings:
+        for mapping in mappings:
+            bounds, _, offset, _, inode = mapping.split(maxsplit=5)[:5]
+            low, high = (int(bound, 16) for bound in bounds.split("-"))
+            if low <= address < high:
+                return int(inode), int(offset, 16) + address - low
+    return 0, 0
 
 
 def _refuse_parquet(path: str) -> None:

@@ -92,6 +92,6 @@ def check(
     threads = arguments.maybe(arguments.count, "threads", threads, least=1)
     described, files = record_options(layout_of(layout), key, reverse), sources_of(source)
     with reporter(progress) as report:
-        records, size, duplicates, checksum, first = _native.check(files.paths, described, threads, report)
+        records, size, duplicates, checksum, first = _native.check(files.files, described, threads, report)
     disorder = None if first is None else Disorder(*first)
     return Checked(records, size, duplicates, checksum, disorder)

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use ascot_io::{AtomicOutput, Backend, Disk, DiskOptions, IoError, Unpoisoned, directory_of};
 use ascot_model::report::Report;
 use ascot_sort::SortError;
-use ascot_sort::request::{Input, Output, SortRequest};
+use ascot_sort::request::{FileRange, Input, Output, SortRequest};
 use ascot_trace::job::JobTrace;
 use ascot_trace::page::ReportPage;
 use ascot_trace::{TraceError, TraceReader};
@@ -253,7 +253,9 @@ pub fn refuse_files_of_job(
 ) -> Result<()> {
     let Some(identity) = FileIdentity::from_path(file) else { return Ok(()) };
     let is_input = |input: &&Input| match input {
-        Input::Path(path) => FileIdentity::from_path(path).as_ref() == Some(&identity),
+        Input::Path(path) | Input::Range(FileRange { path, .. }) => {
+            FileIdentity::from_path(path).as_ref() == Some(&identity)
+        }
         Input::Stdin => FileIdentity::from_stream(io::stdin()).as_ref() == Some(&identity),
         Input::Program => false,
     };
@@ -266,7 +268,9 @@ pub fn refuse_files_of_job(
         Output::Program => false,
     };
     let what = match request.inputs.iter().find(is_input) {
-        Some(Input::Path(path)) => format!("the input {}", path.display()),
+        Some(Input::Path(path) | Input::Range(FileRange { path, .. })) => {
+            format!("the input {}", path.display())
+        }
         Some(Input::Stdin | Input::Program) => "the file on standard input".to_owned(),
         None if is_output => match &request.output {
             Output::Path(path) => format!("the output {}", path.display()),

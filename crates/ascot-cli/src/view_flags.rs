@@ -52,11 +52,7 @@ fn way_out(id: &str) -> &'static str {
 
 /// Fails if a command that reads files is given a view.
 pub fn refuse_views(inputs: &[Input]) -> Result<()> {
-    let mut paths = inputs.iter().filter_map(|input| match input {
-        Input::Path(path) => Some(path),
-        Input::Stdin | Input::Program => None,
-    });
-    match paths.find(|path| is_view(path)) {
+    match inputs.iter().filter_map(Input::path).find(|path| is_view(path)) {
         None => Ok(()),
         Some(view) => Err(Failure::usage(
             format!("{} is a view, not a file", view.display()),

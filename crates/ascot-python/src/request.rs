@@ -15,8 +15,8 @@ use ascot_record::layout::Layout;
 use ascot_sort::request::{InputChecks, Parts, Route, RouteBy, SplitBy};
 use ascot_sort::resources::control_group::{GroupMemory, lowered};
 use ascot_sort::{
-    Input, Keys, Method, Output, SortRequest, Volumes, Writes, find_volumes, is_same_on_any_volume,
-    volumes_for_plan, volumes_of,
+    FileRange, Input, Keys, Method, Output, SortRequest, Volumes, Writes, find_volumes,
+    is_same_on_any_volume, volumes_for_plan, volumes_of,
 };
 use pyo3::prelude::*;
 
@@ -188,11 +188,47 @@ fn line_key(text: &str) -> Result<KeyDef> {
     })
 }
 
+/// A source of a job: the name of a file, or a tuple of name, start and end of a range of one, bytes.
+#[derive(Debug, FromPyObject)]
+pub enum SourceFile {
+    /// A whole file.
+    Whole(PathBuf),
+    /// A range of a file.
+    Range(PathBuf, u64, u64),
+}
+
+impl SourceFile {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            SourceFile::Whole(path) | SourceFile::Range(path, ..) => path,
+        }
+    }
+
+    /// Its name for messages.
+    pub fn name(&self) -> String {
+        match self.input() {
+            Input::Range(range) => range.to_string(),
+            _ => self.path().display().to_string(),
+        }
+    }
+
+    /// The input of a request.
+    pub fn input(&self) -> Input {
+        match self {
+            SourceFile::Whole(path) => Input::Path(path.clone()),
+            &SourceFile::Range(ref path, start, end) => {
+                Input::Range(FileRange { path: path.clone(), start, end })
+            }
+        }
+    }
+}
+
 /// A sort, merge, split or reshape.
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct JobOptions {
-    inputs: Vec<PathBuf>,
+    inputs: Vec<SourceFile>,
     /// Their records.
     pub records: RecordOptions,
     /// The output file, or the pattern of the names of its parts.
@@ -221,12 +257,12 @@ pub struct JobOptions {
 impl JobOptions {
     /// The request. `writes` are the files of the job, whose volumes are looked up.
     pub fn request(&self, writes: Writes<'_>) -> Result<SortRequest> {
-        self.request_with(self.paths(), self.output()?, self.records.records()?, writes)
+        self.request_with(self.inputs(), self.output()?, self.records.records()?, writes)
     }
 
     /// Its inputs, which are files.
-    pub fn paths(&self) -> Vec<Input> {
-        self.inputs.iter().cloned().map(Input::Path).collect()
+    pub fn inputs(&self) -> Vec<Input> {
+        self.inputs.iter().map(SourceFile::input).collect()
     }
 
     /// The cap, bytes.

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use ascot_model::units;
 use ascot_record::gensort::Encoding;
+use ascot_sort::Output;
 use ascot_sort::check::{CheckRequest, with_files_of_directories};
 use ascot_sort::generate::GenerateRequest;
-use ascot_sort::{Input, Output};
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
-use crate::request::{Bytes, RecordOptions, Records, at_least, memory};
+use crate::request::{Bytes, RecordOptions, Records, SourceFile, at_least, memory};
 use crate::running::run;
 
 /// Bytes as text: `19.7 GB`.
@@ -77,14 +77,14 @@ type Checked = (u64, u64, u64, String, Option<(String, u64, Option<u64>)>);
 #[pyfunction]
 pub fn check(
     py: Python<'_>,
-    inputs: Vec<PathBuf>,
+    inputs: Vec<SourceFile>,
     records: RecordOptions,
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Checked> {
     let Records { layout, keys, .. } = records.records()?;
     let threads = at_least("threads", threads, 1)?;
-    let inputs = inputs.into_iter().map(Input::Path).collect();
+    let inputs = inputs.iter().map(SourceFile::input).collect();
     let inputs = with_files_of_directories(inputs).map_err(Failure::from)?;
     let request = CheckRequest { inputs, layout, keys, threads };
     let checked =

@@ -47,7 +47,7 @@ pub mod view;
 
 pub use api::error::{ErrorKind, SortError};
 pub use api::observe::{Cancel, Observer, Progress, Silent};
-pub use api::request::{Input, Keys, Method, Output, SortRequest, Volumes};
+pub use api::request::{FileRange, Input, Keys, Method, Output, SortRequest, Volumes};
 pub use api::{error, observe, request};
 pub use check::is_sorted::{Sortedness, is_sorted};
 pub use flow::{FlowExplanation, FlowFunction, FlowRequest, FunctionStreams, explain_flow, run_flow};

@@ -36,7 +36,7 @@ def named(inputs: Source, stores: Stores) -> Sources:
     sources = Sources()
     for name in names:
         urls = [found.url for found in stores.find(name)] if is_url(name) else []
-        for path in urls or sources_of(name, "inputs").paths:
+        for path in urls or sources_of(name, "inputs").paths():
             sources.add_path(path)
     return sources
 

@@ -164,7 +164,7 @@ def check(
         )
     if isinstance(source, str | os.PathLike):
         _file("source", os.fspath(source))
-    paths = [os.path.abspath(_file("source", path)) for path in sources_of(source).paths]
+    paths = [os.path.abspath(_file("source", path)) for path in sources_of(source).paths()]
     for path in paths:
         if os.path.isdir(path):
             raise errors.InvalidRequest(
@@ -240,7 +240,7 @@ def combined(paths: Sequence[str], parts: Sequence[CheckedFile], described: dict
             continue
         if before:
             pair = sources_of(before + part.first)
-            _, _, equal, _, first = _native.check(pair.paths, described, 1, None)
+            _, _, equal, _, first = _native.check(pair.paths(), described, 1, None)
             duplicates += equal
             if first is not None and disorder is None:
                 disorder = Disorder(path, 0, 0)

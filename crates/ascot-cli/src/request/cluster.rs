@@ -135,7 +135,7 @@ fn settings(matches: &ArgMatches) -> Result<Map<String, Value>> {
 fn file(input: &Input) -> Result<PathBuf> {
     match input {
         Input::Path(path) => Ok(path.clone()),
-        Input::Stdin | Input::Program => Err(Failure::usage(
+        Input::Range(_) | Input::Stdin | Input::Program => Err(Failure::usage(
             "a cluster sorts files, which every node reads, not standard input",
             "name files on storage that all nodes share",
         )),

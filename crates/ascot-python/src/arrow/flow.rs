@@ -42,7 +42,7 @@ use super::job::{JobHandle, Shared, Until};
 use super::records::RECORDS_BYTES;
 use crate::errors::{Failure, Result};
 use crate::jobs::{Told, told_of};
-use crate::request::{Bytes, RecordOptions, Records, at_least, memory, volumes_of_flow};
+use crate::request::{Bytes, RecordOptions, Records, SourceFile, at_least, memory, volumes_of_flow};
 use crate::running::{Finished, PAUSE, report_progress};
 
 /// Minimum and maximum bytes of a batch, and the inverse of the maximum share that those of all inputs have in memory.
@@ -56,7 +56,7 @@ const BATCHES_HELD: u64 = 3;
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 struct FileOptions {
-    path: PathBuf,
+    path: SourceFile,
     records: RecordOptions,
     arrow: ArrowOptions,
     /// Whether a value that is not of its column's type is an error.
@@ -83,8 +83,9 @@ pub struct FlowOptions {
 impl FlowOptions {
     /// The request, whose memory is the whole cap.
     fn request(&self, records: &[Records], streams: FunctionStreams) -> Result<FlowRequest> {
-        let inputs: Vec<Input> = self.inputs.iter().map(|file| Input::Path(file.path.clone())).collect();
-        let outputs: Vec<Output> = self.outputs.iter().map(|file| Output::Path(file.path.clone())).collect();
+        let inputs: Vec<Input> = self.inputs.iter().map(|file| file.path.input()).collect();
+        let path_of = |file: &FileOptions| Output::Path(file.path.path().to_path_buf());
+        let outputs: Vec<Output> = self.outputs.iter().map(path_of).collect();
         let (layout, keys, header) = match records.first() {
             Some(records) if self.merged => (records.layout, records.keys.clone(), records.header),
             _ => (Layout::Fixed { len: 1 }, Keys::Ranges(Vec::new()), false),
@@ -125,8 +126,8 @@ impl FlowOptions {
         }
         for (file, kind) in self.inputs.iter().zip(kinds) {
             // A pipe has nothing to look at.
-            if file.path.is_file() {
-                ascot_sort::read::open::refuse_other_format(&file.path, kind.layout)?;
+            if file.path.path().is_file() {
+                ascot_sort::read::open::refuse_other_format(&file.path.input(), kind.layout)?;
             }
         }
         Ok(())
@@ -201,7 +202,7 @@ pub fn begin_flow(
     let mut files = Vec::new();
     for (number, file) in options.outputs.iter().enumerate() {
         let Records { layout, header, .. } = file.records.records()?;
-        let name = file.path.display().to_string();
+        let name = file.path.path().display().to_string();
         let fields = file.arrow.fields(layout)?;
         files.push(FlowOutput::new(number, name, layout, fields, header));
     }
@@ -232,7 +233,7 @@ pub fn begin_flow(
     };
     let mut batches = Vec::new();
     for (number, (file, kind)) in inputs.iter().zip(&kinds).enumerate() {
-        let name = file.path.display().to_string();
+        let name = file.path.name();
         let kind = InputKind { records: kind, arrow: &file.arrow, limits, record_bytes_max };
         let opened = py.detach(|| {
             FlowInput::open(engine.clone(), number, &name, kind, &mut || Python::attach(|py| flow.look(py)))

@@ -123,7 +123,7 @@ fn files_to_batches(
     let header = records.header;
     let keys = records.keys.clone();
     let mut request =
-        options.request_with(options.paths(), Output::Program, records, Writes::SpillsAndOutput)?;
+        options.request_with(options.inputs(), Output::Program, records, Writes::SpillsAndOutput)?;
     let shares = Shares::divide(&mut request)?;
     // Wrong fields are refused before the job begins.
     arrow.fields(layout)?;

@@ -6,4 +6,6 @@ pub mod request;
 
 pub(crate) use error::{Missing, Result, SortError};
 pub(crate) use observe::{Caller, Cancel, Observer, Progress};
-pub(crate) use request::{Input, Keys, Method, Output, Parts, Route, RouteBy, SortRequest, SplitBy, Volumes};
+pub(crate) use request::{
+    FileRange, Input, Keys, Method, Output, Parts, Route, RouteBy, SortRequest, SplitBy, Volumes,
+};

@@ -6,6 +6,7 @@
 //!   spills, output    volume
 //! ```
 
+use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use ascot_device::Profile;
@@ -25,6 +26,8 @@ use crate::api::error::{Result, SortError};
 pub enum Input {
     /// A file, device or named pipe.
     Path(PathBuf),
+    /// A range of a regular file.
+    Range(FileRange),
     /// Standard input.
     Stdin,
     /// The program that runs the job makes the records ([`RunOptions::program`](crate::RunOptions::program)).
@@ -35,6 +38,31 @@ impl Input {
     /// A file, or standard input for `-`.
     pub fn from_argument(argument: &Path) -> Input {
         if argument.as_os_str() == "-" { Input::Stdin } else { Input::Path(argument.to_path_buf()) }
+    }
+
+    /// The path of the file with its records, if it has one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Input::Path(path) | Input::Range(FileRange { path, .. }) => Some(path),
+            Input::Stdin | Input::Program => None,
+        }
+    }
+}
+
+/// The bytes from `start` to `end` of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRange {
+    /// The file.
+    pub path: PathBuf,
+    /// Offset of the first byte.
+    pub start: u64,
+    /// Offset after the last byte.
+    pub end: u64,
+}
+
+impl Display for FileRange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "bytes {}..{} of {}", self.start, self.end, self.path.display())
     }
 }
 
@@ -302,7 +330,7 @@ impl SortRequest {
     pub fn absolute(&self) -> std::io::Result<SortRequest> {
         let mut absolute = self.clone();
         for input in &mut absolute.inputs {
-            if let Input::Path(path) = input {
+            if let Input::Path(path) | Input::Range(FileRange { path, .. }) = input {
                 *path = std::path::absolute(&path)?;
             }
         }

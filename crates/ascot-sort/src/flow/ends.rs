@@ -19,8 +19,8 @@ use ascot_io::clocks::{State, in_state};
 use ascot_io::{Action, AtomicOutput, Buf, Disk, IoError, ReadStream, is_passing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::api::{Cancel, Input, Output, Result, SortError};
-use crate::read::PROGRAM_RECORDS;
+use crate::api::{Cancel, FileRange, Input, Output, Result, SortError};
+use crate::read::{InputFile, PROGRAM_RECORDS};
 
 /// Time between two attempts to open a named pipe that has no reader yet.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
@@ -58,7 +58,7 @@ fn failed(action: Action, path: &Path) -> impl Fn(io::Error) -> SortError {
 /// The name of an input for messages.
 pub(super) fn input_name(input: &Input) -> PathBuf {
     match input {
-        Input::Path(path) => path.clone(),
+        Input::Path(path) | Input::Range(FileRange { path, .. }) => path.clone(),
         Input::Stdin => "standard input".into(),
         Input::Program => PROGRAM_RECORDS.into(),
     }
@@ -78,6 +78,7 @@ pub(super) fn output_name(output: &Output) -> PathBuf {
 pub(super) fn open_input(disk: &Disk, input: &Input) -> Result<InputEnd> {
     let path = match input {
         Input::Path(path) => path,
+        Input::Range(_) => return Ok(InputEnd::File(InputFile::open(input)?.stream(disk, 0)?)),
         Input::Stdin => return open_stdin(disk),
         Input::Program => {
             return Ok(InputEnd::File(disk.open_program_source(Path::new(PROGRAM_RECORDS), "input")?));
@@ -128,6 +129,7 @@ pub(super) fn input_bytes(input: &Input) -> Option<u64> {
         Input::Path(path) => {
             std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|stat| stat.len())
         }
+        Input::Range(range) => Some(range.end.saturating_sub(range.start)),
         Input::Program => None,
         Input::Stdin => {
             let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);

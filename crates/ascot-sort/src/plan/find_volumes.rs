@@ -43,6 +43,7 @@ const BYTES_OF_ANY_VOLUME: u64 = 1 << 20;
 pub fn is_same_on_any_volume(inputs: &[Input]) -> bool {
     let bytes_of = |input: &Input| match input {
         Input::Path(path) => path.metadata().ok().filter(Metadata::is_file).map(|file| file.len()),
+        Input::Range(range) => Some(range.end.saturating_sub(range.start)),
         Input::Stdin | Input::Program => None,
     };
     let bytes: Option<u64> = inputs.iter().map(bytes_of).sum();

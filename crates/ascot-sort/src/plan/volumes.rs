@@ -65,11 +65,7 @@ fn measured(request: &SortRequest, budget: &Budget) -> Vec<(u64, VolumeRequests)
 }
 
 pub(crate) fn input_paths(request: &SortRequest) -> Vec<PathBuf> {
-    let path = |input: &Input| match input {
-        Input::Path(path) => Some(path.clone()),
-        Input::Stdin | Input::Program => None,
-    };
-    request.inputs.iter().filter_map(path).collect()
+    request.inputs.iter().filter_map(Input::path).map(Path::to_path_buf).collect()
 }
 
 /// The directories of spills and of the output.

@@ -1,22 +1,20 @@
 //! A job's inputs: files that can be read again from any offset, and pipes that cannot.
 
-use std::collections::VecDeque;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ascot_io::sync::Unpoisoned;
-use ascot_io::{
-    Action, BlockPool, Buf, Disk, During, Filled, IoError, Pool, ReadStream, RunId, RunIndex, RunReader,
-    read_index,
-};
+use ascot_io::{Action, Disk, During, IoError, Pool, ReadStream, RunId, RunIndex, read_index};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::api::{Input, Result, SortError};
+use super::part_stream::PartStream;
+use crate::api::{FileRange, Input, Result, SortError};
 
 /// All inputs of a job, in order.
 #[derive(Clone)]
@@ -24,7 +22,7 @@ pub struct Inputs {
     files: Arc<Vec<InputFile>>,
 }
 
-/// One input.
+/// One input. Offsets in it are counted from its first byte, which need not be that of its file.
 pub struct InputFile {
     source: Source,
     /// Size in bytes, if known.
@@ -43,6 +41,8 @@ pub const COMPLETION_BYTES: usize = 2;
 
 enum Source {
     Regular(PathBuf),
+    /// A range of a regular file.
+    Range(FileRange),
     /// Opened once; the bytes read ahead of time come first.
     Pipe {
         name: PathBuf,
@@ -199,7 +199,7 @@ impl Inputs {
 
     /// Whether all inputs can be read again.
     pub fn are_files(&self) -> bool {
-        self.files.iter().all(|file| matches!(file.source, Source::Regular(_)))
+        self.files.iter().all(|file| file.path().is_some())
     }
 
     /// Whether another process can open them again: they are files, and not under names that mean descriptors of this
@@ -254,6 +254,7 @@ impl InputFile {
                 return Ok(InputFile { source: Source::Program, size: None, start: 0, crlf: false });
             }
             Input::Path(path) => (path.clone(), File::open(path).during(Action::Open, path)?),
+            Input::Range(range) => return InputFile::range(range),
         };
         let stat = file.metadata().during(Action::Open, &name)?;
         if stat.is_dir() {
@@ -264,6 +265,12 @@ impl InputFile {
             return InputFile::pipe(name, file);
         }
         Ok(InputFile { source: Source::Regular(name), size: Some(stat.len()), start: 0, crlf: false })
+    }
+
+    fn range(range: &FileRange) -> Result<InputFile> {
+        check_range(range)?;
+        let size = Some(range.end - range.start);
+        Ok(InputFile { source: Source::Range(range.clone()), size, start: 0, crlf: false })
     }
 
     fn pipe(name: PathBuf, file: File) -> Result<InputFile> {
@@ -285,12 +292,15 @@ impl InputFile {
 
     /// Its name for messages.
     pub fn name(&self) -> String {
-        self.name_path().display().to_string()
+        match &self.source {
+            Source::Range(range) => range.to_string(),
+            _ => self.name_path().display().to_string(),
+        }
     }
 
     fn name_path(&self) -> &Path {
         match &self.source {
-            Source::Regular(path) => path,
+            Source::Regular(path) | Source::Range(FileRange { path, .. }) => path,
             Source::Pipe { name, .. } => name,
             Source::Program => Path::new(PROGRAM_RECORDS),
             Source::Part { path, .. } => path,
@@ -298,25 +308,42 @@ impl InputFile {
         }
     }
 
-    /// Its path, if it can be read again.
+    /// The path of its file, if it can be read again.
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
-            Source::Regular(path) => Some(path),
+            Source::Regular(path) | Source::Range(FileRange { path, .. }) => Some(path),
             Source::Pipe { .. } | Source::Program | Source::Part { .. } | Source::Merged(_) => None,
         }
     }
 
+    /// Its path, if it is a whole file that can be read again.
+    pub fn whole_file(&self) -> Option<&Path> {
+        if let Source::Regular(path) = &self.source { Some(path) } else { None }
+    }
+
+    /// The offset in its file of the byte at `offset` of the input.
+    pub fn offset_in_file(&self, offset: u64) -> u64 {
+        self.bytes_of_file(offset..offset).start
+    }
+
+    /// The bytes of its file that are these bytes of the input, as far as the input has them.
+    fn bytes_of_file(&self, bytes: Range<u64>) -> Range<u64> {
+        let Source::Range(FileRange { start, end, .. }) = &self.source else { return bytes };
+        let at = |offset: u64| start.saturating_add(offset).min(*end);
+        at(bytes.start)..at(bytes.end)
+    }
+
     /// Its current size in bytes, if it is a file that others may append to; else 0.
     pub fn size_now(&self) -> u64 {
-        self.path().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |stat| stat.len())
+        self.whole_file().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |stat| stat.len())
     }
 
     /// The first `bytes` bytes, or fewer at its end. A pipe returns them again when it is opened.
     pub fn peek(&self, bytes: usize) -> Result<Vec<u8>> {
         match &self.source {
-            Source::Regular(path) => {
-                let file = File::open(path).during(Action::Read, self.name_path())?;
-                Ok(read_at_most(&file, 0, bytes).during(Action::Read, self.name_path())?)
+            Source::Regular(path) | Source::Range(FileRange { path, .. }) => {
+                let file = File::open(path).during(Action::Read, path)?;
+                Ok(read_at_most(&file, self.bytes_of_file(0..bytes as u64)).during(Action::Read, path)?)
             }
             Source::Pipe { rest, .. } => {
                 let mut rest = rest.lock().unpoisoned();
@@ -336,17 +363,23 @@ impl InputFile {
 
     /// Up to `bytes` bytes of a file from `offset` on; none of a pipe.
     pub fn sample(&self, offset: u64, bytes: usize) -> Result<Vec<u8>> {
-        let Source::Regular(path) = &self.source else { return Ok(Vec::new()) };
-        let file = File::open(path).during_at(Action::Read, path, offset)?;
+        let Some(path) = self.path() else { return Ok(Vec::new()) };
+        let wanted = self.bytes_of_file(offset..offset.saturating_add(bytes as u64));
+        let start = wanted.start;
+        let file = File::open(path).during_at(Action::Read, path, start)?;
         // A hint, without which the system also reads what follows the sample.
         let _refused = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
-        Ok(read_at_most(&file, offset, bytes).during_at(Action::Read, path, offset)?)
+        Ok(read_at_most(&file, wanted).during_at(Action::Read, path, start)?)
     }
 
     /// Opens it for reading from `offset` on; a pipe only once, from its start.
     pub fn stream(&self, disk: &Disk, offset: u64) -> Result<Box<dyn ReadStream>> {
         match &self.source {
             Source::Regular(path) => Ok(disk.open_read(path, offset..u64::MAX, "input")?),
+            Source::Range(range) => {
+                check_range(range)?;
+                Ok(disk.open_read(&range.path, self.bytes_of_file(offset..u64::MAX), "input")?)
+            }
             Source::Part { path, number, index, pool } => {
                 let index = match index {
                     Some(index) => Arc::clone(index),
@@ -370,6 +403,19 @@ impl InputFile {
             }
         }
     }
+}
+
+/// An error if the file of a range is not regular, or ends before the range does.
+fn check_range(range: &FileRange) -> Result<()> {
+    let FileRange { path, start, end } = range;
+    let stat = std::fs::metadata(path).during(Action::Open, path)?;
+    if !stat.is_file() || start > end {
+        return Err(SortError::Request(format!("{range}: only a regular file has ranges that can be read")));
+    }
+    if stat.len() < *end {
+        return Err(IoError::Truncated { path: path.clone(), offset: stat.len(), expected: *end }.into());
+    }
+    Ok(())
 }
 
 /// Reads the index of run `id`; an error if the file holds another run. A misplaced run is valid in itself, so no
@@ -407,14 +453,15 @@ fn is_made_as_read(file: &File, stat: &Metadata) -> bool {
             .is_ok_and(|volume| u64::try_from(volume.f_type).is_ok_and(|kind| MADE.contains(&kind)))
 }
 
-/// Requests all bytes at once: a read that grows makes the system read far ahead.
-fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u8>> {
+/// Reads a range of a file, or as much of it as there is. Requests all bytes at once: a read that grows makes the
+/// system read far ahead.
+fn read_at_most(file: &File, range: Range<u64>) -> std::io::Result<Vec<u8>> {
     let size = file.metadata()?.len();
-    let wanted = bytes.min(size.saturating_sub(offset) as usize);
+    let wanted = range.end.min(size).saturating_sub(range.start) as usize;
     let mut data = vec![0; wanted];
     let mut filled = 0;
     while filled < wanted {
-        match file.read_at(&mut data[filled..], offset + filled as u64) {
+        match file.read_at(&mut data[filled..], range.start + filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -449,109 +496,41 @@ impl Fingerprint {
 
 /// The checksum of the first and the last bytes of a file of `size` bytes.
 fn sum_of_ends(file: &File, size: u64) -> io::Result<u64> {
-    let mut ends = read_at_most(file, 0, FINGERPRINT_BYTES as usize)?;
-    let tail_at = size.saturating_sub(FINGERPRINT_BYTES);
-    ends.extend(read_at_most(file, tail_at, FINGERPRINT_BYTES as usize)?);
+    let mut ends = read_at_most(file, 0..FINGERPRINT_BYTES)?;
+    ends.extend(read_at_most(file, size.saturating_sub(FINGERPRINT_BYTES)..size)?);
     Ok(xxh3_64(&ends))
 }
 
-/// The records of a part, as one stream: the contents of its blocks without the block headers.
-struct PartStream {
-    reader: RunReader,
-    blocks: BlockPool,
-    /// The block being copied from.
-    current: Option<Filled>,
-    /// Bytes of the next block to leave out.
-    skip: usize,
-    begun: VecDeque<Buf>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ascot_io::{Buf, DiskOptions};
 
-/// Maximum number of blocks of a part read ahead.
-pub const PART_AHEAD_BLOCKS: usize = 6;
-/// Inverse of their maximum share of memory.
-const PART_AHEAD_SHARE: usize = 4;
+    #[test]
+    fn a_range_is_read_like_a_file_of_its_bytes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"before,inside,after").unwrap();
+        let range = FileRange { path: file.path().into(), start: 7, end: 13 };
+        let input = InputFile::open(&Input::Range(range.clone())).unwrap();
+        assert_eq!((input.size, input.path(), input.whole_file()), (Some(6), Some(file.path()), None));
+        assert_eq!(input.peek(100).unwrap(), b"inside");
+        assert_eq!(input.peek(2).unwrap(), b"in");
+        assert_eq!(input.sample(4, 100).unwrap(), b"de");
+        assert_eq!(input.sample(9, 1).unwrap(), b"");
+        let disk = Disk::new(DiskOptions::default());
+        let mut stream = input.stream(&disk, 2).unwrap();
+        stream.begin(Buf::heap(100)).unwrap();
+        assert_eq!(stream.complete().unwrap().bytes(), b"side");
+        assert!(input.name().starts_with("bytes 7..13 of /"));
+        // What is appended to the file is not appended to the range.
+        assert_eq!(input.size_now(), 0);
 
-/// Memory for reading ahead a part whose blocks take `block` bytes, out of `memory` bytes: a resumed job may have far
-/// less memory than the one that wrote the blocks.
-pub fn part_ahead_bytes(block: usize, memory: usize) -> usize {
-    (memory / PART_AHEAD_SHARE / block.max(1)).clamp(2, PART_AHEAD_BLOCKS) * block
-}
-
-impl PartStream {
-    /// The records from `offset` on, in bytes of records.
-    fn open(disk: &Disk, path: &Path, index: Arc<RunIndex>, offset: u64, pool: &Pool) -> Result<Self> {
-        let mut first_block = 0;
-        let mut skip = offset;
-        for block in index.blocks.iter() {
-            if u64::from(block.raw) > skip {
-                break;
-            }
-            skip -= u64::from(block.raw);
-            first_block += 1;
-        }
-        let block_bytes = index.buffer_bytes().max(ascot_io::PAGE_BYTES);
-        let region = pool.region(part_ahead_bytes(block_bytes, pool.budget()), "blocks of a part")?;
-        let reader = RunReader::open(disk, path, index, first_block)?;
-        Ok(PartStream {
-            reader,
-            blocks: BlockPool::new(region, block_bytes),
-            current: None,
-            skip: skip as usize,
-            begun: VecDeque::new(),
-        })
-    }
-
-    fn read_ahead(&mut self) -> Result<(), IoError> {
-        while self.reader.remaining_to_begin() > 0 {
-            let Some(block) = self.blocks.try_take() else { return Ok(()) };
-            self.reader.begin(block)?;
-        }
-        Ok(())
-    }
-
-    fn next_block(&mut self) -> Result<bool, IoError> {
-        self.current = None;
-        self.read_ahead()?;
-        if self.reader.in_flight() == 0 {
-            return Ok(false);
-        }
-        let mut block = self.reader.complete()?;
-        block.start += std::mem::take(&mut self.skip).min(block.len());
-        self.current = Some(block);
-        self.read_ahead()?;
-        Ok(true)
-    }
-}
-
-impl ReadStream for PartStream {
-    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
-        self.begun.push_back(buf);
-        self.read_ahead()
-    }
-
-    fn complete(&mut self) -> Result<Filled, IoError> {
-        let mut buf = self.begun.pop_front().unwrap_or_else(|| Buf::heap(0));
-        let mut end = 0;
-        while end < buf.len() {
-            let Some(block) = self.current.as_mut().filter(|block| !block.is_empty()) else {
-                if self.next_block()? {
-                    continue;
-                }
-                break;
-            };
-            let count = block.len().min(buf.len() - end);
-            buf[end..end + count].copy_from_slice(&block.bytes()[..count]);
-            block.start += count;
-            end += count;
-        }
-        Ok(Filled { buf, start: 0, end })
-    }
-
-    fn ready(&mut self) -> bool {
-        self.current.is_some() || self.reader.in_flight() == 0 || self.reader.ready()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.begun.len()
+        let beyond = Input::Range(FileRange { end: 100, ..range });
+        assert!(matches!(
+            InputFile::open(&beyond),
+            Err(SortError::Io(IoError::Truncated { offset: 19, .. }))
+        ));
+        file.as_file().set_len(12).unwrap();
+        assert!(input.stream(&disk, 0).is_err());
     }
 }

@@ -12,7 +12,7 @@ use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming};
 use ascot_record::keys::{HeaderDifference, KeyOptions, header_difference, header_like};
 use ascot_record::layout::Layout;
 
-use crate::api::{Keys, Result, SortError, SortRequest};
+use crate::api::{Input, Keys, Result, SortError, SortRequest};
 use crate::read::inputs::{InputFile, Inputs};
 use crate::records::{InputHead, sample_rows};
 
@@ -111,16 +111,16 @@ fn format_of(input: &InputFile) -> Result<Option<FileFormat>> {
 /// # Errors
 /// The file cannot be read.
 pub fn recognise_file(path: &Path) -> Result<Option<FileFormat>> {
-    let inputs = Inputs::open(&[crate::api::request::Input::Path(path.to_path_buf())])?;
+    let inputs = Inputs::open(&[Input::Path(path.to_path_buf())])?;
     inputs.get(0).map_or(Ok(None), format_of)
 }
 
-/// Refuses the file at `path` if its format is another one and `layout` is of text.
+/// Refuses an input if its format is another one and `layout` is of text.
 ///
 /// # Errors
 /// Another format; the file cannot be read.
-pub fn refuse_other_format(path: &Path, layout: Layout) -> Result<()> {
-    refuse_unless_text(&Inputs::open(&[crate::api::request::Input::Path(path.to_path_buf())])?, layout)
+pub fn refuse_other_format(input: &Input, layout: Layout) -> Result<()> {
+    refuse_unless_text(&Inputs::open(std::slice::from_ref(input))?, layout)
 }
 
 /// Refuses inputs of another format if text is expected.

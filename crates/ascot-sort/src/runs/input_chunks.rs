@@ -157,17 +157,21 @@ impl<R: Records> ChunkInput<R> {
         self
     }
 
-    fn path(&self, span: &Span) -> PathBuf {
-        self.inputs.get(span.input).and_then(|file| file.path()).map(Path::to_path_buf).unwrap_or_default()
+    /// The file of a span, and the span in it.
+    fn in_file(&self, span: &Span) -> (PathBuf, Span) {
+        let Some(file) = self.inputs.get(span.input) else { return (PathBuf::new(), *span) };
+        let path = file.path().map(Path::to_path_buf).unwrap_or_default();
+        (path, Span { offset: file.offset_in_file(span.offset), ..*span })
     }
 
     fn changed(&self, span: &Span) -> IoError {
-        let what = "the input has changed while it was sorted: sort it again";
-        IoError::Misuse { path: self.path(span), offset: span.offset, what }
+        let (path, Span { offset, .. }) = self.in_file(span);
+        IoError::Misuse { path, offset, what: "the input has changed while it was sorted: sort it again" }
     }
 
     fn no_memory(&self, span: &Span, source: PoolError) -> IoError {
-        IoError::Memory { path: self.path(span), offset: span.offset, source }
+        let (path, Span { offset, .. }) = self.in_file(span);
+        IoError::Memory { path, offset, source }
     }
 
     /// Requests up to [`CHUNKS_AHEAD`] chunks, while there are buffers.
@@ -182,14 +186,14 @@ impl<R: Records> ChunkInput<R> {
 
     /// Requests chunk number `at` of the run into `buf`.
     fn request(&mut self, at: usize, mut buf: Buf) -> Result<(), IoError> {
-        let span = self.chunks[at].span;
+        let (path, span) = self.in_file(&self.chunks[at].span);
         let page = PAGE_BYTES as u64;
         let area = (span.end_of_pages() - span.offset / page * page) as usize;
         if area + PAGE_BYTES > buf.len() {
-            return Err(self.changed(&span));
+            return Err(self.changed(&self.chunks[at].span));
         }
         let rest = buf.split_off(area);
-        let mut stream = self.disk.open_read(&self.path(&span), span.opened(), "input")?;
+        let mut stream = self.disk.open_read(&path, span.opened(), "input")?;
         stream.begin(buf)?;
         self.begun.push_back(Begun { stream, rest });
         Ok(())

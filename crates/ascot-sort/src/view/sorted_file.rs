@@ -62,7 +62,7 @@ impl<R: Records> Taking<'_, R> {
         index: &mut ViewIndex,
     ) -> Result<Vec<Member>> {
         let Some((path, start)) =
-            inputs.get(0).and_then(|file| Some((file.path()?.to_path_buf(), file.start)))
+            inputs.get(0).and_then(|file| Some((file.whole_file()?.to_path_buf(), file.start)))
         else {
             return Err(not_a_file());
         };
