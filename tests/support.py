@@ -458,7 +458,8 @@ def out_of_memory_kills(group):
 
 def pass_seconds(planned):
     """Seconds of a pass of a plan: device and processors overlap, but not wholly."""
-    return (planned["device_seconds"] ** 1.5 + planned["compute_seconds"] ** 1.5) ** (1 / 1.5)
+    overlap = planned["overlap"]
+    return (planned["device_seconds"] ** overlap + planned["compute_seconds"] ** overlap) ** (1 / overlap)
 
 
 def random_records(count):

@@ -243,6 +243,30 @@ fn each_byte_moved_takes_time_of_the_processors() {
     }
 }
 
+/// A merge is of more files than its measured speed is of, so it computes for longer than that.
+#[test]
+fn merges_of_many_files_compute_more_and_overlap_less() {
+    let (host, volume) = (host(), VolumeProfile::simple("x", 2e9, 2e9, 0.0));
+    let merge = |memory| {
+        let passes = job(100_000 * MIB, memory, &volume, &host).sort(MERGE).expect("a plan").chosen.passes;
+        passes.last().cloned().expect("a merge")
+    };
+    let (few, many) = (merge(40_000 * MIB), merge(1_000 * MIB));
+    assert!(few.inputs < 8 && many.inputs > 64, "{few:?} {many:?}");
+    let rate = |pass: &PassPlan| pass.read_bytes as f64 / pass.compute_seconds;
+    let doublings = (many.inputs as f64 / 8.0).log2();
+    let share = rate(&few) / rate(&many) - 1.0;
+    assert!((0.6 * 0.08 * doublings..1.01 * 0.08 * doublings).contains(&share), "{share} {doublings}");
+    assert_eq!((few.overlap, many.overlap), (1.2, 1.2));
+    let blocks = |bytes: u64| {
+        let moved = Moved { read_bytes: 1 << 30, requests: (1 << 30) / bytes, ..Moved::default() };
+        PassPlan::new("x", moved, &[], &volume, &host)
+    };
+    assert_eq!([16 << 10, 32 << 10, 1 << 20].map(|bytes| blocks(bytes).overlap), [1.0, 1.0, 1.5]);
+    assert!((1.24..1.26).contains(&blocks(80 << 10).overlap));
+    assert_eq!(blocks(48 << 10).merging().overlap, blocks(48 << 10).overlap);
+}
+
 /// Every run buffer, every step of a merge and every part is a checkpoint.
 #[test]
 fn the_device_needs_the_time_of_its_checkpoints() {

@@ -8,7 +8,7 @@ use std::fmt;
 use ascot_bowtie::schedule::BLOCKS_PER_STREAM;
 use ascot_bowtie::simulate::best_scheme;
 use ascot_model::known_volume::VolumeOrigin;
-use ascot_model::plan::{MethodPlan, PassPlan, Plan};
+use ascot_model::plan::{MethodPlan, OVERLAP, PassPlan, Plan};
 use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::units;
 use serde::Serialize;
@@ -126,6 +126,7 @@ pub(super) fn plan_flow(request: &FlowRequest, layout: &Layout) -> Plan {
         checkpoints: 0,
         device_seconds: 0.0,
         compute_seconds: 0.0,
+        overlap: OVERLAP,
     };
     pass.set_switches(layout.switches(read_bytes + written_bytes), &volume);
     let by = match layout.scheme {

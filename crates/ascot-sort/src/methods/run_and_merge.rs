@@ -24,7 +24,7 @@ use crate::job::Job;
 use crate::merge::{CutRules, Merge, cut_tasks};
 use crate::methods::freeing_sink::{Destination, FreeingSink};
 use crate::output::OutputWriter;
-use crate::plan::merges_in_long_runs;
+use crate::plan::{BLOCK_FACTS_BYTES, merges_in_long_runs};
 use crate::read::RecordReader;
 use crate::records::{Merged, MergedBlock, Records, Rules, Segment};
 use crate::report::PassFacts;
@@ -493,9 +493,6 @@ fn smallest_neighbours(sizes: &[u64], count: usize) -> usize {
 
 /// Sums of run lengths count as equal if they differ by no more than this inverse part.
 const ABOUT_SHARE: u64 = 16;
-
-/// Memory for the facts about each block of a run while it is merged, bytes.
-const BLOCK_FACTS_BYTES: usize = 64;
 
 /// The last merge may exceed the plan's factor by this inverse part of it.
 const MORE_AT_LAST: usize = 4;

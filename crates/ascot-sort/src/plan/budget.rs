@@ -33,6 +33,8 @@ const COMMON_SHARE: usize = 6;
 /// Blocks of one merging thread, and of the output.
 const EMIT_BLOCKS: usize = 6;
 const OUTPUT_BLOCKS: usize = 8;
+/// Memory for the facts about each block of a run while it is merged, bytes.
+pub const BLOCK_FACTS_BYTES: usize = 64;
 /// Largest chunk that is sorted and gathered within the cache. Chunks are larger only where memory would hold very
 /// many.
 const CACHED_CHUNK_BYTES: usize = 4 << 20;

@@ -18,8 +18,8 @@ mod simulated;
 pub mod volumes;
 
 pub(crate) use budget::{
-    Budget, ChunkShare, MIN_MEMORY_BYTES, MergeShare, default_memory, max_intermediates, max_parts,
-    merge_fan_in, part_block, too_little,
+    BLOCK_FACTS_BYTES, Budget, ChunkShare, MIN_MEMORY_BYTES, MergeShare, default_memory, max_intermediates,
+    max_parts, merge_fan_in, part_block, too_little,
 };
 pub(crate) use corrected::{MergeBytes, corrected, merge_factor, volumes_seen};
 pub(crate) use disk_space::{

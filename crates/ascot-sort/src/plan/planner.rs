@@ -20,8 +20,8 @@ use ascot_record::layout::Layout;
 
 use crate::api::{Keys, Method, Output, Result, SortError, SortRequest, SplitBy, Volumes};
 use crate::plan::budget::{
-    Budget, ChunkShare, MergeShare, default_memory, intermediate_block, max_intermediates, max_parts,
-    merge_fan_in, part_block,
+    BLOCK_FACTS_BYTES, Budget, ChunkShare, MergeShare, default_memory, intermediate_block, max_intermediates,
+    max_parts, merge_fan_in, part_block,
 };
 use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_AHEAD_BLOCKS, carry_bytes};
@@ -197,7 +197,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let streams = budget.streams();
         let open = descriptors().saturating_sub(self.request.output.parts_held());
         let batch = self.request.batch_size.unwrap_or(usize::MAX);
-        let fan_in = (streams / (2 * budget.block + 2048)).min(open).min(batch);
+        let fan_in = self.fan_in(filled * chunks.run_buffer()).min(open).min(batch);
         let fan_out = (streams / 2 / (2 * budget.block)).min(open);
         RecordJob {
             input_bytes: self.extent.bytes,
@@ -224,6 +224,21 @@ impl<'a, R: Records> Facts<'a, R> {
             volume: &self.volume,
             input_volume: self.request.volumes.input_volume.as_ref(),
             host: &self.host,
+        }
+    }
+
+    /// Number of runs of `run_bytes` each that memory allows to merge at once, as the job counts them. Early merges
+    /// have the facts about the blocks of their runs in memory, the last merge has those of all runs.
+    fn fan_in(&self, run_bytes: usize) -> usize {
+        let Budget { block, output_blocks, .. } = *self.budget;
+        let memory = self.budget.streams().saturating_sub(output_blocks * block);
+        let facts = |bytes: f64| (bytes * self.packing() / block as f64) as usize * BLOCK_FACTS_BYTES;
+        let of_early_merges = memory / (2 * block + facts(run_bytes as f64));
+        let of_all = facts(self.extent.bytes.unwrap_or(0) as f64);
+        match memory.saturating_sub(of_all) {
+            // So many blocks take several passes in any case.
+            left if left < memory / 2 => of_early_merges,
+            left => of_early_merges.min(left / (2 * block)),
         }
     }
 

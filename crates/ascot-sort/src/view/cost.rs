@@ -79,6 +79,7 @@ mod tests {
             checkpoints: 0,
             device_seconds: 4.5,
             compute_seconds: 1.0,
+            overlap: 1.5,
         };
         let merge = |runs| MethodPlan {
             method: "merge".into(),
