@@ -8,8 +8,8 @@
 //!   seconds = (device^p + compute^p)^(1/p)        p = 1: not at all; infinity: wholly
 //! ```
 //!
-//! A merge overlaps less than other passes: it needs the next block of one certain input. So does any pass in small
-//! blocks, each of which is handed over several times.
+//! A merge overlaps less than other passes: it needs the next block of one certain input. So does any pass of a sort
+//! within little memory, whose stages soon wait for each other.
 
 use serde::{Deserialize, Serialize};
 
@@ -77,10 +77,7 @@ impl PassPlan {
             checkpoints: moved.checkpoints,
             device_seconds: 0.0,
             compute_seconds,
-            overlap: match moved.requests {
-                0 => OVERLAP,
-                requests => overlap_in_blocks(moved_bytes / requests as f64),
-            },
+            overlap: OVERLAP,
         };
         pass.set_switches(moved.switches, volume);
         pass
@@ -90,6 +87,14 @@ impl PassPlan {
     #[must_use]
     pub fn merging(self) -> Self {
         PassPlan { overlap: self.overlap.min(MERGE_OVERLAP), ..self }
+    }
+
+    /// The pass within `memory_bytes`.
+    #[must_use]
+    pub fn within(self, memory_bytes: u64) -> Self {
+        let share = (memory_bytes as f64 - LITTLE_MEMORY_BYTES) / (MUCH_MEMORY_BYTES - LITTLE_MEMORY_BYTES);
+        let overlap = 1.0 + (OVERLAP - 1.0) * share.clamp(0.0, 1.0);
+        PassPlan { overlap: self.overlap.min(overlap), ..self }
     }
 
     /// Sets its switches, or more if requests of the volume have a limit, and the seconds of the volume.
@@ -123,20 +128,13 @@ impl PassPlan {
     }
 }
 
-/// The overlap of a pass in blocks of at least [`LARGE_BLOCK_BYTES`], and of a merge. Fitted, as the two sizes of
-/// blocks are, to 65 passes of forty jobs of all layouts on two cores.
+/// The overlap of a pass, and of a merge. Fitted, as the two sizes of memory are, to 94 passes of sixty jobs of all
+/// layouts on two cores.
 pub const OVERLAP: f64 = 1.5;
 const MERGE_OVERLAP: f64 = 1.2;
-/// Blocks of this size or smaller do not overlap at all.
-const SMALL_BLOCK_BYTES: f64 = 32768.0;
-/// From this size on larger blocks overlap no better.
-const LARGE_BLOCK_BYTES: f64 = 131072.0;
-
-/// The overlap of a pass in blocks of a size.
-fn overlap_in_blocks(bytes: f64) -> f64 {
-    let share = (bytes - SMALL_BLOCK_BYTES) / (LARGE_BLOCK_BYTES - SMALL_BLOCK_BYTES);
-    1.0 + (OVERLAP - 1.0) * share.clamp(0.0, 1.0)
-}
+/// Within this memory nothing overlaps, and from the other on more memory does not help.
+const LITTLE_MEMORY_BYTES: f64 = 8.0 * 1048576.0;
+const MUCH_MEMORY_BYTES: f64 = 32.0 * 1048576.0;
 
 fn usual_overlap() -> f64 {
     OVERLAP

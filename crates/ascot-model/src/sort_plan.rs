@@ -250,6 +250,7 @@ impl RecordJob<'_> {
     fn pass(&self, name: &str, moved: Moved, work: &[(u64, f64)]) -> PassPlan {
         let requests = self.requests(moved.read_bytes + moved.written_bytes);
         PassPlan::new(name, Moved { requests, ..moved }, work, self.volume, self.host)
+            .within(self.memory_bytes)
     }
 
     /// Requests of a block each that move `bytes`.

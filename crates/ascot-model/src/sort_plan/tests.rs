@@ -258,13 +258,10 @@ fn merges_of_many_files_compute_more_and_overlap_less() {
     let share = rate(&few) / rate(&many) - 1.0;
     assert!((0.6 * 0.08 * doublings..1.01 * 0.08 * doublings).contains(&share), "{share} {doublings}");
     assert_eq!((few.overlap, many.overlap), (1.2, 1.2));
-    let blocks = |bytes: u64| {
-        let moved = Moved { read_bytes: 1 << 30, requests: (1 << 30) / bytes, ..Moved::default() };
-        PassPlan::new("x", moved, &[], &volume, &host)
-    };
-    assert_eq!([16 << 10, 32 << 10, 1 << 20].map(|bytes| blocks(bytes).overlap), [1.0, 1.0, 1.5]);
-    assert!((1.24..1.26).contains(&blocks(80 << 10).overlap));
-    assert_eq!(blocks(48 << 10).merging().overlap, blocks(48 << 10).overlap);
+    let within =
+        |mebibytes| PassPlan::new("x", Moved::default(), &[], &volume, &host).within(mebibytes * MIB);
+    assert_eq!([8, 20, 32, 500].map(|mebibytes| within(mebibytes).overlap), [1.0, 1.25, 1.5, 1.5]);
+    assert_eq!([8, 500].map(|mebibytes| within(mebibytes).merging().overlap), [1.0, 1.2]);
 }
 
 /// Every run buffer, every step of a merge and every part is a checkpoint.
