@@ -95,4 +95,4 @@ def test_plans_of_top_count_the_records_that_merges_keep(disk):
         for field in ("read_bytes", "written_bytes"):
             # The end of the input may make one run more, or one less.
             assert moved(step, field) == pytest.approx(plan[field], abs=1_100_000), (step["name"], field)
-    assert planned["merge some"]["written_bytes"] < planned["merge some"]["read_bytes"] / 2
+    assert planned["merge some"]["written_bytes"] <= planned["merge some"]["read_bytes"] / 2
