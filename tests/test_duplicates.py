@@ -87,7 +87,7 @@ def test_a_resumed_job_knows_the_duplicates(disk):
 def test_plans_of_top_count_the_records_that_merges_keep(disk):
     """Runs of 4 MiB keep 1 MB each; so does each merge of several, in the plan as in the job."""
     numbers(disk, 2**60)
-    report, _ = sort(disk, "--top", "125000", "--batch-size", "6")
+    report, _ = sort(disk, "--top", "125000", "--batch-size", "5")
     planned = {one["name"]: one for one in report["plan"]["chosen"]["passes"]}
     assert (disk / "out").stat().st_size == 1_000_000
     for step in report["passes"]:
@@ -95,4 +95,4 @@ def test_plans_of_top_count_the_records_that_merges_keep(disk):
         for field in ("read_bytes", "written_bytes"):
             # The end of the input may make one run more, or one less.
             assert moved(step, field) == pytest.approx(plan[field], abs=1_100_000), (step["name"], field)
-    assert planned["merge some"]["written_bytes"] <= planned["merge some"]["read_bytes"] / 2
+    assert planned["merge some"]["written_bytes"] < planned["merge some"]["read_bytes"] / 2

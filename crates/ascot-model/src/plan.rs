@@ -128,11 +128,10 @@ impl PassPlan {
     }
 }
 
-/// The overlap of a pass, and of a merge. Fitted, as the two sizes of memory are, to 94 passes of sixty jobs of all
-/// layouts on two cores.
+/// The overlap of a pass, and of a merge; the memory within which nothing overlaps, and from which on more memory does
+/// not help. Held against 94 passes of sixty jobs of all layouts on two cores.
 pub const OVERLAP: f64 = 1.5;
 const MERGE_OVERLAP: f64 = 1.2;
-/// Within this memory nothing overlaps, and from the other on more memory does not help.
 const LITTLE_MEMORY_BYTES: f64 = 8.0 * 1048576.0;
 const MUCH_MEMORY_BYTES: f64 = 32.0 * 1048576.0;
 
@@ -230,7 +229,8 @@ impl MethodPlan {
     }
 }
 
-/// Methods within this factor of the fastest count as equally fast: predictions are not more exact.
+/// Methods within this factor of the fastest count as equally fast, and those within it of the least computing as
+/// computing about as much: predictions are not more exact.
 const EQUALLY_FAST: f64 = 1.03;
 /// The same on a volume of assumed rates. Devices differ more than processors, so less computing is the safer choice.
 /// Measured on u64 of 1.1, 1.5, 2, 3 and 6 times the memory, where a merge that holds the end of the input in memory

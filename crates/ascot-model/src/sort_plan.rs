@@ -493,15 +493,15 @@ impl RecordJob<'_> {
     }
 }
 
-/// The work of a merge of `files` for a byte, in that of the merges whose speed is measured. A record that comes from
-/// more files is compared more often, and fewer of their blocks are in the cache.
+/// How many times as much a merge of `files` computes for a byte as the merges whose speed is measured. With more
+/// files, records are compared more often, and fewer blocks are in the cache.
 fn merge_work(files: u64) -> f64 {
     let doublings = (files as f64 / MEASURED_FILES).max(1.0).log2();
     1.0 + WORK_OF_DOUBLING * doublings
 }
 
-/// Files of a merge whose speed is measured, and the more work of one with twice as many. Fitted, with the overlap, to
-/// forty jobs.
+/// Files of the merges whose speed is measured, and the share by which twice as many increase the work. Fitted to forty
+/// jobs.
 const MEASURED_FILES: f64 = 8.0;
 const WORK_OF_DOUBLING: f64 = 0.08;
 

@@ -243,7 +243,7 @@ fn each_byte_moved_takes_time_of_the_processors() {
     }
 }
 
-/// A merge is of more files than its measured speed is of, so it computes for longer than that.
+/// The speed of merges is measured on eight files.
 #[test]
 fn merges_of_many_files_compute_more_and_overlap_less() {
     let (host, volume) = (host(), VolumeProfile::simple("x", 2e9, 2e9, 0.0));
@@ -256,7 +256,7 @@ fn merges_of_many_files_compute_more_and_overlap_less() {
     let rate = |pass: &PassPlan| pass.read_bytes as f64 / pass.compute_seconds;
     let doublings = (many.inputs as f64 / 8.0).log2();
     let share = rate(&few) / rate(&many) - 1.0;
-    assert!((0.6 * 0.08 * doublings..1.01 * 0.08 * doublings).contains(&share), "{share} {doublings}");
+    assert!((share - 0.08 * doublings).abs() < 1e-3, "{share} {doublings}");
     assert_eq!((few.overlap, many.overlap), (1.2, 1.2));
     let within =
         |mebibytes| PassPlan::new("x", Moved::default(), &[], &volume, &host).within(mebibytes * MIB);
