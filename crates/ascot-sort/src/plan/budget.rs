@@ -35,6 +35,8 @@ const EMIT_BLOCKS: usize = 6;
 const OUTPUT_BLOCKS: usize = 8;
 /// Memory for the facts about each block of a run while it is merged, bytes.
 pub const BLOCK_FACTS_BYTES: usize = 64;
+/// Inverse of the share of memory that the facts about the blocks of all runs may take before blocks are larger.
+const FACTS_SHARE: usize = 4;
 /// Largest chunk that is sorted and gathered within the cache. Chunks are larger only where memory would hold very
 /// many.
 const CACHED_CHUNK_BYTES: usize = 4 << 20;
@@ -143,6 +145,18 @@ impl Budget {
     pub fn with_run_buffers(self, volumes: &Volumes, from_files: bool) -> Budget {
         let whole_runs = self.long_runs && from_files && volumes.input_volume.is_none();
         Budget { whole_runs, ..self }
+    }
+
+    /// With blocks for a sort of `data_bytes` that can only merge. The last merge has the facts about the blocks of all
+    /// runs in memory: where many small blocks would leave little beside them, blocks are larger.
+    #[must_use]
+    pub fn for_merges_of(self, data_bytes: u64) -> Budget {
+        let facts_bytes = self.memory / FACTS_SHARE;
+        let blocks = (facts_bytes / BLOCK_FACTS_BYTES).max(1);
+        let wanted = (data_bytes as usize / blocks).next_power_of_two();
+        let common = self.threads * self.emit_blocks + self.output_blocks;
+        let most = (self.memory / (COMMON_SHARE * common)).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        Budget { block: wanted.min(1 << most.ilog2()).max(self.block), ..self }
     }
 
     /// With memory for the codecs that the spills of a request may need.

@@ -3,6 +3,7 @@
 //! ```text
 //!   budget                 divides the memory
 //!   find_volumes, volumes  profiles, directories and devices
+//!   lengths                lengths of records, and how they fill blocks
 //!   planner                the job, described for the model, which chooses the method
 //!   simulated              switches of merges and splits, counted by simulation
 //!   disk_space             refuses a job that cannot fit
@@ -13,6 +14,7 @@ pub mod budget;
 mod corrected;
 pub mod disk_space;
 pub mod find_volumes;
+mod lengths;
 pub mod planner;
 mod simulated;
 pub mod volumes;
@@ -26,8 +28,9 @@ pub(crate) use disk_space::{
     Shortage, check_output_space, disk_is_estimate, explain_view_space, free_of_plan, keep_within,
     no_space_for_spills, refuse_without_space, shortage,
 };
+pub(crate) use lengths::Lengths;
 pub(crate) use planner::{
-    ASSUMED_RECORD_BYTES, Ahead, Lengths, budget_of, host_of, inputs_want_runs, make_plan, merge_buffers,
+    ASSUMED_RECORD_BYTES, Ahead, budget_of, host_of, inputs_want_runs, make_plan, merge_buffers,
     merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
     split_again_in_long_runs,
 };

@@ -21,8 +21,9 @@ use ascot_record::layout::Layout;
 use crate::api::{Keys, Method, Output, Result, SortError, SortRequest, SplitBy, Volumes};
 use crate::plan::budget::{
     BLOCK_FACTS_BYTES, Budget, ChunkShare, MergeShare, default_memory, intermediate_block, max_intermediates,
-    max_parts, merge_fan_in, part_block,
+    max_parts, merge_fan_in, part_block, too_little,
 };
+use crate::plan::lengths::{Lengths, padded, padded_apart};
 use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_AHEAD_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
@@ -31,6 +32,8 @@ use crate::resources::{HELD_FREE_CHUNKS, descriptors};
 /// Parts of a distribution are sorted in 1, 2, ... of this many shares of the memory, beside records held in the
 /// others.
 const PART_MEMORY_SHARES: usize = 32;
+/// Inverse of the smallest share of the memory of the last merge that blocks have beside the facts about all of them.
+const LEAST_SHARE_OF_BLOCKS: usize = 4;
 /// Assumed length of a record if nothing is known, bytes.
 pub const ASSUMED_RECORD_BYTES: f64 = 64.0;
 
@@ -61,95 +64,21 @@ pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budge
     let threads =
         request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let long_runs = request.volumes.wants_runs(2);
-    let budget = Budget::new(memory, threads, data_bytes, long_runs)?;
+    let mut budget = Budget::new(memory, threads, data_bytes, long_runs)?;
+    if let Some(bytes) = data_bytes.filter(|_| !may_distribute(request) && request.top.is_none()) {
+        budget = budget.for_merges_of(bytes);
+    }
     Ok(budget.with_run_buffers(&request.volumes, data_bytes.is_some()).with_codecs(request))
 }
 
-/// Lengths of records, estimated from the first ones.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lengths {
-    /// Mean, bytes, if it is known.
-    pub(crate) mean_bytes: Option<f64>,
-    /// The length of each of the first records, bytes.
-    first: Vec<usize>,
-    /// Bytes of the header of the output.
-    header_bytes: u64,
+/// Whether the records of a request can be distributed to parts if all inputs are files: their keys can be sampled, and
+/// all are wanted.
+fn may_distribute(request: &SortRequest) -> bool {
+    request.method != Method::Merge
+        && !request.merge_only
+        && request.top.is_none()
+        && !matches!(request.layout, Layout::Prefixed { .. })
 }
-
-impl Lengths {
-    /// Lengths if only the mean is known.
-    pub(crate) fn from_mean(mean_bytes: Option<f64>, header: Option<&[u8]>) -> Lengths {
-        Lengths { mean_bytes, first: Vec::new(), header_bytes: header.map_or(0, <[u8]>::len) as u64 }
-    }
-
-    /// Lengths of the records at the head of the input.
-    pub(crate) fn from_head<R: Records>(records: &R, head: &InputHead) -> Lengths {
-        let whole = records.cut(&head.records, usize::MAX);
-        let mean_bytes = (whole.records > 0).then(|| whole.bytes as f64 / whole.records as f64);
-        let mut first = Vec::new();
-        let mut at = 0;
-        // Short records leave almost nothing of a block empty.
-        let varies = records.record_bytes().is_none();
-        while at < whole.bytes && varies && mean_bytes.is_some_and(|mean| mean > LONG_RECORD_BYTES) {
-            let len = records.cut(&head.records[at..whole.bytes], 1).bytes;
-            if len == 0 {
-                break;
-            }
-            first.push(len);
-            at += len;
-        }
-        Lengths { first, ..Lengths::from_mean(mean_bytes, head.header.as_deref()) }
-    }
-
-    /// Mean length of the records that lie at a given offset, bytes: long ones are the more likely ones.
-    fn mean_cut_bytes(&self) -> usize {
-        let bytes: usize = self.first.iter().sum();
-        let squares: f64 = self.first.iter().map(|&len| len as f64 * len as f64).sum();
-        (squares / bytes.max(1) as f64) as usize
-    }
-
-    /// Bytes of blocks per byte of records, if blocks of `block` bytes hold whole records and are padded to pages. It
-    /// is found by filling blocks with the first records again and again.
-    fn packing(&self, block: usize) -> f64 {
-        let mut taken = 0;
-        let mut records = 0;
-        let mut filled = 0;
-        let mut blocks = 0;
-        for &len in self.first.iter().cycle() {
-            if filled + len > block {
-                taken += padded(filled);
-                records += filled;
-                blocks += 1;
-                filled = 0;
-            }
-            if blocks >= PACKED_BLOCKS {
-                break;
-            }
-            if len > block {
-                taken += padded_apart(len, block);
-                records += len;
-                blocks += len.div_ceil(block);
-            } else {
-                filled += len.max(1);
-            }
-        }
-        taken as f64 / records.max(1) as f64
-    }
-}
-
-fn padded(bytes: usize) -> usize {
-    bytes.next_multiple_of(PAGE_BYTES)
-}
-
-/// Bytes of the blocks of a record longer than a block, which hold nothing else.
-fn padded_apart(len: usize, block: usize) -> usize {
-    len / block * block + padded(len % block)
-}
-
-/// Mean length, bytes, above which the length of each record matters: shorter ones leave little of a block empty.
-const LONG_RECORD_BYTES: f64 = 512.0;
-/// Blocks that are filled to estimate how well records fill blocks.
-const PACKED_BLOCKS: usize = 64;
 
 /// The facts about a job by which it is planned.
 struct Facts<'a, R> {
@@ -178,7 +107,7 @@ impl<'a, R: Records> Facts<'a, R> {
     ) -> Self {
         let fixed_bytes = records.record_bytes().map(|bytes| bytes as f64);
         let record_bytes = fixed_bytes.or(lengths.mean_bytes).unwrap_or(ASSUMED_RECORD_BYTES);
-        let host = host_of(request, record_bytes, budget.threads);
+        let host = host_of(request, record_bytes, budget.threads).within(budget.memory as u64);
         let volume = request.volumes.profile();
         let output_files = output_files(&request.output);
         let holds = true;
@@ -197,7 +126,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let streams = budget.streams();
         let open = descriptors().saturating_sub(self.request.output.parts_held());
         let batch = self.request.batch_size.unwrap_or(usize::MAX);
-        let fan_in = self.fan_in(filled * chunks.run_buffer()).min(open).min(batch);
+        let fan_in = self.fan_in(self.run_bytes()).min(open).min(batch);
         let fan_out = (streams / 2 / (2 * budget.block)).min(open);
         RecordJob {
             input_bytes: self.extent.bytes,
@@ -212,7 +141,7 @@ impl<'a, R: Records> Facts<'a, R> {
                 held: held as u64,
                 chunk: filled as u64,
                 chunk_memory: chunks.bytes as u64,
-                load: (filled * chunks.run_buffer()) as u64,
+                load: self.run_bytes(),
                 part: (of_parts.bytes * of_parts.part_buffer()) as u64,
                 fan_in: fan_in.max(2) as u64,
                 fan_out: fan_out.max(2) as u64,
@@ -227,18 +156,59 @@ impl<'a, R: Records> Facts<'a, R> {
         }
     }
 
-    /// Number of runs of `run_bytes` each that memory allows to merge at once, as the job counts them. Early merges
-    /// have the facts about the blocks of their runs in memory, the last merge has those of all runs.
-    fn fan_in(&self, run_bytes: usize) -> usize {
-        let Budget { block, output_blocks, .. } = *self.budget;
-        let memory = self.budget.streams().saturating_sub(output_blocks * block);
-        let facts = |bytes: f64| (bytes * self.packing() / block as f64) as usize * BLOCK_FACTS_BYTES;
-        let of_early_merges = memory / (2 * block + facts(run_bytes as f64));
-        let of_all = facts(self.extent.bytes.unwrap_or(0) as f64);
-        match memory.saturating_sub(of_all) {
-            // So many blocks take several passes in any case.
-            left if left < memory / 2 => of_early_merges,
-            left => of_early_merges.min(left / (2 * block)),
+    /// Number of runs that memory allows to merge at once, as the job counts them. Early merges have the facts about the
+    /// blocks of their runs in memory, the last merge has those of all runs.
+    fn fan_in(&self, run_bytes: u64) -> usize {
+        let memory = self.merge_bytes();
+        let block = self.budget.block;
+        let of_early_merges = memory / (2 * block + self.facts_bytes(run_bytes));
+        of_early_merges.min(memory.saturating_sub(self.all_facts_bytes(run_bytes)) / (2 * block))
+    }
+
+    /// Memory of a merge: of the blocks of its runs, and of the facts about all blocks.
+    fn merge_bytes(&self) -> usize {
+        self.budget.streams().saturating_sub(self.budget.output_blocks * self.budget.block)
+    }
+
+    /// Memory for the facts about the blocks of all runs of `run_bytes` each.
+    fn all_facts_bytes(&self, run_bytes: u64) -> usize {
+        let bytes = self.extent.bytes.unwrap_or(0);
+        let kept = |top: u64| {
+            bytes.div_ceil(run_bytes.max(1)).saturating_mul((top as f64 * self.record_bytes) as u64)
+        };
+        self.facts_bytes(self.request.top.map_or(bytes, |top| bytes.min(kept(top))))
+    }
+
+    /// Memory for the facts about the blocks of runs of `bytes`.
+    fn facts_bytes(&self, bytes: u64) -> usize {
+        (bytes as f64 * self.packing() / self.budget.block as f64) as usize * BLOCK_FACTS_BYTES
+    }
+
+    /// Whether the facts about the blocks of all runs leave a last merge the `left` of `of` shares of its memory.
+    fn leaves(&self, left: usize, of: usize) -> bool {
+        self.all_facts_bytes(self.run_bytes()) <= self.merge_bytes() / of * (of - left)
+    }
+
+    /// Bytes of the records of a run.
+    fn run_bytes(&self) -> u64 {
+        let chunks = self.budget.chunks(&|bytes| self.records.scratch_bytes(bytes));
+        (self.filled_bytes(&chunks) * chunks.run_buffer()) as u64
+    }
+
+    /// An error if memory is too small for the last merge of a plan that merges. It names the smallest that suffices.
+    fn check_merge_memory(&self, plan: &Plan) -> Result<()> {
+        if plan.chosen.method != "merge" || self.leaves(1, LEAST_SHARE_OF_BLOCKS) {
+            return Ok(());
+        }
+        let mut memory = self.budget.memory as u64;
+        loop {
+            memory = (memory + memory / 16).next_multiple_of(1 << 20);
+            let request = SortRequest { memory_bytes: Some(memory), ..self.request.clone() };
+            let budget = budget_of(&request, self.extent.bytes)?;
+            let facts = Facts::new(&request, self.extent, &budget, self.lengths, self.records);
+            if facts.leaves(1, LEAST_SHARE_OF_BLOCKS) {
+                return Err(too_little(self.budget.memory as u64, memory));
+            }
         }
     }
 
@@ -308,12 +278,15 @@ impl<'a, R: Records> Facts<'a, R> {
     }
 
     fn sort(&self, method: Method, in_order: bool) -> Result<Plan> {
-        let can_sample = self.extent.are_files
-            && self.request.top.is_none()
-            && !matches!(self.request.layout, Layout::Prefixed { .. });
+        let distribute = match method {
+            Method::Auto => self.extent.are_files && may_distribute(self.request),
+            Method::Distribute => true,
+            Method::Merge => false,
+        };
         let methods = Methods {
-            merge: method != Method::Distribute,
-            distribute: method == Method::Distribute || (method == Method::Auto && can_sample),
+            // A last merge with few blocks takes many merges before it.
+            merge: method == Method::Merge || (method == Method::Auto && (!distribute || self.leaves(1, 2))),
+            distribute,
             forced: method != Method::Auto,
         };
         let job = self.job(in_order);
@@ -457,7 +430,13 @@ pub(crate) fn make_plan<R: Records>(
         && request.top.is_none()
         && looks_ordered(records, inputs);
     if !in_order {
-        return Ok(planned);
+        // The runs of a view are merged when it is read.
+        let merges = holds || request.route.is_some();
+        // Records in order make few runs, which are not written.
+        let checked = if merges { facts.check_merge_memory(&planned) } else { Ok(()) };
+        return checked
+            .or_else(|error| if looks_ordered(records, inputs) { Ok(()) } else { Err(error) })
+            .map(|()| planned);
     }
     // Records in order need not be written as runs, but would be written as parts.
     let mut merging = Plan { forced: false, ..facts.sort(Method::Merge, true)? };
@@ -504,7 +483,11 @@ pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64, wha
         let facts = Facts::new(request, extent, &budget, &lengths, &*records);
         // The request does not name the output: files are assumed.
         match what {
-            Ahead::Sort => Facts { output_files: 1, ..facts }.sort(request.method, false),
+            Ahead::Sort => {
+                let facts = Facts { output_files: 1, ..facts };
+                let plan = facts.sort(request.method, false)?;
+                facts.check_merge_memory(&plan).map(|()| plan)
+            }
             Ahead::Split(parts) => Facts { output_files: parts.into(), ..facts }.split(SplitBy::Hash, parts),
             Ahead::Merge(_) => Ok(Facts { output_files: 1, ..facts }.merge_inputs()),
         }
@@ -591,3 +574,6 @@ fn middle_key<R: Records>(records: &R, bytes: &mut [u8], from_start: bool) -> Op
     let middle = keys.len() / 2;
     keys.into_iter().nth(middle)
 }
+
+#[cfg(test)]
+mod tests;
