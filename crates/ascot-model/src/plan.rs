@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::disk_use::DiskNeed;
-use crate::host::HostProfile;
+use crate::host::{HostProfile, memory_share};
 use crate::volume::VolumeProfile;
 
 /// One pass over the data.
@@ -92,8 +92,7 @@ impl PassPlan {
     /// The pass within `memory_bytes`.
     #[must_use]
     pub fn within(self, memory_bytes: u64) -> Self {
-        let share = (memory_bytes as f64 - LITTLE_MEMORY_BYTES) / (MUCH_MEMORY_BYTES - LITTLE_MEMORY_BYTES);
-        let overlap = 1.0 + (OVERLAP - 1.0) * share.clamp(0.0, 1.0);
+        let overlap = 1.0 + (OVERLAP - 1.0) * memory_share(memory_bytes);
         PassPlan { overlap: self.overlap.min(overlap), ..self }
     }
 
@@ -128,12 +127,10 @@ impl PassPlan {
     }
 }
 
-/// The overlap of a pass, and of a merge; the memory within which nothing overlaps, and from which on more memory does
-/// not help. Held against 94 passes of sixty jobs of all layouts on two cores.
+/// The overlap of a pass with much memory, and of a merge. Within little memory nothing overlaps. Held against 94
+/// passes of sixty jobs of all layouts on two cores.
 pub const OVERLAP: f64 = 1.5;
 const MERGE_OVERLAP: f64 = 1.2;
-const LITTLE_MEMORY_BYTES: f64 = 8.0 * 1048576.0;
-const MUCH_MEMORY_BYTES: f64 = 32.0 * 1048576.0;
 
 fn usual_overlap() -> f64 {
     OVERLAP

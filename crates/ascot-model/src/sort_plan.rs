@@ -71,6 +71,8 @@ pub struct Shares {
     pub part: u64,
     /// The largest fan-in of a merge.
     pub fan_in: u64,
+    /// The same of the last merge, which has facts about all blocks in memory.
+    pub last_fan_in: u64,
     /// The largest fan-out of a split.
     pub fan_out: u64,
     /// Bytes for the blocks of merged files.
@@ -194,7 +196,7 @@ impl RecordJob<'_> {
         let bytes = self.data();
         let kept = self.kept(bytes);
         let mut merges =
-            self.merges(&Merging { files: self.inputs, bytes, held: 0, kept, times: 1, all_first: true });
+            self.merges(&Merging { files: self.inputs, all_first: true, ..self.merging(bytes, 0, kept) });
         if let Some(first) = merges.passes.first_mut() {
             self.read_elsewhere(first, Many::Inputs);
         }
@@ -341,7 +343,8 @@ impl RecordJob<'_> {
             ..Moved::default()
         };
         let files = if self.in_order { 1 } else { runs };
-        let merges = self.merges(&Merging { files, bytes: spilled, held, kept, times: 1, all_first: false });
+        let at_last = self.shares.last_fan_in;
+        let merges = self.merges(&Merging { files, at_last, ..self.merging(spilled, held, kept) });
         let work = [(all, sorting), (written, merging)];
         let mut form = self.pass("form runs", form, &work);
         self.read_elsewhere(&mut form, Many::Neither);
@@ -381,6 +384,11 @@ impl RecordJob<'_> {
             held_bytes: held,
             ..method("merge", summary, passes, disk, remark)
         }
+    }
+
+    /// A merge of one file, whose last merge has the usual fan-in.
+    fn merging(&self, bytes: u64, held: u64, kept: u64) -> Merging {
+        Merging { files: 1, bytes, held, kept, times: 1, all_first: false, at_last: self.shares.fan_in }
     }
 
     /// The fan-in of merges, if it is smaller than memory allows.

@@ -132,14 +132,7 @@ impl RecordJob<'_> {
             };
             passes.push(self.pass("form runs", form, &work));
             let bytes = data / parts;
-            let merges = self.merges(&Merging {
-                files: runs,
-                bytes,
-                held: 0,
-                kept: bytes,
-                times: parts,
-                all_first: false,
-            });
+            let merges = self.merges(&Merging { files: runs, times: parts, ..self.merging(bytes, 0, bytes) });
             factors.extend(merges.factors());
             passes.extend(merges.passes);
         }

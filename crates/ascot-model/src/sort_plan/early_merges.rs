@@ -24,6 +24,8 @@ pub(super) struct Merging {
     pub(super) times: u64,
     /// If one pass does not suffice, whether the first pass merges all files.
     pub(super) all_first: bool,
+    /// The largest fan-in of the last merge.
+    pub(super) at_last: u64,
 }
 
 /// The merges of one pass before the last, of files that were merged equally often.
@@ -51,7 +53,7 @@ struct EqualFiles {
 }
 
 /// The merges before the last one, grouped by the number of earlier merges of their files, and the number of files
-/// left. The smallest files are merged first, and no more than needed for a last merge of at most `fan_in` files.
+/// left. The smallest files are merged first, at most `fan_in` at once, and no more than needed for the last merge.
 pub(super) fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64) {
     let mut passes: Vec<EarlyPass> = Vec::new();
     let mut note = |merged: usize, files: u64, merges: u64, bytes: u64| {
@@ -66,9 +68,10 @@ pub(super) fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64)
         pass.largest = pass.largest.max(bytes);
     };
     let mut left = what.files;
+    let last = what.at_last.min(fan_in).max(2);
     // Ascending: a merged file is the largest so far.
     let mut queue = VecDeque::new();
-    if what.all_first && left > fan_in {
+    if what.all_first && left > last {
         left = left.div_ceil(fan_in);
         let bytes = what.bytes / left;
         note(0, fan_in, left, bytes);
@@ -76,9 +79,9 @@ pub(super) fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64)
     } else {
         queue.push_back(EqualFiles { count: left, bytes: what.bytes / left.max(1), merged: 0 });
     }
-    while left > fan_in {
+    while left > last {
         let Some(EqualFiles { count, bytes, merged }) = queue.pop_front() else { break };
-        let whole = (count / fan_in).min((left - fan_in) / (fan_in - 1));
+        let whole = (count / fan_in).min((left - last) / (fan_in - 1));
         if whole > 0 {
             note(merged, fan_in, whole, fan_in * bytes);
             let bytes_each = (fan_in * bytes).min(what.kept);
@@ -91,7 +94,7 @@ pub(super) fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64)
         }
         queue.push_front(EqualFiles { count, bytes, merged });
         // One merge of different files.
-        let wanted = fan_in.min(left - fan_in + 1).max(2);
+        let wanted = fan_in.min(left - last + 1).max(2);
         let mut taken = 0;
         let mut sum = 0;
         let mut max_merged = merged;

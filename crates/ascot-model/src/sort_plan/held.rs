@@ -48,6 +48,6 @@ impl RecordJob<'_> {
         let streams = self.shares.streams.saturating_sub(self.shares.memory_of(held));
         let beside = RecordJob { shares: Shares { streams, ..self.shares }, ..self.clone() };
         let plan = beside.merge_spilling(held);
-        (plan.factors.len() == 1 && runs <= self.shares.fan_in).then_some(plan)
+        (plan.factors.len() == 1 && runs <= self.shares.last_fan_in).then_some(plan)
     }
 }

@@ -29,6 +29,7 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
         load: memory / 5 * 2,
         part: memory / 5 * 2,
         fan_in: memory / (2 * block),
+        last_fan_in: memory / (2 * block),
         fan_out: memory / (4 * block),
         streams: memory,
         block,
@@ -130,16 +131,16 @@ fn volumes_that_differ_work_side_by_side() {
 }
 
 fn merging(files: u64, bytes: u64, all_first: bool) -> Merging {
-    Merging { files, bytes, held: 0, kept: bytes, times: 1, all_first }
+    Merging { files, bytes, held: 0, kept: bytes, times: 1, all_first, at_last: u64::MAX }
 }
 
-/// Merges the smallest files one merge at a time, until at most `factor` are left.
-fn merged_one_by_one(files: u64, bytes: u64, factor: u64) -> (u64, u64) {
+/// Merges the smallest files one merge at a time, until at most `last` are left.
+fn merged_one_by_one(files: u64, bytes: u64, factor: u64, last: u64) -> (u64, u64) {
     let mut sizes: VecDeque<u64> = vec![bytes / files; files as usize].into();
     let (mut merges, mut moved) = (0, 0);
-    while sizes.len() as u64 > factor {
+    while sizes.len() as u64 > last {
         let left = sizes.len() as u64;
-        let taken: u64 = sizes.drain(..factor.min(left - factor + 1).max(2) as usize).sum();
+        let taken: u64 = sizes.drain(..factor.min(left - last + 1).max(2) as usize).sum();
         (merges, moved) = (merges + 1, moved + taken);
         sizes.push_back(taken);
     }
@@ -243,6 +244,18 @@ fn each_byte_moved_takes_time_of_the_processors() {
     }
 }
 
+/// The cost of a request is measured within 8 MiB.
+#[test]
+fn requests_take_less_of_the_processors_with_more_memory() {
+    let measured = HostProfile { request_seconds: 1e-5, byte_seconds: 2e-10, ..host() };
+    let within = |mebibytes: u64| measured.clone().within(mebibytes * MIB);
+    assert_eq!(
+        [8, 20, 32, 500].map(|mebibytes| within(mebibytes).request_seconds),
+        [1e-5, 0.75e-5, 0.5e-5, 0.5e-5]
+    );
+    assert_eq!(within(500).byte_seconds, 1e-10);
+}
+
 /// The speed of merges is measured on eight files.
 #[test]
 fn merges_of_many_files_compute_more_and_overlap_less() {
@@ -327,12 +340,14 @@ fn inputs_that_are_many_are_all_merged_twice_at_least() {
 
 proptest! {
     #[test]
-    fn early_passes_are_those_of_merging_one_by_one(files in 1u64..3000, factor in 2u64..200) {
-        let (passes, left) = early_passes(&merging(files, files * 1000, false), factor);
+    fn early_passes_are_those_of_merging_one_by_one(files in 1u64..3000, factor in 2u64..200, last in 2u64..200) {
+        let what = Merging { at_last: last, ..merging(files, files * 1000, false) };
+        let last = last.min(factor);
+        let (passes, left) = early_passes(&what, factor);
         let merges: u64 = passes.iter().map(|pass| pass.merges).sum();
         let moved: u64 = passes.iter().map(|pass| pass.bytes).sum();
-        prop_assert_eq!((merges, moved), merged_one_by_one(files, files * 1000, factor));
-        prop_assert!(left <= factor && passes.iter().all(|pass| (2..=factor).contains(&pass.files)));
+        prop_assert_eq!((merges, moved), merged_one_by_one(files, files * 1000, factor, last));
+        prop_assert!(left <= last && passes.iter().all(|pass| (2..=factor).contains(&pass.files)));
     }
 
     /// A plan on an array takes at most the time of merges with the maximum fan-in.
@@ -355,7 +370,7 @@ proptest! {
 fn merges_write_no_more_than_is_wanted() {
     let (flash, host) = (VolumeProfile::assumed_flash(), host());
     let mut job = job(4_000_000_000, 64 * MIB, &flash, &host);
-    job.shares = Shares { load: 100_000_000, fan_in: 10, ..job.shares };
+    job.shares = Shares { load: 100_000_000, fan_in: 10, last_fan_in: 10, ..job.shares };
     let moved = |top| {
         let plan = RecordJob { top, ..job.clone() }.sort(MERGE).expect("a method").chosen;
         plan.passes.iter().map(|pass| (pass.read_bytes, pass.written_bytes)).collect::<Vec<_>>()

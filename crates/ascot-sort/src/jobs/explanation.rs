@@ -63,8 +63,9 @@ const ASSUMED_OF_UNIQUE: &str = "the plan assumes that -u drops no records; if k
 /// Explains a sort, or a split if `by` is given, without running it.
 pub fn explain(request: &SortRequest, by: Option<SplitBy>, options: &RunOptions) -> Result<Explanation> {
     check_apart(request, by.is_none())?;
-    let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
-    explain_prepared(request, by.map_or(Goal::Sort, Goal::Split), &prepared, options)
+    let goal = by.map_or(Goal::Sort, Goal::Split);
+    let prepared = prepare(request, Inputs::open(&request.inputs)?, goal)?;
+    explain_prepared(request, goal, &prepared, options)
 }
 
 /// Explains [`make_view`](crate::make_view) without running it.

@@ -72,15 +72,15 @@ fn resume_within(
     }
     refuse_changed_inputs(dir, &manifest)?;
     let request = request_of(&manifest, memory_bytes);
-    let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
-    if let Some(view) = &view {
-        make::check_name(view)?;
-        prepared.use_view_blocks(&request)?;
-    }
     let goal = match &manifest.split {
         Some(split) => Goal::Split(split.by),
         None => view.as_deref().map_or(Goal::Sort, Goal::View),
     };
+    let mut prepared = prepare(&request, Inputs::open(&request.inputs)?, goal)?;
+    if let Some(view) = &view {
+        make::check_name(view)?;
+        prepared.use_view_blocks(&request)?;
+    }
     let killed = Some(KilledJob { dir: job_dir, manifest });
     Execution { request: &request, goal, prepared, disk, caller, killed }.execute()
 }

@@ -16,7 +16,7 @@ use crate::methods::small;
 use crate::methods::{SmallJob, merge_inputs, plan_reshape_by, reshape_by, split_inputs};
 use crate::plan::{
     ASSUMED_RECORD_BYTES, Budget, Lengths, RunOptions, budget_of, check_apart, disk_for, explain_view_space,
-    keep_within, make_plan, plan_split, refuse_without_space, view_disk,
+    keep_within, make_plan, plan_split, refuse_without_space, sort_budget_of, view_disk,
 };
 use crate::read::{Inputs, csv_head, keys_need_head, look_at, notice_of_unnamed, refuse_others};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
@@ -61,7 +61,7 @@ pub(crate) fn sort_large(
 ) -> Result<Report> {
     check_directory(request)?;
     check_apart(request, true)?;
-    let prepared = prepare(request, inputs)?;
+    let prepared = prepare(request, inputs, Goal::Sort)?;
     let disk = disk_for(request, &prepared.budget, options);
     Execution { request, goal: Goal::Sort, prepared, disk, caller, killed: None }.execute()
 }
@@ -77,10 +77,11 @@ pub fn split(
 ) -> Result<Report> {
     check_directory(request)?;
     check_apart(request, false)?;
-    let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
+    let goal = Goal::Split(by);
+    let prepared = prepare(request, Inputs::open(&request.inputs)?, goal)?;
     let disk = disk_for(request, &prepared.budget, options);
     let caller = Caller { observer, cancel };
-    Execution { request, goal: Goal::Split(by), prepared, disk, caller, killed: None }.execute()
+    Execution { request, goal, prepared, disk, caller, killed: None }.execute()
 }
 
 /// Sorts the inputs into runs, which become the view `view`.
@@ -226,8 +227,9 @@ pub(super) struct Prepared {
 }
 
 /// Opens the head of `inputs`, and divides the memory of `request`.
-pub(super) fn prepare(request: &SortRequest, inputs: Inputs) -> Result<Prepared> {
+pub(super) fn prepare(request: &SortRequest, inputs: Inputs, goal: Goal<'_>) -> Result<Prepared> {
     let (inputs, head) = look_at(request, inputs)?;
+    let budget_of = if let Goal::Sort = goal { sort_budget_of } else { budget_of };
     let budget = budget_of(request, inputs.record_bytes())?;
     Ok(Prepared { inputs, head, budget })
 }
@@ -243,7 +245,7 @@ pub(super) fn prepare_view(request: &SortRequest, view: &Path) -> Result<(SortRe
         ..request.clone()
     };
     check_apart(&request, true)?;
-    let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
+    let mut prepared = prepare(&request, Inputs::open(&request.inputs)?, Goal::View(view))?;
     prepared.use_view_blocks(&request)?;
     Ok((request, prepared))
 }

@@ -297,10 +297,8 @@ impl<R: Records> Job<'_, R> {
     /// Number of runs, from the front of `runs`, that memory beside `held_bytes` and descriptors allow to merge at
     /// once.
     fn mergeable(&self, runs: &[Run], held_bytes: usize) -> usize {
-        let others = self.budget.output_blocks * self.budget.block + held_bytes;
-        let memory = self.budget.streams().saturating_sub(others);
+        let memory = self.merge_memory(runs, held_bytes);
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
-        let memory = memory.saturating_sub(self.bench_bytes(runs, block) + self.key_bytes(runs));
         let mut taken = 0;
         let mut count = 0;
         for run in runs {
@@ -311,6 +309,29 @@ impl<R: Records> Job<'_, R> {
             }
             count += 1;
         }
+        self.at_most(count)
+    }
+
+    /// Number of runs of equal size that memory and descriptors allow to merge at last, beside the facts about the
+    /// blocks of all `runs`, which early merges leave as they are.
+    fn last_fan_in(&self, runs: &[Run]) -> usize {
+        let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
+        let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();
+        let long = runs.iter().map(Run::long_bytes).max().unwrap_or(0);
+        let most = self.merge_memory(runs, self.held_memory).saturating_sub(facts) / (2 * block + long);
+        self.at_most(most).max(2)
+    }
+
+    /// Memory of a merge of `runs` beside `held_bytes`, for their blocks and the facts about these.
+    fn merge_memory(&self, runs: &[Run], held_bytes: usize) -> usize {
+        let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
+        let others = self.budget.output_blocks * self.budget.block + held_bytes;
+        let others = others + self.bench_bytes(runs, block) + self.key_bytes(runs);
+        self.budget.streams().saturating_sub(others)
+    }
+
+    /// `count` runs, or as many as descriptors and the request allow to merge at once.
+    fn at_most(&self, count: usize) -> usize {
         let open = descriptors().saturating_sub(self.request.output.parts_held());
         count.min(open).min(self.request.batch_size.unwrap_or(usize::MAX))
     }
@@ -332,7 +353,8 @@ impl<R: Records> Job<'_, R> {
             }
             at_once = factor;
             let factor = fan_in.min(factor);
-            let take = factor.min(count - factor + 1).max(2);
+            let last = factor.min(self.last_fan_in(&self.manifest.runs));
+            let take = factor.min((count - last.min(count) + 1).max(2));
             let sizes: Vec<u64> = self.manifest.runs.iter().map(|run| run.bytes).collect();
             let first = smallest_neighbours(&sizes, take);
             self.merge_group(first, take)?;

@@ -147,10 +147,11 @@ impl Budget {
         Budget { whole_runs, ..self }
     }
 
-    /// With blocks for a sort of `data_bytes` that can only merge. The last merge has the facts about the blocks of all
-    /// runs in memory: where many small blocks would leave little beside them, blocks are larger.
+    /// With blocks for a sort of `data_bytes`. The last merge has the facts about the blocks of all runs in memory:
+    /// where many small blocks would leave little beside them, blocks are larger. Sorts of 3 GB within 16 MiB take two
+    /// thirds of the time with blocks of 64 KiB instead of 32, although they merge more.
     #[must_use]
-    pub fn for_merges_of(self, data_bytes: u64) -> Budget {
+    pub fn with_blocks_for(self, data_bytes: u64) -> Budget {
         let facts_bytes = self.memory / FACTS_SHARE;
         let blocks = (facts_bytes / BLOCK_FACTS_BYTES).max(1);
         let wanted = (data_bytes as usize / blocks).next_power_of_two();

@@ -32,7 +32,7 @@ pub(crate) use lengths::Lengths;
 pub(crate) use planner::{
     ASSUMED_RECORD_BYTES, Ahead, budget_of, host_of, inputs_want_runs, make_plan, merge_buffers,
     merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
-    split_again_in_long_runs,
+    sort_budget_of, split_again_in_long_runs,
 };
 pub(crate) use simulated::{Buffers, equal_parts_switches, merge_switches, scheduled_switches};
 pub(crate) use volumes::{

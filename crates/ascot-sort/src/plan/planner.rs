@@ -64,10 +64,7 @@ pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budge
     let threads =
         request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let long_runs = request.volumes.wants_runs(2);
-    let mut budget = Budget::new(memory, threads, data_bytes, long_runs)?;
-    if let Some(bytes) = data_bytes.filter(|_| !may_distribute(request) && request.top.is_none()) {
-        budget = budget.for_merges_of(bytes);
-    }
+    let budget = Budget::new(memory, threads, data_bytes, long_runs)?;
     Ok(budget.with_run_buffers(&request.volumes, data_bytes.is_some()).with_codecs(request))
 }
 
@@ -78,6 +75,14 @@ fn may_distribute(request: &SortRequest) -> bool {
         && !request.merge_only
         && request.top.is_none()
         && !matches!(request.layout, Layout::Prefixed { .. })
+}
+
+/// The budget of a sort of `data_bytes` of records, if all of them are wanted and none is sorted before.
+pub fn sort_budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budget> {
+    let budget = budget_of(request, data_bytes)?;
+    let sorted =
+        data_bytes.filter(|_| !request.merge_only && request.top.is_none() && request.route.is_none());
+    Ok(sorted.map_or(budget, |bytes| budget.with_blocks_for(bytes)).with_codecs(request))
 }
 
 /// The facts about a job by which it is planned.
@@ -126,7 +131,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let streams = budget.streams();
         let open = descriptors().saturating_sub(self.request.output.parts_held());
         let batch = self.request.batch_size.unwrap_or(usize::MAX);
-        let fan_in = self.fan_in(self.run_bytes()).min(open).min(batch);
+        let [fan_in, last_fan_in] = self.fan_ins().map(|fan_in| fan_in.min(open).min(batch).max(2) as u64);
         let fan_out = (streams / 2 / (2 * budget.block)).min(open);
         RecordJob {
             input_bytes: self.extent.bytes,
@@ -143,7 +148,8 @@ impl<'a, R: Records> Facts<'a, R> {
                 chunk_memory: chunks.bytes as u64,
                 load: self.run_bytes(),
                 part: (of_parts.bytes * of_parts.part_buffer()) as u64,
-                fan_in: fan_in.max(2) as u64,
+                fan_in,
+                last_fan_in,
                 fan_out: fan_out.max(2) as u64,
                 streams: streams.saturating_sub(budget.output_blocks * budget.block) as u64,
                 block: budget.block as u64,
@@ -156,13 +162,14 @@ impl<'a, R: Records> Facts<'a, R> {
         }
     }
 
-    /// Number of runs that memory allows to merge at once, as the job counts them. Early merges have the facts about the
-    /// blocks of their runs in memory, the last merge has those of all runs.
-    fn fan_in(&self, run_bytes: u64) -> usize {
+    /// Number of runs that memory allows to merge at once, early and at last, as the job counts them. Early merges have
+    /// the facts about the blocks of their runs in memory, the last merge has those of all runs.
+    fn fan_ins(&self) -> [usize; 2] {
+        let run_bytes = self.run_bytes();
         let memory = self.merge_bytes();
         let block = self.budget.block;
         let of_early_merges = memory / (2 * block + self.facts_bytes(run_bytes));
-        of_early_merges.min(memory.saturating_sub(self.all_facts_bytes(run_bytes)) / (2 * block))
+        [of_early_merges, memory.saturating_sub(self.all_facts_bytes(run_bytes)) / (2 * block)]
     }
 
     /// Memory of a merge: of the blocks of its runs, and of the facts about all blocks.
@@ -204,7 +211,7 @@ impl<'a, R: Records> Facts<'a, R> {
         loop {
             memory = (memory + memory / 16).next_multiple_of(1 << 20);
             let request = SortRequest { memory_bytes: Some(memory), ..self.request.clone() };
-            let budget = budget_of(&request, self.extent.bytes)?;
+            let budget = sort_budget_of(&request, self.extent.bytes)?;
             let facts = Facts::new(&request, self.extent, &budget, self.lengths, self.records);
             if facts.leaves(1, LEAST_SHARE_OF_BLOCKS) {
                 return Err(too_little(self.budget.memory as u64, memory));
@@ -475,6 +482,7 @@ pub enum Ahead {
 /// Plans a job on `data_bytes` bytes in files that need not exist. Their records have about `record_bytes` bytes,
 /// unless their layout has a fixed length. The inputs and the output of the request are ignored.
 pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64, what: Ahead) -> Result<Plan> {
+    let budget_of = if what == Ahead::Sort { sort_budget_of } else { budget_of };
     let budget = budget_of(request, Some(data_bytes))?;
     let inputs = if let Ahead::Merge(inputs) = what { inputs.into() } else { 1 };
     let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs };

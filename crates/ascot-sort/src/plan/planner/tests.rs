@@ -22,31 +22,33 @@ fn planned(request: &SortRequest, data_bytes: u64) -> Result<Plan> {
 const MIB: u64 = 1 << 20;
 const GB: u64 = 1_000_000_000;
 
-/// A merge would be refused after its runs are formed, or take many merges before the last one.
 #[test]
-fn records_are_distributed_if_the_last_merge_would_have_few_blocks() {
-    for (memory_bytes, data_bytes) in [(8 * MIB, 5 * GB), (64 * MIB, 100 * GB), (1024 * MIB, 3000 * GB)] {
-        let plan = planned(&request(memory_bytes, Method::Auto), data_bytes).expect("a plan");
-        assert_eq!(plan.chosen.method, "distribute", "{memory_bytes} {data_bytes}");
-        assert!(plan.others.is_empty(), "{memory_bytes} {data_bytes}");
-    }
-}
-
-#[test]
-fn blocks_are_larger_if_nothing_but_a_merge_is_wanted() {
+fn blocks_are_larger_if_they_are_many() {
     for (memory_bytes, data_bytes) in [(64 * MIB, 100 * GB), (256 * MIB, 200 * GB), (1024 * MIB, 3000 * GB)] {
-        let request = request(memory_bytes, Method::Merge);
+        let request = request(memory_bytes, Method::Auto);
         let usual = Budget::new(memory_bytes, 2, Some(data_bytes), false).expect("enough");
-        let budget = budget_of(&request, Some(data_bytes)).expect("enough");
+        let budget = sort_budget_of(&request, Some(data_bytes)).expect("enough");
         assert!(budget.block > usual.block, "{budget:?}");
         assert!(data_bytes as usize / budget.block * BLOCK_FACTS_BYTES <= budget.memory / 4, "{budget:?}");
         assert!(budget.common() < budget.memory / 4, "{budget:?}");
         assert_eq!(planned(&request, data_bytes).expect("a plan").chosen.method, "merge");
     }
-    // So many blocks take little memory as they are.
-    let request = request(64 * MIB, Method::Merge);
+    // So few blocks take little memory as they are.
     let usual = Budget::new(64 * MIB, 2, Some(5 * GB), false).expect("enough");
-    assert_eq!(budget_of(&request, Some(5 * GB)).expect("enough").block, usual.block);
+    assert_eq!(
+        sort_budget_of(&request(64 * MIB, Method::Auto), Some(5 * GB)).expect("enough").block,
+        usual.block
+    );
+}
+
+/// A last merge with little memory for blocks takes many merges before it.
+#[test]
+fn records_are_distributed_if_larger_blocks_are_still_too_many() {
+    for data_bytes in [5 * GB, 20 * GB] {
+        let plan = planned(&request(8 * MIB, Method::Auto), data_bytes).expect("a plan");
+        assert_eq!(plan.chosen.method, "distribute", "{data_bytes}");
+        assert!(plan.others.is_empty(), "{data_bytes}");
+    }
 }
 
 /// A forced merge that memory does not allow is refused before anything is read, with the memory that suffices.
