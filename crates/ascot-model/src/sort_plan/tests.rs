@@ -247,13 +247,10 @@ fn each_byte_moved_takes_time_of_the_processors() {
 /// The cost of a request is measured within 8 MiB.
 #[test]
 fn requests_take_less_of_the_processors_with_more_memory() {
-    let measured = HostProfile { request_seconds: 1e-5, byte_seconds: 2e-10, ..host() };
+    let measured = HostProfile { request_seconds: 1.0, byte_seconds: 2.0, ..host() };
     let within = |mebibytes: u64| measured.clone().within(mebibytes * MIB);
-    assert_eq!(
-        [8, 20, 32, 500].map(|mebibytes| within(mebibytes).request_seconds),
-        [1e-5, 0.75e-5, 0.5e-5, 0.5e-5]
-    );
-    assert_eq!(within(500).byte_seconds, 1e-10);
+    assert_eq!([8, 20, 32, 500].map(|mebibytes| within(mebibytes).request_seconds), [1.0, 0.75, 0.5, 0.5]);
+    assert_eq!(within(500).byte_seconds, 1.0);
 }
 
 /// The speed of merges is measured on eight files.
