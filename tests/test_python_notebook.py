@@ -1,6 +1,7 @@
 """The Python package in a notebook: the example notebook, its bar of progress, and interrupts of the kernel."""
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -74,7 +75,8 @@ def test_the_example_notebook_runs_and_shows_its_results(disk, tmp_path, monkeyp
     assert "<table>" in report["text/html"] and "sorted 400,000 records" in report["text/html"]
     assert outputs_of(book, "print(job.report)")["text/plain"].startswith("sorted 400,000 records, 40.0 MB, in ")
     plan = outputs_of(book, "ascot.plan.sort(")
-    assert "16.0 TB" in plan["text/html"] and "merge" in plan["text/html"]
+    moved = [float(terabytes) for terabytes in re.findall(r"([\d.]+) TB", plan["text/html"])]
+    assert moved and min(moved) >= 16.0 and "merge" in plan["text/html"], "all methods move 8 TB twice or more"
     assert outputs_of(book, '"tenant"')["text/plain"] == "{'tenant': ['blue', 'red', 'red'], 'ts': [12, 5, 3]}"
     assert outputs_of(book, "ascot.view(")["text/plain"] == "(400000, 300, [True, True])"
     assert outputs_of(book, "index.get_batch")["text/plain"] == "(['key', 'epoch', 'value'], 20)"

@@ -264,8 +264,8 @@ def abort(process):
             time.sleep(0.001)
     process.send_signal(signal.SIGABRT)
     process.send_signal(signal.SIGCONT)
-    process.communicate(timeout=60)
-    assert process.returncode == 2
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2 and b"ascot: aborted, as a rule for lack of memory\n" in said
 
 
 @pytest.mark.parametrize("kind", METHODS)

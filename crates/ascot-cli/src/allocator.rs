@@ -78,13 +78,16 @@ pub fn end_in_order_on_abort() {
     unsafe { libc::signal(libc::SIGABRT, handler as libc::sighandler_t) };
 }
 
+const ABORTED: &str = "ascot: aborted, as a rule for lack of memory\n  allow the process more (ulimit -v, ulimit -d), \
+                       or use a smaller --memory\n";
+
 extern "C" fn on_abort(_signal: libc::c_int) {
     emergency::claim_end();
+    say(ABORTED.as_bytes());
     remove_and_exit();
 }
 
 /// Ends the process in order after a refused allocation of `bytes`.
-#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
 pub fn end(bytes: usize) -> ! {
     emergency::claim_end();
     let mut text = [0_u8; 200];
@@ -96,10 +99,15 @@ pub fn end(bytes: usize) -> ! {
          or use a smaller --memory"
     );
     let left = rest.len();
-    let text = &text[..text.len() - left];
-    // SAFETY: the bytes are valid; a failed write changes nothing.
-    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    say(&text[..text.len() - left]);
     remove_and_exit();
+}
+
+/// Writes a line to standard error.
+#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
+fn say(line: &[u8]) {
+    // SAFETY: the bytes are valid; a failed write changes nothing.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
 #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
