@@ -78,7 +78,7 @@ pub fn end_in_order_on_abort() {
     unsafe { libc::signal(libc::SIGABRT, handler as libc::sighandler_t) };
 }
 
-const ABORTED: &str = "ascot: aborted, as a rule for lack of memory\n  allow the process more (ulimit -v, ulimit -d), \
+const ABORTED: &str = "ascot: aborted, probably for lack of memory\n  allow the process more (ulimit -v, ulimit -d), \
                        or use a smaller --memory\n";
 
 extern "C" fn on_abort(_signal: libc::c_int) {

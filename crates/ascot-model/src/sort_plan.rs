@@ -386,7 +386,7 @@ impl RecordJob<'_> {
         }
     }
 
-    /// A merge of one file, whose last merge has the usual fan-in.
+    /// Merges of `bytes` in files whose number the caller sets, with one limit of the fan-in for all of them.
     fn merging(&self, bytes: u64, held: u64, kept: u64) -> Merging {
         Merging { files: 1, bytes, held, kept, times: 1, all_first: false, at_last: self.shares.fan_in }
     }

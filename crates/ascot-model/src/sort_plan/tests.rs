@@ -244,7 +244,7 @@ fn each_byte_moved_takes_time_of_the_processors() {
     }
 }
 
-/// The cost of a request is measured within 8 MiB.
+/// The cost of a request is measured within little memory.
 #[test]
 fn requests_take_less_of_the_processors_with_more_memory() {
     let measured = HostProfile { request_seconds: 1.0, byte_seconds: 2.0, ..host() };

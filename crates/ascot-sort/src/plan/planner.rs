@@ -191,7 +191,8 @@ impl<'a, R: Records> Facts<'a, R> {
         (bytes as f64 * self.packing() / self.budget.block as f64) as usize * BLOCK_FACTS_BYTES
     }
 
-    /// Whether the facts about the blocks of all runs leave a last merge the `left` of `of` shares of its memory.
+    /// Whether the facts about the blocks of all runs leave at least `left / of` of the memory of the last merge to
+    /// blocks.
     fn leaves(&self, left: usize, of: usize) -> bool {
         self.all_facts_bytes(self.run_bytes()) <= self.merge_bytes() / of * (of - left)
     }
