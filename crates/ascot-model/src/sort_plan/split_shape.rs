@@ -19,7 +19,13 @@ pub struct SplitShape {
     pub sampled: bool,
     /// Whether a part can be any range of bytes: parts are written one after another, in one pass.
     pub in_turn: bool,
+    /// Whether lengths of records vary.
+    pub varying: bool,
 }
+
+/// The work of a split of records whose lengths vary, over that of the distribution that measures its speed. Processor
+/// seconds of CSV, where the distribution has 1: 1.16 into 2 parts, 1.22 into 8, 1.35 into 64.
+pub(super) const VARYING_WORK: f64 = 1.2;
 
 /// Fan-outs as a product.
 pub(super) fn in_words(factors: &[u64]) -> String {

@@ -69,6 +69,7 @@ fn into(parts: u64) -> SplitShape {
         unevenness: 1.0,
         sampled: false,
         in_turn: false,
+        varying: false,
     }
 }
 
@@ -272,6 +273,25 @@ fn merges_of_many_files_compute_more_and_overlap_less() {
         |mebibytes| PassPlan::new("x", Moved::default(), &[], &volume, &host).within(mebibytes * MIB);
     assert_eq!([8, 20, 32, 500].map(|mebibytes| within(mebibytes).overlap), [1.0, 1.25, 1.5, 1.5]);
     assert_eq!([8, 500].map(|mebibytes| within(mebibytes).merging().overlap), [1.0, 1.2]);
+}
+
+/// The speed of splits is measured in distributions.
+#[test]
+fn splits_overlap_more_than_distributions_and_records_of_varying_length_are_more_work() {
+    let (host, volume) = (host(), VolumeProfile::simple("x", 2e9, 2e9, 0.0));
+    let pass = |memory, shape| {
+        let plan = job(10_000 * MIB, memory, &volume, &host).split(&shape).expect("a plan");
+        plan.chosen.passes.into_iter().next().expect("a pass")
+    };
+    let varying = SplitShape { varying: true, ..into(64) };
+    let [fixed, text, little] =
+        [pass(500 * MIB, into(64)), pass(500 * MIB, varying), pass(8 * MIB, into(64))];
+    assert_eq!([fixed.overlap, text.overlap, little.overlap], [2.0, 2.0, 1.0]);
+    assert!((text.compute_seconds / fixed.compute_seconds - 1.2).abs() < 1e-9, "{text:?} {fixed:?}");
+    let distribute = Methods { merge: false, distribute: true, forced: true };
+    let of_sort =
+        job(10_000 * MIB, 500 * MIB, &volume, &host).sort(distribute).expect("a plan").chosen.passes;
+    assert_eq!((of_sort[0].name.as_str(), of_sort[0].overlap), ("split", 1.5));
 }
 
 /// Every run buffer, every step of a merge and every part is a checkpoint.

@@ -345,6 +345,7 @@ impl<'a, R: Records> Facts<'a, R> {
             unevenness: uneven,
             sampled: by == SplitBy::Range && self.request.boundaries.is_none(),
             in_turn: by == SplitBy::Size,
+            varying: !matches!(self.request.layout, Layout::Fixed { .. } | Layout::Number(_)),
         };
         let job = self.job(false);
         let Some(mut plan) = job.split(&shape) else {
