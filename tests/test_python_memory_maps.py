@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import ascot
 import numpy
@@ -54,6 +55,17 @@ def moved(job, what):
     return sum(getattr(one, what) for one in job.report.passes)
 
 
+def resident_bytes(path):
+    """Bytes of this process's maps of a file that are in memory."""
+    total, is_of_path = 0, False
+    for line in Path("/proc/self/smaps").read_text(errors="replace").splitlines():
+        if "-" in line.split()[0]:
+            is_of_path = line.endswith(str(path))
+        elif is_of_path and line.startswith("Rss:"):
+            total += int(line.split()[1]) << 10
+    return total
+
+
 @pytest.mark.parametrize("method", ["merge", "distribute"])
 @pytest.mark.parametrize("memory", ["8MiB", "24MiB", "1GiB"])
 @pytest.mark.parametrize("nearly_sorted", [False, True])
@@ -66,6 +78,8 @@ def test_parts_larger_than_memory_sort_as_files_do(inside, disk, method, memory,
     array = inside(numbers.tobytes()).view("u8")
     settings = {"layout": "u64-le", "memory": memory, "method": method, "temp": disk}
     job = ascot.sort(array, to=disk / "out", **settings)
+    # The job read the file: pages of the array that it touched would be in memory beside its own.
+    assert resident_bytes(disk / "whole") < MIB
     assert (numpy.fromfile(disk / "out", "u8") == numpy.sort(numbers)).all()
     (disk / "same").write_bytes(array.tobytes())
     whole = ascot.sort(disk / "same", to=disk / "out", **settings)
