@@ -1,5 +1,6 @@
 """A `numpy.memmap` of a part of a file is read from that part of the file, in every job that reads files."""
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -88,9 +89,9 @@ def test_parts_larger_than_memory_sort_as_files_do(inside, disk, method, memory,
     if nearly_sorted and method == "merge" and memory != "1GiB":
         assert moved(job, "written_bytes") < 1.1 * array.nbytes
     assert moved(job, "written_bytes") <= 1.02 * moved(whole, "written_bytes")
-    assert str(ascot.plan.sort(array, to=disk / "out", **settings)).splitlines()[1:] == (
-        str(ascot.plan.sort(disk / "same", to=disk / "out", **settings)).splitlines()[1:]
-    )
+    plans = [str(ascot.plan.sort(source, to=disk / "out", **settings)) for source in (array, disk / "same")]
+    # Other programs change the free space.
+    assert len({re.sub(" of .* free", "", plan) for plan in plans}) == 1
 
 
 def test_rows_of_text_end_where_the_part_ends(inside, disk):
