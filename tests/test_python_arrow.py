@@ -498,6 +498,39 @@ def test_a_stream_keeps_its_memory_of_a_session(ending):
     assert session.free == 64 * MIB
 
 
+@pytest.mark.parametrize("ending", ["read", "del", "closed before"])
+def test_a_stream_that_a_library_reads_keeps_its_memory_of_a_session(ending):
+    session = ascot.Session(memory="64MiB")
+    batches = session.run(ascot.sort, large_batches(8), key="k")
+    reader = pyarrow.RecordBatchReader.from_stream(batches)
+    if ending == "closed before":
+        batches.close()
+    del batches
+    gc.collect()
+    assert session.free == 32 * MIB
+    # Another thread gets the memory when the library has read the stream.
+    waiting = threading.Thread(target=session.run, args=(ascot.sort, TABLE), kwargs={"key": "k", "memory": "64MiB"})
+    waiting.start()
+    waiting.join(timeout=0.2)
+    assert waiting.is_alive()
+    if ending == "read":
+        assert sum(batch.num_rows for batch in reader) == 8 * 50_000
+    else:
+        del reader
+    waiting.join(timeout=30)
+    assert not waiting.is_alive()
+    gc.collect()
+    assert session.free == 64 * MIB
+
+
+def test_warnings_of_a_stream_that_a_library_reads_are_told(disk):
+    (disk / "in.csv").write_text("n\n3\nzz\n")
+    key = ascot.column("n", type="number")
+    with pytest.warns(ascot.AscotWarning, match="1 value is not of that type, the first 'zz'"):
+        table = pyarrow.table(ascot.sort(disk / "in.csv", key=key, layout=ascot.Csv(binary=True)))
+    assert table.num_rows == 2
+
+
 def test_other_threads_run_meanwhile(disk):
     """The calling thread of a sort does not hold the interpreter while the job works, and two may sort at once."""
     found = []

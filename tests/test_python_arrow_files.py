@@ -1,6 +1,8 @@
 """The Python package: sorted files, views and indexes as Arrow batches, and batches as files."""
 
+import gc
 import io
+import os
 
 import ascot
 import numpy
@@ -280,6 +282,33 @@ def test_types_of_the_same_values_are_those_of_the_first_batch(types, disk):
     assert found.schema.field("v").type == getattr(pyarrow, types[0])()
     ascot.flow([], [disk / "out.csv"], lambda inputs: [(0, table) for table in tables])
     assert (disk / "out.csv").read_text() == "v,n\n" + 3 * f"a,1\n,2\n{'x' * 20},3\n"
+
+
+@pytest.mark.parametrize("source", ["bytes", "open file", "both"])
+@pytest.mark.parametrize("method", ["merge", "distribute"])
+def test_a_library_reads_a_stream_whose_source_is_gone(source, method, disk):
+    """The job reads natural runs again, from open files whose numbers other files may have got."""
+    numbers = numpy.sort(numpy.random.default_rng(1).integers(0, 2**63, 4_000_000))
+    numbers[:: 1 << 16] //= 3
+    half = numbers.nbytes // 2 if source == "both" else 0 if source == "open file" else numbers.nbytes
+    (disk / "rest").write_bytes(numbers.tobytes()[half:])
+    (disk / "other").write_bytes(bytes(numbers.nbytes))
+    before = len(os.listdir("/proc/self/fd"))
+    with (disk / "rest").open("rb") as file:
+        given = {"bytes": numbers.tobytes(), "open file": file, "both": [numbers.tobytes()[:half], file]}[source]
+        sort = {"layout": "u64-le", "memory": "10MiB", "method": method, "temp": disk}
+        reader = pyarrow.RecordBatchReader.from_stream(ascot.sort(given, **sort))
+    del given, file
+    gc.collect()
+    others = [(disk / "other").open("rb") for _ in range(8)]
+    found = numpy.concatenate([batch["value"].to_numpy() for batch in reader])
+    assert (found == numpy.sort(numbers).astype("u8")).all()
+    for other in others:
+        other.close()
+    del reader
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert leftovers(disk) == ["other", "rest"]
 
 
 def test_batches_of_pyarrow_polars_and_pandas_share_an_output(disk):

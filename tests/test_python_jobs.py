@@ -23,6 +23,7 @@ from support import (
     random_records,
     run,
     small_disk,
+    sorted_records,
 )
 
 MIB = 1 << 20
@@ -269,6 +270,46 @@ def test_ctrl_c_stops_a_job_at_once_and_leaves_nothing(kind, disk):
     assert process.communicate(timeout=30)[1] == "" and process.returncode == 0
     assert out.read_text() == "a\nb\n"
     assert leftovers(disk) == sorted({"large", "out", source.name, "small"})
+
+
+OTHERS = {
+    "merge": 'ascot.merge(["pipe"], to="out", layout=LAYOUT, progress=tell)',
+    "split": 'ascot.split("pipe", to="part-{}", parts=2, by="hash", layout=LAYOUT, progress=tell)',
+    "reshape": 'ascot.reshape(["pipe"], to="part-{}", parts=2, by="hash", layout=LAYOUT, progress=tell)',
+    "view": 'ascot.sort("pipe", view="view", layout=LAYOUT, progress=tell)',
+    "check": 'ascot.check("pipe", layout=LAYOUT, progress=tell)',
+    "gen": 'ascot.gen(1 << 26, to="out", progress=tell)',
+}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("job", OTHERS)
+def test_ctrl_c_stops_every_job(job, disk):
+    script = f"""
+        import time, ascot
+        LAYOUT = ascot.Fixed(100, key=slice(0, 10))
+        told = []
+        def tell(progress):
+            if not told:
+                told.append(print("runs", flush=True))
+        try:
+            {OTHERS[job]}
+        except KeyboardInterrupt:
+            print("interrupted", time.time(), flush=True)
+    """
+    os.mkfifo(disk / "pipe")
+    process = python(script, cwd=disk)
+    if job != "gen":
+        # The writer stays open and silent, so that the job waits for it.
+        writer = os.open(disk / "pipe", os.O_WRONLY)
+        os.write(writer, sorted_records(random_records(100)))
+    assert process.stdout.readline() == "runs\n", process.communicate()
+    time.sleep(0.1)
+    began = time.time()
+    process.send_signal(signal.SIGINT)
+    word, when = process.communicate(timeout=30)[0].split()
+    assert word == "interrupted" and float(when) - began < 0.2 and process.returncode == 0
+    assert leftovers(disk) == ["pipe"]
 
 
 def test_a_killed_job_is_resumed(disk):

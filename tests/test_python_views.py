@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import ascot
 import numpy
+import pyarrow
 import pytest
 from support import (
     FIXED,
@@ -374,6 +376,38 @@ def test_jobs_of_a_session_share_its_memory(disk):
     assert session.free == session.memory
 
 
+WAITING = """
+    import os, threading, time, ascot
+    ascot.sort("in", view="view", layout=ascot.Fixed(100))
+    view = ascot.view("view")
+    threading.Thread(target=view[:].write, args=("pipe",)).start()
+    # The pipe is full after 64 KiB, and the thread keeps its turn.
+    reader = os.open("pipe", os.O_RDONLY)
+    time.sleep(0.3)
+    try:
+        print("waits", flush=True)
+        bytes(view[:10_000])
+    except KeyboardInterrupt:
+        print("interrupted", time.time(), flush=True)
+    while os.read(reader, 1 << 20):
+        pass
+"""
+
+
+@pytest.mark.alone
+def test_ctrl_c_ends_a_slice_that_waits_for_its_turn(disk):
+    ascot.gen(20_000, to=disk / "in")
+    os.mkfifo(disk / "pipe")
+    command = [sys.executable, "-X", "dev", "-c", textwrap.dedent(WAITING)]
+    process = subprocess.Popen(command, cwd=disk, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "waits\n"
+    time.sleep(0.2)
+    began = time.time()
+    process.send_signal(signal.SIGINT)
+    word, when = process.communicate(timeout=30)[0].split()
+    assert word == "interrupted" and float(when) - began < 0.2 and process.returncode == 0
+
+
 def test_what_a_session_opens_keeps_its_memory_until_all_of_it_is_closed(made, disk):
     session = ascot.Session("64MiB", jobs=2)
     view = session.run(ascot.view, made[0])
@@ -385,8 +419,14 @@ def test_what_a_session_opens_keeps_its_memory_until_all_of_it_is_closed(made, d
     assert sum(batch.num_rows for batch in batches) == 100 and session.free == 32 * MIB
     rest.close()
     assert session.free == 64 * MIB
-    # What is no longer used counts as closed.
+    # What is no longer used counts as closed, and what a library reads does not.
     del view, file, batches, rest
+    view = session.run(ascot.view, made[0])
+    reader = pyarrow.RecordBatchReader.from_stream(view[:100])
+    view.close()
+    del view
+    assert session.free == 32 * MIB and reader.read_all().num_rows == 100
+    assert session.free == 64 * MIB
     view = session.run(ascot.view, made[0])
     del view
     assert session.free == 64 * MIB

@@ -17,6 +17,7 @@ __all__ = [
     "IndexWriter",
     "PartitionFiles",
     "SpilledChunks",
+    "StreamEnd",
     "StreamJob",
     "Table",
     "Trace",
@@ -87,7 +88,7 @@ _Told: TypeAlias = tuple[str, str, list[str]]
 
 def sort(options: dict[str, Any], progress: _Report) -> _Told: ...
 def sort_to_batches(
-    options: dict[str, Any], arrow: dict[str, Any], source: object, progress: _Report
+    inputs: list[int], options: dict[str, Any], arrow: dict[str, Any], source: object, progress: _Report
 ) -> tuple[BatchStream, StreamJob]: ...
 def sort_source(
     options: dict[str, Any], arrow: dict[str, Any], source: object, view: _Path | None, progress: _Report
@@ -190,6 +191,7 @@ class BatchStream:
     def __next__(self) -> Batch: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+    def end(self) -> StreamEnd: ...
     def close(self) -> None: ...
 
 @final
@@ -260,6 +262,11 @@ class Flow:
     def poll(self) -> None: ...
     def finish(self) -> _Told: ...
     def stop(self) -> None: ...
+
+@final
+class StreamEnd:
+    @property
+    def is_over(self) -> bool: ...
 
 @final
 class StreamJob:

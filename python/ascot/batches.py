@@ -7,6 +7,7 @@ duckdb read it without a copy of the data.
 from __future__ import annotations
 
 import atexit
+import sys
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -28,7 +29,8 @@ class Batches:
 
     `pyarrow.RecordBatchReader.from_stream(batches)`, `pyarrow.table(batches)`, `polars.DataFrame(batches)` and
     `duckdb.sql("from batches")` read it. A stream that is closed, or no longer used, ends its job, which removes its
-    files. `report` and `plan` are those of the job, once it has ended.
+    files; one that a library reads belongs to the library. `report` and `plan` are those of the job, once it has
+    ended.
 
     >>> import ascot, tempfile, pathlib
     >>> numbers = pathlib.Path(tempfile.mkdtemp(), "numbers")
@@ -41,20 +43,24 @@ class Batches:
     2
     """
 
-    __slots__ = ("__weakref__", "_end", "_held", "_job", "_outcome", "_stream")
+    __slots__ = ("__weakref__", "_job", "_outcome", "_sources", "_stream")
 
     # Whether the end of the program closes it, which waits for a thread that reads it.
     _closes_at_exit: ClassVar[bool] = True
 
     def __init__(
-        self, stream: _native.BatchStream, job: _native.StreamJob | None = None, held: object = None
+        self, stream: _native.BatchStream, job: _native.StreamJob | None = None, sources: object = None
     ) -> None:
-        # `held` are files that the job may read again, or the lease of what the batches are read from.
-        self._stream, self._job, self._held = stream, job, held
+        # `sources` have the names of open files for the texts of errors.
+        self._stream, self._job, self._sources = stream, job, sources
         self._outcome: Outcome | None = None
-        self._end: Callable[[], object] | None = None
         if self._closes_at_exit:
             _open.add(self)
+
+    def __del__(self) -> None:
+        # Warnings of a job whose batches a library has read.
+        if getattr(self, "_job", None) is not None and not sys.is_finalizing():
+            self._ended_job()
 
     @property
     def column_names(self) -> list[str]:
@@ -82,19 +88,14 @@ class Batches:
                 warn(warnings)
         return self._outcome
 
-    def _when_ended(self, act: Callable[[], object]) -> None:
-        """Calls `act` once the stream has ended, is closed or is no longer used."""
-        self._end = weakref.finalize(self, act)
+    def _ending(self) -> Callable[[], bool]:
+        """Tells whether the stream has ended, is closed or is no longer used, here and by a library."""
+        end = self._stream.end()
+        return lambda: end.is_over
 
     def close(self) -> None:
         """Ends the stream and its job, whose files are removed."""
         self._stream.close()
-        self._ended()
-
-    def _ended(self) -> None:
-        self._held = None
-        if self._end is not None:
-            self._end()
 
     def __iter__(self) -> Batches:
         return self
@@ -102,10 +103,8 @@ class Batches:
     def __next__(self) -> Batch:
         try:
             return next(self._stream)
-        except BaseException as error:
-            if isinstance(error, StopIteration):
-                self._ended_job()
-            self._ended()
+        except StopIteration:
+            self._ended_job()
             raise
 
     def __enter__(self) -> Batches:

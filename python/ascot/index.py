@@ -151,7 +151,7 @@ class Index(Leased[_native.Index]):
         """
         native = self._open()
         first, last = _key("start", start) or b"", _key("stop", stop)
-        return Batches(_native.index_range(native, first, last, _epoch(epoch)), held=self._lease)
+        return self._batches(_native.index_range(native, first, last, _epoch(epoch)))
 
     def _warn(self, native: _native.Index) -> None:
         texts = native.take_warnings()
@@ -218,10 +218,9 @@ class Writer:
             lost = f"its {self._appended} {records} since the last epoch {verb} lost"
             warnings.warn(f"{self!r} was not closed: {lost}", ResourceWarning, source=self, stacklevel=2)
 
-    def _when_ended(self, act: Callable[[], object]) -> None:
-        """Calls `act` once the writer is closed or no longer used."""
-        if self._lease is not None:
-            self._lease.when_ended(act)
+    def _ending(self) -> Callable[[], bool]:
+        """Tells whether the writer is closed or no longer used."""
+        return (lambda: True) if self._lease is None else self._lease.ending()
 
     @property
     def epochs(self) -> int:

@@ -404,7 +404,9 @@ class Request:
         """The sorted batches of the files, or of the source ordered by the columns `keys`."""
         with reporter(self.progress) as report:
             arrow = {**self.arrow, "keys": keys}
-            stream, job = _native.sort_to_batches(self.options, arrow, self.source, report)
+            # A library may read the stream after all objects of the package are gone.
+            opened = self.files.give_up_descriptors()
+            stream, job = _native.sort_to_batches(opened, self.options, arrow, self.source, report)
         return Batches(stream, job, self.files)
 
     def write(self, to: Any, parts: int | None, work: Callable[..., Any]) -> Job:

@@ -1,4 +1,10 @@
-"""Leases: the time for which an open object, and all that reads from it, uses its memory."""
+"""Leases: the time for which an open object, and all that reads from it, uses its memory.
+
+```text
+  View, Index, IndexWriter ─▶ Lease ◀─ files and iterators of the object
+                                └────▶ StreamEnd of each stream of batches, which a library may read
+```
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ClassVar, Generic, Self, TypeVar
 
+from ascot._native import BatchStream, StreamEnd
+from ascot.batches import Batches
 from ascot.errors import InvalidRequest
 from ascot.sources import PathLike
 
@@ -19,14 +27,24 @@ Native = TypeVar("Native")
 class Lease:
     """Ends when the object that was opened has been closed, and its files and streams have been, too.
 
-    Each of them holds the lease while it is open. What is no longer used has let go of it as well.
+    Files hold the lease while they are open, and it knows the ends of streams. What is no longer used has let go of
+    it as well.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_streams")
 
-    def when_ended(self, act: Callable[[], object]) -> None:
-        """Calls `act` at the end."""
-        weakref.finalize(self, act)
+    def __init__(self) -> None:
+        self._streams: list[StreamEnd] = []
+
+    def add(self, stream: StreamEnd) -> None:
+        """Adds a stream of batches."""
+        self._streams[:] = [one for one in self._streams if not one.is_over]
+        self._streams.append(stream)
+
+    def ending(self) -> Callable[[], bool]:
+        """Tells whether it has ended."""
+        holders, streams = weakref.ref(self), self._streams
+        return lambda: holders() is None and all(one.is_over for one in streams)
 
 
 class Leased(Generic[Native]):
@@ -42,12 +60,15 @@ class Leased(Generic[Native]):
         self._native: Native | None = native
         self._lease: Lease | None = Lease()
 
-    def _when_ended(self, act: Callable[[], object]) -> None:
-        """Calls `act` once the object, its files and its streams are closed or no longer used."""
-        if self._lease is None:
-            act()
-        else:
-            self._lease.when_ended(act)
+    def _ending(self) -> Callable[[], bool]:
+        """Tells whether the object, its files and its streams are closed or no longer used."""
+        return (lambda: True) if self._lease is None else self._lease.ending()
+
+    def _batches(self, stream: BatchStream) -> Batches:
+        """A stream of batches of the object."""
+        if self._lease is not None:
+            self._lease.add(stream.end())
+        return Batches(stream)
 
     def _open(self) -> Native:
         if self._native is None:

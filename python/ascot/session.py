@@ -10,6 +10,9 @@ from ascot import _native, arguments
 
 __all__ = ["Session"]
 
+# Time between two looks at whether what the session lent has ended.
+_PAUSE_SECONDS = 0.02
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -19,8 +22,9 @@ class Session:
 
     `memory` is the cap, in bytes or as a text such as `"1GiB"`. A job gets the memory of its `memory=` argument, by
     default the cap divided by `jobs`; it waits until the session has that much left. A stream of batches keeps its
-    memory until it has been read, closed or dropped; a view, an index or a writer of one until it is closed, with all
-    files and streams of it.
+    memory until it has been read, closed or dropped, also by a library that reads it; a view, an index or a writer of
+    one until it is closed, with all files and streams of it. A thread that keeps the memory for streams of its own
+    and asks for more than is left waits until other threads give back theirs.
 
     >>> import ascot, tempfile, pathlib
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +39,7 @@ class Session:
     8
     """
 
-    __slots__ = ("_change", "_free", "jobs", "memory")
+    __slots__ = ("_change", "_free", "_lent", "jobs", "memory")
 
     memory: int
     jobs: int
@@ -44,11 +48,16 @@ class Session:
         self.jobs = arguments.count("jobs", jobs, least=1)
         self.memory = self._free = _bytes(memory)
         self._change = Condition()
+        # Memory of streams and of open objects, and whether they have ended: a library that reads a stream ends it
+        # without a call of the package.
+        self._lent: list[tuple[int, Callable[[], bool]]] = []
 
     @property
     def free(self) -> int:
         """Bytes that no job has now."""
-        return self._free
+        with self._change:
+            self._collect()
+            return self._free
 
     def run(self, job: Callable[P, R], *args: P.args, **settings: P.kwargs) -> R:
         """Calls `job`, such as `ascot.sort` or `ascot.view`, with these arguments and its share of the memory.
@@ -65,12 +74,13 @@ class Session:
         except BaseException:
             self._give_back(share)
             raise
-        when_ended = getattr(result, "_when_ended", None)
-        if when_ended is None:
+        ending = getattr(result, "_ending", None)
+        if ending is None:
             self._give_back(share)
         else:
             # A stream, whose job goes on while it is read, or something open.
-            when_ended(lambda: self._give_back(share))
+            with self._change:
+                self._lent.append((share, ending()))
         return result
 
     def _take(self, asked: int | str | None) -> int:
@@ -85,9 +95,18 @@ class Session:
                 needed=share,
             )
         with self._change:
-            self._change.wait_for(lambda: self._free >= share)
+            self._collect()
+            while self._free < share:
+                self._change.wait(_PAUSE_SECONDS)
+                self._collect()
             self._free -= share
         return share
+
+    def _collect(self) -> None:
+        """Takes back the memory of what has ended."""
+        over = [is_over() for _, is_over in self._lent]
+        self._free += sum(share for (share, _), is_over in zip(self._lent, over, strict=True) if is_over)
+        self._lent = [one for one, is_over in zip(self._lent, over, strict=True) if not is_over]
 
     def _give_back(self, share: int) -> None:
         with self._change:
@@ -95,7 +114,7 @@ class Session:
             self._change.notify_all()
 
     def __repr__(self) -> str:
-        return f"<ascot.Session: {self.memory:,} bytes, {self._free:,} free>"
+        return f"<ascot.Session: {self.memory:,} bytes, {self.free:,} free>"
 
 
 def _takes_memory(job: Any) -> bool:

@@ -65,13 +65,14 @@ SourceFile: TypeAlias = "str | FileRange"
 
 
 class Sources:
-    """The files of a source, in order, and what keeps them open."""
+    """The files of a source, in order. Open files and bytes have descriptors, which are closed with this object."""
 
-    __slots__ = ("__weakref__", "_held", "_names", "files")
+    __slots__ = ("__weakref__", "_descriptors", "_names", "files")
 
     def __init__(self) -> None:
         self.files: list[SourceFile] = []
-        self._held: list[Any] = []
+        # What closes each of them.
+        self._descriptors: list[weakref.finalize[[int], Sources]] = []
         self._names = Names()
 
     def paths(self) -> list[str]:
@@ -96,27 +97,35 @@ class Sources:
     def add_file(self, file: Any, argument: str) -> None:
         """Adds an open file, which is read from its beginning."""
         try:
-            number = file.fileno()
-        except OSError:
-            # A stream of Python, such as io.StringIO.
+            # The file may be closed before the job has ended.
+            number = self._owned(os.dup(file.fileno()))
+        except (OSError, OverflowError):
+            # A stream of Python, such as io.StringIO, or a closed file of the system.
             arguments.wrong_type(argument, file, "a path, an open file of the system or bytes")
         position = file.tell() if file.seekable() else 0
         if position:
             raise InvalidRequest(f"the file {file!r} was read up to byte {position}: seek(0) first, or name it")
-        self._held.append(file)
         name = getattr(file, "name", None)
         self._add_open(number, name if isinstance(name, str) else "the open file")
 
     def add_bytes(self, view: memoryview) -> None:
         """Adds bytes, which are copied to a file in memory."""
-        number = os.memfd_create("ascot", os.MFD_CLOEXEC)
-        weakref.finalize(self, os.close, number)
+        number = self._owned(os.memfd_create("ascot", os.MFD_CLOEXEC))
         while len(view) > 0:
             view = view[os.write(number, view) :]
         self._add_open(number, "the bytes given")
 
+    def _owned(self, number: int) -> int:
+        self._descriptors.append(weakref.finalize(self, os.close, number))
+        return number
+
     def _add_open(self, number: int, name: str) -> None:
         self.add_path(self._names.add(number, name))
+
+    def give_up_descriptors(self) -> list[int]:
+        """The descriptors, which the caller closes from now on."""
+        found = [one.detach() for one in self._descriptors]
+        return [number for one in found if one is not None for number in one[2]]
 
 
 def batches_of(source: Any) -> Any:

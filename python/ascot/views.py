@@ -219,7 +219,7 @@ class Part:
             if layout_of(native.layout).text() != given.text():
                 raise InvalidRequest(f"the view has records of layout {native.layout}, not {given.text()}")
             arrow.update(given.arrow_options())
-        return Batches(_native.view_batches(native, self.start, self.stop, arrow), held=self.view._lease)
+        return self.view._batches(_native.view_batches(native, self.start, self.stop, arrow))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.batches().__arrow_c_stream__(requested_schema)

@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 use ascot_io::Unpoisoned;
 use ascot_model::units;
@@ -25,6 +27,8 @@ const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 const SHORT_BYTES: u64 = 256 << 10;
 /// Bytes between two looks at whether a slice is cancelled.
 const STEP_BYTES: usize = 1 << 20;
+/// Time between two looks at whether it is a slice's turn.
+const TURN_PAUSE: Duration = Duration::from_millis(5);
 /// The stream of a reader takes one part in this many of the view's memory.
 const READER_SHARE: usize = 4;
 
@@ -137,7 +141,7 @@ impl OpenedView {
         let part = start.min(stop)..stop;
         let output = Output::Path(output);
         let mut finished = run(py, progress.as_ref(), |observer, cancel| {
-            let _turn = self.turn.lock().unpoisoned();
+            let _turn = self.wait_for_turn(cancel)?;
             write_part(&*self.view, part, &output, &RunOptions::default(), observer, cancel)
         })?;
         if let Some(records) = records {
@@ -163,9 +167,26 @@ impl OpenedView {
         self.opener.check("view").map(|()| &self.view)
     }
 
+    /// Waits until no other long slice is read or written.
+    ///
+    /// # Errors
+    /// The slice was cancelled meanwhile.
+    fn wait_for_turn(&self, cancel: &Cancel) -> Result<MutexGuard<'_, ()>, SortError> {
+        loop {
+            match self.turn.try_lock() {
+                Ok(turn) => return Ok(turn),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(Err(poisoned).unpoisoned()),
+                Err(TryLockError::WouldBlock) => {
+                    cancel.check()?;
+                    thread::sleep(TURN_PAUSE);
+                }
+            }
+        }
+    }
+
     /// Fills `out` with the bytes of `part`.
     fn fill(&self, part: Range<u64>, out: &mut [u8], cancel: &Cancel) -> Result<(), SortError> {
-        let _turn = self.turn.lock().unpoisoned();
+        let _turn = self.wait_for_turn(cancel)?;
         let reading = Reading { memory: self.view.pool().available(), ..Reading::default() };
         let mut stream = self.view.stream(part.start, part.end, reading)?;
         for step in out.chunks_mut(STEP_BYTES) {

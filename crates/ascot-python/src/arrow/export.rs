@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::thread::{self, ThreadId};
 
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
@@ -119,6 +119,39 @@ pub struct BatchStream {
     closed: AtomicBool,
     /// The process whose threads work for the stream.
     process: u32,
+    end: StreamEnd,
+}
+
+/// Tells whether the reader of a stream is gone, here or in another library: with it go its job, its memory and its
+/// files. It does not keep the stream.
+#[pyclass(frozen, module = "ascot._native")]
+#[derive(Clone)]
+pub struct StreamEnd(Weak<()>);
+
+#[pymethods]
+impl StreamEnd {
+    /// Whether the reader is gone.
+    #[getter]
+    fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+/// A reader that a [`StreamEnd`] watches.
+struct Watched {
+    reader: Box<dyn BatchReader>,
+    /// Dropped after the reader.
+    _alive: Arc<()>,
+}
+
+impl BatchReader for Watched {
+    fn schema(&self) -> SchemaRef {
+        self.reader.schema()
+    }
+
+    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>> {
+        self.reader.next(look)
+    }
 }
 
 enum State {
@@ -133,13 +166,16 @@ enum State {
 impl BatchStream {
     /// The object for a stream. `cancel` stops its work; afterwards the reader ends soon.
     pub fn new(reader: Box<dyn BatchReader>, cancel: &Cancel) -> BatchStream {
+        let alive = Arc::new(());
+        let end = StreamEnd(Arc::downgrade(&alive));
         BatchStream {
             schema: reader.schema(),
-            reader: Mutex::new(State::Open(reader)),
+            reader: Mutex::new(State::Open(Box::new(Watched { reader, _alive: alive }))),
             reads: Mutex::default(),
             cancel: cancel.clone(),
             closed: AtomicBool::new(false),
             process: process::id(),
+            end,
         }
     }
 
@@ -229,6 +265,11 @@ impl BatchStream {
         };
         let exported = Exported { reader, schema: SchemaRef::clone(&self.schema), process: self.process };
         stream_capsule(py, Box::new(exported))
+    }
+
+    /// Tells whether the stream has ended, also if another library reads it.
+    fn end(&self) -> StreamEnd {
+        self.end.clone()
     }
 
     /// Stops the work for the stream and removes its files. A stream that has ended is closed already.

@@ -22,6 +22,7 @@
 
 mod capsule;
 mod columns;
+mod descriptors;
 mod export;
 mod fit;
 mod flow;
@@ -36,7 +37,7 @@ mod sort;
 mod stream;
 
 pub use columns::{ArrowOptions, FirstRow, decoder_of, first_record};
-pub use export::{Batch, BatchReader, BatchStream};
+pub use export::{Batch, BatchReader, BatchStream, StreamEnd};
 pub use flow::{Flow, begin_flow};
 pub use passed::pass_batches;
 pub use sort::{StreamJob, sort_source, sort_to_batches};

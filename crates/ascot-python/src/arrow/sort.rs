@@ -12,6 +12,7 @@ use ascot_sort::{Cancel, Input, Keys, Output, RunOptions, SortError, SortRequest
 use pyo3::prelude::*;
 
 use super::columns::{ArrowOptions, FirstRow, decoder_of, first_record};
+use super::descriptors::Descriptors;
 use super::export::BatchStream;
 use super::import::Source;
 use super::job::{Blocks, JobHandle, Shared, Until};
@@ -78,9 +79,11 @@ impl StreamJob {
 }
 
 /// Sorts files or batches; returns the sorted batches and their job. It returns when the sorted records begin to come.
+/// Until the stream has ended, `inputs` stay open.
 #[pyfunction]
 pub fn sort_to_batches(
     py: Python<'_>,
+    inputs: Descriptors,
     options: JobOptions,
     arrow: ArrowOptions,
     source: Option<&Bound<'_, PyAny>>,
@@ -88,7 +91,7 @@ pub fn sort_to_batches(
 ) -> PyResult<(BatchStream, StreamJob)> {
     match source {
         Some(source) => batches_to_batches(py, &options, &arrow, source, progress.as_ref()),
-        None => files_to_batches(py, &options, &arrow, progress.as_ref()),
+        None => files_to_batches(py, inputs, &options, &arrow, progress.as_ref()),
     }
 }
 
@@ -109,11 +112,12 @@ fn batches_to_batches(
     let decoder = encoder.decoder(shares.limits);
     let mut job = Begun::new(request, &shares, Some((&mut source, Encoding::Rows(encoder))), Goal::Sort)?;
     job.attend(py, Some(&mut source), progress, Until::FirstBlock)?;
-    Ok(job.into_stream(Decoding::Rows(Box::new(decoder))))
+    Ok(job.into_stream(Decoding::Rows(Box::new(decoder)), Descriptors::default()))
 }
 
 fn files_to_batches(
     py: Python<'_>,
+    inputs: Descriptors,
     options: &JobOptions,
     arrow: &ArrowOptions,
     progress: Option<&Py<PyAny>>,
@@ -136,7 +140,7 @@ fn files_to_batches(
     }
     let first = FirstRow { bytes: &first, header, keys: &keys };
     let decoder = decoder_of(arrow, layout, first, shares.limits)?;
-    Ok(job.into_stream(Decoding::File(decoder)))
+    Ok(job.into_stream(Decoding::File(decoder), inputs))
 }
 
 /// Sorts batches to a file, to parts or to the view `view`, as records of the layout; returns the report.
@@ -230,9 +234,9 @@ impl Begun {
         Ok(self.handle.check()?)
     }
 
-    fn into_stream(self, decoding: Decoding) -> (BatchStream, StreamJob) {
+    fn into_stream(self, decoding: Decoding, inputs: Descriptors) -> (BatchStream, StreamJob) {
         let job = StreamJob { shared: Arc::clone(&self.shared) };
-        let stream = JobStream::new(self.handle, decoding, self.skip);
+        let stream = JobStream::new(self.handle, decoding, self.skip, inputs);
         (BatchStream::new(Box::new(stream), self.shared.cancel()), job)
     }
 }

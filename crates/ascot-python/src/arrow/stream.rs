@@ -7,6 +7,7 @@ use ascot_columns::{ColumnsError, Decoder};
 use ascot_io::Buf;
 use pyo3::prelude::*;
 
+use super::descriptors::Descriptors;
 use super::export::BatchReader;
 use super::job::JobHandle;
 use crate::errors::Result;
@@ -58,12 +59,15 @@ pub struct JobStream {
     /// Bytes before the first record that are left out.
     skip: usize,
     ended: bool,
+    /// Open files that the job reads by their numbers. They are closed after it has ended.
+    _inputs: Descriptors,
 }
 
 impl JobStream {
-    /// The batches of the output of `job`, whose first block begins with `skip` bytes of a header.
-    pub fn new(job: JobHandle, decoding: Decoding, skip: usize) -> JobStream {
-        JobStream { job, decoding, block: None, skip, ended: false }
+    /// The batches of the output of `job`, which reads `inputs`, and whose first block begins with `skip` bytes of a
+    /// header.
+    pub fn new(job: JobHandle, decoding: Decoding, skip: usize, inputs: Descriptors) -> JobStream {
+        JobStream { job, decoding, block: None, skip, ended: false, _inputs: inputs }
     }
 
     fn decode(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<()> {
