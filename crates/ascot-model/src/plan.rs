@@ -10,7 +10,7 @@
 //!
 //! A merge overlaps less than other passes: it needs the next block of one certain input. So does any pass of a sort
 //! within little memory, whose stages soon wait for each other. A split into the parts that a user asked for overlaps
-//! more: any block of the inputs will do next, and it ends without a pass that waits for it.
+//! more: it works on whichever block comes next.
 
 use serde::{Deserialize, Serialize};
 
